@@ -1,0 +1,173 @@
+//! The error of every Pleach crate: a kind that says what the caller can do, a message for people, a source.
+//!
+//! Absence is `Option`, never an error. Corruption names the file, the offset, what was expected and what was found.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Result of every fallible Pleach call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What the caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Bytes on disk violate the format or their checksum. The store is left as it is; restore the file or salvage.
+    Corruption,
+    /// The operating system refused: no space, no permission, a device error. The source is the `io::Error`.
+    Io,
+    /// An argument is out of its documented range; nothing was done.
+    InvalidArgument,
+    /// The files were written by a format version, or name a feature, that this build does not know.
+    Unsupported,
+    /// Somebody else holds what is asked for (another process has the store open); try again later.
+    Conflict,
+    /// The store, or the partition, has been closed or dropped.
+    Closed,
+    /// A sync failed earlier: reads go on, writes are refused until the store is opened anew.
+    Poisoned,
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ErrorKind::Corruption => "corruption",
+            ErrorKind::Io => "input/output error",
+            ErrorKind::InvalidArgument => "invalid argument",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Conflict => "conflict",
+            ErrorKind::Closed => "closed",
+            ErrorKind::Poisoned => "poisoned",
+        })
+    }
+}
+
+/// An error with its kind, a message, and where there is one the file, the offset and the cause.
+///
+/// The error is one pointer wide, so that `Result`s stay small on the hot path, and it can be cloned, because a
+/// failed group commit reports to every waiting writer.
+#[derive(Clone)]
+pub struct Error(std::sync::Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    path: Option<PathBuf>,
+    offset: Option<u64>,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    fn build(
+        kind: ErrorKind,
+        message: String,
+        path: Option<&Path>,
+        offset: Option<u64>,
+        source: Option<io::Error>,
+    ) -> Self {
+        Self(std::sync::Arc::new(Inner { kind, message, path: path.map(Path::to_path_buf), offset, source }))
+    }
+
+    /// An error of `kind` that concerns no particular file.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self::build(kind, message.into(), None, None, None)
+    }
+
+    /// Bytes at `offset` of `path` are not what the format demands; `message` says what was expected and found.
+    pub fn corruption(path: &Path, offset: u64, message: impl Into<String>) -> Self {
+        Self::build(ErrorKind::Corruption, message.into(), Some(path), Some(offset), None)
+    }
+
+    /// The operating system refused `action` (an infinitive phrase, "sync the log segment") on `path`.
+    pub fn io(action: &str, path: &Path, source: io::Error) -> Self {
+        Self::build(ErrorKind::Io, format!("cannot {action}"), Some(path), None, Some(source))
+    }
+
+    /// An argument is out of range; `message` says which, what was given and what is allowed.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// `path` needs a newer build; `message` says what was found and what this build knows.
+    pub fn unsupported(path: &Path, message: impl Into<String>) -> Self {
+        Self::build(ErrorKind::Unsupported, message.into(), Some(path), None, None)
+    }
+
+    /// The same error told about `path`, where none was known when it arose.
+    #[must_use]
+    pub fn at_path(self, path: &Path) -> Self {
+        if self.0.path.is_some() {
+            return self;
+        }
+        let source = self.0.source.as_ref().map(copy_io_error);
+        Self::build(self.0.kind, self.0.message.clone(), Some(path), self.0.offset, source)
+    }
+
+    /// What the caller can do.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The file it concerns.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// The byte offset in [`Error::path`] at which the damage was seen.
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// The operating system's error, for [`ErrorKind::Io`].
+    pub fn io_error(&self) -> Option<&io::Error> {
+        self.0.source.as_ref()
+    }
+
+    /// Whether the cause is a full disk or quota: free some space and try again.
+    pub fn is_out_of_space(&self) -> bool {
+        self.io_error()
+            .is_some_and(|e| matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+}
+
+fn copy_io_error(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        write!(f, "{}: {}", inner.kind, inner.message)?;
+        match (&inner.path, inner.offset) {
+            (Some(path), Some(offset)) => write!(f, " (file {}, offset {offset})", path.display())?,
+            (Some(path), None) => write!(f, " (file {})", path.display())?,
+            (None, _) => {}
+        }
+        match &inner.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("message", &self.0.message)
+            .field("path", &self.0.path)
+            .field("offset", &self.0.offset)
+            .field("source", &self.0.source)
+            .finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|e| e as _)
+    }
+}

@@ -1,0 +1,39 @@
+//! Failpoints: barriers and checks that tests switch off by name, one at a time.
+//!
+//! With the `failpoints` feature, [`skipped`] asks a thread-local name set by [`with_skipped`]; without it, it is
+//! `false` at compile time. The simulator runs a whole store on one thread, so tests in parallel do not disturb each
+//! other. The list of sites, and the test that each of them is missed, stand in docs/testing.md.
+
+use crate::env::Site;
+
+#[cfg(feature = "failpoints")]
+std::thread_local! {
+    static SKIPPED: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
+}
+
+/// Whether the barrier or check named `site` is switched off on this thread.
+#[inline]
+pub fn skipped(site: Site) -> bool {
+    #[cfg(feature = "failpoints")]
+    {
+        SKIPPED.with(|s| s.get() == Some(site))
+    }
+    #[cfg(not(feature = "failpoints"))]
+    {
+        let _ = site;
+        false
+    }
+}
+
+/// Runs `body` with the barrier or check named `site` switched off on this thread.
+#[cfg(feature = "failpoints")]
+pub fn with_skipped<T>(site: Site, body: impl FnOnce() -> T) -> T {
+    struct Restore(Option<&'static str>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SKIPPED.with(|s| s.set(self.0));
+        }
+    }
+    let _restore = Restore(SKIPPED.with(|s| s.replace(Some(site))));
+    body()
+}

@@ -1,0 +1,59 @@
+//! Background jobs: closures that do one bounded step at a time.
+//!
+//! On a real machine a job has a thread that steps it until it is idle and then sleeps until it is woken. In the
+//! simulator a job runs only when the test, or a foreground call that must wait, steps it; the seed decides which.
+
+use std::sync::Arc;
+
+/// What a job's step found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobStep {
+    /// There is, or may be, more to do.
+    Again,
+    /// Nothing to do until the job is woken.
+    Idle,
+}
+
+/// A background job. One step should take well under a second, so that stopping is prompt.
+pub trait Job: Send {
+    /// Does one step.
+    fn step(&mut self) -> JobStep;
+}
+
+impl<F: FnMut() -> JobStep + Send> Job for F {
+    fn step(&mut self) -> JobStep {
+        self()
+    }
+}
+
+/// Wakes a job; cheap when it is awake already.
+#[derive(Clone)]
+pub struct JobWaker(pub(crate) Arc<dyn Fn() + Send + Sync>);
+
+impl JobWaker {
+    /// Makes the job's next step happen soon. A wake that arrives during a step is not lost.
+    pub fn wake(&self) {
+        (self.0)();
+    }
+}
+
+/// Owner of a job. Dropping it stops the job: it waits for the step in progress and the job is dropped.
+pub struct JobHandle {
+    pub(crate) waker: JobWaker,
+    pub(crate) stop: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+impl JobHandle {
+    /// A waker of this job.
+    pub fn waker(&self) -> JobWaker {
+        self.waker.clone()
+    }
+}
+
+impl Drop for JobHandle {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop();
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Environment of Pleach: files, directories, clock, randomness and background jobs behind one interface.
+//!
+//! Everything above this crate reaches the machine through [`Env`] alone. [`RealEnv`] is the operating system;
+//! [`SimEnv`] is an in-memory disk and a seeded scheduler in which every data sector, size, directory entry, rename,
+//! unlink and truncation persists on its own until its barrier, so that tests can cut the power at any moment and
+//! look at every state a disk may legally be in.
+//!
+//! The crate also holds what all layers share: the [`Error`] type and the [`failpoint`] registry.
+
+mod env;
+mod error;
+pub mod failpoint;
+mod job;
+mod real;
+mod sim;
+mod waiter;
+
+pub use env::{Env, File, FileLock, Metadata, OpenOptions, Site};
+pub use error::{Error, ErrorKind, Result};
+pub use job::{Job, JobHandle, JobStep, JobWaker};
+pub use real::RealEnv;
+pub use sim::{CrashPolicy, Fault, FaultKind, SimEnv};
+pub use waiter::Waiter;

@@ -1,0 +1,2 @@
+//! Development tasks of Pleach.
+fn main() {}
