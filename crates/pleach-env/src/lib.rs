@@ -10,6 +10,7 @@
 mod env;
 mod error;
 pub mod failpoint;
+mod ids;
 mod job;
 mod real;
 mod sim;
@@ -17,6 +18,7 @@ mod waiter;
 
 pub use env::{Env, File, FileLock, Metadata, OpenOptions, Site};
 pub use error::{Error, ErrorKind, Result};
+pub use ids::FileId;
 pub use job::{Job, JobHandle, JobStep, JobWaker};
 pub use real::RealEnv;
 pub use sim::{CrashPolicy, Fault, FaultKind, SimEnv};
