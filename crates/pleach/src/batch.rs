@@ -35,7 +35,7 @@ impl Operations {
         }
         let out = self.record.bytes_mut();
         let kind = if value.is_some() { ValueKind::Put } else { ValueKind::Tombstone };
-        out.push(kind as u8);
+        out.push(kind.number());
         put_varint(out, (PARTITION_PREFIX_LEN + key.len()) as u64);
         if value.is_some() {
             put_varint(out, value_bytes.len() as u64);
@@ -55,6 +55,11 @@ impl Operations {
     /// Memory the operations will take in a memtable.
     pub(crate) fn footprint(&self) -> usize {
         self.footprint
+    }
+
+    /// Bytes of the log record.
+    pub(crate) fn record_len(&self) -> usize {
+        self.record.record_len()
     }
 
     pub(crate) fn payload(&self) -> &[u8] {
@@ -92,7 +97,7 @@ pub(crate) struct Operation<'a> {
 impl<'a> Operation<'a> {
     #[inline]
     fn decode(rest: &mut Decoder<'a>) -> Option<Self> {
-        let kind = ValueKind::from_byte(rest.u8()?)?;
+        let kind = ValueKind::from_number(rest.u8()?)?;
         let key_len = rest.len()?;
         let value_len = if kind == ValueKind::Tombstone { 0 } else { rest.len()? };
         if key_len > PARTITION_KEY_LEN_MAX || value_len > VALUE_LEN_MAX {

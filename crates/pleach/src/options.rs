@@ -173,6 +173,11 @@ impl Options {
         self.memtable_bytes.unwrap_or((self.memory / 8).min(MEMTABLE_BYTES_MAX))
     }
 
+    /// Length of a log segment: one memtable's writes, so that a flush frees about one segment.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.memtable_budget() as u64
+    }
+
     /// Bytes for cached blocks.
     pub(crate) fn cache_bytes(&self) -> usize {
         self.memory / 2

@@ -27,6 +27,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The same memtables over another version.
+    pub(crate) fn with_version(&self, version: Arc<Version>) -> Self {
+        Self { active: Arc::clone(&self.active), sealed: self.sealed.clone(), version }
+    }
+
     /// The memtables, newest first.
     #[inline]
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {

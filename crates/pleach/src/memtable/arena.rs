@@ -73,6 +73,13 @@ impl Arena {
         self.reserved.load(Ordering::Relaxed)
     }
 
+    /// Bytes given out, with what was left over at the ends of chunks.
+    pub(crate) fn used(&self) -> usize {
+        let current = self.current.load(Ordering::Relaxed);
+        let in_current = self.chunks[current].get().map_or(0, Region::len);
+        self.reserved() - in_current + self.used.load(Ordering::Relaxed).min(in_current)
+    }
+
     /// Space for `len` bytes, zeroed and aligned to 8, which `fill` (told its place) writes before anybody else can
     /// know of it.
     ///

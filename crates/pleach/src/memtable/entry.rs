@@ -51,7 +51,7 @@ pub(super) fn add_version(arena: &Arena, key_at: ArenaRef, seq: SeqNo, kind: Val
 
 fn write_version(bytes: &mut [u8], older: u64, seq: SeqNo, kind: ValueKind, value: &[u8]) {
     bytes[..8].copy_from_slice(&older.to_le_bytes());
-    bytes[8..16].copy_from_slice(&(seq << 8 | u64::from(kind as u8)).to_le_bytes());
+    bytes[8..16].copy_from_slice(&(seq << 8 | u64::from(kind.number())).to_le_bytes());
     bytes[16..VERSION_HEADER].copy_from_slice(&len_u32(value.len()).to_le_bytes());
     bytes[VERSION_HEADER..VERSION_HEADER + value.len()].copy_from_slice(value);
 }
@@ -85,7 +85,7 @@ fn version(arena: &Arena, at: ArenaRef) -> VersionView<'_> {
     let value_at = at.plus(VERSION_HEADER);
     VersionView {
         seq: tagged >> 8,
-        kind: ValueKind::from_byte((tagged & 0xff) as u8).expect("kinds in memory were written by add_key"),
+        kind: ValueKind::from_number((tagged & 0xff) as u8).expect("kinds in memory were written by add_key"),
         value: arena.bytes(value_at, len),
         value_at,
         older: read_u64(&header[..8]),

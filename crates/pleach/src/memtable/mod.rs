@@ -111,6 +111,11 @@ impl Memtable {
         self.arena.reserved() + self.tree.bytes() + self.index.bytes()
     }
 
+    /// Memory filled: what decides when the memtable is full.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.arena.used() + self.tree.bytes() + self.index.bytes()
+    }
+
     /// Memory taken once more by an entry of this size: what a writer asks before it lets a batch in.
     pub(crate) fn footprint(key_len: usize, value_len: usize) -> usize {
         entry::footprint(key_len, value_len) + 24

@@ -15,6 +15,12 @@ use crate::limits::{KEY_LEN_MAX, PARTITION_NAME_LEN_MAX};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RunId(pub(crate) u64);
 
+impl RunId {
+    /// Stands for the number that the run gets when its edit is committed. A flush must not choose earlier: a
+    /// compaction begun meanwhile would get a higher number for older data.
+    pub(crate) const NEXT: Self = Self(0);
+}
+
 /// Whether a run has files of its own or a slice of a shared one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunKind {
@@ -126,6 +132,20 @@ impl Edit {
 }
 
 impl EditItem {
+    /// The partition whose sub-tree the item changes.
+    pub(crate) fn changed_tree(&self) -> Option<PartitionId> {
+        match self {
+            Self::AddRun { partition, .. }
+            | Self::ExtendRun { partition, .. }
+            | Self::SetClip { partition, .. }
+            | Self::RemoveRunFiles { partition, .. }
+            | Self::RemoveRun { partition, .. }
+            | Self::StartJob { partition, .. }
+            | Self::EndJob { partition, .. } => Some(*partition),
+            _ => None,
+        }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::NextId(id) => put(out, NEXT_ID, &[*id]),
