@@ -73,10 +73,11 @@ impl Arena {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Space for `len` bytes, zeroed and aligned to 8, which `fill` writes before anybody else can know of it.
+    /// Space for `len` bytes, zeroed and aligned to 8, which `fill` (told its place) writes before anybody else can
+    /// know of it.
     ///
     /// Requires: one caller at a time, and room for another chunk (see `CHUNKS`).
-    pub(crate) fn allocate(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> ArenaRef {
+    pub(crate) fn allocate(&self, len: usize, fill: impl FnOnce(ArenaRef, &mut [u8])) -> ArenaRef {
         let len = len.next_multiple_of(8);
         let mut index = self.current.load(Ordering::Relaxed);
         let mut start = self.used.load(Ordering::Relaxed);
@@ -93,10 +94,11 @@ impl Arena {
         });
         self.current.store(index, Ordering::Relaxed);
         self.used.store(start + len, Ordering::Relaxed);
+        let at = ArenaRef(((index as u64) << 32) | start as u64);
         // SAFETY: `start + len <= chunk.len()` by the check above; the range was never handed out before, because
         // `used` only grows and there is one writer, so nobody else reads or writes it (invariant 1).
-        fill(unsafe { std::slice::from_raw_parts_mut(chunk.start().as_ptr().add(start), len) });
-        ArenaRef(((index as u64) << 32) | start as u64)
+        fill(at, unsafe { std::slice::from_raw_parts_mut(chunk.start().as_ptr().add(start), len) });
+        at
     }
 
     /// The `len` bytes at `at`.
@@ -145,7 +147,7 @@ mod tests {
     fn records_keep_their_bytes_while_others_are_added() {
         let arena = Arena::new(256);
         let refs: Vec<_> = (0u8..100)
-            .map(|i| arena.allocate(usize::from(i) + 1, |b| b[..=usize::from(i)].fill(i)))
+            .map(|i| arena.allocate(usize::from(i) + 1, |_, b| b[..=usize::from(i)].fill(i)))
             .collect();
         for (i, at) in (0u8..).zip(refs) {
             assert_eq!(arena.bytes(at, usize::from(i) + 1), vec![i; usize::from(i) + 1]);
@@ -155,8 +157,8 @@ mod tests {
     #[test]
     fn a_record_larger_than_a_chunk_gets_its_own() {
         let arena = Arena::new(64);
-        let large = arena.allocate(10_000, |b| b.fill(7));
-        let small = arena.allocate(8, |b| b.fill(1));
+        let large = arena.allocate(10_000, |_, b| b.fill(7));
+        let small = arena.allocate(8, |_, b| b.fill(1));
         assert_eq!(arena.bytes(large, 10_000), vec![7; 10_000]);
         assert_eq!(arena.bytes(small, 8), [1; 8]);
         assert!(arena.reserved() >= 10_000);
@@ -165,7 +167,7 @@ mod tests {
     #[test]
     fn words_are_atomic_and_start_as_written() {
         let arena = Arena::new(64);
-        let at = arena.allocate(16, |_| ());
+        let at = arena.allocate(16, |_, _| ());
         arena.word(at).store(5, Ordering::Release);
         assert_eq!(arena.word(at).load(Ordering::Acquire), 5);
         assert_eq!(arena.word(at.plus(8)).load(Ordering::Acquire), 0);

@@ -1,0 +1,58 @@
+//! A regular file of the operating system.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{Advice, FallocateFlags};
+use rustix::io::Errno;
+
+use crate::env::{File, Site};
+use crate::failpoint;
+
+/// An open regular file; one system call per method.
+pub(super) struct RealFile(pub(super) fs::File);
+
+impl File for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        self.0.write_at(buf, offset)
+    }
+
+    /// Not `File::sync_data`, which goes again when interrupted: this call is never made twice.
+    fn sync(&self, site: Site) -> io::Result<()> {
+        if failpoint::skipped(site) {
+            return Ok(());
+        }
+        Ok(rustix::fs::fdatasync(&self.0)?)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    /// Never shortens the file, whichever way is taken.
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(()); // `fallocate` refuses an empty range.
+        }
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.len()? < len => self.set_len(len),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
+    /// A hint: its failure has no effect on what is read, only on where from. Dirty pages stay cached.
+    fn forget(&self, offset: u64, len: u64) {
+        let Some(len) = std::num::NonZeroU64::new(len) else { return };
+        let _ = rustix::fs::fadvise(&self.0, offset, Some(len), Advice::DontNeed);
+    }
+}

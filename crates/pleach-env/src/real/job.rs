@@ -1,0 +1,71 @@
+//! A background job's thread: steps the job until it is idle, then parks until it is woken or stopped.
+//!
+//! # Concurrency
+//! One atomic byte of flags holds the whole state. A waker sets `WOKEN` and then unparks; the thread clears `WOKEN`
+//! and only parks after it has seen the flag clear. A wake between that look and the park leaves the park token
+//! behind, so the park returns at once; a wake during a step leaves the flag. Hence no wake-up is lost, even when the
+//! step itself uses up park tokens. What the waker wrote before waking is visible to the step: the flag is set with
+//! `Release` and taken with `Acquire`.
+//!
+//! # Panics
+//! A panic in a step runs the panic hook, which prints it, and ends the thread. The job is dropped by the unwinding
+//! and steps no more; wakes have no effect and dropping the handle does not panic again. Whoever needs to know must
+//! notice in the job itself, for example in the `Drop` of something it owns.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread;
+
+use crate::job::{Job, JobHandle, JobStep, JobWaker};
+
+const WOKEN: u8 = 1;
+const STOPPED: u8 = 2;
+
+/// Starts the job's thread, parked.
+pub(super) fn spawn(name: &str, job: Box<dyn Job>) -> JobHandle {
+    let flags = Arc::new(AtomicU8::new(0));
+    let body = {
+        let flags = Arc::clone(&flags);
+        move || run(&flags, job)
+    };
+    let joiner = thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .unwrap_or_else(|e| panic!("cannot start the thread of job {name}: {e}"));
+
+    let thread = joiner.thread().clone();
+    let waker = {
+        let flags = Arc::clone(&flags);
+        JobWaker(Arc::new(move || {
+            if flags.fetch_or(WOKEN, Ordering::AcqRel) & WOKEN == 0 {
+                thread.unpark();
+            }
+        }))
+    };
+    let stop = move || stop(&flags, joiner);
+    JobHandle { waker, stop: Some(Box::new(stop)) }
+}
+
+fn run(flags: &AtomicU8, mut job: Box<dyn Job>) {
+    loop {
+        let seen = flags.fetch_and(!WOKEN, Ordering::AcqRel);
+        if seen & STOPPED != 0 {
+            return;
+        }
+        if seen & WOKEN == 0 {
+            thread::park();
+            continue;
+        }
+        while job.step() == JobStep::Again && flags.load(Ordering::Acquire) & STOPPED == 0 {}
+    }
+}
+
+/// Waits for the thread to end, except on that thread itself: a job may own the last reference to its own handle,
+/// and then it ends after the step that dropped it.
+fn stop(flags: &AtomicU8, joiner: thread::JoinHandle<()>) {
+    flags.fetch_or(STOPPED, Ordering::AcqRel);
+    joiner.thread().unpark();
+    if thread::current().id() != joiner.thread().id() {
+        let _ = joiner.join(); // An error means the job panicked, which the panic hook has reported.
+    }
+}

@@ -1,0 +1,229 @@
+//! The real machine: files, clock, randomness and threads of the operating system.
+//!
+//! Everything above reaches it through [`Env`]. It adds no caching and no retrying: short reads, short writes and
+//! interruptions are passed on as they are, and the provided methods of [`File`] deal with them once for both
+//! environments. Built for Linux; what a file system may lack (`O_DIRECT`, `fallocate`) has a fallback.
+//!
+//! # Invariants
+//! 1. Private: every handle is close-on-exec, files are created with mode 0600 and directories with 0700, and a
+//!    symbolic link or special file in place of a file is refused.
+//! 2. One sync, one report: a failed `fdatasync` or `fsync` is returned and never repeated here.
+//!
+//! # Concurrency
+//! [`RealEnv`] is immutable. Each job has one thread, see the module `job`.
+
+mod file;
+mod job;
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::env::{Env, File, FileLock, Metadata, OpenOptions, Site};
+use crate::failpoint;
+use crate::job::{Job, JobHandle};
+use crate::waiter::Waiter;
+use file::RealFile;
+
+/// The operating system's files, clock, randomness and threads.
+///
+/// ```
+/// use pleach_env::{Env, RealEnv};
+///
+/// # fn main() -> std::io::Result<()> {
+/// # let dir = tempfile::tempdir()?;
+/// # let dir = dir.path();
+/// let env = RealEnv::new();
+/// let file = env.create_file(&dir.join("greeting"))?;
+/// file.write_all_at(b"hello", 0)?;
+/// file.sync("example.file")?;
+/// env.sync_dir(dir, "example.dir")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct RealEnv {
+    started: Instant,
+}
+
+impl RealEnv {
+    /// The machine this process runs on; its clock starts now.
+    #[expect(clippy::disallowed_methods, reason = "this is the environment's clock")]
+    pub fn new() -> Self {
+        Self { started: Instant::now() }
+    }
+}
+
+impl Default for RealEnv {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Env for RealEnv {
+    /// The directories are made from the top down and each is made durable before the next, so only the deepest one
+    /// that exists already can be one that a crashed process left without its barrier; it gets it here.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let missing: Vec<&Path> = path.ancestors().take_while(|p| !is_dir(p)).collect();
+        if let Some(parent) = path.ancestors().nth(missing.len()).and_then(Path::parent) {
+            match sync_dir(parent) {
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {} // Nor could we have made a name in it.
+                result => result?,
+            }
+        }
+        for dir in missing.into_iter().rev() {
+            match rustix::fs::mkdir(dir, Mode::RWXU) {
+                Ok(()) => {}
+                Err(Errno::EXIST) if is_dir(dir) => {} // Made by another process meanwhile.
+                Err(e) => return Err(e.into()),
+            }
+            if let Some(parent) = dir.parent() {
+                sync_dir(parent)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the environment's way to list a directory")]
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Metadata)>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            match entry.metadata() {
+                Ok(metadata) => names.push((name, convert(&metadata))),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {} // Removed since it was listed.
+                Err(e) => return Err(e),
+            }
+        }
+        names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Ok(names)
+    }
+
+    fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()> {
+        if failpoint::skipped(site) {
+            return Ok(());
+        }
+        sync_dir(path)
+    }
+
+    fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let file = open(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        let access = if options.write { OFlags::RDWR } else { OFlags::RDONLY };
+        let direct = if options.direct { OFlags::DIRECT } else { OFlags::empty() };
+        let file = match open(path, access | direct) {
+            Err(e) if options.direct && e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                open(path, access)?
+            }
+            result => result?,
+        };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Option<Metadata>> {
+        match fs::symlink_metadata(path) {
+            Ok(metadata) => Ok(Some(convert(&metadata))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the environment's rename")]
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the environment's unlink")]
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn lock_file(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
+        let file = open(path, OFlags::RDWR | OFlags::CREATE)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(RealLock { _file: file }))),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    fn available_space(&self, path: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(path)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the environment's sleep")]
+    fn sleep(&self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+
+    /// Good for spreading and for telling stores apart, not for secrets.
+    fn random_u64(&self) -> u64 {
+        RandomState::new().build_hasher().finish()
+    }
+
+    /// # Panics
+    /// When the operating system cannot start a thread.
+    fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> JobHandle {
+        job::spawn(name, job)
+    }
+
+    fn waiter(&self) -> Waiter {
+        Waiter::real()
+    }
+}
+
+/// Holds the `flock`, which belongs to the open file and ends with it.
+struct RealLock {
+    _file: fs::File,
+}
+
+impl FileLock for RealLock {}
+
+/// Opens a file by the rules of invariant 1. `NONBLOCK` has no effect on a regular file; it keeps the open of a pipe
+/// that somebody put there from waiting for ever.
+fn open(path: &Path, flags: OFlags) -> io::Result<fs::File> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mode = Mode::RUSR | Mode::WUSR;
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, mode))?.into())
+}
+
+/// Makes the names in `path` durable. The directory itself may be reached through a symbolic link.
+fn sync_dir(path: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::io::retry_on_intr(|| rustix::fs::open(or_dot(path), flags, Mode::empty()))?;
+    Ok(rustix::fs::fsync(dir)?)
+}
+
+fn is_dir(path: &Path) -> bool {
+    fs::metadata(or_dot(path)).is_ok_and(|m| m.is_dir())
+}
+
+/// The parent of a bare relative name is the empty path, which the system calls do not take.
+fn or_dot(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
+}
+
+fn convert(metadata: &fs::Metadata) -> Metadata {
+    Metadata { len: metadata.len(), is_file: metadata.is_file() }
+}
+
+#[cfg(test)]
+mod tests;

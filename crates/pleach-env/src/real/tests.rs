@@ -1,0 +1,156 @@
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use super::*;
+use crate::job::JobStep;
+
+fn mode_of(path: &Path) -> u32 {
+    fs::metadata(path).expect("the path exists").permissions().mode() & 0o777
+}
+
+#[test]
+fn files_and_directories_are_private() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = RealEnv::new();
+    let nested = dir.path().join("a/b/c");
+    env.create_dir_all(&nested).unwrap();
+    env.create_dir_all(&nested).unwrap();
+    env.create_file(&nested.join("f")).unwrap();
+    env.lock_file(&nested.join("LOCK")).unwrap().expect("nobody holds it");
+    assert_eq!(mode_of(&dir.path().join("a")) & 0o077, 0);
+    assert_eq!(mode_of(&nested) & 0o077, 0);
+    assert_eq!(mode_of(&nested.join("f")), 0o600);
+    assert_eq!(mode_of(&nested.join("LOCK")), 0o600);
+}
+
+#[test]
+fn symbolic_links_and_directories_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = RealEnv::new();
+    env.create_file(&dir.path().join("target")).unwrap();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(dir.path().join("target"), &link).unwrap();
+    for write in [false, true] {
+        assert!(env.open_file(&link, OpenOptions { write, direct: false }).is_err());
+        assert!(env.open_file(dir.path(), OpenOptions { write, direct: false }).is_err());
+    }
+    assert!(env.lock_file(&link).is_err());
+    assert!(!env.metadata(&link).unwrap().expect("the link exists").is_file);
+    assert!(env.create_dir_all(&dir.path().join("target/below")).is_err());
+}
+
+#[test]
+fn lock_excludes_a_second_one_in_the_same_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let env = RealEnv::new();
+    let lock = env.lock_file(&path).unwrap().expect("nobody holds it");
+    assert!(env.lock_file(&path).unwrap().is_none());
+    assert!(RealEnv::new().lock_file(&path).unwrap().is_none());
+    drop(lock);
+    assert!(env.lock_file(&path).unwrap().is_some());
+    assert!(path.exists(), "the lock file is never removed");
+}
+
+#[test]
+fn direct_open_reads_what_was_written_or_falls_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = RealEnv::new();
+    let path = dir.path().join("f");
+    let file = env.create_file(&path).unwrap();
+    file.write_all_at(&[7; 8192], 0).unwrap();
+    file.sync("test").unwrap();
+    file.forget(0, 8192);
+    file.forget(0, 0);
+    let direct = env.open_file(&path, OpenOptions { write: false, direct: true }).unwrap();
+    let mut space = vec![0u8; 3 * 4096];
+    let start = space.as_ptr().align_offset(4096);
+    direct.read_exact_at(&mut space[start..start + 4096], 4096).unwrap();
+    assert_eq!(space[start..start + 4096], [7; 4096]);
+}
+
+#[test]
+fn every_wake_is_followed_by_a_step() {
+    let env = RealEnv::new();
+    let (request, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let job = {
+        let (request, seen) = (Arc::clone(&request), Arc::clone(&seen));
+        move || {
+            seen.store(request.load(Ordering::SeqCst), Ordering::SeqCst);
+            JobStep::Idle
+        }
+    };
+    let handle = env.spawn_job("test-wakes", Box::new(job));
+    let waker = handle.waker();
+    for round in 1..=20_000 {
+        request.store(round, Ordering::SeqCst);
+        waker.wake();
+        while round % 7 == 0 && seen.load(Ordering::SeqCst) != round {
+            std::thread::yield_now();
+        }
+    }
+    while seen.load(Ordering::SeqCst) != 20_000 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_job_sleeps_until_woken_and_stops_with_its_handle() {
+    let env = RealEnv::new();
+    let (send, receive) = mpsc::channel();
+    let mut left = 3;
+    let job = move || {
+        left -= 1;
+        send.send(left).expect("the test listens");
+        if left == 0 { JobStep::Idle } else { JobStep::Again }
+    };
+    let handle = env.spawn_job("test-sleeps", Box::new(job));
+    assert!(receive.recv_timeout(Duration::from_millis(20)).is_err());
+    handle.waker().wake();
+    assert_eq!(receive.iter().take(3).collect::<Vec<_>>(), [2, 1, 0]);
+    let waker = handle.waker();
+    drop(handle);
+    waker.wake();
+    assert!(receive.recv().is_err(), "the job is dropped with its handle");
+}
+
+#[test]
+fn a_busy_job_stops_and_a_job_may_drop_its_own_handle() {
+    let env = RealEnv::new();
+    let busy = env.spawn_job("test-busy", Box::new(|| JobStep::Again));
+    busy.waker().wake();
+    drop(busy);
+
+    let slot: Arc<parking_lot::Mutex<Option<JobHandle>>> = Arc::default();
+    let (send, receive) = mpsc::channel();
+    let own = Arc::clone(&slot);
+    let job = move || {
+        drop(own.lock().take());
+        send.send(()).expect("the test listens");
+        JobStep::Again
+    };
+    let handle = env.spawn_job("test-self", Box::new(job));
+    let waker = handle.waker();
+    *slot.lock() = Some(handle);
+    waker.wake();
+    receive.recv().unwrap();
+    assert!(receive.recv().is_err(), "it ends after the step that dropped the handle");
+}
+
+#[test]
+fn dropping_the_handle_of_a_panicked_job_is_quiet() {
+    let env = RealEnv::new();
+    let handle = env.spawn_job("test-panics", Box::new(|| panic!("intended by the test")));
+    handle.waker().wake();
+    drop(handle);
+}
+
+#[test]
+fn clock_is_monotonic_and_random_numbers_differ() {
+    let env = RealEnv::new();
+    let before = env.now();
+    env.sleep(Duration::from_millis(2));
+    assert!(env.now() >= before + Duration::from_millis(2));
+    assert_ne!(env.random_u64(), env.random_u64());
+}

@@ -1,0 +1,279 @@
+//! Group commit without timers: whoever finds nobody leading leads for all who wait.
+//!
+//! The engine's writers submit their batches here. The leader logs its group with one write (and one sync at most),
+//! gives it sequence numbers and stores each request's result in the request; meanwhile the next group gathers by
+//! itself. There is no delay to tune: a lone thread never waits, and the slower the log, the larger the groups.
+//!
+//! # Invariants
+//! 1. *One leader.* `lead` never runs twice at a time. Guarded by `lead_state`.
+//! 2. *Order.* Groups take requests in the order of arrival; the leader's own comes first, because it has waited
+//!    longest.
+//! 3. *No request is lost.* Every submit returns its request, also when a leader panics.
+//! 4. *Waiting implies contended.* While `waiting` is not empty, a leader is at work and `lead_state` is `CONTENDED`,
+//!    so that the leader cannot leave without passing on.
+//!
+//! # Concurrency
+//! Lock order: `waiting`, then a ticket's `place`. `lead` runs without any lock of the queue.
+//!
+//! # Cost
+//! Alone: two atomic exchanges, nothing allocated. Waiting: one small allocation and a hand-over; waiters spin for a few
+//! microseconds before they sleep.
+
+use std::collections::VecDeque;
+use std::hint;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+/// Most requests in a group besides the leader's own. Arbitrary; by then the costs of a group are well shared.
+const GROUP_REQUESTS_MAX: usize = 128;
+
+/// Most cost in a group besides the leader's own: with bytes as cost, the copy and the write stay below a millisecond.
+const GROUP_COST_MAX: usize = 1 << 20;
+
+/// Rounds of spinning before sleeping. A round is one `pause`, 10 to 50 ns: a few microseconds in all, which is about
+/// what sleeping and waking would cost.
+const SPIN_ROUNDS: u32 = 100;
+
+/// States of the leadership.
+const IDLE: u8 = 0;
+const LEADING: u8 = 1;
+const CONTENDED: u8 = 2;
+const POISONED: u8 = 3;
+
+/// States of a ticket.
+const WAITS: u8 = 0;
+const LEADS: u8 = 1;
+const DONE: u8 = 2;
+
+/// Gathers requests of many threads into groups. `R` carries a request in and its result out.
+///
+/// # Panics in `lead`
+/// When `lead` panics, the panic goes on in the leader's thread, everyone else in its group gets the request back as
+/// `lead` left it, and the queue is poisoned: waiting and later submits get theirs back untouched. So a request
+/// without a result means that its fate is unknown or that it was refused; callers treat it as a poisoned log.
+///
+/// # Example
+/// ```
+/// let queue = pleach_log::CommitQueue::new(|request: &(u64, Option<u64>)| 8);
+/// let (_, result) = queue.submit((20, None), |group| {
+///     for (argument, result) in group {
+///         *result = Some(*argument + 1);
+///     }
+/// });
+/// assert_eq!(result, Some(21));
+/// ```
+pub struct CommitQueue<R> {
+    /// Cost of a request, in bytes.
+    cost: fn(&R) -> usize,
+    /// Who leads. Acquire when taking the lead and release when leaving it: a leader sees what the one before did.
+    lead_state: AtomicU8,
+    /// Those who arrived while somebody was leading, oldest first.
+    waiting: Mutex<VecDeque<Arc<Ticket<R>>>>,
+}
+
+/// A waiting request.
+struct Ticket<R> {
+    /// What its owner is to do. Written under `place`, so that no wake is lost; release and acquire, so that a
+    /// spinning owner sees the request it got back.
+    state: AtomicU8,
+    /// The request, except while a leader has it.
+    place: Mutex<Option<R>>,
+    changed: Condvar,
+}
+
+impl<R: Send> CommitQueue<R> {
+    /// An idle queue. `cost` is the size of a request in bytes; a group gathers up to 1 MiB.
+    pub fn new(cost: fn(&R) -> usize) -> Self {
+        Self { cost, lead_state: AtomicU8::new(IDLE), waiting: Mutex::new(VecDeque::new()) }
+    }
+
+    /// Hands in a request and returns it once some leader, maybe this thread, has run `lead` on a group with it.
+    ///
+    /// Requires: `lead` does not submit to the same queue.
+    pub fn submit(&self, request: R, lead: impl FnOnce(&mut [R])) -> R {
+        if self.try_lead() { self.lead_alone(request, lead) } else { self.submit_contended(request, lead) }
+    }
+
+    /// Whether a leader panicked.
+    pub fn is_poisoned(&self) -> bool {
+        self.lead_state.load(Ordering::Relaxed) == POISONED
+    }
+
+    fn try_lead(&self) -> bool {
+        self.lead_state.compare_exchange(IDLE, LEADING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Requires: this thread has taken the lead.
+    fn lead_alone(&self, mut request: R, lead: impl FnOnce(&mut [R])) -> R {
+        let leadership = Leadership::new(self);
+        lead(std::slice::from_mut(&mut request));
+        leadership.pass_on();
+        request
+    }
+
+    #[cold]
+    fn submit_contended(&self, request: R, lead: impl FnOnce(&mut [R])) -> R {
+        let ticket = {
+            let mut waiting = self.waiting.lock();
+            match self.contend() {
+                LEADING => {
+                    drop(waiting);
+                    return self.lead_alone(request, lead);
+                }
+                POISONED => return request,
+                _ => {
+                    let ticket = Arc::new(Ticket::new(request));
+                    waiting.push_back(Arc::clone(&ticket));
+                    ticket
+                }
+            }
+        };
+        if ticket.wait() == LEADS {
+            let mut leadership = self.gather(&ticket);
+            lead(&mut leadership.group);
+            leadership.pass_on();
+        }
+        let request = ticket.place.lock().take();
+        request.expect("whoever ends a ticket's wait has put its request back")
+    }
+
+    /// Takes the lead if nobody has it (`LEADING`), else makes sure that the leader will pass it on (`CONTENDED`).
+    /// Requires: `waiting` is locked.
+    fn contend(&self) -> u8 {
+        loop {
+            if self.try_lead() {
+                return LEADING;
+            }
+            match self.lead_state.compare_exchange(LEADING, CONTENDED, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) | Err(CONTENDED) => return CONTENDED,
+                Err(POISONED) => return POISONED,
+                // The leader left in between.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Makes the group of the new leader: its own request and those who wait, up to the limits.
+    fn gather(&self, own: &Arc<Ticket<R>>) -> Leadership<'_, R> {
+        let mut leadership = Leadership::new(self);
+        leadership.take(Arc::clone(own));
+        let mut waiting = self.waiting.lock();
+        let mut cost = 0;
+        while leadership.group.len() <= GROUP_REQUESTS_MAX
+            && let Some(next) = waiting.front()
+        {
+            cost += next.place.lock().as_ref().map_or(0, self.cost);
+            if cost > GROUP_COST_MAX {
+                break;
+            }
+            if let Some(next) = waiting.pop_front() {
+                leadership.take(next);
+            }
+        }
+        if waiting.is_empty() {
+            // Under the lock of `waiting`, so nobody can be arriving. Relaxed: only the leader's own release counts.
+            self.lead_state.store(LEADING, Ordering::Relaxed);
+        }
+        leadership
+    }
+}
+
+impl<R> Ticket<R> {
+    fn new(request: R) -> Self {
+        Self { state: AtomicU8::new(WAITS), place: Mutex::new(Some(request)), changed: Condvar::new() }
+    }
+
+    /// Waits until there is something to do: to lead, or to take the request home.
+    fn wait(&self) -> u8 {
+        for _ in 0..SPIN_ROUNDS {
+            let state = self.state.load(Ordering::Acquire);
+            if state != WAITS {
+                return state;
+            }
+            hint::spin_loop();
+        }
+        let mut place = self.place.lock();
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            if state != WAITS {
+                return state;
+            }
+            self.changed.wait(&mut place);
+        }
+    }
+
+    /// Ends the wait, with the request back in its place if it is given.
+    fn end_wait(&self, state: u8, request: Option<R>) {
+        let mut place = self.place.lock();
+        if request.is_some() {
+            *place = request;
+        }
+        self.state.store(state, Ordering::Release);
+        self.changed.notify_one();
+    }
+}
+
+/// The lead, with the group if it was gathered from waiting requests. Dropped without [`Leadership::pass_on`], that is
+/// by a panic, it poisons the queue.
+struct Leadership<'q, R> {
+    queue: &'q CommitQueue<R>,
+    /// The requests, the leader's own first. Empty for a leader who found nobody waiting.
+    group: Vec<R>,
+    /// Whose they are.
+    tickets: Vec<Arc<Ticket<R>>>,
+    passed_on: bool,
+}
+
+impl<'q, R> Leadership<'q, R> {
+    fn new(queue: &'q CommitQueue<R>) -> Self {
+        Self { queue, group: Vec::new(), tickets: Vec::new(), passed_on: false }
+    }
+
+    fn take(&mut self, ticket: Arc<Ticket<R>>) {
+        let request = ticket.place.lock().take();
+        self.group.push(request.expect("a waiting ticket holds its request"));
+        self.tickets.push(ticket);
+    }
+
+    /// Wakes the next leader first, so that it works while the group goes home.
+    fn pass_on(mut self) {
+        let state = &self.queue.lead_state;
+        if state.compare_exchange(LEADING, IDLE, Ordering::Release, Ordering::Relaxed).is_err() {
+            let next = self.queue.waiting.lock().pop_front();
+            next.expect("contended means that somebody waits").end_wait(LEADS, None);
+        }
+        self.passed_on = true;
+        self.hand_back();
+    }
+
+    fn hand_back(&mut self) {
+        for (ticket, request) in self.tickets.drain(..).zip(self.group.drain(..)) {
+            ticket.end_wait(DONE, Some(request));
+        }
+    }
+}
+
+impl<R> Drop for Leadership<'_, R> {
+    fn drop(&mut self) {
+        if self.passed_on {
+            return;
+        }
+        let waiting = {
+            let mut waiting = self.queue.waiting.lock();
+            self.queue.lead_state.store(POISONED, Ordering::Release);
+            std::mem::take(&mut *waiting)
+        };
+        self.hand_back();
+        for ticket in waiting {
+            ticket.end_wait(DONE, None);
+        }
+    }
+}
+
+impl<R> std::fmt::Debug for CommitQueue<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CommitQueue").field("waiting", &self.waiting.lock().len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,138 @@
+//! Header of a framed file: what the file is, which one it is, and how far the manifest had got.
+//!
+//! # On disk
+//! Layout: docs/format/log.md, "File header". Its 64 bytes keep their places in every format version, so that an old
+//! build can say that a file is too new instead of calling it damaged.
+
+use std::path::Path;
+
+use pleach_env::{Error, FileId, Result, failpoint};
+
+/// Length of the header of a framed file.
+pub const FILE_HEADER_LEN: usize = 64;
+
+/// Bytes of the header that its checksum covers: all before it.
+const CHECKED_LEN: usize = FILE_HEADER_LEN - 4;
+
+/// One kind of framed file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileKind {
+    /// First eight bytes of every file of this kind.
+    pub magic: [u8; 8],
+    /// Newest format version that this build writes and reads.
+    pub version: u32,
+    /// What messages call it: "log segment".
+    pub name: &'static str,
+}
+
+/// Where the manifest stood when a segment was created: so many bytes of that file were durable.
+///
+/// Hints are ordered by file, then by length: the largest one seen in the log tells how much manifest must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ManifestHint {
+    /// The manifest.
+    pub file: FileId,
+    /// How many of its bytes were durable.
+    pub len: u64,
+}
+
+impl ManifestHint {
+    /// Nothing is known: for the manifest itself and for tests.
+    pub const NONE: Self = Self { file: FileId(0), len: 0 };
+}
+
+/// A decoded header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileHeader {
+    pub(crate) id: FileId,
+    pub(crate) hint: ManifestHint,
+}
+
+/// What the first bytes of a file turned out to be.
+#[derive(Debug)]
+pub(crate) enum HeaderState {
+    Whole(FileHeader),
+    /// A state that a crash during creation leaves: nothing, zeros, or part of our header. The reason, for messages.
+    Torn(&'static str),
+}
+
+impl FileHeader {
+    pub(crate) fn encode(&self, kind: &FileKind) -> [u8; FILE_HEADER_LEN] {
+        let mut bytes = [0; FILE_HEADER_LEN];
+        bytes[0..8].copy_from_slice(&kind.magic);
+        bytes[8..12].copy_from_slice(&kind.version.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.id.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.hint.file.0.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.hint.len.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..CHECKED_LEN]);
+        bytes[CHECKED_LEN..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Judges the first bytes (64, or all there are) of the file `id` at `path`.
+    pub(crate) fn decode(bytes: &[u8], kind: &FileKind, id: FileId, path: &Path) -> Result<HeaderState> {
+        let magic_len = bytes.len().min(kind.magic.len());
+        if bytes[..magic_len] != kind.magic[..magic_len] {
+            if bytes.iter().all(|&b| b == 0) {
+                return Ok(HeaderState::Torn("a header of zeros"));
+            }
+            let found = bytes[..magic_len].escape_ascii();
+            let expected = kind.magic.escape_ascii();
+            return Err(Error::corruption(
+                path,
+                0,
+                format!("expected a {} with magic {expected}, found {found}", kind.name),
+            ));
+        }
+        let Some(bytes) = bytes.first_chunk::<FILE_HEADER_LEN>() else {
+            return Ok(HeaderState::Torn("a file shorter than its header"));
+        };
+        if crc32c::crc32c(&bytes[..CHECKED_LEN]) != u32_at(bytes, CHECKED_LEN)
+            && !failpoint::skipped("log.header.crc")
+        {
+            return Ok(HeaderState::Torn("a header with a wrong checksum"));
+        }
+        Self::decode_checked(bytes, kind, id, path).map(HeaderState::Whole)
+    }
+
+    fn decode_checked(
+        bytes: &[u8; FILE_HEADER_LEN],
+        kind: &FileKind,
+        id: FileId,
+        path: &Path,
+    ) -> Result<Self> {
+        let version = u32_at(bytes, 8);
+        if version > kind.version {
+            let message = format!(
+                "{} has format version {version}, this build knows up to {}",
+                kind.name, kind.version
+            );
+            return Err(Error::unsupported(path, message));
+        }
+        let header = Self {
+            id: FileId(u64_at(bytes, 16)),
+            hint: ManifestHint { file: FileId(u64_at(bytes, 24)), len: u64_at(bytes, 32) },
+        };
+        if header.id != id {
+            let message = format!("expected the {} with id {id}, found id {}", kind.name, header.id);
+            return Err(Error::corruption(path, 16, message));
+        }
+        if version == 0 || u32_at(bytes, 12) != 0 || bytes[40..CHECKED_LEN].iter().any(|&b| b != 0) {
+            let message = format!("expected version 1..={} and zeros in reserved bytes", kind.version);
+            return Err(Error::corruption(path, 8, message));
+        }
+        Ok(header)
+    }
+}
+
+fn u32_at(bytes: &[u8; FILE_HEADER_LEN], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+fn u64_at(bytes: &[u8; FILE_HEADER_LEN], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}

@@ -1,0 +1,27 @@
+//! Framed files: a header of 64 bytes, then records. Log segments and the manifest are framed files.
+//!
+//! [`FrameWriter`] appends records, `FrameReader` walks them and, where the walk ends, looks for later ones;
+//! `crate::recovery` judges what the two find. A framed file is written once from its start to its end by one writer
+//! and never opened for writing again.
+//!
+//! # Invariants
+//! 1. *One truth per offset.* Every byte offset of a file holds at most one version of a record, except after a failed
+//!    append; there a fence of a higher epoch is made durable before anything else is written. `FrameWriter::append`.
+//! 2. *Own address.* A record's checksum covers its file and offset, so a misdirected or stale block is not a record.
+//! 3. *Contiguous numbers.* A record starts at the sequence number after its predecessor's last. Both ends check.
+//!
+//! # On disk
+//! Layout: docs/format/log.md.
+
+mod header;
+mod reader;
+mod record;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use header::{FILE_HEADER_LEN, FileKind, ManifestHint};
+pub(crate) use reader::{Found, FrameReader, Opened};
+pub use record::{Append, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordBuf, SEQ_MAX, SeqNo};
+pub(crate) use record::{RecordHeader, RecordKind};
+pub use writer::{FrameOptions, FrameWriter};

@@ -1,0 +1,231 @@
+//! Records: the header in front of a payload, and the buffer that holds both.
+//!
+//! # On disk
+//! Layout: docs/format/log.md, "Record".
+
+use pleach_env::{Error, FileId, Result};
+
+/// Sequence number: the place of one operation in the order of writes, from 1 up to [`SEQ_MAX`]. 0 means "none yet".
+pub type SeqNo = u64;
+
+/// Largest sequence number: seven bytes on disk.
+pub const SEQ_MAX: SeqNo = (1 << 56) - 1;
+
+/// Length of the header in front of every payload.
+pub const RECORD_HEADER_LEN: usize = 24;
+
+/// Longest payload (1 GiB). Arbitrary, far above any sensible batch; it keeps a damaged length from being believed.
+pub const PAYLOAD_LEN_MAX: usize = 1 << 30;
+
+/// `durable_lag` of a record whose writer did not know, or could not express, what was durable.
+pub(crate) const LAG_UNKNOWN: u32 = u32::MAX;
+
+/// Highest epoch. It is only used by a last fence; data stops one below, see `FrameWriter`.
+pub(crate) const EPOCH_MAX: u8 = (1 << 5) - 1;
+
+const KIND_BITS: u32 = 3;
+const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
+
+/// What a record is. Numbers on disk: never renumber; 3 to 7 are reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum RecordKind {
+    /// A payload that takes one or more sequence numbers.
+    Data = 1,
+    /// No payload, no sequence numbers: written after a sync to say so, and after a failed append as a fence.
+    Marker = 2,
+}
+
+/// A decoded record header. Its checksum is compared by the reader, which knows the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub(crate) kind: RecordKind,
+    pub(crate) epoch: u8,
+    pub(crate) payload_len: u32,
+    pub(crate) first_seq: SeqNo,
+    pub(crate) count: u32,
+    pub(crate) durable_lag: u32,
+}
+
+impl RecordHeader {
+    /// The sequence number after this record's last.
+    pub(crate) fn next_seq(&self) -> SeqNo {
+        self.first_seq + u64::from(self.count)
+    }
+
+    /// The sequence number up to which all were durable when this record was written, where it says so.
+    pub(crate) fn durable_seq(&self) -> Option<SeqNo> {
+        (self.durable_lag != LAG_UNKNOWN)
+            .then(|| (self.first_seq - 1).saturating_sub(u64::from(self.durable_lag)))
+    }
+
+    /// The lag to write into a record that starts at `first_seq` when everything up to `durable_seq` is durable.
+    pub(crate) fn lag(first_seq: SeqNo, durable_seq: SeqNo) -> u32 {
+        u32::try_from((first_seq - 1).saturating_sub(durable_seq)).unwrap_or(LAG_UNKNOWN)
+    }
+
+    /// Encodes the header of a record with `payload` at `offset` of file `id`, checksum included.
+    pub(crate) fn encode(&self, id: FileId, offset: u64, payload: &[u8]) -> [u8; RECORD_HEADER_LEN] {
+        let mut bytes = [0; RECORD_HEADER_LEN];
+        bytes[4..8].copy_from_slice(&self.payload_len.to_le_bytes());
+        bytes[8] = self.kind as u8 | (self.epoch << KIND_BITS);
+        bytes[9..16].copy_from_slice(&self.first_seq.to_le_bytes()[..7]);
+        bytes[16..20].copy_from_slice(&self.count.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.durable_lag.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc_of_header(&bytes, id, offset), payload);
+        bytes[0..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Decodes a header, or says in what it cannot be one. The checksum is still to be compared.
+    pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_LEN]) -> Result<Self, &'static str> {
+        let kind = match bytes[8] & KIND_MASK {
+            1 => RecordKind::Data,
+            2 => RecordKind::Marker,
+            _ => return Err("an unknown record kind"),
+        };
+        let mut seq = [0; 8];
+        seq[..7].copy_from_slice(&bytes[9..16]);
+        let header = Self {
+            kind,
+            epoch: bytes[8] >> KIND_BITS,
+            payload_len: word(bytes, 4),
+            first_seq: u64::from_le_bytes(seq),
+            count: word(bytes, 16),
+            durable_lag: word(bytes, 20),
+        };
+        let takes_none = header.payload_len == 0 && header.count == 0;
+        match kind {
+            RecordKind::Data if header.count == 0 => Err("a data record without sequence numbers"),
+            RecordKind::Marker if !takes_none => Err("a marker with a payload"),
+            _ if header.payload_len as usize > PAYLOAD_LEN_MAX => Err("a payload length above the limit"),
+            _ if header.first_seq == 0 || header.next_seq() - 1 > SEQ_MAX => {
+                Err("a sequence number out of range")
+            }
+            _ => Ok(header),
+        }
+    }
+
+    /// Checksum found in an encoded header.
+    pub(crate) fn stored_crc(bytes: &[u8; RECORD_HEADER_LEN]) -> u32 {
+        word(bytes, 0)
+    }
+}
+
+/// Checksum over the address and the header without its checksum field; the payload is to be appended.
+pub(crate) fn crc_of_header(bytes: &[u8; RECORD_HEADER_LEN], id: FileId, offset: u64) -> u32 {
+    let mut covered = [0; 16 + RECORD_HEADER_LEN - 4];
+    covered[0..8].copy_from_slice(&id.0.to_le_bytes());
+    covered[8..16].copy_from_slice(&offset.to_le_bytes());
+    covered[16..].copy_from_slice(&bytes[4..]);
+    crc32c::crc32c(&covered)
+}
+
+fn word(bytes: &[u8; RECORD_HEADER_LEN], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// A payload with room for its record header in front, so that a single record is written without a copy.
+#[derive(Clone)]
+pub struct RecordBuf {
+    /// At least [`RECORD_HEADER_LEN`] bytes; the header is filled in by the writer.
+    bytes: Vec<u8>,
+}
+
+impl RecordBuf {
+    /// An empty payload.
+    pub fn new() -> Self {
+        Self { bytes: vec![0; RECORD_HEADER_LEN] }
+    }
+
+    /// An empty payload with room for `payload_len` bytes.
+    pub fn with_capacity(payload_len: usize) -> Self {
+        let mut bytes = Vec::with_capacity(RECORD_HEADER_LEN + payload_len);
+        bytes.resize(RECORD_HEADER_LEN, 0);
+        Self { bytes }
+    }
+
+    /// The payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[RECORD_HEADER_LEN..]
+    }
+
+    /// The payload, to change bytes already there (a count, say).
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[RECORD_HEADER_LEN..]
+    }
+
+    /// Length of the payload.
+    pub fn payload_len(&self) -> usize {
+        self.bytes.len() - RECORD_HEADER_LEN
+    }
+
+    /// Length in the log: header and payload.
+    pub fn record_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The bytes to append payload to. Append only: the first [`RECORD_HEADER_LEN`] bytes are the writer's.
+    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Empties the payload and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.resize(RECORD_HEADER_LEN, 0);
+    }
+
+    /// Fills in the header and returns the whole record.
+    pub(crate) fn seal(&mut self, header: &RecordHeader, id: FileId, offset: u64) -> &[u8] {
+        let encoded = header.encode(id, offset, self.payload());
+        self.bytes[..RECORD_HEADER_LEN].copy_from_slice(&encoded);
+        &self.bytes
+    }
+}
+
+impl Default for RecordBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for RecordBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordBuf").field("payload_len", &self.payload_len()).finish()
+    }
+}
+
+/// A record to append: its payload and the sequence numbers it takes.
+#[derive(Debug)]
+pub struct Append<'a> {
+    /// The payload.
+    pub record: &'a mut RecordBuf,
+    /// The sequence number after the last one appended.
+    pub first_seq: SeqNo,
+    /// How many it takes, at least one.
+    pub count: u32,
+}
+
+impl Append<'_> {
+    /// Checks the record against the limits and the number that is due, and makes its header.
+    pub(crate) fn header(&self, next_seq: SeqNo, durable_seq: SeqNo, epoch: u8) -> Result<RecordHeader> {
+        let (first_seq, count) = (self.first_seq, self.count);
+        if first_seq != next_seq {
+            return Err(Error::invalid(format!(
+                "record starts at sequence number {first_seq}, {next_seq} is due"
+            )));
+        }
+        if count == 0 || first_seq == 0 || SEQ_MAX - u64::from(count) + 1 < first_seq {
+            return Err(Error::invalid(format!("record takes {count} sequence numbers from {first_seq} on")));
+        }
+        let len = self.record.payload_len();
+        let Some(payload_len) = u32::try_from(len).ok().filter(|_| len <= PAYLOAD_LEN_MAX) else {
+            return Err(Error::invalid(format!(
+                "record of {len} bytes, at most {PAYLOAD_LEN_MAX} are allowed"
+            )));
+        };
+        let durable_lag = RecordHeader::lag(first_seq, durable_seq);
+        Ok(RecordHeader { kind: RecordKind::Data, epoch, payload_len, first_seq, count, durable_lag })
+    }
+}

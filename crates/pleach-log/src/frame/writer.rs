@@ -1,0 +1,353 @@
+//! Writer of a framed file: appends records, one write call per group.
+//!
+//! Used by `LogWriter` for segments and by the engine for its manifest. It makes the file's bytes durable, never its
+//! name: that is the caller's step, with `Env::sync_dir`.
+//!
+//! # Invariants
+//! 1. *Position.* A failed append leaves position and sequence numbers where they were.
+//! 2. *Fence.* After a failed append a marker of the next epoch overwrites the doubtful place and is made durable
+//!    before anything else is written, so bytes of the failed append never follow, precede or replace later records.
+//! 3. *Poison.* After a failed sync nothing more is written.
+//!
+//! # Cost
+//! One write call per group; one copy of the payloads of a group, none for a single record.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pleach_env::{Env, Error, ErrorKind, File, FileId, Result, Site};
+
+use super::header::{FILE_HEADER_LEN, FileHeader, FileKind, ManifestHint};
+use super::record::{Append, EPOCH_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
+
+/// Memory kept for the next group (1 MiB, the most a commit group gathers); larger groups give theirs back.
+const GROUP_KEPT: usize = 1 << 20;
+
+/// What a new framed file is and where its numbers start.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameOptions {
+    /// Kind of file.
+    pub kind: FileKind,
+    /// Its number, never used before.
+    pub id: FileId,
+    /// Where the manifest stands; [`ManifestHint::NONE`] in the manifest itself.
+    pub hint: ManifestHint,
+    /// Bytes to reserve, so that appends below do not run out of space.
+    pub preallocate: Option<u64>,
+    /// Sequence number of the first record, at least 1.
+    pub next_seq: SeqNo,
+    /// All sequence numbers up to this one are durable elsewhere.
+    pub durable_seq: SeqNo,
+}
+
+/// What is left to do about a failed append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fence {
+    /// Nothing: no append failed, or its fence is durable.
+    None,
+    /// The fence is to be written at the position.
+    Write,
+    /// The fence stands at the position and is to be made durable.
+    Sync,
+}
+
+/// Appends to one framed file. See the module's invariants for what happens after errors.
+pub struct FrameWriter {
+    // Immutable after construction.
+    file: Arc<dyn File>,
+    path: PathBuf,
+    id: FileId,
+    name: &'static str,
+
+    /// Where the next record goes.
+    offset: u64,
+    /// End of the last thing that a sync is needed for: markers after a sync are not.
+    data_end: u64,
+    /// Bytes known durable.
+    durable_len: u64,
+    next_seq: SeqNo,
+    durable_seq: SeqNo,
+    epoch: u8,
+    fence: Fence,
+    poisoned: bool,
+    /// Scratch for groups; empty between calls.
+    group: Vec<u8>,
+}
+
+impl FrameWriter {
+    /// Creates the file with its header; on error no file is left, as far as the operating system allows.
+    pub fn create(env: &dyn Env, path: &Path, options: &FrameOptions) -> Result<Self> {
+        if options.next_seq == 0 {
+            return Err(Error::invalid("sequence numbers start at 1"));
+        }
+        let name = options.kind.name;
+        let failed = |e| Error::io(&format!("create the {name}"), path, e);
+        let file = env.create_file(path).map_err(failed)?;
+        if let Err(e) = start(&*file, options) {
+            drop(file);
+            // Best effort: the error that counts is the first one, and recovery treats the leftover as empty.
+            let _ = env.remove_file(path);
+            return Err(failed(e));
+        }
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            id: options.id,
+            name,
+            offset: FILE_HEADER_LEN as u64,
+            data_end: FILE_HEADER_LEN as u64,
+            durable_len: 0,
+            next_seq: options.next_seq,
+            durable_seq: options.durable_seq,
+            epoch: 0,
+            fence: Fence::None,
+            poisoned: false,
+            group: Vec::new(),
+        })
+    }
+
+    /// Appends the records in one write call; all or none of them are then in the file, as far as readers can tell.
+    ///
+    /// After an error the position is unchanged and the caller may try again; the failed records may or may not be
+    /// found if the machine crashes before the next append succeeds.
+    pub fn append<'a>(&mut self, records: impl IntoIterator<Item = Append<'a>>) -> Result<()> {
+        self.check_writable()?;
+        let mut records = records.into_iter();
+        let Some(first) = records.next() else { return Ok(()) };
+        self.settle_fence()?;
+        if self.is_exhausted() {
+            let message =
+                format!("{EPOCH_MAX} appends to {} {} failed; it takes no more", self.name, self.id);
+            return Err(Error::new(ErrorKind::Io, message).at_path(&self.path));
+        }
+        match records.next() {
+            None => self.append_one(first),
+            Some(second) => self.append_group([first, second].into_iter().chain(records)),
+        }
+    }
+
+    fn append_one(&mut self, append: Append<'_>) -> Result<()> {
+        let header = append.header(self.next_seq, self.durable_seq, self.epoch)?;
+        let record = append.record;
+        let bytes = record.seal(&header, self.id, self.offset);
+        let written = self.file.write_all_at(bytes, self.offset);
+        self.finish_append(written, bytes.len(), header.next_seq())
+    }
+
+    fn append_group<'a>(&mut self, records: impl Iterator<Item = Append<'a>>) -> Result<()> {
+        let mut group = std::mem::take(&mut self.group);
+        let result = self.build_group(&mut group, records).and_then(|next_seq| {
+            let written = self.file.write_all_at(&group, self.offset);
+            self.finish_append(written, group.len(), next_seq)
+        });
+        group.clear();
+        group.shrink_to(GROUP_KEPT);
+        self.group = group;
+        result
+    }
+
+    fn build_group<'a>(
+        &self,
+        group: &mut Vec<u8>,
+        records: impl Iterator<Item = Append<'a>>,
+    ) -> Result<SeqNo> {
+        let mut next_seq = self.next_seq;
+        for append in records {
+            let header = append.header(next_seq, self.durable_seq, self.epoch)?;
+            let payload = append.record.payload();
+            let offset = self.offset + group.len() as u64;
+            group.extend_from_slice(&header.encode(self.id, offset, payload));
+            group.extend_from_slice(payload);
+            next_seq = header.next_seq();
+        }
+        Ok(next_seq)
+    }
+
+    fn finish_append(&mut self, written: io::Result<()>, len: usize, next_seq: SeqNo) -> Result<()> {
+        match written {
+            Ok(()) => {
+                self.offset += len as u64;
+                self.data_end = self.offset;
+                self.next_seq = next_seq;
+                Ok(())
+            }
+            Err(e) => {
+                self.raise_fence();
+                Err(Error::io(&format!("append to the {}", self.name), &self.path, e))
+            }
+        }
+    }
+
+    /// Starts the next epoch, and tries at once to put its fence over the doubtful bytes.
+    fn raise_fence(&mut self) {
+        debug_assert!(self.epoch < EPOCH_MAX, "appends stop before the last epoch");
+        self.epoch += 1;
+        self.fence = Fence::Write;
+        // Best effort: the next append, or rotation, insists.
+        let _ = self.write_fence();
+    }
+
+    fn write_fence(&mut self) -> io::Result<()> {
+        self.file.write_all_at(&self.marker(), self.offset)?;
+        self.fence = Fence::Sync;
+        Ok(())
+    }
+
+    /// Makes the fence of a failed append durable, if there is one. Nothing may be written to this file, or to one
+    /// that continues it, before.
+    pub(crate) fn settle_fence(&mut self) -> Result<()> {
+        if self.fence == Fence::None {
+            return Ok(());
+        }
+        if self.fence == Fence::Write {
+            self.write_fence().map_err(|e| {
+                Error::io(&format!("overwrite a failed append to the {}", self.name), &self.path, e)
+            })?;
+        }
+        self.sync_file("log.fence_sync")?;
+        self.fence = Fence::None;
+        self.offset += RECORD_HEADER_LEN as u64;
+        self.note_durable_bytes(self.offset);
+        Ok(())
+    }
+
+    /// Makes all appended records durable, and then writes a marker that says so. Without anything new it does
+    /// nothing.
+    pub fn sync(&mut self, site: Site) -> Result<()> {
+        self.check_writable()?;
+        if !self.needs_sync() {
+            return Ok(());
+        }
+        self.sync_file(site)?;
+        self.note_durable_bytes(self.offset);
+        self.note_durable_seq(self.next_seq - 1);
+        self.write_marker();
+        Ok(())
+    }
+
+    fn sync_file(&mut self, site: Site) -> Result<()> {
+        self.file.sync(site).map_err(|e| {
+            self.poisoned = true;
+            Error::io(&format!("sync the {}", self.name), &self.path, e)
+        })
+    }
+
+    /// Writes a marker that tells readers what is durable. Best effort: without it, damage of the newest durable
+    /// record looks like a torn tail.
+    pub(crate) fn write_marker(&mut self) {
+        if self.poisoned || self.fence != Fence::None || self.is_exhausted() {
+            return;
+        }
+        match self.file.write_all_at(&self.marker(), self.offset) {
+            Ok(()) => self.offset += RECORD_HEADER_LEN as u64,
+            Err(_) => self.raise_fence(),
+        }
+    }
+
+    fn marker(&self) -> [u8; RECORD_HEADER_LEN] {
+        let header = RecordHeader {
+            kind: RecordKind::Marker,
+            epoch: self.epoch,
+            payload_len: 0,
+            first_seq: self.next_seq,
+            count: 0,
+            durable_lag: RecordHeader::lag(self.next_seq, self.durable_seq),
+        };
+        header.encode(self.id, self.offset, &[])
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.poisoned {
+            return Err(Error::new(ErrorKind::Poisoned, "a sync failed earlier").at_path(&self.path));
+        }
+        Ok(())
+    }
+
+    /// Whether there is anything that a sync would make durable.
+    pub(crate) fn needs_sync(&self) -> bool {
+        self.durable_len < self.data_end
+    }
+
+    pub(crate) fn note_durable_bytes(&mut self, len: u64) {
+        self.durable_len = self.durable_len.max(len);
+    }
+
+    pub(crate) fn note_durable_seq(&mut self, seq: SeqNo) {
+        self.durable_seq = self.durable_seq.max(seq);
+    }
+
+    pub(crate) fn poison(&mut self) {
+        self.poisoned = true;
+    }
+
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    pub(crate) fn holds_records(&self) -> bool {
+        self.offset > FILE_HEADER_LEN as u64
+    }
+
+    /// Whether so many appends failed that the file takes no more data.
+    pub fn is_exhausted(&self) -> bool {
+        self.epoch == EPOCH_MAX
+    }
+
+    /// Whether a sync failed: nothing more is written.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
+    /// The file's number.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the next record will start.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How many of the file's bytes are known to be durable: the length for a [`ManifestHint`].
+    pub fn durable_len(&self) -> u64 {
+        self.durable_len
+    }
+
+    /// The last sequence number known to be durable.
+    pub fn durable_seq(&self) -> SeqNo {
+        self.durable_seq
+    }
+
+    /// The sequence number that is due next.
+    pub fn next_seq(&self) -> SeqNo {
+        self.next_seq
+    }
+}
+
+fn start(file: &dyn File, options: &FrameOptions) -> io::Result<()> {
+    if let Some(len) = options.preallocate {
+        file.allocate(len)?;
+    }
+    let header = FileHeader { id: options.id, hint: options.hint };
+    file.write_all_at(&header.encode(&options.kind), 0)
+}
+
+impl std::fmt::Debug for FrameWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameWriter")
+            .field("path", &self.path)
+            .field("offset", &self.offset)
+            .field("next_seq", &self.next_seq)
+            .field("durable_seq", &self.durable_seq)
+            .field("epoch", &self.epoch)
+            .field("fence", &self.fence)
+            .field("poisoned", &self.poisoned)
+            .finish_non_exhaustive()
+    }
+}
