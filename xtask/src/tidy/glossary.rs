@@ -24,7 +24,6 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("redo_log", "log"),
     ("sealed_memtable", "immutable memtable"),
     ("ss_table", "SST"),
-    ("sst_file_table", "SST"),
     ("sstable", "SST"),
     ("sstables", "SSTs"),
     ("table_file", "SST"),
