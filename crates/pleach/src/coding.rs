@@ -47,6 +47,11 @@ impl<'a> Decoder<'a> {
         None
     }
 
+    /// A varint that fits 32 bits.
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        u32::try_from(self.varint()?).ok()
+    }
+
     /// A varint that is a length or a count on this machine.
     #[inline]
     pub(crate) fn len(&mut self) -> Option<usize> {

@@ -169,8 +169,8 @@ impl<'i> Flush<'i> {
         let summary = &file.summary;
         let meta = RunFileMeta {
             file: file.id,
-            smallest: summary.smallest.clone(),
-            largest: summary.largest.clone(),
+            smallest: summary.smallest.clone().into(),
+            largest: summary.largest.clone().into(),
             entries: summary.entries,
             bytes: summary.file_len,
         };

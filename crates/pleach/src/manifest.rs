@@ -208,6 +208,6 @@ mod tests {
 
     #[test]
     fn the_bytes_of_current() {
-        assert_eq!(current_text(FileId(7)), "pleach 1\nMANIFEST-000007\ncrc32c 9a8ac9ab\n");
+        assert_eq!(current_text(FileId(7)), "pleach 1\nMANIFEST-000007\ncrc32c a01b3a2e\n");
     }
 }

@@ -63,7 +63,7 @@ impl CompactionJob {
             .iter()
             .filter_map(|id| tree.run(*id))
             .filter(|run| !run.files.is_empty())
-            .map(|run| SourceCursor::over_run(partition, Arc::clone(run), CursorMode::Streaming))
+            .map(|run| SourceCursor::over_run(partition, Arc::clone(run), CursorMode::Streaming { forget: false }))
             .collect();
         let mut merge = Merge::new(sources, Direction::Up);
         merge.seek(SeekTo::Start)?;
@@ -113,15 +113,17 @@ impl CompactionJob {
                 add(&inner.counters.compaction_written_bytes, summary.file_len);
                 let meta = RunFileMeta {
                     file: file.id,
-                    smallest: summary.smallest.clone(),
-                    largest: summary.largest.clone(),
+                    smallest: summary.smallest.clone().into(),
+                    largest: summary.largest.clone().into(),
                     entries: summary.entries,
                     bytes: summary.file_len,
                 };
                 Ok(Some((file, meta)))
             }
             (Err(error), output) => {
-                output.map_or((), SstOutput::abandon);
+                if let Some(output) = output {
+                    output.abandon();
+                }
                 Err(error)
             }
         }

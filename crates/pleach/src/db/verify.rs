@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use pleach_env::{Error, ErrorKind, FileId, Result};
+use pleach_table::key_hash;
 
 use super::inner::Inner;
-use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, split_partition_key};
+use crate::keys::{PartitionId, split_partition_key};
 use crate::stats::{PartitionStats, Stats};
 use crate::version::edit::RunKind;
 use crate::version::{SstFile, SubTree};
@@ -41,11 +42,10 @@ pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) 
     let total = files.iter().map(|(_, file)| file.summary.file_len).sum();
     let mut report = VerifyReport::default();
     for (owner, file) in files {
-        let seed_and_key = move |key: &[u8]| match owner {
-            Some(partition) => Some((partition.get(), 0)),
-            None => split_partition_key(key).map(|(partition, _)| (partition.get(), PARTITION_PREFIX_LEN)),
-        };
-        file.sst().verify(&seed_and_key)?;
+        file.sst().verify(|key| match owner {
+            Some(partition) => key_hash(partition.get(), key),
+            None => split_partition_key(key).map_or(0, |(partition, user_key)| key_hash(partition.get(), user_key)),
+        })?;
         report.ssts += 1;
         report.bytes += file.summary.file_len;
         report.entries += file.summary.entries;
@@ -77,8 +77,8 @@ impl Inner {
         stats.memtables = state.memtables().count() as u64;
         stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();
         let cache = self.cache.stats();
-        stats.cache_bytes = cache.used_bytes as u64;
-        stats.cache_capacity_bytes = cache.capacity_bytes as u64;
+        stats.cache_bytes = cache.used;
+        stats.cache_capacity_bytes = cache.capacity;
         stats.poisoned = self.poison().map(ToString::to_string);
         stats
     }

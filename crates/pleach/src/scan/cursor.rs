@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pleach_env::{Error, Result};
+use pleach_env::Result;
 use pleach_table::{CursorMode, SstCursor, ValueKind};
 
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, partition_key, split_partition_key};
@@ -11,7 +11,7 @@ use crate::value::Value;
 use crate::version::Run;
 use crate::version::edit::RunKind;
 
-/// The cursor. Not on an entry until a seek finds one; after an error it stays invalid and keeps the error.
+/// The cursor. Not on an entry until a seek finds one. After an error it is of no use.
 pub(crate) struct SourceCursor {
     partition: PartitionId,
     source: Source,
@@ -31,51 +31,57 @@ impl SourceCursor {
         Self { partition, source: Source::Run(Box::new(RunCursor::new(partition, run, mode))) }
     }
 
-    pub(crate) fn seek_first(&mut self) {
+    pub(crate) fn seek_first(&mut self) -> Result<()> {
         match &mut self.source {
             Source::Memtable(cursor) => cursor.seek(&self.partition.prefix()),
-            Source::Run(cursor) => cursor.seek_first(),
+            Source::Run(cursor) => return cursor.seek_first(),
         }
+        Ok(())
     }
 
-    pub(crate) fn seek_last(&mut self) {
+    pub(crate) fn seek_last(&mut self) -> Result<()> {
         match &mut self.source {
             Source::Memtable(cursor) => match self.partition.0.checked_add(1) {
                 Some(next) => cursor.seek_before(&PartitionId(next).prefix()),
                 None => cursor.seek_last(),
             },
-            Source::Run(cursor) => cursor.seek_last(),
+            Source::Run(cursor) => return cursor.seek_last(),
         }
+        Ok(())
     }
 
     /// To the first entry at or above `user_key`.
-    pub(crate) fn seek(&mut self, user_key: &[u8]) {
+    pub(crate) fn seek(&mut self, user_key: &[u8]) -> Result<()> {
         match &mut self.source {
             Source::Memtable(cursor) => cursor.seek(&partition_key(self.partition, user_key)),
-            Source::Run(cursor) => cursor.seek(user_key),
+            Source::Run(cursor) => return cursor.seek(user_key),
         }
+        Ok(())
     }
 
     /// To the last entry below `user_key`.
-    pub(crate) fn seek_before(&mut self, user_key: &[u8]) {
+    pub(crate) fn seek_before(&mut self, user_key: &[u8]) -> Result<()> {
         match &mut self.source {
             Source::Memtable(cursor) => cursor.seek_before(&partition_key(self.partition, user_key)),
-            Source::Run(cursor) => cursor.seek_before(user_key),
+            Source::Run(cursor) => return cursor.seek_before(user_key),
         }
+        Ok(())
     }
 
-    pub(crate) fn next(&mut self) {
+    pub(crate) fn next(&mut self) -> Result<()> {
         match &mut self.source {
             Source::Memtable(cursor) => cursor.next(),
-            Source::Run(cursor) => cursor.next(),
+            Source::Run(cursor) => return cursor.next(),
         }
+        Ok(())
     }
 
-    pub(crate) fn prev(&mut self) {
+    pub(crate) fn prev(&mut self) -> Result<()> {
         match &mut self.source {
             Source::Memtable(cursor) => cursor.prev(),
-            Source::Run(cursor) => cursor.prev(),
+            Source::Run(cursor) => return cursor.prev(),
         }
+        Ok(())
     }
 
     /// The user key the cursor is on.
@@ -120,22 +126,6 @@ impl SourceCursor {
             }
         }
     }
-
-    /// An error when the cursor stopped because of one.
-    pub(crate) fn check(&self) -> Result<()> {
-        match &self.source {
-            Source::Memtable(_) => Ok(()),
-            Source::Run(cursor) => cursor.error().map_or(Ok(()), Err),
-        }
-    }
-
-    /// For a source that is a run: the run and which of its files the cursor is in.
-    pub(crate) fn run_position(&self) -> Option<(&Arc<Run>, usize)> {
-        match &self.source {
-            Source::Memtable(_) => None,
-            Source::Run(cursor) => Some((&cursor.run, cursor.file)),
-        }
-    }
 }
 
 /// A cursor over the visible part of a run.
@@ -159,78 +149,79 @@ impl RunCursor {
         Self { run, mode, prefix, file: 0, sst, valid: false }
     }
 
-    fn seek_first(&mut self) {
-        match self.run.clip.clone() {
-            Some(clip) => self.seek(&clip),
-            None => {
-                self.enter(0);
-                match self.prefix {
-                    Some(prefix) => self.sst.seek(&prefix),
-                    None => self.sst.seek_first(),
-                }
-                self.settle();
-            }
+    fn seek_first(&mut self) -> Result<()> {
+        if let Some(clip) = self.run.clip.clone() {
+            return self.seek(&clip);
         }
-    }
-
-    fn seek_last(&mut self) {
-        self.enter(self.run.files.len() - 1);
-        self.seek_last_in_file();
+        self.enter(0);
+        match self.prefix {
+            Some(prefix) => self.sst.seek(&prefix)?,
+            None => self.sst.seek_first()?,
+        }
         self.settle();
+        Ok(())
     }
 
-    fn seek(&mut self, user_key: &[u8]) {
-        let user_key = match &self.run.clip {
-            Some(clip) if user_key < &**clip => &clip.clone(),
-            _ => user_key,
-        };
+    fn seek_last(&mut self) -> Result<()> {
+        self.enter(self.run.files.len() - 1);
+        self.seek_last_in_file()?;
+        self.settle();
+        Ok(())
+    }
+
+    fn seek(&mut self, user_key: &[u8]) -> Result<()> {
+        let clip = self.run.clip.clone();
+        let user_key = clip.as_deref().filter(|clip| user_key < *clip).unwrap_or(user_key);
         let file = self.run.first_file_reaching(user_key);
         if file == self.run.files.len() {
             self.valid = false;
-            return;
+            return Ok(());
         }
         self.enter(file);
         match self.prefix {
-            Some(prefix) => self.sst.seek(&[&prefix, user_key].concat()),
-            None => self.sst.seek(user_key),
+            Some(prefix) => self.sst.seek(&[&prefix, user_key].concat())?,
+            None => self.sst.seek(user_key)?,
         }
         self.settle();
+        Ok(())
     }
 
-    fn seek_before(&mut self, user_key: &[u8]) {
+    fn seek_before(&mut self, user_key: &[u8]) -> Result<()> {
         let file = self.run.first_file_reaching(user_key).min(self.run.files.len() - 1);
         self.enter(file);
         match self.prefix {
-            Some(prefix) => self.sst.seek_before(&[&prefix, user_key].concat()),
-            None => self.sst.seek_before(user_key),
+            Some(prefix) => self.sst.seek_before(&[&prefix, user_key].concat())?,
+            None => self.sst.seek_before(user_key)?,
         }
-        self.settle_down();
+        self.settle_down()
     }
 
-    fn next(&mut self) {
-        self.sst.next();
-        if !self.sst.is_valid() && self.sst.error().is_none() && self.file + 1 < self.run.files.len() {
+    fn next(&mut self) -> Result<()> {
+        self.sst.next()?;
+        if !self.sst.valid() && self.file + 1 < self.run.files.len() {
             self.enter(self.file + 1);
-            self.sst.seek_first();
+            self.sst.seek_first()?;
         }
         self.settle();
+        Ok(())
     }
 
-    fn prev(&mut self) {
-        self.sst.prev();
-        self.settle_down();
+    fn prev(&mut self) -> Result<()> {
+        self.sst.prev()?;
+        self.settle_down()
     }
 
     /// Where nothing is left in this file, to the end of the one before.
-    fn settle_down(&mut self) {
-        if !self.sst.is_valid() && self.sst.error().is_none() && self.file > 0 {
+    fn settle_down(&mut self) -> Result<()> {
+        if !self.sst.valid() && self.file > 0 {
             self.enter(self.file - 1);
-            self.seek_last_in_file();
+            self.seek_last_in_file()?;
         }
         self.settle();
+        Ok(())
     }
 
-    fn seek_last_in_file(&mut self) {
+    fn seek_last_in_file(&mut self) -> Result<()> {
         match self.prefix.map(next_prefix) {
             Some(Some(end)) => self.sst.seek_before(&end),
             Some(None) | None => self.sst.seek_last(),
@@ -246,7 +237,7 @@ impl RunCursor {
 
     /// Decides whether the entry under `sst` belongs to the visible part of the run.
     fn settle(&mut self) {
-        self.valid = self.sst.is_valid()
+        self.valid = self.sst.valid()
             && match self.prefix {
                 Some(prefix) => self.sst.key().starts_with(&prefix),
                 None => true,
@@ -265,10 +256,6 @@ impl RunCursor {
     #[inline]
     fn key(&self) -> Option<&[u8]> {
         self.valid.then(|| self.user_key())
-    }
-
-    fn error(&self) -> Option<Error> {
-        self.sst.error().cloned()
     }
 }
 

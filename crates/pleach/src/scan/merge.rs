@@ -52,8 +52,7 @@ impl Merge {
                 (Direction::Up, SeekTo::Key(key)) => source.seek(key),
                 (Direction::Down, SeekTo::Start) => source.seek_last(),
                 (Direction::Down, SeekTo::Key(key)) => source.seek_before(key),
-            }
-            source.check()?;
+            }?;
         }
         self.play_all();
         Ok(())
@@ -64,19 +63,6 @@ impl Merge {
     pub(crate) fn current(&self) -> Option<&SourceCursor> {
         let winner = self.sources.get(self.losers[0] as usize)?;
         winner.key().map(|_| winner)
-    }
-
-    /// Index of the current source.
-    pub(crate) fn winner(&self) -> usize {
-        self.losers[0] as usize
-    }
-
-    pub(crate) fn sources(&self) -> &[SourceCursor] {
-        &self.sources
-    }
-
-    pub(crate) fn source_mut(&mut self, index: usize) -> &mut SourceCursor {
-        &mut self.sources[index]
     }
 
     /// Moves to the next key. `key` is the current one, which the caller has copied.
@@ -90,8 +76,7 @@ impl Merge {
             match self.direction {
                 Direction::Up => source.next(),
                 Direction::Down => source.prev(),
-            }
-            source.check()?;
+            }?;
             self.replay(winner);
             match self.current() {
                 Some(source) if source.key() == Some(key) => {}
@@ -100,8 +85,8 @@ impl Merge {
         }
     }
 
-    /// Plays the whole tournament, after sources were moved from outside.
-    pub(crate) fn play_all(&mut self) {
+    /// Plays the whole tournament.
+    fn play_all(&mut self) {
         let count = self.sources.len();
         if count == 0 {
             return;

@@ -34,10 +34,6 @@ impl SstFile {
         self.sst.get().expect("files are opened before a version shows them")
     }
 
-    pub(crate) fn is_open(&self) -> bool {
-        self.sst.get().is_some()
-    }
-
     /// Lets the file be removed when nobody refers to it any more.
     ///
     /// Requires: the edit that removed the last reference is durable.

@@ -26,7 +26,7 @@ pub(crate) use apply::FileTable;
 use edit::{Edit, EditItem, JobMeta, RunId};
 pub(crate) use file::{SstFile, Trash};
 use map::PartitionMap;
-pub(crate) use run::{Run, RunFile};
+pub(crate) use run::Run;
 
 /// A partition's runs and compactions.
 #[derive(Clone, Default)]
