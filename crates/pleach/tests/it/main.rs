@@ -1,3 +1,5 @@
-//! Integration tests of the store.
+//! Integration tests of the store, and the rigs that prove its promises: docs/testing.md.
 
 mod basics;
+mod model;
+mod rig;
