@@ -34,6 +34,8 @@ pub(crate) struct Inner {
     pub(crate) cache: Arc<FrameCache>,
     pub(crate) trash: Arc<Trash>,
     pub(crate) counters: Counters,
+    /// Whether recovery found a torn tail.
+    pub(crate) log_was_torn: bool,
     /// Group commit of writers.
     pub(crate) queue: CommitQueue<WriteRequest>,
 
@@ -127,6 +129,7 @@ pub(crate) struct Parts {
     pub(crate) versions: Versions,
     pub(crate) next_id: u64,
     pub(crate) segments: Vec<FileId>,
+    pub(crate) log_was_torn: bool,
 }
 
 impl Inner {
@@ -145,6 +148,7 @@ impl Inner {
             cache: parts.cache,
             trash: parts.trash,
             counters: Counters::default(),
+            log_was_torn: parts.log_was_torn,
             queue: CommitQueue::new(WriteRequest::cost),
             visible: AtomicU64::new(parts.writer.next_seq - 1),
             state: ArcSwap::from_pointee(parts.state),

@@ -295,7 +295,8 @@ fn start(
     let versions = Versions { version, files, manifest, floor_is_pinned: true };
     let dir = dir.to_path_buf();
     let segments = vec![segment];
-    Ok(Inner::new(Parts { dir, options, cache, trash, state, writer, versions, next_id, segments }))
+    let log_was_torn = found.recovery.torn.is_some();
+    Ok(Inner::new(Parts { dir, options, cache, trash, state, writer, versions, next_id, segments, log_was_torn }))
 }
 
 /// Writes the recovered batches into fresh segments and the memtable, and moves the log's floor to them.

@@ -1,5 +1,6 @@
 //! Integration tests of the store, and the rigs that prove its promises: docs/testing.md.
 
 mod basics;
+mod crash;
 mod model;
 mod rig;

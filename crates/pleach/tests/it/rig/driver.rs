@@ -56,6 +56,8 @@ impl Driver {
     /// Does the action and takes note of what it promises.
     pub(crate) fn run(&mut self, action: &Action) -> pleach::Result<()> {
         let effect = self.effect(action);
+        // Asking for a partition that is there promises nothing.
+        let is_durable = is_durable(action) && (effect.is_some() || !matches!(action, Action::Create(_)));
         let begun = self.env.op_count();
         let result = self.perform(action);
         let ended = self.env.op_count();
@@ -66,7 +68,7 @@ impl Driver {
             let acknowledged = result.is_ok().then_some(ended);
             self.timeline.add(world, seq, begun, acknowledged, is_drop);
         }
-        if result.is_ok() && is_durable(action) {
+        if result.is_ok() && is_durable {
             self.timeline.mark_durable(ended);
         }
         result

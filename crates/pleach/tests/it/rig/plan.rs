@@ -64,7 +64,7 @@ impl Plan {
 
     /// A plan for the same partitions and keys that makes up other actions, with values of its own.
     pub(crate) fn branch(&self, seed: u64) -> Self {
-        let tag = self.tag + (seed << 20 | 1 << 60);
+        let tag = (seed | 1 << 63) & !0xf_ffff;
         Self { rng: Rng::with_seed(seed), mix: self.mix, shapes: self.shapes, sst_bytes: self.sst_bytes, tag }
     }
 
