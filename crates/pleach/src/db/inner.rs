@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter};
+use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpoint};
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, SeqNo};
 use pleach_table::FrameCache;
 
@@ -279,6 +279,9 @@ impl Inner {
 
     /// Refuses all later writes because of `error`, and returns it.
     pub(crate) fn set_poison(&self, error: Error) -> Error {
+        if failpoint::skipped("plant.poison_forgotten") {
+            return error;
+        }
         let _first_one_counts = self.poison.set(error.clone());
         let _guard = self.background.lock(); // Whoever waits has either seen the poison or will be woken.
         self.progress.notify_all();

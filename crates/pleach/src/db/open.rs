@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{Env, Error, ErrorKind, FileId, FileLock, Result};
+use pleach_env::{Env, Error, ErrorKind, FileId, FileLock, Result, failpoint};
 use pleach_log::{Append, LogWriter, ManifestHint, Record, RecordBuf, Recovery, parse_segment_name, recover, segment_path};
 use pleach_table::{FrameCache, Sst};
 
@@ -73,6 +73,9 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Inner, Box<dyn FileL
     let cache = FrameCache::new(options.cache_bytes());
     open_ssts(&env, dir, &found.version, &cache, options.direct_reads)?;
     let inner = start(dir, options, cache, trash, files, &found)?;
+    if failpoint::skipped("plant.leftovers_early") {
+        remove_leftovers(&inner, &found);
+    }
     rewrite_log_tail(&inner, &found)?;
     remove_leftovers(&inner, &found);
     Ok((inner, lock))
@@ -274,7 +277,8 @@ fn start(
     found: &Found,
 ) -> Result<Inner> {
     let env = Arc::clone(&options.env);
-    let mut next_id = found.version.next_id.max(found.listing.last_id() + 1);
+    let orphans = if failpoint::skipped("plant.orphans_ignored") { 0 } else { found.listing.last_id() };
+    let mut next_id = found.version.next_id.max(orphans + 1);
     let mut take_id = || {
         next_id += 1;
         FileId(next_id - 1)
