@@ -5,9 +5,12 @@
 //! partition changes, n at least the last one that was durable; then it must verify, take writes and be opened again. Some
 //! states are cut a second and a third time, inside the recovery or after it.
 
+mod barriers;
 mod cover;
 mod cut;
+mod damage;
 mod history;
+mod sites;
 mod state;
 
 use fastrand::Rng;

@@ -39,7 +39,7 @@ impl Mix {
             settles: rng.u16(0..15),
             steps: rng.u16(50..300),
             reopens: rng.u16(0..12),
-            full_disks: rng.u16(0..20),
+            full_disks: rng.u16(0..60),
             synced: rng.u8(..40),
             keys: rng.u64(8..120),
         }
