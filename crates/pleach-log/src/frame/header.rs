@@ -73,8 +73,9 @@ impl FileHeader {
     pub(crate) fn decode(bytes: &[u8], kind: &FileKind, id: FileId, path: &Path) -> Result<HeaderState> {
         let magic_len = bytes.len().min(kind.magic.len());
         if bytes[..magic_len] != kind.magic[..magic_len] {
-            if bytes.iter().all(|&b| b == 0) {
-                return Ok(HeaderState::Torn("a header of zeros"));
+            let written = bytes.iter().zip(&kind.magic).take_while(|(a, b)| a == b).count();
+            if bytes[written..].iter().all(|&b| b == 0) {
+                return Ok(HeaderState::Torn("a header of zeros, or the beginning of one and zeros"));
             }
             let found = bytes[..magic_len].escape_ascii();
             let expected = kind.magic.escape_ascii();
