@@ -2,5 +2,6 @@
 
 mod basics;
 mod crash;
+mod faults;
 mod model;
 mod rig;

@@ -34,6 +34,8 @@ pub(crate) struct Timeline {
     durable: Vec<(u64, usize)>,
     /// Calls that had begun when the store was open.
     opened: u64,
+    /// Calls that had begun when it was last opened.
+    reopened: u64,
     /// What may be found before the store was open: after a power cut, after a killed process.
     before: [Vec<Candidate>; 2],
 }
@@ -48,7 +50,7 @@ impl Timeline {
             acknowledged: Some(opened),
             is_drop: false,
         };
-        Self { points: vec![first], durable: vec![(opened, 0)], opened, before }
+        Self { points: vec![first], durable: vec![(opened, 0)], opened, reopened: opened, before }
     }
 
     /// A store that is created.
@@ -71,6 +73,7 @@ impl Timeline {
     /// After a failure as the last thing that was done, the store was opened anew at call number `at` and has sequence
     /// number `seq`: where that is the failure's, it had an effect after all.
     pub(crate) fn adopt(&mut self, seq: u64, at: u64) {
+        self.reopened = at;
         if seq != self.seq()
             && let Some(last) = self.points.last_mut()
             && last.seq == seq
@@ -100,6 +103,11 @@ impl Timeline {
 
     pub(crate) fn opened(&self) -> u64 {
         self.opened
+    }
+
+    /// Whether the store was opened since call number `at`.
+    pub(crate) fn was_reopened_after(&self, at: u64) -> bool {
+        self.reopened > at
     }
 
     /// What a crash just before call number `at` may leave; `killed`: of the process only.
