@@ -61,9 +61,10 @@ impl Region {
 fn map(len: usize) -> Option<NonNull<u8>> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
     // SAFETY: a fresh private mapping at an address of the kernel's choice aliases nothing.
-    let start =
-        unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }
-            .ok()?;
+    let start = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+    }
+    .ok()?;
     // SAFETY: the range is the mapping just made; the advice does not change its contents.
     let _best_effort = unsafe { madvise(start, len, Advice::LinuxHugepage) };
     NonNull::new(start.cast())

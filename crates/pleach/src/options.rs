@@ -163,7 +163,9 @@ impl Options {
         range("clean_every", self.clean_every as u64, 1, 1000)?;
         if !(0.0..=32.0).contains(&self.filter_bits_per_key) {
             let bits = self.filter_bits_per_key;
-            return Err(Error::invalid(format!("option filter_bits_per_key is {bits}; it must be between 0 and 32")));
+            return Err(Error::invalid(format!(
+                "option filter_bits_per_key is {bits}; it must be between 0 and 32"
+            )));
         }
         Ok(())
     }

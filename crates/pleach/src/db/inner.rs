@@ -270,7 +270,11 @@ impl Inner {
     }
 
     fn manifest_failed(&self, versions: &Versions, error: Error) -> Error {
-        if versions.manifest.is_poisoned() || !error.is_out_of_space() { self.set_poison(error) } else { error }
+        if versions.manifest.is_poisoned() || !error.is_out_of_space() {
+            self.set_poison(error)
+        } else {
+            error
+        }
     }
 
     /// Refuses all later writes because of `error`, and returns it.

@@ -12,7 +12,10 @@
 //! # Concurrency
 //! One writer at a time (the commit leader); any number of readers, lock-free.
 
-#![expect(unsafe_code, reason = "records are shared with readers while the writer appends others beside them")]
+#![expect(
+    unsafe_code,
+    reason = "records are shared with readers while the writer appends others beside them"
+)]
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -71,14 +71,16 @@ impl Memtable {
             self.tree.insert(&self.arena, record, key);
             self.index.insert(hash, record);
         }
-        self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.last_seq.store(seq, Ordering::Release);
     }
 
     /// Starts fetching what [`Memtable::get`] will look at first.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
-        self.index.prefetch(hash);
+        if !self.is_empty() {
+            self.index.prefetch(hash);
+        }
     }
 
     /// The newest version of `key` not newer than `visible`.
@@ -89,6 +91,9 @@ impl Memtable {
 
     #[inline]
     fn find_record(&self, hash: u64, key: &[u8]) -> Option<ArenaRef> {
+        if self.is_empty() {
+            return None; // After a flush the index of the new memtable is cold; do not warm it for nothing.
+        }
         match self.index.find(&self.arena, hash, key) {
             Some(record) => Some(record),
             None if self.index.is_complete() => None,
@@ -123,7 +128,7 @@ impl Memtable {
 
     /// Versions held.
     pub(crate) fn entries(&self) -> u64 {
-        self.entries.load(Ordering::Relaxed)
+        self.entries.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -213,9 +213,8 @@ impl Node {
     /// Recomputes the heads behind the fences' common prefix where the present ones do not tell neighbours apart.
     fn sharpen(&self, arena: &Arena) {
         let count = self.count();
-        let equal_neighbours = (1..count).any(|i| {
-            self.heads[i - 1].load(Ordering::Relaxed) == self.heads[i].load(Ordering::Relaxed)
-        });
+        let equal_neighbours = (1..count)
+            .any(|i| self.heads[i - 1].load(Ordering::Relaxed) == self.heads[i].load(Ordering::Relaxed));
         let (Some(low), Some(high)) = (self.low(), self.high()) else { return };
         if !equal_neighbours {
             return;

@@ -45,7 +45,12 @@ fn point_reads_and_scans_agree_with_a_model() {
     }
 }
 
-fn check_scans(memtable: &Arc<Memtable>, model: &BTreeMap<Vec<u8>, Vec<u8>>, rng: &mut fastrand::Rng, kind: u32) {
+fn check_scans(
+    memtable: &Arc<Memtable>,
+    model: &BTreeMap<Vec<u8>, Vec<u8>>,
+    rng: &mut fastrand::Rng,
+    kind: u32,
+) {
     let mut cursor = memtable.cursor(u64::MAX >> 8);
     cursor.seek_first();
     for (k, v) in model {

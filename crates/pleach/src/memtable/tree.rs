@@ -99,7 +99,14 @@ impl Tree {
         id
     }
 
-    fn split_leaf(&self, arena: &Arena, leaf: u32, index: usize, key_ref: ArenaRef, parent: Option<(u32, usize)>) {
+    fn split_leaf(
+        &self,
+        arena: &Arena,
+        leaf: u32,
+        index: usize,
+        key_ref: ArenaRef,
+        parent: Option<(u32, usize)>,
+    ) {
         let left = self.leaves.at(leaf);
         // Ascending inserts leave full leaves behind: the new key starts the right one.
         let appends = index == FANOUT && left.high().is_none();
@@ -133,7 +140,14 @@ impl Tree {
     }
 
     /// Makes `right` the neighbour of `left` in its parent, or makes a new root of both.
-    fn attach(&self, arena: &Arena, parent: Option<(u32, usize)>, left: u32, right: u32, separator: ArenaRef) {
+    fn attach(
+        &self,
+        arena: &Arena,
+        parent: Option<(u32, usize)>,
+        left: u32,
+        right: u32,
+        separator: ArenaRef,
+    ) {
         let key = entry::key(arena, separator);
         if let Some((parent, child)) = parent {
             let parent = self.inner(parent);

@@ -43,7 +43,11 @@ pub struct Range {
 }
 
 impl Range {
-    pub(crate) fn new<K: AsRef<[u8]>>(view: ReadView, partition: PartitionId, bounds: impl RangeBounds<K>) -> Self {
+    pub(crate) fn new<K: AsRef<[u8]>>(
+        view: ReadView,
+        partition: PartitionId,
+        bounds: impl RangeBounds<K>,
+    ) -> Self {
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         Self {
             partition,
@@ -91,7 +95,9 @@ impl Range {
         let mut merge = Merge::new(sources, direction);
         let successor;
         let seek = match (direction, &self.lower, &self.upper) {
-            (Direction::Up, Bound::Included(key), _) | (Direction::Down, _, Bound::Excluded(key)) => SeekTo::Key(key),
+            (Direction::Up, Bound::Included(key), _) | (Direction::Down, _, Bound::Excluded(key)) => {
+                SeekTo::Key(key)
+            }
             (Direction::Up, Bound::Excluded(key), _) | (Direction::Down, _, Bound::Included(key)) => {
                 successor = keys::successor(key);
                 SeekTo::Key(&successor)

@@ -69,17 +69,49 @@ pub(crate) enum EditItem {
     LogFloor(FileId),
     /// Writes up to this sequence number are in SSTs.
     FlushedSeq(SeqNo),
-    CreatePartition { id: PartitionId, name: String },
-    DropPartition { id: PartitionId },
+    CreatePartition {
+        id: PartitionId,
+        name: String,
+    },
+    DropPartition {
+        id: PartitionId,
+    },
     /// A file that runs of this edit, or later ones, refer to.
-    AddFile { file: FileId, summary: SstSummary },
-    AddRun { partition: PartitionId, run: RunMeta },
-    ExtendRun { partition: PartitionId, run: RunId, files: Vec<RunFileMeta> },
-    SetClip { partition: PartitionId, run: RunId, clip: Box<[u8]> },
-    RemoveRunFiles { partition: PartitionId, run: RunId, files: Vec<FileId> },
-    RemoveRun { partition: PartitionId, run: RunId },
-    StartJob { partition: PartitionId, job: JobMeta },
-    EndJob { partition: PartitionId, output: RunId },
+    AddFile {
+        file: FileId,
+        summary: SstSummary,
+    },
+    AddRun {
+        partition: PartitionId,
+        run: RunMeta,
+    },
+    ExtendRun {
+        partition: PartitionId,
+        run: RunId,
+        files: Vec<RunFileMeta>,
+    },
+    SetClip {
+        partition: PartitionId,
+        run: RunId,
+        clip: Box<[u8]>,
+    },
+    RemoveRunFiles {
+        partition: PartitionId,
+        run: RunId,
+        files: Vec<FileId>,
+    },
+    RemoveRun {
+        partition: PartitionId,
+        run: RunId,
+    },
+    StartJob {
+        partition: PartitionId,
+        job: JobMeta,
+    },
+    EndJob {
+        partition: PartitionId,
+        output: RunId,
+    },
     /// Partition numbers below this are taken.
     NextPartition(u32),
 }
@@ -207,9 +239,11 @@ impl EditItem {
                 run: run_id(rest)?,
                 files: decode_list(rest, RunFileMeta::decode)?,
             },
-            SET_CLIP => {
-                Self::SetClip { partition: partition(rest)?, run: run_id(rest)?, clip: key(rest, KEY_LEN_MAX + 1)? }
-            }
+            SET_CLIP => Self::SetClip {
+                partition: partition(rest)?,
+                run: run_id(rest)?,
+                clip: key(rest, KEY_LEN_MAX + 1)?,
+            },
             REMOVE_RUN_FILES => Self::RemoveRunFiles {
                 partition: partition(rest)?,
                 run: run_id(rest)?,
