@@ -1,0 +1,117 @@
+//! What the tests share: a machine, files as bytes, and logs of known content.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pleach_env::{Env, FileId, OpenOptions, RealEnv, Result};
+use pleach_log::{Append, LogWriter, ManifestHint, RecordBuf, Recovery, SeqNo, recover, segment_path};
+
+/// An environment with an empty directory.
+pub(crate) struct Machine {
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) dir: PathBuf,
+    _temp: tempfile::TempDir,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("db");
+        let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+        env.create_dir_all(&dir).unwrap();
+        Self { env, dir, _temp: temp }
+    }
+
+    pub(crate) fn log(&self, id: u64, segment_len: u64, durable_seq: SeqNo) -> LogWriter {
+        LogWriter::create(Arc::clone(&self.env), &self.dir, FileId(id), HINT, segment_len, durable_seq)
+            .unwrap()
+    }
+
+    pub(crate) fn read(&self, id: u64) -> Vec<u8> {
+        let file = self.env.open_file(&segment_path(&self.dir, FileId(id)), OpenOptions::default()).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    pub(crate) fn write(&self, id: u64, bytes: &[u8]) {
+        self.write_path(&segment_path(&self.dir, FileId(id)), bytes);
+    }
+
+    pub(crate) fn write_path(&self, path: &Path, bytes: &[u8]) {
+        let file = match self.env.metadata(path).unwrap() {
+            Some(_) => self.env.open_file(path, OpenOptions { write: true, direct: false }).unwrap(),
+            None => self.env.create_file(path).unwrap(),
+        };
+        file.set_len(0).unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+    }
+
+    /// Recovers from the segments, and returns what was visited besides the result.
+    pub(crate) fn recover(&self, segments: &[u64], next_seq: SeqNo) -> (Result<Recovery>, Vec<Logged>) {
+        let ids: Vec<_> = segments.iter().map(|&id| FileId(id)).collect();
+        recover_logged(&self.env, &self.dir, &ids, next_seq)
+    }
+}
+
+/// A hint that is easy to see in bytes.
+pub(crate) const HINT: ManifestHint = ManifestHint { file: FileId(2), len: 4096 };
+
+/// A record as it was appended or visited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    pub(crate) first_seq: SeqNo,
+    pub(crate) count: u32,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Logged {
+    pub(crate) fn next_seq(&self) -> SeqNo {
+        self.first_seq + u64::from(self.count)
+    }
+}
+
+pub(crate) fn recover_logged(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    segments: &[FileId],
+    next_seq: SeqNo,
+) -> (Result<Recovery>, Vec<Logged>) {
+    let mut visited = Vec::new();
+    let result = recover(env, dir, segments, next_seq, &mut |record| {
+        visited.push(Logged {
+            first_seq: record.first_seq,
+            count: record.count,
+            payload: record.payload.to_vec(),
+        });
+        Ok(())
+    });
+    (result, visited)
+}
+
+pub(crate) fn record_of(payload: &[u8]) -> RecordBuf {
+    let mut record = RecordBuf::new();
+    record.bytes_mut().extend_from_slice(payload);
+    record
+}
+
+/// A record of `count` operations whose payload depends on its number.
+pub(crate) fn logged(first_seq: SeqNo, count: u32, payload_len: usize) -> Logged {
+    let payload = (0..payload_len as u64).map(|i| (first_seq * 31 + i * 7 + 1).to_le_bytes()[0]).collect();
+    Logged { first_seq, count, payload }
+}
+
+/// Appends the records as one group.
+pub(crate) fn append(log: &mut LogWriter, group: &[Logged]) -> Result<()> {
+    let mut buffers: Vec<_> = group.iter().map(|logged| record_of(&logged.payload)).collect();
+    let appends = buffers.iter_mut().zip(group).map(|(record, logged)| Append {
+        record,
+        first_seq: logged.first_seq,
+        count: logged.count,
+    });
+    log.append(appends)
+}
+
+pub(crate) fn rotate(log: &mut LogWriter) {
+    log.rotate(FileId(log.segment_id().0 + 1), HINT).unwrap();
+}
