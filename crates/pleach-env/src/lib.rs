@@ -21,5 +21,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use ids::FileId;
 pub use job::{Job, JobHandle, JobStep, JobWaker};
 pub use real::RealEnv;
-pub use sim::{CrashPolicy, Fault, FaultKind, SimEnv};
+pub use sim::{Capture, CrashPolicy, Fault, FaultKind, SimEnv};
 pub use waiter::Waiter;

@@ -1,7 +1,8 @@
 //! A condition variable that knows the environment it waits in.
 //!
 //! On a real machine it is a `parking_lot::Condvar`. In the simulator nobody else could ever signal it, so waiting
-//! releases the lock, steps one background job, and returns: callers wait in a loop around their condition.
+//! releases the lock, steps one background job, and returns: callers wait in a loop around their condition. Where no job
+//! is ready, a wait with a timeout lets the virtual time pass instead, and one without would never end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +12,12 @@ use parking_lot::{Condvar, MutexGuard};
 /// Waits for a condition guarded by a mutex. Spurious returns happen: always wait in a loop.
 pub struct Waiter(Kind);
 
+/// What a simulated wait does instead of waiting; the timeout, where there is one.
+type SimWait = Arc<dyn Fn(Option<Duration>) + Send + Sync>;
+
 enum Kind {
     Real(Condvar),
-    Sim(Arc<dyn Fn() + Send + Sync>),
+    Sim(SimWait),
 }
 
 impl Waiter {
@@ -21,16 +25,16 @@ impl Waiter {
         Self(Kind::Real(Condvar::new()))
     }
 
-    /// `step` runs one background job; it panics when there is none, for then the wait would never end.
-    pub(crate) fn sim(step: Arc<dyn Fn() + Send + Sync>) -> Self {
-        Self(Kind::Sim(step))
+    /// `wait` runs one background job. When none is ready it lets the timeout pass or, without one, panics.
+    pub(crate) fn sim(wait: SimWait) -> Self {
+        Self(Kind::Sim(wait))
     }
 
     /// Releases the lock, waits for a notification, takes the lock again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         match &self.0 {
             Kind::Real(condvar) => condvar.wait(guard),
-            Kind::Sim(step) => MutexGuard::unlocked(guard, || step()),
+            Kind::Sim(wait) => MutexGuard::unlocked(guard, || wait(None)),
         }
     }
 
@@ -40,7 +44,7 @@ impl Waiter {
             Kind::Real(condvar) => {
                 condvar.wait_for(guard, timeout);
             }
-            Kind::Sim(step) => MutexGuard::unlocked(guard, || step()),
+            Kind::Sim(wait) => MutexGuard::unlocked(guard, || wait(Some(timeout))),
         }
     }
 

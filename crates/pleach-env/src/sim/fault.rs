@@ -1,0 +1,112 @@
+//! Faults that a test plants at the k-th mutating call or read.
+//!
+//! # Invariants
+//! 1. A fault acts at its own call and nowhere else, except [`FaultKind::NoSpaceFrom`] and [`FaultKind::CrashAfter`].
+
+use std::io;
+
+use rustix::io::Errno;
+
+/// A fault and when it strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fault {
+    /// Number of the mutating call that it strikes, as counted by [`SimEnv::op_count`](crate::SimEnv::op_count): the
+    /// first call of an environment has number 0. For [`FaultKind::ReadEio`], the number of the read, as counted by
+    /// [`SimEnv::read_count`](crate::SimEnv::read_count).
+    pub at_op: u64,
+    /// What happens then.
+    pub kind: FaultKind,
+}
+
+/// What a [`Fault`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// The call fails with `EIO`. A write may have written any prefix of its buffer. A file's sync has the effect of
+    /// [`FaultKind::SyncFails`]; every other call has none.
+    Eio,
+    /// The call fails with `ENOSPC`, otherwise as [`FaultKind::Eio`]: with delayed allocation, a sync too can find the
+    /// disk full.
+    NoSpace,
+    /// Every call from this one on that needs space fails with `ENOSPC`, until
+    /// [`SimEnv::clear_faults`](crate::SimEnv::clear_faults). Overwriting and writing into allocated space go on.
+    NoSpaceFrom,
+    /// The call, if it is a write of more than one byte, writes a random part of its buffer and says so.
+    ShortWrite,
+    /// The call, if it is a sync, fails with `EIO`. A file's pending bytes are marked clean: they stay readable, and no
+    /// later sync makes them durable unless they are written again (fsyncgate). A directory's names stay pending: they
+    /// travel in the file system's journal, whose failure no later sync could hide.
+    SyncFails,
+    /// The call succeeds, and then the power is off, as after [`SimEnv::power_off`](crate::SimEnv::power_off).
+    CrashAfter,
+    /// The read fails with `EIO`.
+    ReadEio,
+}
+
+impl FaultKind {
+    fn counts_reads(self) -> bool {
+        self == FaultKind::ReadEio
+    }
+
+    /// The error that the struck call returns, where it fails whatever it is.
+    pub(super) fn error(self) -> Option<io::Error> {
+        match self {
+            FaultKind::Eio | FaultKind::ReadEio => Some(Errno::IO.into()),
+            FaultKind::NoSpace => Some(Errno::NOSPC.into()),
+            _ => None,
+        }
+    }
+
+    /// The error that a struck sync returns.
+    pub(super) fn sync_error(self) -> Option<io::Error> {
+        if self == FaultKind::SyncFails { Some(Errno::IO.into()) } else { self.error() }
+    }
+}
+
+/// The faults planted in one environment.
+#[derive(Default)]
+pub(super) struct Faults {
+    planted: Vec<Fault>,
+    struck: u64,
+}
+
+impl Faults {
+    pub(super) fn add(&mut self, fault: Fault) {
+        self.planted.push(fault);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.planted.clear();
+    }
+
+    /// How many calls a fault has struck.
+    pub(super) fn struck(&self) -> u64 {
+        self.struck
+    }
+
+    /// The fault of the mutating call with this number. The sticky kinds are asked for by their own questions.
+    pub(super) fn at_op(&mut self, number: u64) -> Option<FaultKind> {
+        self.strike(number, false)
+    }
+
+    /// The fault of the read with this number.
+    pub(super) fn at_read(&mut self, number: u64) -> Option<FaultKind> {
+        self.strike(number, true)
+    }
+
+    fn strike(&mut self, number: u64, read: bool) -> Option<FaultKind> {
+        let fault = self.planted.iter().find(|f| f.at_op == number && f.kind.counts_reads() == read)?;
+        self.struck += 1;
+        Some(fault.kind)
+    }
+
+    /// Whether the disk plays full for the call numbered `op_count - 1`.
+    pub(super) fn is_full(&self, op_count: u64) -> bool {
+        self.planted.iter().any(|f| f.kind == FaultKind::NoSpaceFrom && f.at_op < op_count)
+    }
+
+    /// Whether the power went off with one of the first `op_count` calls.
+    pub(super) fn is_crashed(&self, op_count: u64) -> bool {
+        self.planted.iter().any(|f| f.kind == FaultKind::CrashAfter && f.at_op < op_count)
+    }
+}

@@ -1,0 +1,164 @@
+//! A handle of a simulated file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use parking_lot::MutexGuard;
+use rustix::io::Errno;
+
+use super::SimEnv;
+use super::block::BLOCK_LEN;
+use super::fault::FaultKind;
+use super::inode::{FILE_LEN_MAX, Ino};
+use super::machine::{Machine, Op, Turn};
+use crate::env::{File, FileLock, OpenOptions, Site};
+use crate::failpoint;
+
+/// Keeps its inode alive, and the environment with it.
+pub(super) struct SimFile {
+    env: Arc<SimEnv>,
+    ino: Ino,
+    options: OpenOptions,
+}
+
+impl SimFile {
+    /// Opens a handle. Requires: `machine` is the locked machine of `env`.
+    pub(super) fn open(
+        env: Arc<SimEnv>,
+        mut machine: MutexGuard<'_, Machine>,
+        ino: Ino,
+        options: OpenOptions,
+    ) -> Arc<Self> {
+        machine.open_handle(ino);
+        drop(machine);
+        Arc::new(Self { env, ino, options })
+    }
+
+    /// As the kernel does for `O_DIRECT`.
+    fn check_alignment(&self, address: usize, len: usize, offset: u64) -> io::Result<()> {
+        let aligned = [address, len].iter().all(|n| n.is_multiple_of(BLOCK_LEN));
+        if self.options.direct && !(aligned && offset.is_multiple_of(BLOCK_LEN as u64)) {
+            return Err(Errno::INVAL.into());
+        }
+        Ok(())
+    }
+
+    fn begin_change(&self, op: Op, end: Option<u64>) -> io::Result<Turn<'_>> {
+        let turn = self.env.begin(op)?;
+        if !self.options.write {
+            return Err(Errno::BADF.into());
+        }
+        if end.is_none_or(|end| end > FILE_LEN_MAX) {
+            return Err(Errno::FBIG.into());
+        }
+        Ok(turn)
+    }
+}
+
+impl File for SimFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut machine = self.env.machine.lock();
+        machine.begin_read()?;
+        self.check_alignment(buf.as_ptr().addr(), buf.len(), offset)?;
+        Ok(machine.disk.inode(self.ino).read(buf, offset))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        let mut turn = self.begin_change(Op::WriteAt, offset.checked_add(buf.len() as u64))?;
+        self.check_alignment(buf.as_ptr().addr(), buf.len(), offset)?;
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let Turn { machine, fault } = &mut turn;
+        let granted = match fault {
+            Some(FaultKind::ShortWrite) if buf.len() > 1 => machine.lengths.usize(1..buf.len()),
+            Some(FaultKind::Eio | FaultKind::NoSpace) => machine.lengths.usize(0..=buf.len()),
+            _ => buf.len(),
+        };
+        let free_blocks = machine.free_blocks();
+        let inode = machine.disk.inode_mut(self.ino);
+        let written = inode.fit(offset, granted, free_blocks);
+        if written > 0 {
+            inode.write(&buf[..written], offset);
+        }
+        turn.check_fault()?;
+        if written == 0 { Err(Errno::NOSPC.into()) } else { Ok(written) }
+    }
+
+    /// A barrier that a failpoint skips is counted all the same, so that the calls after it keep their numbers.
+    fn sync(&self, site: Site) -> io::Result<()> {
+        let mut turn = self.env.begin(Op::Sync)?;
+        if failpoint::skipped(site) {
+            return Ok(());
+        }
+        let error = turn.fault.and_then(FaultKind::sync_error);
+        let inode = turn.machine.disk.inode(self.ino);
+        if inode.is_settled() {
+            return error.map_or(Ok(()), Err);
+        }
+        let inode = turn.machine.disk.inode_mut(self.ino);
+        if let Some(error) = error {
+            inode.fail_sync();
+            return Err(error);
+        }
+        inode.sync();
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let mut machine = self.env.machine.lock();
+        machine.check_power()?;
+        Ok(machine.disk.inode(self.ino).len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut turn = self.begin_change(Op::SetLen, Some(len))?;
+        turn.check_fault()?;
+        turn.machine.disk.inode_mut(self.ino).set_len(len);
+        Ok(())
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let mut turn = self.begin_change(Op::Allocate, Some(len))?;
+        turn.check_fault()?;
+        let free_blocks = turn.machine.free_blocks();
+        if turn.machine.disk.inode(self.ino).shortfall(len) > free_blocks {
+            return Err(Errno::NOSPC.into());
+        }
+        turn.machine.disk.inode_mut(self.ino).allocate(len);
+        Ok(())
+    }
+
+    fn forget(&self, _offset: u64, _len: u64) {}
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.env.machine.lock().close_handle(self.ino);
+    }
+}
+
+/// A held lock.
+pub(super) struct SimLock {
+    env: Weak<SimEnv>,
+    path: PathBuf,
+}
+
+impl SimLock {
+    /// Takes the lock unless somebody holds it.
+    pub(super) fn take(env: &Weak<SimEnv>, machine: &mut Machine, path: &Path) -> Option<Self> {
+        let path = path.to_path_buf();
+        machine.locks.insert(path.clone()).then(|| Self { env: Weak::clone(env), path })
+    }
+}
+
+impl FileLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        if let Some(env) = self.env.upgrade() {
+            env.machine.lock().locks.remove(&self.path);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The state of a simulated machine behind its one lock, and the gate that every mutating call passes.
+//!
+//! The gate counts the call, calls the test's hook, takes the captures and strikes the faults that stand for its
+//! number, in this order; so the hook and the captures see the moment before the call.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use parking_lot::MutexGuard;
+use rustix::io::Errno;
+
+use super::SimEnv;
+use super::block::BLOCK_LEN;
+use super::capture::Capture;
+use super::disk::Disk;
+use super::fault::{FaultKind, Faults};
+use super::inode::Ino;
+
+/// A mutating call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    WriteAt,
+    Sync,
+    SyncDir,
+    CreateFile,
+    Rename,
+    RemoveFile,
+    SetLen,
+    Allocate,
+    CreateDirAll,
+}
+
+impl Op {
+    /// The name of the method.
+    fn name(self) -> &'static str {
+        match self {
+            Op::WriteAt => "write_at",
+            Op::Sync => "sync",
+            Op::SyncDir => "sync_dir",
+            Op::CreateFile => "create_file",
+            Op::Rename => "rename",
+            Op::RemoveFile => "remove_file",
+            Op::SetLen => "set_len",
+            Op::Allocate => "allocate",
+            Op::CreateDirAll => "create_dir_all",
+        }
+    }
+}
+
+/// Virtual time that a mutating call takes. Arbitrary, near what a fast SSD takes.
+const OP_TIME: Duration = Duration::from_micros(10);
+/// Virtual time that a read takes; arbitrary likewise.
+const READ_TIME: Duration = Duration::from_micros(5);
+/// Free space reported where no capacity is set; arbitrary.
+const UNLIMITED_BYTES: u64 = 1 << 40;
+
+/// What the machine's lock guards.
+pub(super) struct Machine {
+    pub(super) disk: Disk,
+    /// How many handles each open inode has.
+    pub(super) open: BTreeMap<Ino, usize>,
+    pub(super) locks: BTreeSet<PathBuf>,
+    pub(super) clock: Duration,
+    /// Answers `random_u64`.
+    pub(super) numbers: Rng,
+    /// Decides how short a struck write is.
+    pub(super) lengths: Rng,
+    pub(super) op_count: u64,
+    pub(super) read_count: u64,
+    pub(super) faults: Faults,
+    pub(super) capacity: Option<u64>,
+    pub(super) powered_off: bool,
+    pub(super) capture_wanted: BTreeSet<u64>,
+    pub(super) captured: Vec<(u64, Capture)>,
+}
+
+impl Machine {
+    pub(super) fn new(seed: u64, disk: Disk, capacity: Option<u64>) -> Self {
+        let mut seeds = Rng::with_seed(seed);
+        Self {
+            disk,
+            open: BTreeMap::new(),
+            locks: BTreeSet::new(),
+            clock: Duration::ZERO,
+            numbers: seeds.fork(),
+            lengths: seeds.fork(),
+            op_count: 0,
+            read_count: 0,
+            faults: Faults::default(),
+            capacity,
+            powered_off: false,
+            capture_wanted: BTreeSet::new(),
+            captured: Vec::new(),
+        }
+    }
+
+    /// This moment with everything pending.
+    pub(super) fn capture(&self) -> Capture {
+        Capture { disk: Arc::new(self.disk.clone()), capacity: self.capacity }
+    }
+
+    pub(super) fn check_power(&mut self) -> io::Result<()> {
+        self.powered_off |= self.faults.is_crashed(self.op_count);
+        if self.powered_off { Err(power_off_error()) } else { Ok(()) }
+    }
+
+    /// Counts a read and says how it fails.
+    pub(super) fn begin_read(&mut self) -> io::Result<()> {
+        self.check_power()?;
+        self.read_count += 1;
+        self.clock += READ_TIME;
+        match self.faults.at_read(self.read_count - 1).and_then(FaultKind::error) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes that files can still take.
+    pub(super) fn free_bytes(&self) -> u64 {
+        if self.faults.is_full(self.op_count) {
+            return 0;
+        }
+        match self.capacity {
+            Some(capacity) => capacity.saturating_sub(self.disk.used_bytes(self.open.keys().copied())),
+            None => UNLIMITED_BYTES,
+        }
+    }
+
+    /// Blocks that files can still take.
+    pub(super) fn free_blocks(&self) -> u64 {
+        self.free_bytes() / BLOCK_LEN as u64
+    }
+
+    /// Fails when not even one block is left, for calls that may grow a directory.
+    pub(super) fn check_space(&self) -> io::Result<()> {
+        if self.free_blocks() == 0 { Err(Errno::NOSPC.into()) } else { Ok(()) }
+    }
+
+    pub(super) fn open_handle(&mut self, ino: Ino) {
+        *self.open.entry(ino).or_default() += 1;
+    }
+
+    pub(super) fn close_handle(&mut self, ino: Ino) {
+        let Some(handles) = self.open.get_mut(&ino) else { return };
+        *handles -= 1;
+        if *handles == 0 {
+            self.open.remove(&ino);
+            self.disk.release_if_unnamed(ino);
+        }
+    }
+}
+
+fn power_off_error() -> io::Error {
+    io::Error::other("simulated power off")
+}
+
+/// A mutating call that has passed the gate: the locked machine, and the fault that strikes the call.
+pub(super) struct Turn<'a> {
+    pub(super) machine: MutexGuard<'a, Machine>,
+    pub(super) fault: Option<FaultKind>,
+}
+
+impl Turn<'_> {
+    /// Fails when the call is struck by a fault that makes any call fail.
+    pub(super) fn check_fault(&self) -> io::Result<()> {
+        match self.fault.and_then(FaultKind::error) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+impl SimEnv {
+    /// The gate. Only here is the hook called, without the lock; calls that it makes itself do not call it again.
+    pub(super) fn begin(&self, op: Op) -> io::Result<Turn<'_>> {
+        let number = {
+            let mut machine = self.machine.lock();
+            machine.check_power()?;
+            machine.op_count += 1;
+            machine.clock += OP_TIME;
+            machine.op_count - 1
+        };
+        let hook = self.hook.lock().take();
+        if let Some(mut hook) = hook {
+            hook(number, op.name());
+            self.hook.lock().get_or_insert(hook);
+        }
+        let mut machine = self.machine.lock();
+        if machine.powered_off {
+            return Err(power_off_error()); // By the hook.
+        }
+        if machine.capture_wanted.remove(&number) {
+            let capture = machine.capture();
+            machine.captured.push((number, capture));
+        }
+        let fault = machine.faults.at_op(number);
+        Ok(Turn { machine, fault })
+    }
+}

@@ -1,0 +1,222 @@
+//! Faults, capacity and power.
+
+use std::io::ErrorKind;
+
+use super::*;
+
+fn next(env: &SimEnv, kind: FaultKind) -> Fault {
+    Fault { at_op: env.op_count(), kind }
+}
+
+#[test]
+fn a_failed_sync_loses_what_was_pending_for_good() {
+    for kind in [FaultKind::SyncFails, FaultKind::Eio, FaultKind::NoSpace] {
+        let env = machine(1);
+        let file = put_durably(&env, "f", &[1; 1024]);
+        file.write_all_at(&[2; 1024], 0).unwrap();
+        env.set_fault(Some(next(&env, kind)));
+        assert!(file.sync("test.file").is_err());
+        file.sync("test.file").expect("the retry lies");
+        assert_eq!(read(&env, "f").unwrap(), [2; 1024], "still readable");
+        for policy in CrashPolicy::ALL {
+            let image = env.crash_image(policy, 1).crash_image(CrashPolicy::Everything, 1);
+            assert_eq!(read(&image, "f").unwrap(), [1; 1024], "{policy:?} after {kind:?}");
+        }
+        let killed = env.crash_image(CrashPolicy::ProcessKill, 1);
+        assert_eq!(read(&killed, "f").unwrap(), [2; 1024], "the page cache survives a kill");
+
+        file.write_all_at(&[3; 512], 0).unwrap();
+        file.sync("test.file").unwrap();
+        let kept = read(&env.crash_image(CrashPolicy::DurableOnly, 1), "f").unwrap();
+        assert_eq!(
+            (&kept[..512], &kept[512..]),
+            (&[3; 512][..], &[1; 512][..]),
+            "only what was written again"
+        );
+    }
+}
+
+#[test]
+fn a_fault_strikes_its_call_and_no_other() {
+    for at in 0..4 {
+        for kind in [FaultKind::Eio, FaultKind::NoSpace] {
+            let env = machine(1);
+            let start = env.op_count();
+            env.set_fault(Some(Fault { at_op: start + at, kind }));
+            let file = env.create_file(&path("f"));
+            let created = file.is_ok();
+            let file = file.or_else(|_| env.create_file(&path("f"))).unwrap();
+            let calls = [
+                created,
+                file.set_len(10).is_ok(),
+                env.rename(&path("f"), &path("g")).is_ok(),
+                env.sync_dir(Path::new("/d"), "test.dir").is_ok(),
+            ];
+            let offset = u64::from(!created);
+            for (i, ok) in (0..).zip(calls) {
+                let number = if i == 0 { i } else { i + offset };
+                assert_eq!(ok, number != at, "call {i} with {kind:?} at {at}");
+            }
+            assert_eq!(env.faults_struck(), 1);
+        }
+    }
+}
+
+#[test]
+fn struck_writes_are_short_or_fail_and_leave_a_prefix() {
+    let mut lens = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let env = machine(seed);
+        let file = put_durably(&env, "f", b"");
+        env.set_fault(Some(next(&env, FaultKind::ShortWrite)));
+        let written = file.write_at(b"12345", 0).unwrap();
+        assert!((1..5).contains(&written));
+        assert_eq!(read(&env, "f").unwrap(), b"12345"[..written]);
+        lens.insert(written);
+        env.set_fault(Some(next(&env, FaultKind::ShortWrite)));
+        file.write_all_at(b"12345", 0).unwrap();
+        assert_eq!(read(&env, "f").unwrap(), b"12345");
+
+        let other = put(&env, "g", b"");
+        env.set_fault(Some(next(&env, FaultKind::Eio)));
+        assert!(other.write_at(b"12345", 0).is_err());
+        assert!(b"12345".starts_with(&read(&env, "g").unwrap()));
+    }
+    assert_eq!(lens.len(), 4);
+}
+
+#[test]
+fn reads_have_their_own_counter_and_fault() {
+    let env = machine(1);
+    let file = put(&env, "f", b"12345");
+    let ops = env.op_count();
+    env.set_fault(Some(Fault { at_op: 1, kind: FaultKind::ReadEio }));
+    let mut byte = [0];
+    assert_eq!(file.read_at(&mut byte, 0).unwrap(), 1);
+    assert!(file.read_at(&mut byte, 0).is_err());
+    assert_eq!(file.read_at(&mut byte, 0).unwrap(), 1);
+    assert_eq!((env.read_count(), env.op_count()), (3, ops));
+}
+
+#[test]
+fn a_full_disk_stays_full_until_cleared_but_can_be_overwritten_and_emptied() {
+    let env = machine(1);
+    let file = put_durably(&env, "f", &[1; 5000]);
+    file.allocate(3 * 4096).unwrap();
+    env.set_fault(Some(next(&env, FaultKind::NoSpaceFrom)));
+    env.remove_file(&path("f")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(env.create_file(&path("g")).err().map(|e| e.kind()), Some(ErrorKind::StorageFull));
+        let beyond = file.write_at(&[2; 10], 3 * 4096).map_err(|e| e.kind());
+        assert_eq!(beyond, Err(ErrorKind::StorageFull));
+        assert_eq!(file.allocate(5 * 4096).map_err(|e| e.kind()), Err(ErrorKind::StorageFull));
+        assert_eq!(env.available_space(Path::new("/d")).unwrap(), 0);
+    }
+    assert_eq!(file.write_at(&[2; 100], 3 * 4096 - 60).unwrap(), 60, "as much as is allocated");
+    file.sync("test.file").unwrap();
+    sync_dir(&env);
+    env.clear_faults();
+    env.create_file(&path("g")).unwrap();
+}
+
+#[test]
+fn capacity_counts_blocks_and_freed_space_can_be_used_again() {
+    let env = machine(1);
+    env.set_capacity(4 * 4096);
+    let space = || env.available_space(Path::new("/d")).unwrap();
+    let file = put(&env, "f", &[1; 4097]);
+    assert_eq!((space(), env.used_space()), (2 * 4096, 2 * 4096));
+    let more = put(&env, "g", &[1; 2 * 4096]);
+    assert_eq!(space(), 0);
+    assert!(more.write_at(b"x", 2 * 4096).is_err());
+    file.set_len(1).unwrap();
+    assert_eq!(space(), 4096);
+    assert_eq!(more.write_at(&[1; 8192], 2 * 4096).unwrap(), 4096, "as much as fits");
+    drop(file);
+    env.remove_file(&path("f")).unwrap();
+    assert_eq!(space(), 4096);
+    let image = env.crash_image(CrashPolicy::Everything, 1);
+    assert_eq!(image.available_space(Path::new("/d")).unwrap(), 4096, "the limit is the disk's");
+}
+
+#[test]
+fn without_power_every_call_fails() {
+    let env = machine(1);
+    let file = put_durably(&env, "f", b"bytes");
+    let ops = env.op_count();
+    env.power_off();
+    let dir = Path::new("/d");
+    let results = [
+        file.read_at(&mut [0], 0).err(),
+        file.write_at(b"x", 0).err(),
+        file.sync("test.file").err(),
+        file.len().err(),
+        file.set_len(0).err(),
+        file.allocate(0).err(),
+        env.create_dir_all(Path::new("/e")).err(),
+        env.list_dir(dir).err(),
+        env.sync_dir(dir, "test.dir").err(),
+        env.create_file(&path("g")).err(),
+        env.open_file(&path("f"), OpenOptions::default()).err(),
+        env.metadata(dir).err(),
+        env.rename(&path("f"), &path("g")).err(),
+        env.remove_file(&path("f")).err(),
+        env.lock_file(&path("LOCK")).err(),
+        env.available_space(dir).err(),
+    ];
+    for error in results {
+        assert_eq!(error.expect("it failed").to_string(), "simulated power off");
+    }
+    assert_eq!(env.op_count(), ops);
+    drop(file);
+    assert_eq!(read(&env.crash_image(CrashPolicy::DurableOnly, 1), "f").unwrap(), b"bytes");
+}
+
+#[test]
+fn crash_after_lets_its_call_succeed_and_no_other() {
+    let env = machine(1);
+    let file = put_durably(&env, "f", b"");
+    env.set_fault(Some(next(&env, FaultKind::CrashAfter)));
+    assert!(!env.is_powered_off());
+    file.write_all_at(b"x", 0).unwrap();
+    assert!(env.is_powered_off());
+    env.clear_faults();
+    assert!(file.read_at(&mut [0], 0).is_err());
+    assert_eq!(read(&env.crash_image(CrashPolicy::Everything, 1), "f").unwrap(), b"x");
+}
+
+#[test]
+fn a_hook_may_call_the_machine_and_cut_its_power() {
+    let env = machine(1);
+    let last = env.op_count() + 1;
+    let this = Arc::downgrade(&env);
+    env.on_op(Box::new(move |number, _| {
+        let env = this.upgrade().expect("the machine is calling");
+        assert_eq!(env.op_count(), number + 1);
+        env.metadata(Path::new("/d")).unwrap();
+        if number == last {
+            env.power_off();
+        }
+    }));
+    let file = env.create_file(&path("f")).unwrap();
+    assert!(file.write_at(b"x", 0).is_err());
+    assert_eq!(read(&env, "f").unwrap(), b"");
+}
+
+#[test]
+fn damage_is_durable_at_once_and_not_counted() {
+    let env = machine(1);
+    let file = put(&env, "f", b"bytes");
+    let ops = env.op_count();
+    env.write_file(&path("f"), b"damage");
+    env.write_file(&path("new/g"), b"more");
+    assert_eq!(env.op_count(), ops);
+    let mut bytes = [0; 6];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes, b"damage", "open handles see it");
+    let image = env.crash_image(CrashPolicy::DurableOnly, 1);
+    assert_eq!(read(&image, "f").unwrap(), b"damage");
+    assert_eq!(image.file_names(&path("new")), ["g"]);
+    assert_eq!(image.file_names(Path::new("/d")), ["f"]);
+    assert!(image.file_names(Path::new("/nowhere")).is_empty());
+}
