@@ -223,10 +223,10 @@ fn throughput() {
                 .collect();
             handles.into_iter().map(|h| h.join().unwrap()).collect()
         });
-        let nanos = (env.now() - start).as_nanos() / total as u128;
+        let nanos = env.now().saturating_sub(start).as_nanos() / total as u128;
         println!(
-            "{threads} threads: {nanos} ns a request, {:.1} requests a group, shares {:?} to {:?}",
-            total as f64 / groups.into_inner() as f64,
+            "{threads} threads: {nanos} ns a request, {} requests in 100 groups, shares {:?} to {:?}",
+            100 * total / groups.into_inner(),
             shares.iter().min(),
             shares.iter().max(),
         );

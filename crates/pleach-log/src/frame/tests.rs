@@ -1,9 +1,8 @@
 //! Tests of the frame that need its inside: golden bytes, and the memory a damaged file can take.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use pleach_env::{Env, FileId, RealEnv};
+use pleach_env::{FileId, SimEnv};
 
 use super::header::{FileHeader, HeaderState};
 use super::record::{LAG_UNKNOWN, RecordHeader};
@@ -77,9 +76,8 @@ fn headers_out_of_range_are_refused() {
 
 #[test]
 fn damaged_lengths_cost_no_memory() {
-    let temp = tempfile::tempdir().unwrap();
-    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
-    let path = temp.path().join("file");
+    let env = SimEnv::new(1);
+    let path = Path::new("file");
     let options = FrameOptions {
         kind: KIND,
         id: FileId(1),
@@ -88,12 +86,12 @@ fn damaged_lengths_cost_no_memory() {
         next_seq: 1,
         durable_seq: 0,
     };
-    let mut writer = FrameWriter::create(&*env, &path, &options).unwrap();
+    let mut writer = FrameWriter::create(&*env, path, &options).unwrap();
     let mut record = RecordBuf::new();
     record.bytes_mut().resize(RECORD_HEADER_LEN + 5_000_000, 7);
     writer.append([Append { record: &mut record, first_seq: 1, count: 1 }]).unwrap();
     let read = |expected_record: bool| {
-        let (mut reader, _) = FrameReader::open(&*env, &path, &KIND, FileId(1)).unwrap();
+        let (mut reader, _) = FrameReader::open(&*env, path, &KIND, FileId(1)).unwrap();
         let found = reader.advance().unwrap();
         assert_eq!(matches!(found, Found::Record(..)), expected_record);
         if !expected_record {
@@ -112,5 +110,5 @@ fn damaged_lengths_cost_no_memory() {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, b| text + &format!("{b:02x}"))
 }

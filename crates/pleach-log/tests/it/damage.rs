@@ -1,7 +1,7 @@
 //! Damaged files: every byte, every length, holes of zeros. Never a panic, never a wrong record, and durable records
 //! are missed.
 
-use pleach_env::{ErrorKind, FileId};
+use pleach_env::{ErrorKind, FileId, failpoint};
 use pleach_log::{FILE_HEADER_LEN, SeqNo};
 
 use crate::support::{Logged, Machine, append, logged, rotate};
@@ -102,7 +102,7 @@ fn installed(synced: &Synced) -> Machine {
 fn assert_error_or_all(outcome: &Outcome, all: &[Logged], what: &str) {
     match outcome.error {
         Some(kind) => {
-            assert!(matches!(kind, ErrorKind::Corruption | ErrorKind::Unsupported), "{what}: {kind:?}")
+            assert!(matches!(kind, ErrorKind::Corruption | ErrorKind::Unsupported), "{what}: {kind:?}");
         }
         None => assert_eq!(outcome.visited, all, "{what}"),
     }
@@ -250,4 +250,15 @@ fn random_bytes_never_panic() {
         });
         assert_permitted(&outcome, &synced, index, start, start + len);
     }
+}
+
+#[test]
+fn a_missing_check_of_header_checksums_is_noticed() {
+    let synced = Synced::new();
+    let machine = installed(&synced);
+    let damaged_hint = |bytes: &mut Vec<u8>| bytes[32] ^= 1;
+    assert!(recover_damaged(&machine, &synced, 0, damaged_hint).error.is_some());
+    let missed =
+        failpoint::with_skipped("log.header.crc", || recover_damaged(&machine, &synced, 0, damaged_hint));
+    assert_eq!((missed.error, missed.visited), (None, synced.all()));
 }

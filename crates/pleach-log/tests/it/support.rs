@@ -3,23 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach_env::{Env, FileId, OpenOptions, RealEnv, Result};
+use pleach_env::{Env, FileId, Result, SimEnv};
 use pleach_log::{Append, LogWriter, ManifestHint, RecordBuf, Recovery, SeqNo, recover, segment_path};
 
-/// An environment with an empty directory.
+/// A simulated machine with an empty directory.
 pub(crate) struct Machine {
+    pub(crate) sim: Arc<SimEnv>,
     pub(crate) env: Arc<dyn Env>,
     pub(crate) dir: PathBuf,
-    _temp: tempfile::TempDir,
 }
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = temp.path().join("db");
-        let env: Arc<dyn Env> = Arc::new(RealEnv::new());
-        env.create_dir_all(&dir).unwrap();
-        Self { env, dir, _temp: temp }
+        let sim = SimEnv::new(1);
+        let dir = PathBuf::from("/db");
+        sim.create_dir_all(&dir).unwrap();
+        Self { env: Arc::clone(&sim) as Arc<dyn Env>, sim, dir }
     }
 
     pub(crate) fn log(&self, id: u64, segment_len: u64, durable_seq: SeqNo) -> LogWriter {
@@ -28,23 +27,11 @@ impl Machine {
     }
 
     pub(crate) fn read(&self, id: u64) -> Vec<u8> {
-        let file = self.env.open_file(&segment_path(&self.dir, FileId(id)), OpenOptions::default()).unwrap();
-        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
-        file.read_exact_at(&mut bytes, 0).unwrap();
-        bytes
+        self.sim.read_file(&segment_path(&self.dir, FileId(id))).unwrap()
     }
 
     pub(crate) fn write(&self, id: u64, bytes: &[u8]) {
-        self.write_path(&segment_path(&self.dir, FileId(id)), bytes);
-    }
-
-    pub(crate) fn write_path(&self, path: &Path, bytes: &[u8]) {
-        let file = match self.env.metadata(path).unwrap() {
-            Some(_) => self.env.open_file(path, OpenOptions { write: true, direct: false }).unwrap(),
-            None => self.env.create_file(path).unwrap(),
-        };
-        file.set_len(0).unwrap();
-        file.write_all_at(bytes, 0).unwrap();
+        self.sim.write_file(&segment_path(&self.dir, FileId(id)), bytes);
     }
 
     /// Recovers from the segments, and returns what was visited besides the result.

@@ -45,9 +45,9 @@ fn sequence_numbers_must_run_on() {
 #[test]
 fn sequence_numbers_end_at_their_limit() {
     let machine = Machine::new();
-    let mut log = machine.log(1, 4096, SEQ_MAX - 3);
+    let mut log = machine.log(1, 4096, SEQ_MAX - 4);
     assert_eq!(
-        append(&mut log, &[logged(SEQ_MAX - 2, 4, 5)]).unwrap_err().kind(),
+        append(&mut log, &[logged(SEQ_MAX - 3, 4, 5)]).unwrap_err().kind(),
         ErrorKind::InvalidArgument
     );
     append(&mut log, &[logged(SEQ_MAX - 3, 3, 5)]).unwrap();
