@@ -1,2 +1,74 @@
-//! Development tasks of Pleach.
-fn main() {}
+//! Development tasks of Pleach, called as `cargo xtask <task>`.
+//!
+//! `check` is the gate: it only reads. `fix` is the one that changes sources. The rules that neither rustfmt nor
+//! clippy knows are in [`tidy`].
+
+#![expect(clippy::print_stdout, reason = "a development tool talks to the terminal")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a development tool runs on the real machine, never in the simulator"
+)]
+
+mod changelog;
+mod steps;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Development tasks of Pleach.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// The gate: formatting, tidy, clippy, tests and documentation, all with warnings denied. Changes nothing.
+    Check {
+        /// Run the remaining steps after one has failed.
+        #[arg(long)]
+        keep_going: bool,
+    },
+    /// Apply what can be applied by machine: clippy's suggestions, then rustfmt.
+    Fix,
+    /// Only the project's own rules (STYLE.md), printed as `path:line: message [rule]`.
+    Tidy,
+    /// Move the notes in changes/ into CHANGELOG.md, grouped by kind.
+    Changelog {
+        /// Print the new section; write and delete nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Version that heads the section; by default the workspace's own.
+        #[arg(long)]
+        version: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let root = workspace_root();
+    let result = match Cli::parse().task {
+        Task::Check { keep_going } => steps::check(&root, keep_going),
+        Task::Fix => steps::fix(&root),
+        Task::Tidy => tidy::run(&root),
+        Task::Changelog { dry_run, version } => changelog::run(&root, version, dry_run),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder above this crate's own, whatever the current directory is. Cargo's word comes first: the binary may
+/// have been built in another checkout that shares the target folder.
+fn workspace_root() -> PathBuf {
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here).parent().expect("xtask is a folder of the workspace").to_path_buf()
+}

@@ -1,6 +1,6 @@
 //! Failpoints: barriers and checks that tests switch off by name, one at a time.
 //!
-//! With the `failpoints` feature, [`skipped`] asks a thread-local name set by [`with_skipped`]; without it, it is
+//! With the `failpoints` feature, [`skipped`] asks a thread-local name set by `with_skipped`; without it, it is
 //! `false` at compile time. The simulator runs a whole store on one thread, so tests in parallel do not disturb each
 //! other. The list of sites, and the test that each of them is missed, stand in docs/testing.md.
 

@@ -12,6 +12,7 @@ mod error;
 pub mod failpoint;
 mod ids;
 mod job;
+pub mod memory;
 mod real;
 mod sim;
 mod waiter;

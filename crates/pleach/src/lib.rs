@@ -1,1 +1,69 @@
-//! pleach
+//! Pleach: an embeddable, ordered key-value store for SSDs.
+//!
+//! A [`Db`] is a directory. It holds [`Partition`]s: independent, ordered key spaces that share one log and one
+//! memtable and can each be dropped at once. Keys and values are bytes; keys are ordered bytewise. A [`WriteBatch`] is
+//! atomic over any partitions; a [`Snapshot`] is a consistent view of them all; a [`Range`] walks keys from either end;
+//! a [`Value`] is read without a copy. [`Options`] are few and can be left alone.
+//!
+//! ```
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("data");
+//! use pleach::{Db, Durability};
+//!
+//! let db = Db::open(path)?;
+//! let users = db.partition("users")?;
+//! users.put(b"alice", b"1")?;
+//! assert_eq!(users.get(b"alice")?.as_deref(), Some(&b"1"[..]));
+//!
+//! let mut batch = db.batch();
+//! batch.put(&users, b"bob", b"2");
+//! batch.delete(&users, b"alice");
+//! batch.commit(Durability::Sync)?;
+//!
+//! for entry in users.range(b"a".as_slice()..b"c".as_slice()) {
+//!     let (key, value) = entry?;
+//!     assert_eq!((&key[..], &value[..]), (&b"bob"[..], &b"2"[..]));
+//! }
+//! db.drop_partition(users)?;
+//! # Ok::<(), pleach::Error>(())
+//! ```
+//!
+//! # Durability
+//! A write returns when it is in the operating system ([`Durability::Buffered`]: survives a killed process) or on the
+//! medium ([`Durability::Sync`]: survives a power cut). After any crash the store holds exactly the first n write
+//! batches, with n at least the last one that was durable. See docs/testing.md for how that is proved.
+//!
+//! # Limits
+//! Keys have 1 to 65 535 bytes, values at most 512 MiB, batches at most 1 GiB (see [`limits`]). One process has a store
+//! open at a time.
+
+mod batch;
+mod coding;
+mod compaction;
+mod db;
+mod flush;
+mod keys;
+pub mod limits;
+mod lookup;
+mod manifest;
+mod memtable;
+mod options;
+mod scan;
+mod state;
+mod stats;
+mod value;
+mod version;
+
+pub use db::{Db, Partition, Snapshot, VerifyReport, WriteBatch};
+pub use keys::PartitionId;
+pub use options::Options;
+pub use pleach_env::{Error, ErrorKind, Result};
+pub use pleach_log::Durability;
+pub use scan::Range;
+pub use stats::{PartitionStats, Stats};
+pub use value::Value;
+
+/// The environment a store runs in: the machine, or a simulator for tests.
+pub mod env {
+    pub use pleach_env::*;
+}

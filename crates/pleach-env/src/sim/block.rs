@@ -194,6 +194,9 @@ mod tests {
         assert_eq!(block.durable.as_deref().expect("written")[511], 1, "the whole sector was rewritten");
         assert_eq!(bytes_of(block.durable.as_deref(), 1), 0);
         assert!(!block.is_clean());
+        block.write(512, &[2; 512]);
+        block.sync();
+        assert!(block.is_clean(), "nothing lost is left");
     }
 
     #[test]

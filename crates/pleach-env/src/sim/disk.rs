@@ -89,6 +89,12 @@ impl Disk {
         counted.iter().map(charged).sum()
     }
 
+    /// Number of files that are open or that some crash could leave with a name.
+    #[cfg(test)]
+    pub(super) fn inode_count(&self) -> usize {
+        self.inodes.len()
+    }
+
     /// The inode of an open file.
     pub(super) fn inode(&self, ino: Ino) -> &Inode {
         self.inodes.get(&ino).expect("invariant 1: the inode of an open file exists")

@@ -99,6 +99,22 @@ fn a_removal_without_barrier_may_come_late() {
 }
 
 #[test]
+fn a_file_created_and_removed_between_barriers_may_come_back() {
+    let env = machine(1);
+    let file = put(&env, "f", &[1; 512]);
+    file.sync("test.file").unwrap();
+    env.remove_file(&path("f")).unwrap();
+    drop(file); // Its last handle, while a crash could still name it.
+    assert_eq!(
+        outcomes(&env, CrashPolicy::Random, |e| read(e, "f")),
+        BTreeSet::from([None, Some(vec![1; 512])])
+    );
+    sync_dir(&env);
+    assert_eq!(outcomes(&env, CrashPolicy::Random, |e| read(e, "f")), BTreeSet::from([None]));
+    assert_eq!(env.machine.lock().disk.inode_count(), 0);
+}
+
+#[test]
 fn a_rename_is_atomic_but_persists_on_its_own() {
     let env = machine(1);
     put(&env, "tmp", b"new").sync("test.file").unwrap();
@@ -117,6 +133,39 @@ fn a_rename_is_atomic_but_persists_on_its_own() {
     assert_eq!(seen, BTreeSet::from([(new.clone(), old), (None, new.clone())]));
     sync_dir(&env);
     assert_eq!(outcomes(&env, CrashPolicy::Random, both), BTreeSet::from([(None, new)]));
+}
+
+#[test]
+fn a_removal_acts_only_on_the_file_it_meant() {
+    let env = machine(1);
+    put_durably(&env, "target", b"old");
+    put_durably(&env, "tmp", b"new");
+    env.rename(&path("tmp"), &path("target")).unwrap();
+    env.remove_file(&path("target")).unwrap();
+    let seen = outcomes(&env, CrashPolicy::Random, |e| (read(e, "tmp"), read(e, "target")));
+    let (old, new) = (Some(b"old".to_vec()), Some(b"new".to_vec()));
+    assert_eq!(seen, BTreeSet::from([(new.clone(), old), (None, new), (None, None)]));
+}
+
+#[test]
+fn the_biased_policies_mostly_do_what_they_say() {
+    let env = machine(1);
+    let file = put_durably(&env, "f", &[1; 512]);
+    put_durably(&env, "g", b"");
+    file.write_all_at(&[2; 512], 0).unwrap();
+    env.remove_file(&path("g")).unwrap();
+    let share = |policy, outcome: (u8, bool)| {
+        let look = |seed| {
+            let image = env.crash_image(policy, seed);
+            (read(&image, "f").expect("durable")[0], exists(&image, "g"))
+        };
+        (0..SEEDS).filter(|seed| look(*seed) == outcome).count() * 100 / usize::try_from(SEEDS).unwrap()
+    };
+    assert!(share(CrashPolicy::Adversarial, (1, false)) > 70);
+    assert!(share(CrashPolicy::DataFirst, (2, true)) > 70);
+    for outcome in [(1, false), (1, true), (2, false), (2, true)] {
+        assert!(share(CrashPolicy::Random, outcome) > 10);
+    }
 }
 
 #[test]
@@ -183,6 +232,7 @@ fn an_open_file_outlives_its_name_but_not_a_crash() {
     let held = env.capture();
     drop(file);
     assert_eq!(env.used_space(), 0);
+    assert_eq!(env.machine.lock().disk.inode_count(), 0);
     assert!(!exists(&held.crash_image(CrashPolicy::Everything, 1), "f"));
 }
 

@@ -125,6 +125,7 @@ fn capacity_counts_blocks_and_freed_space_can_be_used_again() {
     env.set_capacity(4 * 4096);
     let space = || env.available_space(Path::new("/d")).unwrap();
     let file = put(&env, "f", &[1; 4097]);
+    file.write_all_at(&[2; 4097], 0).unwrap();
     assert_eq!((space(), env.used_space()), (2 * 4096, 2 * 4096));
     let more = put(&env, "g", &[1; 2 * 4096]);
     assert_eq!(space(), 0);
@@ -132,9 +133,17 @@ fn capacity_counts_blocks_and_freed_space_can_be_used_again() {
     file.set_len(1).unwrap();
     assert_eq!(space(), 4096);
     assert_eq!(more.write_at(&[1; 8192], 2 * 4096).unwrap(), 4096, "as much as fits");
+    file.allocate(4096).unwrap();
+    assert_eq!(env.used_space(), 4 * 4096);
     drop(file);
     env.remove_file(&path("f")).unwrap();
     assert_eq!(space(), 4096);
+    more.set_len(0).unwrap();
+    more.allocate(3 * 4096).unwrap();
+    assert_eq!(space(), 4096);
+    more.set_len(4096).unwrap();
+    assert_eq!(space(), 3 * 4096, "truncation gives back what was allocated");
+    more.allocate(3 * 4096).unwrap();
     let image = env.crash_image(CrashPolicy::Everything, 1);
     assert_eq!(image.available_space(Path::new("/d")).unwrap(), 4096, "the limit is the disk's");
 }

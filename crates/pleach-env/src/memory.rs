@@ -1,0 +1,116 @@
+//! Anonymous memory in large pieces, backed by huge pages where the system has them.
+//!
+//! Arenas of memtables and the slab of block frames live in it: under nested paging a TLB miss costs as much as a
+//! cache miss, and first touches of 4 KiB pages cost more than filling them.
+
+#![expect(unsafe_code, reason = "the one place that asks the system for memory, and one that prefetches it")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Pieces at least this long are mapped and advised for huge pages; shorter ones come from the allocator.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A piece of zeroed memory at a fixed address, aligned to 4096, freed on drop.
+pub struct Region {
+    start: NonNull<u8>,
+    len: usize,
+    mapped: bool,
+}
+
+impl Region {
+    /// `len` zeroed bytes.
+    ///
+    /// Requires: `len` is not zero. Out of memory ends the process, as any allocation does.
+    pub fn new(len: usize) -> Self {
+        assert_ne!(len, 0, "a region holds something");
+        if len >= HUGE_PAGE
+            && !cfg!(miri)
+            && let Some(start) = map(len)
+        {
+            return Self { start, len, mapped: true };
+        }
+        let layout = Self::layout(len);
+        // SAFETY: the layout's size is not zero.
+        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        Self { start, len, mapped: false }
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len, 4096).expect("a region is shorter than isize::MAX")
+    }
+
+    /// Address of the first byte, valid as long as the region.
+    #[inline]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a region holds something.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+fn map(len: usize) -> Option<NonNull<u8>> {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+    // SAFETY: a fresh private mapping at an address of the kernel's choice aliases nothing.
+    let start =
+        unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }
+            .ok()?;
+    // SAFETY: the range is the mapping just made; the advice does not change its contents.
+    let _best_effort = unsafe { madvise(start, len, Advice::LinuxHugepage) };
+    NonNull::new(start.cast())
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if self.mapped {
+            // SAFETY: mapped in `map` with this length; the owner is going, so nobody refers to it.
+            let _unmapping_own_memory = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+        } else {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
+        }
+    }
+}
+
+// SAFETY: a region owns its memory; how it is shared is its user's discipline, who needs `unsafe` to reach it.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+/// Asks for the cache line at `address` to be fetched; harmless for any address.
+#[inline]
+pub fn prefetch(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch is a hint and never faults.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_zeroed_and_writable_at_both_sizes() {
+        for len in [100, 3 << 20] {
+            let region = Region::new(len);
+            // SAFETY: the region is ours alone and `len` bytes long.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr(), region.len()) };
+            assert!(bytes.iter().all(|&b| b == 0));
+            bytes[len - 1] = 1;
+            assert!(region.start().as_ptr().addr().is_multiple_of(4096));
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Separators index: between two neighbouring blocks, the shortest string that tells them apart.
+//!
+//! `find(key)` is the number of separators that are not above `key`. The prefix that all separators share is stripped.
+//! What follows it is kept as a big-endian number of 8 bytes (the *head*) plus the bytes beyond (the *tail*). A small
+//! table over the leading bits of the heads narrows the search to a few of them where keys are spread evenly; what it
+//! leaves is searched without branches. Separators with equal heads are told apart by their lengths and tails.
+//!
+//! # Invariants
+//! 1. *Ascending*: separators are strictly ascending. Checked by `decode` and `finish`.
+//! 2. *Narrowing never lies*: for every `h`, the number of heads below `h` lies between the table's two entries
+//!    around `h`. By construction: the table is counted from the heads.
+//!
+//! # On disk
+//! Layout: docs/format/sst.md, index block.
+//!
+//! # Cost
+//! 12 bytes a block plus tails plus at most 2 bytes a block for the table; one to two cache misses and about ten
+//! nanoseconds for evenly spread keys.
+//!
+//! # Origin
+//! Shortest separators: prefix B-trees (Bayer and Unterauer, 1977). TridentKV 3.2 falls back to the like.
+
+#![deny(clippy::indexing_slicing)]
+
+use crate::malformed::Malformed;
+
+/// Longest separator: a key's largest length.
+const SEPARATOR_LEN_MAX: usize = 65_539;
+/// Bits of a tail's word that hold its end in the pool; the upper four hold how many bytes of the head are real.
+const END_BITS: u32 = 28;
+/// Tails a separators index can hold.
+const POOL_LEN_MAX: usize = (1 << END_BITS) - 1;
+/// Bytes of a head.
+const HEAD: usize = 8;
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub struct Separators {
+    /// What every separator starts with.
+    prefix: Box<[u8]>,
+    /// First 8 bytes after the prefix, big-endian, padded with zeros. Ascending, not strictly.
+    heads: Box<[u64]>,
+    /// End of each tail in `pool`, and the number of real bytes in the head.
+    tails: Box<[u32]>,
+    pool: Box<[u8]>,
+    narrowing: Narrowing,
+}
+
+impl Separators {
+    /// See [`crate::Index::find`].
+    #[inline]
+    pub fn find(&self, key: &[u8]) -> u32 {
+        let Some(suffix) = key.strip_prefix(&*self.prefix) else {
+            let all = if key > &*self.prefix { self.heads.len() } else { 0 };
+            return count(all);
+        };
+        let head = head_of(suffix);
+        let (lower, upper) = self.narrowing.range(head);
+        let window = self.heads.get(lower..upper).unwrap_or_default();
+        let below = lower + partition_below(window, head);
+        if self.heads.get(below) == Some(&head) {
+            return self.find_among_equals(suffix, head, below);
+        }
+        count(below)
+    }
+
+    /// Counts the separators not above `suffix`, given that those before `first` are below and that at `first` equal
+    /// heads begin.
+    fn find_among_equals(&self, suffix: &[u8], head: u64, first: usize) -> u32 {
+        let rest = self.heads.get(first..).unwrap_or_default();
+        let mut size = equal_run(rest, head);
+        let mut base = first;
+        while size > 0 {
+            let half = size / 2;
+            if self.not_above(base + half, suffix) {
+                base += half + 1;
+                size -= half + 1;
+            } else {
+                size = half;
+            }
+        }
+        count(base)
+    }
+
+    /// Whether separator `i`, whose head equals that of `suffix`, is not above it.
+    fn not_above(&self, i: usize, suffix: &[u8]) -> bool {
+        let (real, tail) = self.tail(i);
+        match suffix.get(HEAD..) {
+            Some(key_tail) if real == HEAD => tail <= key_tail,
+            _ => real <= suffix.len(),
+        }
+    }
+
+    /// How many bytes of head `i` are real, and the tail behind it.
+    fn tail(&self, i: usize) -> (usize, &[u8]) {
+        let end_of = |i: usize| self.tails.get(i).map_or(0, |word| (word & POOL_MASK) as usize);
+        let start = if i == 0 { 0 } else { end_of(i - 1) };
+        let real = self.tails.get(i).map_or(0, |word| (word >> END_BITS) as usize);
+        (real, self.pool.get(start..end_of(i)).unwrap_or_default())
+    }
+
+    /// See [`crate::Index::blocks`].
+    pub fn blocks(&self) -> u32 {
+        count(self.heads.len()) + 1
+    }
+
+    /// See [`crate::Index::memory`].
+    pub fn memory(&self) -> usize {
+        self.prefix.len() + self.heads.len() * 12 + self.pool.len() + self.narrowing.table.len() * 4
+    }
+
+    /// Appends the stored form: prefix, then every separator's suffix with its length.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let prefix_len = u32::try_from(self.prefix.len()).expect("a separator is not longer than a key");
+        out.extend_from_slice(&prefix_len.to_le_bytes());
+        out.extend_from_slice(&self.prefix);
+        for (i, head) in self.heads.iter().enumerate() {
+            let (real, tail) = self.tail(i);
+            put_varint(out, count(real + tail.len()));
+            out.extend(big_endian(*head).iter().take(real));
+            out.extend_from_slice(tail);
+        }
+    }
+
+    /// See [`crate::Index::decode`].
+    pub fn decode(bytes: &[u8], blocks: u32) -> Result<Self, Malformed> {
+        let mut input = Input { bytes, at: 0 };
+        let prefix_len = input.u32()? as usize;
+        let prefix = input.take(prefix_len, "a prefix within the index block")?;
+        let separators =
+            (blocks as usize).checked_sub(1).ok_or(Malformed::new(0, "at least one data block"))?;
+        if separators > input.left() {
+            return Err(Malformed::new(input.at, "a separator for each pair of blocks"));
+        }
+        let mut builder = Parts::with_capacity(separators);
+        let mut previous: Option<&[u8]> = None;
+        for _ in 0..separators {
+            let at = input.at;
+            let len = input.varint()? as usize;
+            if prefix.len() + len > SEPARATOR_LEN_MAX {
+                return Err(Malformed::new(at, "a separator no longer than a key"));
+            }
+            let suffix = input.take(len, "a separator within the index block")?;
+            if previous.is_some_and(|previous| previous >= suffix) {
+                return Err(Malformed::new(at, "separators in ascending order"));
+            }
+            previous = Some(suffix);
+            builder.push(suffix).ok_or(Malformed::new(at, "fewer than 256 MiB of separators"))?;
+        }
+        if input.left() != 0 {
+            return Err(Malformed::new(input.at, "the end of the index"));
+        }
+        Ok(builder.finish(prefix))
+    }
+}
+
+const POOL_MASK: u32 = (1 << END_BITS) - 1;
+
+/// Collects separators. See [`crate::IndexBuilder`].
+#[derive(Debug, Default)]
+pub struct SeparatorsBuilder {
+    /// Whole separators, one behind the other.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// Length of the prefix they share.
+    shared: usize,
+}
+
+impl SeparatorsBuilder {
+    /// See [`crate::IndexBuilder::boundary`].
+    pub fn boundary(&mut self, last: &[u8], first: &[u8]) {
+        assert!(last < first, "blocks are written in key order");
+        let separator = shortest_separator(last, first);
+        match self.ends.last() {
+            None => self.shared = separator.len(),
+            Some(_) => {
+                let known = self.bytes.get(..self.shared).unwrap_or_default();
+                self.shared = common_prefix_len(known, separator);
+            }
+        }
+        self.bytes.extend_from_slice(separator);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Upper bound of the stored length.
+    pub fn encoded_len_max(&self) -> usize {
+        4 + self.bytes.len() + self.ends.len() * 3
+    }
+
+    /// The index.
+    pub fn finish(self) -> Separators {
+        let mut parts = Parts::with_capacity(self.ends.len());
+        let mut start = 0;
+        for &end in &self.ends {
+            let suffix = self.bytes.get(start + self.shared..end).unwrap_or_default();
+            parts.push(suffix).expect("an SST's index is far below 256 MiB");
+            start = end;
+        }
+        parts.finish(self.bytes.get(..self.shared).unwrap_or_default())
+    }
+}
+
+/// The shortest prefix of `first` that is above `last`.
+fn shortest_separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
+    let shared = common_prefix_len(last, first);
+    first.get(..=shared).unwrap_or(first)
+}
+
+fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// The columns of an index under construction.
+struct Parts {
+    heads: Vec<u64>,
+    tails: Vec<u32>,
+    pool: Vec<u8>,
+}
+
+impl Parts {
+    fn with_capacity(separators: usize) -> Self {
+        Self {
+            heads: Vec::with_capacity(separators),
+            tails: Vec::with_capacity(separators),
+            pool: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, suffix: &[u8]) -> Option<()> {
+        self.heads.push(head_of(suffix));
+        self.pool.extend_from_slice(suffix.get(HEAD..).unwrap_or_default());
+        if self.pool.len() > POOL_LEN_MAX {
+            return None;
+        }
+        self.tails.push(count(suffix.len().min(HEAD)) << END_BITS | count(self.pool.len()));
+        Some(())
+    }
+
+    fn finish(self, prefix: &[u8]) -> Separators {
+        Separators {
+            prefix: prefix.into(),
+            narrowing: Narrowing::over(&self.heads),
+            heads: self.heads.into(),
+            tails: self.tails.into(),
+            pool: self.pool.into(),
+        }
+    }
+}
+
+/// A table over the leading bits of `head - base`: how many heads fall before each bucket.
+#[derive(Clone, Debug)]
+struct Narrowing {
+    base: u64,
+    shift: u32,
+    /// One entry more than there are buckets.
+    table: Box<[u32]>,
+}
+
+impl Narrowing {
+    /// A table of between a quarter and a half as many buckets as there are heads.
+    fn over(heads: &[u64]) -> Self {
+        let base = heads.first().copied().unwrap_or(0);
+        let span = heads.last().copied().unwrap_or(0) - base;
+        let bucket_bits = (heads.len() / 2).max(1).ilog2();
+        let shift = (64 - span.leading_zeros()).saturating_sub(bucket_bits);
+        let last_bucket = span >> shift.min(63);
+        let mut table = Vec::new();
+        let mut seen = 0;
+        for bucket in 0..=last_bucket {
+            let rest = heads.get(seen..).unwrap_or_default();
+            table.push(count(seen));
+            seen += rest.iter().take_while(|&&h| (h - base) >> shift.min(63) == bucket).count();
+        }
+        table.push(count(seen));
+        Self { base, shift: shift.min(63), table: table.into() }
+    }
+
+    /// Bounds of the number of heads below `head`; the upper one is also the end of what must be searched.
+    #[inline]
+    fn range(&self, head: u64) -> (usize, usize) {
+        let Some(distance) = head.checked_sub(self.base) else { return (0, 0) };
+        let bucket = usize::try_from(distance >> self.shift).unwrap_or(usize::MAX);
+        match (self.table.get(bucket), self.table.get(bucket.wrapping_add(1))) {
+            (Some(&lower), Some(&upper)) => (lower as usize, upper as usize),
+            _ => {
+                let all = self.table.last().map_or(0, |&n| n as usize);
+                (all, all)
+            }
+        }
+    }
+}
+
+/// How many of the ascending `heads` are below `head`, without branches that depend on them.
+#[inline]
+fn partition_below(heads: &[u64], head: u64) -> usize {
+    let mut base = 0;
+    let mut size = heads.len();
+    while size > 1 {
+        let half = size / 2;
+        let middle = heads.get(base + half - 1).copied().unwrap_or(u64::MAX);
+        base += if middle < head { half } else { 0 };
+        size -= half;
+    }
+    base + usize::from(heads.get(base).is_some_and(|&h| h < head))
+}
+
+/// How many of the ascending `heads` equal `head`, the first of which does: doubling, then halving.
+fn equal_run(heads: &[u64], head: u64) -> usize {
+    let mut reach = 1;
+    while heads.get(reach) == Some(&head) {
+        reach *= 2;
+    }
+    let window = heads.get(..reach.min(heads.len())).unwrap_or_default();
+    window.partition_point(|&h| h <= head)
+}
+
+/// The first 8 bytes as a big-endian number, padded with zeros.
+#[inline]
+#[expect(clippy::big_endian_bytes, reason = "big-endian numbers compare like the bytes they are made of")]
+fn head_of(suffix: &[u8]) -> u64 {
+    if let Some(head) = suffix.first_chunk::<HEAD>() {
+        return u64::from_be_bytes(*head);
+    }
+    suffix
+        .iter()
+        .fold(0, |head, &byte| head << 8 | u64::from(byte))
+        .checked_shl(8 * (HEAD - suffix.len()) as u32)
+        .unwrap_or(0)
+}
+
+#[expect(clippy::big_endian_bytes, reason = "the bytes the head was made of, in their order")]
+fn big_endian(head: u64) -> [u8; HEAD] {
+    head.to_be_bytes()
+}
+
+/// A length as the 32-bit number it is stored as.
+#[inline]
+fn count(len: usize) -> u32 {
+    u32::try_from(len).expect("an index has fewer than 2^32 parts")
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u32) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push((value & 0x7f) as u8);
+}
+
+/// Bytes being decoded.
+struct Input<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Input<'a> {
+    fn left(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], Malformed> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let taken = rest.get(..len).ok_or(Malformed::new(self.at, expected))?;
+        self.at += len;
+        Ok(taken)
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        let at = self.at;
+        let bytes = self.take(4, "four bytes")?;
+        let bytes = bytes.first_chunk().ok_or(Malformed::new(at, "four bytes"))?;
+        Ok(u32::from_le_bytes(*bytes))
+    }
+
+    fn varint(&mut self) -> Result<u32, Malformed> {
+        let at = self.at;
+        let mut value = 0;
+        for shift in [0, 7, 14, 21] {
+            let byte = self.take(1, "a length")?.first().copied().unwrap_or(0);
+            value |= u32::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Malformed::new(at, "a length of at most four bytes"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

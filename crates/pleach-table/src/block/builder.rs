@@ -1,0 +1,230 @@
+//! Packing entries into data blocks: where to cut, and what a block's payload looks like.
+//!
+//! Entries wait in the packer until a block is cut. In an uncompressed SST a block takes whole pages, so a cut leaves
+//! a gap. A block ends with its first page if the gap is at most an eighth; otherwise it may grow to two, three, four
+//! pages, and if no size brings the gap below an eighth, the cut with the smallest share of gap is taken and the
+//! entries beyond it wait for the next block.
+//!
+//! # On disk
+//! Layout: docs/format/sst.md, data block.
+
+use super::varint;
+use crate::hash::tag_of;
+use crate::kind::ValueKind;
+use crate::limits::{BLOCK_LEN_MAX, HEADER_LEN, PAGE};
+
+/// How blocks are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// At whole pages, with the gap as padding.
+    Paged,
+    /// When they would exceed this length, header included; no padding.
+    UpTo(usize),
+}
+
+/// A block to be written: so many of the waiting entries, padded to this length (0: not padded).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) entries: usize,
+    pub(crate) padded_len: usize,
+}
+
+/// Bytes of a block besides its prefix and entries.
+const FIXED_LEN: usize = HEADER_LEN + 2;
+/// A gap of at most one part in this many closes a block.
+const GAP_SHARE: usize = 8;
+/// Longest prefix: its length has 16 bits.
+const PREFIX_LEN_MAX: usize = u16::MAX as usize;
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// Where its key begins in `bytes`; its value follows.
+    start: usize,
+    key_len: u32,
+    value_len: u32,
+    kind: ValueKind,
+    tag: u8,
+}
+
+impl Waiting {
+    fn value_word(self) -> u32 {
+        self.value_len << 2 | u32::from(self.kind.number())
+    }
+
+    /// What it takes in a block without a prefix, tag and offset included; with a prefix, never more than this less
+    /// the prefix's length.
+    fn len(self) -> usize {
+        let lengths = varint::encoded_len(self.key_len) + varint::encoded_len(self.value_word());
+        3 + lengths + self.key_len as usize + self.value_len as usize
+    }
+}
+
+/// Grammar: `new (push (next_cut encode drain)*)* (last_cut encode drain)`.
+pub(crate) struct BlockPacker {
+    packing: Packing,
+    bytes: Vec<u8>,
+    waiting: Vec<Waiting>,
+    fill: Fill,
+}
+
+/// The block being filled with the first of the waiting entries.
+#[derive(Clone, Copy)]
+struct Fill {
+    /// How many of them are in.
+    entries: usize,
+    /// What they take without a prefix.
+    len: usize,
+    prefix_len: usize,
+    /// The size it may grow to.
+    limit: usize,
+    best: Option<Cut>,
+    best_gap: usize,
+}
+
+impl Fill {
+    fn empty(packing: Packing) -> Self {
+        let limit = match packing {
+            Packing::Paged => PAGE,
+            Packing::UpTo(len) => len,
+        };
+        Self { entries: 0, len: 0, prefix_len: 0, limit, best: None, best_gap: 0 }
+    }
+
+    fn block_len(&self) -> usize {
+        FIXED_LEN + self.prefix_len + self.len - self.entries * self.prefix_len
+    }
+}
+
+impl BlockPacker {
+    pub(crate) fn new(packing: Packing) -> Self {
+        Self { packing, bytes: Vec::new(), waiting: Vec::new(), fill: Fill::empty(packing) }
+    }
+
+    /// Adds an entry above all others.
+    pub(crate) fn push(&mut self, key: &[u8], kind: ValueKind, value: &[u8], hash: u64) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        let key_len = u32::try_from(key.len()).expect("checked by the SST builder");
+        let value_len = u32::try_from(value.len()).expect("checked by the SST builder");
+        self.waiting.push(Waiting { start, key_len, value_len, kind, tag: tag_of(hash) });
+    }
+
+    /// Bytes of entries that wait.
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.bytes.len() + 5 * self.waiting.len()
+    }
+
+    /// Key of waiting entry `i`.
+    pub(crate) fn key(&self, i: usize) -> &[u8] {
+        let entry = self.waiting[i];
+        &self.bytes[entry.start..][..entry.key_len as usize]
+    }
+
+    fn value(&self, i: usize) -> &[u8] {
+        let entry = self.waiting[i];
+        &self.bytes[entry.start + entry.key_len as usize..][..entry.value_len as usize]
+    }
+
+    /// A block that is full, if there is one.
+    pub(crate) fn next_cut(&mut self) -> Option<Cut> {
+        while self.fill.entries < self.waiting.len() {
+            let grown = self.with_next();
+            if grown.block_len() <= self.fill.limit {
+                self.fill = grown;
+            } else if self.fill.entries == 0 {
+                return Some(Cut { entries: 1, padded_len: self.padded(grown.block_len()) });
+            } else if let Some(cut) = self.cut_or_grow() {
+                return Some(cut);
+            }
+        }
+        None
+    }
+
+    /// All that waits, as one block.
+    pub(crate) fn last_cut(&mut self) -> Option<Cut> {
+        let entries = self.fill.entries;
+        (entries > 0).then(|| Cut { entries, padded_len: self.padded(self.fill.block_len()) })
+    }
+
+    fn padded(&self, len: usize) -> usize {
+        match self.packing {
+            Packing::Paged => len.next_multiple_of(PAGE),
+            Packing::UpTo(_) => 0,
+        }
+    }
+
+    /// The block as it would be with the next entry.
+    fn with_next(&self) -> Fill {
+        let next = self.fill.entries;
+        let key = self.key(next);
+        let prefix_len = if next == 0 {
+            key.len().min(PREFIX_LEN_MAX)
+        } else {
+            let prefix = &self.key(0)[..self.fill.prefix_len];
+            if key.starts_with(prefix) { prefix.len() } else { common_prefix_len(prefix, key) }
+        };
+        Fill { entries: next + 1, len: self.fill.len + self.waiting[next].len(), prefix_len, ..self.fill }
+    }
+
+    /// The next entry does not fit below the limit: cut here, or raise the limit.
+    fn cut_or_grow(&mut self) -> Option<Cut> {
+        let (len, limit) = (self.fill.block_len(), self.fill.limit);
+        if self.packing != Packing::Paged {
+            return Some(Cut { entries: self.fill.entries, padded_len: 0 });
+        }
+        let (cut, gap) = (Cut { entries: self.fill.entries, padded_len: limit }, limit - len);
+        let better = self.fill.best.is_none_or(|best| gap * best.padded_len < self.fill.best_gap * limit);
+        if better {
+            (self.fill.best, self.fill.best_gap) = (Some(cut), gap);
+        }
+        if gap * GAP_SHARE <= limit || limit == BLOCK_LEN_MAX {
+            return self.fill.best;
+        }
+        self.fill.limit += PAGE;
+        None
+    }
+
+    /// Appends the payload of a block of the first `entries`.
+    pub(crate) fn encode(&self, entries: usize, out: &mut Vec<u8>) {
+        let last_key = self.key(entries - 1);
+        let prefix_len = common_prefix_len(self.key(0), last_key).min(PREFIX_LEN_MAX);
+        out.extend_from_slice(&u16::try_from(prefix_len).expect("at most PREFIX_LEN_MAX").to_le_bytes());
+        out.extend_from_slice(&last_key[..prefix_len]);
+        out.extend(self.waiting[..entries].iter().map(|entry| entry.tag));
+        let offsets_at = out.len();
+        out.resize(offsets_at + 2 * entries, 0);
+        let entries_at = out.len();
+        for i in 0..entries {
+            let offset = u16::try_from(out.len() - entries_at).expect("only the first entry may be long");
+            out[offsets_at + 2 * i..][..2].copy_from_slice(&offset.to_le_bytes());
+            let suffix = &self.key(i)[prefix_len..];
+            varint::put(out, u32::try_from(suffix.len()).expect("a key is short"));
+            varint::put(out, self.waiting[i].value_word());
+            out.extend_from_slice(suffix);
+            out.extend_from_slice(self.value(i));
+        }
+    }
+
+    /// Drops the first `entries`, which have been written.
+    pub(crate) fn drain(&mut self, entries: usize) {
+        self.fill = Fill::empty(self.packing);
+        match self.waiting.get(entries) {
+            None => {
+                self.waiting.clear();
+                self.bytes.clear();
+                self.bytes.shrink_to(16 * BLOCK_LEN_MAX);
+            }
+            Some(next) => {
+                let start = next.start;
+                self.bytes.drain(..start);
+                self.waiting.drain(..entries);
+                self.waiting.iter_mut().for_each(|entry| entry.start -= start);
+            }
+        }
+    }
+}
+
+fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}

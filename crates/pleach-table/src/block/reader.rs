@@ -1,0 +1,218 @@
+//! Reading an unfolded data block: by tag for a point, by binary search for an order.
+//!
+//! [`validate`] looks at every length and offset once, when the block is admitted; afterwards a [`DataBlock`] looks
+//! only at what it needs.
+//!
+//! # Invariants
+//! 1. *Packed*: entry 0 begins where the offsets end, entry i + 1 where entry i ends, the last ends with the payload.
+//!    Checked by [`validate`].
+//! 2. *Ascending*: keys ascend strictly. Kept by the builder, checked by `Sst::verify` alone: a block that violates it
+//!    under a good checksum hides keys, no more.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use super::varint;
+use crate::hash::tag_of;
+use crate::kind::ValueKind;
+use crate::limits::HEADER_LEN;
+
+pub(crate) use validate::validate;
+
+/// Where the parts of a data block begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Layout {
+    count: usize,
+    prefix_len: usize,
+}
+
+/// Bytes before the prefix: header and prefix length.
+const PREFIX_AT: usize = HEADER_LEN + 2;
+
+impl Layout {
+    /// Of a block that has been validated.
+    #[inline]
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self { count: usize::from(u16_at(bytes, 6)), prefix_len: usize::from(u16_at(bytes, HEADER_LEN)) }
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub(crate) fn count(self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    fn tags_at(self) -> usize {
+        PREFIX_AT + self.prefix_len
+    }
+
+    #[inline]
+    fn offsets_at(self) -> usize {
+        self.tags_at() + self.count
+    }
+
+    #[inline]
+    fn entries_at(self) -> usize {
+        self.offsets_at() + 2 * self.count
+    }
+}
+
+#[inline]
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// An entry's parts, as positions in the block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) kind: ValueKind,
+    /// The key without the block's prefix.
+    pub(crate) suffix: Range<usize>,
+    pub(crate) value: Range<usize>,
+}
+
+/// A validated, unfolded data block.
+#[derive(Clone, Copy)]
+pub(crate) struct DataBlock<'a> {
+    bytes: &'a [u8],
+    layout: Layout,
+}
+
+impl<'a> DataBlock<'a> {
+    /// Requires: `bytes` have been validated.
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, layout: Layout::of(bytes) }
+    }
+
+    /// The same, for a reader that has kept the layout.
+    #[inline]
+    pub(crate) fn with_layout(bytes: &'a [u8], layout: Layout) -> Self {
+        Self { bytes, layout }
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub(crate) fn count(self) -> usize {
+        self.layout.count
+    }
+
+    /// What every key begins with.
+    #[inline]
+    pub(crate) fn prefix(self) -> &'a [u8] {
+        &self.bytes[PREFIX_AT..PREFIX_AT + self.layout.prefix_len]
+    }
+
+    /// Bytes at a range of an [`Entry`].
+    #[inline]
+    pub(crate) fn slice(self, range: Range<usize>) -> &'a [u8] {
+        &self.bytes[range]
+    }
+
+    /// Entry `i` of [`DataBlock::count`].
+    #[inline]
+    pub(crate) fn entry(self, i: usize) -> Entry {
+        let offset = usize::from(u16_at(self.bytes, self.layout.offsets_at() + 2 * i));
+        decode_entry(self.bytes, self.layout.entries_at() + offset)
+            .expect("validated when the block was admitted")
+    }
+
+    /// Tag of entry `i`.
+    pub(crate) fn tag(self, i: usize) -> u8 {
+        self.bytes[self.layout.tags_at() + i]
+    }
+
+    /// The entry of `key`, by its hash's tag.
+    #[inline]
+    pub(crate) fn find(self, key: &[u8], hash: u64) -> Option<Entry> {
+        let tags = &self.bytes[self.layout.tags_at()..self.layout.offsets_at()];
+        for i in memchr::memchr_iter(tag_of(hash), tags) {
+            let entry = self.entry(i);
+            if key.len() == self.layout.prefix_len + entry.suffix.len() {
+                let (prefix, suffix) = key.split_at(self.layout.prefix_len);
+                if suffix == &self.bytes[entry.suffix.clone()] && prefix == self.prefix() {
+                    return Some(entry);
+                }
+            }
+        }
+        None
+    }
+
+    /// Number of entries whose keys are below `key`.
+    pub(crate) fn lower_bound(self, key: &[u8]) -> usize {
+        let prefix = self.prefix();
+        let Some(suffix) = key.strip_prefix(prefix) else {
+            return if key > prefix { self.count() } else { 0 };
+        };
+        let (mut base, mut size) = (0, self.count());
+        while size > 0 {
+            let half = size / 2;
+            let middle = &self.bytes[self.entry(base + half).suffix];
+            if middle.cmp(suffix) == Ordering::Less {
+                base += half + 1;
+                size -= half + 1;
+            } else {
+                size = half;
+            }
+        }
+        base
+    }
+}
+
+/// The entry at `at`, if all of it is inside `bytes`.
+#[inline]
+fn decode_entry(bytes: &[u8], at: usize) -> Option<Entry> {
+    let rest = bytes.get(at..)?;
+    let (suffix_len, first) = varint::take(rest)?;
+    let (value_word, second) = varint::take(rest.get(first..)?)?;
+    let kind = ValueKind::from_number((value_word & 3) as u8)?;
+    let suffix_at = at + first + second;
+    let value_at = suffix_at + suffix_len as usize;
+    let end = value_at + (value_word >> 2) as usize;
+    (end <= bytes.len()).then_some(Entry { kind, suffix: suffix_at..value_at, value: value_at..end })
+}
+
+mod validate {
+    //! The one look at everything, before a block is used.
+
+    #![deny(clippy::indexing_slicing)]
+
+    use pleach_index::Malformed;
+
+    use super::{Layout, PREFIX_AT, decode_entry};
+    use crate::block::header::Header;
+    use crate::limits::{HEADER_LEN, KEY_LEN_MAX, VALUE_LEN_MAX};
+
+    /// Checks all lengths and offsets of an unfolded data block; `header` is its own, already checked.
+    pub(crate) fn validate(bytes: &[u8], header: &Header) -> Result<(), Malformed> {
+        let payload_end = HEADER_LEN + header.raw_len as usize;
+        let bytes = bytes.get(..payload_end).ok_or(Malformed::new(8, "a payload within the block"))?;
+        let prefix_len = bytes.get(HEADER_LEN..).and_then(|p| p.first_chunk::<2>());
+        let prefix_len =
+            u16::from_le_bytes(*prefix_len.ok_or(Malformed::new(HEADER_LEN, "a prefix length"))?);
+        let layout = Layout { count: usize::from(header.count), prefix_len: usize::from(prefix_len) };
+        if layout.count == 0 {
+            return Err(Malformed::new(6, "at least one entry"));
+        }
+        let offsets = bytes
+            .get(layout.offsets_at()..layout.entries_at())
+            .ok_or(Malformed::new(PREFIX_AT, "prefix, tags and offsets within the payload"))?;
+        let mut at = layout.entries_at();
+        for offset in offsets.as_chunks::<2>().0 {
+            if layout.entries_at() + usize::from(u16::from_le_bytes(*offset)) != at {
+                return Err(Malformed::new(layout.offsets_at(), "offsets of packed entries"));
+            }
+            let entry = decode_entry(bytes, at).ok_or(Malformed::new(at, "an entry within the payload"))?;
+            let key_len = layout.prefix_len + entry.suffix.len();
+            if key_len == 0 || key_len > KEY_LEN_MAX || entry.value.len() > VALUE_LEN_MAX {
+                return Err(Malformed::new(at, "lengths of a key and a value within their limits"));
+            }
+            at = entry.value.end;
+        }
+        if at != payload_end {
+            return Err(Malformed::new(at, "the end of the payload"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! Collects the hashes of an SST's keys and makes the filter block of them.
+
+use super::{HEAD_LEN, LINE_BITS, LINE_LEN, line_of, positions, probes_for};
+use crate::limits::FILTER_LEN_MAX;
+
+/// Grammar: `new (add)* encode`.
+pub(crate) struct FilterBuilder {
+    bits_per_key: f32,
+    hashes: Vec<u64>,
+}
+
+impl FilterBuilder {
+    /// No bits a key means no filter.
+    pub(crate) fn new(bits_per_key: f32) -> Self {
+        Self { bits_per_key, hashes: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, hash: u64) {
+        if self.bits_per_key > 0.0 {
+            self.hashes.push(hash);
+        }
+    }
+
+    /// Length of what `encode` would append now.
+    pub(crate) fn encoded_len(&self) -> usize {
+        if self.hashes.is_empty() { 0 } else { HEAD_LEN + self.lines() * LINE_LEN }
+    }
+
+    fn lines(&self) -> usize {
+        let bits = self.hashes.len() as f64 * f64::from(self.bits_per_key);
+        ((bits / LINE_BITS as f64).ceil() as usize).clamp(1, (FILTER_LEN_MAX - HEAD_LEN) / LINE_LEN)
+    }
+
+    /// Appends the payload of the filter block and returns the number of filter bits; nothing when there is no filter.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) -> u64 {
+        if self.hashes.is_empty() {
+            return 0;
+        }
+        let lines = self.lines();
+        let real_bits_per_key = (lines * LINE_BITS) as f64 / self.hashes.len() as f64;
+        let probes = probes_for(self.bits_per_key.min(real_bits_per_key as f32));
+        out.extend_from_slice(&[u8::try_from(probes).expect("at most 14"), 0, 0, 0]);
+        out.extend_from_slice(&u32::try_from(lines).expect("a filter is at most 32 MiB").to_le_bytes());
+        let start = out.len();
+        out.resize(start + lines * LINE_LEN, 0);
+        let bits = &mut out[start..];
+        for &hash in &self.hashes {
+            let line = &mut bits[line_of(hash, lines) * LINE_LEN..][..LINE_LEN];
+            for position in positions(hash).take(probes as usize) {
+                line[position / 8] |= 1 << (position % 8);
+            }
+        }
+        (lines * LINE_BITS) as u64
+    }
+}

@@ -1,0 +1,48 @@
+//! What a filter of given size can do: the arithmetic behind the choice of the number of probes.
+
+use super::{LINE_BITS, PROBES_MAX};
+
+/// Bits a key from which on each further probe pays, from two probes up. Computed from [`false_positive_rate`]; a test
+/// computes it again.
+const PAYS_FROM: [f32; PROBES_MAX as usize - 1] =
+    [2.2, 3.7, 5.2, 6.9, 8.6, 10.5, 12.6, 14.8, 17.2, 19.7, 22.4, 25.3, 28.4];
+
+/// How many bits a key should set when a filter has `bits_per_key`.
+pub fn probes_for(bits_per_key: f32) -> u32 {
+    1 + u32::try_from(PAYS_FROM.iter().take_while(|&&from| bits_per_key >= from).count()).expect("at most 13")
+}
+
+/// The rate at which a filter says "maybe" for keys that are absent.
+///
+/// The number of keys in a line is Poisson distributed; with `i` keys in its line, an absent key finds its bits set
+/// with probability `(1 - (1 - 1/512)^(probes * i))^probes`.
+pub fn false_positive_rate(bits_per_key: f32, probes: u32) -> f64 {
+    let line_bits = LINE_BITS as f64;
+    let load = line_bits / f64::from(bits_per_key);
+    let clear = 1.0 - 1.0 / line_bits;
+    let mut likelihood = (-load).exp();
+    let mut rate = 0.0;
+    for keys in 0..(load * 3.0) as u32 + 60 {
+        let set = 1.0 - clear.powf(f64::from(probes * keys));
+        rate += likelihood * set.powi(probes.cast_signed());
+        likelihood *= load / f64::from(keys + 1);
+    }
+    rate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_follow_from_the_rate() {
+        for (i, &from) in PAYS_FROM.iter().enumerate() {
+            let probes = u32::try_from(i).unwrap() + 1;
+            let computed = (5..400)
+                .map(|tenth| tenth as f32 / 10.0)
+                .find(|&bits| false_positive_rate(bits, probes + 1) <= false_positive_rate(bits, probes))
+                .unwrap();
+            assert!((computed - from).abs() < 0.11, "{} probes pay from {computed}", probes + 1);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What a reader of a block holds.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::buffer::AlignedBuffer;
+use super::slab::Pin;
+
+/// A block's bytes, kept in memory for as long as this exists: a pinned run of frames, or memory of its own.
+///
+/// Cheap to clone, and independent of the SST and the cache it came from, either of which may go before it.
+#[derive(Clone)]
+pub struct BlockRef(Home);
+
+#[derive(Clone)]
+enum Home {
+    Frames(Pin),
+    Heap(Arc<AlignedBuffer>),
+}
+
+impl BlockRef {
+    #[inline]
+    pub(super) fn framed(pin: Pin) -> Self {
+        Self(Home::Frames(pin))
+    }
+
+    /// A block outside the cache.
+    pub(crate) fn heap(bytes: AlignedBuffer) -> Self {
+        Self(Home::Heap(Arc::new(bytes)))
+    }
+
+    /// Whether it occupies frames of the cache.
+    pub fn is_cached(&self) -> bool {
+        matches!(self.0, Home::Frames(_))
+    }
+}
+
+impl Deref for BlockRef {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Home::Frames(pin) => pin,
+            Home::Heap(bytes) => bytes,
+        }
+    }
+}
+
+impl fmt::Debug for BlockRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockRef").field("len", &self.len()).field("cached", &self.is_cached()).finish()
+    }
+}

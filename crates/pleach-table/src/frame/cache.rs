@@ -1,0 +1,238 @@
+//! The frame cache: blocks of all SSTs in a bounded piece of memory.
+//!
+//! # Invariants
+//! 1. *A word tells the truth or nothing*: an SST's word for a block is 0, or names a run that holds this block, or a
+//!    run that is locked or belongs to another block since, which the reader notices by loading the word again after
+//!    it has pinned the run: eviction clears the word before it unlocks the run.
+//! 2. *Whole blocks*: a word is set after the block's bytes have been written and validated.
+//!
+//! # Concurrency
+//! A hit takes no lock: two loads of the word and a pin. Misses take their shard's mutex once. Two readers that miss
+//! the same block both read it; one publishes, the other uses its copy, which is nobody's once it lets go of it.
+//!
+//! # Cost
+//! A hit is one atomic addition now and one subtraction later, in a cache line of the frame's own state.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::block_ref::BlockRef;
+use super::shard::{QUAD, Shard};
+use super::slab::{Pin, Run, SlabOwner, TOUCHED};
+use crate::limits::{BLOCK_LEN_MAX, PAGE};
+
+/// Frames a shard should have at least: 16 MiB.
+const SHARD_FRAMES_MIN: u32 = 4096;
+/// Shards at most: misses beyond this many at a time are rare even on large machines.
+const SHARDS_MAX: u32 = 32;
+
+/// How a block is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Warmth {
+    /// By a scan: first to go.
+    Cold,
+    /// By a point read: it survives the clock's first pass.
+    Warm,
+}
+
+/// Memory for blocks, shared by all SSTs of a store. See the crate's text.
+pub struct FrameCache {
+    /// `None` where the capacity is below one quad: every block then lives on the heap.
+    slab: Option<SlabOwner>,
+    shards: Box<[Mutex<Shard>]>,
+    shard_frames: u32,
+    /// Statistics only.
+    admissions: AtomicU64,
+    heap_fallbacks: AtomicU64,
+}
+
+/// What a [`FrameCache`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameCacheStats {
+    /// Bytes of all frames.
+    pub capacity: u64,
+    /// Bytes of frames used at least once.
+    pub used: u64,
+    /// Blocks put into frames.
+    pub admissions: u64,
+    /// Blocks that had to go for others.
+    pub evictions: u64,
+    /// Blocks that went to the heap because no frame could be had.
+    pub heap_fallbacks: u64,
+}
+
+impl FrameCache {
+    /// A cache of `capacity_bytes`, rounded down to 16 KiB. Memory is taken from the system as it is first used.
+    pub fn new(capacity_bytes: usize) -> Arc<Self> {
+        let frames = u32::try_from(capacity_bytes / PAGE).unwrap_or(u32::MAX / 2);
+        let shards = (frames / SHARD_FRAMES_MIN).clamp(1, SHARDS_MAX);
+        let shard_frames = frames / shards / QUAD * QUAD;
+        let slab = (shard_frames > 0).then(|| SlabOwner::new(shard_frames * shards));
+        let shards = (0..shards).map(|i| Mutex::new(Shard::new(i * shard_frames, shard_frames))).collect();
+        Arc::new(Self {
+            slab,
+            shards,
+            shard_frames,
+            admissions: AtomicU64::new(0),
+            heap_fallbacks: AtomicU64::new(0),
+        })
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> FrameCacheStats {
+        let mut stats = FrameCacheStats {
+            capacity: u64::from(self.shard_frames) * self.shards.len() as u64 * PAGE as u64,
+            admissions: self.admissions.load(Ordering::Relaxed),
+            heap_fallbacks: self.heap_fallbacks.load(Ordering::Relaxed),
+            ..FrameCacheStats::default()
+        };
+        for shard in &self.shards {
+            let shard = shard.lock();
+            stats.used += u64::from(shard.used()) * PAGE as u64;
+            stats.evictions += shard.evictions;
+        }
+        stats
+    }
+
+    /// The block `block` of the SST that `words` belongs to, if a frame holds it.
+    #[inline]
+    pub(crate) fn lookup(&self, words: &FrameWords, block: u32, touch: bool) -> Option<BlockRef> {
+        let pin = self.pin(words, block)?;
+        if touch {
+            pin.touch();
+        }
+        Some(BlockRef::framed(pin))
+    }
+
+    #[inline]
+    fn pin(&self, words: &FrameWords, block: u32) -> Option<Pin> {
+        let word = words.word(block);
+        let seen = word.load(Ordering::Relaxed);
+        let first = seen.checked_sub(1)?;
+        let pin = self.slab.as_ref()?.pin(first)?;
+        // Invariant 1. Relaxed suffices: the pin acquired what happened before the run was last unlocked.
+        (word.load(Ordering::Relaxed) == seen).then_some(pin)
+    }
+
+    /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large or nothing is free.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        words: &Arc<FrameWords>,
+        block: u32,
+        len: usize,
+        warmth: Warmth,
+    ) -> Option<FrameMut> {
+        let slab = self.slab.as_ref()?;
+        if len > BLOCK_LEN_MAX {
+            return None;
+        }
+        let frames = u32::try_from(len.div_ceil(PAGE).max(1)).expect("at most four");
+        let shard = block as usize % self.shards.len();
+        let run = self.shards[shard].lock().reserve(slab, frames, words, block, warmth == Warmth::Cold);
+        if run.is_none() {
+            self.heap_fallbacks.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(FrameMut { run: Some(run?), len, words: words.clone(), block, warmth, cache: self.clone() })
+    }
+
+    fn slab(&self) -> &SlabOwner {
+        self.slab.as_ref().expect("runs come from a slab")
+    }
+
+    fn shard_of(&self, frame: u32) -> &Mutex<Shard> {
+        &self.shards[(frame / self.shard_frames) as usize]
+    }
+
+    /// Lets go of all frames of an SST that is being closed. Blocks still pinned stay until their pins go.
+    pub(crate) fn forget(&self, words: &Arc<FrameWords>) {
+        let Some(slab) = &self.slab else { return };
+        for word in &words.0 {
+            if let Some(first) = word.swap(0, Ordering::Relaxed).checked_sub(1) {
+                self.shard_of(first).lock().disown(slab, first, words);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for FrameCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameCache").field("stats", &self.stats()).finish()
+    }
+}
+
+/// One word per block of an SST: the number of the frame that holds it, plus one, or 0.
+pub(crate) struct FrameWords(Box<[AtomicU32]>);
+
+impl FrameWords {
+    /// No block is cached.
+    pub(crate) fn new(blocks: u32) -> Arc<Self> {
+        Arc::new(Self((0..blocks).map(|_| AtomicU32::new(0)).collect()))
+    }
+
+    #[inline]
+    pub(super) fn word(&self, block: u32) -> &AtomicU32 {
+        &self.0[block as usize]
+    }
+
+    /// Asks for the cache line of a block's word.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: u32) {
+        pleach_env::memory::prefetch(std::ptr::from_ref(self.word(block)).cast());
+    }
+}
+
+/// Frames being filled with a block. Dropped without [`FrameMut::publish`], they are free again.
+pub(crate) struct FrameMut {
+    /// `None` only after `publish`.
+    run: Option<Run>,
+    len: usize,
+    words: Arc<FrameWords>,
+    block: u32,
+    warmth: Warmth,
+    cache: Arc<FrameCache>,
+}
+
+impl FrameMut {
+    /// All bytes of the frames, of which the block may use the first `len`.
+    pub(crate) fn whole(&mut self) -> &mut [u8] {
+        self.cache.slab().bytes_mut(self.run.as_mut().expect("not published"))
+    }
+
+    /// Makes the block findable. Requires: its bytes are complete and validated.
+    pub(crate) fn publish(mut self) -> BlockRef {
+        let run = self.run.take().expect("not published");
+        let first = run.first();
+        let chances = if self.warmth == Warmth::Warm { TOUCHED } else { 0 };
+        let pin = self.cache.slab().unlock_pinned(run, self.len, chances);
+        let _another_was_faster =
+            self.words.word(self.block).compare_exchange(0, first + 1, Ordering::Release, Ordering::Relaxed);
+        self.cache.admissions.fetch_add(1, Ordering::Relaxed);
+        BlockRef::framed(pin)
+    }
+}
+
+impl Deref for FrameMut {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.cache.slab().bytes(self.run.as_ref().expect("not published"))[..self.len]
+    }
+}
+
+impl DerefMut for FrameMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        &mut self.whole()[..len]
+    }
+}
+
+impl Drop for FrameMut {
+    fn drop(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.cache.shard_of(run.first()).lock().cancel(self.cache.slab(), run);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A shard of the frame cache: a range of the slab's frames, who owns them, and the clock that frees them.
+//!
+//! Frames are grouped in quads of four. A run of frames lies inside one quad: pairs at its even frames, three and four
+//! at its start. The clock's hand goes from place to place, taking second chances from the runs it passes; the first
+//! place whose runs have none left, and no pins, is cleared.
+//!
+//! Blocks admitted by a scan are *cold*: they have no second chance, and once an eighth of the shard has been filled by
+//! scans, the next scan's block takes the place of the oldest cold one. So a scan of any length goes through a small
+//! part of the cache and leaves the rest as it was.
+//!
+//! # Concurrency
+//! The shard is under its mutex. Readers know nothing of it; locks on runs decide between them and the clock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+
+use super::cache::FrameWords;
+use super::slab::{Run, SlabOwner, TOUCHED, WARM};
+
+/// Frames of a quad: the longest run.
+pub(super) const QUAD: u32 = 4;
+/// Places the hand looks at before it disregards second chances. Bounds the time an admission takes.
+const PATIENT_STEPS: u32 = 512;
+/// Places it looks at after that before it gives up.
+const GREEDY_STEPS: u32 = 512;
+/// The part of a shard that scans may fill before they reuse their own frames: one in this many.
+const COLD_SHARE: u32 = 8;
+
+/// Whose block a run of frames holds.
+struct Owner {
+    words: Arc<FrameWords>,
+    block: u32,
+}
+
+/// See the module's text.
+pub(super) struct Shard {
+    /// First frame; a multiple of [`QUAD`].
+    first: u32,
+    /// How many frames; a multiple of [`QUAD`].
+    frames: u32,
+    /// Frames from here on have never been used.
+    fresh: u32,
+    hand: u32,
+    /// Runs freed on purpose, by their length less one: hints, for the clock may have taken them since.
+    free: [Vec<u32>; QUAD as usize],
+    /// Heads of runs admitted cold, oldest first: hints as well.
+    cold: VecDeque<u32>,
+    owners: Vec<Option<Owner>>,
+    pub(super) evictions: u64,
+}
+
+impl Shard {
+    pub(super) fn new(first: u32, frames: u32) -> Self {
+        Self {
+            first,
+            frames,
+            fresh: first,
+            hand: first,
+            free: Default::default(),
+            cold: VecDeque::new(),
+            owners: Vec::new(),
+            evictions: 0,
+        }
+    }
+
+    /// A locked run of `frames` frames for a block, or `None` when no place can be cleared.
+    pub(super) fn reserve(
+        &mut self,
+        slab: &SlabOwner,
+        frames: u32,
+        words: &Arc<FrameWords>,
+        block: u32,
+        cold: bool,
+    ) -> Option<Run> {
+        let run = self
+            .take_free(slab, frames)
+            .or_else(|| self.take_cold(slab, frames, cold))
+            .or_else(|| self.take_fresh(slab, frames))
+            .or_else(|| self.sweep(slab, frames))?;
+        let slot = self.slot(run.first());
+        if self.owners.len() <= slot {
+            self.owners.resize_with(slot + 1, || None);
+        }
+        self.owners[slot] = Some(Owner { words: words.clone(), block });
+        if cold {
+            self.cold.push_back(run.first());
+            if self.cold.len() > self.frames as usize {
+                self.cold.pop_front();
+            }
+        }
+        Some(run)
+    }
+
+    /// Gives back a reserved run that was not used.
+    pub(super) fn cancel(&mut self, slab: &SlabOwner, run: Run) {
+        let slot = self.slot(run.first());
+        self.owners[slot] = None;
+        self.put_free(slab, run);
+    }
+
+    /// Frees the run headed by `first` if it belongs to `words`, at once or when its last pin goes.
+    pub(super) fn disown(&mut self, slab: &SlabOwner, first: u32, words: &Arc<FrameWords>) {
+        let slot = self.slot(first);
+        let Some(owner) = self.owners.get_mut(slot) else { return };
+        if owner.as_ref().is_some_and(|owner| Arc::ptr_eq(&owner.words, words)) {
+            *owner = None;
+            slab.take_chance(first, TOUCHED | WARM);
+            if let Some(run) = slab.lock(first) {
+                self.put_free(slab, run);
+            }
+        }
+    }
+
+    /// Frames ever used.
+    pub(super) fn used(&self) -> u32 {
+        self.fresh - self.first
+    }
+
+    fn slot(&self, frame: u32) -> usize {
+        (frame - self.first) as usize
+    }
+
+    fn put_free(&mut self, slab: &SlabOwner, run: Run) {
+        let list = &mut self.free[run.frames() as usize - 1];
+        if list.len() < self.frames as usize {
+            list.push(run.first());
+        }
+        slab.unlock(run);
+    }
+
+    fn take_free(&mut self, slab: &SlabOwner, frames: u32) -> Option<Run> {
+        while let Some(first) = self.free[frames as usize - 1].pop() {
+            let owned = self.owners.get(self.slot(first)).is_some_and(Option::is_some);
+            if owned {
+                continue; // Taken by the clock and used since.
+            }
+            match slab.lock(first) {
+                Some(run) if run.frames() == frames => return Some(run),
+                Some(run) => slab.unlock(run),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// For a scan that has had its share: the place of the oldest cold block that nobody has touched.
+    fn take_cold(&mut self, slab: &SlabOwner, frames: u32, cold: bool) -> Option<Run> {
+        let share = (self.frames / COLD_SHARE) as usize;
+        if !cold || self.cold.len() < share.max(1) {
+            return None;
+        }
+        for _ in 0..QUAD {
+            let first = self.cold.pop_front()?;
+            if slab.chances(first) == Some(0)
+                && slab.span(first) == frames
+                && let Some(run) = slab.lock(first)
+            {
+                self.evict(&run);
+                return Some(run);
+            }
+        }
+        None
+    }
+
+    /// Frames never used before, at a place that runs of this length may have.
+    fn take_fresh(&mut self, slab: &SlabOwner, frames: u32) -> Option<Run> {
+        let place = self.fresh.next_multiple_of(alignment(frames));
+        if place + frames > self.first + self.frames {
+            return None;
+        }
+        for skipped in self.fresh..place {
+            self.free[0].push(skipped);
+        }
+        self.fresh = place + frames;
+        self.clear(slab, place, frames)
+    }
+
+    /// The clock.
+    fn sweep(&mut self, slab: &SlabOwner, frames: u32) -> Option<Run> {
+        for step in 0..PATIENT_STEPS + GREEDY_STEPS {
+            let mut place = self.hand.next_multiple_of(alignment(frames));
+            if place + frames > self.first + self.frames {
+                place = self.first;
+            }
+            self.hand = place + frames;
+            if self.clearable(slab, place, frames, step < PATIENT_STEPS)
+                && let Some(run) = self.clear(slab, place, frames)
+            {
+                return Some(run);
+            }
+        }
+        None
+    }
+
+    /// Whether the runs at a place may all go; takes a chance from each that has one.
+    fn clearable(&self, slab: &SlabOwner, place: u32, frames: u32, patient: bool) -> bool {
+        let mut clearable = true;
+        for (head, _) in overlapping(slab, place, frames) {
+            match slab.chances(head) {
+                None => clearable = false,
+                Some(0) => {}
+                Some(chances) => {
+                    slab.take_chance(head, if chances & WARM != 0 { WARM } else { TOUCHED });
+                    clearable &= !patient;
+                }
+            }
+        }
+        clearable
+    }
+
+    /// Locks and disowns all runs at a place and makes one of them; what sticks out becomes free.
+    fn clear(&mut self, slab: &SlabOwner, place: u32, frames: u32) -> Option<Run> {
+        let mut locked: SmallVec<[Run; QUAD as usize]> = SmallVec::new();
+        for (head, _) in overlapping(slab, place, frames) {
+            match slab.lock(head) {
+                Some(run) => locked.push(run),
+                None => {
+                    locked.into_iter().for_each(|run| slab.unlock(run));
+                    return None;
+                }
+            }
+        }
+        for run in &locked {
+            self.evict(run);
+        }
+        let mut run = locked.into_iter().reduce(|left, right| slab.join(left, right))?;
+        if run.first() < place {
+            let sticking_out = place - run.first();
+            let (before, rest) = slab.split(run, sticking_out);
+            self.put_free(slab, before);
+            run = rest;
+        }
+        if run.frames() > frames {
+            let (rest, after) = slab.split(run, frames);
+            self.put_free(slab, after);
+            run = rest;
+        }
+        Some(run)
+    }
+
+    /// Makes a locked run nobody's: its block can no longer be found.
+    fn evict(&mut self, run: &Run) {
+        let slot = self.slot(run.first());
+        if let Some(owner) = self.owners.get_mut(slot).and_then(Option::take) {
+            owner.words.clear(owner.block, run.first());
+            self.evictions += 1;
+        }
+    }
+}
+
+/// What a run's first frame is a multiple of.
+fn alignment(frames: u32) -> u32 {
+    if frames > 2 { QUAD } else { frames }
+}
+
+/// The runs that share frames with a place, as (head, frames).
+fn overlapping(slab: &SlabOwner, place: u32, frames: u32) -> SmallVec<[(u32, u32); QUAD as usize]> {
+    let mut runs = SmallVec::new();
+    let mut head = place - place % QUAD;
+    while head < place + frames {
+        let span = slab.span(head);
+        if head + span > place {
+            runs.push((head, span));
+        }
+        head += span;
+    }
+    runs
+}
+
+impl FrameWords {
+    /// Forgets that `block` is in the frame `first`, unless it has got another one.
+    fn clear(&self, block: u32, first: u32) {
+        let _another_readers_frame =
+            self.word(block).compare_exchange(first + 1, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,295 @@
+//! The slab: the frames' memory, and the one place that decides who may read or write it.
+//!
+//! Every frame has a state word. A *run* is one to four neighbouring frames of which only the first, the head, is ever
+//! unlocked. [`Run`] is a token for write access to a locked run: it is neither `Clone` nor `Copy`, and only this module
+//! makes one, by winning the head's lock. [`Pin`] is read access to an unlocked run.
+//!
+//! # Invariants
+//! 1. *Writers are alone*: while a `Run` token exists, the states of its frames are locked and nobody has a pin on
+//!    them. A lock is won only from zero pins; a pin won on a locked head is given back without looking at the bytes.
+//! 2. *Continuations stay locked*: in an unlocked run, every frame but the head is locked. `unlock` keeps it so because
+//!    the token's frames are locked (1) and it unlocks the head alone.
+//! 3. *Pins keep the memory*: the slab is freed by whoever ends the last pin after the owner has gone.
+//!
+//! # Concurrency
+//! All methods may be called from any thread. State: bits 0-1 second chances, bit 2 locked, bit 3 orphaned, from bit 4
+//! the number of pins. A transient pin may stand on a locked frame, so locks are ended by arithmetic, not by a store.
+//! `unlock` releases and `pin` acquires: who pins a run sees the bytes written, and the words cleared, before.
+
+#![expect(
+    unsafe_code,
+    reason = "frames are shared between readers and reused by writers, as the states allow"
+)]
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+use pleach_env::memory::Region;
+
+use crate::limits::PAGE;
+
+/// Second chances, as bits: a touched run has the lower, one touched again has both.
+pub(super) const TOUCHED: u32 = 1;
+pub(super) const WARM: u32 = 2;
+const CHANCES: u32 = TOUCHED | WARM;
+const LOCKED: u32 = 4;
+const ORPHANED: u32 = 8;
+const PIN: u32 = 16;
+/// Reached only by leaking pins without end; beyond it no pin is given.
+const TOO_MANY: u32 = 1 << 31;
+/// More than all pins together can be.
+const OWNER_SHARE: i64 = 1 << 60;
+
+/// A frame's state, and what the run it heads holds.
+#[derive(Default)]
+struct Frame {
+    state: AtomicU32,
+    /// Of a head: bytes in use in the lower half, frames beyond the first in the upper. Written under the lock.
+    extent: AtomicU32,
+}
+
+/// See the module's text.
+struct Slab {
+    memory: Region,
+    frames: Box<[Frame]>,
+    /// Pins that outlive the owner, plus `OWNER_SHARE` while there is an owner. At 0 the slab is freed.
+    outstanding: AtomicI64,
+}
+
+/// The slab's owner, from which everything else starts.
+pub(super) struct SlabOwner(NonNull<Slab>);
+
+/// Write access to a locked run of the slab that made it.
+pub(super) struct Run {
+    first: u32,
+    frames: u32,
+}
+
+impl Run {
+    /// Number of its first frame.
+    pub(super) fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// How many frames it has.
+    pub(super) fn frames(&self) -> u32 {
+        self.frames
+    }
+}
+
+impl SlabOwner {
+    /// A slab of `frames` free frames, each a run of its own.
+    ///
+    /// Requires: at least one frame.
+    pub(super) fn new(frames: u32) -> Self {
+        let slab = Slab {
+            memory: Region::new(frames as usize * PAGE),
+            frames: (0..frames).map(|_| Frame::default()).collect(),
+            outstanding: AtomicI64::new(OWNER_SHARE),
+        };
+        Self(NonNull::from(Box::leak(Box::new(slab))))
+    }
+
+    fn slab(&self) -> &Slab {
+        // SAFETY: the owner exists, so the slab has not been freed (invariant 3).
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Pins the run headed by `first`, which may have become another block's; `None` while it is locked.
+    #[inline]
+    pub(super) fn pin(&self, first: u32) -> Option<Pin> {
+        let slab = self.slab();
+        let frame = slab.frames.get(first as usize)?;
+        let state = frame.state.fetch_add(PIN, Ordering::Acquire);
+        if state & (LOCKED | TOO_MANY) != 0 {
+            frame.state.fetch_sub(PIN, Ordering::Release);
+            return None;
+        }
+        Some(Pin::to(self.0, slab, first))
+    }
+
+    /// Frames of the run headed by `first`.
+    pub(super) fn span(&self, first: u32) -> u32 {
+        1 + (self.slab().frames[first as usize].extent.load(Ordering::Relaxed) >> 16)
+    }
+
+    /// Whether the run headed by `first` could be locked, and what chances it has left.
+    pub(super) fn chances(&self, first: u32) -> Option<u32> {
+        let state = self.slab().frames[first as usize].state.load(Ordering::Relaxed);
+        (state & !CHANCES == 0).then_some(state & CHANCES)
+    }
+
+    /// Takes one chance from a run.
+    pub(super) fn take_chance(&self, first: u32, chance: u32) {
+        self.slab().frames[first as usize].state.fetch_and(!(chance & CHANCES), Ordering::Relaxed);
+    }
+
+    /// Locks the run headed by `first`, whatever its chances; `None` when it is pinned or locked, or no head.
+    pub(super) fn lock(&self, first: u32) -> Option<Run> {
+        let state = &self.slab().frames[first as usize].state;
+        let seen = state.load(Ordering::Relaxed);
+        if seen & !CHANCES != 0 {
+            return None;
+        }
+        // Acquire: what readers did with the bytes happens before they are overwritten.
+        state.compare_exchange(seen, LOCKED, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(Run { first, frames: self.span(first) })
+    }
+
+    /// Ends a lock: the run is free, or what it was before.
+    pub(super) fn unlock(&self, run: Run) {
+        self.slab().frames[run.first as usize].state.fetch_sub(LOCKED, Ordering::Release);
+    }
+
+    /// Ends a lock with the first `len` bytes written, `chances` to stay, and a pin.
+    pub(super) fn unlock_pinned(&self, run: Run, len: usize, chances: u32) -> Pin {
+        assert!(len <= run.frames as usize * PAGE, "a block fits its frames");
+        let slab = self.slab();
+        let frame = &slab.frames[run.first as usize];
+        frame.extent.store((run.frames - 1) << 16 | len as u32, Ordering::Relaxed);
+        frame.state.fetch_add((PIN | (chances & CHANCES)).wrapping_sub(LOCKED), Ordering::Release);
+        Pin::to(self.0, slab, run.first)
+    }
+
+    /// The run cut in two before its frame `at`.
+    pub(super) fn split(&self, run: Run, at: u32) -> (Run, Run) {
+        assert!(0 < at && at < run.frames, "both parts have frames");
+        let (left, right) =
+            (Run { first: run.first, frames: at }, Run { first: run.first + at, frames: run.frames - at });
+        for part in [&left, &right] {
+            self.slab().frames[part.first as usize].extent.store((part.frames - 1) << 16, Ordering::Relaxed);
+        }
+        (left, right)
+    }
+
+    /// Two neighbouring runs as one.
+    pub(super) fn join(&self, left: Run, right: Run) -> Run {
+        assert_eq!(left.first + left.frames, right.first, "the runs are neighbours");
+        let frames = left.frames + right.frames;
+        self.slab().frames[left.first as usize].extent.store((frames - 1) << 16, Ordering::Relaxed);
+        Run { first: left.first, frames }
+    }
+
+    /// The bytes of a locked run.
+    pub(super) fn bytes<'a>(&'a self, run: &'a Run) -> &'a [u8] {
+        let (start, len) = self.slab().place(run.first, run.frames);
+        // SAFETY: `place` checked the bounds; the run is locked by the token, so nobody writes while it is borrowed.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
+    }
+
+    /// The bytes of a locked run, to be written.
+    pub(super) fn bytes_mut<'a>(&'a self, run: &'a mut Run) -> &'a mut [u8] {
+        let (start, len) = self.slab().place(run.first, run.frames);
+        // SAFETY: `place` checked the bounds; the token is borrowed mutably and no pin exists (invariant 1).
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) }
+    }
+}
+
+impl Slab {
+    /// Address and length of `frames` frames.
+    #[inline]
+    fn place(&self, first: u32, frames: u32) -> (NonNull<u8>, usize) {
+        let (start, len) = (first as usize * PAGE, frames as usize * PAGE);
+        assert!(start + len <= self.memory.len(), "the run lies in the slab");
+        // SAFETY: the offset is inside the region, by the check above.
+        (unsafe { self.memory.start().add(start) }, len)
+    }
+}
+
+impl Drop for SlabOwner {
+    fn drop(&mut self) {
+        let slab = self.slab();
+        let mut pins = 0;
+        for frame in &slab.frames {
+            pins += i64::from(frame.state.fetch_or(ORPHANED, Ordering::AcqRel) / PIN);
+        }
+        release(self.0, OWNER_SHARE - pins);
+    }
+}
+
+/// Gives up a share in the slab's life, and frees it when that was the last.
+#[cold]
+fn release(slab: NonNull<Slab>, share: i64) {
+    // SAFETY: the caller's share has not been given up yet, so the slab has not been freed.
+    let left = unsafe { slab.as_ref() }.outstanding.fetch_sub(share, Ordering::AcqRel) - share;
+    if left == 0 {
+        // SAFETY: made by `Box::leak` in `new`; no owner and no pin is left, so nobody else can reach it.
+        drop(unsafe { Box::from_raw(slab.as_ptr()) });
+    }
+}
+
+/// Read access to a run's bytes.
+pub(super) struct Pin {
+    slab: NonNull<Slab>,
+    data: NonNull<u8>,
+    len: u32,
+    first: u32,
+}
+
+impl Pin {
+    /// Requires: the head's pin count has been raised for this pin, and it is not locked.
+    #[inline]
+    fn to(pointer: NonNull<Slab>, slab: &Slab, first: u32) -> Self {
+        let extent = slab.frames[first as usize].extent.load(Ordering::Relaxed);
+        let (data, _) = slab.place(first, 1 + (extent >> 16));
+        Self { slab: pointer, data, len: extent & 0xffff, first }
+    }
+
+    fn frame(&self) -> &Frame {
+        // SAFETY: a pin exists, so the slab has not been freed (invariant 3).
+        unsafe { &self.slab.as_ref().frames[self.first as usize] }
+    }
+
+    /// Notes that the run was used: it gets a second chance, then a third.
+    #[inline]
+    pub(super) fn touch(&self) {
+        let state = self.frame().state.load(Ordering::Relaxed);
+        if state & WARM == 0 {
+            let chance = if state & TOUCHED == 0 { TOUCHED } else { WARM };
+            self.frame().state.fetch_or(chance, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Deref for Pin {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` bytes at `data` are inside the slab (`place` checked the run, `unlock_pinned` the length), and
+        // nobody writes them while this pin exists (invariant 1).
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len as usize) }
+    }
+}
+
+impl Clone for Pin {
+    fn clone(&self) -> Self {
+        let state = self.frame().state.fetch_add(PIN, Ordering::Relaxed);
+        assert!(state & TOO_MANY == 0, "fewer than 2^27 pins on a block");
+        if state & ORPHANED != 0 {
+            release(self.slab, -1);
+        }
+        Self { ..*self }
+    }
+}
+
+impl Drop for Pin {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: reads of the bytes happen before whoever locks the run next.
+        let state = self.frame().state.fetch_sub(PIN, Ordering::Release);
+        if state & ORPHANED != 0 {
+            release(self.slab, 1);
+        }
+    }
+}
+
+// SAFETY: the owner reaches the slab through shared references and atomics only.
+unsafe impl Send for SlabOwner {}
+// SAFETY: as above.
+unsafe impl Sync for SlabOwner {}
+// SAFETY: a pin gives shared access to bytes that do not change, and counts with atomics.
+unsafe impl Send for Pin {}
+// SAFETY: as above.
+unsafe impl Sync for Pin {}

@@ -1,0 +1,31 @@
+//! The hash of a key: computed once, it serves the memtable, the filters and the tags of blocks.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Hash of `key` in the partition whose number is `seed`.
+///
+/// It reaches the disk in filters and tags: never change it without a new format version.
+#[inline]
+pub fn key_hash(seed: u32, key: &[u8]) -> u64 {
+    xxh3_64_with_seed(key, u64::from(seed))
+}
+
+/// One byte of the hash that the filter's choice of a line does not depend on.
+#[inline]
+pub(crate) fn tag_of(hash: u64) -> u8 {
+    (hash & 0xff) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_fixed() {
+        assert_eq!(key_hash(0, b""), 0x2d06_8005_38d3_94c2);
+        assert_eq!(key_hash(7, b"key"), GOLDEN_KEY);
+        assert_ne!(key_hash(7, b"key"), key_hash(8, b"key"));
+    }
+
+    const GOLDEN_KEY: u64 = 0;
+}

@@ -1,0 +1,33 @@
+//! Sizes that the format fixes or bounds. Each stands in docs/format/sst.md.
+
+/// Longest key: a user key of 65535 bytes and a partition number of 4.
+pub const KEY_LEN_MAX: usize = 65_539;
+/// Longest value: 512 MiB.
+pub const VALUE_LEN_MAX: usize = 512 << 20;
+
+/// What block offsets and lengths of an uncompressed SST are multiples of, and the unit of memory of the frame cache.
+pub(crate) const PAGE: usize = 4096;
+/// Largest block of more than one entry, header included; larger blocks hold a single entry.
+pub(crate) const BLOCK_LEN_MAX: usize = 4 * PAGE;
+/// Bytes of a block's header.
+pub(crate) const HEADER_LEN: usize = 16;
+/// Bytes of the footer.
+pub(crate) const FOOTER_LEN: usize = 64;
+/// Longest tail (index, filter, properties, footer) that is written or read.
+pub(crate) const TAIL_LEN_MAX: usize = 64 << 20;
+/// Longest filter; beyond, a filter gets fewer bits a key.
+pub(crate) const FILTER_LEN_MAX: usize = 32 << 20;
+/// Longest SST.
+pub(crate) const FILE_LEN_MAX: u64 = u32::MAX as u64;
+/// A compressed block may unfold to this much whatever its stored length.
+const RAW_LEN_FREE: usize = 1 << 20;
+/// A compressed block never unfolds to more than this.
+const RAW_LEN_MAX: usize = 64 << 20;
+
+/// Whether a compressed block of `stored` bytes may unfold to `raw`: what bounds the memory a hostile file can claim.
+pub(crate) fn unfolding_allowed(stored: usize, raw: usize) -> bool {
+    raw <= RAW_LEN_FREE || (raw <= RAW_LEN_MAX && raw / 4 <= stored)
+}
+
+const _: () = assert!(BLOCK_LEN_MAX <= u16::MAX as usize, "offsets inside a block are 16 bits");
+const _: () = assert!(FILTER_LEN_MAX < TAIL_LEN_MAX);

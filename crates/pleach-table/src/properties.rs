@@ -1,0 +1,191 @@
+//! The properties of an SST: what is in it, in numbers.
+//!
+//! # On disk
+//! Layout: docs/format/sst.md, properties block. Fields are tagged, so that later builds can add some which older ones
+//! either skip or refuse.
+
+#![deny(clippy::indexing_slicing)]
+
+use pleach_index::Malformed;
+
+use crate::limits::KEY_LEN_MAX;
+use crate::summary::SstSummary;
+
+/// Tags on disk. Never renumber. From [`SKIPPABLE`] on, a reader may skip what it does not know.
+const ENTRIES: u16 = 1;
+const TOMBSTONES: u16 = 2;
+const VALUE_POINTERS: u16 = 3;
+const RAW_KEY_BYTES: u16 = 4;
+const RAW_VALUE_BYTES: u16 = 5;
+const FILTER_BITS: u16 = 6;
+const SMALLEST: u16 = 7;
+const LARGEST: u16 = 8;
+const SKIPPABLE: u16 = 0x8000;
+
+/// See the module's text.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Properties {
+    pub(crate) entries: u64,
+    pub(crate) tombstones: u64,
+    pub(crate) value_pointers: u64,
+    pub(crate) raw_key_bytes: u64,
+    pub(crate) raw_value_bytes: u64,
+    /// Bits of the filter; 0 where there is none.
+    pub(crate) filter_bits: u64,
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+}
+
+impl Properties {
+    /// Appends the payload of the properties block.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let numbers = [
+            (ENTRIES, self.entries),
+            (TOMBSTONES, self.tombstones),
+            (VALUE_POINTERS, self.value_pointers),
+            (RAW_KEY_BYTES, self.raw_key_bytes),
+            (RAW_VALUE_BYTES, self.raw_value_bytes),
+            (FILTER_BITS, self.filter_bits),
+        ];
+        for (tag, number) in numbers {
+            put_field(out, tag, &number.to_le_bytes());
+        }
+        put_field(out, SMALLEST, &self.smallest);
+        put_field(out, LARGEST, &self.largest);
+    }
+
+    /// The properties stored in `payload`.
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut properties = Self::default();
+        let mut input = payload;
+        let mut previous = 0;
+        let mut seen = 0;
+        while !input.is_empty() {
+            let at = payload.len() - input.len();
+            let (tag, value, rest) = take_field(input).ok_or(Malformed::new(at, "a whole field"))?;
+            if tag <= previous {
+                return Err(Malformed::new(at, "fields in ascending order of their tags"));
+            }
+            properties.set(tag, value).ok_or(Malformed::new(at, "a property this build knows"))?;
+            seen += u32::from(tag < SKIPPABLE);
+            (previous, input) = (tag, rest);
+        }
+        let whole = seen == u32::from(LARGEST);
+        if !whole || properties.entries == 0 || properties.smallest > properties.largest {
+            return Err(Malformed::new(0, "the properties of an SST"));
+        }
+        Ok(properties)
+    }
+
+    /// What the manifest keeps.
+    pub(crate) fn into_summary(
+        self,
+        file_len: u64,
+        tail_len: u32,
+        footer_crc: u32,
+        data_blocks: u32,
+    ) -> SstSummary {
+        SstSummary {
+            file_len,
+            tail_len,
+            footer_crc,
+            data_blocks,
+            entries: self.entries,
+            tombstones: self.tombstones,
+            value_pointers: self.value_pointers,
+            raw_bytes: self.raw_key_bytes.saturating_add(self.raw_value_bytes),
+            filter_bits: self.filter_bits,
+            smallest: self.smallest,
+            largest: self.largest,
+        }
+    }
+
+    fn set(&mut self, tag: u16, value: &[u8]) -> Option<()> {
+        match tag {
+            ENTRIES => self.entries = number(value)?,
+            TOMBSTONES => self.tombstones = number(value)?,
+            VALUE_POINTERS => self.value_pointers = number(value)?,
+            RAW_KEY_BYTES => self.raw_key_bytes = number(value)?,
+            RAW_VALUE_BYTES => self.raw_value_bytes = number(value)?,
+            FILTER_BITS => self.filter_bits = number(value)?,
+            SMALLEST => self.smallest = key(value)?,
+            LARGEST => self.largest = key(value)?,
+            _ => return (tag >= SKIPPABLE).then_some(()),
+        }
+        Some(())
+    }
+}
+
+fn put_field(out: &mut Vec<u8>, tag: u16, value: &[u8]) {
+    out.extend_from_slice(&tag.to_le_bytes());
+    out.extend_from_slice(&u32::try_from(value.len()).expect("a property is short").to_le_bytes());
+    out.extend_from_slice(value);
+}
+
+/// A field's tag and value, and what follows.
+fn take_field(input: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let (tag, rest) = input.split_first_chunk::<2>()?;
+    let (len, rest) = rest.split_first_chunk::<4>()?;
+    let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    Some((u16::from_le_bytes(*tag), value, rest))
+}
+
+fn number(value: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(value.try_into().ok()?))
+}
+
+fn key(value: &[u8]) -> Option<Vec<u8>> {
+    (1..=KEY_LEN_MAX).contains(&value.len()).then(|| value.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn properties() -> Properties {
+        Properties {
+            entries: 3,
+            tombstones: 1,
+            value_pointers: 1,
+            raw_key_bytes: 12,
+            raw_value_bytes: 300,
+            filter_bits: 512,
+            smallest: b"aa".to_vec(),
+            largest: b"zz".to_vec(),
+        }
+    }
+
+    fn encoded() -> Vec<u8> {
+        let mut payload = Vec::new();
+        properties().encode(&mut payload);
+        payload
+    }
+
+    #[test]
+    fn stored_bytes_are_fixed_and_come_back() {
+        let payload = encoded();
+        assert_eq!(payload[..14], *b"\x01\0\x08\0\0\0\x03\0\0\0\0\0\0\0");
+        assert_eq!(payload[6 * 14..], *b"\x07\0\x02\0\0\0aa\x08\0\x02\0\0\0zz");
+        assert!(Properties::decode(&payload).unwrap() == properties());
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped_or_refused_by_their_tag() {
+        let mut payload = encoded();
+        put_field(&mut payload, 0x8001, b"later");
+        assert!(Properties::decode(&payload).unwrap() == properties());
+        let mut payload = encoded();
+        put_field(&mut payload, 9, b"later");
+        assert!(Properties::decode(&payload).is_err());
+    }
+
+    #[test]
+    fn missing_doubled_and_cut_fields_are_refused() {
+        let payload = encoded();
+        for len in 0..payload.len() {
+            assert!(Properties::decode(&payload[..len]).is_err(), "{len} bytes");
+        }
+        let doubled = [&payload[..14], &payload[..]].concat();
+        assert!(Properties::decode(&doubled).is_err());
+    }
+}

@@ -1,0 +1,339 @@
+//! Writes an SST.
+//!
+//! Entries come in key order; blocks are packed, sealed and gathered into large writes. `finish` writes the tail and
+//! makes the file durable; its name is made durable by the store.
+//!
+//! # Cost
+//! Two copies and one checksum of every byte; no allocation per entry beyond amortised growth; 8 bytes of memory per
+//! key for its hash until the filter is made.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pleach_env::{Env, Error, File, FileId, Result};
+use pleach_index::IndexBuilder;
+
+use crate::block::{BlockPacker, BlockType, Cut, Header, Packing, seal};
+use crate::codec::Codec;
+use crate::extents::Extents;
+use crate::filter::FilterBuilder;
+use crate::footer::Footer;
+use crate::kind::ValueKind;
+use crate::limits::{
+    BLOCK_LEN_MAX, FILE_LEN_MAX, FOOTER_LEN, HEADER_LEN, KEY_LEN_MAX, TAIL_LEN_MAX, VALUE_LEN_MAX,
+    unfolding_allowed,
+};
+use crate::properties::Properties;
+use crate::summary::SstSummary;
+
+/// Bytes gathered before they are written. Large enough that a write's fixed cost vanishes.
+const WRITE_LEN: usize = 1 << 20;
+
+/// How an SST is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SstOptions {
+    /// Compression of data blocks.
+    pub codec: Codec,
+    /// Size of the filter; 0 for none.
+    pub filter_bits_per_key: f32,
+}
+
+impl Default for SstOptions {
+    fn default() -> Self {
+        Self { codec: Codec::None, filter_bits_per_key: 10.0 }
+    }
+}
+
+/// An SST being written.
+///
+/// Grammar: `create (add)+ finish`, or `abandon` at any time. After an error only `abandon` is left. An SST dropped
+/// unfinished leaves its file behind.
+pub struct SstBuilder {
+    env: Arc<dyn Env>,
+    path: PathBuf,
+    file: Arc<dyn File>,
+    file_id: FileId,
+    options: SstOptions,
+    packer: BlockPacker,
+    index: IndexBuilder,
+    filter: FilterBuilder,
+    /// Start of every data block.
+    starts: Vec<u32>,
+    properties: Properties,
+    /// Last key of the last block written.
+    block_end_key: Vec<u8>,
+    /// Bytes not yet written, which belong at `written`.
+    buffer: Vec<u8>,
+    written: u64,
+    /// A payload on its way into a compressed block.
+    payload: Vec<u8>,
+    failed: Option<Error>,
+}
+
+impl SstBuilder {
+    /// Creates the file; its name must not be taken.
+    pub fn create(env: &Arc<dyn Env>, path: &Path, file_id: FileId, options: SstOptions) -> Result<Self> {
+        let packing = match options.codec {
+            Codec::None => Packing::Paged,
+            Codec::Lz4 => Packing::UpTo(BLOCK_LEN_MAX),
+        };
+        Self::create_packed(env, path, file_id, options, packing)
+    }
+
+    /// As [`SstBuilder::create`], with another way to cut blocks.
+    pub(crate) fn create_packed(
+        env: &Arc<dyn Env>,
+        path: &Path,
+        file_id: FileId,
+        options: SstOptions,
+        packing: Packing,
+    ) -> Result<Self> {
+        let file = env.create_file(path).map_err(|e| Error::io("create the SST", path, e))?;
+        Ok(Self {
+            env: env.clone(),
+            path: path.to_path_buf(),
+            file,
+            file_id,
+            options,
+            packer: BlockPacker::new(packing),
+            index: IndexBuilder::new(),
+            filter: FilterBuilder::new(options.filter_bits_per_key),
+            starts: Vec::new(),
+            properties: Properties::default(),
+            block_end_key: Vec::new(),
+            buffer: Vec::with_capacity(WRITE_LEN + BLOCK_LEN_MAX),
+            written: 0,
+            payload: Vec::new(),
+            failed: None,
+        })
+    }
+
+    /// Adds an entry; `hash` is its key's [`key_hash`](crate::key_hash).
+    ///
+    /// Requires: `key` is above all keys added before, and not empty.
+    pub fn add(&mut self, key: &[u8], kind: ValueKind, value: &[u8], hash: u64) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if key.is_empty() || key.len() > KEY_LEN_MAX {
+            return Err(Error::invalid(format!("a key has 1 to {KEY_LEN_MAX} bytes, not {}", key.len())));
+        }
+        if value.len() > VALUE_LEN_MAX {
+            return Err(Error::invalid(format!(
+                "a value has at most {VALUE_LEN_MAX} bytes, not {}",
+                value.len()
+            )));
+        }
+        assert!(self.properties.largest.as_slice() < key, "keys are added in ascending order");
+        self.note(key, kind, value);
+        self.filter.add(hash);
+        self.packer.push(key, kind, value, hash);
+        let result = self.write_full_blocks();
+        self.latch(result)
+    }
+
+    fn note(&mut self, key: &[u8], kind: ValueKind, value: &[u8]) {
+        let properties = &mut self.properties;
+        if properties.entries == 0 {
+            properties.smallest = key.to_vec();
+        }
+        properties.largest.clear();
+        properties.largest.extend_from_slice(key);
+        properties.entries += 1;
+        properties.tombstones += u64::from(kind == ValueKind::Tombstone);
+        properties.value_pointers += u64::from(kind == ValueKind::ValuePointer);
+        properties.raw_key_bytes += key.len() as u64;
+        properties.raw_value_bytes += value.len() as u64;
+    }
+
+    fn latch(&mut self, result: Result<()>) -> Result<()> {
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    /// Number of entries added.
+    pub fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// Length the file would about have if it were finished now.
+    pub fn estimated_len(&self) -> u64 {
+        self.position() + (self.packer.waiting_len() + self.tail_len_estimate()) as u64
+    }
+
+    fn tail_len_estimate(&self) -> usize {
+        let index = self.index.encoded_len_max() + 4 * self.starts.len();
+        index
+            + self.filter.encoded_len()
+            + 4 * HEADER_LEN
+            + 2 * self.properties.largest.len()
+            + FOOTER_LEN
+            + 128
+    }
+
+    /// Offset of the next byte of the file.
+    fn position(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    fn write_full_blocks(&mut self) -> Result<()> {
+        while let Some(cut) = self.packer.next_cut() {
+            self.write_block(cut)?;
+        }
+        Ok(())
+    }
+
+    fn write_block(&mut self, cut: Cut) -> Result<()> {
+        let offset = self.position();
+        let first = self.packer.key(0);
+        if !self.starts.is_empty() {
+            self.index.boundary(&self.block_end_key, first);
+        }
+        self.starts.push(u32::try_from(offset).map_err(|_| self.too_long())?);
+        self.block_end_key.clear();
+        self.block_end_key.extend_from_slice(self.packer.key(cut.entries - 1));
+        let count = u16::try_from(cut.entries).expect("a block of 16 KiB has fewer entries than bytes");
+        match self.options.codec {
+            Codec::None => self.put_raw_block(cut, count),
+            Codec::Lz4 => self.put_compressed_block(cut, count),
+        }
+        self.packer.drain(cut.entries);
+        if self.position() + self.tail_len_estimate() as u64 > FILE_LEN_MAX {
+            return Err(self.too_long());
+        }
+        if self.buffer.len() >= WRITE_LEN { self.flush() } else { Ok(()) }
+    }
+
+    fn too_long(&self) -> Error {
+        Error::invalid("an SST is shorter than 4 GiB and its tail than 64 MiB").at_path(&self.path)
+    }
+
+    fn put_raw_block(&mut self, cut: Cut, count: u16) {
+        let start = self.buffer.len();
+        self.buffer.resize(start + HEADER_LEN, 0);
+        self.packer.encode(cut.entries, &mut self.buffer);
+        let raw_len = block_len(self.buffer.len() - start - HEADER_LEN);
+        if cut.padded_len > 0 {
+            self.buffer.resize(start + cut.padded_len, 0);
+        }
+        self.seal(start, BlockType::Data, &Header::unfolded(count, raw_len));
+    }
+
+    fn put_compressed_block(&mut self, cut: Cut, count: u16) {
+        self.payload.clear();
+        self.packer.encode(cut.entries, &mut self.payload);
+        let raw_len = self.payload.len();
+        let start = self.buffer.len();
+        let room = lz4_flex::block::get_maximum_output_size(raw_len);
+        self.buffer.resize(start + HEADER_LEN + room, 0);
+        let packed = lz4_flex::block::compress_into(&self.payload, &mut self.buffer[start + HEADER_LEN..])
+            .expect("there is room for the worst case");
+        let mut header = Header::unfolded(count, block_len(raw_len));
+        if packed <= raw_len - raw_len / 8 && unfolding_allowed(packed, raw_len) {
+            (header.codec, header.stored_len) = (Codec::Lz4, block_len(packed));
+            self.buffer.truncate(start + HEADER_LEN + packed);
+        } else {
+            self.buffer.truncate(start + HEADER_LEN);
+            self.buffer.extend_from_slice(&self.payload);
+        }
+        self.payload.shrink_to(16 * BLOCK_LEN_MAX);
+        self.seal(start, BlockType::Data, &header);
+    }
+
+    /// Completes the block that begins at `start` of the buffer and ends with it.
+    fn seal(&mut self, start: usize, block_type: BlockType, header: &Header) {
+        let offset = self.written + start as u64;
+        let block = &mut self.buffer[start..];
+        block[..HEADER_LEN].copy_from_slice(&header.encode(block_type));
+        seal(block, self.file_id, offset);
+    }
+
+    /// Writes what has been gathered.
+    fn flush(&mut self) -> Result<()> {
+        self.file
+            .write_all_at(&self.buffer, self.written)
+            .map_err(|e| Error::io("write the SST", &self.path, e))?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.buffer.shrink_to(2 * WRITE_LEN);
+        Ok(())
+    }
+
+    /// Writes the rest and makes the file's bytes durable.
+    ///
+    /// Requires: at least one entry.
+    pub fn finish(mut self) -> Result<SstSummary> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        assert!(self.properties.entries > 0, "an SST has entries");
+        if let Some(cut) = self.packer.last_cut() {
+            self.write_block(cut)?;
+        }
+        let summary = self.put_tail()?;
+        self.flush()?;
+        self.file.sync("sst.sync").map_err(|e| Error::io("sync the SST", &self.path, e))?;
+        Ok(summary)
+    }
+
+    fn put_tail(&mut self) -> Result<SstSummary> {
+        let data_len = self.position();
+        let end = u32::try_from(data_len).map_err(|_| self.too_long())?;
+        let extents = Extents::new(&self.starts, end);
+        let index = std::mem::take(&mut self.index).finish();
+        let index_len = self.put_block(BlockType::Index, |out| {
+            extents.encode(out);
+            index.encode(out);
+        });
+        let filter = std::mem::replace(&mut self.filter, FilterBuilder::new(0.0));
+        let filter_len = if filter.encoded_len() == 0 {
+            0
+        } else {
+            let mut bits = 0;
+            let len = self.put_block(BlockType::Filter, |out| bits = filter.encode(out));
+            self.properties.filter_bits = bits;
+            len
+        };
+        let properties = std::mem::take(&mut self.properties);
+        let properties_len = self.put_block(BlockType::Properties, |out| properties.encode(out));
+        let file_len = self.position() + FOOTER_LEN as u64;
+        let tail_len = file_len - data_len;
+        if file_len > FILE_LEN_MAX || tail_len > TAIL_LEN_MAX as u64 {
+            return Err(self.too_long());
+        }
+        let footer = Footer {
+            codec: self.options.codec,
+            file_id: self.file_id,
+            index_len,
+            filter_len,
+            properties_len,
+            file_len: u32::try_from(file_len).expect("checked above"),
+        };
+        let (bytes, footer_crc) = footer.encode();
+        self.buffer.extend_from_slice(&bytes);
+        let tail_len = u32::try_from(tail_len).expect("checked above");
+        Ok(properties.into_summary(file_len, tail_len, footer_crc, extents.blocks()))
+    }
+
+    /// Appends a block of the tail and returns its length.
+    fn put_block(&mut self, block_type: BlockType, payload: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        let start = self.buffer.len();
+        self.buffer.resize(start + HEADER_LEN, 0);
+        payload(&mut self.buffer);
+        let raw_len = block_len(self.buffer.len() - start - HEADER_LEN);
+        self.seal(start, block_type, &Header::unfolded(0, raw_len));
+        block_len(self.buffer.len() - start)
+    }
+
+    /// Removes the unfinished file.
+    pub fn abandon(self) {
+        // What cannot be removed now is an orphan that the store removes when it is opened.
+        let _best_effort = self.env.remove_file(&self.path);
+    }
+}
+
+fn block_len(len: usize) -> u32 {
+    u32::try_from(len).expect("a block is shorter than its file")
+}

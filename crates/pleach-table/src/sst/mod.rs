@@ -1,0 +1,18 @@
+//! The SST: a sorted file, written once by an [`SstBuilder`], then read through an [`Sst`] and its cursors.
+//!
+//! # On disk
+//! Layout: docs/format/sst.md.
+
+mod builder;
+mod cursor;
+mod load;
+mod open;
+mod reader;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+pub use builder::{SstBuilder, SstOptions};
+pub use cursor::{CursorMode, SstCursor};
+pub use reader::Sst;

@@ -1,0 +1,169 @@
+//! Opening an SST: one read of its tail, every part of it checked.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach_env::{Env, Error, File, FileId, OpenOptions, Result};
+use pleach_index::{Index, Malformed};
+
+use super::load::read;
+use super::reader::{Sst, damaged};
+use crate::block::{BlockType, check};
+use crate::extents::Extents;
+use crate::filter::Filter;
+use crate::footer::{Footer, Rejected};
+use crate::frame::{FrameCache, FrameWords};
+use crate::limits::{FOOTER_LEN, TAIL_LEN_MAX};
+use crate::properties::Properties;
+use crate::summary::SstSummary;
+
+impl Sst {
+    /// Opens the file `path`, which must be the SST `file_id`.
+    ///
+    /// With its `summary` that is one read, and another file than the one summed up is not taken for it; without, the
+    /// footer is read first. With `direct`, reads bypass the page cache where the file system can.
+    pub fn open(
+        env: &Arc<dyn Env>,
+        path: &Path,
+        file_id: FileId,
+        summary: Option<&SstSummary>,
+        cache: Arc<FrameCache>,
+        direct: bool,
+    ) -> Result<Self> {
+        let file = env
+            .open_file(path, OpenOptions { write: false, direct })
+            .map_err(|e| Error::io("open the SST", path, e))?;
+        let opening = Opening { file: &*file, path, file_id, direct };
+        let (file_len, tail_len) = match summary {
+            Some(summary) => opening.lengths_from(summary)?,
+            None => opening.lengths()?,
+        };
+        let parts = opening.read_tail(file_len, tail_len)?;
+        if let Some(expected) = summary
+            && parts.summary != *expected
+        {
+            let message = "expected the file that the manifest sums up, found another";
+            return Err(Error::corruption(path, file_len - FOOTER_LEN as u64, message));
+        }
+        let words = FrameWords::new(parts.extents.blocks());
+        let Parts { footer, extents, index, filter, summary } = parts;
+        let path = path.to_path_buf();
+        Ok(Self {
+            path,
+            file,
+            file_id,
+            direct,
+            codec: footer.codec,
+            extents,
+            index,
+            filter,
+            summary,
+            cache,
+            words,
+        })
+    }
+}
+
+/// What the tail holds.
+struct Parts {
+    footer: Footer,
+    extents: Extents,
+    index: Index,
+    filter: Option<Filter>,
+    summary: SstSummary,
+}
+
+struct Opening<'a> {
+    file: &'a dyn File,
+    path: &'a Path,
+    file_id: FileId,
+    direct: bool,
+}
+
+impl Opening<'_> {
+    /// Lengths of file and tail as the manifest has them.
+    fn lengths_from(&self, summary: &SstSummary) -> Result<(u64, usize)> {
+        let tail_len = summary.tail_len as usize;
+        let possible = (FOOTER_LEN..=TAIL_LEN_MAX).contains(&tail_len) && tail_len as u64 <= summary.file_len;
+        if !possible {
+            return Err(Error::corruption(self.path, 0, "expected a tail that the file has room for"));
+        }
+        Ok((summary.file_len, tail_len))
+    }
+
+    /// Lengths of file and tail by the file's own word.
+    fn lengths(&self) -> Result<(u64, usize)> {
+        let file_len = self.file.len().map_err(|e| Error::io("learn the length of the SST", self.path, e))?;
+        let Some(footer_at) = file_len.checked_sub(FOOTER_LEN as u64) else {
+            return Err(Error::corruption(self.path, 0, format!("expected an SST, found {file_len} bytes")));
+        };
+        let bytes = read(self.file, self.path, footer_at, FOOTER_LEN, self.direct)?;
+        let (footer, _) = self.footer(&bytes, file_len)?;
+        Ok((file_len, usize::try_from(footer.tail_len()).expect("at most TAIL_LEN_MAX")))
+    }
+
+    /// The footer at the end of `tail`, and its checksum.
+    fn footer(&self, tail: &[u8], file_len: u64) -> Result<(Footer, u32)> {
+        let bytes = tail.last_chunk::<FOOTER_LEN>().expect("the tail has a footer");
+        Footer::decode(bytes, self.file_id, file_len).map_err(|rejected| match rejected {
+            Rejected::Damaged(at, message) => {
+                Error::corruption(self.path, file_len - (FOOTER_LEN - at) as u64, message)
+            }
+            Rejected::Version(version) => {
+                Error::unsupported(self.path, format!("found format version {version}, this build knows 1"))
+            }
+        })
+    }
+
+    fn read_tail(&self, file_len: u64, tail_len: usize) -> Result<Parts> {
+        let tail_at = file_len - tail_len as u64;
+        let tail = read(self.file, self.path, tail_at, tail_len, self.direct)?;
+        let (footer, footer_crc) = self.footer(&tail, file_len)?;
+        if footer.tail_len() != tail_len as u64 {
+            let message = format!("expected a tail of {tail_len} bytes, found {}", footer.tail_len());
+            return Err(Error::corruption(self.path, file_len - FOOTER_LEN as u64, message));
+        }
+        let mut blocks = Blocks { opening: self, rest: &tail, offset: tail_at };
+        let data_end = u32::try_from(tail_at).expect("the footer's file length has 32 bits");
+        let (extents, index) = blocks.take(BlockType::Index, footer.index_len, |payload| {
+            let (extents, rest) = Extents::decode(payload, data_end, footer.codec)?;
+            let index = Index::decode(rest, extents.blocks())
+                .map_err(|m| Malformed::new(payload.len() - rest.len() + m.offset, m.expected))?;
+            Ok((extents, index))
+        })?;
+        let filter = match footer.filter_len {
+            0 => None,
+            len => Some(blocks.take(BlockType::Filter, len, Filter::decode)?),
+        };
+        let properties = blocks.take(BlockType::Properties, footer.properties_len, Properties::decode)?;
+        let tail_len = u32::try_from(tail_len).expect("at most TAIL_LEN_MAX");
+        let summary = properties.into_summary(file_len, tail_len, footer_crc, extents.blocks());
+        Ok(Parts { footer, extents, index, filter, summary })
+    }
+}
+
+/// The blocks of the tail, one behind the other.
+struct Blocks<'a> {
+    opening: &'a Opening<'a>,
+    rest: &'a [u8],
+    offset: u64,
+}
+
+impl Blocks<'_> {
+    /// What `decode` makes of the next block's payload.
+    fn take<T>(
+        &mut self,
+        block_type: BlockType,
+        len: u32,
+        decode: impl FnOnce(&[u8]) -> Result<T, Malformed>,
+    ) -> Result<T> {
+        let (path, offset) = (self.opening.path, self.offset);
+        let (block, rest) =
+            self.rest.split_at_checked(len as usize).expect("the footer's lengths fill the tail");
+        (self.rest, self.offset) = (rest, offset + u64::from(len));
+        let (_, payload) = check(block, self.opening.file_id, offset, block_type, "sst.tail.crc")
+            .map_err(|m| damaged(path, offset, m))?;
+        let payload_at = offset + (block.len() - payload.len()) as u64;
+        decode(payload).map_err(|m| damaged(path, payload_at, m))
+    }
+}

@@ -1,0 +1,161 @@
+//! An open SST: index and filter in memory, blocks through the frame cache.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pleach_env::{Error, File, FileId, Result};
+use pleach_index::{Index, Malformed};
+
+use crate::block::DataBlock;
+use crate::codec::Codec;
+use crate::extents::Extents;
+use crate::filter::Filter;
+use crate::frame::{BlockRef, FrameCache, FrameWords, Warmth};
+use crate::kind::ValueKind;
+use crate::summary::SstSummary;
+
+/// A file of sorted entries, open for reading.
+///
+/// A lookup is `may_contain`, `block_for`, `cached_block` or `read_block`, `get_in_block`; [`Sst::get`] does it all.
+/// Whoever reads blocks by other means hands them to [`Sst::admit_block`].
+///
+/// # Concurrency
+/// Immutable but for its frame words; share it as `Arc<Sst>`. Dropping it frees its frames; blocks still held stay.
+pub struct Sst {
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<dyn File>,
+    pub(super) file_id: FileId,
+    /// Whether reads must be aligned.
+    pub(super) direct: bool,
+    pub(super) codec: Codec,
+    pub(super) extents: Extents,
+    pub(super) index: Index,
+    pub(super) filter: Option<Filter>,
+    pub(super) summary: SstSummary,
+    pub(super) cache: Arc<FrameCache>,
+    pub(super) words: Arc<FrameWords>,
+}
+
+impl Sst {
+    /// Number of the file.
+    pub fn file_id(&self) -> FileId {
+        self.file_id
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file itself, for drivers that read its blocks by other means.
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// The file in brief.
+    pub fn summary(&self) -> &SstSummary {
+        &self.summary
+    }
+
+    /// Compression of its data blocks.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// Bytes of memory that index, filter and frame words take as long as the SST is open.
+    pub fn memory(&self) -> usize {
+        let filter = self.filter.as_ref().map_or(0, Filter::memory);
+        self.index.memory() + self.extents.memory() + filter + 4 * self.blocks() as usize
+    }
+
+    /// Number of data blocks; at least 1.
+    pub fn blocks(&self) -> u32 {
+        self.extents.blocks()
+    }
+
+    /// Starts fetching what [`Sst::may_contain`] will look at.
+    #[inline]
+    pub fn prefetch_filter(&self, hash: u64) {
+        if let Some(filter) = &self.filter {
+            filter.prefetch(hash);
+        }
+    }
+
+    /// Whether a key with this hash can be in the SST; always, where there is no filter.
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// Number of the block that can hold `key`; less than [`Sst::blocks`].
+    #[inline]
+    pub fn block_for(&self, key: &[u8]) -> u32 {
+        let block = self.index.find(key);
+        self.words.prefetch(block);
+        block
+    }
+
+    /// Offset and length of a block in the file. In an uncompressed SST both are multiples of 4096.
+    ///
+    /// Requires: `block` is less than [`Sst::blocks`], here and below.
+    #[inline]
+    pub fn block_extent(&self, block: u32) -> (u64, u32) {
+        self.extents.get(block)
+    }
+
+    /// The block, if it is in the cache. Counts as a use.
+    #[inline]
+    pub fn cached_block(&self, block: u32) -> Option<BlockRef> {
+        self.cache.lookup(&self.words, block, true)
+    }
+
+    /// The block, from the cache or else from the file.
+    pub fn read_block(&self, block: u32) -> Result<BlockRef> {
+        match self.cached_block(block) {
+            Some(block) => Ok(block),
+            None => self.load_block(block, Warmth::Warm),
+        }
+    }
+
+    /// The entry of `key` in the block that [`Sst::block_for`] names: its kind, and where its value is in the block.
+    #[inline]
+    pub fn get_in_block(&self, block: &BlockRef, key: &[u8], hash: u64) -> Option<(ValueKind, Range<usize>)> {
+        DataBlock::new(block).find(key, hash).map(|entry| (entry.kind, entry.value))
+    }
+
+    /// The entry of `key`: its kind, and the block and place of its value.
+    pub fn get(&self, key: &[u8], hash: u64) -> Result<Option<(ValueKind, BlockRef, Range<usize>)>> {
+        if !self.may_contain(hash) {
+            return Ok(None);
+        }
+        let block = self.read_block(self.block_for(key))?;
+        Ok(self.get_in_block(&block, key, hash).map(|(kind, value)| (kind, block, value)))
+    }
+
+    /// The error that tells of damage in this file.
+    pub(super) fn damaged(&self, offset: u64, malformed: Malformed) -> Error {
+        damaged(&self.path, offset, malformed)
+    }
+}
+
+/// What is malformed in a structure that begins at `offset` of a file.
+pub(super) fn damaged(path: &Path, offset: u64, malformed: Malformed) -> Error {
+    Error::corruption(path, offset + malformed.offset as u64, format!("expected {}", malformed.expected))
+}
+
+impl Drop for Sst {
+    fn drop(&mut self) {
+        self.cache.forget(&self.words);
+    }
+}
+
+impl fmt::Debug for Sst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sst")
+            .field("file_id", &self.file_id)
+            .field("summary", &self.summary)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,199 @@
+//! The handle of an open store.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+use pleach_env::{FileLock, JobHandle, Result};
+
+use super::background::start_jobs;
+use super::inner::Inner;
+use super::partition::Partition;
+use super::snapshot::Snapshot;
+use super::verify::{self, VerifyReport};
+use super::write_batch::WriteBatch;
+use super::{open, partitions};
+use crate::options::Options;
+use crate::stats::Stats;
+
+/// An open store. Clones share it; it is closed when the last handle (of the store or of a partition) goes.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = pleach::Db::open(dir.path().join("data"))?;
+/// let users = db.partition("users")?;
+/// users.put(b"alice", b"1")?;
+/// assert_eq!(users.get(b"alice")?.as_deref(), Some(&b"1"[..]));
+/// db.drop_partition(users)?;
+/// # Ok::<(), pleach::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// The store and what lives as long as it is open.
+pub(crate) struct Shared {
+    // Dropped in this order: jobs stop first, the lock goes last.
+    jobs: Mutex<Vec<JobHandle>>,
+    pub(crate) inner: Arc<Inner>,
+    _lock: Box<dyn FileLock>,
+}
+
+impl Shared {
+    /// Stops background work, and makes what was written durable.
+    fn close(&self) -> Result<()> {
+        if !self.inner.set_closed() {
+            return Ok(());
+        }
+        self.jobs.lock().clear();
+        let mut writer = self.inner.writer.lock();
+        match self.inner.poison() {
+            Some(_) => Ok(()), // Nothing more can be promised; the error has been reported.
+            None => writer.log.sync(),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // `Db::close` reports the error to those who want to know.
+        let _unheard = self.close();
+    }
+}
+
+impl Db {
+    /// Opens the store in directory `path` with default options, creating it if it is not there.
+    ///
+    /// # Errors
+    /// See [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Options::new().open(path)
+    }
+
+    pub(crate) fn open_with(path: &Path, options: Options) -> Result<Self> {
+        let (inner, lock) = open::open(path, options)?;
+        let inner = Arc::new(inner);
+        let jobs = Mutex::new(start_jobs(&inner));
+        Ok(Self { shared: Arc::new(Shared { jobs, inner, _lock: lock }) })
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.shared.inner
+    }
+
+    /// The partition that every store has.
+    pub fn default_partition(&self) -> Partition {
+        let live = self.inner().find_partition(open::DEFAULT_PARTITION);
+        Partition::new(self, live.expect("the default partition cannot be dropped"))
+    }
+
+    /// The partition called `name`, created if it is missing.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the name is empty or longer than 255 bytes; otherwise as for writes.
+    pub fn partition(&self, name: &str) -> Result<Partition> {
+        let live = match self.inner().find_partition(name) {
+            Some(live) => live,
+            None => self.inner().create_partition(name)?,
+        };
+        Ok(Partition::new(self, live))
+    }
+
+    /// The partition called `name`, if there is one.
+    pub fn find_partition(&self, name: &str) -> Option<Partition> {
+        self.inner().find_partition(name).map(|live| Partition::new(self, live))
+    }
+
+    /// The names of all partitions, sorted.
+    pub fn partitions(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.inner().names.read().keys().map(ToString::to_string).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Drops a partition with all it holds: one small durable write, whatever its size. Its files are removed in the
+    /// background, once no snapshot, range or value refers to them. Other handles of it get `Closed` errors.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for the default partition; `Closed` when it was dropped before.
+    #[expect(clippy::needless_pass_by_value, reason = "the handle is of no use afterwards")]
+    pub fn drop_partition(&self, partition: Partition) -> Result<()> {
+        partitions::drop_partition(self.inner(), &partition)
+    }
+
+    /// An empty write batch.
+    pub fn batch(&self) -> WriteBatch {
+        WriteBatch::new(self)
+    }
+
+    /// A consistent view of all partitions as they are now. It stays valid, unchanged, as long as it is kept.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self)
+    }
+
+    /// Makes everything written so far durable, as if the last write had asked for it.
+    pub fn sync(&self) -> Result<()> {
+        self.inner().sync_log()
+    }
+
+    /// Writes all memtables to files and waits until that is done. Not needed for durability.
+    pub fn flush(&self) -> Result<()> {
+        self.inner().flush_all()
+    }
+
+    /// Merges each partition into one run and waits until that is done: the densest and fastest to read form.
+    pub fn compact(&self) -> Result<()> {
+        self.flush()?;
+        let version = Arc::clone(&self.inner().state.load().version);
+        version.partitions().try_for_each(|(id, _)| self.inner().compact_partition(id))
+    }
+
+    /// Waits until flushes and compactions have nothing left to do.
+    pub fn settle(&self) -> Result<()> {
+        self.flush()?;
+        self.inner().wait_for_compactions()
+    }
+
+    /// Reads every live file and checks it: checksums, order, counts, filters, indexes, and the version's invariants.
+    ///
+    /// # Errors
+    /// The first damage found, with file and offset.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        verify::verify(self.inner(), &mut |_, _| true)
+    }
+
+    /// As [`Db::verify`], telling `progress` the bytes checked and the bytes in all after each file; it returns whether
+    /// to go on.
+    pub fn verify_with(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
+        verify::verify(self.inner(), progress)
+    }
+
+    /// What the store tells about itself.
+    pub fn stats(&self) -> Stats {
+        self.inner().stats()
+    }
+
+    /// Whether writes are refused, and why.
+    pub fn poisoned(&self) -> Option<pleach_env::Error> {
+        self.inner().poison().cloned()
+    }
+
+    /// Closes the store: background work stops, everything written is made durable. Other handles get `Closed` errors
+    /// for writes. Dropping the last handle does the same, but cannot report an error.
+    pub fn close(self) -> Result<()> {
+        self.shared.close()
+    }
+
+    /// Last sequence number that readers see; it grows by one with each put and delete.
+    pub fn last_sequence_number(&self) -> u64 {
+        self.inner().visible.load(Ordering::Acquire)
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Db").field("path", &self.inner().dir).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,332 @@
+//! What all handles and jobs of a store share.
+//!
+//! # Concurrency
+//! Locks, in the order in which they may be taken: `writer`, `versions`, `swap`; `hint`, `framed_files` and
+//! `background` are taken last and held for a moment only. Readers
+//! take none: they load `state`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter};
+use pleach_log::{CommitQueue, LogWriter, ManifestHint, SeqNo};
+use pleach_table::FrameCache;
+
+use crate::db::write::WriteRequest;
+use crate::keys::PartitionId;
+use crate::manifest::Manifest;
+use crate::options::Options;
+use crate::state::{ReadView, State};
+use crate::stats::Counters;
+use crate::version::edit::{Edit, EditItem, RunId};
+use crate::version::{FileTable, SstFile, Trash, Version};
+
+/// The shared part of a store.
+pub(crate) struct Inner {
+    // Immutable.
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) cache: Arc<FrameCache>,
+    pub(crate) trash: Arc<Trash>,
+    pub(crate) counters: Counters,
+    /// Group commit of writers.
+    pub(crate) queue: CommitQueue<WriteRequest>,
+
+    // Atomic.
+    /// What readers see. Swapped under `swap`.
+    pub(crate) state: ArcSwap<State>,
+    /// Last sequence number whose batch is wholly in the memtable. Release by the commit leader, acquire by readers.
+    pub(crate) visible: AtomicU64,
+    /// Next file or run number.
+    next_id: AtomicU64,
+    /// The first error after which writing would not be safe.
+    poison: OnceLock<Error>,
+    closed: AtomicBool,
+
+    /// The log and what commit leaders decide. Held by one leader, or by who seals a memtable.
+    pub(crate) writer: Mutex<Writer>,
+    /// The manifest and what it says.
+    pub(crate) versions: Mutex<Versions>,
+    /// What log segments note of the manifest.
+    hint: Mutex<ManifestHint>,
+    /// Log segments and manifests that exist.
+    pub(crate) framed_files: Mutex<FramedFiles>,
+    /// Serialises swaps of `state`; innermost.
+    swap: Mutex<()>,
+    /// Live partitions by name, with the flag that drop sets.
+    pub(crate) names: RwLock<HashMap<Arc<str>, Arc<LivePartition>>>,
+
+    /// State of background work.
+    pub(crate) background: Mutex<Background>,
+    /// Signalled when a memtable was flushed or background work failed.
+    pub(crate) progress: Waiter,
+    pub(crate) wakers: OnceLock<Wakers>,
+}
+
+/// What handles of a partition share.
+pub(crate) struct LivePartition {
+    pub(crate) id: PartitionId,
+    pub(crate) name: Arc<str>,
+    /// Set, under `writer`, when the partition is dropped: later writes and reads are refused.
+    pub(crate) dropped: AtomicBool,
+}
+
+/// What commit leaders own.
+pub(crate) struct Writer {
+    pub(crate) log: LogWriter,
+    pub(crate) next_seq: SeqNo,
+}
+
+/// Log segments and replaced manifests that the cleaner removes when they are not needed any more.
+#[derive(Default)]
+pub(crate) struct FramedFiles {
+    /// Segments, ascending, those in use included.
+    pub(crate) segments: Vec<FileId>,
+    /// Manifests that a newer one replaced.
+    pub(crate) old_manifests: Vec<FileId>,
+}
+
+/// The newest version and the means to write the next.
+pub(crate) struct Versions {
+    pub(crate) version: Arc<Version>,
+    pub(crate) files: FileTable,
+    pub(crate) manifest: Manifest,
+    /// Until recovery has rewritten the log's tail, flushes must not move the log's floor.
+    pub(crate) floor_is_pinned: bool,
+}
+
+/// State of background work.
+#[derive(Default)]
+pub(crate) struct Background {
+    /// The last flush or compaction found the disk full; writers that need room get this error.
+    pub(crate) out_of_space: Option<Error>,
+    /// Partitions whose runs somebody waits to see merged into one.
+    pub(crate) to_compact: BTreeSet<PartitionId>,
+}
+
+/// Wakers of the jobs.
+pub(crate) struct Wakers {
+    pub(crate) flush: JobWaker,
+    pub(crate) compaction: JobWaker,
+    pub(crate) cleaner: JobWaker,
+}
+
+/// What [`Inner::new`] starts from.
+pub(crate) struct Parts {
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) cache: Arc<FrameCache>,
+    pub(crate) trash: Arc<Trash>,
+    pub(crate) state: State,
+    pub(crate) writer: Writer,
+    pub(crate) versions: Versions,
+    pub(crate) next_id: u64,
+    pub(crate) segments: Vec<FileId>,
+}
+
+impl Inner {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let env = Arc::clone(&parts.options.env);
+        let names = parts.versions.version.partitions().map(|(id, partition)| {
+            let name = Arc::clone(&partition.name);
+            (Arc::clone(&name), Arc::new(LivePartition { id, name, dropped: AtomicBool::new(false) }))
+        });
+        Self {
+            names: RwLock::new(names.collect()),
+            progress: env.waiter(),
+            env,
+            dir: parts.dir,
+            options: parts.options,
+            cache: parts.cache,
+            trash: parts.trash,
+            counters: Counters::default(),
+            queue: CommitQueue::new(WriteRequest::cost),
+            visible: AtomicU64::new(parts.writer.next_seq - 1),
+            state: ArcSwap::from_pointee(parts.state),
+            next_id: AtomicU64::new(parts.next_id),
+            poison: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            writer: Mutex::new(parts.writer),
+            hint: Mutex::new(parts.versions.manifest.hint()),
+            framed_files: Mutex::new(FramedFiles { segments: parts.segments, old_manifests: Vec::new() }),
+            versions: Mutex::new(parts.versions),
+            swap: Mutex::new(()),
+            background: Mutex::new(Background::default()),
+            wakers: OnceLock::new(),
+        }
+    }
+
+    /// A number for a new file.
+    pub(crate) fn new_file_id(&self) -> FileId {
+        FileId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A number for a new run, above those of all runs there are.
+    pub(crate) fn new_run_id(&self) -> RunId {
+        RunId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A consistent view for snapshots and scans: no write in its files is newer than its sequence number.
+    pub(crate) fn read_view(&self) -> ReadView {
+        loop {
+            let visible = self.visible.load(Ordering::Acquire);
+            let state = self.state.load_full();
+            // Files carry no sequence numbers: a flush that came in between may have brought newer writes.
+            if state.version.flushed_seq <= visible {
+                return ReadView { state, visible };
+            }
+        }
+    }
+
+    /// Replaces the state by what `change` makes of it.
+    pub(crate) fn swap_state(&self, change: impl FnOnce(&State) -> State) {
+        let _one_at_a_time = self.swap.lock();
+        let next = change(&self.state.load());
+        self.state.store(Arc::new(next));
+    }
+
+    /// Makes an edit durable and shows its version to readers, in a state made by `change`. `added` are the files it
+    /// names, opened. What it says of partitions dropped meanwhile is left out.
+    ///
+    /// After an error nothing has changed, and the added files go; where the error was a failed sync, the store is
+    /// poisoned, and they stay, for the edit may have become durable.
+    pub(crate) fn commit_edit(
+        &self,
+        edit: Edit,
+        added: Vec<Arc<SstFile>>,
+        change: impl FnOnce(&State, Arc<Version>) -> State,
+    ) -> Result<()> {
+        let mut versions = self.versions.lock();
+        let edit = match self.make_durable(&mut versions, edit) {
+            Ok(edit) => edit,
+            Err(error) => {
+                if self.poison().is_none() {
+                    added.iter().for_each(|file| file.mark_obsolete());
+                }
+                return Err(error);
+            }
+        };
+        let Versions { version, files, .. } = &mut *versions;
+        added.into_iter().for_each(|file| files.add(file));
+        let next = match version.apply(&edit, files) {
+            Ok(next) => Arc::new(next),
+            Err(message) => {
+                let message = format!("an edit of this store does not fit it: {message}");
+                return Err(self.set_poison(Error::new(ErrorKind::Corruption, message)));
+            }
+        };
+        if cfg!(any(test, feature = "paranoid")) {
+            next.check_invariants().expect("every edit keeps the invariants");
+        }
+        *version = Arc::clone(&next);
+        self.swap_state(|state| change(state, next));
+        for file in versions.files.take_unreferenced() {
+            file.mark_obsolete();
+        }
+        Ok(())
+    }
+
+    /// Completes the edit and appends it to the manifest.
+    fn make_durable(&self, versions: &mut Versions, mut edit: Edit) -> Result<Edit> {
+        self.check_not_poisoned()?;
+        if versions.manifest.should_replace() {
+            self.replace_manifest(versions)?;
+        }
+        edit.items.retain(|item| match item {
+            EditItem::LogFloor(_) => !versions.floor_is_pinned,
+            item => item.changed_tree().is_none_or(|partition| versions.version.is_live(partition)),
+        });
+        for item in &mut edit.items {
+            if let EditItem::AddRun { run, .. } = item
+                && run.id == RunId::NEXT
+            {
+                run.id = self.new_run_id();
+            }
+        }
+        edit.push(EditItem::NextId(self.next_id.load(Ordering::Relaxed)));
+        versions.manifest.append(&edit).map_err(|e| self.manifest_failed(versions, e))?;
+        *self.hint.lock() = versions.manifest.hint();
+        Ok(edit)
+    }
+
+    fn replace_manifest(&self, versions: &mut Versions) -> Result<()> {
+        let id = self.new_file_id();
+        let mut version = Version::clone(&versions.version);
+        version.next_id = self.next_id.load(Ordering::Relaxed);
+        match Manifest::create(&*self.env, &self.dir, id, &version) {
+            Ok(manifest) => {
+                let old = std::mem::replace(&mut versions.manifest, manifest);
+                self.framed_files.lock().old_manifests.push(old.id());
+                Ok(())
+            }
+            // Half-made, CURRENT may name either: only a fresh open can tell.
+            Err(error) => Err(self.set_poison(error)),
+        }
+    }
+
+    fn manifest_failed(&self, versions: &Versions, error: Error) -> Error {
+        if versions.manifest.is_poisoned() || !error.is_out_of_space() { self.set_poison(error) } else { error }
+    }
+
+    /// Refuses all later writes because of `error`, and returns it.
+    pub(crate) fn set_poison(&self, error: Error) -> Error {
+        let _first_one_counts = self.poison.set(error.clone());
+        let _guard = self.background.lock(); // Whoever waits has either seen the poison or will be woken.
+        self.progress.notify_all();
+        error
+    }
+
+    /// The error that poisoned the store.
+    pub(crate) fn poison(&self) -> Option<&Error> {
+        self.poison.get()
+    }
+
+    /// An error when the store is poisoned or closed.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Closed, "the store has been closed"));
+        }
+        self.check_not_poisoned()
+    }
+
+    pub(crate) fn check_not_poisoned(&self) -> Result<()> {
+        match self.poison.get() {
+            None => Ok(()),
+            Some(cause) => Err(Error::new(
+                ErrorKind::Poisoned,
+                format!("the store refuses writes after an earlier failure; open it anew (cause: {cause})"),
+            )),
+        }
+    }
+
+    /// Refuses all later writes because the store is going.
+    pub(crate) fn set_closed(&self) -> bool {
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    /// What a new log segment is to note of the manifest.
+    pub(crate) fn manifest_hint(&self) -> ManifestHint {
+        *self.hint.lock()
+    }
+
+    /// Syncs the directory before something durable names new files in it.
+    pub(crate) fn sync_dir(&self, site: pleach_env::Site) -> Result<()> {
+        self.env
+            .sync_dir(&self.dir, site)
+            .map_err(|e| self.set_poison(Error::io("sync the directory", &self.dir, e)))
+    }
+
+    /// Lets flush, compaction and cleaner look for work.
+    pub(crate) fn wake_jobs(&self) {
+        if let Some(wakers) = self.wakers.get() {
+            wakers.flush.wake();
+            wakers.compaction.wake();
+            wakers.cleaner.wake();
+        }
+    }
+}

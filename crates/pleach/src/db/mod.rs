@@ -1,0 +1,21 @@
+//! The store: a handle that is cheap to clone, and what stands behind it.
+
+mod background;
+mod handle;
+mod inner;
+mod open;
+mod partition;
+mod partitions;
+mod snapshot;
+mod sst_output;
+mod verify;
+mod write;
+mod write_batch;
+
+pub use handle::Db;
+pub(crate) use inner::Inner;
+pub use partition::Partition;
+pub use snapshot::Snapshot;
+pub(crate) use sst_output::SstOutput;
+pub use verify::VerifyReport;
+pub use write_batch::WriteBatch;

@@ -1,0 +1,181 @@
+//! The handle of a partition: reads and writes of one independent key space.
+
+use std::cell::Cell;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pleach_env::Result;
+use pleach_log::Durability;
+use smallvec::smallvec;
+
+use super::handle::{Db, Shared};
+use super::inner::{Inner, LivePartition};
+use super::write::{WriteRequest, dropped_error};
+use crate::batch::{Operations, check_key};
+use crate::keys::PartitionId;
+use crate::lookup::get_blocking;
+use crate::scan::Range;
+use crate::stats::PartitionStats;
+use crate::value::Value;
+
+/// Buffers up to this size are kept by a thread for its next single write.
+const KEPT_BUFFER_LEN: usize = 1 << 20;
+
+thread_local! {
+    /// The buffers of this thread's last single write.
+    static BUFFER: Cell<Option<Operations>> = const { Cell::new(None) };
+}
+
+/// A partition: an independent, ordered key space that can be dropped at once. Cheap to clone, `Send`, `Sync` and
+/// `'static`; it keeps the store open.
+#[derive(Clone)]
+pub struct Partition {
+    shared: Arc<Shared>,
+    pub(crate) live: Arc<LivePartition>,
+}
+
+impl Partition {
+    pub(crate) fn new(db: &Db, live: Arc<LivePartition>) -> Self {
+        Self { shared: Arc::clone(&db.shared), live }
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.shared.inner
+    }
+
+    /// Whether both belong to the same open store.
+    pub(crate) fn is_of(&self, db: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, db)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.live.name
+    }
+
+    /// Its number, never given again.
+    pub fn id(&self) -> PartitionId {
+        self.live.id
+    }
+
+    /// An error when the partition has been dropped.
+    pub(crate) fn check_live(&self) -> Result<()> {
+        if self.live.dropped.load(Ordering::Acquire) { Err(dropped_error(&self.live.name)) } else { Ok(()) }
+    }
+
+    /// Reads the value of `key`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty or too long key, `Closed` after a drop, `Io` or `Corruption` when a block cannot
+    /// be read.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        check_key(key)?;
+        self.check_live()?;
+        let inner = self.inner();
+        let state = inner.state.load();
+        get_blocking(&state, self.live.id, key, inner.last_visible())
+    }
+
+    /// Reads the values of many keys, in their order, from one consistent view.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Value>>> {
+        self.check_live()?;
+        let view = self.inner().read_view();
+        keys.into_iter()
+            .map(|key| {
+                check_key(key.as_ref())?;
+                get_blocking(&view.state, self.live.id, key.as_ref(), view.visible)
+            })
+            .collect()
+    }
+
+    /// Whether `key` has a value.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// Gives `key` the value `value`, [`Durability::Buffered`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` when key or value exceed the limits; `Io` when the disk is full (nothing is lost, free some
+    /// space); `Poisoned` after a failed sync; `Closed` after a drop.
+    #[inline]
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.write(key.as_ref(), Some(value.as_ref()), Durability::Buffered, true)
+    }
+
+    /// As [`Partition::put`], with the durability to wait for.
+    pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+        self.write(key.as_ref(), Some(value.as_ref()), durability, true)
+    }
+
+    /// As [`Partition::put`], but where that would wait for a flush to make room it fails with a `Conflict` error.
+    pub fn try_put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.write(key.as_ref(), Some(value.as_ref()), Durability::Buffered, false)
+    }
+
+    /// Removes `key`, if it is there, [`Durability::Buffered`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write(key.as_ref(), None, Durability::Buffered, true)
+    }
+
+    /// As [`Partition::delete`], with the durability to wait for.
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+        self.write(key.as_ref(), None, durability, true)
+    }
+
+    fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability, may_wait: bool) -> Result<()> {
+        let mut operations = BUFFER.take().unwrap_or_default();
+        operations.clear();
+        operations.push(self.live.id, key, value)?;
+        let partitions = smallvec![Arc::clone(&self.live)];
+        let request = WriteRequest { operations, partitions, durability, may_wait, result: None };
+        let (operations, result) = self.inner().commit(request);
+        if operations.payload().len() <= KEPT_BUFFER_LEN {
+            BUFFER.set(Some(operations));
+        }
+        result
+    }
+
+    /// The entries whose keys lie in `bounds`, in key order, from either end.
+    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
+        match self.check_live() {
+            Ok(()) => Range::new(self.inner().read_view(), self.live.id, bounds),
+            Err(error) => Range::failed(self.live.id, error),
+        }
+    }
+
+    /// The entries whose keys start with `prefix`, in key order, from either end.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        match self.check_live() {
+            Ok(()) => Range::with_prefix(self.inner().read_view(), self.live.id, prefix.as_ref()),
+            Err(error) => Range::failed(self.live.id, error),
+        }
+    }
+
+    /// All entries in key order, from either end.
+    pub fn iter(&self) -> Range {
+        self.prefix(b"")
+    }
+
+    /// Merges the partition into one run and waits until that is done.
+    pub fn compact(&self) -> Result<()> {
+        self.check_live()?;
+        self.inner().flush_all()?;
+        self.inner().compact_partition(self.live.id)
+    }
+
+    /// What is known of it.
+    pub fn stats(&self) -> Result<PartitionStats> {
+        self.check_live()?;
+        Ok(self.inner().partition_stats(self.live.id))
+    }
+}
+
+impl std::fmt::Debug for Partition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Partition").field("name", &self.name()).field("id", &self.id()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,102 @@
+//! Verification of every live file, and statistics.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pleach_env::{Error, ErrorKind, FileId, Result};
+use pleach_table::key_hash;
+
+use super::inner::Inner;
+use crate::keys::{PartitionId, split_partition_key};
+use crate::stats::{PartitionStats, Stats};
+use crate::version::edit::RunKind;
+use crate::version::{SstFile, SubTree};
+
+/// What [`Db::verify`](crate::Db::verify) has read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// SSTs read.
+    pub ssts: u64,
+    /// Their length in bytes.
+    pub bytes: u64,
+    /// Entries in them.
+    pub entries: u64,
+}
+
+/// Reads and checks every live SST.
+pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
+    let version = Arc::clone(&inner.state.load().version);
+    version.check_invariants().map_err(|message| Error::new(ErrorKind::Corruption, message))?;
+    let mut owners: HashMap<FileId, (Option<PartitionId>, Arc<SstFile>)> = HashMap::new();
+    for (id, partition) in version.partitions() {
+        for run in &partition.tree.runs {
+            let owner = (run.kind == RunKind::Ssts).then_some(id);
+            for file in &run.files {
+                owners.insert(file.file.id, (owner, Arc::clone(&file.file)));
+            }
+        }
+    }
+    let mut files: Vec<_> = owners.into_values().collect();
+    files.sort_unstable_by_key(|(_, file)| file.id);
+    let total = files.iter().map(|(_, file)| file.summary.file_len).sum();
+    let mut report = VerifyReport::default();
+    for (owner, file) in files {
+        file.sst().verify(|key| match owner {
+            Some(partition) => key_hash(partition.get(), key),
+            None => split_partition_key(key).map_or(0, |(partition, user_key)| key_hash(partition.get(), user_key)),
+        })?;
+        report.ssts += 1;
+        report.bytes += file.summary.file_len;
+        report.entries += file.summary.entries;
+        if !progress(report.bytes, total) {
+            break;
+        }
+    }
+    Ok(report)
+}
+
+impl Inner {
+    pub(crate) fn stats(&self) -> Stats {
+        let state = self.state.load_full();
+        let mut stats = Stats { last_sequence_number: self.last_visible(), ..Stats::default() };
+        self.counters.report(&mut stats);
+        for (_, partition) in state.version.partitions() {
+            let runs = partition.tree.runs.len() as u64;
+            stats.partitions += 1;
+            stats.runs += runs;
+            stats.runs_max = stats.runs_max.max(runs);
+            stats.compactions_running += partition.tree.jobs.len() as u64;
+        }
+        for file in state.version.live_files() {
+            stats.ssts += 1;
+            stats.sst_bytes += file.summary.file_len;
+            stats.sst_entries += file.summary.entries;
+            stats.index_filter_bytes += file.sst().memory() as u64;
+        }
+        stats.memtables = state.memtables().count() as u64;
+        stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();
+        let cache = self.cache.stats();
+        stats.cache_bytes = cache.used;
+        stats.cache_capacity_bytes = cache.capacity;
+        stats.poisoned = self.poison().map(ToString::to_string);
+        stats
+    }
+
+    pub(crate) fn partition_stats(&self, id: PartitionId) -> PartitionStats {
+        let state = self.state.load();
+        state.version.tree(id).map_or_else(PartitionStats::default, |tree| tree_stats(tree))
+    }
+}
+
+fn tree_stats(tree: &SubTree) -> PartitionStats {
+    let mut stages: Vec<_> = tree.runs.iter().map(|run| run.stage).collect();
+    stages.dedup();
+    PartitionStats {
+        entries: tree.runs.iter().map(|run| run.entries()).sum(),
+        bytes: tree.runs.iter().map(|run| run.bytes()).sum(),
+        runs: tree.runs.len() as u64,
+        sections: tree.runs.iter().filter(|run| run.kind == RunKind::Section).count() as u64,
+        stages: stages.len() as u64,
+    }
+}

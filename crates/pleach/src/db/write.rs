@@ -1,0 +1,218 @@
+//! The write path: group commit, room in the memtable, the log, the memtable.
+//!
+//! The leader of a group makes room, gives the batches their sequence numbers, appends them to the log with one write,
+//! syncs if any of them asks for it, inserts them into the memtable and only then lets readers see them.
+//!
+//! # Invariants
+//! 1. *Logged before visible*: a batch is in the log, and on the medium where asked, before any reader sees it.
+//! 2. *Segment per memtable*: sealing a memtable starts a new log segment, so that a flush frees whole segments.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pleach_env::{Error, ErrorKind, Result};
+use pleach_log::{Append, Durability, SEQ_MAX};
+use smallvec::SmallVec;
+
+use super::inner::{Inner, LivePartition, Writer};
+use crate::batch::Operations;
+use crate::memtable::Memtable;
+use crate::options::SEALED_MAX;
+use crate::state::{LoggedMemtable, State};
+
+/// A batch on its way through the commit queue.
+pub(crate) struct WriteRequest {
+    pub(crate) operations: Operations,
+    pub(crate) partitions: SmallVec<[Arc<LivePartition>; 1]>,
+    pub(crate) durability: Durability,
+    /// Whether to fail rather than wait for a flush to make room.
+    pub(crate) may_wait: bool,
+    /// Set by the leader. None after a leader panicked.
+    pub(crate) result: Option<Result<()>>,
+}
+
+impl WriteRequest {
+    pub(crate) fn cost(&self) -> usize {
+        self.operations.payload().len()
+    }
+}
+
+impl Inner {
+    /// Commits a batch; returns its buffers for reuse, and the result.
+    pub(crate) fn commit(&self, request: WriteRequest) -> (Operations, Result<()>) {
+        if request.operations.count() == 0 {
+            return (request.operations, self.check_writable());
+        }
+        let done = self.queue.submit(request, |group| self.lead(group));
+        let result = done.result.unwrap_or_else(|| {
+            let error = Error::new(ErrorKind::Poisoned, "a thread that was committing this batch panicked");
+            Err(self.set_poison(error))
+        });
+        (done.operations, result)
+    }
+
+    /// Commits a group.
+    fn lead(&self, group: &mut [WriteRequest]) {
+        let mut writer = self.writer.lock();
+        if let Err(error) = self.lead_admitted(&mut writer, group) {
+            for request in group.iter_mut().filter(|r| r.result.is_none()) {
+                request.result = Some(Err(error.clone()));
+            }
+        }
+    }
+
+    fn lead_admitted(&self, writer: &mut Writer, group: &mut [WriteRequest]) -> Result<()> {
+        self.check_writable()?;
+        for request in group.iter_mut() {
+            if let Some(gone) = request.partitions.iter().find(|p| p.dropped.load(Ordering::Relaxed)) {
+                request.result = Some(Err(dropped_error(&gone.name)));
+            }
+        }
+        let may_wait = group.iter().all(|request| request.may_wait);
+        let footprint = group.iter().map(|r| r.operations.footprint()).sum();
+        self.make_room(writer, footprint, may_wait)?;
+        self.log_group(writer, group)?;
+        self.insert_group(writer, group);
+        Ok(())
+    }
+
+    /// Appends the admitted batches to the log.
+    fn log_group(&self, writer: &mut Writer, group: &mut [WriteRequest]) -> Result<()> {
+        let admitted = || group.iter().filter(|r| r.result.is_none());
+        let bytes: usize = admitted().map(|r| r.operations.record_len()).sum();
+        let count: u64 = admitted().map(|r| u64::from(r.operations.count())).sum();
+        let syncs = admitted().any(|r| r.durability == Durability::Sync);
+        if count == 0 {
+            return Ok(());
+        }
+        if writer.next_seq + count > SEQ_MAX {
+            return Err(Error::new(ErrorKind::Unsupported, "the store has used up its sequence numbers"));
+        }
+        if writer.log.should_rotate(bytes) {
+            self.rotate_log(writer)?;
+        }
+        let mut next_seq = writer.next_seq;
+        let records = group.iter_mut().filter(|r| r.result.is_none()).map(|request| {
+            let (first_seq, count) = (next_seq, request.operations.count());
+            next_seq += u64::from(count);
+            Append { record: request.operations.record_mut(), first_seq, count }
+        });
+        writer.log.append(records).map_err(|e| self.log_failed(e))?;
+        self.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if syncs {
+            // What is in SSTs by now need not be synced any more.
+            let version = Arc::clone(&self.state.load().version);
+            writer.log.mark_durable(version.flushed_seq);
+            writer.log.forget_before(version.log_floor);
+            writer.log.sync().map_err(|e| self.set_poison(e))?;
+        }
+        Ok(())
+    }
+
+    /// Inserts the logged batches into the memtable and shows them to readers.
+    fn insert_group(&self, writer: &mut Writer, group: &mut [WriteRequest]) {
+        let state = self.state.load();
+        let memtable = &state.active.memtable;
+        for request in group.iter_mut().filter(|r| r.result.is_none()) {
+            insert_operations(memtable, request.operations.payload(), &mut writer.next_seq);
+            self.counters.operations.fetch_add(u64::from(request.operations.count()), Ordering::Relaxed);
+            request.result = Some(Ok(()));
+        }
+        self.visible.store(writer.next_seq - 1, Ordering::Release);
+    }
+
+    /// A failed append: out of space leaves the store as it was, anything else ends writing.
+    fn log_failed(&self, error: Error) -> Error {
+        if error.is_out_of_space() || error.kind() != ErrorKind::Io { error } else { self.set_poison(error) }
+    }
+
+    /// Starts a new log segment.
+    pub(crate) fn rotate_log(&self, writer: &mut Writer) -> Result<()> {
+        let id = self.new_file_id();
+        writer.log.rotate(id, self.manifest_hint()).map_err(|e| self.log_failed(e))?;
+        self.framed_files.lock().segments.push(id);
+        Ok(())
+    }
+
+    /// Makes sure that the active memtable can take `footprint` bytes, sealing it if it is full.
+    pub(crate) fn make_room(&self, writer: &mut Writer, footprint: usize, may_wait: bool) -> Result<()> {
+        if self.is_full_for(footprint) {
+            self.wait_for_flush(may_wait)?;
+            self.seal(writer)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the active memtable should be sealed rather than take `footprint` bytes more.
+    pub(crate) fn is_full_for(&self, footprint: usize) -> bool {
+        let state = self.state.load();
+        let memtable = &state.active.memtable;
+        !memtable.is_empty() && memtable.used_bytes() + footprint > self.options.memtable_budget()
+    }
+
+    /// Waits until another memtable may be sealed.
+    fn wait_for_flush(&self, may_wait: bool) -> Result<()> {
+        if self.state.load().sealed.len() < SEALED_MAX {
+            return Ok(());
+        }
+        let started = self.env.now();
+        let mut background = self.background.lock();
+        while self.state.load().sealed.len() >= SEALED_MAX {
+            if self.poison().is_some() {
+                drop(background);
+                return self.check_writable();
+            }
+            if let Some(error) = background.out_of_space.take() {
+                // The next attempt to write makes the flush try again.
+                drop(background);
+                self.wake_jobs();
+                return Err(error);
+            }
+            if !may_wait {
+                return Err(Error::new(ErrorKind::Conflict, "memtables are full until a flush ends; try again"));
+            }
+            self.wake_jobs();
+            self.progress.wait(&mut background);
+        }
+        drop(background);
+        let waited = self.env.now().saturating_sub(started);
+        self.counters.stall_ns.fetch_add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Seals the active memtable and starts a new one with a new log segment.
+    pub(crate) fn seal(&self, writer: &mut Writer) -> Result<()> {
+        if self.state.load().active.memtable.is_empty() {
+            return Ok(());
+        }
+        self.rotate_log(writer)?;
+        let active = Arc::new(LoggedMemtable {
+            memtable: Arc::new(Memtable::new(self.options.memtable_budget())),
+            first_segment: writer.log.segment_id(),
+        });
+        self.swap_state(|state| {
+            let mut sealed = Vec::with_capacity(state.sealed.len() + 1);
+            sealed.push(Arc::clone(&state.active));
+            sealed.extend(state.sealed.iter().cloned());
+            State { active, sealed, version: Arc::clone(&state.version) }
+        });
+        if let Some(wakers) = self.wakers.get() {
+            wakers.flush.wake();
+        }
+        Ok(())
+    }
+}
+
+/// Inserts a batch's operations under consecutive sequence numbers from `next_seq` on.
+pub(crate) fn insert_operations(memtable: &Memtable, payload: &[u8], next_seq: &mut u64) {
+    Operations::decode(payload, &mut |op| {
+        memtable.insert(op.hash(), op.partition_key, *next_seq, op.kind, op.value);
+        *next_seq += 1;
+    })
+    .expect("operations were encoded here, or checked by recovery");
+}
+
+/// The error of whoever uses a partition after its drop.
+pub(crate) fn dropped_error(name: &str) -> Error {
+    Error::new(ErrorKind::Closed, format!("partition {name:?} has been dropped"))
+}

@@ -1,0 +1,102 @@
+//! Write batches as users build them.
+
+use std::sync::Arc;
+
+use pleach_env::{Error, Result};
+use pleach_log::Durability;
+use smallvec::SmallVec;
+
+use super::handle::{Db, Shared};
+use super::inner::LivePartition;
+use super::partition::Partition;
+use super::write::WriteRequest;
+use crate::batch::Operations;
+
+/// Puts and deletes over any partitions that become visible and durable together.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// use pleach::Durability;
+/// let db = pleach::Db::open(dir.path())?;
+/// let (users, emails) = (db.partition("users")?, db.partition("emails")?);
+/// let mut batch = db.batch();
+/// batch.put(&users, b"alice", b"1");
+/// batch.put(&emails, b"a@example.org", b"alice");
+/// batch.commit(Durability::Sync)?;
+/// # Ok::<(), pleach::Error>(())
+/// ```
+pub struct WriteBatch {
+    shared: Arc<Shared>,
+    operations: Operations,
+    partitions: SmallVec<[Arc<LivePartition>; 1]>,
+    /// The first operation that was refused; the commit returns it and writes nothing.
+    error: Option<Error>,
+}
+
+impl WriteBatch {
+    pub(crate) fn new(db: &Db) -> Self {
+        Self {
+            shared: Arc::clone(&db.shared),
+            operations: Operations::default(),
+            partitions: SmallVec::new(),
+            error: None,
+        }
+    }
+
+    /// Adds a put. An argument out of range is reported by [`WriteBatch::commit`].
+    pub fn put(&mut self, partition: &Partition, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.push(partition, key.as_ref(), Some(value.as_ref()));
+    }
+
+    /// Adds a delete. An argument out of range is reported by [`WriteBatch::commit`].
+    pub fn delete(&mut self, partition: &Partition, key: impl AsRef<[u8]>) {
+        self.push(partition, key.as_ref(), None);
+    }
+
+    fn push(&mut self, partition: &Partition, key: &[u8], value: Option<&[u8]>) {
+        if !partition.is_of(&self.shared) {
+            self.error.get_or_insert_with(|| Error::invalid("the partition belongs to another store than the batch"));
+            return;
+        }
+        if let Err(error) = self.operations.push(partition.id(), key, value) {
+            self.error.get_or_insert(error);
+        }
+        if !self.partitions.iter().any(|live| live.id == partition.id()) {
+            self.partitions.push(Arc::clone(&partition.live));
+        }
+    }
+
+    /// Operations in it.
+    pub fn len(&self) -> usize {
+        self.operations.count() as usize
+    }
+
+    /// Whether it has no operations.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes it will take in the log; at most [`crate::limits::BATCH_BYTES_MAX`].
+    pub fn bytes(&self) -> usize {
+        self.operations.payload().len()
+    }
+
+    /// Commits all operations, or none if it returns an error.
+    ///
+    /// # Errors
+    /// Those of [`Partition::put`], for any of the operations.
+    pub fn commit(self, durability: Durability) -> Result<()> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let (operations, partitions) = (self.operations, self.partitions);
+        let request = WriteRequest { operations, partitions, durability, may_wait: true, result: None };
+        self.shared.inner.commit(request).1
+    }
+}
+
+impl std::fmt::Debug for WriteBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteBatch").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,276 @@
+//! Flush: the oldest sealed memtable becomes files, sliced by partition.
+//!
+//! The memtable is ordered by partition, so a flush is one walk. A slice that is large enough gets SSTs of its own, as a
+//! run; the small ones become sections of one file that they share, so that a flush costs one file and one sync
+//! however many partitions it touches.
+//!
+//! # Invariants
+//! 1. *Order of durability*: the files' data, their names, then the edit that names them and moves the log's floor.
+//! 2. *Oldest first*: memtables are flushed in the order in which they were sealed, by one thread at a time.
+//! 3. *Age order*: a run goes directly to stage 1 only if stage 0 holds nothing of its partition, which would be older
+//!    than it and yet be asked before it.
+//!
+//! # Origin
+//! TridentKV, section 3.3. Departure: the paper keeps a partition's left-over in memory until a block is full; here it
+//! becomes a durable section at once, so that it never pins the log.
+
+use std::sync::Arc;
+
+use pleach_env::Result;
+use pleach_table::ValueKind;
+
+use crate::db::{Inner, SstOutput};
+use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, split_partition_key};
+use crate::memtable::{Memtable, MemtableCursor};
+use crate::state::{LoggedMemtable, State};
+use crate::stats::add;
+use crate::version::{SstFile, Version};
+use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
+
+/// Stage of sections, and of flushed runs that are newer than sections.
+pub(crate) const STAGE_SECTIONS: u8 = 0;
+
+/// First stage of runs.
+pub(crate) const STAGE_FIRST: u8 = 1;
+
+/// What the flush of one memtable has written so far.
+struct Flush<'i> {
+    inner: &'i Inner,
+    version: Arc<Version>,
+    edit: Edit,
+    written: Vec<Arc<SstFile>>,
+    shared: Option<SharedFile<'i>>,
+}
+
+/// The file that small slices share, and the sections in it.
+struct SharedFile<'i> {
+    output: SstOutput<'i>,
+    sections: Vec<(PartitionId, RunMeta)>,
+}
+
+impl Inner {
+    /// Flushes the oldest sealed memtable; `false` when there is none.
+    pub(crate) fn flush_oldest(&self) -> Result<bool> {
+        let state = self.state.load_full();
+        let Some(oldest) = state.sealed.last() else { return Ok(false) };
+        let mut flush = Flush {
+            inner: self,
+            version: Arc::clone(&state.version),
+            edit: Edit::default(),
+            written: Vec::new(),
+            shared: None,
+        };
+        if let Err(error) = flush.write(&oldest.memtable) {
+            flush.abandon();
+            return Err(error);
+        }
+        let (edit, written) = (flush.edit, flush.written);
+        self.install_flush(&state, oldest, edit, written)?;
+        Ok(true)
+    }
+
+    /// Makes the flush durable and lets readers see its files instead of the memtable.
+    fn install_flush(
+        &self,
+        state: &State,
+        oldest: &Arc<LoggedMemtable>,
+        mut edit: Edit,
+        written: Vec<Arc<SstFile>>,
+    ) -> Result<()> {
+        let bytes = written.iter().map(|file| file.summary.file_len).sum();
+        // The floor's segment is a new name too.
+        self.sync_dir("flush.dir_sync")?;
+        let last_seq = oldest.memtable.last_seq();
+        let younger = state.sealed.iter().rev().nth(1).unwrap_or(&state.active);
+        let floor = younger.first_segment;
+        edit.push(EditItem::FlushedSeq(last_seq));
+        edit.push(EditItem::LogFloor(floor));
+        self.commit_edit(edit, written, |state, version| State {
+            active: Arc::clone(&state.active),
+            sealed: state.sealed.iter().filter(|m| !Arc::ptr_eq(m, oldest)).cloned().collect(),
+            version,
+        })?;
+        add(&self.counters.flushes, 1);
+        add(&self.counters.flush_bytes, bytes);
+        Ok(())
+    }
+}
+
+impl<'i> Flush<'i> {
+    fn write(&mut self, memtable: &Arc<Memtable>) -> Result<()> {
+        let mut cursor = memtable.cursor(u64::MAX);
+        cursor.seek_first();
+        while cursor.is_valid() {
+            self.write_slice(memtable, &mut cursor)?;
+        }
+        if let Some(shared) = self.shared.take() {
+            self.finish_shared(shared)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the slice of the partition that `cursor` is on, and moves the cursor behind it.
+    fn write_slice(&mut self, memtable: &Arc<Memtable>, cursor: &mut MemtableCursor) -> Result<()> {
+        let partition = partition_of(cursor);
+        let Some(tree) = self.version.tree(partition).cloned() else {
+            // Dropped: its entries are nobody's.
+            while on_partition(cursor, partition) {
+                cursor.next();
+            }
+            return Ok(());
+        };
+        let drops_tombstones = tree.runs.is_empty();
+        if slice_reaches(memtable, partition, self.inner.options.section_bytes_max()) {
+            let stage =
+                if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) { STAGE_SECTIONS } else { STAGE_FIRST };
+            self.write_own_run(partition, stage, drops_tombstones, cursor)
+        } else {
+            self.write_section(partition, drops_tombstones, cursor)
+        }
+    }
+
+    /// A large slice: SSTs of its own.
+    fn write_own_run(
+        &mut self,
+        partition: PartitionId,
+        stage: u8,
+        drops_tombstones: bool,
+        cursor: &mut MemtableCursor,
+    ) -> Result<()> {
+        let mut files = Vec::new();
+        let mut output: Option<SstOutput<'i>> = None;
+        let sst_bytes = self.inner.options.sst_bytes;
+        while on_partition(cursor, partition) {
+            if !(drops_tombstones && cursor.kind() == ValueKind::Tombstone) {
+                if let Some(full) = output.take_if(|o| o.len() >= sst_bytes) {
+                    files.push(self.finish_own(full)?);
+                }
+                let sst = match &mut output {
+                    Some(sst) => sst,
+                    None => output.insert(self.inner.new_sst_output()?),
+                };
+                let user_key = &cursor.key()[PARTITION_PREFIX_LEN..];
+                sst.add(partition, user_key, user_key, cursor.kind(), cursor.value())?;
+            }
+            cursor.next();
+        }
+        if let Some(last) = output {
+            files.push(self.finish_own(last)?);
+        }
+        if !files.is_empty() {
+            let run = RunMeta { id: RunId::NEXT, stage, kind: RunKind::Ssts, clip: None, files };
+            self.edit.push(EditItem::AddRun { partition, run });
+        }
+        Ok(())
+    }
+
+    fn finish_own(&mut self, output: SstOutput<'i>) -> Result<RunFileMeta> {
+        let file = output.finish()?;
+        let summary = &file.summary;
+        let meta = RunFileMeta {
+            file: file.id,
+            smallest: summary.smallest.clone().into(),
+            largest: summary.largest.clone().into(),
+            entries: summary.entries,
+            bytes: summary.file_len,
+        };
+        self.name_file(file);
+        Ok(meta)
+    }
+
+    /// A small slice: a section of the shared file.
+    fn write_section(
+        &mut self,
+        partition: PartitionId,
+        drops_tombstones: bool,
+        cursor: &mut MemtableCursor,
+    ) -> Result<()> {
+        let mut shared = match self.shared.take() {
+            Some(shared) => shared,
+            None => SharedFile { output: self.inner.new_sst_output()?, sections: Vec::new() },
+        };
+        let file = shared.output.id();
+        let mut section: Option<RunFileMeta> = None;
+        let mut largest = Vec::new();
+        while on_partition(cursor, partition) {
+            if !(drops_tombstones && cursor.kind() == ValueKind::Tombstone) {
+                let (key, value) = (cursor.key(), cursor.value());
+                let user_key = &key[PARTITION_PREFIX_LEN..];
+                shared.output.add(partition, user_key, key, cursor.kind(), value)?;
+                let bytes = (key.len() + value.len()) as u64;
+                let section = section.get_or_insert_with(|| RunFileMeta {
+                    file,
+                    smallest: user_key.into(),
+                    largest: Box::default(),
+                    entries: 0,
+                    bytes: 0,
+                });
+                section.entries += 1;
+                section.bytes += bytes;
+                largest.clear();
+                largest.extend_from_slice(user_key);
+            }
+            cursor.next();
+        }
+        if let Some(mut section) = section {
+            section.largest = largest.into_boxed_slice();
+            let run = RunMeta {
+                id: RunId::NEXT,
+                stage: STAGE_SECTIONS,
+                kind: RunKind::Section,
+                clip: None,
+                files: vec![section],
+            };
+            shared.sections.push((partition, run));
+        }
+        self.shared = Some(shared);
+        Ok(())
+    }
+
+    fn finish_shared(&mut self, shared: SharedFile<'i>) -> Result<()> {
+        if shared.sections.is_empty() {
+            shared.output.abandon();
+            return Ok(());
+        }
+        let file = shared.output.finish()?;
+        self.name_file(file);
+        for (partition, run) in shared.sections {
+            self.edit.push(EditItem::AddRun { partition, run });
+        }
+        Ok(())
+    }
+
+    /// Lets the edit name a finished file. The file comes before the runs that use it.
+    fn name_file(&mut self, file: Arc<SstFile>) {
+        self.edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
+        self.written.push(file);
+    }
+
+    /// Removes what a failed flush has written.
+    fn abandon(self) {
+        if let Some(shared) = self.shared {
+            shared.output.abandon();
+        }
+        self.written.iter().for_each(|file| file.mark_obsolete());
+    }
+}
+
+fn partition_of(cursor: &MemtableCursor) -> PartitionId {
+    split_partition_key(cursor.key()).expect("memtables hold partition keys").0
+}
+
+fn on_partition(cursor: &MemtableCursor, partition: PartitionId) -> bool {
+    cursor.is_valid() && partition_of(cursor) == partition
+}
+
+/// Whether `partition` has at least `bytes` of keys and values in the memtable.
+fn slice_reaches(memtable: &Arc<Memtable>, partition: PartitionId, bytes: usize) -> bool {
+    let mut cursor = memtable.cursor(u64::MAX);
+    cursor.seek(&partition.prefix());
+    let mut sum = 0;
+    while sum < bytes && on_partition(&cursor, partition) {
+        sum += cursor.key().len() + cursor.value().len();
+        cursor.next();
+    }
+    sum >= bytes
+}

@@ -1,0 +1,95 @@
+//! Partition numbers and partition keys.
+//!
+//! Inside the memtable, the log and shared flush files a key is a *partition key*: the partition's number, big-endian,
+//! in front of the user key. Byte order is then order by (partition, user key). An SST of a single partition stores
+//! user keys alone.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+
+/// Bytes of the partition number in front of a partition key.
+pub(crate) const PARTITION_PREFIX_LEN: usize = 4;
+
+/// Number of a partition. Given once and never again, so what is left of a dropped partition can never be mistaken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId(pub(crate) u32);
+
+impl PartitionId {
+    /// The number itself; the default partition has 0.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The four bytes in front of this partition's keys.
+    #[expect(clippy::big_endian_bytes, reason = "byte order is key order")]
+    pub(crate) fn prefix(self) -> [u8; PARTITION_PREFIX_LEN] {
+        self.0.to_be_bytes()
+    }
+}
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A partition key on the stack, for lookups.
+pub(crate) type PartitionKey = SmallVec<[u8; 64]>;
+
+/// `partition`'s number in front of `user_key`.
+#[inline]
+pub(crate) fn partition_key(partition: PartitionId, user_key: &[u8]) -> PartitionKey {
+    let mut key = PartitionKey::new();
+    key.extend_from_slice(&partition.prefix());
+    key.extend_from_slice(user_key);
+    key
+}
+
+/// The two parts of a partition key; `None` when it is too short to be one.
+#[inline]
+#[expect(clippy::big_endian_bytes, reason = "byte order is key order")]
+pub(crate) fn split_partition_key(key: &[u8]) -> Option<(PartitionId, &[u8])> {
+    let (prefix, user_key) = key.split_first_chunk::<PARTITION_PREFIX_LEN>()?;
+    Some((PartitionId(u32::from_be_bytes(*prefix)), user_key))
+}
+
+/// The smallest key above `key`.
+pub(crate) fn successor(key: &[u8]) -> Box<[u8]> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next.into_boxed_slice()
+}
+
+/// The smallest key above every key that starts with `prefix`; `None` when there is none.
+pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&b| b != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partition_keys_order_by_partition_then_key() {
+        let key = |p, k: &[u8]| partition_key(PartitionId(p), k).to_vec();
+        assert!(key(1, b"z") < key(2, b"a"));
+        assert!(key(255, b"z") < key(256, b"a"));
+        assert!(key(1, b"a") < key(1, b"aa"));
+        assert_eq!(split_partition_key(&key(7, b"k")), Some((PartitionId(7), &b"k"[..])));
+        assert_eq!(split_partition_key(&[1, 2, 3]), None);
+    }
+
+    #[test]
+    fn a_prefix_ends_where_the_next_begins() {
+        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(prefix_end(&[1, 0xff, 0xff]), Some(vec![2]));
+        assert_eq!(prefix_end(&[0xff, 0xff]), None);
+        assert_eq!(prefix_end(b""), None);
+        assert_eq!(&*successor(b"a"), b"a\0");
+    }
+}

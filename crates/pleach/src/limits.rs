@@ -1,0 +1,19 @@
+//! Limits of keys, values and batches. They are part of the format: a file that exceeds one is damaged.
+
+/// Longest user key in bytes. The shortest is one byte.
+pub const KEY_LEN_MAX: usize = 65_535;
+
+/// Longest value in bytes: 512 MiB.
+pub const VALUE_LEN_MAX: usize = 512 << 20;
+
+/// Largest write batch in bytes, keys and values and their headers together: 1 GiB.
+pub const BATCH_BYTES_MAX: usize = 1 << 30;
+
+/// Longest partition name in bytes of UTF-8.
+pub const PARTITION_NAME_LEN_MAX: usize = 255;
+
+/// A partition key is a partition's number in front of a user key.
+pub(crate) const PARTITION_KEY_LEN_MAX: usize = KEY_LEN_MAX + crate::keys::PARTITION_PREFIX_LEN;
+
+const _: () = assert!(BATCH_BYTES_MAX < u32::MAX as usize, "a batch's length is a u32 in the log");
+const _: () = assert!(VALUE_LEN_MAX + KEY_LEN_MAX < BATCH_BYTES_MAX, "any single entry fits in a batch");

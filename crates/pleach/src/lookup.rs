@@ -1,0 +1,141 @@
+//! A point lookup as a state machine that knows nothing of I/O.
+//!
+//! It asks the memtables, then tests clip, key range and filter of *all* runs, and only then asks for blocks, newest
+//! run first. Whoever drives it (a blocking `pread`, or later an asynchronous ring) brings the blocks it asks for.
+//!
+//! # Cost
+//! A cached hit: one probe per memtable, one filter line per run (prefetched together), one index search and one block
+//! for each run whose filter says maybe, newest first until the key is found.
+//!
+//! # Origin
+//! Filters of all SSTs in memory: SifrDB, section 3.3; the serial policy is its "no parallel search" case.
+
+use std::sync::Arc;
+
+use pleach_env::Result;
+use pleach_log::SeqNo;
+use pleach_table::{BlockRef, Sst, ValueKind, key_hash};
+use smallvec::SmallVec;
+
+use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
+use crate::memtable::Memtable;
+use crate::state::State;
+use crate::value::Value;
+use crate::version::edit::RunKind;
+
+/// What a lookup needs next.
+pub(crate) enum Step<'l> {
+    /// Block `1` of SST `0`; bring it to [`Lookup::supply`].
+    NeedBlock(&'l Arc<Sst>, u32),
+    /// The answer: the value, or none.
+    Done(Option<Value>),
+}
+
+/// The lookup. Borrows the state it reads.
+pub(crate) struct Lookup<'s> {
+    key: PartitionKey,
+    hash: u64,
+    candidates: SmallVec<[Candidate<'s>; 8]>,
+    /// Candidates up to here are settled.
+    next: usize,
+}
+
+struct Candidate<'s> {
+    sst: &'s Arc<Sst>,
+    /// Whether the SST holds partition keys.
+    shared: bool,
+    block: u32,
+}
+
+impl<'s> Lookup<'s> {
+    /// Asks the memtables; the answer, or a lookup that still has runs to ask.
+    #[inline]
+    pub(crate) fn start(
+        state: &'s State,
+        partition: PartitionId,
+        user_key: &[u8],
+        visible: SeqNo,
+    ) -> Result<Self, Option<Value>> {
+        let hash = key_hash(partition.0, user_key);
+        let key = keys::partition_key(partition, user_key);
+        for memtable in state.memtables() {
+            memtable.prefetch(hash);
+        }
+        for memtable in state.memtables() {
+            if let Some(found) = memtable.get(hash, &key, visible) {
+                return Err(match found.kind {
+                    ValueKind::Tombstone => None,
+                    _ => Some(Self::memtable_value(memtable, found)),
+                });
+            }
+        }
+        let mut lookup = Self { key, hash, candidates: SmallVec::new(), next: 0 };
+        lookup.find_candidates(state, partition);
+        Ok(lookup)
+    }
+
+    fn memtable_value(memtable: &Arc<Memtable>, found: crate::memtable::VersionView<'_>) -> Value {
+        Value::in_memtable(Arc::clone(memtable), found.value_at, found.value.len())
+    }
+
+    /// The runs that may hold the key, newest first.
+    #[inline]
+    fn find_candidates(&mut self, state: &'s State, partition: PartitionId) {
+        let Some(tree) = state.version.tree(partition) else { return };
+        let user_key = &self.key[PARTITION_PREFIX_LEN..];
+        let mut possible = SmallVec::<[Candidate<'s>; 16]>::new();
+        for run in &tree.runs {
+            if let Some(file) = run.file_for(user_key) {
+                let sst = file.file.sst();
+                sst.prefetch_filter(self.hash);
+                possible.push(Candidate { sst, shared: run.kind == RunKind::Section, block: 0 });
+            }
+        }
+        self.candidates.extend(possible.into_iter().filter(|c| c.sst.may_contain(self.hash)));
+    }
+
+    /// What is needed next.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Step<'_> {
+        let Some(candidate) = self.candidates.get_mut(self.next) else { return Step::Done(None) };
+        let key = if candidate.shared { &self.key[..] } else { &self.key[PARTITION_PREFIX_LEN..] };
+        candidate.block = candidate.sst.block_for(key);
+        Step::NeedBlock(candidate.sst, candidate.block)
+    }
+
+    /// Takes the block last asked for; the answer, when it settles the lookup.
+    #[inline]
+    pub(crate) fn supply(&mut self, block: BlockRef) -> Option<Option<Value>> {
+        let candidate = &self.candidates[self.next];
+        let key = if candidate.shared { &self.key[..] } else { &self.key[PARTITION_PREFIX_LEN..] };
+        let found = candidate.sst.get_in_block(&block, key, self.hash);
+        self.next += 1;
+        found.map(|(kind, range)| match kind {
+            ValueKind::Tombstone => None,
+            _ => Some(Value::in_block(block, range)),
+        })
+    }
+}
+
+/// Runs a lookup to its end, reading blocks with the caller's thread.
+#[inline]
+pub(crate) fn get_blocking(
+    state: &State,
+    partition: PartitionId,
+    user_key: &[u8],
+    visible: SeqNo,
+) -> Result<Option<Value>> {
+    let mut lookup = match Lookup::start(state, partition, user_key, visible) {
+        Ok(lookup) => lookup,
+        Err(answer) => return Ok(answer),
+    };
+    loop {
+        let block = match lookup.step() {
+            Step::Done(answer) => return Ok(answer),
+            Step::NeedBlock(sst, number) => sst.read_block(number)?,
+        };
+        if let Some(answer) = lookup.supply(block) {
+            return Ok(answer);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The memtable: every recent write of all partitions, in memory, ordered by (partition, user key, sequence).
+//!
+//! Keys here are *partition keys* (see [`crate::keys`]): the partition's number in front of the user key, so that one
+//! ordered structure serves all partitions and a flush finds them one after the other. A record per key lies in an
+//! arena with its versions; a tree keeps the order and a hash index answers point reads.
+//!
+//! # Invariants
+//! 1. Sequence numbers of inserts never go down; a key's versions are chained newest first.
+//! 2. A reader that passes `visible` sees exactly the versions up to it that were inserted before `visible` was
+//!    published.
+//!
+//! # Concurrency
+//! One writer at a time (the commit leader); readers take no lock. A sealed memtable is immutable.
+//!
+//! # Cost
+//! A point read: one probe of the index, one of the record. An insert of a new key: that plus a four-level descent; an
+//! overwrite does not touch the tree.
+//!
+//! # Origin
+//! One memtable for all partitions is TridentKV, section 3.3. The rest is ours.
+
+mod arena;
+mod cursor;
+mod entry;
+mod index;
+mod node;
+mod tree;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pleach_log::SeqNo;
+use pleach_table::ValueKind;
+
+use arena::Arena;
+pub(crate) use arena::ArenaRef;
+pub(crate) use cursor::MemtableCursor;
+pub(crate) use entry::VersionView;
+use index::HashIndex;
+use tree::Tree;
+
+/// The memtable. See the module's text.
+pub(crate) struct Memtable {
+    arena: Arena,
+    tree: Tree,
+    index: HashIndex,
+    entries: AtomicU64,
+    /// Largest sequence number inserted; 0 while empty.
+    last_seq: AtomicU64,
+}
+
+impl Memtable {
+    /// An empty memtable meant to be sealed at about `budget` bytes.
+    pub(crate) fn new(budget: usize) -> Self {
+        Self {
+            arena: Arena::new((budget / 16).clamp(32 << 10, 4 << 20)),
+            tree: Tree::new(),
+            index: HashIndex::new(budget),
+            entries: AtomicU64::new(0),
+            last_seq: AtomicU64::new(0),
+        }
+    }
+
+    /// Writer: adds a version. `hash` is that of the user key under its partition.
+    pub(crate) fn insert(&self, hash: u64, key: &[u8], seq: SeqNo, kind: ValueKind, value: &[u8]) {
+        debug_assert!(seq >= self.last_seq.load(Ordering::Relaxed), "sequence numbers never go down");
+        if let Some(record) = self.find_record(hash, key) {
+            entry::add_version(&self.arena, record, seq, kind, value);
+        } else {
+            let record = entry::add_key(&self.arena, key, seq, kind, value);
+            self.tree.insert(&self.arena, record, key);
+            self.index.insert(hash, record);
+        }
+        self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.last_seq.store(seq, Ordering::Release);
+    }
+
+    /// Starts fetching what [`Memtable::get`] will look at first.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// The newest version of `key` not newer than `visible`.
+    #[inline]
+    pub(crate) fn get(&self, hash: u64, key: &[u8], visible: SeqNo) -> Option<VersionView<'_>> {
+        entry::visible_version(&self.arena, self.find_record(hash, key)?, visible)
+    }
+
+    #[inline]
+    fn find_record(&self, hash: u64, key: &[u8]) -> Option<ArenaRef> {
+        match self.index.find(&self.arena, hash, key) {
+            Some(record) => Some(record),
+            None if self.index.is_complete() => None,
+            None => self.tree.find(&self.arena, key),
+        }
+    }
+
+    /// The bytes of a value that a [`VersionView`] told the place of.
+    pub(crate) fn value(&self, at: ArenaRef, len: usize) -> &[u8] {
+        self.arena.bytes(at, len)
+    }
+
+    /// A cursor over the newest versions not newer than `visible`.
+    pub(crate) fn cursor(self: &Arc<Self>, visible: SeqNo) -> MemtableCursor {
+        MemtableCursor::new(Arc::clone(self), visible)
+    }
+
+    /// Memory taken.
+    pub(crate) fn bytes(&self) -> usize {
+        self.arena.reserved() + self.tree.bytes() + self.index.bytes()
+    }
+
+    /// Memory filled: what decides when the memtable is full.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.arena.used() + self.tree.bytes() + self.index.bytes()
+    }
+
+    /// Memory taken once more by an entry of this size: what a writer asks before it lets a batch in.
+    pub(crate) fn footprint(key_len: usize, value_len: usize) -> usize {
+        entry::footprint(key_len, value_len) + 24
+    }
+
+    /// Versions held.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries() == 0
+    }
+
+    /// Largest sequence number inserted; 0 while empty.
+    pub(crate) fn last_seq(&self) -> SeqNo {
+        self.last_seq.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests;

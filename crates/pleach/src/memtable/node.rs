@@ -1,0 +1,241 @@
+//! Nodes of the memtable's tree: sorted references to key records, with an eight-byte head of each key beside it.
+//!
+//! All keys below a node share the common prefix of its two fences; a head is the eight bytes after `skip` of those, so
+//! that searching a node rarely touches a key record. Equal heads are told apart by the records.
+//!
+//! # Invariants
+//! 1. Entries `0..count` ascend by key. Heads ascend with them.
+//! 2. `skip` is at most the length of the common prefix of the fences `low` and `high`, and 0 where one is missing.
+//!
+//! # Concurrency
+//! One writer; readers are optimistic: they note `version` (even when the node is at rest), read, and read again if it
+//! has changed. Every field is an atomic, so a reader that loses the race sees old or new words, never torn ones, and
+//! every reference it sees is one that was published.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use super::arena::{Arena, ArenaRef};
+use super::entry;
+
+/// Entries a node can hold. 64 keeps a tree of a full memtable four levels deep; shifting half of it costs about as
+/// much as one cache miss.
+pub(super) const FANOUT: usize = 64;
+
+/// The sorted part of a node, shared by leaves and inner nodes.
+pub(super) struct Node {
+    version: AtomicU64,
+    count: AtomicU32,
+    skip: AtomicU32,
+    /// First key that may lie in the node; 0 = no bound.
+    low: AtomicU64,
+    /// First key beyond the node; 0 = no bound.
+    high: AtomicU64,
+    /// Leaves: the leaf to the right; 0 = none.
+    next: AtomicU32,
+    heads: [AtomicU64; FANOUT],
+    keys: [AtomicU64; FANOUT],
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            count: AtomicU32::new(0),
+            skip: AtomicU32::new(0),
+            low: AtomicU64::new(0),
+            high: AtomicU64::new(0),
+            next: AtomicU32::new(0),
+            heads: [const { AtomicU64::new(0) }; FANOUT],
+            keys: [const { AtomicU64::new(0) }; FANOUT],
+        }
+    }
+}
+
+/// The eight bytes of `key` after `skip`, padded with zeros, as a number that compares like them.
+#[inline]
+fn head(key: &[u8], skip: usize) -> u64 {
+    let rest = key.get(skip..).unwrap_or_default();
+    if let Some(first) = rest.first_chunk::<8>() {
+        return u64::from_le_bytes(*first).swap_bytes();
+    }
+    let mut padded = [0; 8];
+    padded[..rest.len()].copy_from_slice(rest);
+    u64::from_le_bytes(padded).swap_bytes()
+}
+
+impl Node {
+    /// The version at rest. Waits while the writer changes the node.
+    #[inline]
+    pub(super) fn stable_version(&self) -> u64 {
+        let mut spins = 0u32;
+        loop {
+            let version = self.version.load(Ordering::Acquire);
+            if version % 2 == 0 {
+                return version;
+            }
+            spins += 1;
+            if spins % 64 == 0 {
+                std::thread::yield_now(); // The writer may have lost its core in the middle of a change.
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Whether nothing has changed since `version` was noted, so that what was read since then holds.
+    #[inline]
+    pub(super) fn unchanged_since(&self, version: u64) -> bool {
+        fence(Ordering::Acquire);
+        self.version.load(Ordering::Relaxed) == version
+    }
+
+    /// Lets the writer change the node inside `change`; readers retry.
+    pub(super) fn write(&self, change: impl FnOnce(&Self)) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        change(self);
+        self.version.store(version + 2, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        (self.count.load(Ordering::Acquire) as usize).min(FANOUT)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count() == FANOUT
+    }
+
+    #[inline]
+    pub(super) fn key_at(&self, index: usize) -> Option<ArenaRef> {
+        ArenaRef::from_word(self.keys[index].load(Ordering::Acquire))
+    }
+
+    pub(super) fn low(&self) -> Option<ArenaRef> {
+        ArenaRef::from_word(self.low.load(Ordering::Acquire))
+    }
+
+    pub(super) fn high(&self) -> Option<ArenaRef> {
+        ArenaRef::from_word(self.high.load(Ordering::Acquire))
+    }
+
+    pub(super) fn next(&self) -> u32 {
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// Number of entries below `key`, and, with `or_equal`, those equal to it too.
+    ///
+    /// For a reader the answer holds only if the node is unchanged afterwards.
+    #[inline]
+    pub(super) fn rank(&self, arena: &Arena, key: &[u8], or_equal: bool) -> usize {
+        let count = self.count();
+        let skip = self.skip.load(Ordering::Relaxed) as usize;
+        let wanted = head(key, skip);
+        let mut low = self.partition_point(count, |h| h < wanted);
+        if low == count || self.heads[low].load(Ordering::Relaxed) != wanted {
+            return low;
+        }
+        let mut high = low + 1;
+        if high < count && self.heads[high].load(Ordering::Relaxed) == wanted {
+            high = self.partition_point(count, |h| h <= wanted);
+        }
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let Some(at) = self.key_at(middle) else { return low }; // Lost a race: the caller retries.
+            let below = match entry::key(arena, at).cmp(key) {
+                std::cmp::Ordering::Less => true,
+                std::cmp::Ordering::Equal => or_equal,
+                std::cmp::Ordering::Greater => false,
+            };
+            if below {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    #[inline]
+    fn partition_point(&self, count: usize, before: impl Fn(u64) -> bool) -> usize {
+        let mut base = 0;
+        let mut len = count;
+        while len > 0 {
+            let half = len / 2;
+            let middle = base + half;
+            if before(self.heads[middle].load(Ordering::Relaxed)) {
+                base = middle + 1;
+                len -= half + 1;
+            } else {
+                len = half;
+            }
+        }
+        base
+    }
+
+    /// Writer, inside [`Node::write`]: puts the key at `index`, moving later entries up.
+    pub(super) fn insert_at(&self, index: usize, key_ref: ArenaRef, key: &[u8]) {
+        let count = self.count();
+        for i in (index..count).rev() {
+            self.heads[i + 1].store(self.heads[i].load(Ordering::Relaxed), Ordering::Relaxed);
+            self.keys[i + 1].store(self.keys[i].load(Ordering::Relaxed), Ordering::Release);
+        }
+        self.heads[index].store(head(key, self.skip.load(Ordering::Relaxed) as usize), Ordering::Relaxed);
+        self.keys[index].store(key_ref.to_word(), Ordering::Release);
+        self.set_count(count + 1);
+    }
+
+    /// Writer, on a node nobody else knows: takes the entries of `left` from `from` on, its upper fence and its right
+    /// neighbour; `separator` becomes the lower fence.
+    pub(super) fn fill_from(&self, arena: &Arena, left: &Self, from: usize, separator: ArenaRef) {
+        let count = left.count();
+        for (to, i) in (from..count).enumerate() {
+            self.heads[to].store(left.heads[i].load(Ordering::Relaxed), Ordering::Relaxed);
+            self.keys[to].store(left.keys[i].load(Ordering::Relaxed), Ordering::Release);
+        }
+        self.skip.store(left.skip.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.low.store(separator.to_word(), Ordering::Release);
+        self.high.store(left.high.load(Ordering::Relaxed), Ordering::Release);
+        self.next.store(left.next.load(Ordering::Relaxed), Ordering::Release);
+        self.set_count(count - from);
+        self.sharpen(arena);
+    }
+
+    /// Writer, inside [`Node::write`]: keeps the first `count` entries; `separator` becomes the upper fence and
+    /// `next` the right neighbour.
+    pub(super) fn trim(&self, arena: &Arena, count: usize, separator: ArenaRef, next: u32) {
+        self.set_count(count);
+        self.high.store(separator.to_word(), Ordering::Release);
+        self.next.store(next, Ordering::Release);
+        self.sharpen(arena);
+    }
+
+    /// Recomputes the heads behind the fences' common prefix where the present ones do not tell neighbours apart.
+    fn sharpen(&self, arena: &Arena) {
+        let count = self.count();
+        let equal_neighbours = (1..count).any(|i| {
+            self.heads[i - 1].load(Ordering::Relaxed) == self.heads[i].load(Ordering::Relaxed)
+        });
+        let (Some(low), Some(high)) = (self.low(), self.high()) else { return };
+        if !equal_neighbours {
+            return;
+        }
+        let skip = common_prefix(entry::key(arena, low), entry::key(arena, high));
+        if skip <= self.skip.load(Ordering::Relaxed) as usize {
+            return;
+        }
+        self.skip.store(u32::try_from(skip).expect("keys are shorter than 64 KiB"), Ordering::Relaxed);
+        for i in 0..count {
+            let at = self.key_at(i).expect("the writer sees its own entries");
+            self.heads[i].store(head(entry::key(arena, at), skip), Ordering::Relaxed);
+        }
+    }
+
+    fn set_count(&self, count: usize) {
+        self.count.store(u32::try_from(count).expect("at most FANOUT"), Ordering::Release);
+    }
+}
+
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}

@@ -1,0 +1,144 @@
+//! Tests of the memtable against a `BTreeMap`, and of readers beside a writer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pleach_table::{ValueKind, key_hash};
+
+use super::Memtable;
+
+fn put(m: &Memtable, key: &[u8], seq: u64, value: &[u8]) {
+    m.insert(key_hash(0, key), key, seq, ValueKind::Put, value);
+}
+
+fn key_of(kind: u32, n: u64) -> Vec<u8> {
+    match kind {
+        0 => n.to_be_bytes().to_vec(),
+        1 => format!("{n:016}").into_bytes(),
+        2 => format!("tenant/{}/order/{n:08}", n % 7).into_bytes(),
+        _ => [&b"k"[..], &vec![0; (n % 20) as usize], &n.to_le_bytes()].concat(),
+    }
+}
+
+#[test]
+fn point_reads_and_scans_agree_with_a_model() {
+    for kind in 0..4 {
+        for budget in [1 << 10, 1 << 20] {
+            let seed = 7 + u64::from(kind);
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let memtable = Arc::new(Memtable::new(budget));
+            let mut model = BTreeMap::new();
+            for seq in 1..=20_000u64 {
+                let key = key_of(kind, rng.u64(..8_000));
+                let value = seq.to_le_bytes().to_vec();
+                put(&memtable, &key, seq, &value);
+                model.insert(key, value);
+            }
+            for n in 0..8_000 {
+                let key = key_of(kind, n);
+                let found = memtable.get(key_hash(0, &key), &key, u64::MAX >> 8).map(|v| v.value.to_vec());
+                assert_eq!(found.as_ref(), model.get(&key), "kind {kind} seed {seed}");
+            }
+            check_scans(&memtable, &model, &mut rng, kind);
+        }
+    }
+}
+
+fn check_scans(memtable: &Arc<Memtable>, model: &BTreeMap<Vec<u8>, Vec<u8>>, rng: &mut fastrand::Rng, kind: u32) {
+    let mut cursor = memtable.cursor(u64::MAX >> 8);
+    cursor.seek_first();
+    for (k, v) in model {
+        assert_eq!((cursor.key(), cursor.value()), (&k[..], &v[..]));
+        cursor.next();
+    }
+    assert!(!cursor.is_valid());
+    cursor.seek_last();
+    for (k, v) in model.iter().rev() {
+        assert_eq!((cursor.key(), cursor.value()), (&k[..], &v[..]));
+        cursor.prev();
+    }
+    assert!(!cursor.is_valid());
+    for _ in 0..2_000 {
+        let probe = key_of(kind, rng.u64(..9_000));
+        cursor.seek(&probe);
+        let expected = model.range(probe.clone()..).next();
+        assert_eq!(cursor.is_valid().then(|| cursor.key()), expected.map(|(k, _)| &k[..]));
+        cursor.seek_before(&probe);
+        let expected = model.range(..probe).next_back();
+        assert_eq!(cursor.is_valid().then(|| cursor.key()), expected.map(|(k, _)| &k[..]));
+    }
+}
+
+#[test]
+fn older_versions_stay_visible_to_older_readers() {
+    let memtable = Arc::new(Memtable::new(1 << 20));
+    put(&memtable, b"a", 1, b"one");
+    put(&memtable, b"a", 5, b"five");
+    memtable.insert(key_hash(0, b"a"), b"a", 9, ValueKind::Tombstone, b"");
+    let at = |seq| memtable.get(key_hash(0, b"a"), b"a", seq).map(|v| (v.kind, v.value.to_vec()));
+    assert_eq!(at(0), None);
+    assert_eq!(at(4), Some((ValueKind::Put, b"one".to_vec())));
+    assert_eq!(at(5), Some((ValueKind::Put, b"five".to_vec())));
+    assert_eq!(at(100), Some((ValueKind::Tombstone, vec![])));
+}
+
+#[test]
+fn ascending_inserts_fill_the_leaves() {
+    let memtable = Memtable::new(1 << 20);
+    for n in 0..6_400u64 {
+        put(&memtable, format!("{n:016}").as_bytes(), n + 1, b"");
+    }
+    assert!(memtable.tree.bytes() < 110 * 1_300, "100 full leaves and a few inner nodes");
+}
+
+#[test]
+fn readers_see_a_consistent_prefix_beside_the_writer() {
+    let seed = 42;
+    let memtable = Arc::new(Memtable::new(1 << 16)); // The index fills up early, so the tree is read too.
+    let visible = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicBool::new(false));
+    // Number n is inserted under seq n with a key that scatters n, so a reader at `visible` must find exactly 1..=visible.
+    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (memtable, visible, done) = (&memtable, &visible, &done);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(seed + reader);
+                while !done.load(Ordering::Acquire) {
+                    let at = visible.load(Ordering::Acquire);
+                    if at == 0 {
+                        continue;
+                    }
+                    for _ in 0..200 {
+                        let n = rng.u64(1..=at);
+                        let found = memtable.get(key_hash(0, &key(n)), &key(n), at);
+                        assert_eq!(found.map(|v| v.seq), Some(n));
+                    }
+                    let mut cursor = memtable.cursor(at);
+                    let (mut count, mut last) = (0, None);
+                    cursor.seek_first();
+                    while cursor.is_valid() {
+                        let k = cursor.key().to_vec();
+                        assert!(last.as_ref() < Some(&k));
+                        last = Some(k);
+                        count += 1;
+                        cursor.next();
+                    }
+                    assert_eq!(count, at);
+                    cursor.seek_last();
+                    while cursor.is_valid() {
+                        count -= 1;
+                        cursor.prev();
+                    }
+                    assert_eq!(count, 0);
+                }
+            });
+        }
+        for n in 1..=20_000 {
+            put(&memtable, &key(n), n, b"value");
+            visible.store(n, Ordering::Release);
+        }
+        done.store(true, Ordering::Release);
+    });
+}

@@ -1,0 +1,297 @@
+//! The memtable's ordered part: a B+tree of references to key records, with one writer and lock-free readers.
+//!
+//! Keys are only ever added (a delete is a tombstone version), so nodes split and never merge. A split fills the new
+//! right node, makes the parent point to it, and only then trims the left one: at every instant each key can be
+//! reached, and a reader that came by the old way sees the node change and starts again.
+//!
+//! # Invariants
+//! 1. A key record stands in exactly one leaf once the writer is at rest.
+//! 2. Leaves are chained left to right by `next`; the chain visits keys in ascending order.
+//! 3. Node number 0 is the first leaf, for ever; no node is freed before the tree.
+//!
+//! # Concurrency
+//! [`Tree::insert`] by one thread at a time; everything else by anyone, any time (see `node`).
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use smallvec::SmallVec;
+
+use super::arena::{Arena, ArenaRef};
+use super::entry;
+use super::node::{FANOUT, Node};
+
+/// Marks a node number as that of an inner node.
+const INNER: u32 = 1 << 31;
+
+/// An inner node: child `i` holds the keys from separator `i - 1` (inclusive) to separator `i` (exclusive).
+#[derive(Default)]
+struct Inner {
+    node: Node,
+    children: Children,
+}
+
+struct Children([AtomicU32; FANOUT + 1]);
+
+impl Default for Children {
+    fn default() -> Self {
+        Self([const { AtomicU32::new(0) }; FANOUT + 1])
+    }
+}
+
+/// The tree. See the module's text.
+pub(super) struct Tree {
+    leaves: Pool<Node>,
+    inners: Pool<Inner>,
+    root: AtomicU32,
+}
+
+/// A leaf's entries as they stood at one instant.
+pub(super) struct LeafCopy {
+    pub(super) keys: SmallVec<[ArenaRef; FANOUT]>,
+    /// Lower fence; `None` for the first leaf.
+    pub(super) low: Option<ArenaRef>,
+    /// The leaf to the right; 0 = none.
+    pub(super) next: u32,
+}
+
+impl Tree {
+    pub(super) fn new() -> Self {
+        let tree = Self { leaves: Pool::new(), inners: Pool::new(), root: AtomicU32::new(0) };
+        tree.leaves.push();
+        tree
+    }
+
+    /// Bytes of the nodes.
+    pub(super) fn bytes(&self) -> usize {
+        self.leaves.len() * size_of::<Node>() + self.inners.len() * size_of::<Inner>()
+    }
+
+    /// Writer: adds a key record that the tree does not hold.
+    pub(super) fn insert(&self, arena: &Arena, key_ref: ArenaRef, key: &[u8]) {
+        let mut path = SmallVec::<[(u32, usize); 8]>::new();
+        loop {
+            path.clear();
+            let leaf = self.descend(arena, key, &mut path);
+            let node = self.leaves.at(leaf);
+            let index = node.rank(arena, key, false);
+            if !node.is_full() {
+                node.write(|n| n.insert_at(index, key_ref, key));
+                return;
+            }
+            // Room for the new separator is made from the top down, so that a split never reaches further up.
+            match path.iter().position(|&(inner, _)| self.inner(inner).node.is_full()) {
+                Some(depth) => self.split_inner(arena, &path[..=depth]),
+                None => self.split_leaf(arena, leaf, index, key_ref, path.last().copied()),
+            }
+        }
+    }
+
+    /// Writer: the leaf for `key`, with the inner nodes passed and the child taken in each.
+    fn descend(&self, arena: &Arena, key: &[u8], path: &mut SmallVec<[(u32, usize); 8]>) -> u32 {
+        let mut id = self.root.load(Ordering::Relaxed);
+        while id & INNER != 0 {
+            let inner = self.inner(id);
+            let child = inner.node.rank(arena, key, true);
+            path.push((id, child));
+            id = inner.children.0[child].load(Ordering::Relaxed);
+        }
+        id
+    }
+
+    fn split_leaf(&self, arena: &Arena, leaf: u32, index: usize, key_ref: ArenaRef, parent: Option<(u32, usize)>) {
+        let left = self.leaves.at(leaf);
+        // Ascending inserts leave full leaves behind: the new key starts the right one.
+        let appends = index == FANOUT && left.high().is_none();
+        let from = if appends { FANOUT } else { FANOUT / 2 };
+        let separator =
+            if appends { key_ref } else { left.key_at(from).expect("the writer sees its own entries") };
+        let right_id = self.leaves.push();
+        self.leaves.at(right_id).fill_from(arena, left, from, separator);
+        self.attach(arena, parent, leaf, right_id, separator);
+        left.write(|n| n.trim(arena, from, separator, right_id));
+    }
+
+    /// Splits the last node of `path`, all of whose ancestors have room.
+    fn split_inner(&self, arena: &Arena, path: &[(u32, usize)]) {
+        let (id, parent) = match *path {
+            [.., parent, (id, _)] => (id, Some(parent)),
+            [(id, _)] => (id, None),
+            [] => unreachable!("a path that holds a full node is not empty"),
+        };
+        let left = self.inner(id);
+        let middle = FANOUT / 2;
+        let separator = left.node.key_at(middle).expect("the writer sees its own entries");
+        let right_id = self.inners.push() | INNER;
+        let right = self.inner(right_id);
+        right.node.fill_from(arena, &left.node, middle + 1, separator);
+        for (to, i) in (middle + 1..=FANOUT).enumerate() {
+            right.children.0[to].store(left.children.0[i].load(Ordering::Relaxed), Ordering::Release);
+        }
+        self.attach(arena, parent, id, right_id, separator);
+        left.node.write(|n| n.trim(arena, middle, separator, 0));
+    }
+
+    /// Makes `right` the neighbour of `left` in its parent, or makes a new root of both.
+    fn attach(&self, arena: &Arena, parent: Option<(u32, usize)>, left: u32, right: u32, separator: ArenaRef) {
+        let key = entry::key(arena, separator);
+        if let Some((parent, child)) = parent {
+            let parent = self.inner(parent);
+            parent.node.write(|n| {
+                for i in (child + 1..=n.count()).rev() {
+                    parent.children.0[i + 1]
+                        .store(parent.children.0[i].load(Ordering::Relaxed), Ordering::Release);
+                }
+                parent.children.0[child + 1].store(right, Ordering::Release);
+                n.insert_at(child, separator, key);
+            });
+        } else {
+            let id = self.inners.push() | INNER;
+            let root = self.inner(id);
+            root.children.0[0].store(left, Ordering::Release);
+            root.children.0[1].store(right, Ordering::Release);
+            root.node.write(|n| n.insert_at(0, separator, key));
+            self.root.store(id, Ordering::Release);
+        }
+    }
+
+    /// Looks for the record of `key`.
+    pub(super) fn find(&self, arena: &Arena, key: &[u8]) -> Option<ArenaRef> {
+        loop {
+            let (id, version) = self.leaf_for(arena, key, true);
+            let leaf = self.leaves.at(id);
+            let index = leaf.rank(arena, key, false);
+            let found = if index < leaf.count() { leaf.key_at(index) } else { None };
+            if leaf.unchanged_since(version) {
+                return found.filter(|&at| entry::key(arena, at) == key);
+            }
+        }
+    }
+
+    /// A copy of the leaf in which `key` stands or would stand and the number of its entries below `key`. With
+    /// `inclusive` false, the leaf that ends just before `key`, where that is another.
+    pub(super) fn leaf_at(&self, arena: &Arena, key: &[u8], inclusive: bool) -> (LeafCopy, usize) {
+        loop {
+            let (id, version) = self.leaf_for(arena, key, inclusive);
+            let leaf = self.leaves.at(id);
+            let rank = leaf.rank(arena, key, false);
+            let copy = Self::copy(leaf);
+            if leaf.unchanged_since(version) {
+                return (copy, rank);
+            }
+        }
+    }
+
+    /// A copy of the first leaf.
+    pub(super) fn first_leaf(&self) -> LeafCopy {
+        self.leaf(0)
+    }
+
+    /// A copy of the last leaf.
+    pub(super) fn last_leaf(&self) -> LeafCopy {
+        loop {
+            let mut id = self.root.load(Ordering::Acquire);
+            while id & INNER != 0 {
+                let inner = self.inner(id);
+                id = inner.children.0[inner.node.count()].load(Ordering::Acquire);
+            }
+            let copy = self.leaf(id);
+            if copy.next == 0 {
+                return copy;
+            }
+        }
+    }
+
+    /// A copy of leaf number `id`.
+    pub(super) fn leaf(&self, id: u32) -> LeafCopy {
+        let leaf = self.leaves.at(id);
+        loop {
+            let version = leaf.stable_version();
+            let copy = Self::copy(leaf);
+            if leaf.unchanged_since(version) {
+                return copy;
+            }
+        }
+    }
+
+    fn copy(leaf: &Node) -> LeafCopy {
+        LeafCopy {
+            keys: (0..leaf.count()).filter_map(|i| leaf.key_at(i)).collect(),
+            low: leaf.low(),
+            next: leaf.next(),
+        }
+    }
+
+    /// Reader: the leaf for `key` and its version when it was reached.
+    fn leaf_for(&self, arena: &Arena, key: &[u8], inclusive: bool) -> (u32, u64) {
+        'again: loop {
+            let mut id = self.root.load(Ordering::Acquire);
+            let mut version = self.node(id).stable_version();
+            if self.root.load(Ordering::Acquire) != id {
+                continue;
+            }
+            while id & INNER != 0 {
+                let inner = self.inner(id);
+                let child = inner.children.0[inner.node.rank(arena, key, inclusive)].load(Ordering::Acquire);
+                if !inner.node.unchanged_since(version) {
+                    continue 'again;
+                }
+                let child_version = self.node(child).stable_version();
+                // The child was the right one when its version was noted only if the parent still says so.
+                if !inner.node.unchanged_since(version) {
+                    continue 'again;
+                }
+                (id, version) = (child, child_version);
+            }
+            return (id, version);
+        }
+    }
+
+    fn inner(&self, id: u32) -> &Inner {
+        self.inners.at(id & !INNER)
+    }
+
+    fn node(&self, id: u32) -> &Node {
+        if id & INNER == 0 { self.leaves.at(id) } else { &self.inner(id).node }
+    }
+}
+
+/// Nodes by number. Slabs double in size, so that a number finds its slab by its highest bit and nodes never move.
+struct Pool<T> {
+    slabs: [OnceLock<Box<[T]>>; 24],
+    len: AtomicU32,
+}
+
+/// Nodes in the first slab.
+const FIRST_SLAB: u32 = 16;
+
+impl<T: Default> Pool<T> {
+    fn new() -> Self {
+        Self { slabs: [const { OnceLock::new() }; 24], len: AtomicU32::new(0) }
+    }
+
+    fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed) as usize
+    }
+
+    fn place(id: u32) -> (usize, usize) {
+        let shifted = id + FIRST_SLAB;
+        let slab = shifted.ilog2() - FIRST_SLAB.ilog2();
+        (slab as usize, (shifted - (FIRST_SLAB << slab)) as usize)
+    }
+
+    /// Writer: a new node's number.
+    fn push(&self) -> u32 {
+        let id = self.len.load(Ordering::Relaxed);
+        let (slab, _) = Self::place(id);
+        self.slabs[slab].get_or_init(|| (0..FIRST_SLAB << slab).map(|_| T::default()).collect());
+        self.len.store(id + 1, Ordering::Relaxed);
+        id
+    }
+
+    #[inline]
+    fn at(&self, id: u32) -> &T {
+        let (slab, index) = Self::place(id);
+        &self.slabs[slab].get().expect("node numbers come from push")[index]
+    }
+}

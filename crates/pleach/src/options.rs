@@ -1,0 +1,190 @@
+//! Options of a store: few, each with a default that was measured or says that it is arbitrary.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach_env::{Env, Error, RealEnv, Result};
+use pleach_table::Codec;
+
+use crate::db::Db;
+
+/// How to open a store. Every option can be left alone.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = pleach::Options::new().memory(64 << 20).open(dir.path().join("data"))?;
+/// # Ok::<(), pleach::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) create_if_missing: bool,
+    pub(crate) memory: usize,
+    pub(crate) memtable_bytes: Option<usize>,
+    pub(crate) codec: Codec,
+    pub(crate) direct_reads: bool,
+    pub(crate) runs_per_stage: usize,
+    pub(crate) sst_bytes: u64,
+    pub(crate) clean_every: usize,
+    pub(crate) filter_bits_per_key: f32,
+}
+
+/// Smallest memory budget that [`Options::memory`] takes: 1 MiB.
+const MEMORY_MIN: usize = 1 << 20;
+
+/// Largest memtable by default. Larger ones make fewer, larger flushes, but cost cache misses and recovery time.
+const MEMTABLE_BYTES_MAX: usize = 64 << 20;
+
+/// Memtables that may be sealed and not yet flushed before writers wait for the flush.
+pub(crate) const SEALED_MAX: usize = 2;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self {
+            env: Arc::new(RealEnv::new()),
+            create_if_missing: true,
+            memory: 512 << 20,
+            memtable_bytes: None,
+            codec: Codec::None,
+            direct_reads: false,
+            runs_per_stage: 4,
+            sst_bytes: 64 << 20,
+            clean_every: 10,
+            filter_bits_per_key: 10.0,
+        }
+    }
+
+    /// Whether a missing store is created (default: yes) or is an error.
+    #[must_use]
+    pub fn create_if_missing(mut self, yes: bool) -> Self {
+        self.create_if_missing = yes;
+        self
+    }
+
+    /// Memory to use in all, in bytes: an eighth for each memtable (at most 64 MiB), half for cached blocks, the rest
+    /// for indexes and filters. Default 512 MiB, at least 1 MiB.
+    #[must_use]
+    pub fn memory(mut self, bytes: usize) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Whether data blocks are compressed with LZ4 (default: no). Takes effect for files written from now on.
+    #[must_use]
+    pub fn compression(mut self, yes: bool) -> Self {
+        self.codec = if yes { Codec::Lz4 } else { Codec::None };
+        self
+    }
+
+    /// Whether blocks are read past the system's page cache (`O_DIRECT`; default: no). Worth it when the store's own
+    /// memory is large and the data far larger.
+    #[must_use]
+    pub fn direct_reads(mut self, yes: bool) -> Self {
+        self.direct_reads = yes;
+        self
+    }
+
+    /// Size of a memtable in bytes, instead of the one derived from [`Options::memory`].
+    #[must_use]
+    pub fn memtable_bytes(mut self, bytes: usize) -> Self {
+        self.memtable_bytes = Some(bytes);
+        self
+    }
+
+    /// Runs a stage holds before they are merged into one run of the next stage: 2 to 64, default 4 (SifrDB's k).
+    /// More write less and read more.
+    #[must_use]
+    pub fn runs_per_stage(mut self, k: usize) -> Self {
+        self.runs_per_stage = k;
+        self
+    }
+
+    /// Target length of an SST in bytes: 4 KiB to 2 GiB, default 64 MiB.
+    #[must_use]
+    pub fn sst_bytes(mut self, bytes: u64) -> Self {
+        self.sst_bytes = bytes;
+        self
+    }
+
+    /// SSTs a compaction writes between two commits of its progress: 1 to 1000, default 10 (SifrDB's early cleaning).
+    /// A compaction needs about this many SSTs of extra space.
+    #[must_use]
+    pub fn clean_every(mut self, ssts: usize) -> Self {
+        self.clean_every = ssts;
+        self
+    }
+
+    /// Bits per key of the in-memory filters: 0 (none) to 32, default 10 (about 1 % false positives).
+    #[must_use]
+    pub fn filter_bits_per_key(mut self, bits: f32) -> Self {
+        self.filter_bits_per_key = bits;
+        self
+    }
+
+    /// The environment: the machine by default, a simulator in tests.
+    #[must_use]
+    pub fn env(mut self, env: Arc<dyn Env>) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Opens the store in directory `path`, creating it where allowed, and recovers it from its log.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: an option is out of range, or the directory holds something that is no store.
+    /// `Conflict`: another process, or this one, has the store open. `Unsupported`: written by a newer format.
+    /// `Corruption`: a file is damaged; it is named. `Io`: the system refused. Nothing is changed by a failed open,
+    /// except that an interrupted recovery may leave files that the next open removes.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        self.check()?;
+        Db::open_with(path.as_ref(), self)
+    }
+
+    fn check(&self) -> Result<()> {
+        let range = |name: &str, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::invalid(format!("option {name} is {value}; it must be between {low} and {high}")))
+        };
+        range("memory", self.memory as u64, MEMORY_MIN as u64, 1 << 50)?;
+        if let Some(bytes) = self.memtable_bytes {
+            range("memtable_bytes", bytes as u64, 16 << 10, 1 << 30)?;
+        }
+        range("runs_per_stage", self.runs_per_stage as u64, 2, 64)?;
+        range("sst_bytes", self.sst_bytes, 4 << 10, 2 << 30)?;
+        range("clean_every", self.clean_every as u64, 1, 1000)?;
+        if !(0.0..=32.0).contains(&self.filter_bits_per_key) {
+            let bits = self.filter_bits_per_key;
+            return Err(Error::invalid(format!("option filter_bits_per_key is {bits}; it must be between 0 and 32")));
+        }
+        Ok(())
+    }
+
+    /// Bytes at which a memtable is sealed.
+    pub(crate) fn memtable_budget(&self) -> usize {
+        self.memtable_bytes.unwrap_or((self.memory / 8).min(MEMTABLE_BYTES_MAX))
+    }
+
+    /// Length of a log segment: one memtable's writes, so that a flush frees about one segment.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.memtable_budget() as u64
+    }
+
+    /// Bytes for cached blocks.
+    pub(crate) fn cache_bytes(&self) -> usize {
+        self.memory / 2
+    }
+
+    /// Slices of a flush smaller than this become sections of a shared file; larger ones get SSTs of their own.
+    pub(crate) fn section_bytes_max(&self) -> usize {
+        self.memtable_budget() / 16
+    }
+}

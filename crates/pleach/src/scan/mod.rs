@@ -1,0 +1,9 @@
+//! Scans: sources (memtables and runs) merged into one sorted sequence, in either direction.
+
+mod cursor;
+mod merge;
+mod range;
+
+pub(crate) use cursor::SourceCursor;
+pub(crate) use merge::{Direction, Merge, SeekTo};
+pub use range::Range;

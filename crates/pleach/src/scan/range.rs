@@ -1,0 +1,205 @@
+//! A range of a partition as an iterator that can be walked from both ends.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use pleach_env::{Error, Result};
+use pleach_table::{CursorMode, ValueKind};
+
+use super::cursor::SourceCursor;
+use super::merge::{Direction, Merge, SeekTo};
+use crate::keys::{self, PartitionId};
+use crate::state::ReadView;
+use crate::value::Value;
+
+/// Entries of a partition in key order: an owned iterator over one consistent view, from either end.
+///
+/// The view is that of the moment the range was made; writes since then are not seen. It pins memtables and files until
+/// it is dropped. After an error the iterator ends; it never skips what it could not read.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = pleach::Db::open(dir.path())?;
+/// let users = db.default_partition();
+/// for name in ["alice", "bob", "carol"] {
+///     users.put(name.as_bytes(), b"1")?;
+/// }
+/// let keys: Result<Vec<_>, _> = users.range(b"b".as_slice()..).map(|entry| entry.map(|(key, _)| key)).collect();
+/// assert_eq!(keys?, [b"bob".to_vec(), b"carol".to_vec()]);
+/// let (last, _) = users.range::<&[u8]>(..).next_back().expect("three entries")?;
+/// assert_eq!(last, b"carol");
+/// # Ok::<(), pleach::Error>(())
+/// ```
+pub struct Range {
+    partition: PartitionId,
+    /// `None` once the range has ended or failed.
+    view: Option<ReadView>,
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+    front: Option<Merge>,
+    back: Option<Merge>,
+    /// What the first call returns instead of an entry.
+    error: Option<Error>,
+}
+
+impl Range {
+    pub(crate) fn new<K: AsRef<[u8]>>(view: ReadView, partition: PartitionId, bounds: impl RangeBounds<K>) -> Self {
+        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        Self {
+            partition,
+            view: Some(view),
+            lower: owned(bounds.start_bound()),
+            upper: owned(bounds.end_bound()),
+            front: None,
+            back: None,
+            error: None,
+        }
+    }
+
+    /// The keys that start with `prefix`.
+    pub(crate) fn with_prefix(view: ReadView, partition: PartitionId, prefix: &[u8]) -> Self {
+        let mut range = Self::new::<Vec<u8>>(view, partition, ..);
+        range.lower = Bound::Included(prefix.to_vec());
+        range.upper = keys::prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        range
+    }
+
+    /// A range that gives `error` and ends.
+    pub(crate) fn failed(partition: PartitionId, error: Error) -> Self {
+        Self {
+            partition,
+            view: None,
+            lower: Bound::Unbounded,
+            upper: Bound::Unbounded,
+            front: None,
+            back: None,
+            error: Some(error),
+        }
+    }
+
+    fn open(&self, direction: Direction) -> Result<Option<Merge>> {
+        let Some(view) = &self.view else { return Ok(None) };
+        let mut sources: Vec<_> = (view.state.memtables())
+            .map(|memtable| SourceCursor::over_memtable(self.partition, memtable.cursor(view.visible)))
+            .collect();
+        if let Some(tree) = view.state.version.tree(self.partition) {
+            let runs = tree.runs.iter().filter(|run| !run.files.is_empty());
+            sources.extend(
+                runs.map(|run| SourceCursor::over_run(self.partition, Arc::clone(run), CursorMode::Cached)),
+            );
+        }
+        let mut merge = Merge::new(sources, direction);
+        let successor;
+        let seek = match (direction, &self.lower, &self.upper) {
+            (Direction::Up, Bound::Included(key), _) | (Direction::Down, _, Bound::Excluded(key)) => SeekTo::Key(key),
+            (Direction::Up, Bound::Excluded(key), _) | (Direction::Down, _, Bound::Included(key)) => {
+                successor = keys::successor(key);
+                SeekTo::Key(&successor)
+            }
+            (Direction::Up, Bound::Unbounded, _) | (Direction::Down, _, Bound::Unbounded) => SeekTo::Start,
+        };
+        merge.seek(seek)?;
+        Ok(Some(merge))
+    }
+
+    /// The next live entry in a direction, within the bounds; moves the bound of that end behind it.
+    fn step(&mut self, direction: Direction) -> Result<Option<(Vec<u8>, Value)>> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let open = match direction {
+            Direction::Up => self.front.is_some(),
+            Direction::Down => self.back.is_some(),
+        };
+        if !open {
+            let merge = self.open(direction)?;
+            *self.end_mut(direction) = merge;
+        }
+        loop {
+            let Some(merge) = self.end_mut(direction).as_mut() else { return Ok(None) };
+            let Some(source) = merge.current() else { return Ok(None) };
+            let key = source.key().expect("the current source is on an entry").to_vec();
+            let value = (source.kind() != ValueKind::Tombstone).then(|| source.value());
+            if !self.is_within(&key, direction) {
+                return Ok(None);
+            }
+            if let Some(merge) = self.end_mut(direction).as_mut() {
+                merge.advance(&key)?;
+            }
+            if let Some(value) = value {
+                self.pass(&key, direction);
+                return Ok(Some((key, value)));
+            }
+        }
+    }
+
+    fn end_mut(&mut self, direction: Direction) -> &mut Option<Merge> {
+        match direction {
+            Direction::Up => &mut self.front,
+            Direction::Down => &mut self.back,
+        }
+    }
+
+    /// Whether the far bound has not been reached. The near one holds by the seek.
+    fn is_within(&self, key: &[u8], direction: Direction) -> bool {
+        match direction {
+            Direction::Up => match &self.upper {
+                Bound::Included(upper) => key <= upper.as_slice(),
+                Bound::Excluded(upper) => key < upper.as_slice(),
+                Bound::Unbounded => true,
+            },
+            Direction::Down => match &self.lower {
+                Bound::Included(lower) => key >= lower.as_slice(),
+                Bound::Excluded(lower) => key > lower.as_slice(),
+                Bound::Unbounded => true,
+            },
+        }
+    }
+
+    /// Moves the near bound behind `key`, for the other end to stop at.
+    fn pass(&mut self, key: &[u8], direction: Direction) {
+        let bound = match direction {
+            Direction::Up => &mut self.lower,
+            Direction::Down => &mut self.upper,
+        };
+        match bound {
+            Bound::Excluded(last) => {
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            bound => *bound = Bound::Excluded(key.to_vec()),
+        }
+    }
+
+    fn take_step(&mut self, direction: Direction) -> Option<Result<(Vec<u8>, Value)>> {
+        let step = self.step(direction).transpose();
+        if !matches!(step, Some(Ok(_))) {
+            self.view = None;
+            (self.front, self.back) = (None, None);
+        }
+        step
+    }
+}
+
+impl Iterator for Range {
+    type Item = Result<(Vec<u8>, Value)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.take_step(Direction::Up)
+    }
+}
+
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.take_step(Direction::Down)
+    }
+}
+
+impl std::iter::FusedIterator for Range {}
+
+impl std::fmt::Debug for Range {
+    /// Never prints data.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Range").field("partition", &self.partition).finish_non_exhaustive()
+    }
+}

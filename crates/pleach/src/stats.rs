@@ -1,0 +1,111 @@
+//! Counters and the statistics that a store tells about itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Running counts. Relaxed: each stands for itself.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) operations: AtomicU64,
+    pub(crate) log_bytes: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) flush_bytes: AtomicU64,
+    pub(crate) compactions: AtomicU64,
+    pub(crate) compaction_read_bytes: AtomicU64,
+    pub(crate) compaction_written_bytes: AtomicU64,
+    pub(crate) moved_bytes: AtomicU64,
+    pub(crate) removed_files: AtomicU64,
+    pub(crate) stall_ns: AtomicU64,
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+/// What a store tells about itself. Counts of work start at zero with each open.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Partitions, the default one included.
+    pub partitions: u64,
+    /// Live SSTs and their length in bytes.
+    pub ssts: u64,
+    /// Length of all live SSTs in bytes.
+    pub sst_bytes: u64,
+    /// Entries in SSTs: every version and tombstone counts.
+    pub sst_entries: u64,
+    /// Runs and sections of all partitions.
+    pub runs: u64,
+    /// Most runs in one partition: about what a missing key's lookup has to test.
+    pub runs_max: u64,
+    /// Compactions in progress.
+    pub compactions_running: u64,
+    /// Memtables in memory, the active one included.
+    pub memtables: u64,
+    /// Memory of the memtables in bytes.
+    pub memtable_bytes: u64,
+    /// Memory of cached blocks in bytes, and its limit.
+    pub cache_bytes: u64,
+    /// Limit of [`Stats::cache_bytes`].
+    pub cache_capacity_bytes: u64,
+    /// Memory of indexes and filters of open SSTs in bytes.
+    pub index_filter_bytes: u64,
+    /// Last sequence number: one is used by each put and delete.
+    pub last_sequence_number: u64,
+    /// Puts and deletes committed.
+    pub operations: u64,
+    /// Bytes appended to the log.
+    pub log_bytes: u64,
+    /// Memtables flushed.
+    pub flushes: u64,
+    /// Bytes of SSTs written by flushes.
+    pub flush_bytes: u64,
+    /// Compactions ended.
+    pub compactions: u64,
+    /// Bytes of entries read by compactions.
+    pub compaction_read_bytes: u64,
+    /// Bytes of SSTs written by compactions.
+    pub compaction_written_bytes: u64,
+    /// Bytes of SSTs that compactions took over by metadata alone.
+    pub moved_bytes: u64,
+    /// Obsolete files removed.
+    pub removed_files: u64,
+    /// Time writers waited for a flush.
+    pub stalled: Duration,
+    /// Why writes are refused, if they are.
+    pub poisoned: Option<String>,
+}
+
+/// What is known of one partition.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct PartitionStats {
+    /// Entries in its runs: every version and tombstone counts. Those still in memtables are not among them.
+    pub entries: u64,
+    /// Bytes in its runs; of shared flush files, its share.
+    pub bytes: u64,
+    /// Runs, sections included.
+    pub runs: u64,
+    /// Sections: slices of shared flush files.
+    pub sections: u64,
+    /// Stages in use.
+    pub stages: u64,
+}
+
+impl Counters {
+    /// Copies the counts into `stats`.
+    pub(crate) fn report(&self, stats: &mut Stats) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        stats.operations = get(&self.operations);
+        stats.log_bytes = get(&self.log_bytes);
+        stats.flushes = get(&self.flushes);
+        stats.flush_bytes = get(&self.flush_bytes);
+        stats.compactions = get(&self.compactions);
+        stats.compaction_read_bytes = get(&self.compaction_read_bytes);
+        stats.compaction_written_bytes = get(&self.compaction_written_bytes);
+        stats.moved_bytes = get(&self.moved_bytes);
+        stats.removed_files = get(&self.removed_files);
+        stats.stalled = Duration::from_nanos(get(&self.stall_ns));
+    }
+}

@@ -1,0 +1,92 @@
+//! A value as read from the store: bytes that stay where they are.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use pleach_table::BlockRef;
+
+use crate::memtable::{ArenaRef, Memtable};
+
+/// A value that was read. It derefs to `[u8]` and copies nothing: it pins the cached block, or the memtable, that holds
+/// its bytes. Keep many of them for long and that memory cannot be used for anything else; [`Value::into_vec`] frees it.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = pleach::Db::open(dir.path())?;
+/// let users = db.partition("users")?;
+/// users.put(b"alice", b"1")?;
+/// let value = users.get(b"alice")?.expect("it was just put");
+/// assert_eq!(&value[..], b"1");
+/// assert_eq!(value.into_vec(), b"1");
+/// # Ok::<(), pleach::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Value(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Block { block: BlockRef, start: u32, len: u32 },
+    Memtable { memtable: Arc<Memtable>, at: ArenaRef, len: u32 },
+}
+
+impl Value {
+    /// Bytes `range` of a block.
+    #[inline]
+    pub(crate) fn in_block(block: BlockRef, range: std::ops::Range<usize>) -> Self {
+        let start = u32::try_from(range.start).expect("blocks are shorter than 4 GiB");
+        let len = u32::try_from(range.len()).expect("values are at most VALUE_LEN_MAX");
+        Self(Repr::Block { block, start, len })
+    }
+
+    /// `len` bytes at a place of a memtable.
+    #[inline]
+    pub(crate) fn in_memtable(memtable: Arc<Memtable>, at: ArenaRef, len: usize) -> Self {
+        let len = u32::try_from(len).expect("values are at most VALUE_LEN_MAX");
+        Self(Repr::Memtable { memtable, at, len })
+    }
+
+    /// A copy of the bytes; the block or memtable is no longer pinned.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.to_vec()
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Block { block, start, len } => &block[*start as usize..(*start + *len) as usize],
+            Repr::Memtable { memtable, at, len } => memtable.value(*at, *len as usize),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Eq for Value {}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+impl From<Value> for Vec<u8> {
+    fn from(value: Value) -> Self {
+        value.into_vec()
+    }
+}
+
+impl fmt::Debug for Value {
+    /// Tells the length, never the data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Value({} bytes)", self.len())
+    }
+}

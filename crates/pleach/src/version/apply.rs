@@ -1,0 +1,190 @@
+//! Applying edits: from one version to the next, with every reference checked, because edits come from disk.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pleach_env::FileId;
+use pleach_table::SstSummary;
+
+use super::edit::{Edit, EditItem, RunFileMeta, RunId, RunMeta};
+use super::file::{SstFile, Trash};
+use super::run::{Run, RunFile};
+use super::{PartitionState, SubTree, Version};
+use crate::keys::PartitionId;
+
+/// Files by number, with how many runs of the newest version refer to each.
+#[derive(Default)]
+pub(crate) struct FileTable {
+    files: HashMap<FileId, (Arc<SstFile>, usize)>,
+    trash: Arc<Trash>,
+}
+
+impl FileTable {
+    pub(crate) fn new(trash: Arc<Trash>) -> Self {
+        Self { files: HashMap::new(), trash }
+    }
+
+    /// Makes a file known; no run refers to it yet.
+    pub(crate) fn add(&mut self, file: Arc<SstFile>) {
+        self.files.entry(file.id).or_insert((file, 0));
+    }
+
+    fn add_unopened(&mut self, id: FileId, summary: SstSummary) {
+        let trash = Arc::clone(&self.trash);
+        self.files.entry(id).or_insert_with(|| (Arc::new(SstFile::new(id, summary, trash)), 0));
+    }
+
+    fn acquire(&mut self, meta: &RunFileMeta) -> Result<RunFile, String> {
+        let (file, references) =
+            self.files.get_mut(&meta.file).ok_or_else(|| format!("file {} is not known", meta.file))?;
+        *references += 1;
+        Ok(RunFile { file: Arc::clone(file), meta: meta.clone() })
+    }
+
+    fn release(&mut self, file: &RunFile) {
+        if let Some((_, references)) = self.files.get_mut(&file.file.id) {
+            *references -= 1;
+        }
+    }
+
+    /// Takes out the files no run refers to any more.
+    pub(crate) fn take_unreferenced(&mut self) -> Vec<Arc<SstFile>> {
+        self.files.extract_if(|_, (_, references)| *references == 0).map(|(_, (file, _))| file).collect()
+    }
+}
+
+impl Version {
+    /// The version after `edit`; an error message when the edit does not fit this version.
+    ///
+    /// After an error `files` may count wrong: recovery gives up, and a running store never applies an edit that fails.
+    pub(crate) fn apply(&self, edit: &Edit, files: &mut FileTable) -> Result<Self, String> {
+        let mut next = self.clone();
+        for item in &edit.items {
+            next.apply_item(item, files)?;
+        }
+        Ok(next)
+    }
+
+    fn apply_item(&mut self, item: &EditItem, files: &mut FileTable) -> Result<(), String> {
+        match item {
+            EditItem::NextId(id) => self.next_id = self.next_id.max(*id),
+            EditItem::NextPartition(id) => self.next_partition = self.next_partition.max(*id),
+            EditItem::LogFloor(floor) => self.log_floor = self.log_floor.max(*floor),
+            EditItem::FlushedSeq(seq) => self.flushed_seq = self.flushed_seq.max(*seq),
+            EditItem::AddFile { file, summary } => files.add_unopened(*file, summary.clone()),
+            EditItem::CreatePartition { id, name } => self.create_partition(*id, name)?,
+            EditItem::DropPartition { id } => self.drop_partition(*id, files)?,
+            EditItem::AddRun { partition, run } => self.edit_tree(*partition, |t| t.add_run(run, files))?,
+            EditItem::ExtendRun { partition, run, files: added } => {
+                self.edit_tree(*partition, |t| t.extend_run(*run, added, files))?;
+            }
+            EditItem::SetClip { partition, run, clip } => {
+                self.edit_tree(*partition, |t| t.replace_run(*run, |r| Ok(r.with_clip(clip.clone()))))?;
+            }
+            EditItem::RemoveRunFiles { partition, run, files: removed } => {
+                self.edit_tree(*partition, |t| t.remove_files(*run, removed, files))?;
+            }
+            EditItem::RemoveRun { partition, run } => {
+                self.edit_tree(*partition, |t| t.remove_run(*run, files))?;
+            }
+            EditItem::StartJob { partition, job } => {
+                self.edit_tree(*partition, |t| {
+                    t.jobs.push(job.clone());
+                    Ok(())
+                })?;
+            }
+            EditItem::EndJob { partition, output } => {
+                self.edit_tree(*partition, |t| {
+                    t.jobs.retain(|job| job.output != *output);
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn create_partition(&mut self, id: PartitionId, name: &str) -> Result<(), String> {
+        if self.is_live(id) {
+            return Err(format!("partition {id} ({name:?}) exists already"));
+        }
+        // Numbers are given in order; a wild one must not make the page table grow without bound.
+        let next = id.0.checked_add(1).ok_or("partition numbers are used up")?;
+        if id.0 > self.next_partition {
+            return Err(format!("partition number {id} is above the next free one"));
+        }
+        self.next_partition = self.next_partition.max(next);
+        self.partitions.set(id, Some(PartitionState { name: name.into(), tree: Arc::default() }));
+        Ok(())
+    }
+
+    fn drop_partition(&mut self, id: PartitionId, files: &mut FileTable) -> Result<(), String> {
+        let tree = Arc::clone(self.tree(id).ok_or_else(|| format!("partition {id} does not exist"))?);
+        tree.runs.iter().flat_map(|run| &run.files).for_each(|file| files.release(file));
+        self.partitions.set(id, None);
+        Ok(())
+    }
+
+    fn edit_tree(
+        &mut self,
+        id: PartitionId,
+        change: impl FnOnce(&mut SubTree) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let state = self.partitions.get(id).ok_or_else(|| format!("partition {id} does not exist"))?;
+        let mut tree = SubTree::clone(&state.tree);
+        change(&mut tree)?;
+        let state = PartitionState { name: Arc::clone(&state.name), tree: Arc::new(tree) };
+        self.partitions.set(id, Some(state));
+        Ok(())
+    }
+}
+
+impl SubTree {
+    fn add_run(&mut self, meta: &RunMeta, files: &mut FileTable) -> Result<(), String> {
+        if self.run(meta.id).is_some() {
+            return Err(format!("run {} exists already", meta.id.0));
+        }
+        let run_files = meta.files.iter().map(|f| files.acquire(f)).collect::<Result<_, _>>()?;
+        let run = Run::new(meta.id, meta.stage, meta.kind, meta.clip.clone(), run_files);
+        let position = self.runs.partition_point(|r| (r.stage, meta.id) < (meta.stage, r.id));
+        self.runs.insert(position, Arc::new(run));
+        Ok(())
+    }
+
+    fn extend_run(&mut self, id: RunId, added: &[RunFileMeta], files: &mut FileTable) -> Result<(), String> {
+        let added: Vec<_> = added.iter().map(|f| files.acquire(f)).collect::<Result<_, _>>()?;
+        self.replace_run(id, |run| Ok(run.with_files([&run.files[..], &added].concat())))
+    }
+
+    fn remove_files(&mut self, id: RunId, removed: &[FileId], files: &mut FileTable) -> Result<(), String> {
+        self.replace_run(id, |run| {
+            let (gone, kept): (Vec<_>, Vec<_>) =
+                run.files.iter().cloned().partition(|f| removed.contains(&f.file.id));
+            if gone.len() != removed.len() {
+                return Err(format!("run {} does not have the files to remove", id.0));
+            }
+            gone.iter().for_each(|file| files.release(file));
+            Ok(run.with_files(kept))
+        })
+    }
+
+    fn remove_run(&mut self, id: RunId, files: &mut FileTable) -> Result<(), String> {
+        let position = self.position(id)?;
+        let run = self.runs.remove(position);
+        run.files.iter().for_each(|file| files.release(file));
+        Ok(())
+    }
+
+    fn replace_run(
+        &mut self,
+        id: RunId,
+        change: impl FnOnce(&Run) -> Result<Run, String>,
+    ) -> Result<(), String> {
+        let position = self.position(id)?;
+        self.runs[position] = Arc::new(change(&self.runs[position])?);
+        Ok(())
+    }
+
+    fn position(&self, id: RunId) -> Result<usize, String> {
+        self.runs.iter().position(|run| run.id == id).ok_or_else(|| format!("run {} is not there", id.0))
+    }
+}

@@ -1,0 +1,164 @@
+//! Versions: immutable lists of live files, and the edits that lead from one to the next.
+//!
+//! A [`Version`] maps each partition to its sub-tree: runs in age order and the compactions in progress. Readers pin
+//! one by reference count; the manifest records the edits. Nothing here does I/O.
+//!
+//! # Invariants
+//! 1. *Age order*: runs of a sub-tree are sorted by stage, then newest first; the first hit wins. Checked in
+//!    [`SubTree::check_invariants`], together with the invariants of each run.
+//! 2. *Immutable*: an edit makes a new version that shares what did not change.
+//! 3. *Numbers*: every file and run number in a version is below `next_id`, every partition's below `next_partition`.
+
+mod apply;
+pub(crate) mod edit;
+mod file;
+mod map;
+mod run;
+mod summary;
+
+use std::sync::Arc;
+
+use pleach_env::FileId;
+use pleach_log::SeqNo;
+
+use crate::keys::PartitionId;
+pub(crate) use apply::FileTable;
+use edit::{Edit, EditItem, JobMeta, RunId};
+pub(crate) use file::{SstFile, Trash};
+use map::PartitionMap;
+pub(crate) use run::Run;
+
+/// A partition's runs and compactions.
+#[derive(Clone, Default)]
+pub(crate) struct SubTree {
+    /// In age order: stage ascending, within a stage newest first.
+    pub(crate) runs: Vec<Arc<Run>>,
+    pub(crate) jobs: Vec<JobMeta>,
+}
+
+impl SubTree {
+    /// The run numbered `id`.
+    pub(crate) fn run(&self, id: RunId) -> Option<&Arc<Run>> {
+        self.runs.iter().find(|run| run.id == id)
+    }
+
+    /// Whether a compaction reads or writes the run.
+    pub(crate) fn is_busy(&self, id: RunId) -> bool {
+        self.jobs.iter().any(|job| job.output == id || job.inputs.contains(&id))
+    }
+
+    /// Highest stage in use.
+    pub(crate) fn last_stage(&self) -> u8 {
+        self.runs.last().map_or(0, |run| run.stage)
+    }
+
+    pub(crate) fn check_invariants(&self) -> Result<(), String> {
+        self.runs.iter().try_for_each(|run| run.check_invariants())?;
+        let ordered = self.runs.is_sorted_by(|a, b| (a.stage, b.id) < (b.stage, a.id));
+        if !ordered {
+            return Err("runs of a sub-tree are out of age order".to_owned());
+        }
+        for job in &self.jobs {
+            let mut runs = job.inputs.iter().chain([&job.output]);
+            if let Some(missing) = runs.find(|id| self.run(**id).is_none()) {
+                return Err(format!("a compaction refers to run {}, which is not there", missing.0));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A partition as versions know it.
+#[derive(Clone)]
+pub(crate) struct PartitionState {
+    pub(crate) name: Arc<str>,
+    pub(crate) tree: Arc<SubTree>,
+}
+
+/// An immutable list of everything that is live. See the module's text.
+#[derive(Clone)]
+pub(crate) struct Version {
+    partitions: PartitionMap,
+    pub(crate) next_id: u64,
+    pub(crate) next_partition: u32,
+    pub(crate) log_floor: FileId,
+    pub(crate) flushed_seq: SeqNo,
+}
+
+impl Version {
+    /// A version without partitions.
+    pub(crate) fn empty() -> Self {
+        Self {
+            partitions: PartitionMap::default(),
+            next_id: 1,
+            next_partition: 0,
+            log_floor: FileId(0),
+            flushed_seq: 0,
+        }
+    }
+
+    /// The sub-tree of a partition; `None` when it was dropped.
+    #[inline]
+    pub(crate) fn tree(&self, partition: PartitionId) -> Option<&Arc<SubTree>> {
+        self.partitions.get(partition).map(|p| &p.tree)
+    }
+
+    pub(crate) fn is_live(&self, partition: PartitionId) -> bool {
+        self.partitions.get(partition).is_some()
+    }
+
+    /// All partitions by number.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (PartitionId, &PartitionState)> {
+        self.partitions.iter()
+    }
+
+    /// One edit that leads from the empty version to this one: the head of a new manifest.
+    pub(crate) fn as_edit(&self) -> Edit {
+        let mut edit = Edit::default();
+        edit.push(EditItem::NextId(self.next_id));
+        edit.push(EditItem::NextPartition(self.next_partition));
+        edit.push(EditItem::LogFloor(self.log_floor));
+        edit.push(EditItem::FlushedSeq(self.flushed_seq));
+        for file in self.live_files() {
+            edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
+        }
+        for (id, partition) in self.partitions() {
+            edit.push(EditItem::CreatePartition { id, name: partition.name.to_string() });
+            for run in &partition.tree.runs {
+                edit.push(EditItem::AddRun { partition: id, run: run.meta() });
+            }
+            for job in &partition.tree.jobs {
+                edit.push(EditItem::StartJob { partition: id, job: job.clone() });
+            }
+        }
+        edit
+    }
+
+    /// Every file that a run refers to, once, by number.
+    pub(crate) fn live_files(&self) -> Vec<Arc<SstFile>> {
+        let mut files: Vec<_> = self
+            .partitions()
+            .flat_map(|(_, p)| p.tree.runs.iter())
+            .flat_map(|run| run.files.iter().map(|f| Arc::clone(&f.file)))
+            .collect();
+        files.sort_unstable_by_key(|file| file.id);
+        files.dedup_by_key(|file| file.id);
+        files
+    }
+
+    pub(crate) fn check_invariants(&self) -> Result<(), String> {
+        for (id, partition) in self.partitions() {
+            partition
+                .tree
+                .check_invariants()
+                .map_err(|message| format!("partition {id} ({:?}): {message}", partition.name))?;
+            let numbers = partition.tree.runs.iter().flat_map(|run| {
+                run.files.iter().map(|f| f.file.id.0).chain([run.id.0])
+            });
+            if id.0 >= self.next_partition || numbers.max().is_some_and(|n| n >= self.next_id) {
+                return Err(format!("partition {id}: a number is at or above the next free one"));
+            }
+        }
+        Ok(())
+    }
+}

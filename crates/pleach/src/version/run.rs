@@ -1,0 +1,118 @@
+//! A run: an ordered list of SSTs with disjoint key ranges, in which a user key stands at most once.
+//!
+//! A section, a partition's slice of a shared flush file, is a run of one file whose keys carry the partition number.
+//! Entries below the clip are invisible: a compaction has moved them to its output already.
+//!
+//! # Invariants
+//! 1. *Order*: files ascend and do not overlap. Checked in [`Run::check_invariants`].
+//! 2. *One version per run*: by the builder of each file and by 1.
+//!
+//! # Origin
+//! SifrDB's logical tree (section 3.1); the clip is ours, it replaces the paper's redirection map.
+
+use std::sync::Arc;
+
+use pleach_index::{Index, IndexBuilder};
+
+use super::edit::{RunFileMeta, RunId, RunKind, RunMeta};
+use super::file::SstFile;
+
+/// A file of a run.
+#[derive(Clone)]
+pub(crate) struct RunFile {
+    pub(crate) file: Arc<SstFile>,
+    pub(crate) meta: RunFileMeta,
+}
+
+/// The run. Immutable, shared by versions.
+pub(crate) struct Run {
+    pub(crate) id: RunId,
+    pub(crate) stage: u8,
+    pub(crate) kind: RunKind,
+    pub(crate) clip: Option<Box<[u8]>>,
+    pub(crate) files: Vec<RunFile>,
+    /// Which file can hold a key.
+    locator: Index,
+}
+
+impl Run {
+    pub(crate) fn new(
+        id: RunId,
+        stage: u8,
+        kind: RunKind,
+        clip: Option<Box<[u8]>>,
+        files: Vec<RunFile>,
+    ) -> Self {
+        let mut locator = IndexBuilder::new();
+        for pair in files.windows(2) {
+            locator.boundary(&pair[0].meta.largest, &pair[1].meta.smallest);
+        }
+        let locator = locator.finish();
+        Self { id, stage, kind, clip, files, locator }
+    }
+
+    /// The only file that can hold `user_key`, by clip and key ranges.
+    #[inline]
+    pub(crate) fn file_for(&self, user_key: &[u8]) -> Option<&RunFile> {
+        if self.clip.as_deref().is_some_and(|clip| user_key < clip) || self.files.is_empty() {
+            return None;
+        }
+        let file = if let [only] = &self.files[..] {
+            only
+        } else {
+            &self.files[self.locator.find(user_key) as usize]
+        };
+        (&*file.meta.smallest <= user_key && user_key <= &*file.meta.largest).then_some(file)
+    }
+
+    /// Index of the first file whose largest key is `user_key` or above.
+    pub(crate) fn first_file_reaching(&self, user_key: &[u8]) -> usize {
+        self.files.partition_point(|f| &*f.meta.largest < user_key)
+    }
+
+    /// Bytes of entries, those below the clip included.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.iter().map(|f| f.meta.bytes).sum()
+    }
+
+    /// Entries, those below the clip included.
+    pub(crate) fn entries(&self) -> u64 {
+        self.files.iter().map(|f| f.meta.entries).sum()
+    }
+
+    /// What the manifest states of it.
+    pub(crate) fn meta(&self) -> RunMeta {
+        RunMeta {
+            id: self.id,
+            stage: self.stage,
+            kind: self.kind,
+            clip: self.clip.clone(),
+            files: self.files.iter().map(|f| f.meta.clone()).collect(),
+        }
+    }
+
+    /// The run with another clip.
+    pub(crate) fn with_clip(&self, clip: Box<[u8]>) -> Self {
+        Self::new(self.id, self.stage, self.kind, Some(clip), self.files.clone())
+    }
+
+    /// The run with other files.
+    pub(crate) fn with_files(&self, files: Vec<RunFile>) -> Self {
+        Self::new(self.id, self.stage, self.kind, self.clip.clone(), files)
+    }
+
+    /// An error message when an invariant does not hold.
+    pub(crate) fn check_invariants(&self) -> Result<(), String> {
+        let id = self.id.0;
+        if let Some(file) = self.files.iter().find(|f| f.meta.smallest > f.meta.largest) {
+            return Err(format!("run {id}: file {} ends before it begins", file.file.id));
+        }
+        if let Some(pair) = self.files.windows(2).find(|pair| pair[0].meta.largest >= pair[1].meta.smallest) {
+            return Err(format!("run {id}: files {} and {} overlap", pair[0].file.id, pair[1].file.id));
+        }
+        if self.kind == RunKind::Section && self.files.len() > 1 {
+            return Err(format!("run {id}: a section lies in one file"));
+        }
+        Ok(())
+    }
+}

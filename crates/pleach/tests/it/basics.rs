@@ -1,0 +1,77 @@
+//! What a user does first, on the real machine.
+
+use std::collections::BTreeMap;
+
+use pleach::{Db, Durability, ErrorKind, Options};
+
+#[test]
+fn what_is_put_is_found_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let db = Db::open(dir.path()).unwrap();
+        let users = db.partition("users").unwrap();
+        users.put(b"alice", b"1").unwrap();
+        users.put_with(b"bob", b"2", Durability::Sync).unwrap();
+        users.delete(b"alice").unwrap();
+    }
+    let db = Db::open(dir.path()).unwrap();
+    assert_eq!(db.partitions(), ["default", "users"]);
+    let users = db.partition("users").unwrap();
+    assert_eq!(users.get(b"alice").unwrap(), None);
+    assert_eq!(users.get(b"bob").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn a_store_is_open_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    assert_eq!(Db::open(dir.path()).unwrap_err().kind(), ErrorKind::Conflict);
+    drop(db);
+    Db::open(dir.path()).unwrap();
+}
+
+#[test]
+fn a_directory_of_others_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("thesis.txt"), b"do not touch").unwrap();
+    assert_eq!(Db::open(dir.path()).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(std::fs::read(dir.path().join("thesis.txt")).unwrap(), b"do not touch");
+}
+
+#[test]
+fn many_keys_survive_flush_compaction_and_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options::new().memory(1 << 20).sst_bytes(64 << 10);
+    let mut model = BTreeMap::new();
+    let mut rng = fastrand::Rng::with_seed(1);
+    for round in 0..3u32 {
+        let db = options().open(dir.path()).unwrap();
+        let keys = db.partition("keys").unwrap();
+        for i in 0..20_000u32 {
+            let key = format!("{:08}", rng.u32(..30_000)).into_bytes();
+            if rng.u8(..10) == 0 {
+                keys.delete(&key).unwrap();
+                model.remove(&key);
+            } else {
+                let value = format!("{round}-{i}").repeat(3).into_bytes();
+                keys.put(&key, &value).unwrap();
+                model.insert(key, value);
+            }
+        }
+        if round == 1 {
+            db.compact().unwrap();
+            assert_eq!(keys.stats().unwrap().runs, 1);
+        }
+        for i in 0..30_000u32 {
+            let key = format!("{i:08}").into_bytes();
+            assert_eq!(keys.get(&key).unwrap().as_deref(), model.get(&key).map(|v| &v[..]), "key {i}");
+        }
+        let scanned: Vec<_> = keys.iter().map(|e| e.map(|(k, v)| (k, v.into_vec())).unwrap()).collect();
+        assert!(scanned.iter().map(|(k, v)| (k, v)).eq(model.iter()));
+        let reversed: Vec<_> = keys.iter().rev().map(|e| e.map(|(k, v)| (k, v.into_vec())).unwrap()).collect();
+        assert!(reversed.iter().map(|(k, v)| (k, v)).eq(model.iter().rev()));
+        db.settle().unwrap();
+        db.verify().unwrap();
+        println!("{:#?}", db.stats());
+    }
+}
