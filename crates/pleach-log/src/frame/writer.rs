@@ -208,7 +208,6 @@ impl FrameWriter {
         self.sync_file("log.fence_sync")?;
         self.fence = Fence::None;
         self.offset += RECORD_HEADER_LEN as u64;
-        self.note_durable_bytes(self.offset);
         Ok(())
     }
 
