@@ -30,10 +30,10 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Number `i` of a permutation of `0..keys`, scattered.
+/// Number `i` of a permutation of the even numbers below twice `keys`, scattered.
 fn scattered(i: u64, keys: u64) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c55;
-    (u128::from(i) * u128::from(PRIME) % u128::from(keys)) as u64
+    2 * (u128::from(i) * u128::from(PRIME) % u128::from(keys)) as u64
 }
 
 fn write_key(number: u64, key: &mut [u8; 16]) {
@@ -103,7 +103,7 @@ fn read(partition: &Partition, keys: u64, name: &str) -> Result<()> {
     }
     let started = Instant::now();
     for i in 0..keys / 4 {
-        write_key(keys + scattered(i, keys), &mut key);
+        write_key(1 + scattered(i, keys), &mut key);
         assert!(partition.get(key)?.is_none(), "a key that was never put");
     }
     report("  missing keys", keys / 4, started.elapsed());
