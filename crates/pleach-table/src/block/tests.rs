@@ -18,7 +18,10 @@ fn pack(entries: &Entries, packing: Packing) -> Vec<(Vec<u8>, Header, usize)> {
         let raw_len = u32::try_from(block.len() - HEADER_LEN).unwrap();
         let header = Header::unfolded(u16::try_from(cut.entries).unwrap(), raw_len);
         block[..HEADER_LEN].copy_from_slice(&header.encode(BlockType::Data));
-        assert!(packing != Packing::Paged || (block.len() <= cut.padded_len && cut.padded_len % PAGE == 0));
+        assert!(
+            packing != Packing::Paged
+                || (block.len() <= cut.padded_len && cut.padded_len.is_multiple_of(PAGE))
+        );
         blocks.push((block, header, cut.padded_len));
     };
     for (key, kind, value) in entries {
@@ -129,6 +132,7 @@ fn a_sealed_block_belongs_to_its_file_and_offset() {
 }
 
 /// Share of an uncompressed SST's data that is padding.
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn padding_share(value_len: usize, spread: usize) -> f64 {
     let mut rng = fastrand::Rng::with_seed(1);
     let entries: Entries = (0..20_000)
@@ -153,5 +157,40 @@ fn padding_stays_small() {
         let bound = if len == 3500 { 0.14 } else { 0.125 };
         assert!(padding_share(len, 0) <= bound, "values of {len}");
         assert!(padding_share(len, len / 2) <= 0.125, "values of {len}, spread");
+    }
+}
+
+/// Stored share of the raw size when blocks of so many bytes are compressed.
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn compressed_share(entries: &Entries, raw_target: usize) -> f64 {
+    let blocks = pack(entries, Packing::UpTo(raw_target));
+    let stored: usize = blocks
+        .iter()
+        .map(|(block, ..)| HEADER_LEN + lz4_flex::block::compress(&block[HEADER_LEN..]).len())
+        .sum();
+    let raw: usize = entries.iter().map(|(key, _, value)| key.len() + value.len()).sum();
+    stored as f64 / raw as f64
+}
+
+#[test]
+fn longer_blocks_compress_better() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let half_random = |rng: &mut fastrand::Rng| [[0u8; 50].map(|_| rng.u8(..)), [b'x'; 50]].concat();
+    let record = |rng: &mut fastrand::Rng| {
+        let (age, city) = (rng.u8(..100), rng.choice(["Berlin", "Lagos", "Quito", "Osaka"]).unwrap());
+        format!(
+            r#"{{"id":{},"age":{age},"city":"{city}","email":"u{}@example.org"}}"#,
+            rng.u32(..),
+            rng.u16(..)
+        )
+        .into_bytes()
+    };
+    let mut entries = |value: &dyn Fn(&mut fastrand::Rng) -> Vec<u8>| -> Entries {
+        (0..20_000).map(|i| (format!("user{i:012}").into_bytes(), ValueKind::Put, value(&mut rng))).collect()
+    };
+    for (name, entries) in [("half random", entries(&half_random)), ("records", entries(&record))] {
+        let shares = [4, 8, 16, 32].map(|kib| compressed_share(&entries, (kib << 10).min(65_000)));
+        println!("{name}: {shares:.3?} of the raw size in blocks of 4, 8, 16, 32 KiB");
+        assert!(shares.is_sorted_by(|a, b| a > b));
     }
 }

@@ -75,6 +75,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::indexing_slicing, clippy::cast_precision_loss, reason = "a test")]
     use super::super::{FilterBuilder, false_positive_rate, probes_for};
     use super::*;
 

@@ -111,6 +111,7 @@ impl SstCursor {
     ///
     /// Requires: valid.
     #[inline]
+    #[expect(clippy::should_implement_trait, reason = "a move in one of two directions, not an iteration")]
     pub fn next(&mut self) -> Result<()> {
         let Some(place) = &self.place else { return self.misused() };
         let (block, next) = (place.block, place.i + 1);

@@ -15,12 +15,12 @@ fn tiny() -> Entries {
 
 /// Offset and bytes of every row that is not zero, in hexadecimal.
 fn dump(bytes: &[u8]) -> String {
-    let rows = bytes.chunks(16).enumerate().filter(|(_, row)| row.iter().any(|&b| b != 0));
-    rows.map(|(i, row)| {
+    let mut dump = String::new();
+    for (i, row) in bytes.chunks(16).enumerate().filter(|(_, row)| row.iter().any(|&b| b != 0)) {
         let hex: Vec<String> = row.iter().map(|b| format!("{b:02x}")).collect();
-        format!("{:04x}  {}\n", i * 16, hex.join(" "))
-    })
-    .collect()
+        dump += &format!("{:04x}  {}\n", i * 16, hex.join(" "));
+    }
+    dump
 }
 
 #[test]
@@ -31,6 +31,7 @@ fn the_worked_example_is_what_is_written() {
         let summary = build(&env, &tiny(), SstOptions { codec, filter_bits_per_key: 10.0 });
         let bytes = sim.read_file(Path::new(PATH)).unwrap();
         let dump = dump(&bytes);
+        println!("{title}\n{dump}");
         assert!(document.contains(&dump), "the {title} example should read\n{dump}");
         open(&env, Some(&summary), &FrameCache::new(0)).unwrap();
     }

@@ -59,7 +59,9 @@ fn cache() -> impl Strategy<Value = Arc<FrameCache>> {
     prop_oneof![Just(0usize), Just(16 << 10), Just(64 << 10), Just(32 << 20)].prop_map(FrameCache::new)
 }
 
-fn assert_here(cursor: &SstCursor, expected: Option<(&Vec<u8>, &(ValueKind, Vec<u8>))>) {
+type Expected<'a> = (&'a Vec<u8>, &'a (ValueKind, Vec<u8>));
+
+fn assert_here(cursor: &SstCursor, expected: Option<Expected<'_>>) {
     assert_eq!(cursor.valid(), expected.is_some());
     if let Some((key, (kind, value))) = expected {
         assert!(cursor.key() == key, "another key");
