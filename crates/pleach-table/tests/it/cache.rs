@@ -130,6 +130,33 @@ fn a_value_outlives_sst_and_cache() {
 }
 
 #[test]
+fn readers_may_let_go_while_the_cache_goes() {
+    let (_, env) = machine();
+    let entries = numbered(400, 100);
+    let summary = build(&env, &entries, options(Codec::None));
+    for round in 0..50 {
+        let cache = FrameCache::new(64 << 10);
+        let sst = open(&env, Some(&summary), &cache).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let blocks: Vec<_> = (0..sst.blocks()).map(|no| sst.read_block(no).unwrap()).collect();
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(round * 3 + thread);
+                    let mut blocks = blocks;
+                    while !blocks.is_empty() {
+                        let block = blocks.swap_remove(rng.usize(..blocks.len()));
+                        let copy = block.clone();
+                        drop(block);
+                        assert_eq!(copy[5], 1, "a data block");
+                    }
+                });
+            }
+            drop((sst, cache));
+        });
+    }
+}
+
+#[test]
 fn when_all_frames_are_pinned_blocks_go_to_the_heap() {
     let (_, env) = machine();
     let entries = numbered(2000, 100);
