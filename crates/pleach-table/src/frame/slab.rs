@@ -16,6 +16,7 @@
 //! the number of pins. A transient pin may stand on a locked frame, so locks are ended by arithmetic, not by a store.
 //! `unlock` releases and `pin` acquires: who pins a run sees the bytes written, and the words cleared, before.
 
+#![expect(clippy::needless_pass_by_value, reason = "tokens are used up")]
 #![expect(
     unsafe_code,
     reason = "frames are shared between readers and reused by writers, as the states allow"
@@ -147,7 +148,10 @@ impl SlabOwner {
         assert!(len <= run.frames as usize * PAGE, "a block fits its frames");
         let slab = self.slab();
         let frame = &slab.frames[run.first as usize];
-        frame.extent.store((run.frames - 1) << 16 | len as u32, Ordering::Relaxed);
+        frame.extent.store(
+            (run.frames - 1) << 16 | u32::try_from(len).expect("at most four pages"),
+            Ordering::Relaxed,
+        );
         frame.state.fetch_add((PIN | (chances & CHANCES)).wrapping_sub(LOCKED), Ordering::Release);
         Pin::to(self.0, slab, run.first)
     }
