@@ -5,6 +5,10 @@
 //! Keys are `%016d` of a scattered number, values 100 bytes; puts are `Buffered`. Gets read existing keys, in another
 //! scattered order, after everything is in memory.
 
+#![expect(clippy::print_stdout, reason = "a program for people")]
+#![expect(clippy::disallowed_methods, reason = "it measures the machine")]
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -33,7 +37,7 @@ fn main() -> Result<()> {
 /// Number `i` of a permutation of the even numbers below twice `keys`, scattered.
 fn scattered(i: u64, keys: u64) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c55;
-    2 * (u128::from(i) * u128::from(PRIME) % u128::from(keys)) as u64
+    2 * u64::try_from(u128::from(i) * u128::from(PRIME) % u128::from(keys)).expect("below keys")
 }
 
 fn write_key(number: u64, key: &mut [u8; 16]) {
@@ -85,11 +89,11 @@ fn read(partition: &Partition, keys: u64, name: &str) -> Result<()> {
         let mut found = 0;
         for i in start..start + count {
             write_key(scattered(i.wrapping_mul(7_919) % keys, keys), key);
-            found += u64::from(partition.get(&*key)?.is_some_and(|v| v.len() == VALUE_LEN));
+            found += u64::from(partition.get(*key)?.is_some_and(|v| v.len() == VALUE_LEN));
         }
         Ok(found)
     };
-    for entry in partition.iter() {
+    for entry in partition {
         entry?; // Brings every block into the cache.
     }
     for warm in [true, false] {
@@ -136,7 +140,8 @@ impl Stopwatch {
     }
 
     fn report(&self, name: &str, count: u64) {
-        let (wall, thread) = (self.wall.elapsed().as_secs_f64(), (thread_time() - self.thread).as_secs_f64());
+        let (wall, thread) =
+            (self.wall.elapsed().as_secs_f64(), thread_time().saturating_sub(self.thread).as_secs_f64());
         let each = |seconds: f64| seconds * 1e9 / count as f64;
         println!(
             "{name}: {count} in {wall:.2} s, {:.0} K/s, {:.0} ns each ({:.0} of this thread)",
@@ -149,5 +154,5 @@ impl Stopwatch {
 
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+    Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_nanos(time.tv_nsec.unsigned_abs())
 }
