@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::{Db, Partition};
+use pleach::{Db, Key, Partition, Value};
 
 use super::timeline::Candidate;
 use super::world::{Entries, World};
@@ -76,8 +76,8 @@ fn check_partition(
     Ok(())
 }
 
-fn compare<V: AsRef<[u8]>>(
-    found: pleach::Result<(Vec<u8>, V)>,
+fn compare(
+    found: pleach::Result<(Key, Value)>,
     expected: Option<(&Arc<[u8]>, &Arc<[u8]>)>,
 ) -> Result<(), String> {
     let (key, value) = found.map_err(|e| format!("scan: {e}"))?;

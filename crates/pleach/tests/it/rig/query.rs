@@ -147,7 +147,7 @@ fn walk(mut range: Range, limit: usize, coins: u64) -> pleach::Result<Answer> {
         let entry = if is_back(coins, step) { range.next_back() } else { range.next() };
         let Some(entry) = entry else { break };
         let (key, value) = entry?;
-        answer.push((key, Some(value.into_vec())));
+        answer.push((key.to_vec(), Some(value.into_vec())));
     }
     Ok(answer)
 }
