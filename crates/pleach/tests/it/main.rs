@@ -4,5 +4,6 @@
 mod basics;
 mod crash;
 mod faults;
+mod metamorphic;
 mod model;
 mod rig;

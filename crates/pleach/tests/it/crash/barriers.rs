@@ -13,7 +13,7 @@ use crate::rig::catch::catch;
 use crate::rig::threads::in_parallel;
 
 /// States tried per site before it counts as not missed.
-const STATES_MAX: u64 = 30_000;
+const STATES_MAX: u64 = 60_000;
 
 /// Damaged stores tried per site.
 const DAMAGES_MAX: u64 = 20_000;

@@ -23,9 +23,6 @@ use cut::{Cut, Replay};
 use history::History;
 use state::{Deeper, visit};
 
-/// States of a long history.
-const STATES_OF_LONG: u64 = 120;
-
 /// States by default.
 const STATES: u64 = 20_000;
 
@@ -64,11 +61,8 @@ fn cut_history(seed: u64, cover: &mut Coverage) -> Result<(), String> {
     let history = catch(|| Ok(History::run(seed)))
         .map_err(|m| format!("{m}\nwithout any crash; repeat: PLEACH_SEED={seed} PLEACH_CRASH_STATES=1"))?;
     let mut rng = Rng::with_seed(seed);
-    let count = history.captures().len() as u64;
-    let is_short = history.is_short();
     cover.histories += 1;
-    for number in 0..if is_short { count } else { STATES_OF_LONG.min(count) } {
-        let op = if is_short { number } else { rng.u64(..count) };
+    for op in history.moments(&mut rng) {
         let cut = Cut::random(op, &mut rng);
         let mut replay = Replay { history: seed, cuts: Vec::new() };
         let mut visited = Coverage::default();

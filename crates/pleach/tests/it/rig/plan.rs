@@ -39,7 +39,7 @@ impl Mix {
             settles: rng.u16(0..15),
             steps: rng.u16(50..300),
             reopens: rng.u16(0..12),
-            full_disks: rng.u16(0..60),
+            full_disks: rng.u16(0..30),
             synced: rng.u8(..40),
             keys: rng.u64(8..120),
         }
@@ -102,7 +102,7 @@ impl Plan {
             return Action::Reopen;
         }
         if falls(full_disks) {
-            return Action::WriteOnFullDisk { ops: self.ops(world) };
+            return Action::WriteOnFullDisk { ops: self.small_ops(world) };
         }
         Action::Write { sync: self.rng.u8(..100) < self.mix.synced, ops: self.ops(world) }
     }
@@ -133,6 +133,16 @@ impl Plan {
             _ => self.rng.usize(6..40),
         };
         (0..count).map(|_| self.op(world)).collect()
+    }
+
+    /// Mostly so small that it fits a sector.
+    pub(crate) fn small_ops(&mut self, world: &World) -> Vec<Op> {
+        let mut ops = self.ops(world);
+        if self.rng.u8(..4) > 0 {
+            ops.truncate(1);
+            ops[0].value = ops[0].value.take().map(|value| value[..value.len().min(20)].into());
+        }
+        ops
     }
 
     fn op(&mut self, world: &World) -> Op {
