@@ -85,7 +85,13 @@ impl Manifest {
         self.record.clear();
         edit.encode(self.record.bytes_mut());
         let first_seq = self.writer.next_seq();
-        self.writer.append([Append { record: &mut self.record, first_seq, count: 1 }])?;
+        let appended = self.writer.append([Append { record: &mut self.record, first_seq, count: 1 }]);
+        if appended.is_err() {
+            // The caller goes on as if the edit were nowhere, and removes the files it names: a crash must not bring it
+            // back. Where not even the fence finds room, too little of the edit is there to be found.
+            let _poisoned_if_not_durable = self.writer.settle_fence();
+        }
+        appended?;
         self.writer.sync("manifest.sync")
     }
 
