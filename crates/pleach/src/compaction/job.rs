@@ -210,7 +210,9 @@ impl CompactionJob {
             }
             let below: Vec<_> = files_below(run, &clip);
             if failpoint::skipped("plant.unlink_early") && run.kind == RunKind::Ssts {
-                below.iter().for_each(|id| inner.remove_sst(*id));
+                for id in &below {
+                    inner.remove_sst(*id);
+                }
             }
             if !below.is_empty() {
                 edit.push(EditItem::RemoveRunFiles { partition, run: run.id, files: below });

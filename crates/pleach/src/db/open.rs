@@ -329,8 +329,8 @@ fn start(
         versions,
         next_id,
         segments,
-        memtable_pool,
         log_was_torn,
+        memtable_pool,
     }))
 }
 
