@@ -1,6 +1,6 @@
 //! The model test: random actions and reads, compared with maps at every step.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use pleach::env::SimEnv;
@@ -12,29 +12,36 @@ use crate::rig::driver::Driver;
 use crate::rig::plan::Plan;
 use crate::rig::query::{Query, Source};
 use crate::rig::setup::Setup;
+use crate::rig::shape::Shape;
 use crate::rig::threads::in_parallel;
 use crate::rig::vars;
 use crate::rig::world::{NAMES, World};
+
+/// Cases by default.
+const CASES: u64 = 300;
 
 /// A snapshot, handles of the partitions that were there, and what they held.
 type Kept = (Snapshot, Vec<(usize, Partition)>, Arc<World>);
 
 #[test]
 fn random_actions_and_reads_agree_with_maps() {
-    let (seed, cases) = (vars::seed(), vars::cases(300));
+    let (seed, cases) = (vars::seed(), vars::cases(CASES));
     println!("seeds {seed}..{}", seed + cases);
+    let seen = Mutex::new(Shape::default());
     in_parallel(cases, |case| {
         let seed = seed + case;
         let mut trace = Vec::new();
-        catch(|| run(seed, &mut trace)).map_err(|message| {
+        catch(|| run(seed, &mut trace, &seen)).map_err(|message| {
             let from = trace.len().saturating_sub(12);
             let last = trace[from..].join("\n  ");
             format!("the model test fails: {message}\nlast steps:\n  {last}\nrepeat: PLEACH_SEED={seed} PLEACH_CASES=1")
         })
     });
+    let seen = seen.into_inner().unwrap();
+    assert!(cases < CASES || seen.is_complete(), "something never came up: {seen:?}");
 }
 
-fn run(seed: u64, trace: &mut Vec<String>) -> Result<(), String> {
+fn run(seed: u64, trace: &mut Vec<String>, seen: &Mutex<Shape>) -> Result<(), String> {
     let mut rng = Rng::with_seed(seed);
     let setup = Setup::random(&mut rng);
     let env = SimEnv::new(rng.u64(..));
@@ -44,7 +51,7 @@ fn run(seed: u64, trace: &mut Vec<String>) -> Result<(), String> {
     for step in 0..rng.usize(50..600) {
         let action = plan.next(driver.world());
         trace.push(format!("{step}: {action:?}"));
-        if matches!(action, Action::Reopen | Action::WriteOnFullDisk { .. }) {
+        if matches!(action, Action::Reopen | Action::OnFullDisk(..)) {
             kept.clear();
         }
         driver.must(&action)?;
@@ -57,10 +64,13 @@ fn run(seed: u64, trace: &mut Vec<String>) -> Result<(), String> {
             && rng.bool()
         {
             let query = Query::random(&mut plan, world);
-            ask(&query, Source::Snapshot(snapshot, handles), world).map_err(|m| format!("in a snapshot: {m}"))?;
+            ask(&query, Source::Snapshot(snapshot, handles), world)
+                .map_err(|m| format!("in a snapshot: {m}"))?;
         }
         if rng.u8(..20) == 0 {
             driver.check(&mut rng)?;
+            let mut seen = seen.lock().unwrap();
+            *seen = seen.or(Shape::of(driver.db()));
         }
     }
     for (snapshot, handles, world) in kept.drain(..) {
@@ -70,7 +80,8 @@ fn run(seed: u64, trace: &mut Vec<String>) -> Result<(), String> {
             limit: usize::MAX,
             coins: 0,
         };
-        ask(&query, Source::Snapshot(&snapshot, &handles), &world).map_err(|m| format!("in a snapshot: {m}"))?;
+        ask(&query, Source::Snapshot(&snapshot, &handles), &world)
+            .map_err(|m| format!("in a snapshot: {m}"))?;
     }
     driver.db().verify().map_err(|e| format!("verify: {e}"))?;
     driver.must(&Action::Reopen)?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use pleach::Db;
 
 use super::cut::Cut;
+use crate::rig::shape::Shape;
 use crate::rig::timeline::{Candidate, Timeline};
-use crate::rig::world::NAMES;
 
 macro_rules! counters {
     ($($(#[doc = $text:literal])+ $name:ident,)+) => {
@@ -58,7 +58,7 @@ counters! {
     compactions,
     /// states with a clip
     clips,
-    /// states with an empty manifest tail of files: no SST at all
+    /// states without any SST
     no_files,
     /// states after a drop
     drops,
@@ -81,10 +81,9 @@ impl Coverage {
         db: &Db,
         depth: usize,
     ) {
-        let stats = db.stats();
-        let parts = NAMES.iter().filter_map(|name| db.find_partition(name)?.stats().ok());
-        let parts: Vec<_> = parts.collect();
-        let mut count = |counter: fn(&mut Self) -> &mut u64, happened: bool| *counter(self) += u64::from(happened);
+        let (stats, shape) = (db.stats(), Shape::of(db));
+        let mut count =
+            |counter: fn(&mut Self) -> &mut u64, happened: bool| *counter(self) += u64::from(happened);
         count(|c| &mut c.states, true);
         count(|c| &mut c.second_crashes, depth == 2);
         count(|c| &mut c.third_crashes, depth == 3);
@@ -93,11 +92,11 @@ impl Coverage {
         count(|c| &mut c.killed, cut.kills_process_only());
         count(|c| &mut c.lost_writes, candidates.last().is_some_and(|last| last.index > found.index));
         count(|c| &mut c.kept_more, found.index > candidates[0].index);
-        count(|c| &mut c.sections, parts.iter().any(|p| p.sections > 0));
-        count(|c| &mut c.long_runs, parts.iter().any(|p| p.runs - p.sections > 0) && stats.ssts > stats.runs);
-        count(|c| &mut c.stages, parts.iter().any(|p| p.stages > 1));
-        count(|c| &mut c.compactions, stats.compactions_running > 0);
-        count(|c| &mut c.clips, parts.iter().any(|p| p.clipped > 0));
+        count(|c| &mut c.sections, shape.sections);
+        count(|c| &mut c.long_runs, shape.long_runs);
+        count(|c| &mut c.stages, shape.stages);
+        count(|c| &mut c.compactions, shape.compactions);
+        count(|c| &mut c.clips, shape.clips);
         count(|c| &mut c.no_files, stats.ssts == 0);
         count(|c| &mut c.drops, timeline.dropped_by(found.index));
         count(|c| &mut c.failures, timeline.failed_by(cut.op));

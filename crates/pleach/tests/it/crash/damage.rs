@@ -111,14 +111,15 @@ fn damage(name: &str, bytes: &mut Vec<u8>, rng: &mut Rng) -> (String, bool) {
         1 => bytes.len() - 1 - rng.usize(..bytes.len().min(2 * HEADER_LEN)),
         _ => rng.usize(..bytes.len()),
     };
+    let is_sst = ends_in(name, "sst");
     let is_footer = at + HEADER_LEN >= bytes.len();
     let is_vital = name == "CURRENT"
         || (name.starts_with("MANIFEST") && at < HEADER_LEN)
-        || (name.ends_with(".sst") && (is_footer || bytes[at] != 0));
+        || (is_sst && (is_footer || bytes[at] != 0));
     match rng.u8(..8) {
         0 => {
             bytes.truncate(at);
-            (format!("cut at {at}"), name.ends_with(".sst"))
+            (format!("cut at {at}"), is_sst)
         }
         1 => {
             let end = bytes.len().min(at + rng.usize(1..600));
@@ -132,10 +133,14 @@ fn damage(name: &str, bytes: &mut Vec<u8>, rng: &mut Rng) -> (String, bool) {
     }
 }
 
+fn ends_in(name: &str, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|e| e == extension)
+}
+
 /// Opens the store, compares it, verifies it. Only the log may have lost something.
 fn look(store: &Damaged, name: &str, env: &Arc<SimEnv>, rng: &mut Rng) -> Result<(), String> {
     let db = store.setup.open(env).map_err(|e| format!("open: {e}"))?;
-    let states = if name.ends_with(".log") { &store.earlier[..] } else { std::slice::from_ref(&store.now) };
+    let states = if ends_in(name, "log") { &store.earlier[..] } else { std::slice::from_ref(&store.now) };
     let found = compare::find(&db, states, rng).map(drop);
     let verified = db.verify().map(drop).map_err(|e| format!("verify: {e}"));
     env.power_off();

@@ -55,7 +55,10 @@ fn failing(number: usize, plan: &mut Plan, world: &World) -> Action {
     let ops = plan.small_ops(world);
     match number % 3 {
         0 => Action::Write { ops, sync: true },
-        1 => Action::WriteOnFullDisk { ops },
+        1 => match plan.rng.u8(..5) {
+            0 => plan.on_full_disk(world),
+            _ => Action::OnFullDisk(Box::new(Action::Write { ops, sync: false }), 0),
+        },
         _ => Action::Write { ops, sync: false },
     }
 }
@@ -100,10 +103,6 @@ impl History {
         Self { driver, plan, actions, captures, kind }
     }
 
-    pub(super) fn captures(&self) -> &[Capture] {
-        &self.captures
-    }
-
     /// The moments to crash in, by the number of the call that comes next.
     pub(super) fn moments(&self, rng: &mut Rng) -> Vec<u64> {
         let count = self.captures.len() as u64;
@@ -111,7 +110,10 @@ impl History {
             Kind::Short => (0..count).flat_map(|op| [op; STATES_PER_CALL]).collect(),
             Kind::Long => (0..STATES_OF_LONG).map(|_| rng.u64(..count)).collect(),
             Kind::FullDisk => {
-                let syncs = self.actions.iter().filter(|(_, action)| matches!(action, Action::Write { sync: true, .. }));
+                let syncs = self
+                    .actions
+                    .iter()
+                    .filter(|(_, action)| matches!(action, Action::Write { sync: true, .. }));
                 syncs.flat_map(|(begun, _)| [*begun; 3]).collect()
             }
         }

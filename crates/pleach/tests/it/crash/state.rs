@@ -98,7 +98,11 @@ fn recover(
         let durable = branch.timeline.expect(cut.op, false);
         let durable = durable.into_iter().filter(|c| c.index <= found.index);
         let killed = vec![found.clone()];
-        if cut.kills_process_only() { [durable.chain(rest).collect(), killed] } else { [killed.clone(), killed] }
+        if cut.kills_process_only() {
+            [durable.chain(rest).collect(), killed]
+        } else {
+            [killed.clone(), killed]
+        }
     };
     let start = found.as_ref().map_or_else(|_| candidates[0].clone(), Clone::clone);
     let before = before(&start);

@@ -99,7 +99,8 @@ fn unborn(script: &Script, strike: Strike, env: &Arc<SimEnv>, error: &Error) -> 
     }
     for policy in [CrashPolicy::Everything, CrashPolicy::DurableOnly, CrashPolicy::ProcessKill] {
         let image = env.crash_image(policy, strike.at);
-        let db = script.setup.open(&image).map_err(|e| format!("{policy:?}: the store cannot be created: {e}"))?;
+        let db =
+            script.setup.open(&image).map_err(|e| format!("{policy:?}: the store cannot be created: {e}"))?;
         let is_new = db.last_sequence_number() == 0 && db.partitions() == ["default"];
         image.power_off();
         if !is_new {
@@ -115,7 +116,9 @@ fn check_error(script: &Script, strike: Strike, error: &Error) -> Result<(), Str
         _ if error.kind() == ErrorKind::Poisoned => {
             strike.kind == FaultKind::ReadEio || is_fatal(script, strike)
         }
-        FaultKind::NoSpace | FaultKind::NoSpaceFrom => error.kind() == ErrorKind::Io && error.is_out_of_space(),
+        FaultKind::NoSpace | FaultKind::NoSpaceFrom => {
+            error.kind() == ErrorKind::Io && error.is_out_of_space()
+        }
         FaultKind::ShortWrite => false,
         _ => error.kind() == ErrorKind::Io && !error.is_out_of_space(),
     };
@@ -167,11 +170,13 @@ fn check_end(script: &Script, strike: Strike, driver: &mut Driver, rng: &mut Rng
         return Err("a sync failed, and the store is not poisoned".to_owned());
     }
     let now = env.op_count();
-    let policies = [CrashPolicy::ProcessKill, CrashPolicy::DurableOnly, CrashPolicy::Random, CrashPolicy::Random];
+    let policies =
+        [CrashPolicy::ProcessKill, CrashPolicy::DurableOnly, CrashPolicy::Random, CrashPolicy::Random];
     for (number, policy) in policies.into_iter().enumerate() {
         let image = env.crash_image(policy, strike.at + number as u64);
         let candidates = driver.timeline.expect(now, policy == CrashPolicy::ProcessKill);
-        open_and_find(script, &image, &candidates, rng).map_err(|m| format!("at the end, {policy:?}: {m}"))?;
+        open_and_find(script, &image, &candidates, rng)
+            .map_err(|m| format!("at the end, {policy:?}: {m}"))?;
         image.power_off();
     }
     if env.is_powered_off() {
@@ -185,7 +190,8 @@ fn check_end(script: &Script, strike: Strike, driver: &mut Driver, rng: &mut Rng
     closed.map_err(|e| format!("at the end: cannot close and open: {e}"))?;
     let found = compare::find(driver.db(), &candidates, rng).map_err(|m| format!("opened again: {m}"))?;
     let image = env.crash_image(CrashPolicy::DurableOnly, strike.at);
-    open_and_find(script, &image, &[found], rng).map_err(|m| format!("opened again, then DurableOnly: {m}"))?;
+    open_and_find(script, &image, &[found], rng)
+        .map_err(|m| format!("opened again, then DurableOnly: {m}"))?;
     image.power_off();
     Ok(())
 }

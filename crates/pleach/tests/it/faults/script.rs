@@ -103,7 +103,7 @@ impl Script {
                 driver.check(&mut Rng::with_seed(number as u64)).expect("nothing fails yet");
             }
         }
-        self.names = names.lock().unwrap().clone();
+        self.names.clone_from(&names.lock().unwrap());
         self.reads = env.read_count();
     }
 }

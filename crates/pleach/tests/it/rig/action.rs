@@ -14,9 +14,12 @@ pub(crate) struct Op {
 #[derive(Clone)]
 pub(crate) enum Action {
     /// One batch.
-    Write { ops: Vec<Op>, sync: bool },
-    /// A batch that meets a full disk at the next call that changes anything.
-    WriteOnFullDisk { ops: Vec<Op> },
+    Write {
+        ops: Vec<Op>,
+        sync: bool,
+    },
+    /// What meets a full disk once, after so many calls.
+    OnFullDisk(Box<Action>, u64),
     Sync,
     Create(usize),
     Drop(usize),
@@ -29,12 +32,23 @@ pub(crate) enum Action {
     Reopen,
 }
 
+impl Action {
+    /// Whether it asks for a partition.
+    pub(crate) fn is_create(&self) -> bool {
+        match self {
+            Action::OnFullDisk(action, _) => action.is_create(),
+            action => matches!(action, Action::Create(_)),
+        }
+    }
+}
+
 impl std::fmt::Debug for Action {
     /// Short: values by their length.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ops = |f: &mut std::fmt::Formatter<'_>, ops: &[Op]| {
             ops.iter().try_for_each(|op| {
-                let value = op.value.as_ref().map_or_else(|| "delete".to_owned(), |v| format!("{} B", v.len()));
+                let value =
+                    op.value.as_ref().map_or_else(|| "delete".to_owned(), |v| format!("{} B", v.len()));
                 let key = &op.key[..op.key.len().min(24)];
                 write!(f, " [{} {:?} {value}]", op.slot, key.escape_ascii().to_string())
             })
@@ -44,10 +58,7 @@ impl std::fmt::Debug for Action {
                 f.write_str(if *sync { "write and sync" } else { "write" })?;
                 ops(f, list)
             }
-            Action::WriteOnFullDisk { ops: list } => {
-                f.write_str("write on a full disk")?;
-                ops(f, list)
-            }
+            Action::OnFullDisk(action, calls) => write!(f, "on a disk full after {calls} calls: {action:?}"),
             Action::Sync => f.write_str("sync"),
             Action::Create(slot) => write!(f, "create {slot}"),
             Action::Drop(slot) => write!(f, "drop {slot}"),

@@ -57,12 +57,13 @@ impl Driver {
     pub(crate) fn run(&mut self, action: &Action) -> pleach::Result<()> {
         let effect = self.effect(action);
         // Asking for a partition that is there promises nothing.
-        let is_durable = is_durable(action) && (effect.is_some() || !matches!(action, Action::Create(_)));
+        let is_durable = is_durable(action) && (effect.is_some() || !action.is_create());
         let begun = self.env.op_count();
         let result = self.perform(action);
         let ended = self.env.op_count();
         if result.is_ok() && matches!(action, Action::Reopen) {
-            self.timeline.adopt(self.db().last_sequence_number(), ended);
+            let (seq, names) = (self.db().last_sequence_number(), self.db().partitions());
+            self.timeline.adopt(seq, &names, ended);
         }
         if let Some(Effect { world, seq, is_drop }) = effect {
             let acknowledged = result.is_ok().then_some(ended);
@@ -70,18 +71,24 @@ impl Driver {
         }
         if result.is_ok() && is_durable {
             self.timeline.mark_durable(ended);
+            // Flushes and compactions may find nothing to do.
+            if matches!(action, Action::Sync | Action::Create(_) | Action::Drop(_) | Action::Reopen) {
+                self.timeline.settle_failures(ended);
+            }
         }
         result
     }
 
     /// As [`Driver::run`], where only a full disk that the action itself asks for may make it fail.
     pub(crate) fn must(&mut self, action: &Action) -> Result<(), String> {
-        match self.run(action) {
+        let result = self.run(action);
+        if matches!(action, Action::OnFullDisk(..)) && self.db().poisoned().is_some() {
+            // A sync that finds the disk full leaves nothing to be trusted, as every failed sync.
+            return self.must(&Action::Reopen);
+        }
+        match result {
             Ok(()) => Ok(()),
-            Err(e) if matches!(action, Action::WriteOnFullDisk { .. }) && e.is_out_of_space() => {
-                // A sync that finds the disk full leaves nothing to be trusted, as every failed sync.
-                if self.db().poisoned().is_some() { self.must(&Action::Reopen) } else { Ok(()) }
-            }
+            Err(e) if matches!(action, Action::OnFullDisk(..)) && is_of_full_disk(&e) => Ok(()),
             Err(e) => Err(format!("{action:?} failed: {e}")),
         }
     }
@@ -90,7 +97,8 @@ impl Driver {
         let mut world = World::clone(self.world());
         let (mut seq, mut is_drop) = (self.timeline.seq(), false);
         match action {
-            Action::Write { ops, .. } | Action::WriteOnFullDisk { ops } => {
+            Action::OnFullDisk(action, _) => return self.effect(action),
+            Action::Write { ops, .. } => {
                 world.write(ops);
                 seq += ops.len() as u64;
             }
@@ -106,6 +114,13 @@ impl Driver {
 
     fn perform(&mut self, action: &Action) -> pleach::Result<()> {
         match action {
+            Action::OnFullDisk(action, calls) => {
+                let at_op = self.env.op_count() + calls;
+                self.env.add_fault(Fault { at_op, kind: FaultKind::NoSpace });
+                let result = self.perform(action);
+                self.env.clear_faults();
+                return result;
+            }
             Action::Reopen => return self.reopen(),
             Action::Step(count) => {
                 for _ in 0..*count {
@@ -115,17 +130,12 @@ impl Driver {
             }
             _ => {}
         }
-        let db = self.db.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed, "the rig has no open store"))?;
-        let partition = |slot: usize| db.find_partition(NAMES[slot]).expect("actions name partitions that are there");
+        let db =
+            self.db.as_ref().ok_or_else(|| Error::new(ErrorKind::Closed, "the rig has no open store"))?;
+        let partition =
+            |slot: usize| db.find_partition(NAMES[slot]).expect("actions name partitions that are there");
         match action {
             Action::Write { ops, sync } => write(db, ops, *sync),
-            Action::WriteOnFullDisk { ops } => {
-                let fault = Fault { at_op: self.env.op_count(), kind: FaultKind::NoSpace };
-                self.env.add_fault(fault);
-                let result = write(db, ops, false);
-                self.env.clear_faults();
-                result
-            }
             Action::Sync => db.sync(),
             Action::Create(slot) => db.partition(NAMES[*slot]).map(drop),
             Action::Drop(slot) => db.drop_partition(partition(*slot)),
@@ -133,7 +143,7 @@ impl Driver {
             Action::Compact => db.compact(),
             Action::CompactPartition(slot) => partition(*slot).compact(),
             Action::Settle => db.settle(),
-            Action::Reopen | Action::Step(_) => unreachable!("done above"),
+            Action::OnFullDisk(..) | Action::Reopen | Action::Step(_) => unreachable!("done above"),
         }
     }
 
@@ -162,20 +172,26 @@ impl Drop for Driver {
     }
 }
 
+/// A sync that finds the disk full poisons the store, and whoever waits is told that.
+fn is_of_full_disk(error: &Error) -> bool {
+    error.is_out_of_space() || error.kind() == ErrorKind::Poisoned
+}
+
 fn is_durable(action: &Action) -> bool {
     match action {
         Action::Write { sync, .. } => *sync,
-        Action::WriteOnFullDisk { .. } | Action::Step(_) => false,
-        // The last one writes everything to files, and then merges them.
-        Action::Sync | Action::Create(_) | Action::Drop(_) | Action::Reopen | Action::Flush => true,
-        Action::Compact | Action::CompactPartition(_) | Action::Settle => true,
+        Action::OnFullDisk(action, _) => is_durable(action),
+        Action::Step(_) => false,
+        // Flushes and compactions write everything to files first.
+        _ => true,
     }
 }
 
 /// Single operations take the short way of the interface, as users do.
 fn write(db: &Db, ops: &[Op], sync: bool) -> pleach::Result<()> {
     let durability = if sync { Durability::Sync } else { Durability::Buffered };
-    let partition = |op: &Op| db.find_partition(NAMES[op.slot]).expect("writes go to partitions that are there");
+    let partition =
+        |op: &Op| db.find_partition(NAMES[op.slot]).expect("writes go to partitions that are there");
     if let [op] = ops {
         return match &op.value {
             Some(value) => partition(op).put_with(&op.key, value, durability),

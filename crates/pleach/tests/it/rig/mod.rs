@@ -12,6 +12,7 @@ pub(crate) mod keys;
 pub(crate) mod plan;
 pub(crate) mod query;
 pub(crate) mod setup;
+pub(crate) mod shape;
 pub(crate) mod threads;
 pub(crate) mod timeline;
 pub(crate) mod vars;

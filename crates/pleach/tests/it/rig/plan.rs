@@ -70,7 +70,8 @@ impl Plan {
 
     /// What to do next to a store that holds `world`.
     pub(crate) fn next(&mut self, world: &World) -> Action {
-        let Mix { syncs, creates, drops, flushes, compactions, settles, steps, reopens, full_disks, .. } = self.mix;
+        let Mix { syncs, creates, drops, flushes, compactions, settles, steps, reopens, full_disks, .. } =
+            self.mix;
         let mut die = self.rng.u16(..1000);
         let mut falls = |width: u16| {
             let hit = die < width;
@@ -90,7 +91,11 @@ impl Plan {
             return Action::Flush;
         }
         if falls(compactions) {
-            return if self.rng.bool() { Action::Compact } else { Action::CompactPartition(self.slot(world)) };
+            return if self.rng.bool() {
+                Action::Compact
+            } else {
+                Action::CompactPartition(self.slot(world))
+            };
         }
         if falls(settles) {
             return Action::Settle;
@@ -102,9 +107,22 @@ impl Plan {
             return Action::Reopen;
         }
         if falls(full_disks) {
-            return Action::WriteOnFullDisk { ops: self.small_ops(world) };
+            return self.on_full_disk(world);
         }
         Action::Write { sync: self.rng.u8(..100) < self.mix.synced, ops: self.ops(world) }
+    }
+
+    pub(crate) fn on_full_disk(&mut self, world: &World) -> Action {
+        let (action, calls) = match self.rng.u8(..10) {
+            0..4 => (Action::Write { ops: self.small_ops(world), sync: false }, 0),
+            4 => (Action::Write { ops: self.ops(world), sync: true }, self.rng.u64(..4)),
+            5 => (Action::Create(self.rng.usize(1..NAMES.len())), self.rng.u64(..3)),
+            6 => (self.drop_one(world), self.rng.u64(..3)),
+            7 => (Action::Flush, self.rng.u64(..10)),
+            8 => (Action::Step(3), self.rng.u64(..10)),
+            _ => (Action::Settle, self.rng.u64(..20)),
+        };
+        Action::OnFullDisk(Box::new(action), calls)
     }
 
     fn drop_one(&mut self, world: &World) -> Action {

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::{Db, Partition, Range, Snapshot};
+use pleach::{Db, Partition, Range, Snapshot, Value};
 
 use super::plan::Plan;
 use super::world::{Entries, NAMES, World};
@@ -18,8 +18,18 @@ pub(crate) enum Query {
     Get(usize, Key),
     GetMany(usize, Vec<Key>),
     /// Entries taken from the front and, where the coin says so, from the back, at most `limit` of them.
-    Range { slot: usize, bounds: Bounds, limit: usize, coins: u64 },
-    Prefix { slot: usize, prefix: Vec<u8>, limit: usize, coins: u64 },
+    Range {
+        slot: usize,
+        bounds: Bounds,
+        limit: usize,
+        coins: u64,
+    },
+    Prefix {
+        slot: usize,
+        prefix: Vec<u8>,
+        limit: usize,
+        coins: u64,
+    },
 }
 
 /// Keys and values in the order in which they were given; values that are not there as `None`.
@@ -60,7 +70,9 @@ impl Query {
     /// What the store answers.
     pub(crate) fn ask(&self, source: Source<'_>) -> pleach::Result<Answer> {
         let partition = |slot: usize| match source {
-            Source::Newest(db) => db.find_partition(NAMES[slot]).expect("queries name partitions that are there"),
+            Source::Newest(db) => {
+                db.find_partition(NAMES[slot]).expect("queries name partitions that are there")
+            }
             Source::Snapshot(_, handles) => {
                 let (_, handle) = handles.iter().find(|(s, _)| *s == slot).expect("as above");
                 handle.clone()
@@ -71,14 +83,18 @@ impl Query {
                 Source::Newest(_) => partition(slot).get(key),
                 Source::Snapshot(snapshot, _) => snapshot.get(&partition(slot), key),
             };
-            Ok((key.to_vec(), value?.map(|v| v.into_vec())))
+            Ok((key.to_vec(), value?.map(Value::into_vec)))
         };
         match self {
             Query::Get(slot, key) => Ok(vec![get(*slot, key)?]),
             Query::GetMany(slot, keys) => match source {
                 Source::Newest(_) => {
                     let values = partition(*slot).get_many(keys.iter())?;
-                    Ok(keys.iter().map(|k| k.to_vec()).zip(values.into_iter().map(|v| v.map(Vec::from))).collect())
+                    Ok(keys
+                        .iter()
+                        .map(|k| k.to_vec())
+                        .zip(values.into_iter().map(|v| v.map(Vec::from)))
+                        .collect())
                 }
                 Source::Snapshot(..) => keys.iter().map(|key| get(*slot, key)).collect(),
             },

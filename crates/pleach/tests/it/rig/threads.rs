@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Runs `case` for the numbers below `count` on as many threads as the machine has, until one fails. Panics with what
 /// it says then.
@@ -31,11 +31,8 @@ pub(crate) fn in_parallel(count: u64, case: impl Fn(u64) -> Result<(), String> +
     assert!(failures.is_empty(), "\n\n{}\n", failures.join("\n\n"));
 }
 
-/// Time since the first call, for figures only.
-#[expect(clippy::disallowed_methods, reason = "measures the tests, takes part in none of them")]
-pub(crate) fn elapsed() -> Duration {
-    use std::sync::LazyLock;
-    use std::time::Instant;
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    START.elapsed()
+/// A clock for figures; no test depends on it.
+pub(crate) fn clock() -> impl Fn() -> Duration {
+    let begun = Instant::now();
+    move || begun.elapsed()
 }

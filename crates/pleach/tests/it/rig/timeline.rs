@@ -1,8 +1,8 @@
 //! The oracle: what a store may hold after a crash, by the number of the call before which the crash came.
 //!
 //! Each batch and each creation or drop of a partition adds a point: the world after it. A crash leaves one of the
-//! points, not older than the last one that was durable. A failed batch adds a point too, for it may be found; but only
-//! as long as nothing later was acknowledged.
+//! points, not older than the last one that was durable. What failed adds a point too, for it may be found; but only as
+//! long as nothing later was acknowledged, and nothing synced.
 
 use std::sync::Arc;
 
@@ -32,6 +32,8 @@ pub(crate) struct Timeline {
     points: Vec<Point>,
     /// Calls that had begun when a promise was made, and the point that was durable from then on.
     durable: Vec<(u64, usize)>,
+    /// Calls that had begun when something returned after which no earlier failure may be found.
+    settled: Vec<u64>,
     /// Calls that had begun when the store was open.
     opened: u64,
     /// Calls that had begun when it was last opened.
@@ -50,7 +52,14 @@ impl Timeline {
             acknowledged: Some(opened),
             is_drop: false,
         };
-        Self { points: vec![first], durable: vec![(opened, 0)], opened, reopened: opened, before }
+        Self {
+            points: vec![first],
+            durable: vec![(opened, 0)],
+            settled: Vec::new(),
+            opened,
+            reopened: opened,
+            before,
+        }
     }
 
     /// A store that is created.
@@ -70,13 +79,14 @@ impl Timeline {
         self.points.push(Point { world: Arc::new(world), seq, begun, acknowledged, is_drop });
     }
 
-    /// After a failure as the last thing that was done, the store was opened anew at call number `at` and has sequence
-    /// number `seq`: where that is the failure's, it had an effect after all.
-    pub(crate) fn adopt(&mut self, seq: u64, at: u64) {
+    /// The store was opened anew at call number `at`. Where the last thing that was done had failed and its sequence
+    /// number and partitions are found all the same, it had an effect after all.
+    pub(crate) fn adopt(&mut self, seq: u64, names: &[String], at: u64) {
         self.reopened = at;
-        if seq != self.seq()
+        let found = |point: &Point| point.seq == seq && point.world.has_names(names);
+        if !found(&self.points[self.last()])
             && let Some(last) = self.points.last_mut()
-            && last.seq == seq
+            && found(last)
         {
             last.acknowledged = Some(at);
         }
@@ -85,6 +95,11 @@ impl Timeline {
     /// From call number `at` on, all that was acknowledged is durable.
     pub(crate) fn mark_durable(&mut self, at: u64) {
         self.durable.push((at, self.last()));
+    }
+
+    /// From call number `at` on, nothing that failed before may be found.
+    pub(crate) fn settle_failures(&mut self, at: u64) {
+        self.settled.push(at);
     }
 
     /// The last point that was not a failure.
@@ -122,7 +137,9 @@ impl Timeline {
         let lowest = if killed { last_acknowledged } else { last_durable };
         let is_possible = |index: &usize| {
             let point = &self.points[*index];
-            *index == 0 || point.begun < at && (point.acknowledged.is_some() || *index > last_acknowledged)
+            let is_settled = || self.settled.iter().any(|&count| point.begun < count && count <= at);
+            let is_found = || point.acknowledged.is_some() || *index > last_acknowledged && !is_settled();
+            *index == 0 || point.begun < at && is_found()
         };
         let candidate = |index| {
             let Point { world, seq, .. } = &self.points[index];

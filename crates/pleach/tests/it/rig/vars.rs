@@ -16,7 +16,10 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
 /// When that cannot be parsed.
 pub(crate) fn parsed<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
-    Some(text.parse().unwrap_or_else(|_| panic!("the variable {name} holds {text:?}, which makes no sense there")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("the variable {name} holds {text:?}, which makes no sense there")),
+    )
 }
 
 /// The seed of the first case; the others have the numbers that follow.

@@ -23,6 +23,12 @@ impl World {
         Self { partitions: [(NAMES[0], Arc::default())].into() }
     }
 
+    /// Whether its partitions are those of these names.
+    pub(crate) fn has_names(&self, names: &[String]) -> bool {
+        self.partitions.len() == names.len()
+            && names.iter().all(|name| self.partitions.contains_key(name.as_str()))
+    }
+
     pub(crate) fn has(&self, slot: usize) -> bool {
         self.partitions.contains_key(NAMES[slot])
     }
@@ -40,7 +46,8 @@ impl World {
     /// Requires: the partitions of `ops` are there.
     pub(crate) fn write(&mut self, ops: &[Op]) {
         for op in ops {
-            let entries = self.partitions.get_mut(NAMES[op.slot]).expect("writes go to partitions that are there");
+            let entries =
+                self.partitions.get_mut(NAMES[op.slot]).expect("writes go to partitions that are there");
             let entries = Arc::make_mut(entries);
             match &op.value {
                 Some(value) => entries.insert(Arc::clone(&op.key), Arc::clone(value)),
