@@ -24,6 +24,7 @@ use super::sst_output::{parse_sst_name, sst_path};
 use super::write::insert_operations;
 use crate::batch::Operations;
 use crate::keys::PartitionId;
+use crate::limits::NEXT_ID_MAX;
 use crate::manifest::{self, CURRENT_TMP, Manifest};
 use crate::memtable::Memtable;
 use crate::options::Options;
@@ -133,6 +134,10 @@ fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
             continue;
         } else {
             continue;
+        }
+        if listing.last_id() >= NEXT_ID_MAX {
+            let message = "no store has counted this far; if the file is not the store's, give it another name";
+            return Err(Error::corruption(&dir.join(&name), 0, message));
         }
         if !metadata.is_file {
             return Err(Error::corruption(

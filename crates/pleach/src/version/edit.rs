@@ -3,13 +3,13 @@
 //! Layout: docs/format/manifest.md. An edit is a list of items; all of them take effect or none.
 
 use pleach_env::FileId;
-use pleach_log::SeqNo;
+use pleach_log::{SEQ_MAX, SeqNo};
 use pleach_table::SstSummary;
 
 use super::summary;
 use crate::coding::{Decoder, put_bytes, put_varint};
 use crate::keys::PartitionId;
-use crate::limits::{KEY_LEN_MAX, PARTITION_NAME_LEN_MAX};
+use crate::limits::{KEY_LEN_MAX, NEXT_ID_MAX, PARTITION_NAME_LEN_MAX, PARTITIONS_MAX};
 
 /// Number of a run. Within a stage, higher means newer. Drawn from the same counter as file numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -221,10 +221,10 @@ impl EditItem {
 
     fn decode(rest: &mut Decoder<'_>) -> Option<Self> {
         Some(match rest.u8()? {
-            NEXT_ID => Self::NextId(rest.varint()?),
+            NEXT_ID => Self::NextId(rest.varint().filter(|id| *id <= NEXT_ID_MAX)?),
             LOG_FLOOR => Self::LogFloor(file_id(rest)?),
-            FLUSHED_SEQ => Self::FlushedSeq(rest.varint()?),
-            NEXT_PARTITION => Self::NextPartition(u32::try_from(rest.varint()?).ok()?),
+            FLUSHED_SEQ => Self::FlushedSeq(rest.varint().filter(|seq| *seq <= SEQ_MAX)?),
+            NEXT_PARTITION => Self::NextPartition(rest.u32().filter(|next| *next <= PARTITIONS_MAX)?),
             CREATE_PARTITION => {
                 let id = partition(rest)?;
                 let name = std::str::from_utf8(rest.bytes()?).ok()?;
@@ -292,8 +292,8 @@ impl RunFileMeta {
     fn decode(rest: &mut Decoder<'_>) -> Option<Self> {
         Some(Self {
             file: file_id(rest)?,
-            smallest: key(rest, KEY_LEN_MAX)?,
-            largest: key(rest, KEY_LEN_MAX)?,
+            smallest: key(rest, KEY_LEN_MAX).filter(|key| !key.is_empty())?,
+            largest: key(rest, KEY_LEN_MAX).filter(|key| !key.is_empty())?,
             entries: rest.varint()?,
             bytes: rest.varint()?,
         })
@@ -324,7 +324,7 @@ fn decode_list<T>(rest: &mut Decoder<'_>, item: fn(&mut Decoder<'_>) -> Option<T
 }
 
 fn partition(rest: &mut Decoder<'_>) -> Option<PartitionId> {
-    u32::try_from(rest.varint()?).ok().map(PartitionId)
+    rest.u32().filter(|id| *id < PARTITIONS_MAX).map(PartitionId)
 }
 
 fn file_id(rest: &mut Decoder<'_>) -> Option<FileId> {
