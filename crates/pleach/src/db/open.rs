@@ -25,7 +25,7 @@ use super::write::insert_operations;
 use crate::batch::Operations;
 use crate::keys::PartitionId;
 use crate::limits::NEXT_ID_MAX;
-use crate::manifest::{self, CURRENT_TMP, Manifest};
+use crate::manifest::{self, CURRENT_TMP, Closed, Current, Manifest};
 use crate::memtable::Memtable;
 use crate::options::Options;
 use crate::state::{LoggedMemtable, State};
@@ -67,12 +67,12 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Inner, Box<dyn FileL
     let env = Arc::clone(&options.env);
     let lock = enter(&env, dir, &options)?;
     let listing = list(&*env, dir)?;
-    let manifest_id = match manifest::read_current(&*env, dir)? {
-        Some(id) => id,
-        None => create_store(&*env, dir, &options, &listing)?,
+    let current = match manifest::read_current(&*env, dir)? {
+        Some(current) => current,
+        None => Current { manifest: create_store(&*env, dir, &options, &listing)?, closed: None },
     };
     let trash = Arc::new(Trash::default());
-    let (found, files) = read_store(&env, dir, manifest_id, &trash, listing)?;
+    let (found, files) = read_store(&env, dir, current, &trash, listing)?;
     let cache = FrameCache::new(options.cache_bytes());
     open_ssts(&env, dir, &found.version, &cache, options.direct_reads)?;
     let inner = start(dir, options, cache, trash, files, &found)?;
@@ -199,10 +199,11 @@ fn create_store(env: &dyn Env, dir: &Path, options: &Options, listing: &Listing)
 fn read_store(
     env: &Arc<dyn Env>,
     dir: &Path,
-    manifest_id: FileId,
+    current: Current,
     trash: &Arc<Trash>,
     listing: Listing,
 ) -> Result<(Found, FileTable)> {
+    let manifest_id = current.manifest;
     let mut files = FileTable::new(Arc::clone(trash));
     let (version, manifest_end) = manifest::read_manifest(env, dir, manifest_id, &mut files)?;
     // Files that the manifest no longer refers to: leftovers, removed with the others.
@@ -220,6 +221,9 @@ fn read_store(
         check_record(dir, &version, &record)
     })?;
     check_hint(dir, recovery.hint, manifest_id, manifest_end)?;
+    if let Some(closed) = current.closed {
+        check_closed(dir, closed, (manifest_id, manifest_end), &segments, &recovery)?;
+    }
     Ok((Found { version, manifest_id, listing, segments, recovery }, files))
 }
 
@@ -265,6 +269,31 @@ fn check_hint(dir: &Path, hint: Option<ManifestHint>, manifest_id: FileId, end: 
         ));
     }
     Ok(())
+}
+
+/// A store that was closed must still have all that it had then: nothing of it can be a torn tail.
+fn check_closed(
+    dir: &Path,
+    closed: Closed,
+    (manifest_id, manifest_end): (FileId, u64),
+    segments: &[FileId],
+    recovery: &Recovery,
+) -> Result<()> {
+    if manifest_end < closed.manifest_len {
+        let message = format!("the manifest ends here; the store was closed with {} bytes of it", closed.manifest_len);
+        return Err(Error::corruption(&manifest::manifest_path(dir, manifest_id), manifest_end, message));
+    }
+    let last_seq = recovery.next_seq - 1;
+    if last_seq >= closed.last_seq {
+        return Ok(());
+    }
+    let message =
+        format!("the log ends at sequence number {last_seq}; the store was closed with {}", closed.last_seq);
+    let place = recovery.torn.or_else(|| segments.last().map(|id| (*id, 0)));
+    Err(match place {
+        Some((segment, offset)) => Error::corruption(&segment_path(dir, segment), offset, message),
+        None => Error::new(ErrorKind::Corruption, message).at_path(&dir.join(manifest::CURRENT)),
+    })
 }
 
 /// Opens every live SST: footer, index and filter come into memory.
