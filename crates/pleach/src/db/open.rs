@@ -136,7 +136,8 @@ fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
             continue;
         }
         if listing.last_id() >= NEXT_ID_MAX {
-            let message = "no store has counted this far; if the file is not the store's, give it another name";
+            let message =
+                "no store has counted this far; if the file is not the store's, give it another name";
             return Err(Error::corruption(&dir.join(&name), 0, message));
         }
         if !metadata.is_file {
@@ -280,7 +281,8 @@ fn check_closed(
     recovery: &Recovery,
 ) -> Result<()> {
     if manifest_end < closed.manifest_len {
-        let message = format!("the manifest ends here; the store was closed with {} bytes of it", closed.manifest_len);
+        let message =
+            format!("the manifest ends here; the store was closed with {} bytes of it", closed.manifest_len);
         return Err(Error::corruption(&manifest::manifest_path(dir, manifest_id), manifest_end, message));
     }
     let last_seq = recovery.next_seq - 1;
@@ -309,6 +311,12 @@ fn open_ssts(
         let metadata = env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?;
         if metadata.is_none() {
             return Err(Error::corruption(&path, 0, "the manifest names this SST, but it is missing"));
+        }
+        if file.summary.value_pointers > 0 {
+            return Err(Error::unsupported(
+                &path,
+                "the SST points to separated values, which this build cannot read",
+            ));
         }
         let sst = Sst::open(env, &path, file.id, Some(&file.summary), Arc::clone(cache), direct)?;
         file.opened(Arc::new(sst));
