@@ -87,7 +87,8 @@ fn partition_names_out_of_range_are_refused() {
     }
     let default = db.default_partition();
     assert_eq!(db.drop_partition(default).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    let names = ["n".repeat(PARTITION_NAME_LEN_MAX), "../../up".into(), "\0".into(), "a\nb".into(), "CURRENT".into()];
+    let names =
+        ["n".repeat(PARTITION_NAME_LEN_MAX), "../../up".into(), "\0".into(), "a\nb".into(), "CURRENT".into()];
     for name in &names {
         db.partition(name).unwrap().put(b"k", name).unwrap();
     }
@@ -177,8 +178,16 @@ fn files_of_others_in_a_store_are_left_alone() {
     db.default_partition().put(b"k", b"v").unwrap();
     db.close().unwrap();
     let others = [
-        "notes.txt", ".DS_Store", "._000004.sst", "7.log", "000007.sst.bak", "MANIFEST-7", "CURRENT~", "+00007.log",
-        "99999999999999999999.log", "000007.LOG",
+        "notes.txt",
+        ".DS_Store",
+        "._000004.sst",
+        "7.log",
+        "000007.sst.bak",
+        "MANIFEST-7",
+        "CURRENT~",
+        "+00007.log",
+        "99999999999999999999.log",
+        "000007.LOG",
     ];
     for name in others {
         env.write_file(&Path::new(DIR).join(name), name.as_bytes());

@@ -63,7 +63,8 @@ struct Watch {
 impl<'f> Campaign<'f> {
     pub(crate) fn new(fixture: &'f Fixture, name: &str) -> Self {
         let started = Instant::now();
-        let watch = Arc::new(Watch { started, case_began_ms: AtomicU64::new(0), is_done: AtomicBool::new(false) });
+        let watch =
+            Arc::new(Watch { started, case_began_ms: AtomicU64::new(0), is_done: AtomicBool::new(false) });
         let mut campaign = Self {
             fixture,
             name: format!("{name}{}", if fixture.compressed { " (LZ4)" } else { "" }),
@@ -111,7 +112,9 @@ impl<'f> Campaign<'f> {
         self.cases += 1;
         let settles = self.cases.is_multiple_of(4);
         let began = self.started.elapsed();
-        self.watch.case_began_ms.store(u64::try_from(began.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.watch
+            .case_began_ms
+            .store(u64::try_from(began.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         let env = self.fixture.machine();
         match damage.apply(&file.bytes) {
             Some(bytes) => env.write_file(&file.path(), &bytes),
@@ -122,7 +125,9 @@ impl<'f> Campaign<'f> {
             Trust::FullWithout(site) => {
                 failpoint::with_skipped(site, || examine(self.fixture, &env, Trust::Full, settles))
             }
-            Trust::Forged(site) => failpoint::with_skipped(site, || examine(self.fixture, &env, trust, settles)),
+            Trust::Forged(site) => {
+                failpoint::with_skipped(site, || examine(self.fixture, &env, trust, settles))
+            }
         };
         let (outcome, memory) = measure(|| catch_unwind(AssertUnwindSafe(examine)));
         let violation = match outcome {
@@ -150,7 +155,10 @@ impl<'f> Campaign<'f> {
         let len = env.read_file(&file.path()).map_or(0, |bytes| bytes.len()).max(file.bytes.len());
         let memory_max = self.baseline.memory + (4 * len).min(64 << 20);
         if memory > memory_max {
-            return Some(format!("{memory} bytes were allocated, {} for the intact store", self.baseline.memory));
+            return Some(format!(
+                "{memory} bytes were allocated, {} for the intact store",
+                self.baseline.memory
+            ));
         }
         let reads_max = 4 * self.baseline.reads + 1000;
         let reads = env.read_count();

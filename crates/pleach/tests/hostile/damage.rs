@@ -72,7 +72,8 @@ pub(crate) fn of_bytes(file: &StoreFile, samples: usize, rng: &mut Rng) -> Vec<D
 pub(crate) fn of_ranges(file: &StoreFile, fixture: &Fixture, rng: &mut Rng) -> Vec<Damage> {
     let len = file.bytes.len();
     let mut damages = vec![Damage::Remove, Damage::Zero { start: 0, end: len }];
-    damages.extend((0..len).step_by(SECTOR).map(|start| Damage::Zero { start, end: (start + SECTOR).min(len) }));
+    damages
+        .extend((0..len).step_by(SECTOR).map(|start| Damage::Zero { start, end: (start + SECTOR).min(len) }));
     damages.extend((0..len).step_by(SECTOR).map(|start| Damage::Zero { start, end: len }));
     for extra in [1, 7, 64, 4096, 100_000] {
         damages.push(Damage::Extend { with: vec![0; extra] });

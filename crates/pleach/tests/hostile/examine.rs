@@ -105,7 +105,8 @@ impl Examination<'_> {
             match partition.get(key) {
                 Ok(value) if value.as_deref() == entries.get(key).map(Vec::as_slice) => {}
                 Ok(value) => self.wrong(|| {
-                    let (found, expected) = (value.as_deref().map(<[u8]>::len), entries.get(key).map(Vec::len));
+                    let (found, expected) =
+                        (value.as_deref().map(<[u8]>::len), entries.get(key).map(Vec::len));
                     format!("get {} found {found:?}, expected {expected:?} bytes", key.escape_ascii())
                 })?,
                 Err(error) => self.take_error(&error, &[])?,

@@ -169,14 +169,18 @@ impl Builder {
             let stats = db.stats();
             if stats.compactions_running == 0 {
                 written_before = None;
-            } else if *written_before.get_or_insert(stats.compaction_written_bytes) < stats.compaction_written_bytes
+            } else if *written_before.get_or_insert(stats.compaction_written_bytes)
+                < stats.compaction_written_bytes
                 && self.has_sections_and_stages(&db)
             {
                 break;
             }
         }
         let running = db.stats().compactions_running;
-        assert!(running > 0 && self.has_sections_and_stages(&db), "a compaction is half done, among other things");
+        assert!(
+            running > 0 && self.has_sections_and_stages(&db),
+            "a compaction is half done, among other things"
+        );
         let flushes = db.stats().flushes;
         for name in ["users", "orders", "tags", "sessions", "default"].repeat(40) {
             if db.stats().memtables == 3 {

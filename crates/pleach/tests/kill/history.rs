@@ -16,7 +16,12 @@ pub(crate) const WRITERS: u64 = 2;
 
 /// The store's options: everything small, so that flushes and compactions never end.
 pub(crate) fn options() -> Options {
-    Options::new().memory(1 << 20).memtable_bytes(32 << 10).sst_bytes(16 << 10).clean_every(1).runs_per_stage(2)
+    Options::new()
+        .memory(1 << 20)
+        .memtable_bytes(32 << 10)
+        .sst_bytes(16 << 10)
+        .clean_every(1)
+        .runs_per_stage(2)
 }
 
 /// One put or delete.
@@ -62,7 +67,8 @@ impl Operation {
     fn random(rng: &mut Rng, writer: u64) -> Self {
         let partition = PARTITIONS[rng.usize(..PARTITIONS.len())];
         let key = format!("{writer}/{:05}", rng.u32(..3000)).into_bytes();
-        let value = (rng.u8(..5) > 0).then(|| format!("{:016x}", rng.u64(..)).repeat(rng.usize(..16)).into_bytes());
+        let value =
+            (rng.u8(..5) > 0).then(|| format!("{:016x}", rng.u64(..)).repeat(rng.usize(..16)).into_bytes());
         Self { partition: partition_name(writer, partition), key, value }
     }
 }

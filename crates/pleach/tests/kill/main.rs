@@ -8,7 +8,10 @@
 //!
 //! `PLEACH_KILLS` sets the number of kills (100 by default), `PLEACH_SEED` the seed, which is printed.
 
-#![expect(clippy::disallowed_methods, reason = "plays the operating system: time, processes and threads are real")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "plays the operating system: time, processes and threads are real"
+)]
 
 mod child;
 mod history;

@@ -20,7 +20,8 @@ fn killed_processes_lose_nothing_acknowledged() {
     let (kills, seed) = (number_from("PLEACH_KILLS", 100), number_from("PLEACH_SEED", 1));
     println!("PLEACH_SEED={seed} PLEACH_KILLS={kills}");
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let mut rig = Rig { dir: dir.path(), seed, rng: Rng::with_seed(seed), acked: [0; 2], model: Model::new(seed) };
+    let mut rig =
+        Rig { dir: dir.path(), seed, rng: Rng::with_seed(seed), acked: [0; 2], model: Model::new(seed) };
     let (started, mut checks, mut in_recovery) = (Instant::now(), 0, 0);
     for kill in 1..=kills {
         in_recovery += u64::from(rig.kill_one() == 0);
@@ -87,7 +88,8 @@ impl Rig<'_> {
             return false;
         }
         let mut words = line.split_whitespace();
-        let report = (words.next(), words.next().map(str::parse::<usize>), words.next().map(str::parse::<u64>));
+        let report =
+            (words.next(), words.next().map(str::parse::<usize>), words.next().map(str::parse::<u64>));
         let (Some("ack"), Some(Ok(writer)), Some(Ok(count))) = report else {
             std::io::copy(reports, &mut std::io::stderr()).expect("a pipe");
             panic!("the child says: {line}{:?}", child.wait());
@@ -102,7 +104,8 @@ impl Rig<'_> {
         let default = db.default_partition();
         for writer in 0..WRITERS {
             let count = default.get(counter_key(writer)).expect("a read");
-            let count = count.map_or(0, |count| u64::from_le_bytes(count[..].try_into().expect("eight bytes")));
+            let count =
+                count.map_or(0, |count| u64::from_le_bytes(count[..].try_into().expect("eight bytes")));
             let acked = self.acked[usize::try_from(writer).expect("few writers")];
             assert!(count >= acked, "writer {writer}: {count} batches are there, {acked} were acknowledged");
             self.model.advance(writer, count);
@@ -113,14 +116,16 @@ impl Rig<'_> {
     }
 
     fn compare(&self, db: &Db) {
-        let names: std::collections::BTreeSet<_> = db.partitions().into_iter().chain(self.model.contents.keys().cloned()).collect();
+        let names: std::collections::BTreeSet<_> =
+            db.partitions().into_iter().chain(self.model.contents.keys().cloned()).collect();
         for name in names {
             let expected = self.model.contents.get(&name).cloned().unwrap_or_default();
             let entries = |partition: pleach::Partition| {
                 let entries = partition.iter().map(|entry| entry.map(|(key, value)| (key, value.into_vec())));
                 entries.collect::<pleach::Result<_>>().expect("a scan")
             };
-            let found: std::collections::BTreeMap<_, _> = db.find_partition(&name).map(entries).unwrap_or_default();
+            let found: std::collections::BTreeMap<_, _> =
+                db.find_partition(&name).map(entries).unwrap_or_default();
             if found.is_empty() && self.may_be_dropped(&name) {
                 continue;
             }
