@@ -147,7 +147,7 @@ impl Inner {
         self.check_writable()?;
         {
             let mut writer = self.writer.lock();
-            if !self.state.load().active.memtable.is_empty() {
+            if !writer.active.memtable.is_empty() {
                 self.wait_for_flush()?;
                 self.seal(&mut writer)?;
             }

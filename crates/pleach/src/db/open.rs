@@ -27,7 +27,7 @@ use crate::keys::PartitionId;
 use crate::limits::NEXT_ID_MAX;
 use crate::manifest::{self, CURRENT_TMP, Closed, Current, Manifest};
 use crate::memtable::Memtable;
-use crate::options::Options;
+use crate::options::{Options, SEALED_MAX};
 use crate::state::{LoggedMemtable, State};
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Trash, Version};
@@ -346,16 +346,28 @@ fn start(
     let segment_len = options.segment_bytes();
     let log = LogWriter::create(env, dir, segment, manifest.hint(), segment_len, version.flushed_seq)?;
     let version = Arc::new(version);
+    let memtable_pool = Memtable::pool(options.memtable_budget(), SEALED_MAX);
     let active = Arc::new(LoggedMemtable {
-        memtable: Arc::new(Memtable::new(options.memtable_budget())),
+        memtable: Arc::new(Memtable::new(options.memtable_budget(), &memtable_pool)),
         first_segment: segment,
     });
-    let state = State { active, sealed: Vec::new(), version: Arc::clone(&version) };
-    let writer = Writer { log, next_seq: version.flushed_seq + 1 };
+    let state = State { active: Arc::clone(&active), sealed: Vec::new(), version: Arc::clone(&version) };
+    let writer = Writer { log, next_seq: version.flushed_seq + 1, active };
     let versions = Versions { version, files, manifest, floor_is_pinned: true };
     let dir = dir.to_path_buf();
     let segments = vec![segment];
-    Ok(Inner::new(Parts { dir, options, cache, trash, state, writer, versions, next_id, segments }))
+    Ok(Inner::new(Parts {
+        dir,
+        options,
+        cache,
+        trash,
+        state,
+        writer,
+        versions,
+        next_id,
+        segments,
+        memtable_pool,
+    }))
 }
 
 /// Writes the recovered batches into fresh segments and the memtable, and moves the log's floor to them.
@@ -388,7 +400,7 @@ fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
 fn rewrite_record(inner: &Inner, record: &Record<'_>, buffer: &mut RecordBuf) -> Result<()> {
     let mut writer = inner.writer.lock();
     let footprint = record.payload.len() + 64 * record.count as usize;
-    if inner.is_full_for(footprint) {
+    if inner.is_full_for(&writer, footprint) {
         inner.seal(&mut writer)?;
         while inner.flush_oldest()? {}
     }
@@ -400,7 +412,7 @@ fn rewrite_record(inner: &Inner, record: &Record<'_>, buffer: &mut RecordBuf) ->
     let (first_seq, count) = (record.first_seq, record.count);
     writer.log.append([Append { record: buffer, first_seq, count }])?;
     let mut next_seq = first_seq;
-    insert_operations(&inner.state.load().active.memtable, record.payload, &mut next_seq);
+    insert_operations(&writer.active.memtable, record.payload, &mut next_seq);
     writer.next_seq = next_seq;
     inner.visible.store(next_seq - 1, Ordering::Release);
     Ok(())

@@ -18,7 +18,7 @@ use super::inner::{Inner, LivePartition, Writer};
 use crate::batch::Operations;
 use crate::memtable::Memtable;
 use crate::options::SEALED_MAX;
-use crate::state::{LoggedMemtable, State};
+use crate::state::State;
 use crate::stats::add;
 
 /// A batch on its way through the commit queue.
@@ -70,7 +70,7 @@ impl Inner {
             }
         }
         let footprint = group.iter().map(|r| r.operations.footprint()).sum();
-        if self.is_full_for(footprint) {
+        if self.is_full_for(writer, footprint) {
             if self.must_wait_for_flush() {
                 refuse_to_wait(group);
             }
@@ -100,6 +100,7 @@ impl Inner {
         if writer.log.should_rotate(bytes) {
             self.rotate_log(writer)?;
         }
+        prefetch_small(&writer.active.memtable, group);
         let mut next_seq = writer.next_seq;
         let records = group.iter_mut().filter(|r| r.result.is_none()).map(|request| {
             let (first_seq, count) = (next_seq, request.operations.count());
@@ -120,8 +121,7 @@ impl Inner {
 
     /// Inserts the logged batches into the memtable and shows them to readers.
     fn insert_group(&self, writer: &mut Writer, group: &mut [WriteRequest]) {
-        let state = self.state.load();
-        let memtable = &state.active.memtable;
+        let memtable = &writer.active.memtable;
         for request in group.iter_mut().filter(|r| r.result.is_none()) {
             insert_operations(memtable, request.operations.payload(), &mut writer.next_seq);
             add(&self.counters.operations, u64::from(request.operations.count()));
@@ -144,9 +144,8 @@ impl Inner {
     }
 
     /// Whether the active memtable should be sealed rather than take `footprint` bytes more.
-    pub(crate) fn is_full_for(&self, footprint: usize) -> bool {
-        let state = self.state.load();
-        let memtable = &state.active.memtable;
+    pub(crate) fn is_full_for(&self, writer: &Writer, footprint: usize) -> bool {
+        let memtable = &writer.active.memtable;
         !memtable.is_empty() && memtable.used_bytes() + footprint > self.options.memtable_budget()
     }
 
@@ -168,14 +167,12 @@ impl Inner {
 
     /// Seals the active memtable and starts a new one with a new log segment.
     pub(crate) fn seal(&self, writer: &mut Writer) -> Result<()> {
-        if self.state.load().active.memtable.is_empty() {
+        if writer.active.memtable.is_empty() {
             return Ok(());
         }
         self.rotate_log(writer)?;
-        let active = Arc::new(LoggedMemtable {
-            memtable: Arc::new(Memtable::new(self.options.memtable_budget())),
-            first_segment: writer.log.segment_id(),
-        });
+        let active = self.new_memtable(writer.log.segment_id());
+        writer.active = Arc::clone(&active);
         self.swap_state(|state| {
             let mut sealed = Vec::with_capacity(state.sealed.len() + 1);
             sealed.push(Arc::clone(&state.active));
@@ -186,6 +183,15 @@ impl Inner {
             wakers.flush.wake();
         }
         Ok(())
+    }
+}
+
+/// Has the index lines of the first operations fetched while the log is being written.
+fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
+    for request in group.iter().filter(|r| r.operations.count() == 1) {
+        let fetched =
+            Operations::decode(request.operations.payload(), &mut |op| memtable.prefetch(op.hash()));
+        debug_assert!(fetched.is_ok());
     }
 }
 

@@ -207,7 +207,9 @@ impl EditItem {
             }
             Self::RemoveRunFiles { partition, run, files } => {
                 put(out, REMOVE_RUN_FILES, &[u64::from(partition.0), run.0, files.len() as u64]);
-                files.iter().for_each(|file| put_varint(out, file.0));
+                for file in files {
+                    put_varint(out, file.0);
+                }
             }
             Self::RemoveRun { partition, run } => put(out, REMOVE_RUN, &[u64::from(partition.0), run.0]),
             Self::StartJob { partition, job } => {
@@ -313,7 +315,9 @@ fn encode_files(files: &[RunFileMeta], out: &mut Vec<u8>) {
 
 fn put(out: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
     out.push(tag);
-    numbers.iter().for_each(|&n| put_varint(out, n));
+    for &number in numbers {
+        put_varint(out, number);
+    }
 }
 
 fn decode_list<T>(rest: &mut Decoder<'_>, item: fn(&mut Decoder<'_>) -> Option<T>) -> Option<Vec<T>> {
