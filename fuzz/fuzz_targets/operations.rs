@@ -43,8 +43,9 @@ fn batch(input: &mut Input<'_>, db: &Db, model: &mut Model) {
 fn check(db: &Db, model: &Model) {
     for (number, entries) in model {
         let partition = db.partition(&number.to_string()).expect("a partition");
-        let pairs =
-            |e: pleach::Result<(Vec<u8>, pleach::Value)>| e.map(|(k, v)| (k, v.into_vec())).expect("a scan");
+        let pairs = |e: pleach::Result<(pleach::Key, pleach::Value)>| {
+            e.map(|(k, v)| (k.to_vec(), v.into_vec())).expect("a scan")
+        };
         assert!(partition.iter().map(pairs).eq(entries.clone()), "a scan up");
         assert!(partition.iter().rev().map(pairs).eq(entries.clone().into_iter().rev()), "a scan down");
     }

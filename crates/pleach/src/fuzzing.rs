@@ -46,7 +46,7 @@ pub fn batch(bytes: &[u8]) {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let note = |into: &mut Vec<_>, payload: &[u8]| {
         Operations::decode(payload, &mut |op| {
-            into.push((op.kind, op.partition_key.to_vec(), op.value.to_vec()))
+            into.push((op.kind, op.partition_key.to_vec(), op.value.to_vec()));
         })
     };
     note(&mut first, bytes).expect("it did before");

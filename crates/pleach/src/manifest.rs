@@ -139,11 +139,8 @@ pub(crate) struct Closed {
 
 impl Current {
     fn encode(&self) -> String {
-        let mut body = format!("{CURRENT_HEADER}\nMANIFEST-{}\n", self.manifest);
-        if let Some(Closed { manifest_len, last_seq }) = self.closed {
-            body += &format!("closed {manifest_len} {last_seq}\n");
-        }
-        with_checksum(body)
+        let closed = self.closed.map_or_else(String::new, Closed::encode);
+        with_checksum(&format!("{CURRENT_HEADER}\nMANIFEST-{}\n{closed}", self.manifest))
     }
 
     /// Requires: the first line and the checksum have been looked at.
@@ -156,13 +153,17 @@ impl Current {
 }
 
 impl Closed {
+    fn encode(self) -> String {
+        format!("closed {} {}\n", self.manifest_len, self.last_seq)
+    }
+
     fn decode(numbers: &str) -> Option<Self> {
         let (manifest_len, last_seq) = numbers.split_once(' ')?;
         Some(Self { manifest_len: manifest_len.parse().ok()?, last_seq: last_seq.parse().ok()? })
     }
 }
 
-fn with_checksum(body: String) -> String {
+fn with_checksum(body: &str) -> String {
     let crc = crc32c::crc32c(body.as_bytes());
     format!("{body}crc32c {crc:08x}\n")
 }
@@ -198,7 +199,7 @@ fn parse_current(path: &Path, bytes: &[u8]) -> Result<Current> {
     let damaged = |message| Err(damaged_current(path, message));
     let Ok(text) = std::str::from_utf8(bytes) else { return damaged("CURRENT is not text") };
     let last_line = text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1);
-    let is_whole = with_checksum(text[..last_line].to_owned()) == text || failpoint::skipped("current.crc");
+    let is_whole = with_checksum(&text[..last_line]) == text || failpoint::skipped("current.crc");
     match text.lines().next() {
         Some(CURRENT_HEADER) => {}
         Some(other) if other.starts_with("pleach ") && is_whole => {
@@ -279,7 +280,7 @@ mod tests {
     #[test]
     fn a_current_of_another_layout_is_refused_and_a_senseless_one_is_damaged() {
         let kind = |body: &str| {
-            let text = with_checksum(body.to_owned());
+            let text = with_checksum(body);
             parse_current(Path::new("CURRENT"), text.as_bytes()).unwrap_err().kind()
         };
         assert_eq!(kind("pleach 2\nanything\n"), ErrorKind::Unsupported);

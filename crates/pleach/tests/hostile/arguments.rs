@@ -21,7 +21,7 @@ fn refusal(options: Options) -> ErrorKind {
 /// An open store on a machine of its own.
 fn store() -> (Arc<SimEnv>, Db) {
     let env = SimEnv::new(1);
-    let db = options(&env).open(DIR).unwrap();
+    let db = options(&env).open(DIR).expect("a new store opens");
     (env, db)
 }
 

@@ -179,12 +179,12 @@ impl<'f> Campaign<'f> {
 
     /// Prints the counts; panics when anything was not allowed.
     pub(crate) fn finish(self) {
-        let seconds = self.started.elapsed().as_secs_f64();
+        let elapsed = self.started.elapsed();
+        let rate = u128::from(self.cases) * 1000 / elapsed.as_millis().max(1);
         println!(
-            "{}: {} cases in {seconds:.1} s ({:.0}/s): {} refused, {} noticed when read, {} harmless, {} violations",
+            "{}: {} cases in {elapsed:.1?} ({rate}/s): {} refused, {} noticed when read, {} harmless, {} violations",
             self.name,
             self.cases,
-            self.cases as f64 / seconds,
             self.refused,
             self.noticed,
             self.intact,

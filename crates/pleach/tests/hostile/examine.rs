@@ -123,7 +123,7 @@ impl Examination<'_> {
     fn scan<'e>(
         &mut self,
         partition: &Partition,
-        found: impl Iterator<Item = pleach::Result<(Vec<u8>, pleach::Value)>>,
+        found: impl Iterator<Item = pleach::Result<(pleach::Key, pleach::Value)>>,
         mut expected: impl Iterator<Item = (&'e Vec<u8>, &'e Vec<u8>)>,
         what: &str,
     ) -> Result<(), String> {
@@ -138,7 +138,8 @@ impl Examination<'_> {
                 return Err(format!("{what} of {} does not end", partition.name()));
             }
             match entry {
-                Ok((key, value)) if expected.next() == Some((&key, &value.to_vec())) => {}
+                Ok((key, value))
+                    if expected.next().is_some_and(|e| (&e.0[..], &e.1[..]) == (&key[..], &value[..])) => {}
                 Ok((key, _)) => {
                     self.wrong(|| format!("{what} of {} found {}", partition.name(), key.escape_ascii()))?;
                 }

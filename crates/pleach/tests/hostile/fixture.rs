@@ -30,10 +30,10 @@ impl StoreFile {
 
     /// What kind of file it is, by its name.
     pub(crate) fn kind(&self) -> FileKind {
-        match &self.name {
-            name if name.starts_with("MANIFEST") => FileKind::Manifest,
-            name if name.ends_with(".log") => FileKind::Log,
-            name if name.ends_with(".sst") => FileKind::Sst,
+        match self.name.split_once(['.', '-']) {
+            Some(("MANIFEST", _)) => FileKind::Manifest,
+            Some((_, "log")) => FileKind::Log,
+            Some((_, "sst")) => FileKind::Sst,
             _ => FileKind::Current,
         }
     }

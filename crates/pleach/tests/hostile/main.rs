@@ -10,6 +10,7 @@
 //!
 //! `PLEACH_HOSTILE=full` tries every byte; by default a sample does, chosen by `PLEACH_SEED`, which is printed.
 
+#![expect(clippy::print_stdout, reason = "seeds, counts and rates are what the test is for")]
 #![expect(clippy::disallowed_methods, reason = "measures real time and guards against hangs with a thread")]
 
 mod alloc;

@@ -32,7 +32,7 @@ fn write(db: &Db, seed: u64, writer: u64) {
     let count = db.default_partition().get(counter_key(writer)).expect("a read");
     let count = count.map_or(0, |count| u64::from_le_bytes(count[..].try_into().expect("eight bytes")));
     for number in count.. {
-        commit(db, writer, Batch::new(seed, writer, number));
+        commit(db, writer, &Batch::new(seed, writer, number));
         // One write call, so that the reports of two threads do not mix.
         std::io::stderr().write_all(format!("ack {writer} {}\n", number + 1).as_bytes()).expect("a parent");
         if number % 97 == 96 {
@@ -41,7 +41,7 @@ fn write(db: &Db, seed: u64, writer: u64) {
     }
 }
 
-fn commit(db: &Db, writer: u64, batch: Batch) {
+fn commit(db: &Db, writer: u64, batch: &Batch) {
     if batch.drops_scratch
         && let Some(scratch) = db.find_partition(&partition_name(writer, "scratch"))
     {

@@ -14,6 +14,9 @@ const DROP_EVERY: u64 = 60;
 /// Threads that write. Each has keys and a scratch partition of its own.
 pub(crate) const WRITERS: u64 = 2;
 
+/// A number for each writer.
+pub(crate) type PerWriter = [u64; 2];
+
 /// The store's options: everything small, so that flushes and compactions never end.
 pub(crate) fn options() -> Options {
     Options::new()
@@ -79,13 +82,13 @@ pub(crate) type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 /// The state after so many batches of each writer.
 pub(crate) struct Model {
     seed: u64,
-    pub(crate) counts: [u64; WRITERS as usize],
+    pub(crate) counts: PerWriter,
     pub(crate) contents: Contents,
 }
 
 impl Model {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, counts: [0; WRITERS as usize], contents: Contents::new() }
+        Self { seed, counts: PerWriter::default(), contents: Contents::new() }
     }
 
     /// Applies the batches of `writer` up to `count`.

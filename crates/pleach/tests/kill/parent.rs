@@ -1,5 +1,6 @@
 //! The process that kills, reopens and compares.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +10,7 @@ use fastrand::Rng;
 use pleach::Db;
 
 use crate::child::ORDERS;
-use crate::history::{Batch, Model, WRITERS, counter_key, options, partition_name};
+use crate::history::{Batch, Model, PerWriter, WRITERS, counter_key, options, partition_name};
 
 fn number_from(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -20,8 +21,13 @@ fn killed_processes_lose_nothing_acknowledged() {
     let (kills, seed) = (number_from("PLEACH_KILLS", 100), number_from("PLEACH_SEED", 1));
     println!("PLEACH_SEED={seed} PLEACH_KILLS={kills}");
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let mut rig =
-        Rig { dir: dir.path(), seed, rng: Rng::with_seed(seed), acked: [0; 2], model: Model::new(seed) };
+    let mut rig = Rig {
+        dir: dir.path(),
+        seed,
+        rng: Rng::with_seed(seed),
+        acked: PerWriter::default(),
+        model: Model::new(seed),
+    };
     let (started, mut checks, mut in_recovery) = (Instant::now(), 0, 0);
     for kill in 1..=kills {
         in_recovery += u64::from(rig.kill_one() == 0);
@@ -30,11 +36,11 @@ fn killed_processes_lose_nothing_acknowledged() {
             checks += 1;
         }
     }
-    let seconds = started.elapsed().as_secs_f64();
+    let elapsed = started.elapsed();
     println!(
-        "{kills} kills in {seconds:.1} s ({:.1}/s), {in_recovery} before the first batch, {checks} comparisons, \
+        "{kills} kills in {elapsed:.1?} ({:.1?} each), {in_recovery} before the first batch, {checks} comparisons, \
          {} batches acknowledged, 0 lost",
-        kills as f64 / seconds,
+        elapsed / u32::try_from(kills).unwrap_or(u32::MAX),
         rig.acked.iter().sum::<u64>(),
     );
 }
@@ -44,7 +50,7 @@ struct Rig<'d> {
     seed: u64,
     rng: Rng,
     /// Batches of each writer that were acknowledged.
-    acked: [u64; WRITERS as usize],
+    acked: PerWriter,
     model: Model,
 }
 
@@ -116,16 +122,16 @@ impl Rig<'_> {
     }
 
     fn compare(&self, db: &Db) {
-        let names: std::collections::BTreeSet<_> =
+        let names: BTreeSet<_> =
             db.partitions().into_iter().chain(self.model.contents.keys().cloned()).collect();
         for name in names {
             let expected = self.model.contents.get(&name).cloned().unwrap_or_default();
             let entries = |partition: pleach::Partition| {
-                let entries = partition.iter().map(|entry| entry.map(|(key, value)| (key, value.into_vec())));
+                let entries =
+                    partition.iter().map(|entry| entry.map(|(key, value)| (key.to_vec(), value.into_vec())));
                 entries.collect::<pleach::Result<_>>().expect("a scan")
             };
-            let found: std::collections::BTreeMap<_, _> =
-                db.find_partition(&name).map(entries).unwrap_or_default();
+            let found: BTreeMap<_, _> = db.find_partition(&name).map(entries).unwrap_or_default();
             if found.is_empty() && self.may_be_dropped(&name) {
                 continue;
             }
