@@ -19,6 +19,10 @@ const PRINTED_MAX: usize = 25;
 /// Longest time that a case may take. An intact store takes some milliseconds.
 const CASE_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// What a forger may cost beyond that: a manifest that says something else is another store, with other compactions,
+/// whose buffers come on top.
+const FORGED_MEMORY: usize = 1 << 20;
+
 /// Whether every byte is to be tried.
 pub(crate) fn is_full() -> bool {
     std::env::var("PLEACH_HOSTILE").is_ok_and(|mode| mode == "full")
@@ -133,7 +137,7 @@ impl<'f> Campaign<'f> {
         let violation = match outcome {
             Ok(Ok(verdict)) => {
                 self.count(verdict);
-                self.check_cost(file, &env, memory)
+                self.check_cost(file, &env, memory, trust)
             }
             Ok(Err(message)) => Some(message),
             Err(panic) => Some(format!("a panic: {}", panic_text(&*panic))),
@@ -151,9 +155,10 @@ impl<'f> Campaign<'f> {
         }
     }
 
-    fn check_cost(&self, file: &StoreFile, env: &SimEnv, memory: usize) -> Option<String> {
+    fn check_cost(&self, file: &StoreFile, env: &SimEnv, memory: usize, trust: Trust) -> Option<String> {
         let len = env.read_file(&file.path()).map_or(0, |bytes| bytes.len()).max(file.bytes.len());
-        let memory_max = self.baseline.memory + (4 * len).min(64 << 20);
+        let forged = if matches!(trust, Trust::Forged(_)) { FORGED_MEMORY } else { 0 };
+        let memory_max = self.baseline.memory + (4 * len).min(64 << 20) + forged;
         if memory > memory_max {
             return Some(format!(
                 "{memory} bytes were allocated, {} for the intact store",
