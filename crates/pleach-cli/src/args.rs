@@ -24,7 +24,7 @@ Start with:  pleach demo";
 
 /// An ordered key-value store for SSDs, at the command line
 #[derive(Parser)]
-#[command(name = "pleach", version, after_help = AFTER_HELP, max_term_width = 100, disable_help_subcommand = false)]
+#[command(name = "pleach", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     store: StoreArgs,

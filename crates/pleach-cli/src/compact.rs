@@ -54,7 +54,7 @@ fn print(before: &Stats, after: &Stats, seconds: f64) -> Result<()> {
     };
     row("files", |s| s.ssts, count);
     row("bytes", |s| s.sst_bytes, bytes);
-    row("entries, versions and tombstones", |s| s.sst_entries, count);
+    row("entries (versions, tombstones)", |s| s.sst_entries, count);
     row("runs", |s| s.runs, count);
     row("most runs in a partition", |s| s.runs_max, count);
     let mut output = Output::stdout();

@@ -17,6 +17,7 @@ use crate::output::Output;
     after_help = "Without a prefix or bounds: the whole partition. `pleach dump` writes formats that can be \
     loaded again."
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct ScanArgs {
     /// Keys that start with this
     #[arg(long, conflicts_with_all = ["from", "to"])]
@@ -59,9 +60,9 @@ pub(crate) fn run(store: &StoreArgs, args: &ScanArgs) -> Result<()> {
         }
         let value = (!args.keys_only).then_some(&value[..]);
         if store.json {
-            output.json_entry(&key, value, args.hex)?
+            output.json_entry(&key, value, args.hex)?;
         } else {
-            output.text_entry(&key, value, form)?
+            output.text_entry(&key, value, form)?;
         }
     }
     if args.count {

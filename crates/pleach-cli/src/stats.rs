@@ -14,9 +14,9 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
         None => db.partitions(),
     };
     if store.json {
-        print_json(&db, &names)?
+        print_json(&db, &names)?;
     } else {
-        print_text(&db, &names)?
+        print_text(&db, &names)?;
     }
     Ok(db.close()?)
 }
@@ -91,8 +91,7 @@ fn print_text(db: &Db, names: &[String]) -> Result<()> {
     }
     table.print(&mut output)?;
     output.line("")?;
-    output
-        .line("Entries in files: every version and tombstone counts; the memtable's are not among them.")?;
+    output.line("ENTRIES are those in files, every version and tombstone; the memtable has more.")?;
     output.line("Counts of work start at zero with each open.")?;
     output.finish()
 }

@@ -69,7 +69,7 @@ impl Writer for Csv {
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        self.rows.into_inner().map_err(|e| e.into_error())?.finish()
+        self.rows.into_inner().map_err(csv::IntoInnerError::into_error)?.finish()
     }
 }
 

@@ -34,12 +34,11 @@ impl Columns {
             let Some(text) = get(column) else {
                 return Found::Malformed(format!("there is no column {}", column + 1));
             };
-            let read = match self.form {
-                Some(form) => form.read(text, bytes),
-                None => {
-                    bytes.extend_from_slice(text);
-                    Ok(())
-                }
+            let read = if let Some(form) = self.form {
+                form.read(text, bytes)
+            } else {
+                bytes.extend_from_slice(text);
+                Ok(())
             };
             if let Err(reason) = read {
                 return Found::Malformed(format!("column {}: {reason}", column + 1));

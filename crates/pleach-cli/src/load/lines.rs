@@ -7,7 +7,7 @@ use super::source::Source;
 use crate::bytes::Form;
 
 pub(super) struct Lines {
-    lines: LineReader,
+    input: LineReader,
     number: bool,
     hex: bool,
     line: Vec<u8>,
@@ -15,16 +15,16 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(source: Source, number: bool, hex: bool) -> Self {
-        Self { lines: LineReader::new(source), number, hex, line: Vec::new() }
+        Self { input: LineReader::new(source), number, hex, line: Vec::new() }
     }
 }
 
 impl Records for Lines {
     fn next(&mut self, record: &mut Record) -> io::Result<Found> {
-        if !self.lines.read(&mut self.line)? {
+        if !self.input.read(&mut self.line)? {
             return Ok(Found::End);
         }
-        record.line = self.lines.number;
+        record.line = self.input.number;
         record.key.clear();
         record.value.clear();
         if self.number {

@@ -16,6 +16,7 @@ mod summary;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use pleach::Db;
 
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
@@ -23,6 +24,9 @@ use crate::open::StoreArgs;
 use loader::Loader;
 use record::Records;
 use source::{Source, open_source};
+
+/// Loads of at least this size end with a flush: recovering less takes a few milliseconds.
+const FLUSHED_BYTES_MIN: u64 = 1 << 20;
 
 #[derive(Args)]
 #[command(after_help = "Formats:
@@ -33,6 +37,7 @@ use source::{Source, open_source};
   stanzas  \"Field: value\" lines, stanzas separated by empty lines, as printed by
            `apt-cache dumpavail`; the value is the stanza's bytes
 A key that comes again replaces the earlier one.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct LoadArgs {
     /// File to read; "-" for standard input
     #[arg(default_value = "-")]
@@ -159,6 +164,14 @@ pub(crate) fn run(store: &StoreArgs, args: &LoadArgs) -> Result<()> {
     let result = loader.load(&mut *records, &interrupt);
     let summary = loader.finish();
     drop(partition);
-    let closed = db.close();
-    summary.report(result.and(closed.map_err(Failure::from)), store.json, args.input_name())
+    let closed = close(db, summary.bytes);
+    summary.report(result.and(closed), store.json, args.input_name())
+}
+
+/// Makes the load durable. A large one is written to files, too: the next open need not recover it from the log.
+fn close(db: Db, loaded_bytes: u64) -> Result<()> {
+    if loaded_bytes >= FLUSHED_BYTES_MIN {
+        db.flush()?;
+    }
+    Ok(db.close()?)
 }

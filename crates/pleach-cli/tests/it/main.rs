@@ -1,0 +1,12 @@
+//! The `pleach` command as its users run it: arguments, output, exit codes.
+
+#![expect(clippy::disallowed_methods, reason = "these tests run the command on the real machine")]
+
+mod command;
+mod demo;
+mod dump;
+mod entries;
+mod errors;
+mod load;
+mod packages;
+mod store;
