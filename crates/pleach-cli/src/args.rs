@@ -7,9 +7,9 @@ use crate::open::StoreArgs;
 use crate::{compact, delete, demo, drop_partition, dump, get, load, partitions, put, scan, stats, verify};
 
 const AFTER_HELP: &str = "\
-Keys and values are bytes. Text output escapes what does not print (\\t \\n \\r \\\\
-\\xNN); --hex writes and reads hexadecimal. Data goes to standard output, messages
-and progress to standard error.
+Keys and values are bytes. Text output escapes what does not print, as in
+\\t \\n \\r \\\\ \\xNN; --hex writes and reads hexadecimal. Data goes to standard
+output, messages and progress to standard error.
 
 Exit codes:
     0  done
@@ -56,7 +56,7 @@ enum Command {
     Stats,
     /// Read every file and check it
     Verify,
-    /// Show the store at work: load, read, kill a writer, drop, verify
+    /// Show a store at work, with every claim checked
     Demo(demo::DemoArgs),
     /// Write numbered batches until killed
     #[command(hide = true)]

@@ -30,8 +30,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DropPartitionArgs) -> Result<()> {
             .hint(format!("there are: {}", db.partitions().join(", "))));
     };
     let contents = Contents::quick(&partition)?;
-    let holds =
-        format!("{:?} with {} entries ({})", args.name, contents.entries_text(), contents.data_text());
+    let holds = format!("{:?} with {}", args.name, contents.text());
     if !args.yes && !confirm(&holds)? {
         note("nothing was dropped");
         return Ok(());

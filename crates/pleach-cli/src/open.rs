@@ -21,13 +21,16 @@ pub(crate) struct StoreArgs {
     /// Partition to work on [default: "default"]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) partition: Option<String>,
-    /// Memory the store may use, such as 64M or 2G [default: 512M]
+    /// Memory to use, such as 64M or 2G [default: 512M]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
     /// Write machine-readable JSON to standard output
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
+
+const NO_ROOM: &str = "opening needs room for one log segment, an eighth of --memory and at most 64M; \
+    free some space, or say --memory 8M";
 
 /// The partition that commands use unless told otherwise.
 const DEFAULT_PARTITION: &str = "default";
@@ -73,6 +76,7 @@ impl StoreArgs {
             ErrorKind::InvalidArgument if dir.is_file() => {
                 Failure::usage(format!("{} is a file; a store is a directory", dir.display()))
             }
+            _ if error.is_out_of_space() => Failure::from(error).hint(NO_ROOM),
             _ => error.into(),
         })
     }

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use crate::failure::Result;
 use crate::open::StoreArgs;
-use crate::output::{Output, Table, bytes, count, note, print_document};
+use crate::output::{Output, Table, bytes, count, entries, note, print_document};
 
 /// Entries that are counted one by one before an estimate has to do: a fraction of a second. Arbitrary.
 const COUNTED_MAX: u64 = 200_000;
 
 #[derive(Args)]
-#[command(
-    after_help = "ENTRIES is exact up to 200,000 (\"~\": counted in files, so overwritten versions and deletes \
-    count too).\nDATA is the length of keys and values, IN FILES what the partition takes on disk; the newest\nentries are \
-    in the log only."
-)]
+#[command(after_help = "\
+ENTRIES and DATA, the length of keys and values, are exact up to 200,000 entries;
+\"~\" marks an estimate from files, where old versions and deletes count, too.
+IN FILES is what the partition takes on disk; the newest entries are only in the
+log.")]
 pub(crate) struct PartitionsArgs {
     /// Create a partition instead
     #[arg(long, value_name = "NAME")]
@@ -69,12 +69,17 @@ impl Contents {
         if self.exact { "" } else { "~" }
     }
 
-    pub(crate) fn entries_text(&self) -> String {
+    fn entries_text(&self) -> String {
         format!("{}{}", self.mark(), count(self.entries))
     }
 
-    pub(crate) fn data_text(&self) -> String {
+    fn data_text(&self) -> String {
         format!("{}{}", self.mark(), bytes(self.data_bytes))
+    }
+
+    /// `3 entries (12 B)`.
+    pub(crate) fn text(&self) -> String {
+        format!("{}{} ({})", self.mark(), entries(self.entries), self.data_text())
     }
 
     pub(crate) fn json(&self, name: &str) -> Value {

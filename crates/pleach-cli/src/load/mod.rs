@@ -31,9 +31,10 @@ const FLUSHED_BYTES_MIN: u64 = 1 << 20;
 #[derive(Args)]
 #[command(after_help = "Formats:
   lines    the line is the key, the value is empty (--number: the line's number)
-  tsv      two columns, with the escapes that `dump` writes (--no-escapes: as it is)
+  tsv      two columns, with the escapes that `dump` writes, unless --no-escapes
   csv      a header row, then the two columns; quoted as usual
-  jsonl    as `dump` writes it; with --key-field any objects, the line is the value
+  jsonl    as `dump` writes it; with --key-field any objects, each whole line
+           is a value
   stanzas  \"Field: value\" lines, stanzas separated by empty lines, as printed by
            `apt-cache dumpavail`; the value is the stanza's bytes
 A key that comes again replaces the earlier one.")]
