@@ -7,6 +7,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 /// Pieces at least this long are mapped and advised for huge pages; shorter ones come from the allocator.
 const HUGE_PAGE: usize = 2 << 20;
@@ -61,9 +62,10 @@ impl Region {
 fn map(len: usize) -> Option<NonNull<u8>> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
     // SAFETY: a fresh private mapping at an address of the kernel's choice aliases nothing.
-    let start =
-        unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }
-            .ok()?;
+    let start = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+    }
+    .ok()?;
     // SAFETY: the range is the mapping just made; the advice does not change its contents.
     let _best_effort = unsafe { madvise(start, len, Advice::LinuxHugepage) };
     NonNull::new(start.cast())
@@ -85,6 +87,63 @@ impl Drop for Region {
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
+
+/// Regions that were given back and will be used again: their pages are there already, and touching fresh ones costs
+/// more than filling them.
+pub struct RegionPool {
+    region_len: usize,
+    kept_max: usize,
+    kept: parking_lot::Mutex<Vec<Region>>,
+}
+
+impl RegionPool {
+    /// A pool of regions of `region_len` bytes, of which it keeps at most `kept_max`.
+    pub fn new(region_len: usize, kept_max: usize) -> Self {
+        Self { region_len, kept_max, kept: parking_lot::Mutex::new(Vec::new()) }
+    }
+
+    /// Length of its regions.
+    pub fn region_len(&self) -> usize {
+        self.region_len
+    }
+
+    /// A region that is zeroed if it is fresh and holds whatever its last owner wrote if it is not.
+    pub fn take(&self) -> Region {
+        let kept = self.kept.lock().pop();
+        kept.unwrap_or_else(|| Region::new(self.region_len))
+    }
+
+    /// Gives a region back. One of another length, or one too many, is freed.
+    pub fn give_back(&self, region: Region) {
+        let mut kept = self.kept.lock();
+        if region.len() == self.region_len && kept.len() < self.kept_max {
+            kept.push(region);
+        }
+    }
+}
+
+/// Zeroed atomic words in a region of their own.
+pub struct AtomicWords {
+    region: Region,
+    len: usize,
+}
+
+impl AtomicWords {
+    /// `len` words, all zero.
+    pub fn new(len: usize) -> Self {
+        Self { region: Region::new(len * size_of::<AtomicU64>()), len }
+    }
+}
+
+impl std::ops::Deref for AtomicWords {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the region is ours, aligned to 4096, zeroed (any bytes are a valid word) and `len` words long.
+        unsafe { std::slice::from_raw_parts(self.region.start().as_ptr().cast(), self.len) }
+    }
+}
 
 /// Asks for the cache line at `address` to be fetched; harmless for any address.
 #[inline]

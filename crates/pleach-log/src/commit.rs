@@ -277,3 +277,6 @@ impl<R> std::fmt::Debug for CommitQueue<R> {
         f.debug_struct("CommitQueue").field("waiting", &self.waiting.lock().len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,9 +50,15 @@ struct UnsyncedSegment {
 impl LogWriter {
     /// Creates segment `id` in `dir` and starts writing there with sequence number `durable_seq + 1`.
     ///
-    /// `durable_seq` is the last sequence number that SSTs hold. After recovery the caller appends the recovered
-    /// records again, with their boundaries as they were, syncs, and moves the log's floor past the segments they
-    /// came from, before it accepts new writes: see docs/format/log.md, "Recovery".
+    /// `durable_seq` is the last sequence number that SSTs hold.
+    ///
+    /// Requires: the manifest that says so has been synced by this process. After a process was killed the manifest
+    /// that was read may only be in the page cache, so it is written anew first; else a later crash could take it
+    /// back, and this segment would accuse the disk of losing what never was durable.
+    ///
+    /// After recovery the caller appends the recovered records again, with their boundaries as they were, syncs, and
+    /// moves the log's floor past the segments they came from, before it accepts new writes: docs/format/log.md,
+    /// "Recovery".
     pub fn create(
         env: Arc<dyn Env>,
         dir: &Path,
@@ -170,13 +176,14 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Takes note that SSTs hold everything up to `seq`.
+    /// Takes note that SSTs hold everything up to `seq`. Requires: the manifest edit that says so is durable.
     pub fn mark_durable(&mut self, seq: SeqNo) {
         debug_assert!(seq <= self.last_seq(), "flushed what was never appended");
         self.current.note_durable_seq(seq);
     }
 
-    /// Segments below `id` hold nothing that is needed any more: they need no sync.
+    /// Segments below `id` hold nothing that is needed any more: they need no sync. Requires: the manifest edit that
+    /// moves the floor to `id` is durable, and [`LogWriter::mark_durable`] was told what they held.
     pub fn forget_before(&mut self, id: FileId) {
         self.older.retain(|s| s.id >= id);
     }
@@ -216,6 +223,10 @@ impl LogWriter {
     }
 }
 
+/// Space is reserved in steps of this many bytes: a small store stays small, and a reservation costs some ten
+/// microseconds every thirty thousand small records.
+const RESERVE_STEP: u64 = 4 << 20;
+
 fn create_segment(
     env: &dyn Env,
     dir: &Path,
@@ -225,8 +236,8 @@ fn create_segment(
     next_seq: SeqNo,
     durable_seq: SeqNo,
 ) -> Result<FrameWriter> {
-    let options =
-        FrameOptions { kind: LOG_SEGMENT, id, hint, preallocate: Some(segment_len), next_seq, durable_seq };
+    let preallocate = Some(segment_len.min(RESERVE_STEP));
+    let options = FrameOptions { kind: LOG_SEGMENT, id, hint, preallocate, next_seq, durable_seq };
     FrameWriter::create(env, &segment_path(dir, id), &options)
 }
 

@@ -140,7 +140,7 @@ fn allowed(len: u32, codec: Codec) -> bool {
 }
 
 fn aligned(offset: u32, codec: Codec) -> bool {
-    codec != Codec::None || offset as usize % PAGE == 0
+    codec != Codec::None || (offset as usize).is_multiple_of(PAGE)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::codec::Codec;
 use crate::limits::{FOOTER_LEN, TAIL_LEN_MAX};
 
 /// Last 8 bytes of every SST.
-const MAGIC: [u8; 8] = *b"PleachSS";
+const MAGIC: [u8; 8] = *b"PleachST";
 /// The format this build writes, and the only one it reads.
 const VERSION: u16 = 1;
 
@@ -77,7 +77,7 @@ impl Footer {
             [(); 4].map(|()| u32::from_le_bytes(fields.take()));
         let reserved: [u8; 24] = fields.take();
         if fields.take() != MAGIC {
-            return Err(damaged(56, "the magic bytes PleachSS"));
+            return Err(damaged(56, "the magic bytes PleachST"));
         }
         if version != VERSION {
             return Err(Rejected::Version(version));
@@ -121,6 +121,7 @@ impl Fields<'_> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::indexing_slicing, reason = "a test")]
     use super::*;
 
     const FOOTER: Footer = Footer {
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(
             bytes[4..],
             *b"\x01\0\x01\0\x02\x01\0\0\0\0\0\0\x28\0\0\0\x58\0\0\0\x78\0\0\0\x88\x13\0\0\
-               \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0PleachSS"
+               \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0PleachST"
         );
         assert_eq!(Footer::decode(&bytes, FileId(0x0102), 5000), Ok((FOOTER, crc)));
     }

@@ -7,6 +7,36 @@
 //!
 //! Keys are opaque bytes compared bytewise; a key stands at most once in an SST. An entry is a put, a tombstone, or a
 //! pointer to a value that is kept elsewhere ([`ValueKind`]).
+//!
+//! ```
+//! use std::path::Path;
+//! use std::sync::Arc;
+//!
+//! use pleach_env::{Env, FileId, SimEnv};
+//! use pleach_table::{CursorMode, FrameCache, Sst, SstBuilder, SstCursor, SstOptions, ValueKind, key_hash};
+//!
+//! # fn main() -> pleach_env::Result<()> {
+//! let env: Arc<dyn Env> = SimEnv::new(1);
+//! env.create_dir_all(Path::new("/db")).expect("a new machine has space");
+//! let (path, id, seed) = (Path::new("/db/000001.sst"), FileId(1), 0);
+//!
+//! let mut builder = SstBuilder::create(&env, path, id, SstOptions::default())?;
+//! for (key, value) in [(b"apple", b"red"), (b"grape", b"sea")] {
+//!     builder.add(key, ValueKind::Put, value, key_hash(seed, key))?;
+//! }
+//! let summary = builder.finish()?;
+//!
+//! let cache = FrameCache::new(1 << 20);
+//! let sst = Arc::new(Sst::open(&env, path, id, Some(&summary), cache, false)?);
+//! let (kind, block, value) = sst.get(b"apple", key_hash(seed, b"apple"))?.expect("it was added");
+//! assert_eq!((kind, &block[value]), (ValueKind::Put, b"red".as_slice()));
+//!
+//! let mut cursor = SstCursor::new(sst, CursorMode::Cached);
+//! cursor.seek(b"banana")?;
+//! assert!(cursor.valid() && cursor.key() == b"grape" && cursor.value() == b"sea");
+//! # Ok(())
+//! # }
+//! ```
 
 mod block;
 mod codec;

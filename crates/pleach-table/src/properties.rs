@@ -140,6 +140,7 @@ fn key(value: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::indexing_slicing, reason = "a test")]
     use super::*;
 
     fn properties() -> Properties {

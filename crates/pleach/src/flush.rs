@@ -11,7 +11,7 @@
 //!    than it and yet be asked before it.
 //!
 //! # Origin
-//! TridentKV, section 3.3. Departure: the paper keeps a partition's left-over in memory until a block is full; here it
+//! `TridentKV`, section 3.3. Departure: the paper keeps a partition's left-over in memory until a block is full; here it
 //! becomes a durable section at once, so that it never pins the log.
 
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, split_partition_key};
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
-use crate::version::{SstFile, Version};
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
+use crate::version::{SstFile, Version};
 
 /// Stage of sections, and of flushed runs that are newer than sections.
 pub(crate) const STAGE_SECTIONS: u8 = 0;
@@ -121,8 +121,11 @@ impl<'i> Flush<'i> {
         };
         let drops_tombstones = tree.runs.is_empty();
         if slice_reaches(memtable, partition, self.inner.options.section_bytes_max()) {
-            let stage =
-                if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) { STAGE_SECTIONS } else { STAGE_FIRST };
+            let stage = if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) {
+                STAGE_SECTIONS
+            } else {
+                STAGE_FIRST
+            };
             self.write_own_run(partition, stage, drops_tombstones, cursor)
         } else {
             self.write_section(partition, drops_tombstones, cursor)

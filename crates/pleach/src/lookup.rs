@@ -1,14 +1,14 @@
 //! A point lookup as a state machine that knows nothing of I/O.
 //!
-//! It asks the memtables, then tests clip, key range and filter of *all* runs, and only then asks for blocks, newest
-//! run first. Whoever drives it (a blocking `pread`, or later an asynchronous ring) brings the blocks it asks for.
+//! It asks the memtables, then tests clip and key range of *all* runs and has their filter lines fetched together, and
+//! only then asks for blocks, newest run first, where the filter says maybe. Whoever drives it (a blocking `pread`, or later an asynchronous ring) brings the blocks it asks for.
 //!
 //! # Cost
 //! A cached hit: one probe per memtable, one filter line per run (prefetched together), one index search and one block
 //! for each run whose filter says maybe, newest first until the key is found.
 //!
 //! # Origin
-//! Filters of all SSTs in memory: SifrDB, section 3.3; the serial policy is its "no parallel search" case.
+//! Filters of all SSTs in memory: `SifrDB`, section 3.3; the serial policy is its "no parallel search" case.
 
 use std::sync::Arc;
 
@@ -31,11 +31,19 @@ pub(crate) enum Step<'l> {
     Done(Option<Value>),
 }
 
+/// What a block told.
+pub(crate) enum Supplied {
+    /// The answer: the value, or none, for the newest version is a tombstone.
+    Answer(Option<Value>),
+    /// The key is not in it: the filter's maybe was wrong. Go on with [`Lookup::step`].
+    NotThere,
+}
+
 /// The lookup. Borrows the state it reads.
 pub(crate) struct Lookup<'s> {
     key: PartitionKey,
     hash: u64,
-    candidates: SmallVec<[Candidate<'s>; 8]>,
+    candidates: SmallVec<[Candidate<'s>; 16]>,
     /// Candidates up to here are settled.
     next: usize,
 }
@@ -44,7 +52,6 @@ struct Candidate<'s> {
     sst: &'s Arc<Sst>,
     /// Whether the SST holds partition keys.
     shared: bool,
-    block: u32,
 }
 
 impl<'s> Lookup<'s> {
@@ -78,42 +85,49 @@ impl<'s> Lookup<'s> {
         Value::in_memtable(Arc::clone(memtable), found.value_at, found.value.len())
     }
 
-    /// The runs that may hold the key, newest first.
+    /// The files that may hold the key by clip and key range, newest first. Their filters are on the way to the cache.
     #[inline]
     fn find_candidates(&mut self, state: &'s State, partition: PartitionId) {
         let Some(tree) = state.version.tree(partition) else { return };
         let user_key = &self.key[PARTITION_PREFIX_LEN..];
-        let mut possible = SmallVec::<[Candidate<'s>; 16]>::new();
         for run in &tree.runs {
             if let Some(file) = run.file_for(user_key) {
                 let sst = file.file.sst();
                 sst.prefetch_filter(self.hash);
-                possible.push(Candidate { sst, shared: run.kind == RunKind::Section, block: 0 });
+                self.candidates.push(Candidate { sst, shared: run.kind == RunKind::Section });
             }
         }
-        self.candidates.extend(possible.into_iter().filter(|c| c.sst.may_contain(self.hash)));
     }
 
     /// What is needed next.
     #[inline]
     pub(crate) fn step(&mut self) -> Step<'_> {
-        let Some(candidate) = self.candidates.get_mut(self.next) else { return Step::Done(None) };
-        let key = if candidate.shared { &self.key[..] } else { &self.key[PARTITION_PREFIX_LEN..] };
-        candidate.block = candidate.sst.block_for(key);
-        Step::NeedBlock(candidate.sst, candidate.block)
+        loop {
+            let Some(candidate) = self.candidates.get(self.next) else { return Step::Done(None) };
+            if candidate.sst.may_contain(self.hash) {
+                return Step::NeedBlock(candidate.sst, candidate.sst.block_for(self.stored_key(candidate)));
+            }
+            self.next += 1;
+        }
     }
 
-    /// Takes the block last asked for; the answer, when it settles the lookup.
+    /// The key as the candidate stores it.
     #[inline]
-    pub(crate) fn supply(&mut self, block: BlockRef) -> Option<Option<Value>> {
+    fn stored_key(&self, candidate: &Candidate<'_>) -> &[u8] {
+        if candidate.shared { &self.key } else { &self.key[PARTITION_PREFIX_LEN..] }
+    }
+
+    /// Takes the block last asked for.
+    #[inline]
+    pub(crate) fn supply(&mut self, block: BlockRef) -> Supplied {
         let candidate = &self.candidates[self.next];
-        let key = if candidate.shared { &self.key[..] } else { &self.key[PARTITION_PREFIX_LEN..] };
-        let found = candidate.sst.get_in_block(&block, key, self.hash);
+        let found = candidate.sst.get_in_block(&block, self.stored_key(candidate), self.hash);
         self.next += 1;
-        found.map(|(kind, range)| match kind {
-            ValueKind::Tombstone => None,
-            _ => Some(Value::in_block(block, range)),
-        })
+        match found {
+            None => Supplied::NotThere,
+            Some((ValueKind::Tombstone, _)) => Supplied::Answer(None),
+            Some((_, range)) => Supplied::Answer(Some(Value::in_block(block, range))),
+        }
     }
 }
 
@@ -134,7 +148,7 @@ pub(crate) fn get_blocking(
             Step::Done(answer) => return Ok(answer),
             Step::NeedBlock(sst, number) => sst.read_block(number)?,
         };
-        if let Some(answer) = lookup.supply(block) {
+        if let Supplied::Answer(answer) = lookup.supply(block) {
             return Ok(answer);
         }
     }

@@ -135,7 +135,11 @@ pub(crate) fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<FileId>> 
         return Ok(None);
     };
     let damaged = |message: &str| {
-        Err(Error::corruption(&path, 0, format!("{message}; restore the file, or name the manifest in it by hand")))
+        Err(Error::corruption(
+            &path,
+            0,
+            format!("{message}; restore the file, or name the manifest in it by hand"),
+        ))
     };
     if metadata.len > CURRENT_LEN_MAX {
         return damaged("CURRENT is longer than any CURRENT is");

@@ -98,7 +98,7 @@ impl Options {
         self
     }
 
-    /// Runs a stage holds before they are merged into one run of the next stage: 2 to 64, default 4 (SifrDB's k).
+    /// Runs a stage holds before they are merged into one run of the next stage: 2 to 64, default 4 (`SifrDB`'s k).
     /// More write less and read more.
     #[must_use]
     pub fn runs_per_stage(mut self, k: usize) -> Self {
@@ -113,7 +113,7 @@ impl Options {
         self
     }
 
-    /// SSTs a compaction writes between two commits of its progress: 1 to 1000, default 10 (SifrDB's early cleaning).
+    /// SSTs a compaction writes between two commits of its progress: 1 to 1000, default 10 (`SifrDB`'s early cleaning).
     /// A compaction needs about this many SSTs of extra space.
     #[must_use]
     pub fn clean_every(mut self, ssts: usize) -> Self {
@@ -163,7 +163,9 @@ impl Options {
         range("clean_every", self.clean_every as u64, 1, 1000)?;
         if !(0.0..=32.0).contains(&self.filter_bits_per_key) {
             let bits = self.filter_bits_per_key;
-            return Err(Error::invalid(format!("option filter_bits_per_key is {bits}; it must be between 0 and 32")));
+            return Err(Error::invalid(format!(
+                "option filter_bits_per_key is {bits}; it must be between 0 and 32"
+            )));
         }
         Ok(())
     }

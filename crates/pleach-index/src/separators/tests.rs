@@ -1,3 +1,5 @@
+#![expect(clippy::indexing_slicing, reason = "a test")]
+
 use super::*;
 use proptest::prelude::*;
 
@@ -15,7 +17,7 @@ fn linear(blocks: &[Vec<Vec<u8>>], key: &[u8]) -> u32 {
     u32::try_from(blocks.iter().skip(1).filter(|b| b[0].as_slice() <= key).count()).unwrap()
 }
 
-fn check(keys: Vec<Vec<u8>>, per_block: usize, absent: &[Vec<u8>]) {
+fn check(keys: &[Vec<u8>], per_block: usize, absent: &[Vec<u8>]) {
     let blocks: Vec<Vec<Vec<u8>>> = keys.chunks(per_block).map(<[_]>::to_vec).collect();
     if blocks.is_empty() {
         return;
@@ -26,7 +28,7 @@ fn check(keys: Vec<Vec<u8>>, per_block: usize, absent: &[Vec<u8>]) {
     let decoded = Separators::decode(&bytes, built.blocks()).unwrap();
     for index in [&built, &decoded] {
         assert_eq!(index.blocks() as usize, blocks.len());
-        for key in &keys {
+        for key in keys {
             assert_eq!(index.find(key), linear(&blocks, key), "present key");
         }
         for key in absent {
@@ -58,7 +60,7 @@ proptest! {
         absent in proptest::collection::vec(key(), 0..50),
         per_block in 1usize..8,
     ) {
-        check(keys.into_iter().collect(), per_block, &absent);
+        check(&keys.into_iter().collect::<Vec<_>>(), per_block, &absent);
     }
 
     #[test]
@@ -72,13 +74,13 @@ proptest! {
 #[test]
 fn separators_that_differ_only_in_trailing_zeros_are_told_apart() {
     let keys: Vec<Vec<u8>> = (1..40).map(|n| [b"ab".as_slice(), &vec![0; n]].concat()).collect();
-    check(keys, 1, &[b"a".to_vec(), b"ab".to_vec(), b"ab\x01".to_vec()]);
+    check(&keys, 1, &[b"a".to_vec(), b"ab".to_vec(), b"ab\x01".to_vec()]);
 }
 
 #[test]
 fn separators_beyond_eight_shared_bytes_are_told_apart() {
-    let keys = (0..500).map(|n| format!("a/{:020}/{:03}", n / 250, n).into_bytes()).collect();
-    check(keys, 3, &[b"a/".to_vec(), b"zzz".to_vec(), vec![0]]);
+    let keys: Vec<_> = (0..500).map(|n| format!("a/{:020}/{:03}", n / 250, n).into_bytes()).collect();
+    check(&keys, 3, &[b"a/".to_vec(), b"zzz".to_vec(), vec![0]]);
 }
 
 #[test]

@@ -71,12 +71,12 @@ impl FileHeader {
 
     /// Judges the first bytes (64, or all there are) of the file `id` at `path`.
     pub(crate) fn decode(bytes: &[u8], kind: &FileKind, id: FileId, path: &Path) -> Result<HeaderState> {
-        let magic_len = bytes.len().min(kind.magic.len());
-        if bytes[..magic_len] != kind.magic[..magic_len] {
-            if bytes.iter().all(|&b| b == 0) {
-                return Ok(HeaderState::Torn("a header of zeros"));
+        let started = bytes.iter().zip(&kind.magic).take_while(|(a, b)| a == b).count();
+        if started < kind.magic.len() {
+            if bytes[started..].iter().all(|&b| b == 0) {
+                return Ok(HeaderState::Torn("zeros in place of its header"));
             }
-            let found = bytes[..magic_len].escape_ascii();
+            let found = bytes[..bytes.len().min(kind.magic.len())].escape_ascii();
             let expected = kind.magic.escape_ascii();
             return Err(Error::corruption(
                 path,

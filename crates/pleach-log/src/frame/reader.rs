@@ -291,6 +291,12 @@ impl FrameReader {
         Ok(())
     }
 
+    /// Bytes of memory held.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.window.capacity() + self.large.capacity()
+    }
+
     /// Index in the window of `offset`. Requires: the window holds it.
     fn window_index(&self, offset: u64) -> usize {
         usize::try_from(offset - self.window_start).expect("the window is shorter than usize")

@@ -5,10 +5,11 @@
 
 use pleach_env::{Error, FileId, Result};
 
-/// Sequence number: the place of one operation in the order of writes, from 1 up to [`SEQ_MAX`]. 0 means "none yet".
+/// Sequence number: the place of one operation in the order of writes, from 1 on. 0 means "none yet".
 pub type SeqNo = u64;
 
-/// Largest sequence number: seven bytes on disk.
+/// Largest sequence number that a file can name: seven bytes. The last operation has one less, because the number that
+/// is due after it must be nameable too.
 pub const SEQ_MAX: SeqNo = (1 << 56) - 1;
 
 /// Length of the header in front of every payload.
@@ -99,7 +100,7 @@ impl RecordHeader {
             RecordKind::Data if header.count == 0 => Err("a data record without sequence numbers"),
             RecordKind::Marker if !takes_none => Err("a marker with a payload"),
             _ if header.payload_len as usize > PAYLOAD_LEN_MAX => Err("a payload length above the limit"),
-            _ if header.first_seq == 0 || header.next_seq() - 1 > SEQ_MAX => {
+            _ if header.first_seq == 0 || header.next_seq() > SEQ_MAX => {
                 Err("a sequence number out of range")
             }
             _ => Ok(header),
@@ -216,7 +217,7 @@ impl Append<'_> {
                 "record starts at sequence number {first_seq}, {next_seq} is due"
             )));
         }
-        if count == 0 || first_seq == 0 || SEQ_MAX - u64::from(count) + 1 < first_seq {
+        if count == 0 || first_seq == 0 || SEQ_MAX - u64::from(count) < first_seq {
             return Err(Error::invalid(format!("record takes {count} sequence numbers from {first_seq} on")));
         }
         let len = self.record.payload_len();

@@ -1,1 +1,114 @@
+//! Tests of the frame that need its inside: golden bytes, and the memory a damaged file can take.
 
+use std::path::Path;
+
+use pleach_env::{FileId, SimEnv};
+
+use super::header::{FileHeader, HeaderState};
+use super::record::{LAG_UNKNOWN, RecordHeader};
+use super::*;
+
+const KIND: FileKind = FileKind { magic: *b"PLCHTEST", version: 0x0102, name: "test file" };
+
+#[test]
+fn golden_bytes_of_a_header() {
+    let header =
+        FileHeader { id: FileId(0x0807), hint: ManifestHint { file: FileId(6), len: 0x0504_0302_0100 } };
+    let bytes = header.encode(&KIND);
+    assert_eq!(
+        hex(&bytes),
+        "504c4348544553540201000000000000070800000000000006000000000000000001020304050000\
+         00000000000000000000000000000000000000000abbf0b8"
+    );
+    let state = FileHeader::decode(&bytes, &KIND, FileId(0x0807), Path::new("x")).unwrap();
+    assert!(matches!(state, HeaderState::Whole(found) if found == header));
+}
+
+#[test]
+fn golden_bytes_of_a_record() {
+    let header = RecordHeader {
+        kind: RecordKind::Data,
+        epoch: 3,
+        payload_len: 2,
+        first_seq: 0x07_0605_0403_0201,
+        count: 0x0d0c_0b0a,
+        durable_lag: 0x1110_0f0e,
+    };
+    let bytes = header.encode(FileId(5), 4096, b"hi");
+    assert_eq!(hex(&bytes), "4972a2e70200000019010203040506070a0b0c0d0e0f1011");
+    assert_eq!(RecordHeader::decode(&bytes), Ok(header));
+    assert_eq!(header.durable_seq(), Some(0x07_0605_0403_0200 - 0x1110_0f0e));
+}
+
+#[test]
+fn lag_saturates() {
+    assert_eq!(RecordHeader::lag(1, 0), 0);
+    assert_eq!(RecordHeader::lag(10, 4), 5);
+    assert_eq!(RecordHeader::lag(10, 400), 0);
+    assert_eq!(RecordHeader::lag(1 << 32, 0), LAG_UNKNOWN);
+    assert_eq!(RecordHeader::lag(1 << 40, 0), LAG_UNKNOWN);
+}
+
+#[test]
+fn headers_out_of_range_are_refused() {
+    let good = RecordHeader {
+        kind: RecordKind::Data,
+        epoch: 0,
+        payload_len: 0,
+        first_seq: SEQ_MAX - 1,
+        count: 1,
+        durable_lag: 0,
+    };
+    assert!(RecordHeader::decode(&good.encode(FileId(1), 64, &[])).is_ok());
+    let marker = RecordHeader { kind: RecordKind::Marker, first_seq: SEQ_MAX, count: 0, ..good };
+    assert!(RecordHeader::decode(&marker.encode(FileId(1), 64, &[])).is_ok());
+    for bad in [
+        RecordHeader { count: 0, ..good },
+        RecordHeader { count: 2, ..good },
+        RecordHeader { first_seq: 0, ..good },
+        RecordHeader { payload_len: u32::try_from(PAYLOAD_LEN_MAX).unwrap() + 1, ..good },
+        RecordHeader { count: 1, ..marker },
+        RecordHeader { payload_len: 1, ..marker },
+    ] {
+        assert!(RecordHeader::decode(&bad.encode(FileId(1), 64, &[])).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn damaged_lengths_cost_no_memory() {
+    let env = SimEnv::new(1);
+    let path = Path::new("file");
+    let options = FrameOptions {
+        kind: KIND,
+        id: FileId(1),
+        hint: ManifestHint::NONE,
+        preallocate: None,
+        next_seq: 1,
+        durable_seq: 0,
+    };
+    let mut writer = FrameWriter::create(&*env, path, &options).unwrap();
+    let mut record = RecordBuf::new();
+    record.bytes_mut().resize(RECORD_HEADER_LEN + 5_000_000, 7);
+    writer.append([Append { record: &mut record, first_seq: 1, count: 1 }]).unwrap();
+    let read = |expected_record: bool| {
+        let (mut reader, _) = FrameReader::open(&*env, path, &KIND, FileId(1)).unwrap();
+        let found = reader.advance().unwrap();
+        assert_eq!(matches!(found, Found::Record(..)), expected_record);
+        if !expected_record {
+            assert!(reader.search(64, 1).unwrap().claim.is_none());
+        }
+        reader.memory()
+    };
+    assert!(read(true) >= 5_000_000);
+    // Another payload under the same checksum, then lengths near the true one and beyond the file.
+    writer.file().write_all_at(&[8], 1_000_000).unwrap();
+    assert!(read(false) <= 2 << 20);
+    for len in [4_999_999_u32, 5_000_001, 1 << 30, u32::MAX] {
+        writer.file().write_all_at(&len.to_le_bytes(), 64 + 4).unwrap();
+        assert!(read(false) <= 2 << 20);
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, b| text + &format!("{b:02x}"))
+}

@@ -133,7 +133,11 @@ impl BlockPacker {
             if grown.block_len() <= self.fill.limit {
                 self.fill = grown;
             } else if self.fill.entries == 0 {
-                return Some(Cut { entries: 1, padded_len: self.padded(grown.block_len()) });
+                let padded_len = self.padded(grown.block_len());
+                if padded_len == 0 || padded_len > BLOCK_LEN_MAX {
+                    return Some(Cut { entries: 1, padded_len });
+                }
+                self.fill.limit = padded_len;
             } else if let Some(cut) = self.cut_or_grow() {
                 return Some(cut);
             }

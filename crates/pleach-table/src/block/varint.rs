@@ -51,6 +51,7 @@ fn take_long(bytes: &[u8]) -> Option<(u32, usize)> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::indexing_slicing, reason = "a test")]
     use super::*;
 
     #[test]

@@ -27,12 +27,19 @@ impl FilterBuilder {
         if self.hashes.is_empty() { 0 } else { HEAD_LEN + self.lines() * LINE_LEN }
     }
 
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a size"
+    )]
     fn lines(&self) -> usize {
         let bits = self.hashes.len() as f64 * f64::from(self.bits_per_key);
         ((bits / LINE_BITS as f64).ceil() as usize).clamp(1, (FILTER_LEN_MAX - HEAD_LEN) / LINE_LEN)
     }
 
     /// Appends the payload of the filter block and returns the number of filter bits; nothing when there is no filter.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a ratio, to choose by")]
     pub(crate) fn encode(&self, out: &mut Vec<u8>) -> u64 {
         if self.hashes.is_empty() {
             return 0;

@@ -9,7 +9,7 @@
 //! One cache miss a test, which [`Filter::prefetch`] can start early for many filters at once.
 //!
 //! # Origin
-//! Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters (2007). SifrDB 3.3 keeps one per SST.
+//! Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters (2007). `SifrDB` 3.3 keeps one per SST.
 
 mod builder;
 mod rate;

@@ -186,7 +186,7 @@ impl Shard {
                 place = self.first;
             }
             self.hand = place + frames;
-            if self.clearable(slab, place, frames, step < PATIENT_STEPS)
+            if clearable(slab, place, frames, step < PATIENT_STEPS)
                 && let Some(run) = self.clear(slab, place, frames)
             {
                 return Some(run);
@@ -195,33 +195,15 @@ impl Shard {
         None
     }
 
-    /// Whether the runs at a place may all go; takes a chance from each that has one.
-    fn clearable(&self, slab: &SlabOwner, place: u32, frames: u32, patient: bool) -> bool {
-        let mut clearable = true;
-        for (head, _) in overlapping(slab, place, frames) {
-            match slab.chances(head) {
-                None => clearable = false,
-                Some(0) => {}
-                Some(chances) => {
-                    slab.take_chance(head, if chances & WARM != 0 { WARM } else { TOUCHED });
-                    clearable &= !patient;
-                }
-            }
-        }
-        clearable
-    }
-
     /// Locks and disowns all runs at a place and makes one of them; what sticks out becomes free.
     fn clear(&mut self, slab: &SlabOwner, place: u32, frames: u32) -> Option<Run> {
         let mut locked: SmallVec<[Run; QUAD as usize]> = SmallVec::new();
         for (head, _) in overlapping(slab, place, frames) {
-            match slab.lock(head) {
-                Some(run) => locked.push(run),
-                None => {
-                    locked.into_iter().for_each(|run| slab.unlock(run));
-                    return None;
-                }
-            }
+            let Some(run) = slab.lock(head) else {
+                locked.into_iter().for_each(|run| slab.unlock(run));
+                return None;
+            };
+            locked.push(run);
         }
         for run in &locked {
             self.evict(run);
@@ -249,6 +231,22 @@ impl Shard {
             self.evictions += 1;
         }
     }
+}
+
+/// Whether the runs at a place may all go; takes a chance from each that has one.
+fn clearable(slab: &SlabOwner, place: u32, frames: u32, patient: bool) -> bool {
+    let mut clearable = true;
+    for (head, _) in overlapping(slab, place, frames) {
+        match slab.chances(head) {
+            None => clearable = false,
+            Some(0) => {}
+            Some(chances) => {
+                slab.take_chance(head, if chances & WARM != 0 { WARM } else { TOUCHED });
+                clearable &= !patient;
+            }
+        }
+    }
+    clearable
 }
 
 /// What a run's first frame is a multiple of.

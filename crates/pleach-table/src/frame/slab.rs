@@ -16,6 +16,7 @@
 //! the number of pins. A transient pin may stand on a locked frame, so locks are ended by arithmetic, not by a store.
 //! `unlock` releases and `pin` acquires: who pins a run sees the bytes written, and the words cleared, before.
 
+#![expect(clippy::needless_pass_by_value, reason = "tokens are used up")]
 #![expect(
     unsafe_code,
     reason = "frames are shared between readers and reused by writers, as the states allow"
@@ -25,7 +26,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use pleach_env::memory::Region;
+use pleach_env::memory::{Region, prefetch};
 
 use crate::limits::PAGE;
 
@@ -101,6 +102,7 @@ impl SlabOwner {
     pub(super) fn pin(&self, first: u32) -> Option<Pin> {
         let slab = self.slab();
         let frame = slab.frames.get(first as usize)?;
+        slab.prefetch_head(first);
         let state = frame.state.fetch_add(PIN, Ordering::Acquire);
         if state & (LOCKED | TOO_MANY) != 0 {
             frame.state.fetch_sub(PIN, Ordering::Release);
@@ -147,7 +149,10 @@ impl SlabOwner {
         assert!(len <= run.frames as usize * PAGE, "a block fits its frames");
         let slab = self.slab();
         let frame = &slab.frames[run.first as usize];
-        frame.extent.store((run.frames - 1) << 16 | len as u32, Ordering::Relaxed);
+        frame.extent.store(
+            (run.frames - 1) << 16 | u32::try_from(len).expect("at most four pages"),
+            Ordering::Relaxed,
+        );
         frame.state.fetch_add((PIN | (chances & CHANCES)).wrapping_sub(LOCKED), Ordering::Release);
         Pin::to(self.0, slab, run.first)
     }
@@ -186,7 +191,19 @@ impl SlabOwner {
     }
 }
 
+/// Bytes at a block's beginning that a point read looks at first: header, prefix, tags and offsets of a few dozen keys.
+const HEAD_BYTES: usize = 192;
+
 impl Slab {
+    /// Asks for the beginning of a frame while its state is being fetched too.
+    #[inline]
+    fn prefetch_head(&self, first: u32) {
+        let start = self.memory.start().as_ptr().wrapping_add(first as usize * PAGE);
+        for line in (0..HEAD_BYTES).step_by(64) {
+            prefetch(start.wrapping_add(line));
+        }
+    }
+
     /// Address and length of `frames` frames.
     #[inline]
     fn place(&self, first: u32, frames: u32) -> (NonNull<u8>, usize) {

@@ -126,7 +126,7 @@ pub(super) fn read(
         file.read_exact_at(&mut buffer, offset).map_err(failed)?;
         return Ok(buffer);
     }
-    let skip = (offset % PAGE as u64) as usize;
+    let skip = usize::try_from(offset % PAGE as u64).expect("less than a page");
     let mut buffer = AlignedBuffer::zeroed((skip + len).next_multiple_of(PAGE));
     let start = offset - skip as u64;
     let mut filled = 0;

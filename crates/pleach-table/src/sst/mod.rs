@@ -4,6 +4,7 @@
 //! Layout: docs/format/sst.md.
 
 mod builder;
+mod cached;
 mod cursor;
 mod load;
 mod open;

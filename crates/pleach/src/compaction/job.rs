@@ -63,7 +63,9 @@ impl CompactionJob {
             .iter()
             .filter_map(|id| tree.run(*id))
             .filter(|run| !run.files.is_empty())
-            .map(|run| SourceCursor::over_run(partition, Arc::clone(run), CursorMode::Streaming { forget: false }))
+            .map(|run| {
+                SourceCursor::over_run(partition, Arc::clone(run), CursorMode::Streaming { forget: false })
+            })
             .collect();
         let mut merge = Merge::new(sources, Direction::Up);
         merge.seek(SeekTo::Start)?;

@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering;
 use pleach_env::{Error, JobHandle, JobStep, Result};
 use pleach_log::segment_path;
 
-use super::inner::{Inner, Wakers};
+use super::inner::{Background, Inner, Wakers};
 use super::sst_output::sst_path;
 use crate::compaction::{CompactionJob, Progress, picker};
 use crate::keys::PartitionId;
 use crate::manifest::manifest_path;
 use crate::stats::add;
-use crate::version::Version;
+use crate::version::{SubTree, Version};
 
 /// Starts the jobs of a store.
 pub(crate) fn start_jobs(inner: &Arc<Inner>) -> Vec<JobHandle> {
@@ -96,23 +96,12 @@ impl Inner {
 
     /// Asks for the partition's runs to be merged into one, and waits until they are.
     pub(crate) fn compact_partition(&self, partition: PartitionId) -> Result<()> {
-        let mut background = self.background.lock();
-        background.to_compact.insert(partition);
-        while background.to_compact.contains(&partition) {
-            if self.poison().is_some() {
-                drop(background);
-                return self.check_not_poisoned();
-            }
-            if let Some(error) = background.out_of_space.take() {
-                background.to_compact.remove(&partition);
-                return Err(error);
-            }
-            if let Some(wakers) = self.wakers.get() {
-                wakers.compaction.wake();
-            }
-            self.progress.wait(&mut background);
+        self.background.lock().to_compact.insert(partition);
+        let result = self.wait_for_background(|background| !background.to_compact.contains(&partition));
+        if result.is_err() {
+            self.background.lock().to_compact.remove(&partition);
         }
-        Ok(())
+        result
     }
 
     /// Waits until the compactions have nothing left to do.
@@ -120,7 +109,8 @@ impl Inner {
         let k = self.options.runs_per_stage;
         let is_settled = || {
             let version = Arc::clone(&self.state.load().version);
-            version.partitions().all(|(_, p)| p.tree.jobs.is_empty() && picker::pick_forest(&p.tree, k).is_none())
+            let idle = |tree: &SubTree| tree.jobs.is_empty() && picker::pick_forest(tree, k).is_none();
+            version.partitions().all(|(_, p)| idle(&p.tree)) && picker::pick_held_up(&version).is_none()
         };
         self.wait_until(is_settled)
     }
@@ -132,9 +122,13 @@ impl Inner {
     }
 
     /// Waits for background work until `done` says so, or until it fails.
-    fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+    pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+        self.wait_for_background(|_| done())
+    }
+
+    fn wait_for_background(&self, done: impl Fn(&Background) -> bool) -> Result<()> {
         let mut background = self.background.lock();
-        while !done() {
+        while !done(&background) {
             if self.poison().is_some() {
                 drop(background);
                 return self.check_not_poisoned();
@@ -153,8 +147,9 @@ impl Inner {
         self.check_writable()?;
         {
             let mut writer = self.writer.lock();
-            if !self.state.load().active.memtable.is_empty() {
-                self.make_room(&mut writer, usize::MAX / 2, true)?;
+            if !writer.active.memtable.is_empty() {
+                self.wait_for_flush()?;
+                self.seal(&mut writer)?;
             }
         }
         self.wait_until(|| self.state.load().sealed.is_empty())
@@ -247,6 +242,7 @@ impl CompactionWorker {
                 .partitions()
                 .filter(|(id, _)| !requested.contains(id))
                 .find_map(|(id, partition)| Some((id, picker::pick_forest(&partition.tree, k)?)))
+                .or_else(|| picker::pick_held_up(version))
         })
     }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
+use pleach_env::memory::RegionPool;
 use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter};
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, SeqNo};
 use pleach_table::FrameCache;
@@ -19,8 +20,9 @@ use pleach_table::FrameCache;
 use crate::db::write::WriteRequest;
 use crate::keys::PartitionId;
 use crate::manifest::Manifest;
+use crate::memtable::Memtable;
 use crate::options::Options;
-use crate::state::{ReadView, State};
+use crate::state::{LoggedMemtable, ReadView, State};
 use crate::stats::Counters;
 use crate::version::edit::{Edit, EditItem, RunId};
 use crate::version::{FileTable, SstFile, Trash, Version};
@@ -34,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) cache: Arc<FrameCache>,
     pub(crate) trash: Arc<Trash>,
     pub(crate) counters: Counters,
+    /// Memory of memtables.
+    memtable_pool: Arc<RegionPool>,
     /// Group commit of writers.
     pub(crate) queue: CommitQueue<WriteRequest>,
 
@@ -80,6 +84,8 @@ pub(crate) struct LivePartition {
 pub(crate) struct Writer {
     pub(crate) log: LogWriter,
     pub(crate) next_seq: SeqNo,
+    /// The active memtable of `state`, at hand.
+    pub(crate) active: Arc<LoggedMemtable>,
 }
 
 /// Log segments and replaced manifests that the cleaner removes when they are not needed any more.
@@ -127,6 +133,7 @@ pub(crate) struct Parts {
     pub(crate) versions: Versions,
     pub(crate) next_id: u64,
     pub(crate) segments: Vec<FileId>,
+    pub(crate) memtable_pool: Arc<RegionPool>,
 }
 
 impl Inner {
@@ -145,6 +152,7 @@ impl Inner {
             cache: parts.cache,
             trash: parts.trash,
             counters: Counters::default(),
+            memtable_pool: parts.memtable_pool,
             queue: CommitQueue::new(WriteRequest::cost),
             visible: AtomicU64::new(parts.writer.next_seq - 1),
             state: ArcSwap::from_pointee(parts.state),
@@ -159,6 +167,12 @@ impl Inner {
             background: Mutex::new(Background::default()),
             wakers: OnceLock::new(),
         }
+    }
+
+    /// An empty memtable whose writes start in log segment `first_segment`.
+    pub(crate) fn new_memtable(&self, first_segment: FileId) -> Arc<LoggedMemtable> {
+        let memtable = Arc::new(Memtable::new(self.options.memtable_budget(), &self.memtable_pool));
+        Arc::new(LoggedMemtable { memtable, first_segment })
     }
 
     /// A number for a new file.
@@ -206,13 +220,17 @@ impl Inner {
             Ok(edit) => edit,
             Err(error) => {
                 if self.poison().is_none() {
-                    added.iter().for_each(|file| file.mark_obsolete());
+                    for file in &added {
+                        file.mark_obsolete();
+                    }
                 }
                 return Err(error);
             }
         };
         let Versions { version, files, .. } = &mut *versions;
-        added.into_iter().for_each(|file| files.add(file));
+        for file in added {
+            files.add(file);
+        }
         let next = match version.apply(&edit, files) {
             Ok(next) => Arc::new(next),
             Err(message) => {
@@ -270,7 +288,11 @@ impl Inner {
     }
 
     fn manifest_failed(&self, versions: &Versions, error: Error) -> Error {
-        if versions.manifest.is_poisoned() || !error.is_out_of_space() { self.set_poison(error) } else { error }
+        if versions.manifest.is_poisoned() || !error.is_out_of_space() {
+            self.set_poison(error)
+        } else {
+            error
+        }
     }
 
     /// Refuses all later writes because of `error`, and returns it.

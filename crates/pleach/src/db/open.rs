@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pleach_env::{Env, Error, ErrorKind, FileId, FileLock, Result};
-use pleach_log::{Append, LogWriter, ManifestHint, Record, RecordBuf, Recovery, parse_segment_name, recover, segment_path};
+use pleach_log::{
+    Append, LogWriter, ManifestHint, Record, RecordBuf, Recovery, parse_segment_name, recover, segment_path,
+};
 use pleach_table::{FrameCache, Sst};
 
 use super::inner::{Inner, Parts, Versions, Writer};
@@ -24,7 +26,7 @@ use crate::batch::Operations;
 use crate::keys::PartitionId;
 use crate::manifest::{self, CURRENT_TMP, Manifest};
 use crate::memtable::Memtable;
-use crate::options::Options;
+use crate::options::{Options, SEALED_MAX};
 use crate::state::{LoggedMemtable, State};
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Trash, Version};
@@ -125,14 +127,19 @@ fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
             listing.manifests.push(id);
         } else if name == CURRENT_TMP {
             listing.has_current_tmp = true;
-        } else if name != LOCK && name != manifest::CURRENT && !name.starts_with('.') && name != "lost+found" {
+        } else if name != LOCK && name != manifest::CURRENT && !name.starts_with('.') && name != "lost+found"
+        {
             listing.foreign = listing.foreign.or(Some(name));
             continue;
         } else {
             continue;
         }
         if !metadata.is_file {
-            return Err(Error::corruption(&dir.join(&name), 0, "this name is the store's, but it is no regular file"));
+            return Err(Error::corruption(
+                &dir.join(&name),
+                0,
+                "this name is the store's, but it is no regular file",
+            ));
         }
     }
     listing.segments.sort_unstable();
@@ -142,7 +149,9 @@ fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
 impl Listing {
     /// Whether nothing in it shows that a store was ever finished being created here.
     fn is_fresh(&self) -> bool {
-        self.segments.is_empty() && self.ssts.is_empty() && self.manifests.iter().all(|id| *id == FIRST_MANIFEST)
+        self.segments.is_empty()
+            && self.ssts.is_empty()
+            && self.manifests.iter().all(|id| *id == FIRST_MANIFEST)
     }
 
     fn last_id(&self) -> u64 {
@@ -196,16 +205,23 @@ fn read_store(
     let floor = version.log_floor;
     let segments: Vec<_> = listing.segments.iter().copied().filter(|id| *id >= floor).collect();
     if floor != FileId(0) && segments.first() != Some(&floor) {
-        return Err(Error::corruption(&segment_path(dir, floor), 0, "the manifest names this log segment, but it is missing"));
+        return Err(Error::corruption(
+            &segment_path(dir, floor),
+            0,
+            "the manifest names this log segment, but it is missing",
+        ));
     }
-    let recovery = recover(env, dir, &segments, version.flushed_seq + 1, &mut |record| check_record(dir, &version, &record))?;
+    let recovery = recover(env, dir, &segments, version.flushed_seq + 1, &mut |record| {
+        check_record(dir, &version, &record)
+    })?;
     check_hint(dir, recovery.hint, manifest_id, manifest_end)?;
     Ok((Found { version, manifest_id, listing, segments, recovery }, files))
 }
 
 /// An error when a log record is no batch of this store.
 fn check_record(dir: &Path, version: &Version, record: &Record<'_>) -> Result<()> {
-    let damaged = |message: String| Error::corruption(&segment_path(dir, record.segment), record.offset, message);
+    let damaged =
+        |message: String| Error::corruption(&segment_path(dir, record.segment), record.offset, message);
     let (mut count, mut unknown) = (0u64, None);
     Operations::decode(record.payload, &mut |op| {
         count += 1;
@@ -219,7 +235,9 @@ fn check_record(dir: &Path, version: &Version, record: &Record<'_>) -> Result<()
     }
     match unknown {
         None => Ok(()),
-        Some(id) => Err(damaged(format!("the batch writes to partition {id}, which the manifest does not know"))),
+        Some(id) => {
+            Err(damaged(format!("the batch writes to partition {id}, which the manifest does not know")))
+        }
     }
 }
 
@@ -286,25 +304,38 @@ fn start(
     let segment_len = options.segment_bytes();
     let log = LogWriter::create(env, dir, segment, manifest.hint(), segment_len, version.flushed_seq)?;
     let version = Arc::new(version);
+    let memtable_pool = Memtable::pool(options.memtable_budget(), SEALED_MAX);
     let active = Arc::new(LoggedMemtable {
-        memtable: Arc::new(Memtable::new(options.memtable_budget())),
+        memtable: Arc::new(Memtable::new(options.memtable_budget(), &memtable_pool)),
         first_segment: segment,
     });
-    let state = State { active, sealed: Vec::new(), version: Arc::clone(&version) };
-    let writer = Writer { log, next_seq: version.flushed_seq + 1 };
+    let state = State { active: Arc::clone(&active), sealed: Vec::new(), version: Arc::clone(&version) };
+    let writer = Writer { log, next_seq: version.flushed_seq + 1, active };
     let versions = Versions { version, files, manifest, floor_is_pinned: true };
     let dir = dir.to_path_buf();
     let segments = vec![segment];
-    Ok(Inner::new(Parts { dir, options, cache, trash, state, writer, versions, next_id, segments }))
+    Ok(Inner::new(Parts {
+        dir,
+        options,
+        cache,
+        trash,
+        state,
+        writer,
+        versions,
+        next_id,
+        segments,
+        memtable_pool,
+    }))
 }
 
 /// Writes the recovered batches into fresh segments and the memtable, and moves the log's floor to them.
 fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
     let mut buffer = RecordBuf::new();
     let first_segment = inner.writer.lock().log.segment_id();
-    let again = recover(&inner.env, &inner.dir, &found.segments, found.version.flushed_seq + 1, &mut |record| {
-        rewrite_record(inner, &record, &mut buffer)
-    })?;
+    let again =
+        recover(&inner.env, &inner.dir, &found.segments, found.version.flushed_seq + 1, &mut |record| {
+            rewrite_record(inner, &record, &mut buffer)
+        })?;
     if again != found.recovery {
         let message = "the log read differently the second time; the device is failing";
         return Err(Error::new(ErrorKind::Corruption, message).at_path(&inner.dir));
@@ -313,7 +344,11 @@ fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
     inner.versions.lock().floor_is_pinned = false;
     let floor = {
         let state = inner.state.load();
-        state.sealed.last().map_or(state.active.first_segment, |oldest| oldest.first_segment).max(first_segment)
+        state
+            .sealed
+            .last()
+            .map_or(state.active.first_segment, |oldest| oldest.first_segment)
+            .max(first_segment)
     };
     let mut edit = Edit::default();
     edit.push(EditItem::LogFloor(floor));
@@ -323,7 +358,7 @@ fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
 fn rewrite_record(inner: &Inner, record: &Record<'_>, buffer: &mut RecordBuf) -> Result<()> {
     let mut writer = inner.writer.lock();
     let footprint = record.payload.len() + 64 * record.count as usize;
-    if inner.is_full_for(footprint) {
+    if inner.is_full_for(&writer, footprint) {
         inner.seal(&mut writer)?;
         while inner.flush_oldest()? {}
     }
@@ -335,7 +370,7 @@ fn rewrite_record(inner: &Inner, record: &Record<'_>, buffer: &mut RecordBuf) ->
     let (first_seq, count) = (record.first_seq, record.count);
     writer.log.append([Append { record: buffer, first_seq, count }])?;
     let mut next_seq = first_seq;
-    insert_operations(&inner.state.load().active.memtable, record.payload, &mut next_seq);
+    insert_operations(&writer.active.memtable, record.payload, &mut next_seq);
     writer.next_seq = next_seq;
     inner.visible.store(next_seq - 1, Ordering::Release);
     Ok(())

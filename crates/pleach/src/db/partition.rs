@@ -107,7 +107,12 @@ impl Partition {
     }
 
     /// As [`Partition::put`], with the durability to wait for.
-    pub fn put_with(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
         self.write(key.as_ref(), Some(value.as_ref()), durability, true)
     }
 
@@ -174,8 +179,20 @@ impl Partition {
     }
 }
 
+impl IntoIterator for &Partition {
+    type Item = <Range as Iterator>::Item;
+    type IntoIter = Range;
+
+    fn into_iter(self) -> Range {
+        self.iter()
+    }
+}
+
 impl std::fmt::Debug for Partition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Partition").field("name", &self.name()).field("id", &self.id()).finish_non_exhaustive()
+        f.debug_struct("Partition")
+            .field("name", &self.name())
+            .field("id", &self.id())
+            .finish_non_exhaustive()
     }
 }

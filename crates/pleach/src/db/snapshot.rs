@@ -74,7 +74,10 @@ impl Snapshot {
             return Ok(());
         }
         let name = partition.name();
-        Err(Error::new(ErrorKind::Closed, format!("partition {name:?} was not there when the snapshot was taken")))
+        Err(Error::new(
+            ErrorKind::Closed,
+            format!("partition {name:?} was not there when the snapshot was taken"),
+        ))
     }
 }
 

@@ -43,7 +43,8 @@ impl Inner {
     pub(crate) fn open_sst(&self, file: &SstFile) -> Result<()> {
         let path = sst_path(&self.dir, file.id);
         let cache = Arc::clone(&self.cache);
-        let sst = Sst::open(&self.env, &path, file.id, Some(&file.summary), cache, self.options.direct_reads)?;
+        let sst =
+            Sst::open(&self.env, &path, file.id, Some(&file.summary), cache, self.options.direct_reads)?;
         file.opened(Arc::new(sst));
         Ok(())
     }

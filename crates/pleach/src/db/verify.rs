@@ -44,7 +44,8 @@ pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) 
     for (owner, file) in files {
         file.sst().verify(|key| match owner {
             Some(partition) => key_hash(partition.get(), key),
-            None => split_partition_key(key).map_or(0, |(partition, user_key)| key_hash(partition.get(), user_key)),
+            None => split_partition_key(key)
+                .map_or(0, |(partition, user_key)| key_hash(partition.get(), user_key)),
         })?;
         report.ssts += 1;
         report.bytes += file.summary.file_len;

@@ -18,14 +18,15 @@ use super::inner::{Inner, LivePartition, Writer};
 use crate::batch::Operations;
 use crate::memtable::Memtable;
 use crate::options::SEALED_MAX;
-use crate::state::{LoggedMemtable, State};
+use crate::state::State;
+use crate::stats::add;
 
 /// A batch on its way through the commit queue.
 pub(crate) struct WriteRequest {
     pub(crate) operations: Operations,
     pub(crate) partitions: SmallVec<[Arc<LivePartition>; 1]>,
     pub(crate) durability: Durability,
-    /// Whether to fail rather than wait for a flush to make room.
+    /// Whether to wait for a flush to make room, rather than fail.
     pub(crate) may_wait: bool,
     /// Set by the leader. None after a leader panicked.
     pub(crate) result: Option<Result<()>>,
@@ -68,9 +69,17 @@ impl Inner {
                 request.result = Some(Err(dropped_error(&gone.name)));
             }
         }
-        let may_wait = group.iter().all(|request| request.may_wait);
         let footprint = group.iter().map(|r| r.operations.footprint()).sum();
-        self.make_room(writer, footprint, may_wait)?;
+        if self.is_full_for(writer, footprint) {
+            if self.must_wait_for_flush() {
+                refuse_to_wait(group);
+            }
+            if group.iter().all(|request| request.result.is_some()) {
+                return Ok(());
+            }
+            self.wait_for_flush()?;
+            self.seal(writer)?;
+        }
         self.log_group(writer, group)?;
         self.insert_group(writer, group);
         Ok(())
@@ -91,6 +100,7 @@ impl Inner {
         if writer.log.should_rotate(bytes) {
             self.rotate_log(writer)?;
         }
+        prefetch_small(&writer.active.memtable, group);
         let mut next_seq = writer.next_seq;
         let records = group.iter_mut().filter(|r| r.result.is_none()).map(|request| {
             let (first_seq, count) = (next_seq, request.operations.count());
@@ -98,7 +108,7 @@ impl Inner {
             Append { record: request.operations.record_mut(), first_seq, count }
         });
         writer.log.append(records).map_err(|e| self.log_failed(e))?;
-        self.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        add(&self.counters.log_bytes, bytes as u64);
         if syncs {
             // What is in SSTs by now need not be synced any more.
             let version = Arc::clone(&self.state.load().version);
@@ -111,11 +121,10 @@ impl Inner {
 
     /// Inserts the logged batches into the memtable and shows them to readers.
     fn insert_group(&self, writer: &mut Writer, group: &mut [WriteRequest]) {
-        let state = self.state.load();
-        let memtable = &state.active.memtable;
+        let memtable = &writer.active.memtable;
         for request in group.iter_mut().filter(|r| r.result.is_none()) {
             insert_operations(memtable, request.operations.payload(), &mut writer.next_seq);
-            self.counters.operations.fetch_add(u64::from(request.operations.count()), Ordering::Relaxed);
+            add(&self.counters.operations, u64::from(request.operations.count()));
             request.result = Some(Ok(()));
         }
         self.visible.store(writer.next_seq - 1, Ordering::Release);
@@ -134,62 +143,36 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes sure that the active memtable can take `footprint` bytes, sealing it if it is full.
-    pub(crate) fn make_room(&self, writer: &mut Writer, footprint: usize, may_wait: bool) -> Result<()> {
-        if self.is_full_for(footprint) {
-            self.wait_for_flush(may_wait)?;
-            self.seal(writer)?;
-        }
-        Ok(())
-    }
-
     /// Whether the active memtable should be sealed rather than take `footprint` bytes more.
-    pub(crate) fn is_full_for(&self, footprint: usize) -> bool {
-        let state = self.state.load();
-        let memtable = &state.active.memtable;
+    pub(crate) fn is_full_for(&self, writer: &Writer, footprint: usize) -> bool {
+        let memtable = &writer.active.memtable;
         !memtable.is_empty() && memtable.used_bytes() + footprint > self.options.memtable_budget()
     }
 
+    fn must_wait_for_flush(&self) -> bool {
+        self.state.load().sealed.len() >= SEALED_MAX
+    }
+
     /// Waits until another memtable may be sealed.
-    fn wait_for_flush(&self, may_wait: bool) -> Result<()> {
-        if self.state.load().sealed.len() < SEALED_MAX {
+    pub(crate) fn wait_for_flush(&self) -> Result<()> {
+        if !self.must_wait_for_flush() {
             return Ok(());
         }
         let started = self.env.now();
-        let mut background = self.background.lock();
-        while self.state.load().sealed.len() >= SEALED_MAX {
-            if self.poison().is_some() {
-                drop(background);
-                return self.check_writable();
-            }
-            if let Some(error) = background.out_of_space.take() {
-                // The next attempt to write makes the flush try again.
-                drop(background);
-                self.wake_jobs();
-                return Err(error);
-            }
-            if !may_wait {
-                return Err(Error::new(ErrorKind::Conflict, "memtables are full until a flush ends; try again"));
-            }
-            self.wake_jobs();
-            self.progress.wait(&mut background);
-        }
-        drop(background);
+        self.wait_until(|| !self.must_wait_for_flush())?;
         let waited = self.env.now().saturating_sub(started);
-        self.counters.stall_ns.fetch_add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        add(&self.counters.stall_ns, u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
         Ok(())
     }
 
     /// Seals the active memtable and starts a new one with a new log segment.
     pub(crate) fn seal(&self, writer: &mut Writer) -> Result<()> {
-        if self.state.load().active.memtable.is_empty() {
+        if writer.active.memtable.is_empty() {
             return Ok(());
         }
         self.rotate_log(writer)?;
-        let active = Arc::new(LoggedMemtable {
-            memtable: Arc::new(Memtable::new(self.options.memtable_budget())),
-            first_segment: writer.log.segment_id(),
-        });
+        let active = self.new_memtable(writer.log.segment_id());
+        writer.active = Arc::clone(&active);
         self.swap_state(|state| {
             let mut sealed = Vec::with_capacity(state.sealed.len() + 1);
             sealed.push(Arc::clone(&state.active));
@@ -200,6 +183,23 @@ impl Inner {
             wakers.flush.wake();
         }
         Ok(())
+    }
+}
+
+/// Has the index lines of the first operations fetched while the log is being written.
+fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
+    for request in group.iter().filter(|r| r.operations.count() == 1) {
+        let fetched =
+            Operations::decode(request.operations.payload(), &mut |op| memtable.prefetch(op.hash()));
+        debug_assert!(fetched.is_ok());
+    }
+}
+
+/// Answers those who do not want to wait.
+fn refuse_to_wait(group: &mut [WriteRequest]) {
+    for request in group.iter_mut().filter(|r| !r.may_wait && r.result.is_none()) {
+        let message = "the memtables are full until a flush ends; try again";
+        request.result = Some(Err(Error::new(ErrorKind::Conflict, message)));
     }
 }
 

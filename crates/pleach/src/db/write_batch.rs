@@ -55,7 +55,9 @@ impl WriteBatch {
 
     fn push(&mut self, partition: &Partition, key: &[u8], value: Option<&[u8]>) {
         if !partition.is_of(&self.shared) {
-            self.error.get_or_insert_with(|| Error::invalid("the partition belongs to another store than the batch"));
+            self.error.get_or_insert_with(|| {
+                Error::invalid("the partition belongs to another store than the batch")
+            });
             return;
         }
         if let Err(error) = self.operations.push(partition.id(), key, value) {

@@ -12,14 +12,17 @@
 //! # Concurrency
 //! One writer at a time (the commit leader); any number of readers, lock-free.
 
-#![expect(unsafe_code, reason = "records are shared with readers while the writer appends others beside them")]
+#![expect(
+    unsafe_code,
+    reason = "records are shared with readers while the writer appends others beside them"
+)]
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use pleach_env::memory::{Region, prefetch};
+use pleach_env::memory::{Region, RegionPool, prefetch};
 
-/// Chunks an arena can have. With 4 MiB chunks that is 8 GiB: more than a memtable plus the largest batch.
+/// Chunks an arena can have. A memtable has about 16, and a batch adds at most as many as it has bytes in chunks.
 const CHUNKS: usize = 2048;
 
 /// Where a record lies: chunk number in the upper half, byte offset in the lower. Never zero.
@@ -46,7 +49,8 @@ impl ArenaRef {
 /// The arena. See the module's text.
 pub(crate) struct Arena {
     chunks: Box<[OnceLock<Region>; CHUNKS]>,
-    chunk_len: usize,
+    /// Where chunks come from and go to.
+    pool: Arc<RegionPool>,
     /// Written by the writer only: number of the current chunk and the bytes used in it.
     current: AtomicUsize,
     used: AtomicUsize,
@@ -55,13 +59,13 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An arena that grows by `chunk_len` bytes at a time (more for a record that is larger).
-    pub(crate) fn new(chunk_len: usize) -> Self {
+    /// An arena that grows by the pool's regions (or one of its own for a record that is larger).
+    pub(crate) fn new(pool: Arc<RegionPool>) -> Self {
         let chunks: Box<[OnceLock<Region>]> = (0..CHUNKS).map(|_| OnceLock::new()).collect();
         let Ok(chunks) = chunks.try_into() else { unreachable!("the slice has CHUNKS elements") };
         Self {
             chunks,
-            chunk_len,
+            pool,
             current: AtomicUsize::new(0),
             used: AtomicUsize::new(8), // Reference 0 means none.
             reserved: AtomicUsize::new(0),
@@ -80,22 +84,25 @@ impl Arena {
         self.reserved() - in_current + self.used.load(Ordering::Relaxed).min(in_current)
     }
 
-    /// Space for `len` bytes, zeroed and aligned to 8, which `fill` (told its place) writes before anybody else can
-    /// know of it.
+    /// Space for `len` bytes, aligned to 8, holding anything, which `fill` (told its place) writes before anybody else
+    /// can know of it.
     ///
     /// Requires: one caller at a time, and room for another chunk (see `CHUNKS`).
     pub(crate) fn allocate(&self, len: usize, fill: impl FnOnce(ArenaRef, &mut [u8])) -> ArenaRef {
         let len = len.next_multiple_of(8);
         let mut index = self.current.load(Ordering::Relaxed);
         let mut start = self.used.load(Ordering::Relaxed);
-        let fits = self.chunks[index].get().map_or(start + len <= self.chunk_len, |c| start + len <= c.len());
+        let fits = self.chunks[index]
+            .get()
+            .map_or(start + len <= self.pool.region_len(), |c| start + len <= c.len());
         if !fits {
             index += 1;
             start = 0;
             assert!(index < CHUNKS, "a memtable is sealed long before its arena is full");
         }
         let chunk = self.chunks[index].get_or_init(|| {
-            let chunk = Region::new(self.chunk_len.max(start + len));
+            let fits = start + len <= self.pool.region_len();
+            let chunk = if fits { self.pool.take() } else { Region::new(start + len) };
             self.reserved.fetch_add(chunk.len(), Ordering::Relaxed);
             chunk
         });
@@ -146,13 +153,25 @@ impl Arena {
     }
 }
 
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for chunk in self.chunks.iter_mut().filter_map(OnceLock::take) {
+            self.pool.give_back(chunk);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn arena(chunk_len: usize) -> Arena {
+        Arena::new(Arc::new(RegionPool::new(chunk_len, 2)))
+    }
+
     #[test]
     fn records_keep_their_bytes_while_others_are_added() {
-        let arena = Arena::new(256);
+        let arena = arena(256);
         let refs: Vec<_> = (0u8..100)
             .map(|i| arena.allocate(usize::from(i) + 1, |_, b| b[..=usize::from(i)].fill(i)))
             .collect();
@@ -163,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_record_larger_than_a_chunk_gets_its_own() {
-        let arena = Arena::new(64);
+        let arena = arena(64);
         let large = arena.allocate(10_000, |_, b| b.fill(7));
         let small = arena.allocate(8, |_, b| b.fill(1));
         assert_eq!(arena.bytes(large, 10_000), vec![7; 10_000]);
@@ -173,8 +192,8 @@ mod tests {
 
     #[test]
     fn words_are_atomic_and_start_as_written() {
-        let arena = Arena::new(64);
-        let at = arena.allocate(16, |_, _| ());
+        let arena = arena(64);
+        let at = arena.allocate(16, |_, b| b.fill(0));
         arena.word(at).store(5, Ordering::Release);
         assert_eq!(arena.word(at).load(Ordering::Acquire), 5);
         assert_eq!(arena.word(at.plus(8)).load(Ordering::Acquire), 0);

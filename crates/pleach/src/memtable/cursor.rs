@@ -142,7 +142,12 @@ impl MemtableCursor {
     fn take(&mut self, index: usize) -> bool {
         let key_at = self.leaf.keys[index];
         self.current = entry::visible_version(&self.memtable.arena, key_at, self.visible).map(
-            |VersionView { kind, value, value_at, .. }| Current { key_at, kind, value_at, value_len: value.len() },
+            |VersionView { kind, value, value_at, .. }| Current {
+                key_at,
+                kind,
+                value_at,
+                value_len: value.len(),
+            },
         );
         self.current.is_some()
     }

@@ -45,7 +45,8 @@ pub(super) fn add_key(arena: &Arena, key: &[u8], seq: SeqNo, kind: ValueKind, va
 pub(super) fn add_version(arena: &Arena, key_at: ArenaRef, seq: SeqNo, kind: ValueKind, value: &[u8]) {
     let latest = arena.word(key_at);
     let older = latest.load(Ordering::Relaxed);
-    let at = arena.allocate(VERSION_HEADER + value.len(), |_, bytes| write_version(bytes, older, seq, kind, value));
+    let at = arena
+        .allocate(VERSION_HEADER + value.len(), |_, bytes| write_version(bytes, older, seq, kind, value));
     latest.store(at.to_word(), Ordering::Release);
 }
 

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pleach_env::memory::prefetch;
+use pleach_env::memory::{AtomicWords, prefetch};
 
 use super::arena::{Arena, ArenaRef};
 use super::entry;
@@ -24,7 +24,7 @@ const FULL_EIGHTHS: usize = 6;
 const REF_BITS: u32 = 48;
 
 pub(super) struct HashIndex {
-    slots: Box<[AtomicU64]>,
+    slots: AtomicWords,
     mask: usize,
     /// Writer only.
     taken: AtomicU64,
@@ -36,7 +36,7 @@ impl HashIndex {
     pub(super) fn new(budget: usize) -> Self {
         let slots = (budget / BUDGET_PER_SLOT).next_power_of_two().max(64);
         Self {
-            slots: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            slots: AtomicWords::new(slots),
             mask: slots - 1,
             taken: AtomicU64::new(0),
             complete: AtomicBool::new(true),
@@ -91,7 +91,7 @@ impl HashIndex {
     /// Writer: adds the record of a key that the index does not have.
     pub(super) fn insert(&self, hash: u64, at: ArenaRef) {
         let taken = self.taken.load(Ordering::Relaxed);
-        if taken as usize * 8 >= self.slots.len() * FULL_EIGHTHS {
+        if taken * 8 >= (self.slots.len() * FULL_EIGHTHS) as u64 {
             self.complete.store(false, Ordering::Release);
             return;
         }

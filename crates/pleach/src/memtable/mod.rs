@@ -17,7 +17,7 @@
 //! overwrite does not touch the tree.
 //!
 //! # Origin
-//! One memtable for all partitions is TridentKV, section 3.3. The rest is ours.
+//! One memtable for all partitions is `TridentKV`, section 3.3. The rest is ours.
 
 mod arena;
 mod cursor;
@@ -29,6 +29,7 @@ mod tree;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pleach_env::memory::RegionPool;
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
@@ -38,6 +39,9 @@ pub(crate) use cursor::MemtableCursor;
 pub(crate) use entry::VersionView;
 use index::HashIndex;
 use tree::Tree;
+
+/// Into how many chunks a memtable's budget is cut, so that little is left over at its end.
+const CHUNKS_PER_BUDGET: usize = 16;
 
 /// The memtable. See the module's text.
 pub(crate) struct Memtable {
@@ -50,15 +54,21 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable meant to be sealed at about `budget` bytes.
-    pub(crate) fn new(budget: usize) -> Self {
+    /// An empty memtable meant to be sealed at about `budget` bytes, with memory from `pool`.
+    pub(crate) fn new(budget: usize, pool: &Arc<RegionPool>) -> Self {
         Self {
-            arena: Arena::new((budget / 16).clamp(32 << 10, 4 << 20)),
+            arena: Arena::new(Arc::clone(pool)),
             tree: Tree::new(),
             index: HashIndex::new(budget),
             entries: AtomicU64::new(0),
             last_seq: AtomicU64::new(0),
         }
+    }
+
+    /// The memory of memtables with this budget, `kept` of which may wait to be used again.
+    pub(crate) fn pool(budget: usize, kept: usize) -> Arc<RegionPool> {
+        let region_len = (budget / CHUNKS_PER_BUDGET).clamp(32 << 10, 4 << 20);
+        Arc::new(RegionPool::new(region_len, kept * CHUNKS_PER_BUDGET))
     }
 
     /// Writer: adds a version. `hash` is that of the user key under its partition.
@@ -71,14 +81,16 @@ impl Memtable {
             self.tree.insert(&self.arena, record, key);
             self.index.insert(hash, record);
         }
-        self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.last_seq.store(seq, Ordering::Release);
     }
 
     /// Starts fetching what [`Memtable::get`] will look at first.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
-        self.index.prefetch(hash);
+        if !self.is_empty() {
+            self.index.prefetch(hash);
+        }
     }
 
     /// The newest version of `key` not newer than `visible`.
@@ -89,6 +101,9 @@ impl Memtable {
 
     #[inline]
     fn find_record(&self, hash: u64, key: &[u8]) -> Option<ArenaRef> {
+        if self.is_empty() {
+            return None; // After a flush the index of the new memtable is cold; do not warm it for nothing.
+        }
         match self.index.find(&self.arena, hash, key) {
             Some(record) => Some(record),
             None if self.index.is_complete() => None,
@@ -123,7 +138,7 @@ impl Memtable {
 
     /// Versions held.
     pub(crate) fn entries(&self) -> u64 {
-        self.entries.load(Ordering::Relaxed)
+        self.entries.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

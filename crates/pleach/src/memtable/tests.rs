@@ -8,13 +8,17 @@ use pleach_table::{ValueKind, key_hash};
 
 use super::Memtable;
 
+fn memtable(budget: usize) -> Memtable {
+    Memtable::new(budget, &Memtable::pool(budget, 1))
+}
+
 fn put(m: &Memtable, key: &[u8], seq: u64, value: &[u8]) {
     m.insert(key_hash(0, key), key, seq, ValueKind::Put, value);
 }
 
 fn key_of(kind: u32, n: u64) -> Vec<u8> {
     match kind {
-        0 => n.to_be_bytes().to_vec(),
+        0 => n.swap_bytes().to_le_bytes().to_vec(),
         1 => format!("{n:016}").into_bytes(),
         2 => format!("tenant/{}/order/{n:08}", n % 7).into_bytes(),
         _ => [&b"k"[..], &vec![0; (n % 20) as usize], &n.to_le_bytes()].concat(),
@@ -27,7 +31,7 @@ fn point_reads_and_scans_agree_with_a_model() {
         for budget in [1 << 10, 1 << 20] {
             let seed = 7 + u64::from(kind);
             let mut rng = fastrand::Rng::with_seed(seed);
-            let memtable = Arc::new(Memtable::new(budget));
+            let memtable = Arc::new(memtable(budget));
             let mut model = BTreeMap::new();
             for seq in 1..=20_000u64 {
                 let key = key_of(kind, rng.u64(..8_000));
@@ -45,7 +49,12 @@ fn point_reads_and_scans_agree_with_a_model() {
     }
 }
 
-fn check_scans(memtable: &Arc<Memtable>, model: &BTreeMap<Vec<u8>, Vec<u8>>, rng: &mut fastrand::Rng, kind: u32) {
+fn check_scans(
+    memtable: &Arc<Memtable>,
+    model: &BTreeMap<Vec<u8>, Vec<u8>>,
+    rng: &mut fastrand::Rng,
+    kind: u32,
+) {
     let mut cursor = memtable.cursor(u64::MAX >> 8);
     cursor.seek_first();
     for (k, v) in model {
@@ -72,7 +81,7 @@ fn check_scans(memtable: &Arc<Memtable>, model: &BTreeMap<Vec<u8>, Vec<u8>>, rng
 
 #[test]
 fn older_versions_stay_visible_to_older_readers() {
-    let memtable = Arc::new(Memtable::new(1 << 20));
+    let memtable = Arc::new(memtable(1 << 20));
     put(&memtable, b"a", 1, b"one");
     put(&memtable, b"a", 5, b"five");
     memtable.insert(key_hash(0, b"a"), b"a", 9, ValueKind::Tombstone, b"");
@@ -85,7 +94,7 @@ fn older_versions_stay_visible_to_older_readers() {
 
 #[test]
 fn ascending_inserts_fill_the_leaves() {
-    let memtable = Memtable::new(1 << 20);
+    let memtable = memtable(1 << 20);
     for n in 0..6_400u64 {
         put(&memtable, format!("{n:016}").as_bytes(), n + 1, b"");
     }
@@ -95,11 +104,11 @@ fn ascending_inserts_fill_the_leaves() {
 #[test]
 fn readers_see_a_consistent_prefix_beside_the_writer() {
     let seed = 42;
-    let memtable = Arc::new(Memtable::new(1 << 16)); // The index fills up early, so the tree is read too.
+    let memtable = Arc::new(memtable(1 << 16)); // The index fills up early, so the tree is read too.
     let visible = Arc::new(AtomicU64::new(0));
     let done = Arc::new(AtomicBool::new(false));
     // Number n is inserted under seq n with a key that scatters n, so a reader at `visible` must find exactly 1..=visible.
-    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     std::thread::scope(|scope| {
         for reader in 0..2 {
             let (memtable, visible, done) = (&memtable, &visible, &done);

@@ -95,11 +95,19 @@ impl Tree {
             let child = inner.node.rank(arena, key, true);
             path.push((id, child));
             id = inner.children.0[child].load(Ordering::Relaxed);
+            self.node(id).prefetch();
         }
         id
     }
 
-    fn split_leaf(&self, arena: &Arena, leaf: u32, index: usize, key_ref: ArenaRef, parent: Option<(u32, usize)>) {
+    fn split_leaf(
+        &self,
+        arena: &Arena,
+        leaf: u32,
+        index: usize,
+        key_ref: ArenaRef,
+        parent: Option<(u32, usize)>,
+    ) {
         let left = self.leaves.at(leaf);
         // Ascending inserts leave full leaves behind: the new key starts the right one.
         let appends = index == FANOUT && left.high().is_none();
@@ -133,7 +141,14 @@ impl Tree {
     }
 
     /// Makes `right` the neighbour of `left` in its parent, or makes a new root of both.
-    fn attach(&self, arena: &Arena, parent: Option<(u32, usize)>, left: u32, right: u32, separator: ArenaRef) {
+    fn attach(
+        &self,
+        arena: &Arena,
+        parent: Option<(u32, usize)>,
+        left: u32,
+        right: u32,
+        separator: ArenaRef,
+    ) {
         let key = entry::key(arena, separator);
         if let Some((parent, child)) = parent {
             let parent = self.inner(parent);
@@ -236,6 +251,7 @@ impl Tree {
                 if !inner.node.unchanged_since(version) {
                     continue 'again;
                 }
+                self.node(child).prefetch();
                 let child_version = self.node(child).stable_version();
                 // The child was the right one when its version was noted only if the parent still says so.
                 if !inner.node.unchanged_since(version) {
@@ -256,35 +272,50 @@ impl Tree {
     }
 }
 
-/// Nodes by number. Slabs double in size, so that a number finds its slab by its highest bit and nodes never move.
+/// Nodes by number, in slabs that never move: small ones first, for small memtables, then of equal size, so that
+/// growing never takes long.
 struct Pool<T> {
-    slabs: [OnceLock<Box<[T]>>; 24],
+    slabs: Box<[OnceLock<Box<[T]>>]>,
     len: AtomicU32,
 }
 
-/// Nodes in the first slab.
-const FIRST_SLAB: u32 = 16;
+/// Nodes in the first slab; the next are twice as long each, up to [`SLAB_MAX`].
+const SLAB_MIN: u32 = 16;
+const SLAB_MAX: u32 = 256;
+
+/// Slabs of a pool: with leaves half full that is enough for 60 million keys, a batch of the largest size.
+const SLABS: usize = 8192;
+
+/// Nodes in the slabs that are shorter than [`SLAB_MAX`].
+const IN_SHORT_SLABS: u32 = SLAB_MAX - SLAB_MIN;
+const SHORT_SLABS: u32 = SLAB_MAX.ilog2() - SLAB_MIN.ilog2();
 
 impl<T: Default> Pool<T> {
     fn new() -> Self {
-        Self { slabs: [const { OnceLock::new() }; 24], len: AtomicU32::new(0) }
+        Self { slabs: (0..SLABS).map(|_| OnceLock::new()).collect(), len: AtomicU32::new(0) }
     }
 
     fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed) as usize
     }
 
+    #[inline]
     fn place(id: u32) -> (usize, usize) {
-        let shifted = id + FIRST_SLAB;
-        let slab = shifted.ilog2() - FIRST_SLAB.ilog2();
-        (slab as usize, (shifted - (FIRST_SLAB << slab)) as usize)
+        if id >= IN_SHORT_SLABS {
+            let rest = id - IN_SHORT_SLABS;
+            return ((SHORT_SLABS + rest / SLAB_MAX) as usize, (rest % SLAB_MAX) as usize);
+        }
+        let shifted = id + SLAB_MIN;
+        let slab = shifted.ilog2() - SLAB_MIN.ilog2();
+        (slab as usize, (shifted - (SLAB_MIN << slab)) as usize)
     }
 
     /// Writer: a new node's number.
     fn push(&self) -> u32 {
         let id = self.len.load(Ordering::Relaxed);
         let (slab, _) = Self::place(id);
-        self.slabs[slab].get_or_init(|| (0..FIRST_SLAB << slab).map(|_| T::default()).collect());
+        let len = (SLAB_MIN << slab.min(SHORT_SLABS as usize)).min(SLAB_MAX);
+        self.slabs[slab].get_or_init(|| (0..len).map(|_| T::default()).collect());
         self.len.store(id + 1, Ordering::Relaxed);
         id
     }
@@ -293,5 +324,20 @@ impl<T: Default> Pool<T> {
     fn at(&self, id: u32) -> &T {
         let (slab, index) = Self::place(id);
         &self.slabs[slab].get().expect("node numbers come from push")[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_have_places_of_their_own() {
+        let pool = Pool::<AtomicU32>::new();
+        for id in 0..5_000 {
+            assert_eq!(pool.push(), id);
+            pool.at(id).store(id, Ordering::Relaxed);
+        }
+        assert!((0..5_000).all(|id| pool.at(id).load(Ordering::Relaxed) == id));
     }
 }

@@ -162,7 +162,9 @@ impl SubTree {
             if gone.len() != removed.len() {
                 return Err(format!("run {} does not have the files to remove", id.0));
             }
-            gone.iter().for_each(|file| files.release(file));
+            for file in &gone {
+                files.release(file);
+            }
             Ok(run.with_files(kept))
         })
     }

@@ -69,17 +69,49 @@ pub(crate) enum EditItem {
     LogFloor(FileId),
     /// Writes up to this sequence number are in SSTs.
     FlushedSeq(SeqNo),
-    CreatePartition { id: PartitionId, name: String },
-    DropPartition { id: PartitionId },
+    CreatePartition {
+        id: PartitionId,
+        name: String,
+    },
+    DropPartition {
+        id: PartitionId,
+    },
     /// A file that runs of this edit, or later ones, refer to.
-    AddFile { file: FileId, summary: SstSummary },
-    AddRun { partition: PartitionId, run: RunMeta },
-    ExtendRun { partition: PartitionId, run: RunId, files: Vec<RunFileMeta> },
-    SetClip { partition: PartitionId, run: RunId, clip: Box<[u8]> },
-    RemoveRunFiles { partition: PartitionId, run: RunId, files: Vec<FileId> },
-    RemoveRun { partition: PartitionId, run: RunId },
-    StartJob { partition: PartitionId, job: JobMeta },
-    EndJob { partition: PartitionId, output: RunId },
+    AddFile {
+        file: FileId,
+        summary: SstSummary,
+    },
+    AddRun {
+        partition: PartitionId,
+        run: RunMeta,
+    },
+    ExtendRun {
+        partition: PartitionId,
+        run: RunId,
+        files: Vec<RunFileMeta>,
+    },
+    SetClip {
+        partition: PartitionId,
+        run: RunId,
+        clip: Box<[u8]>,
+    },
+    RemoveRunFiles {
+        partition: PartitionId,
+        run: RunId,
+        files: Vec<FileId>,
+    },
+    RemoveRun {
+        partition: PartitionId,
+        run: RunId,
+    },
+    StartJob {
+        partition: PartitionId,
+        job: JobMeta,
+    },
+    EndJob {
+        partition: PartitionId,
+        output: RunId,
+    },
     /// Partition numbers below this are taken.
     NextPartition(u32),
 }
@@ -175,7 +207,9 @@ impl EditItem {
             }
             Self::RemoveRunFiles { partition, run, files } => {
                 put(out, REMOVE_RUN_FILES, &[u64::from(partition.0), run.0, files.len() as u64]);
-                files.iter().for_each(|file| put_varint(out, file.0));
+                for file in files {
+                    put_varint(out, file.0);
+                }
             }
             Self::RemoveRun { partition, run } => put(out, REMOVE_RUN, &[u64::from(partition.0), run.0]),
             Self::StartJob { partition, job } => {
@@ -207,9 +241,11 @@ impl EditItem {
                 run: run_id(rest)?,
                 files: decode_list(rest, RunFileMeta::decode)?,
             },
-            SET_CLIP => {
-                Self::SetClip { partition: partition(rest)?, run: run_id(rest)?, clip: key(rest, KEY_LEN_MAX + 1)? }
-            }
+            SET_CLIP => Self::SetClip {
+                partition: partition(rest)?,
+                run: run_id(rest)?,
+                clip: key(rest, KEY_LEN_MAX + 1)?,
+            },
             REMOVE_RUN_FILES => Self::RemoveRunFiles {
                 partition: partition(rest)?,
                 run: run_id(rest)?,
@@ -279,7 +315,9 @@ fn encode_files(files: &[RunFileMeta], out: &mut Vec<u8>) {
 
 fn put(out: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
     out.push(tag);
-    numbers.iter().for_each(|&n| put_varint(out, n));
+    for &number in numbers {
+        put_varint(out, number);
+    }
 }
 
 fn decode_list<T>(rest: &mut Decoder<'_>, item: fn(&mut Decoder<'_>) -> Option<T>) -> Option<Vec<T>> {

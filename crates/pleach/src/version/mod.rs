@@ -152,9 +152,11 @@ impl Version {
                 .tree
                 .check_invariants()
                 .map_err(|message| format!("partition {id} ({:?}): {message}", partition.name))?;
-            let numbers = partition.tree.runs.iter().flat_map(|run| {
-                run.files.iter().map(|f| f.file.id.0).chain([run.id.0])
-            });
+            let numbers = partition
+                .tree
+                .runs
+                .iter()
+                .flat_map(|run| run.files.iter().map(|f| f.file.id.0).chain([run.id.0]));
             if id.0 >= self.next_partition || numbers.max().is_some_and(|n| n >= self.next_id) {
                 return Err(format!("partition {id}: a number is at or above the next free one"));
             }

@@ -8,7 +8,7 @@
 //! 2. *One version per run*: by the builder of each file and by 1.
 //!
 //! # Origin
-//! SifrDB's logical tree (section 3.1); the clip is ours, it replaces the paper's redirection map.
+//! `SifrDB`'s logical tree (section 3.1); the clip is ours, it replaces the paper's redirection map.
 
 use std::sync::Arc;
 

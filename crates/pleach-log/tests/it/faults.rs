@@ -1,0 +1,234 @@
+//! What the writer and recovery do when the machine refuses.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach_env::{ErrorKind, Fault, FaultKind, FileId};
+use pleach_log::{LogWriter, segment_path};
+
+use crate::support::{HINT, Machine, append, logged, rotate};
+
+/// Plants `kind` at the `ahead`-th mutating call from now.
+fn fail(machine: &Machine, ahead: u64, kind: FaultKind) {
+    machine.sim.set_fault(Some(Fault { at_op: machine.sim.op_count() + ahead, kind }));
+}
+
+#[test]
+fn a_full_disk_refuses_segments_and_leaves_no_file() {
+    let machine = Machine::new();
+    machine.sim.set_capacity(1 << 20);
+    let refused = LogWriter::create(Arc::clone(&machine.env), &machine.dir, FileId(1), HINT, 2 << 20, 0);
+    assert!(refused.unwrap_err().is_out_of_space());
+    assert!(machine.sim.file_names(&machine.dir).is_empty());
+
+    let mut log = machine.log(1, 600 << 10, 0);
+    append(&mut log, &[logged(1, 1, 50)]).unwrap();
+    assert!(log.rotate(FileId(2), HINT).unwrap_err().is_out_of_space());
+    assert_eq!(machine.sim.file_names(&machine.dir), ["000001.log"]);
+    append(&mut log, &[logged(2, 1, 50)]).unwrap();
+    log.sync().unwrap();
+    let (result, visited) = machine.recover(&[1], 1);
+    assert_eq!((result.unwrap().torn, visited.len()), (None, 2));
+}
+
+#[test]
+fn every_failing_call_of_a_rotation_leaves_the_writer_where_it_was() {
+    for ahead in 0..3 {
+        let machine = Machine::new();
+        let mut log = machine.log(1, 4096, 0);
+        append(&mut log, &[logged(1, 1, 50)]).unwrap();
+        fail(&machine, ahead, FaultKind::Eio);
+        assert_eq!(log.rotate(FileId(2), HINT).unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(machine.sim.file_names(&machine.dir), ["000001.log"]);
+        append(&mut log, &[logged(2, 1, 50)]).unwrap();
+        log.rotate(FileId(3), HINT).unwrap();
+        append(&mut log, &[logged(3, 1, 50)]).unwrap();
+        log.sync().unwrap();
+        let (result, visited) = machine.recover(&[1, 3], 1);
+        assert_eq!((result.unwrap().torn, visited.len()), (None, 3));
+    }
+}
+
+#[test]
+fn short_writes_are_completed() {
+    let machine = Machine::new();
+    let mut log = machine.log(1, 4096, 0);
+    fail(&machine, 0, FaultKind::ShortWrite);
+    append(&mut log, &[logged(1, 1, 500), logged(2, 1, 500)]).unwrap();
+    assert_eq!(machine.recover(&[1], 1).1.len(), 2);
+}
+
+#[test]
+fn a_failed_append_is_replaced_by_the_next_one() {
+    for (failed_len, next_len) in [(100, 100), (500, 20), (20, 500), (0, 0)] {
+        let machine = Machine::new();
+        let mut log = machine.log(1, 8192, 0);
+        append(&mut log, &[logged(1, 1, 50)]).unwrap();
+        let offset = log.offset();
+        fail(&machine, 0, FaultKind::Eio);
+        let error = append(&mut log, &[logged(2, 9, failed_len), logged(11, 1, failed_len)]).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.path()),
+            (ErrorKind::Io, Some(&*segment_path(&machine.dir, FileId(1))))
+        );
+        assert_eq!((log.offset(), log.last_seq()), (offset, 1));
+        let records = [logged(2, 1, next_len), logged(3, 1, next_len)];
+        append(&mut log, &records).unwrap();
+        log.sync().unwrap();
+        let (result, visited) = machine.recover(&[1], 2);
+        assert_eq!((result.unwrap().next_seq, visited), (4, records.to_vec()));
+    }
+}
+
+/// A failed append leaves a valid record exactly where the records that replaced it end, with the number that is due:
+/// only its epoch tells it from a record of the log.
+#[test]
+fn remains_of_a_failed_append_are_stale_by_their_epoch() {
+    let before = Machine::new();
+    let mut log = before.log(1, 4096, 0);
+    append(&mut log, &[logged(1, 1, 30)]).unwrap();
+    append(&mut log, &[logged(2, 1, 40), logged(3, 1, 77)]).unwrap();
+    let remains = before.read(1);
+
+    let machine = Machine::new();
+    let mut log = machine.log(1, 4096, 0);
+    append(&mut log, &[logged(1, 1, 30)]).unwrap();
+    fail(&machine, 0, FaultKind::NoSpace);
+    append(&mut log, &[logged(2, 1, 40), logged(3, 1, 77)]).unwrap_err();
+    let replacement = logged(2, 1, 16);
+    append(&mut log, std::slice::from_ref(&replacement)).unwrap();
+    let end = usize::try_from(log.offset()).unwrap();
+    assert_eq!(end, 64 + 54 + 64, "where the second record of the failed group begins");
+    let mut bytes = machine.read(1);
+    bytes[end..].copy_from_slice(&remains[end..]);
+    machine.write(1, &bytes);
+
+    let (result, visited) = machine.recover(&[1], 2);
+    let recovery = result.unwrap();
+    assert_eq!(visited, [replacement]);
+    assert_eq!((recovery.next_seq, recovery.torn), (3, Some((FileId(1), end as u64))));
+    // The next record overwrites it.
+    append(&mut log, &[logged(3, 1, 5)]).unwrap();
+    assert_eq!(machine.recover(&[1], 1).0.unwrap().next_seq, 4);
+}
+
+#[test]
+fn a_failed_append_is_fenced_before_a_segment_is_left() {
+    let machine = Machine::new();
+    let mut log = machine.log(1, 4096, 0);
+    append(&mut log, &[logged(1, 1, 30)]).unwrap();
+    // Both the append and its first fence fail.
+    fail(&machine, 0, FaultKind::Eio);
+    machine.sim.add_fault(Fault { at_op: machine.sim.op_count() + 1, kind: FaultKind::Eio });
+    append(&mut log, &[logged(2, 1, 40)]).unwrap_err();
+    rotate(&mut log);
+    append(&mut log, &[logged(2, 2, 10)]).unwrap();
+    log.sync().unwrap();
+    let (result, visited) = machine.recover(&[1, 2], 1);
+    assert_eq!((result.unwrap().torn.map(|(id, _)| id), visited.len()), (None, 2));
+    assert_eq!(visited[1], logged(2, 2, 10));
+}
+
+#[test]
+fn a_segment_that_failed_too_often_asks_for_rotation() {
+    let machine = Machine::new();
+    let mut log = machine.log(1, 1 << 16, 0);
+    for failed in 0..31 {
+        assert!(!log.should_rotate(100), "after {failed} failures");
+        // From the second time on, the fence of the failure before is synced first.
+        fail(&machine, u64::from(failed > 0), FaultKind::Eio);
+        append(&mut log, &[logged(1, 1, 40)]).unwrap_err();
+    }
+    machine.sim.clear_faults();
+    assert!(log.should_rotate(100));
+    let error = append(&mut log, &[logged(1, 1, 40)]).unwrap_err();
+    assert!(error.to_string().contains("31 appends to log segment 000001 failed"), "{error}");
+    log.sync().unwrap();
+    rotate(&mut log);
+    append(&mut log, &[logged(1, 1, 40)]).unwrap();
+    assert_eq!(machine.recover(&[1, 2], 1).0.unwrap().next_seq, 2);
+}
+
+#[test]
+fn a_failed_sync_poisons_the_log() {
+    // The segment's sync, the directory's sync.
+    for ahead in 0..2 {
+        let machine = Machine::new();
+        let mut log = machine.log(1, 4096, 0);
+        append(&mut log, &[logged(1, 1, 30)]).unwrap();
+        fail(&machine, ahead, FaultKind::SyncFails);
+        assert_eq!(log.sync().unwrap_err().kind(), ErrorKind::Io);
+        assert!(log.is_poisoned());
+        assert_eq!(log.durable_seq(), 0);
+        let errors = [
+            append(&mut log, &[logged(2, 1, 30)]).unwrap_err(),
+            log.sync().unwrap_err(),
+            log.rotate(FileId(2), HINT).unwrap_err(),
+        ];
+        assert!(errors.iter().all(|e| e.kind() == ErrorKind::Poisoned), "{errors:?}");
+    }
+}
+
+#[test]
+fn an_older_segment_whose_sync_fails_poisons_the_log() {
+    let machine = Machine::new();
+    let mut log = machine.log(1, 4096, 0);
+    append(&mut log, &[logged(1, 1, 30)]).unwrap();
+    rotate(&mut log);
+    append(&mut log, &[logged(2, 1, 30)]).unwrap();
+    fail(&machine, 0, FaultKind::SyncFails);
+    let error = log.sync().unwrap_err();
+    assert_eq!(error.path(), Some(&*segment_path(&machine.dir, FileId(1))));
+    assert_eq!(append(&mut log, &[logged(3, 1, 30)]).unwrap_err().kind(), ErrorKind::Poisoned);
+}
+
+#[test]
+fn forgotten_segments_are_not_synced() {
+    let machine = Machine::new();
+    let mut log = machine.log(1, 4096, 0);
+    append(&mut log, &[logged(1, 1, 30)]).unwrap();
+    rotate(&mut log);
+    append(&mut log, &[logged(2, 1, 30)]).unwrap();
+    log.mark_durable(1);
+    log.forget_before(FileId(2));
+    machine.env.remove_file(Path::new("/db/000001.log")).unwrap();
+    // The first sync is that of the second segment.
+    fail(&machine, 0, FaultKind::SyncFails);
+    assert_eq!(log.sync().unwrap_err().path(), Some(&*segment_path(&machine.dir, FileId(2))));
+}
+
+#[test]
+fn a_lost_marker_costs_nothing() {
+    let machine = Machine::new();
+    let mut log = machine.log(1, 4096, 0);
+    append(&mut log, &[logged(1, 1, 30)]).unwrap();
+    // Segment, directory, marker.
+    fail(&machine, 2, FaultKind::Eio);
+    log.sync().unwrap();
+    assert_eq!(machine.sim.faults_struck(), 1);
+    append(&mut log, &[logged(2, 1, 30)]).unwrap();
+    log.sync().unwrap();
+    assert_eq!(machine.recover(&[1], 1).0.unwrap().next_seq, 3);
+}
+
+#[test]
+fn a_read_error_is_never_the_end_of_the_log() {
+    let machine = Machine::new();
+    let mut log = machine.log(1, 4096, 0);
+    append(&mut log, &[logged(1, 1, 30), logged(2, 1, 2_500_000)]).unwrap();
+    rotate(&mut log);
+    append(&mut log, &[logged(3, 1, 30)]).unwrap();
+    let before = machine.sim.read_count();
+    assert_eq!(machine.recover(&[1, 2], 1).0.unwrap().next_seq, 4);
+    let reads = machine.sim.read_count() - before;
+    assert!(reads > 4);
+    for read in 0..reads {
+        let at_op = machine.sim.read_count() + read;
+        machine.sim.set_fault(Some(Fault { at_op, kind: FaultKind::ReadEio }));
+        assert_eq!(
+            machine.recover(&[1, 2], 1).0.unwrap_err().kind(),
+            ErrorKind::Io,
+            "read {read} of {reads}"
+        );
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests of the log through its public interface.
+#![cfg(test)]
+
+mod crash;
+mod damage;
+mod faults;
+mod golden;
+mod recovery;
+mod speed;
+mod support;
+mod writer;
