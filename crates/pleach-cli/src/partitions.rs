@@ -44,7 +44,7 @@ impl Contents {
     pub(crate) fn of(partition: &Partition, max: u64) -> Result<Self> {
         let stats = partition.stats()?;
         let (mut entries, mut data_bytes, mut exact) = (0, 0, true);
-        for entry in partition.iter() {
+        for entry in partition {
             let (key, value) = entry?;
             if entries == max {
                 exact = false;

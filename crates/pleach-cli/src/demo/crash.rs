@@ -111,7 +111,7 @@ fn count_ledger(demo: &Demo<'_>, db: &Db) -> Result<u64> {
         return Err(Failure::damage("CHECK FAILED: the partition that the writer created is gone"));
     };
     let mut found = 0;
-    for entry in ledger.iter() {
+    for entry in &ledger {
         let (found_key, found_value) = entry?;
         let right = found_key == key(found) && found_value == value(LEDGER, found);
         check(right, || format!("entry {found} of the ledger is missing or wrong"))?;

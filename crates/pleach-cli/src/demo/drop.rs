@@ -61,7 +61,7 @@ fn count_the_others(demo: &Demo<'_>, db: &Db, report: &mut Report) -> Result<()>
             return Err(Failure::damage(format!("CHECK FAILED: partition {} is gone, too", kind.name)));
         };
         let (mut found, expected) = (0, kind.entries(demo.keys));
-        for entry in partition.iter() {
+        for entry in &partition {
             entry?;
             found += 1;
         }

@@ -67,7 +67,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
     // A bar would only get between the lines of a dump to the terminal.
     let bar = args.output.is_some().then(|| progress::working("dumping"));
     let (mut written, mut len) = (0u64, 0u64);
-    for entry in partition.iter() {
+    for entry in &partition {
         let (key, value) = entry?;
         writer.entry(&key, &value)?;
         written += 1;
