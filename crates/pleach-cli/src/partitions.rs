@@ -13,7 +13,7 @@ const COUNTED_MAX: u64 = 200_000;
 
 #[derive(Args)]
 #[command(after_help = "\
-ENTRIES and DATA, the length of keys and values, are exact up to 200,000 entries;
+ENTRIES and DATA (length of keys and values) are exact up to 200,000 entries;
 \"~\" marks an estimate from files, where old versions and deletes count, too.
 IN FILES is what the partition takes on disk; the newest entries are only in the
 log.")]
