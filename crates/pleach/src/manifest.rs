@@ -74,7 +74,11 @@ impl Manifest {
         };
         let writer = FrameWriter::create(env, &path, &options)?;
         let mut manifest = Self { writer, record: RecordBuf::new(), first_len: 0 };
-        manifest.append(&version.as_edit())?;
+        if let Err(error) = manifest.append(&version.as_edit()) {
+            // Nothing names it: do not let attempts on a full disk pile up.
+            let _stays_for_the_next_open = env.remove_file(&path);
+            return Err(error);
+        }
         manifest.first_len = manifest.writer.offset();
         env.sync_dir(dir, "manifest.dir_sync").map_err(|e| Error::io("sync the directory", dir, e))?;
         write_current(env, dir, &Current { manifest: id, closed: None })?;

@@ -3,13 +3,14 @@
 //! # Order
 //! 1. Everything is read and checked; nothing is written.
 //! 2. A new manifest with the recovered version; `CURRENT` points to it.
-//! 3. The log's tail is written into fresh segments and synced: what the page cache shows need not be on the medium.
-//! 4. One edit moves the log's floor to the fresh segments. From here on the old ones are not needed.
-//! 5. Files that nothing names are removed.
+//! 3. Files that nothing names are removed, except for the log's: their space may be needed.
+//! 4. The log's tail is written into fresh segments and synced: what the page cache shows need not be on the medium.
+//! 5. One edit moves the log's floor to the fresh segments. From here on the old ones are not needed.
+//! 6. The old segments are removed.
 //!
 //! A crash anywhere in between leaves a store that the next open recovers to the same state.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -76,8 +77,9 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Inner, Box<dyn FileL
     let cache = FrameCache::new(options.cache_bytes());
     open_ssts(&env, dir, &found.version, &cache, options.direct_reads)?;
     let inner = start(dir, options, cache, trash, files, &found)?;
-    rewrite_log_tail(&inner, &found)?;
     remove_leftovers(&inner, &found);
+    rewrite_log_tail(&inner, &found)?;
+    remove_old_segments(&inner, &found);
     Ok((inner, lock))
 }
 
@@ -418,17 +420,27 @@ fn rewrite_record(inner: &Inner, record: &Record<'_>, buffer: &mut RecordBuf) ->
     Ok(())
 }
 
-/// Removes what earlier lives of the store left and nothing names any more. Best effort: what stays is found again.
+/// Removes the files, but for the log, that earlier lives of the store left and nothing names any more. The new manifest
+/// is in force, and the space may be needed to recover.
 fn remove_leftovers(inner: &Inner, found: &Found) {
-    let (env, dir) = (&inner.env, &inner.dir);
+    let dir = &inner.dir;
     let live = inner.versions.lock().version.live_files();
     let is_live = |id: &FileId| live.binary_search_by_key(id, |file| file.id).is_ok();
     let manifests = found.listing.manifests.iter().chain([&found.manifest_id]);
     let gone = (found.listing.ssts.iter().filter(|id| !is_live(id)).map(|id| sst_path(dir, *id)))
-        .chain(found.listing.segments.iter().map(|id| segment_path(dir, *id)))
         .chain(manifests.map(|id| manifest::manifest_path(dir, *id)))
         .chain(found.listing.has_current_tmp.then(|| dir.join(CURRENT_TMP)));
-    for path in gone {
-        let _stays_for_the_next_open = env.remove_file(&path);
+    remove_all(inner, gone);
+}
+
+/// Removes the segments whose batches stand in fresh ones.
+fn remove_old_segments(inner: &Inner, found: &Found) {
+    remove_all(inner, found.listing.segments.iter().map(|id| segment_path(&inner.dir, *id)));
+}
+
+/// Best effort: what stays is found by the next open.
+fn remove_all(inner: &Inner, paths: impl Iterator<Item = PathBuf>) {
+    for path in paths {
+        let _stays_for_the_next_open = inner.env.remove_file(&path);
     }
 }
