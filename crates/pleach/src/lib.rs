@@ -42,6 +42,9 @@ mod coding;
 mod compaction;
 mod db;
 mod flush;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod keys;
 pub mod limits;
 mod lookup;

@@ -14,7 +14,7 @@ use super::open::DEFAULT_PARTITION;
 use super::partition::Partition;
 use super::write::dropped_error;
 use crate::keys::PartitionId;
-use crate::limits::PARTITION_NAME_LEN_MAX;
+use crate::limits::{PARTITION_NAME_LEN_MAX, PARTITIONS_MAX};
 use crate::state::State;
 use crate::version::edit::{Edit, EditItem};
 
@@ -38,7 +38,7 @@ impl Inner {
         }
         // Only creation changes the next number, and it holds `names`.
         let id = PartitionId(self.state.load().version.next_partition);
-        if id.0 == u32::MAX {
+        if id.0 >= PARTITIONS_MAX {
             return Err(Error::new(ErrorKind::Unsupported, "the store has used up its partition numbers"));
         }
         self.sync_log()?;
@@ -66,7 +66,7 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
         return Err(dropped_error(&live.name));
     }
     if !failpoint::skipped("plant.drop_unordered") {
-        writer.log.sync().map_err(|e| inner.set_poison(e))?;
+        inner.sync_writer(&mut writer)?;
     }
     let mut edit = Edit::default();
     edit.push(EditItem::DropPartition { id: live.id });
