@@ -105,7 +105,10 @@ impl Manifest {
     /// Whether it is time for a new file.
     pub(crate) fn should_replace(&self) -> bool {
         let len = self.writer.offset();
-        self.writer.is_exhausted() || (len > REPLACE_LEN_MIN && len / GROWTH_MAX > self.first_len)
+        let is_long = len > REPLACE_LEN_MIN && len / GROWTH_MAX > self.first_len;
+        // Tests cannot wait for a mebibyte of edits.
+        let is_long_for_tests = failpoint::skipped("tune.short_manifests") && len > self.first_len + 100;
+        self.writer.is_exhausted() || is_long || is_long_for_tests
     }
 
     /// Notes in `CURRENT` that the store is closed with everything up to `last_seq` durable. From then on whatever is
