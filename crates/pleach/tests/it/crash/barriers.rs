@@ -16,7 +16,7 @@ use crate::rig::threads::in_parallel;
 const STATES_MAX: u64 = 60_000;
 
 /// Damaged stores tried per site.
-const DAMAGES_MAX: u64 = 20_000;
+const DAMAGES_MAX: u64 = 100_000;
 
 #[test]
 fn every_missing_barrier_and_planted_bug_is_noticed_by_the_crash_test() {

@@ -108,7 +108,7 @@ fn damage(name: &str, bytes: &mut Vec<u8>, rng: &mut Rng) -> (String, bool) {
     // Ends are where headers and footers are.
     let at = match rng.u8(..4) {
         0 => rng.usize(..bytes.len().min(HEADER_LEN)),
-        1 => bytes.len() - 1 - rng.usize(..bytes.len().min(2 * HEADER_LEN)),
+        1 => bytes.len() - 1 - rng.usize(..bytes.len().min(HEADER_LEN)),
         _ => rng.usize(..bytes.len()),
     };
     let is_sst = ends_in(name, "sst");
