@@ -12,3 +12,4 @@ mod faults;
 mod metamorphic;
 mod model;
 mod rig;
+mod threads;
