@@ -175,14 +175,7 @@ impl<'i> Flush<'i> {
 
     fn finish_own(&mut self, output: SstOutput<'i>) -> Result<RunFileMeta> {
         let file = output.finish()?;
-        let summary = &file.summary;
-        let meta = RunFileMeta {
-            file: file.id,
-            smallest: summary.smallest.clone().into(),
-            largest: summary.largest.clone().into(),
-            entries: summary.entries,
-            bytes: summary.file_len,
-        };
+        let meta = file.whole();
         self.name_file(file);
         Ok(meta)
     }

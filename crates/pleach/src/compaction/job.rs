@@ -111,15 +111,8 @@ impl CompactionJob {
             (Ok(()), None) => Ok(None),
             (Ok(()), Some(output)) => {
                 let file = output.finish()?;
-                let summary = &file.summary;
-                add(&inner.counters.compaction_written_bytes, summary.file_len);
-                let meta = RunFileMeta {
-                    file: file.id,
-                    smallest: summary.smallest.clone().into(),
-                    largest: summary.largest.clone().into(),
-                    entries: summary.entries,
-                    bytes: summary.file_len,
-                };
+                add(&inner.counters.compaction_written_bytes, file.summary.file_len);
+                let meta = file.whole();
                 Ok(Some((file, meta)))
             }
             (Err(error), output) => {
