@@ -20,6 +20,10 @@ use crate::waiter::Waiter;
 /// Steps after which [`SimEnv::run_jobs`] gives up. Arbitrary, far above what a test's jobs need.
 const STEPS_MAX: u64 = 1_000_000;
 
+/// Steps that waits may take in the life of a machine. Arbitrary, some ten times what the longest tests need: whoever
+/// waits for longer waits for jobs that never get anywhere.
+const WAIT_STEPS_MAX: u64 = 100_000;
+
 struct Slot {
     name: String,
     /// Absent while it steps.
@@ -31,12 +35,13 @@ struct Slot {
 pub(super) struct Schedule {
     slots: BTreeMap<u64, Slot>,
     jobs_spawned: u64,
+    wait_steps: u64,
     rng: Rng,
 }
 
 impl Schedule {
     pub(super) fn new(seed: u64) -> Self {
-        Self { slots: BTreeMap::new(), jobs_spawned: 0, rng: Rng::with_seed(seed) }
+        Self { slots: BTreeMap::new(), jobs_spawned: 0, wait_steps: 0, rng: Rng::with_seed(seed) }
     }
 
     fn add(&mut self, name: &str, job: Box<dyn Job>) -> u64 {
@@ -122,11 +127,12 @@ impl SimEnv {
     }
 
     /// A waiter whose wait steps one job. Where none is ready, a wait with a timeout lets the virtual time pass, and
-    /// one without panics: nobody is left who could end it.
+    /// one without panics: nobody is left who could end it. So do waits without end.
     pub(super) fn add_waiter(&self) -> Waiter {
         let this = self.this.clone();
         Waiter::sim(Arc::new(move |timeout: Option<Duration>| {
             let env = this.upgrade().expect("simulated deadlock: the environment waited in is gone");
+            env.count_wait();
             if !env.step_job() {
                 match timeout {
                     Some(timeout) => env.machine.lock().clock += timeout,
@@ -134,6 +140,15 @@ impl SimEnv {
                 }
             }
         }))
+    }
+}
+
+impl SimEnv {
+    fn count_wait(&self) {
+        let mut schedule = self.schedule.lock();
+        schedule.wait_steps += 1;
+        let endless = schedule.wait_steps > WAIT_STEPS_MAX;
+        assert!(!endless, "simulated livelock: waited for {WAIT_STEPS_MAX} steps; {}", schedule.describe());
     }
 }
 
@@ -262,5 +277,18 @@ mod tests {
         let handle = env.spawn_job("restless", Box::new(|| JobStep::Again));
         handle.waker().wake();
         env.run_jobs();
+    }
+
+    #[test]
+    #[should_panic(expected = "simulated livelock")]
+    fn waits_without_end_are_noticed() {
+        let env = SimEnv::new(1);
+        let handle = env.spawn_job("restless", Box::new(|| JobStep::Again));
+        handle.waker().wake();
+        let nothing = Mutex::new(());
+        let waiter = env.waiter();
+        loop {
+            waiter.wait(&mut nothing.lock());
+        }
     }
 }
