@@ -3,13 +3,16 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::execute::{Tally, execute};
+use super::execute::{Tally, execute, touch};
 use crate::engine::{Direction, Result, Scan, Session};
 use crate::measure::Recorder;
 use crate::workload::{Op, OpKind, OpStream};
 
 /// A wait shorter than this is spent looking at the clock: the system wakes sleepers about as late.
 const SPIN_NS: u64 = 60_000;
+/// How often a thread tells those who watch how far it is: seldom enough that threads do not fight over the count.
+const OPS_PER_TELL: u64 = 1024;
+const TELL_NS: u64 = 50_000_000;
 /// Steps of a scan through everything between two looks at the clock.
 const STEPS_PER_MARK: u64 = 64;
 
@@ -40,6 +43,7 @@ pub(super) fn drive(
     let (mut calls, mut marked_ops) = (0_u64, 0);
     recorder.begin();
     let start_ns = recorder.now_ns();
+    let (mut told_ops, mut told_ns) = (0, start_ns);
     while tally.ops < bounds.ops && stream.next(&mut op) {
         if recorder.is_timed() {
             let begin_ns = match bounds.interval_ns {
@@ -49,8 +53,11 @@ pub(super) fn drive(
             execute(session, &op, &mut tally)?;
             let end_ns = recorder.now_ns();
             recorder.timed(op.kind, begin_ns, end_ns, tally.ops - marked_ops);
-            bounds.progress.fetch_add(tally.ops - marked_ops, Ordering::Relaxed);
             marked_ops = tally.ops;
+            if tally.ops - told_ops >= OPS_PER_TELL || end_ns - told_ns >= TELL_NS {
+                bounds.progress.fetch_add(tally.ops - told_ops, Ordering::Relaxed);
+                (told_ops, told_ns) = (tally.ops, end_ns);
+            }
             if end_ns >= bounds.deadline_ns || bounds.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -60,7 +67,7 @@ pub(super) fn drive(
         calls += 1;
     }
     recorder.group(op.kind, recorder.now_ns(), tally.ops - marked_ops);
-    bounds.progress.fetch_add(tally.ops - marked_ops, Ordering::Relaxed);
+    bounds.progress.fetch_add(tally.ops - told_ops, Ordering::Relaxed);
     Ok(tally)
 }
 
@@ -99,6 +106,7 @@ pub(super) fn drive_scans(
             tally.wrong += u64::from(!in_order);
             last.clear();
             last.extend_from_slice(key);
+            touch(value);
             tally.ops += 1;
             tally.found += 1;
             tally.read_bytes += (key.len() + value.len()) as u64;

@@ -10,6 +10,8 @@ mod record;
 mod runner;
 mod settings;
 mod store;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use child::{run_as_child, run_in_child};
 pub(crate) use record::Record;

@@ -31,8 +31,8 @@ pub(crate) fn run_workloads(
     if settings.direct && !factory.capabilities.direct_reads {
         return Err(format!("{} cannot read past the page cache (--direct)", factory.name).into());
     }
-    let clock_cost_ns = Stopwatch::start().cost_ns();
-    let mut store = Store::new(factory, settings, clock_cost_ns)?;
+    let timing_cost_ns = Recorder::cost_ns();
+    let mut store = Store::new(factory, settings, timing_cost_ns)?;
     for name in &settings.workloads {
         let workload = find(name).ok_or_else(|| format!("there is no workload {name:?}"))?;
         let record = run_workload(&mut store, workload)?;
@@ -86,6 +86,7 @@ fn ops_of(store: &Store<'_>, shape: Shape) -> Option<u64> {
         Shape::Fill { .. } => Some(store.settings.keys),
         Shape::DropPartitions => Some(DROPPED.len() as u64),
         _ if store.settings.ops.is_some() => store.settings.ops,
+        Shape::Delete => shape.ops_by_default(store.settings.keys),
         _ if store.settings.duration.is_some() => None,
         _ => shape.ops_by_default(store.settings.keys),
     }
@@ -141,7 +142,7 @@ fn phase<'a>(store: &'a Store<'_>, work: Vec<Work>, progress: &'a AtomicU64) -> 
         duration_s: None,
         rate: None,
         beside: None,
-        clock_cost_ns: store.clock_cost_ns,
+        timing_cost_ns: store.timing_cost_ns,
         progress,
     }
 }
@@ -195,7 +196,7 @@ fn run_shape(
 
 /// Drops some partitions, one by one.
 fn drop_partitions(store: &Store<'_>, progress: &AtomicU64) -> Result<Outcome> {
-    let mut recorder = Recorder::new(Stopwatch::start(), store.clock_cost_ns, true);
+    let mut recorder = Recorder::new(Stopwatch::start(), store.timing_cost_ns, true);
     for partition in DROPPED {
         let begin_ns = recorder.now_ns();
         store.engine().drop_partition(partition)?;
@@ -345,12 +346,13 @@ fn add_costs(record: &mut Record, counts: &ProcessCounts, before: &EngineStats, 
     record.read_call_bytes = counts.read_call_bytes;
     record.write_call_bytes = counts.write_call_bytes;
     // A file system in memory counts no storage bytes; there the calls have to do.
-    let storage = if counts.storage_write_bytes > 0 { counts.storage_write_bytes } else { counts.write_call_bytes };
+    let storage =
+        if counts.storage_write_bytes > 0 { counts.storage_write_bytes } else { counts.write_call_bytes };
     record.write_amp = ratio(storage, written);
     record.write_amp_calls = ratio(counts.write_call_bytes, written);
-    record.write_amp_engine = stats.written_bytes.and_then(|bytes| {
-        ratio(bytes.saturating_sub(before.written_bytes.unwrap_or(0)), written)
-    });
+    record.write_amp_engine = stats
+        .written_bytes
+        .and_then(|bytes| ratio(bytes.saturating_sub(before.written_bytes.unwrap_or(0)), written));
     record.read_amp = ratio(counts.storage_read_bytes, record.user_read_bytes);
     record.read_amp_calls = ratio(counts.read_call_bytes, record.user_read_bytes);
     record.space_amp = ratio(record.final_disk_bytes, record.live_bytes);

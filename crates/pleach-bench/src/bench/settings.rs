@@ -157,7 +157,8 @@ impl Settings {
         if self.keys > KEYS_MAX {
             return Err(format!("--keys must be at most {KEYS_MAX}").into());
         }
-        let numbers = [("--duration", self.duration), ("--rate", self.rate), ("--write-rate", Some(self.write_rate))];
+        let numbers =
+            [("--duration", self.duration), ("--rate", self.rate), ("--write-rate", Some(self.write_rate))];
         for (name, number) in numbers {
             if number.is_some_and(|number| !number.is_finite() || number <= 0.0) {
                 return Err(format!("{name} must be above zero").into());

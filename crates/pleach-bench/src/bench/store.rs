@@ -18,7 +18,7 @@ pub(super) struct Store<'a> {
     pub(super) factory: &'a EngineFactory,
     pub(super) settings: &'a Settings,
     pub(super) dataset: Arc<Dataset>,
-    pub(super) clock_cost_ns: f64,
+    pub(super) timing_cost_ns: f64,
     config: EngineConfig,
     engine: Option<Box<dyn Engine>>,
     /// The state it is in, if it is one that a workload may start from.
@@ -34,7 +34,7 @@ impl<'a> Store<'a> {
     pub(super) fn new(
         factory: &'a EngineFactory,
         settings: &'a Settings,
-        clock_cost_ns: f64,
+        timing_cost_ns: f64,
     ) -> Result<Self> {
         let config = settings.engine_config(factory.name, settings.dir.join(factory.name))?;
         let dataset = Dataset::new(settings.keys, settings.key_set, settings.value_size, settings.seed);
@@ -42,7 +42,7 @@ impl<'a> Store<'a> {
             factory,
             settings,
             dataset: Arc::new(dataset),
-            clock_cost_ns,
+            timing_cost_ns,
             config,
             engine: None,
             holds: None,
@@ -134,7 +134,7 @@ impl<'a> Store<'a> {
             duration_s: None,
             rate: None,
             beside: None,
-            clock_cost_ns: self.clock_cost_ns,
+            timing_cost_ns: self.timing_cost_ns,
             progress: &progress,
         };
         let name = format!("{} (loading)", self.factory.name);

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(text(KeySet::User, 1), "user8517097267634966620");
         assert_eq!(text(KeySet::Uuid, 7).len(), 36);
         assert_eq!(&text(KeySet::Uuid, 7)[14..15], "4");
-        assert_eq!(text(KeySet::Composite, 17), "t09142/o0000000002/001");
+        assert_eq!(text(KeySet::Composite, 17), "t08110/o0000000002/001");
         assert!(text(KeySet::Url, 3).starts_with("https://"));
         assert!(text(KeySet::Path, 3).starts_with("/srv/data/"));
         assert_eq!(key(KeySet::Binary, 3).len(), 8);

@@ -36,8 +36,7 @@ impl Zipfian {
     }
 
     fn set_eta(&mut self) {
-        self.eta =
-            (1.0 - (2.0 / self.items as f64).powf(1.0 - THETA)) / (1.0 - self.zeta_of_two / self.zeta);
+        self.eta = (1.0 - (2.0 / self.items as f64).powf(1.0 - THETA)) / (1.0 - self.zeta_of_two / self.zeta);
     }
 
     /// A rank below the number of items.

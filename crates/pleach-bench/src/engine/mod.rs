@@ -250,7 +250,8 @@ impl EngineConfig {
     /// Takes a setting out of [`EngineConfig::tuning`] and reads it; none where it is not given.
     pub fn take_tuning<T: std::str::FromStr>(&mut self, name: &str) -> Result<Option<T>> {
         let Some(text) = self.tuning.remove(name) else { return Ok(None) };
-        let number = text.parse().map_err(|_| format!("setting {name}={text} is not of the kind it takes"))?;
+        let number =
+            text.parse().map_err(|_| format!("setting {name}={text} is not of the kind it takes"))?;
         Ok(Some(number))
     }
 

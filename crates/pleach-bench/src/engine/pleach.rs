@@ -17,7 +17,11 @@ use super::{
 /// `filter_bits_per_key`.
 pub const PLEACH: EngineFactory = EngineFactory {
     name: "pleach",
-    about: concat!("Pleach ", env!("CARGO_PKG_VERSION"), ", default options but for what the command line says"),
+    about: concat!(
+        "Pleach ",
+        env!("CARGO_PKG_VERSION"),
+        ", default options but for what the command line says"
+    ),
     capabilities: Capabilities {
         direct_reads: true,
         compression: true,

@@ -1,7 +1,7 @@
 //! The recorder of one thread: latencies by kind of operation, throughput over time, the longest silence.
 //!
 //! In a closed loop (the next operation starts when the last one ended) the service time of every operation is
-//! recorded, unless reading the clock twice would cost more than 2 % of an operation: then every k-th operation is
+//! recorded, unless reading the clock and recording would cost more than 2 % of an operation: then every k-th is
 //! timed and stands for k, and a gap between two timed ones of 100 us or more is recorded whole as one operation, so
 //! that a stall cannot hide between samples. At a fixed rate every operation is timed from the moment at which it
 //! should have started, so that a stall counts for all that it delayed.
@@ -16,8 +16,8 @@ use crate::workload::OpKind;
 pub(crate) const SERIES_BUCKET_NS: u64 = 100_000_000;
 /// A gap between two timed operations that is recorded whole.
 const STALL_NS: u64 = 100_000;
-/// Share of an operation that the clock may cost.
-const CLOCK_SHARE: f64 = 0.02;
+/// Share of an operation's time that timing it may cost.
+const TIMING_SHARE: f64 = 0.02;
 /// Operations after which the interval of timing is set.
 const OPS_BEFORE_CHOICE: u64 = 512;
 /// Longest interval of timing.
@@ -36,7 +36,7 @@ pub(crate) struct Recorder {
     untimed: u64,
     last_mark_ns: u64,
     last_kind: OpKind,
-    clock_cost_ns: f64,
+    timing_cost_ns: f64,
     timed: u64,
     timed_sum_ns: u64,
     fixed_interval: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// `every` is true where each operation must be timed.
-    pub(crate) fn new(stopwatch: Stopwatch, clock_cost_ns: f64, every: bool) -> Self {
+    pub(crate) fn new(stopwatch: Stopwatch, timing_cost_ns: f64, every: bool) -> Self {
         Self {
             last_mark_ns: stopwatch.now_ns(),
             stopwatch,
@@ -54,11 +54,29 @@ impl Recorder {
             interval: 1,
             untimed: 0,
             last_kind: OpKind::Get,
-            clock_cost_ns,
+            timing_cost_ns,
             timed: 0,
             timed_sum_ns: 0,
             fixed_interval: every,
         }
+    }
+
+    /// What timing an operation costs, clock and record together: the best of a few trials, for an interruption is no
+    /// cost of ours.
+    pub(crate) fn cost_ns() -> f64 {
+        const TIMED: u32 = 20_000;
+        let trial = || {
+            let mut recorder = Self::new(Stopwatch::start(), 0.0, true);
+            let start_ns = recorder.now_ns();
+            for _ in 0..TIMED {
+                if recorder.is_timed() {
+                    let (begin_ns, end_ns) = (recorder.now_ns(), recorder.now_ns());
+                    recorder.timed(OpKind::Get, begin_ns, end_ns, 1);
+                }
+            }
+            (recorder.now_ns() - start_ns) as f64 / f64::from(TIMED)
+        };
+        (0..5).map(|_| trial()).fold(f64::INFINITY, f64::min)
     }
 
     #[inline]
@@ -124,9 +142,9 @@ impl Recorder {
         self.timed += 1;
         self.timed_sum_ns += latency_ns.min(STALL_NS);
         if self.timed == OPS_BEFORE_CHOICE {
-            let mean_ns = (self.timed_sum_ns as f64 / self.timed as f64 - self.clock_cost_ns / 2.0).max(1.0);
+            let mean_ns = (self.timed_sum_ns as f64 / self.timed as f64).max(1.0);
             self.interval =
-                (self.clock_cost_ns / (CLOCK_SHARE * mean_ns)).ceil().clamp(1.0, INTERVAL_MAX) as u64;
+                (self.timing_cost_ns / (TIMING_SHARE * mean_ns)).ceil().clamp(1.0, INTERVAL_MAX) as u64;
             self.fixed_interval = true;
         }
     }
@@ -182,7 +200,7 @@ mod tests {
             assert!(recorder.is_timed());
             recorder.timed(OpKind::Get, op * 500, op * 500 + 420, 1);
         }
-        // 40 ns are 2 % of 2000 ns, an operation takes 400.
+        // 40 ns are 2 % of 2000 ns, an operation takes 420.
         assert_eq!(recorder.interval, 5);
         assert!((0..4).all(|_| !recorder.is_timed()) && recorder.is_timed());
         recorder.timed(OpKind::Get, 5_000_000, 5_000_400, 5);

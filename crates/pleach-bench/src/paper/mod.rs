@@ -103,7 +103,8 @@ pub(crate) fn run(engines: &[EngineFactory], args: &PaperArgs) -> Result<()> {
         return Ok(());
     }
     let figure = FIGURES.iter().find(|figure| figure.name == args.name);
-    let figure = figure.ok_or_else(|| format!("there is no figure {:?}; `paper list` shows them", args.name))?;
+    let figure =
+        figure.ok_or_else(|| format!("there is no figure {:?}; `paper list` shows them", args.name))?;
     let unknown = |name: &&String| !engines.iter().any(|factory| factory.name == **name);
     if let Some(name) = args.engines.iter().find(unknown) {
         return Err(format!("there is no engine {name:?}; `pleach-bench list` shows them").into());

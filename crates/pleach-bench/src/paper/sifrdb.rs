@@ -92,8 +92,12 @@ pub(super) fn fig9b(session: &mut Session<'_>) -> Result<()> {
     print_setup(session);
     print_row(&["store", "random ops/s", "sequential ops/s"]);
     print_row(&["SifrDB (theirs)", "figure only", "figure only"]);
-    print("  In words: random, the forests (SifrDB, Size-Tiered, PebblesDB) are far ahead of LevelDB and RocksDB, and");
-    print("  Size-Tiered, with its large files, is ahead of the other two; SifrDB on aligned storage is the fastest.");
+    print(
+        "  In words: random, the forests (SifrDB, Size-Tiered, PebblesDB) are far ahead of LevelDB and RocksDB, and",
+    );
+    print(
+        "  Size-Tiered, with its large files, is ahead of the other two; SifrDB on aligned storage is the fastest.",
+    );
     for engine in session.args.engines.clone() {
         let words = load(session, "fillrandom,fillseq");
         let records = session.run(&engine, &words)?;
@@ -103,14 +107,18 @@ pub(super) fn fig9b(session: &mut Session<'_>) -> Result<()> {
         print_row(&[&format!("{engine} (ours)"), &count(random.ops_per_s), &count(sequential.ops_per_s)]);
         print_row(&["  settling included", &sustained(random), &sustained(sequential)]);
     }
-    print("\nPleach has no aligned storage without a file system (their SifrDB+LDS); that column is not repeated.");
+    print(
+        "\nPleach has no aligned storage without a file system (their SifrDB+LDS); that column is not repeated.",
+    );
     Ok(())
 }
 
 /// Storage while inserting.
 pub(super) fn fig9c(session: &mut Session<'_>) -> Result<()> {
     print_setup(session);
-    print("Theirs, in words: SifrDB and LevelDB need about what the user has inserted; Size-Tiered needs up to twice");
+    print(
+        "Theirs, in words: SifrDB and LevelDB need about what the user has inserted; Size-Tiered needs up to twice",
+    );
     print("as much. Columns: most disk use up to then per byte that the user had inserted by then.\n");
     let tenths: Vec<String> = (1..=10).map(|tenth| format!("{} %", tenth * 10)).collect();
     let row = |name: &str, cells: &[String]| {
@@ -122,12 +130,15 @@ pub(super) fn fig9c(session: &mut Session<'_>) -> Result<()> {
         let words = load(session, "fillrandom");
         let records = session.run(&engine, &words)?;
         let [record] = &records[..] else { return Err("one record was expected".into()) };
-        let cells: Vec<String> = storage_by_tenth(record).into_iter().map(|ratio| number(Some(ratio))).collect();
+        let cells: Vec<String> =
+            storage_by_tenth(record).into_iter().map(|ratio| number(Some(ratio))).collect();
         row(&format!("{engine} (ours)"), &cells);
         let peak = record.peak_disk_bytes as f64 / record.live_bytes.max(1) as f64;
         print(&format!("{:<18}peak {peak:.2}, settled {}", "", number(record.space_amp)));
     }
-    print("\nThe log is included: up to two or three write buffers' worth of it is waiting for a flush at any time.");
+    print(
+        "\nThe log is included: up to two or three write buffers' worth of it is waiting for a flush at any time.",
+    );
     Ok(())
 }
 
@@ -187,8 +198,12 @@ pub(super) fn fig12(session: &mut Session<'_>) -> Result<()> {
             &format!("{:.2} %", 100.0 * memory / read.live_bytes.max(1) as f64),
         ]);
     }
-    print("\nOnly Pleach is run: other engines have no filter of this kind to vary. The memory is that of indexes and");
-    print("filters together; the first line is the indexes alone. Whatever is merged meanwhile is merged: stores are");
+    print(
+        "\nOnly Pleach is run: other engines have no filter of this kind to vary. The memory is that of indexes and",
+    );
+    print(
+        "filters together; the first line is the indexes alone. Whatever is merged meanwhile is merged: stores are",
+    );
     print("read as the load has left them.");
     Ok(())
 }

@@ -51,7 +51,7 @@ impl Axis {
     /// Where a number lies between the ends, 0 to 1.
     fn place(&self, number: f64) -> f64 {
         let place = match self {
-            Self::Linear { max, .. } => number / max.max(f64::MIN_POSITIVE),
+            Self::Linear { max, .. } => number / round_up(*max),
             Self::LogNanos { low, high } => {
                 let (low, high) = (low.max(1.0).log10().floor(), high.max(10.0).log10().ceil());
                 (number.max(1.0).log10() - low) / (high - low).max(1.0)
@@ -67,7 +67,11 @@ impl Axis {
             Self::Linear { max, unit } => {
                 let step = round_step(*max);
                 let text = |number: f64| format!("{}{unit}", units::tick(number));
-                (0..).map(|i| f64::from(i) * step).take_while(|n| *n <= max * 1.0001).map(|n| (n, text(n))).collect()
+                (0..=6)
+                    .map(|i| f64::from(i) * step)
+                    .take_while(|n| *n <= round_up(*max) * 1.0001)
+                    .map(|n| (n, text(n)))
+                    .collect()
             }
             Self::LogNanos { low, high } => {
                 let (low, high) = (low.max(1.0).log10().floor() as i32, high.max(10.0).log10().ceil() as i32);
@@ -78,7 +82,14 @@ impl Axis {
                 (low..=high).map(|power| (10_f64.powi(power), name(power))).collect()
             }
             Self::Percentile { max } => {
-                let marks = [(0.0, "0"), (90.0, "90"), (99.0, "99"), (99.9, "99.9"), (99.99, "99.99"), (99.999, "99.999")];
+                let marks = [
+                    (0.0, "0"),
+                    (90.0, "90"),
+                    (99.0, "99"),
+                    (99.9, "99.9"),
+                    (99.99, "99.99"),
+                    (99.999, "99.999"),
+                ];
                 let shown = marks.into_iter().filter(|(mark, _)| mark <= max);
                 shown.map(|(mark, text)| (mark, format!("{text} %"))).collect()
             }
@@ -97,6 +108,12 @@ fn round_step(max: f64) -> f64 {
     let power = 10_f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power >= rough * 0.999);
     step.unwrap_or(10.0) * power
+}
+
+/// The first step at or above `max`: where the axis ends.
+fn round_up(max: f64) -> f64 {
+    let step = round_step(max);
+    ((max / step * 0.9999).ceil() * step).max(f64::MIN_POSITIVE)
 }
 
 /// Horizontal bars from zero.
@@ -141,9 +158,11 @@ pub(super) fn lines(title: &str, x_axis: &Axis, y_axis: &Axis, x_title: &str, li
     }
     for (number, text) in x_axis.ticks() {
         let x = x_at(number);
+        let anchor = if x > WIDTH - RIGHT - 20.0 { "end" } else { "middle" };
+        let x = if anchor == "end" { WIDTH } else { x };
         let _infallible = write!(
             svg,
-            "<text class=\"tick\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>",
+            "<text class=\"tick\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>",
             y = HEIGHT - BOTTOM + 16.0,
         );
     }

@@ -98,7 +98,8 @@ fn word(config: &Settings, name: &str) -> String {
 
 fn colour_rules() -> String {
     (0..COLOURS).fold(String::new(), |mut rules, at| {
-        let _infallible = write!(rules, ".c{at}{{fill:var(--c{at});background:var(--c{at})}}.l{at}{{stroke:var(--c{at})}}");
+        let _infallible =
+            write!(rules, ".c{at}{{fill:var(--c{at});background:var(--c{at})}}.l{at}{{stroke:var(--c{at})}}");
         rules
     })
 }
@@ -128,39 +129,45 @@ fn head(records: &[Record]) -> String {
 }
 
 fn overview(groups: &[Group<'_>]) -> String {
-    let mut table = String::from("<section><h2>Overview</h2><div class=\"wide\"><table><tr><th>workload</th>");
-    let columns = [
-        "engine", "threads", "ops/s", "p50", "p99", "p99.9", "max", "WA", "RA", "SA", "peak disk", "peak RSS", "CPU",
-    ];
-    for column in columns {
-        let _infallible = write!(table, "<th>{column}</th>");
+    let mut table = String::from("<section><h2>Overview</h2><div class=\"wide\"><table><tr><th>engine</th>");
+    for (name, _) in COLUMNS {
+        let _infallible = write!(table, "<th>{name}</th>");
     }
     table += "</tr>";
-    for record in groups.iter().flat_map(|group| &group.records) {
-        let cells = [
-            escape(&record.workload),
-            escape(&record.engine),
-            record.threads.to_string(),
-            count(record.ops_per_s),
-            nanos(record.p50_ns as f64),
-            nanos(record.p99_ns as f64),
-            nanos(record.p999_ns as f64),
-            nanos(record.max_ns as f64),
-            ratio(record.write_amp),
-            ratio(record.read_amp),
-            ratio(record.space_amp),
-            bytes(record.peak_disk_bytes as f64),
-            bytes(record.peak_rss_bytes as f64),
-            format!("{:.1} s", record.cpu_s),
-        ];
-        table += "<tr>";
-        for cell in cells {
-            let _infallible = write!(table, "<td>{cell}</td>");
+    for group in groups {
+        let (title, subtitle, width) = (escape(group.title), escape(&group.subtitle), COLUMNS.len());
+        let _infallible = write!(
+            table,
+            "<tr class=\"first\" title=\"{subtitle}\"><td>{title}</td><td colspan=\"{width}\"></td></tr>"
+        );
+        for record in &group.records {
+            let _infallible = write!(table, "<tr><td>{}</td>", escape(&record.engine));
+            for (_, cell) in COLUMNS {
+                let _infallible = write!(table, "<td>{}</td>", cell(record));
+            }
+            table += "</tr>";
         }
-        table += "</tr>";
     }
     table + "</table></div></section>"
 }
+
+type Column = (&'static str, fn(&Record) -> String);
+
+/// The overview's columns after the engine's name.
+const COLUMNS: &[Column] = &[
+    ("threads", |record| record.threads.to_string()),
+    ("ops/s", |record| count(record.ops_per_s)),
+    ("p50", |record| nanos(record.p50_ns as f64)),
+    ("p99", |record| nanos(record.p99_ns as f64)),
+    ("p99.9", |record| nanos(record.p999_ns as f64)),
+    ("max", |record| nanos(record.max_ns as f64)),
+    ("WA", |record| ratio(record.write_amp)),
+    ("RA", |record| ratio(record.read_amp)),
+    ("SA", |record| ratio(record.space_amp)),
+    ("peak disk", |record| bytes(record.peak_disk_bytes as f64)),
+    ("peak RSS", |record| bytes(record.peak_rss_bytes as f64)),
+    ("CPU", |record| format!("{:.1} s", record.cpu_s)),
+];
 
 fn section(group: &Group<'_>, engines: &[&str]) -> String {
     let about = workload::find(group.title).map_or("", |workload| workload.about);
@@ -183,13 +190,19 @@ fn section(group: &Group<'_>, engines: &[&str]) -> String {
             .iter()
             .filter_map(|record| {
                 let number = value(record)?;
-                Some(Bar { name: record.engine.clone(), value: number, text: as_text(number), colour: colour(record) })
+                Some(Bar {
+                    name: record.engine.clone(),
+                    value: number,
+                    text: as_text(number),
+                    colour: colour(record),
+                })
             })
             .collect();
         if !shown.is_empty() {
             let _infallible = write!(text, "<div><h3>{title}</h3>{}</div>", bars(title, &shown));
         }
     }
+    text += "</div><div class=\"grid curves\">";
     text += &latency_chart(group, &colour);
     text += &time_chart(group, &colour);
     text + "</div></section>"
@@ -202,9 +215,11 @@ const MEASURES: &[Measure] = &[
     ("Operations a second", |record| Some(record.ops_per_s), count),
     ("99th percentile latency", |record| (record.p99_ns > 0).then_some(record.p99_ns as f64), nanos),
     ("Write amplification", |record| record.write_amp, |number| ratio(Some(number))),
-    ("Space amplification", |record| record.space_amp.filter(|_| record.user_written_bytes > 0), |number| {
-        ratio(Some(number))
-    }),
+    (
+        "Space amplification",
+        |record| record.space_amp.filter(|_| record.user_written_bytes > 0),
+        |number| ratio(Some(number)),
+    ),
     ("Peak memory (RSS)", |record| Some(record.peak_rss_bytes as f64), bytes),
 ];
 
@@ -227,7 +242,10 @@ fn latency_chart(group: &Group<'_>, colour: &dyn Fn(&Record) -> usize) -> String
     let low = points().map(|point| point.1).fold(f64::INFINITY, f64::min);
     let y_axis = Axis::LogNanos { low, high: points().map(|point| point.1).fold(10.0, f64::max) };
     let title = "Latency by percentile";
-    format!("<div><h3>{title}</h3>{}</div>", lines(title, &x_axis, &y_axis, "share of operations at most as slow", &curves))
+    format!(
+        "<div><h3>{title}</h3>{}</div>",
+        lines(title, &x_axis, &y_axis, "share of operations at most as slow", &curves)
+    )
 }
 
 fn time_chart(group: &Group<'_>, colour: &dyn Fn(&Record) -> usize) -> String {
@@ -244,7 +262,10 @@ fn time_chart(group: &Group<'_>, colour: &dyn Fn(&Record) -> usize) -> String {
     let x_axis = Axis::Linear { max: points().map(|point| point.0).fold(0.1, f64::max), unit: " s" };
     let y_axis = Axis::Linear { max: points().map(|point| point.1).fold(1.0, f64::max), unit: "" };
     let title = "Operations a second over time";
-    format!("<div><h3>{title}</h3>{}</div>", lines(title, &x_axis, &y_axis, "time since the start", &over_time))
+    format!(
+        "<div><h3>{title}</h3>{}</div>",
+        lines(title, &x_axis, &y_axis, "time since the start", &over_time)
+    )
 }
 
 /// Seconds and operations a second. The last bucket is not a whole one and is left out.

@@ -16,6 +16,7 @@ p{margin:4px 0}
 .soft{color:var(--soft);font-size:.88rem}
 section{background:var(--card);border:1px solid var(--rule);border-radius:10px;padding:16px;margin-top:20px}
 .grid{display:grid;gap:20px 28px;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr));margin-top:14px}
+.curves{grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr))}.curves>div{max-width:640px}
 .key{display:flex;flex-wrap:wrap;gap:4px 16px;margin:8px 0 0;padding:0;list-style:none;font-size:.88rem}
 .key i{display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:6px;vertical-align:-1px}
 svg{display:block;width:100%;height:auto;overflow:visible;font:12px system-ui,sans-serif}
@@ -24,10 +25,12 @@ svg .tick{fill:var(--soft);font-size:11px}svg .grid{stroke:var(--rule);stroke-wi
 polyline{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 .wide{overflow-x:auto;margin:12px -16px -4px;padding:0 16px}
 table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums;white-space:nowrap;width:100%}
-th,td{padding:5px 10px;text-align:right;border-bottom:1px solid var(--rule)}
+th,td{padding:3px 10px;text-align:right}
+.first td{border-top:1px solid var(--rule);padding-top:6px}
+.first td:first-child{font-weight:600}tr:not(.first) td:first-child{padding-left:12px}
 th{font-weight:600;color:var(--soft)}
-th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--card);padding-left:0}
-tr:last-child td{border-bottom:0}
+th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--card)}
+th:first-child,.first td:first-child{padding-left:0}
 details{margin-top:8px;font-size:.88rem;color:var(--soft)}
 summary{cursor:pointer}
 code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}

@@ -5,9 +5,8 @@
 use super::units::{bytes, count, nanos, ratio};
 use crate::bench::Record;
 
-const HEAD: [&str; 13] = [
-    "engine", "workload", "thr", "ops", "ops/s", "p50", "p99", "p99.9", "max", "WA", "RA", "SA", "peak RSS",
-];
+const HEAD: [&str; 13] =
+    ["engine", "workload", "thr", "ops", "ops/s", "p50", "p99", "p99.9", "max", "WA", "RA", "SA", "peak RSS"];
 const WIDTHS: [usize; 13] = [12, 17, 3, 8, 8, 8, 8, 8, 8, 6, 6, 6, 9];
 
 /// Prints a line for each record, with a head line before the first.

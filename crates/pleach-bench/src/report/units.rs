@@ -33,7 +33,8 @@ pub(crate) fn count(number: f64) -> String {
 pub(super) fn tick(number: f64) -> String {
     let text = count(number);
     let (digits, unit) = text.split_once(' ').unwrap_or((&text, ""));
-    let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
+    let digits =
+        if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
     if unit.is_empty() { digits.to_owned() } else { format!("{digits} {unit}") }
 }
 

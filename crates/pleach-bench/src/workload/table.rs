@@ -34,8 +34,16 @@ const MIXGRAPH: Mix = Mix { get: 83, put: 14, insert: 0, scan: 3, read_modify_wr
 
 /// All workloads.
 pub(crate) const WORKLOADS: &[Workload] = &[
-    workload("fillseq", "put every key once, in key order, into an empty store", Shape::Fill { sorted: true }),
-    workload("fillrandom", "put every key once, in random order, into an empty store", Shape::Fill { sorted: false }),
+    workload(
+        "fillseq",
+        "put every key once, in key order, into an empty store",
+        Shape::Fill { sorted: true },
+    ),
+    workload(
+        "fillrandom",
+        "put every key once, in random order, into an empty store",
+        Shape::Fill { sorted: false },
+    ),
     workload("overwrite", "put existing keys again", mix(Mix::PUTS, None)),
     workload("readrandom", "get existing keys", mix(Mix::GETS, None)),
     workload(
@@ -45,7 +53,11 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     ),
     workload("readseq", "read all entries in key order, again and again", Shape::ReadAll { reverse: false }),
     workload("readreverse", "read all entries in reverse key order", Shape::ReadAll { reverse: true }),
-    workload("seekrandom", "seek an existing key and read --scan-len entries from there", mix(Mix::SCANS, None)),
+    workload(
+        "seekrandom",
+        "seek an existing key and read --scan-len entries from there",
+        mix(Mix::SCANS, None),
+    ),
     workload(
         "multireadrandom",
         "get --multi existing keys in one call",
