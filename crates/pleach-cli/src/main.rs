@@ -1,2 +1,58 @@
-//! The `pleach` command.
-fn main() {}
+//! The `pleach` command: a store at the command line.
+//!
+//! One module for each subcommand; `args` lists them. Around them: `open` (which store), `bytes` (text for bytes),
+//! `output` (where data and messages go), `progress` and `interrupt` (long commands), `failure` (exit codes).
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the command runs on the real machine, never in the simulator; the engine below it keeps to Env"
+)]
+
+mod args;
+mod bytes;
+mod compact;
+mod delete;
+mod demo;
+mod drop_partition;
+mod dump;
+mod failure;
+mod get;
+mod interrupt;
+mod load;
+mod open;
+mod output;
+mod partitions;
+mod progress;
+mod put;
+mod scan;
+mod stats;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::Cli;
+use failure::Exit;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A failure to print the help has nowhere to be told.
+            let _unheard = error.print();
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+                _ => ExitCode::from(Exit::Usage as u8),
+            };
+        }
+    };
+    match cli.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::complain_of(&failure);
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}

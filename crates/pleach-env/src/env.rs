@@ -63,6 +63,12 @@ pub trait File: Send + Sync {
     /// gained read as zeros. Where the file system cannot, it is [`File::set_len`].
     fn allocate(&self, len: u64) -> io::Result<()>;
 
+    /// Gives the space of a range back; it reads as zeros from now on. The length stays. Like a removal, a punch may
+    /// persist at once: whatever replaces the bytes must be durable before. `Unsupported` where the file system cannot.
+    ///
+    /// Requires: `offset` and `len` are multiples of 4096.
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
+
     /// Hints that the given range will not be read soon, so that the next read comes from the device.
     fn forget(&self, offset: u64, len: u64);
 
@@ -97,6 +103,14 @@ pub trait File: Send + Sync {
         }
         Ok(())
     }
+}
+
+/// An error when a range is not one of whole blocks.
+pub(crate) fn check_punch(offset: u64, len: u64) -> io::Result<()> {
+    if offset.is_multiple_of(4096) && len.is_multiple_of(4096) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "a range to punch begins and ends at multiples of 4096"))
 }
 
 /// An exclusive lock on a file, held until dropped or until the process ends.

@@ -5,6 +5,10 @@
 //! Keys are `%016d` of a scattered number, values 100 bytes; puts are `Buffered`. Gets read existing keys, in another
 //! scattered order, after everything is in memory.
 
+#![expect(clippy::print_stdout, reason = "a program for people")]
+#![expect(clippy::disallowed_methods, reason = "it measures the machine")]
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -33,7 +37,7 @@ fn main() -> Result<()> {
 /// Number `i` of a permutation of the even numbers below twice `keys`, scattered.
 fn scattered(i: u64, keys: u64) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c55;
-    2 * (u128::from(i) * u128::from(PRIME) % u128::from(keys)) as u64
+    2 * u64::try_from(u128::from(i) * u128::from(PRIME) % u128::from(keys)).expect("below keys")
 }
 
 fn write_key(number: u64, key: &mut [u8; 16]) {
@@ -47,7 +51,7 @@ fn write_key(number: u64, key: &mut [u8; 16]) {
 fn fill(db: &Db, partition: &Partition, keys: u64) -> Result<()> {
     let (mut key, mut value) = ([0; 16], [b'v'; VALUE_LEN]);
     let mut worst = Duration::ZERO;
-    let started = Instant::now();
+    let watch = Stopwatch::start();
     for i in 0..keys {
         let number = scattered(i, keys);
         write_key(number, &mut key);
@@ -56,7 +60,7 @@ fn fill(db: &Db, partition: &Partition, keys: u64) -> Result<()> {
         partition.put(key, value)?;
         worst = worst.max(before.map_or(Duration::ZERO, |b| b.elapsed()));
     }
-    report("puts", keys, started.elapsed());
+    watch.report("puts", keys);
     let stats = db.stats();
     println!(
         "  worst sampled put {worst:?}, stalled {:?}, runs {}, flushed {} MB, compacted {} MB",
@@ -85,47 +89,70 @@ fn read(partition: &Partition, keys: u64, name: &str) -> Result<()> {
         let mut found = 0;
         for i in start..start + count {
             write_key(scattered(i.wrapping_mul(7_919) % keys, keys), key);
-            found += u64::from(partition.get(&*key)?.is_some_and(|v| v.len() == VALUE_LEN));
+            found += u64::from(partition.get(*key)?.is_some_and(|v| v.len() == VALUE_LEN));
         }
         Ok(found)
     };
-    for entry in partition.iter() {
+    for entry in partition {
         entry?; // Brings every block into the cache.
     }
     for warm in [true, false] {
-        let started = Instant::now();
+        let watch = Stopwatch::start();
         let count = if warm { keys / 4 } else { keys };
         let found = pass(count, 1, &mut key)?;
         assert_eq!(found, count, "every key is found");
         if !warm {
-            report(name, keys, started.elapsed());
+            watch.report(name, keys);
         }
     }
-    let started = Instant::now();
+    let watch = Stopwatch::start();
     for i in 0..keys / 4 {
         write_key(1 + scattered(i, keys), &mut key);
         assert!(partition.get(key)?.is_none(), "a key that was never put");
     }
-    report("  missing keys", keys / 4, started.elapsed());
+    watch.report("  missing keys", keys / 4);
     Ok(())
 }
 
 fn scan(partition: &Partition, keys: u64) -> Result<()> {
     let mut key = [0; 16];
     let scans = (keys / 100).min(100_000);
-    let started = Instant::now();
+    let watch = Stopwatch::start();
     for i in 0..scans {
         write_key(scattered(i, keys), &mut key);
         for entry in partition.range(key..).take(100) {
             entry?;
         }
     }
-    report("scans of 100", scans, started.elapsed());
+    watch.report("scans of 100", scans);
     Ok(())
 }
 
-fn report(name: &str, count: u64, elapsed: Duration) {
-    let seconds = elapsed.as_secs_f64();
-    let rate = count as f64 / seconds / 1e3;
-    println!("{name}: {count} in {seconds:.2} s, {rate:.0} K/s, {:.0} ns each", seconds * 1e9 / count as f64);
+/// Wall clock and this thread's processor time, from one moment on.
+struct Stopwatch {
+    wall: Instant,
+    thread: Duration,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self { wall: Instant::now(), thread: thread_time() }
+    }
+
+    fn report(&self, name: &str, count: u64) {
+        let (wall, thread) =
+            (self.wall.elapsed().as_secs_f64(), thread_time().saturating_sub(self.thread).as_secs_f64());
+        let each = |seconds: f64| seconds * 1e9 / count as f64;
+        println!(
+            "{name}: {count} in {wall:.2} s, {:.0} K/s, {:.0} ns each ({:.0} of this thread)",
+            count as f64 / wall / 1e3,
+            each(wall),
+            each(thread)
+        );
+    }
+}
+
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_nanos(time.tv_nsec.unsigned_abs())
 }

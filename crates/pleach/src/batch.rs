@@ -27,8 +27,7 @@ impl Operations {
         check_key(key)?;
         let value_bytes = value.unwrap_or_default();
         check_value_len(value_bytes.len())?;
-        let added = 16 + key.len() + value_bytes.len();
-        if self.record.payload_len() + added > BATCH_BYTES_MAX {
+        if !self.has_room_for(16 + key.len() + value_bytes.len()) {
             return Err(Error::invalid(format!(
                 "the batch would exceed {BATCH_BYTES_MAX} bytes; commit it in smaller pieces"
             )));
@@ -46,6 +45,10 @@ impl Operations {
         self.count += 1;
         self.footprint += Memtable::footprint(PARTITION_PREFIX_LEN + key.len(), value_bytes.len());
         Ok(())
+    }
+
+    fn has_room_for(&self, added: usize) -> bool {
+        added <= BATCH_BYTES_MAX - self.record.payload_len()
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -98,6 +101,9 @@ impl<'a> Operation<'a> {
     #[inline]
     fn decode(rest: &mut Decoder<'a>) -> Option<Self> {
         let kind = ValueKind::from_number(rest.u8()?)?;
+        if kind == ValueKind::ValuePointer {
+            return None; // A batch carries values; only files point to them.
+        }
         let key_len = rest.len()?;
         let value_len = if kind == ValueKind::Tombstone { 0 } else { rest.len()? };
         if key_len > PARTITION_KEY_LEN_MAX || value_len > VALUE_LEN_MAX {
@@ -129,4 +135,88 @@ fn check_value_len(len: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(format!("the value has {len} bytes; a value has at most {VALUE_LEN_MAX}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Plain = (u32, Vec<u8>, Option<Vec<u8>>);
+
+    fn operations(plain: &[Plain]) -> Operations {
+        let mut operations = Operations::default();
+        for (partition, key, value) in plain {
+            operations.push(PartitionId(*partition), key, value.as_deref()).unwrap();
+        }
+        operations
+    }
+
+    fn decoded(payload: &[u8]) -> Result<Vec<Plain>, &'static str> {
+        let mut plain = Vec::new();
+        Operations::decode(payload, &mut |op| {
+            let value = (op.kind == ValueKind::Put).then(|| op.value.to_vec());
+            plain.push((op.partition.get(), op.partition_key[PARTITION_PREFIX_LEN..].to_vec(), value));
+        })?;
+        Ok(plain)
+    }
+
+    #[test]
+    fn stored_bytes_are_fixed() {
+        let batch = operations(&[(1, b"alice".to_vec(), Some(b"1".to_vec())), (258, b"x".to_vec(), None)]);
+        assert_eq!(batch.payload(), b"\x01\x09\x01\0\0\0\x01alice1\x02\x05\0\0\x01\x02x");
+        assert_eq!(batch.count(), 2);
+    }
+
+    #[test]
+    fn what_is_no_batch_is_refused() {
+        for (payload, why) in [
+            (&b"\0\x05\0\0\0\x01x"[..], "no kind"),
+            (b"\x03\x05\0\0\0\0\x01x", "a value pointer"),
+            (b"\x04\x05\0\0\0\x01x", "an unknown kind"),
+            (b"\x02\x04\0\0\0\x01", "an empty key"),
+            (b"\x02\x03\0\0\0", "no room for a partition"),
+            (b"\x02\x84\x80\x04\0\0\0\x01", "a key above the limit"),
+            (b"\x01\x05\x81\x80\x80\x80\x02\0\0\0\x01x", "a value above the limit"),
+            (b"\x01\x05\x02\0\0\0\x01xv", "a value longer than the rest"),
+            (b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01x", "a length of 2^64 - 1"),
+        ] {
+            assert!(decoded(payload).is_err(), "{why}");
+        }
+        assert_eq!(decoded(b""), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_batch_stays_below_its_limit() {
+        let mut batch = operations(&[(0, b"k".to_vec(), None)]);
+        // As if nearly a gibibyte were in it: the check must not need one.
+        assert!(batch.has_room_for(BATCH_BYTES_MAX - batch.payload().len()));
+        assert!(!batch.has_room_for(BATCH_BYTES_MAX - batch.payload().len() + 1));
+        assert!(!batch.has_room_for(usize::MAX));
+        let huge = vec![0; VALUE_LEN_MAX + 1];
+        assert!(batch.push(PartitionId(0), b"k", Some(&huge)).is_err());
+        assert_eq!(batch.count(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn batches_come_back(plain in vec((any::<u32>(), vec(any::<u8>(), 1..40), any::<Option<Vec<u8>>>()), 0..20)) {
+            let batch = operations(&plain);
+            prop_assert_eq!(decoded(batch.payload()), Ok(plain));
+            for len in 0..batch.payload().len() {
+                // A shorter batch may still be one, never another one.
+                let short = decoded(&batch.payload()[..len]).unwrap_or_default();
+                prop_assert!(short.len() < batch.count() as usize);
+            }
+        }
+
+        #[test]
+        fn any_bytes_give_an_error_or_operations_within_limits(bytes in vec(any::<u8>(), 0..200)) {
+            let mut taken = 0;
+            let _any_answer = Operations::decode(&bytes, &mut |op| taken += op.partition_key.len() + op.value.len());
+            prop_assert!(taken <= bytes.len());
+        }
+    }
 }

@@ -3,10 +3,14 @@
 /// Appends `value` in seven-bit groups, lowest first.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
+        out.push(low_byte(value) | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    out.push(low_byte(value));
+}
+
+fn low_byte(value: u64) -> u8 {
+    value.to_le_bytes()[0]
 }
 
 /// Appends the length of `bytes` and the bytes.

@@ -11,7 +11,7 @@
 //!    than it and yet be asked before it.
 //!
 //! # Origin
-//! TridentKV, section 3.3. Departure: the paper keeps a partition's left-over in memory until a block is full; here it
+//! `TridentKV`, section 3.3. Departure: the paper keeps a partition's left-over in memory until a block is full; here it
 //! becomes a durable section at once, so that it never pins the log.
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 //! user keys alone.
 
 use std::fmt;
+use std::ops::Deref;
 
 use smallvec::SmallVec;
 
@@ -31,6 +32,56 @@ impl PartitionId {
 impl fmt::Display for PartitionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// A user key as a scan returns it. It derefs to `[u8]`; short ones take no allocation.
+#[derive(Clone, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(SmallVec<[u8; 32]>);
+
+impl Key {
+    #[inline]
+    pub(crate) fn new(user_key: &[u8]) -> Self {
+        Self(SmallVec::from_slice(user_key))
+    }
+
+    /// The bytes in a vector of their own.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.0.into_vec()
+    }
+}
+
+impl Deref for Key {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Key {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+impl From<Key> for Vec<u8> {
+    fn from(key: Key) -> Self {
+        key.into_vec()
+    }
+}
+
+impl fmt::Debug for Key {
+    /// Tells the length, never the data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({} bytes)", self.len())
     }
 }
 

@@ -20,7 +20,7 @@
 //! batch.delete(&users, b"alice");
 //! batch.commit(Durability::Sync)?;
 //!
-//! for entry in users.range(b"a".as_slice()..b"c".as_slice()) {
+//! for entry in users.range("a".."c") {
 //!     let (key, value) = entry?;
 //!     assert_eq!((&key[..], &value[..]), (&b"bob"[..], &b"2"[..]));
 //! }
@@ -42,6 +42,9 @@ mod coding;
 mod compaction;
 mod db;
 mod flush;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod keys;
 pub mod limits;
 mod lookup;
@@ -55,7 +58,7 @@ mod value;
 mod version;
 
 pub use db::{Db, Partition, Snapshot, VerifyReport, WriteBatch};
-pub use keys::PartitionId;
+pub use keys::{Key, PartitionId};
 pub use options::Options;
 pub use pleach_env::{Error, ErrorKind, Result};
 pub use pleach_log::Durability;

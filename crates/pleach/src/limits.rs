@@ -12,6 +12,13 @@ pub const BATCH_BYTES_MAX: usize = 1 << 30;
 /// Longest partition name in bytes of UTF-8.
 pub const PARTITION_NAME_LEN_MAX: usize = 255;
 
+/// Partitions that a store can create in its life, dropped ones included: 2^28. The table of partitions takes one word
+/// for 64 numbers, so this also bounds the memory that a forged number can claim (32 MiB).
+pub const PARTITIONS_MAX: u32 = 1 << 28;
+
+/// Highest "next" file or run number: far from where counting on could overflow.
+pub(crate) const NEXT_ID_MAX: u64 = 1 << 60;
+
 /// A partition key is a partition's number in front of a user key.
 pub(crate) const PARTITION_KEY_LEN_MAX: usize = KEY_LEN_MAX + crate::keys::PARTITION_PREFIX_LEN;
 

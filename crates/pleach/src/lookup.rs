@@ -8,7 +8,7 @@
 //! for each run whose filter says maybe, newest first until the key is found.
 //!
 //! # Origin
-//! Filters of all SSTs in memory: SifrDB, section 3.3; the serial policy is its "no parallel search" case.
+//! Filters of all SSTs in memory: `SifrDB`, section 3.3; the serial policy is its "no parallel search" case.
 
 use std::sync::Arc;
 
@@ -29,6 +29,14 @@ pub(crate) enum Step<'l> {
     NeedBlock(&'l Arc<Sst>, u32),
     /// The answer: the value, or none.
     Done(Option<Value>),
+}
+
+/// What a block told.
+pub(crate) enum Supplied {
+    /// The answer: the value, or none, for the newest version is a tombstone.
+    Answer(Option<Value>),
+    /// The key is not in it: the filter's maybe was wrong. Go on with [`Lookup::step`].
+    NotThere,
 }
 
 /// The lookup. Borrows the state it reads.
@@ -109,16 +117,17 @@ impl<'s> Lookup<'s> {
         if candidate.shared { &self.key } else { &self.key[PARTITION_PREFIX_LEN..] }
     }
 
-    /// Takes the block last asked for; the answer, when it settles the lookup.
+    /// Takes the block last asked for.
     #[inline]
-    pub(crate) fn supply(&mut self, block: BlockRef) -> Option<Option<Value>> {
+    pub(crate) fn supply(&mut self, block: BlockRef) -> Supplied {
         let candidate = &self.candidates[self.next];
         let found = candidate.sst.get_in_block(&block, self.stored_key(candidate), self.hash);
         self.next += 1;
-        found.map(|(kind, range)| match kind {
-            ValueKind::Tombstone => None,
-            _ => Some(Value::in_block(block, range)),
-        })
+        match found {
+            None => Supplied::NotThere,
+            Some((ValueKind::Tombstone, _)) => Supplied::Answer(None),
+            Some((_, range)) => Supplied::Answer(Some(Value::in_block(block, range))),
+        }
     }
 }
 
@@ -139,7 +148,7 @@ pub(crate) fn get_blocking(
             Step::Done(answer) => return Ok(answer),
             Step::NeedBlock(sst, number) => sst.read_block(number)?,
         };
-        if let Some(answer) = lookup.supply(block) {
+        if let Supplied::Answer(answer) = lookup.supply(block) {
             return Ok(answer);
         }
     }

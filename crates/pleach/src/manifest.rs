@@ -6,21 +6,24 @@
 //! # Invariants
 //! 1. *The only truth*: every prefix of the manifest that ends at a whole edit is a consistent version.
 //! 2. *Order*: a new manifest, and its name, are durable before `CURRENT` names it.
+//! 3. *Closed*: `CURRENT` says how far manifest and log had got only after all of that is durable, and says it no more
+//!    once the store is open: opening begins with a new manifest and a new `CURRENT`.
 //!
 //! # On disk
-//! Layout: docs/format/manifest.md. Framing is that of the log: docs/format/log.md.
+//! Layout: docs/format/manifest.md; of `CURRENT`: docs/format/directory.md. Framing is that of the log:
+//! docs/format/log.md.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach_env::{Env, Error, FileId, OpenOptions, Result};
-use pleach_log::{Append, FileKind, FrameOptions, FrameWriter, ManifestHint, RecordBuf, read_frames};
+use pleach_env::{Env, Error, FileId, OpenOptions, Result, failpoint};
+use pleach_log::{Append, FileKind, FrameOptions, FrameWriter, ManifestHint, RecordBuf, SeqNo, read_frames};
 
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
 /// Kind of framed file.
-const MANIFEST: FileKind = FileKind { magic: *b"PLCHMAN1", version: 1, name: "manifest" };
+pub(crate) const MANIFEST: FileKind = FileKind { magic: *b"PLCHMAN1", version: 1, name: "manifest" };
 
 /// Name of the file that names the manifest.
 pub(crate) const CURRENT: &str = "CURRENT";
@@ -71,10 +74,14 @@ impl Manifest {
         };
         let writer = FrameWriter::create(env, &path, &options)?;
         let mut manifest = Self { writer, record: RecordBuf::new(), first_len: 0 };
-        manifest.append(&version.as_edit())?;
+        if let Err(error) = manifest.append(&version.as_edit()) {
+            // Nothing names it: do not let attempts on a full disk pile up.
+            let _stays_for_the_next_open = env.remove_file(&path);
+            return Err(error);
+        }
         manifest.first_len = manifest.writer.offset();
         env.sync_dir(dir, "manifest.dir_sync").map_err(|e| Error::io("sync the directory", dir, e))?;
-        write_current(env, dir, id)?;
+        write_current(env, dir, &Current { manifest: id, closed: None })?;
         Ok(manifest)
     }
 
@@ -95,6 +102,13 @@ impl Manifest {
         self.writer.is_exhausted() || (len > REPLACE_LEN_MIN && len / GROWTH_MAX > self.first_len)
     }
 
+    /// Notes in `CURRENT` that the store is closed with everything up to `last_seq` durable. From then on whatever is
+    /// missing from manifest or log is damage, however much the rest looks like a torn tail.
+    pub(crate) fn note_closed(&self, env: &dyn Env, dir: &Path, last_seq: SeqNo) -> Result<()> {
+        let closed = Closed { manifest_len: self.writer.durable_len(), last_seq };
+        write_current(env, dir, &Current { manifest: self.id(), closed: Some(closed) })
+    }
+
     pub(crate) fn is_poisoned(&self) -> bool {
         self.writer.is_poisoned()
     }
@@ -109,66 +123,107 @@ impl Manifest {
     }
 }
 
-fn write_current(env: &dyn Env, dir: &Path, id: FileId) -> Result<()> {
+/// What `CURRENT` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Current {
+    /// The manifest in force.
+    pub(crate) manifest: FileId,
+    /// How far things had got, if the store was closed and not opened since.
+    pub(crate) closed: Option<Closed>,
+}
+
+/// What was durable when the store was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// Bytes of the manifest.
+    pub(crate) manifest_len: u64,
+    /// The last write.
+    pub(crate) last_seq: SeqNo,
+}
+
+impl Current {
+    fn encode(&self) -> String {
+        let closed = self.closed.map_or_else(String::new, Closed::encode);
+        with_checksum(&format!("{CURRENT_HEADER}\nMANIFEST-{}\n{closed}", self.manifest))
+    }
+
+    /// Requires: the first line and the checksum have been looked at.
+    fn decode(text: &str) -> Option<Self> {
+        let mut lines = text.lines().skip(1);
+        let manifest = parse_manifest_name(lines.next()?)?;
+        let closed = lines.next().and_then(|line| line.strip_prefix("closed ")).and_then(Closed::decode);
+        Some(Self { manifest, closed })
+    }
+}
+
+impl Closed {
+    fn encode(self) -> String {
+        format!("closed {} {}\n", self.manifest_len, self.last_seq)
+    }
+
+    fn decode(numbers: &str) -> Option<Self> {
+        let (manifest_len, last_seq) = numbers.split_once(' ')?;
+        Some(Self { manifest_len: manifest_len.parse().ok()?, last_seq: last_seq.parse().ok()? })
+    }
+}
+
+fn with_checksum(body: &str) -> String {
+    let crc = crc32c::crc32c(body.as_bytes());
+    format!("{body}crc32c {crc:08x}\n")
+}
+
+fn write_current(env: &dyn Env, dir: &Path, current: &Current) -> Result<()> {
     let (tmp, path) = (dir.join(CURRENT_TMP), dir.join(CURRENT));
     if env.metadata(&tmp).map_err(|e| Error::io("look for", &tmp, e))?.is_some() {
         env.remove_file(&tmp).map_err(|e| Error::io("remove", &tmp, e))?;
     }
-    let text = current_text(id);
     let file = env.create_file(&tmp).map_err(|e| Error::io("create", &tmp, e))?;
-    file.write_all_at(text.as_bytes(), 0).map_err(|e| Error::io("write", &tmp, e))?;
+    file.write_all_at(current.encode().as_bytes(), 0).map_err(|e| Error::io("write", &tmp, e))?;
     file.sync("current.sync").map_err(|e| Error::io("sync", &tmp, e))?;
     env.rename(&tmp, &path).map_err(|e| Error::io("rename to CURRENT", &tmp, e))?;
     env.sync_dir(dir, "current.dir_sync").map_err(|e| Error::io("sync the directory", dir, e))
 }
 
-fn current_text(id: FileId) -> String {
-    let body = format!("{CURRENT_HEADER}\nMANIFEST-{id}\n");
-    let crc = crc32c::crc32c(body.as_bytes());
-    format!("{body}crc32c {crc:08x}\n")
-}
-
-/// The manifest that `CURRENT` names; `None` when there is no `CURRENT`.
-pub(crate) fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<FileId>> {
+/// What `CURRENT` says; `None` when there is no `CURRENT`.
+pub(crate) fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<Current>> {
     let path = dir.join(CURRENT);
     let Some(metadata) = env.metadata(&path).map_err(|e| Error::io("look for", &path, e))? else {
         return Ok(None);
     };
-    let damaged = |message: &str| {
-        Err(Error::corruption(
-            &path,
-            0,
-            format!("{message}; restore the file, or name the manifest in it by hand"),
-        ))
-    };
     if metadata.len > CURRENT_LEN_MAX {
-        return damaged("CURRENT is longer than any CURRENT is");
+        return Err(damaged_current(&path, "CURRENT is longer than any CURRENT is"));
     }
     let file = env.open_file(&path, OpenOptions::default()).map_err(|e| Error::io("open", &path, e))?;
     let mut bytes = vec![0; usize::try_from(metadata.len).expect("checked above")];
     file.read_exact_at(&mut bytes, 0).map_err(|e| Error::io("read", &path, e))?;
-    let Ok(text) = std::str::from_utf8(&bytes) else { return damaged("CURRENT is not text") };
-    let mut lines = text.lines();
-    match lines.next() {
+    parse_current(&path, &bytes).map(Some)
+}
+
+fn parse_current(path: &Path, bytes: &[u8]) -> Result<Current> {
+    let damaged = |message| Err(damaged_current(path, message));
+    let Ok(text) = std::str::from_utf8(bytes) else { return damaged("CURRENT is not text") };
+    let last_line = text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1);
+    let is_whole = with_checksum(&text[..last_line]) == text || failpoint::skipped("current.crc");
+    match text.lines().next() {
         Some(CURRENT_HEADER) => {}
-        Some(other) if other.starts_with("pleach ") && text == current_like(text) => {
-            return Err(Error::unsupported(
-                &path,
-                format!("the store's layout is {other:?}; this build knows {CURRENT_HEADER:?}"),
-            ));
+        Some(other) if other.starts_with("pleach ") && is_whole => {
+            let message = format!("the store's layout is {other:?}; this build knows {CURRENT_HEADER:?}");
+            return Err(Error::unsupported(path, message));
         }
         _ => return damaged("CURRENT does not begin as it should"),
     }
-    match lines.next().and_then(parse_manifest_name) {
-        Some(id) if current_text(id) == text || pleach_env::failpoint::skipped("current.crc") => Ok(Some(id)),
-        _ => damaged("CURRENT does not match its checksum"),
+    if !is_whole {
+        return damaged("CURRENT does not match its checksum");
+    }
+    match Current::decode(text) {
+        Some(current) if current.encode() == text || failpoint::skipped("current.crc") => Ok(current),
+        _ => damaged("CURRENT has a valid checksum but makes no sense"),
     }
 }
 
-/// `text` with the checksum that its first two lines ought to have.
-fn current_like(text: &str) -> String {
-    let body: String = text.split_inclusive('\n').take(2).collect();
-    format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes()))
+fn damaged_current(path: &Path, message: &str) -> Error {
+    let message = format!("{message}; restore the file, or name the manifest in it by hand");
+    Error::corruption(path, 0, message)
 }
 
 /// Reads manifest `id`: the version it leads to and where its valid part ends.
@@ -199,6 +254,8 @@ pub(crate) fn read_manifest(
 
 #[cfg(test)]
 mod tests {
+    use pleach_env::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -212,6 +269,36 @@ mod tests {
 
     #[test]
     fn the_bytes_of_current() {
-        assert_eq!(current_text(FileId(7)), "pleach 1\nMANIFEST-000007\ncrc32c a01b3a2e\n");
+        let path = Path::new("CURRENT");
+        let open = Current { manifest: FileId(7), closed: None };
+        let closed = Current { closed: Some(Closed { manifest_len: 1944, last_seq: 300 }), ..open };
+        for (current, text) in [
+            (open, "pleach 1\nMANIFEST-000007\ncrc32c a01b3a2e\n"),
+            (closed, "pleach 1\nMANIFEST-000007\nclosed 1944 300\ncrc32c 6d960dbf\n"),
+        ] {
+            assert_eq!(current.encode(), text);
+            assert_eq!(parse_current(path, text.as_bytes()).unwrap(), current);
+        }
+    }
+
+    #[test]
+    fn a_current_of_another_layout_is_refused_and_a_senseless_one_is_damaged() {
+        let kind = |body: &str| {
+            let text = with_checksum(body);
+            parse_current(Path::new("CURRENT"), text.as_bytes()).unwrap_err().kind()
+        };
+        assert_eq!(kind("pleach 2\nanything\n"), ErrorKind::Unsupported);
+        assert_eq!(kind("pleach 12\n"), ErrorKind::Unsupported);
+        for body in [
+            "",
+            "pleach 1\n",
+            "pleach 1\nMANIFEST-7\n",
+            "pleach 1\nMANIFEST-000007\nclosed 1\n",
+            "pleach 1\nMANIFEST-000007\nclosed 01 2\n",
+            "pleach 1\nMANIFEST-000007\nclosed 1 2\nmore\n",
+            "plait 1\nMANIFEST-000007\n",
+        ] {
+            assert_eq!(kind(body), ErrorKind::Corruption, "{body:?}");
+        }
     }
 }

@@ -98,7 +98,7 @@ impl Options {
         self
     }
 
-    /// Runs a stage holds before they are merged into one run of the next stage: 2 to 64, default 4 (SifrDB's k).
+    /// Runs a stage holds before they are merged into one run of the next stage: 2 to 64, default 4 (`SifrDB`'s k).
     /// More write less and read more.
     #[must_use]
     pub fn runs_per_stage(mut self, k: usize) -> Self {
@@ -113,7 +113,7 @@ impl Options {
         self
     }
 
-    /// SSTs a compaction writes between two commits of its progress: 1 to 1000, default 10 (SifrDB's early cleaning).
+    /// SSTs a compaction writes between two commits of its progress: 1 to 1000, default 10 (`SifrDB`'s early cleaning).
     /// A compaction needs about this many SSTs of extra space.
     #[must_use]
     pub fn clean_every(mut self, ssts: usize) -> Self {

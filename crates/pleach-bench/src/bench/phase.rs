@@ -56,7 +56,7 @@ impl Phase<'_> {
         let barrier = Barrier::new(self.work.len() + usize::from(self.beside.is_some()));
         let threads = self.work.len() as u64;
         let unwatched = AtomicU64::new(0);
-        let timing = Timing { stopwatch: &stopwatch, barrier: &barrier, timing_cost_ns: self.timing_cost_ns };
+        let timing = Timing { stopwatch: &stopwatch, barrier: &barrier, cost_ns: self.timing_cost_ns };
         let deadline_ns = self.duration_s.map_or(u64::MAX, |seconds| (seconds * 1e9) as u64);
         std::thread::scope(|scope| {
             let beside = self.beside.map(|(stream, rate)| {
@@ -98,13 +98,13 @@ impl Phase<'_> {
 struct Timing<'a> {
     stopwatch: &'a Stopwatch,
     barrier: &'a Barrier,
-    timing_cost_ns: f64,
+    cost_ns: f64,
 }
 
 impl Timing<'_> {
     fn thread(self, engine: &dyn Engine, work: Work, bounds: Bounds<'_>) -> Result<ThreadOutcome> {
         let scheduled = bounds.interval_ns.is_some();
-        let mut recorder = Recorder::new(self.stopwatch.clone(), self.timing_cost_ns, scheduled);
+        let mut recorder = Recorder::new(self.stopwatch.clone(), self.cost_ns, scheduled);
         let session = engine.session();
         // Before anything can fail: the others would wait for ever.
         self.barrier.wait();

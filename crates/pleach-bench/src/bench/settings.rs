@@ -15,6 +15,7 @@ const KEYS_MAX: u64 = u32::MAX as u64;
 
 /// What is run and how.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Settings {
     /// Engines to run, by name (see `list`).
     #[arg(long, value_delimiter = ',', default_value = "pleach")]

@@ -9,11 +9,10 @@ use super::zipfian::Zipfian;
 /// Items over which YCSB's scrambled Zipfian generator draws before it hashes.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 
-/// Parameters of RocksDB's `mixgraph` as its wiki recommends them ("all random" keys of `ZippyDB`, Cao et al., FAST 2020):
-/// the heat of 30 key ranges is the sum of two exponentials, and within a range keys follow a power law.
+/// Parameters of RocksDB's `mixgraph` as its wiki gives them for the skew found at Facebook (Cao et al., FAST 2020): the heat of 30 key ranges is the sum of two exponentials, and within a range keys follow a power law.
 const HOT_RANGES: usize = 30;
 const RANGE_HEAT: [f64; 4] = [14.18, -2.917, 0.0164, -0.08082];
-const KEY_POWER: [f64; 2] = [0.002312, 0.3467];
+const KEY_POWER: [f64; 2] = [0.002_312, 0.3467];
 
 /// How keys are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -72,12 +71,12 @@ impl Chooser {
 
 /// The share of accesses that fall into the first i + 1 ranges.
 fn cumulative_heat() -> [f64; HOT_RANGES] {
-    let [a, b, c, d] = RANGE_HEAT;
+    let [high, steep, low, flat] = RANGE_HEAT;
     let mut heat = [0.0; HOT_RANGES];
     let mut sum = 0.0;
     for (at, slot) in heat.iter_mut().enumerate() {
         let x = (at + 1) as f64;
-        sum += a * (b * x).exp() + c * (d * x).exp();
+        sum += high * (steep * x).exp() + low * (flat * x).exp();
         *slot = sum;
     }
     heat.map(|share| share / sum)

@@ -43,6 +43,7 @@ pub struct EngineFactory {
 
 /// What an engine does natively. What it does not is emulated by the [`Session`]'s default methods, or refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an ability of its own")]
 pub struct Capabilities {
     /// Reads past the page cache.
     pub direct_reads: bool,
@@ -162,8 +163,7 @@ pub trait Engine: Send + Sync {
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
     /// Starts a read that completes on its own; none where the engine has no such thing.
-    fn get_async<'a>(&'a self, partition: usize, key: &[u8]) -> Option<GetFuture<'a>> {
-        let _not_supported = (partition, key);
+    fn get_async<'a>(&'a self, _partition: usize, _key: &[u8]) -> Option<GetFuture<'a>> {
         None
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use pleach::{Db, Options, Partition, Value, WriteBatch};
+use pleach::{Db, Key, Options, Partition, Value, WriteBatch};
 
 use super::{
     Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Removal, Result,
@@ -154,7 +154,7 @@ impl Session for PleachSession<'_> {
     fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         let from = scan.from.map_or(Bound::Unbounded, Bound::Included);
         let mut left = scan.limit;
-        let mut see = |entry: pleach::Result<(Vec<u8>, Value)>| -> Result<bool> {
+        let mut see = |entry: pleach::Result<(Key, Value)>| -> Result<bool> {
             let (key, value) = entry?;
             left -= 1;
             Ok(visit(&key, &value) && left > 0)

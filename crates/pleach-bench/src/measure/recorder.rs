@@ -112,12 +112,10 @@ impl Recorder {
     /// `ops` operations ended since the last mark, of which only the sum of the times is known.
     pub(crate) fn group(&mut self, kind: OpKind, end_ns: u64, ops: u64) {
         let spent_ns = end_ns.saturating_sub(self.last_mark_ns);
-        if ops > 0 {
-            if spent_ns >= STALL_NS {
-                self.latency(kind, spent_ns, 1);
-            } else {
-                self.latency(kind, spent_ns / ops, ops);
-            }
+        match spent_ns.checked_div(ops) {
+            None => {}
+            Some(_) if spent_ns >= STALL_NS => self.latency(kind, spent_ns, 1),
+            Some(mean_ns) => self.latency(kind, mean_ns, ops),
         }
         self.mark(end_ns, ops);
     }

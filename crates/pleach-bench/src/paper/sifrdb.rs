@@ -70,7 +70,9 @@ pub(super) fn fig9a(session: &mut Session<'_>) -> Result<()> {
         ["LevelDB (theirs)", "substantially more", "1"],
         ["RocksDB (theirs)", "substantially more", "1"],
     ];
-    theirs.iter().for_each(|row| print_row(row));
+    for row in theirs {
+        print_row(&row);
+    }
     for engine in session.args.engines.clone() {
         let words = load(session, "fillrandom,fillseq");
         let records = session.run(&engine, &words)?;
@@ -122,8 +124,8 @@ pub(super) fn fig9c(session: &mut Session<'_>) -> Result<()> {
     print("as much. Columns: most disk use up to then per byte that the user had inserted by then.\n");
     let tenths: Vec<String> = (1..=10).map(|tenth| format!("{} %", tenth * 10)).collect();
     let row = |name: &str, cells: &[String]| {
-        let aligned: String = cells.iter().map(|cell| format!("{cell:>7}")).collect();
-        print(&format!("{name:<18}{aligned}"));
+        let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:>6}")).collect();
+        print(&format!("{name:<18} {}", aligned.join(" ")));
     };
     row("inserted", &tenths);
     for engine in session.args.engines.clone() {

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
 
-use crate::env::{File, Site};
+use crate::env::{File, Site, check_punch};
 use crate::failpoint;
 
 /// An open regular file; one system call per method.
@@ -48,6 +48,15 @@ impl File for RealFile {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             result => Ok(result?),
         }
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_punch(offset, len)?;
+        if len == 0 {
+            return Ok(()); // `fallocate` refuses an empty range.
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.0, flags, offset, len)?)
     }
 
     /// A hint: its failure has no effect on what is read, only on where from. Dirty pages stay cached.

@@ -30,7 +30,7 @@ impl SimEnv {
     }
 
     /// Number of mutating calls begun so far: `write_at`, `sync`, `sync_dir`, `create_file`, `rename`, `remove_file`,
-    /// `set_len`, `allocate`, and `create_dir_all` where something was missing. Calls that fail count too, except
+    /// `set_len`, `allocate`, `punch`, and `create_dir_all` where something was missing. Calls that fail count too, except
     /// after the power went off. The next call has this number.
     pub fn op_count(&self) -> u64 {
         self.machine.lock().op_count

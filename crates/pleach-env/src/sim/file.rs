@@ -12,7 +12,7 @@ use super::block::BLOCK_LEN;
 use super::fault::FaultKind;
 use super::inode::{FILE_LEN_MAX, Ino};
 use super::machine::{Machine, Op, Turn};
-use crate::env::{File, FileLock, OpenOptions, Site};
+use crate::env::{File, FileLock, OpenOptions, Site, check_punch};
 use crate::failpoint;
 
 /// Keeps its inode alive, and the environment with it.
@@ -127,6 +127,14 @@ impl File for SimFile {
             return Err(Errno::NOSPC.into());
         }
         turn.machine.disk.inode_mut(self.ino).allocate(len);
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        check_punch(offset, len)?;
+        let mut turn = self.begin_change(Op::Punch, Some(offset.saturating_add(len)))?;
+        turn.check_fault()?;
+        turn.machine.disk.inode_mut(self.ino).punch(offset, len);
         Ok(())
     }
 

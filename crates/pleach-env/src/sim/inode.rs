@@ -7,8 +7,10 @@
 //! 1. `sizes` is never empty: the durable length first, then each length since the last sync, the current one last.
 //! 2. Bytes at and beyond the current length are zeros.
 //! 3. `unclean` lists exactly the blocks that are not clean, each once, in the order in which they were first written.
-//! 4. `blocks_charged` counts the blocks that take space: those below `blocks_reserved` and those with content.
+//! 4. `blocks_charged` counts the blocks that take space: those below `blocks_reserved` that are no holes, and those
+//!    with content.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::block::{BLOCK_LEN, Block, SECTORS_PER_BLOCK};
@@ -31,6 +33,8 @@ pub(super) struct Inode {
     unclean: Vec<usize>,
     sizes: Vec<u64>,
     blocks_reserved: usize,
+    /// Blocks below `blocks_reserved` whose space was given back.
+    holes: BTreeSet<usize>,
     blocks_charged: usize,
 }
 
@@ -42,6 +46,7 @@ impl Inode {
             unclean: Vec::new(),
             sizes: vec![0],
             blocks_reserved: 0,
+            holes: BTreeSet::new(),
             blocks_charged: 0,
         }
     }
@@ -94,11 +99,11 @@ impl Inode {
 
     /// How many more blocks [`Inode::allocate`] would take.
     pub(super) fn shortfall(&self, len: u64) -> u64 {
-        (self.blocks_reserved..block_count(len)).filter(|&b| !self.takes_space(b)).count() as u64
+        (0..block_count(len)).filter(|&b| !self.takes_space(b)).count() as u64
     }
 
     fn takes_space(&self, block: usize) -> bool {
-        block < self.blocks_reserved
+        (block < self.blocks_reserved && !self.holes.contains(&block))
             || self.blocks.get(block).is_some_and(|b| b.as_ref().is_some_and(|b| b.current().is_some()))
     }
 
@@ -123,6 +128,7 @@ impl Inode {
                 }
             }
             self.blocks_reserved = self.blocks_reserved.min(block_count(len));
+            self.holes = self.holes.range(..self.blocks_reserved).copied().collect();
             self.recount();
         }
         self.note_len(len);
@@ -131,13 +137,27 @@ impl Inode {
     /// Requires: `len <= FILE_LEN_MAX`.
     pub(super) fn allocate(&mut self, len: u64) {
         self.blocks_reserved = self.blocks_reserved.max(block_count(len));
+        self.holes.clear(); // All of it is reserved again.
         self.recount();
         self.note_len(self.len().max(len));
     }
 
+    /// Requires: offset and length are multiples of the block length.
+    pub(super) fn punch(&mut self, offset: u64, len: u64) {
+        let (first, last) = (locate(offset).0, locate(offset.saturating_add(len)).0);
+        for index in first..last.min(self.blocks.len()) {
+            if self.blocks[index].as_ref().is_some_and(|b| b.current().is_some()) {
+                self.change(index, |block| block.cut(0));
+            }
+        }
+        self.holes.extend(first..last.min(self.blocks_reserved));
+        self.recount();
+    }
+
     fn recount(&mut self) {
         let beyond = (self.blocks_reserved..self.blocks.len()).filter(|&b| self.takes_space(b)).count();
-        self.blocks_charged = self.blocks_reserved + beyond;
+        let empty_holes = self.holes.iter().filter(|&&b| !self.takes_space(b)).count();
+        self.blocks_charged = self.blocks_reserved - empty_holes + beyond;
     }
 
     fn change(&mut self, index: usize, change: impl FnOnce(&mut Block)) {
@@ -198,6 +218,7 @@ impl Inode {
         let sizes = vec![u64::MAX];
         let mut inode = Self { blocks, unclean: Vec::new(), sizes, ..Self::empty() };
         inode.blocks_reserved = self.blocks_reserved;
+        inode.holes.clone_from(&self.holes);
         inode.set_len(len);
         inode.sync();
         inode

@@ -31,6 +31,7 @@ pub(super) enum Op {
     RemoveFile,
     SetLen,
     Allocate,
+    Punch,
     CreateDirAll,
 }
 
@@ -46,6 +47,7 @@ impl Op {
             Op::RemoveFile => "remove_file",
             Op::SetLen => "set_len",
             Op::Allocate => "allocate",
+            Op::Punch => "punch",
             Op::CreateDirAll => "create_dir_all",
         }
     }

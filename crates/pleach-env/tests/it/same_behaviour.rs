@@ -267,3 +267,21 @@ fn unaligned_direct_reads_are_refused_in_the_simulator() {
     assert!(direct.read_at(&mut space[start..start + 512], 0).is_err());
     assert!(direct.read_at(&mut space[start + 1..start + 4097], 0).is_err());
 }
+
+#[test]
+fn a_punched_range_reads_as_zeros_and_keeps_the_length() {
+    on_both(|env, dir| {
+        let file = env.create_file(&dir.join("f"))?;
+        file.write_all_at(&[7; 3 * 4096 + 5], 0)?;
+        file.sync("test.file")?;
+        file.punch(4096, 4096)?;
+        let bytes = contents(&*file)?;
+        assert_eq!(bytes.len(), 3 * 4096 + 5);
+        assert!(bytes[4096..8192].iter().all(|b| *b == 0));
+        assert!(bytes[..4096].iter().chain(&bytes[8192..]).all(|b| *b == 7));
+        file.write_all_at(b"again", 5000)?;
+        assert_eq!(&contents(&*file)?[5000..5005], b"again");
+        assert_eq!(kind(file.punch(1, 4096)), Some(ErrorKind::InvalidInput));
+        Ok(())
+    });
+}

@@ -33,7 +33,7 @@ pub struct FrameOptions {
     pub id: FileId,
     /// Where the manifest stands; [`ManifestHint::NONE`] in the manifest itself.
     pub hint: ManifestHint,
-    /// Bytes to reserve, so that appends below do not run out of space.
+    /// Bytes to reserve at a time, so that most appends neither run out of space nor grow the file.
     pub preallocate: Option<u64>,
     /// Sequence number of the first record, at least 1.
     pub next_seq: SeqNo,
@@ -59,7 +59,11 @@ pub struct FrameWriter {
     path: PathBuf,
     id: FileId,
     name: &'static str,
+    /// Bytes to reserve at a time.
+    preallocate: Option<u64>,
 
+    /// Bytes reserved so far.
+    reserved: u64,
     /// Where the next record goes.
     offset: u64,
     /// End of the last thing that a sync is needed for: markers after a sync are not.
@@ -95,6 +99,8 @@ impl FrameWriter {
             path: path.to_path_buf(),
             id: options.id,
             name,
+            preallocate: options.preallocate,
+            reserved: options.preallocate.unwrap_or(0),
             offset: FILE_HEADER_LEN as u64,
             data_end: FILE_HEADER_LEN as u64,
             durable_len: 0,
@@ -131,6 +137,8 @@ impl FrameWriter {
         let header = append.header(self.next_seq, self.durable_seq, self.epoch)?;
         let record = append.record;
         let bytes = record.seal(&header, self.id, self.offset);
+        reserve(&*self.file, self.preallocate, &mut self.reserved, self.offset, bytes.len())
+            .map_err(|e| self.no_space(e))?;
         let written = self.file.write_all_at(bytes, self.offset);
         self.finish_append(written, bytes.len(), header.next_seq())
     }
@@ -138,6 +146,8 @@ impl FrameWriter {
     fn append_group<'a>(&mut self, records: impl Iterator<Item = Append<'a>>) -> Result<()> {
         let mut group = std::mem::take(&mut self.group);
         let result = self.build_group(&mut group, records).and_then(|next_seq| {
+            reserve(&*self.file, self.preallocate, &mut self.reserved, self.offset, group.len())
+                .map_err(|e| self.no_space(e))?;
             let written = self.file.write_all_at(&group, self.offset);
             self.finish_append(written, group.len(), next_seq)
         });
@@ -162,6 +172,12 @@ impl FrameWriter {
             next_seq = header.next_seq();
         }
         Ok(next_seq)
+    }
+
+    /// The error of a failed reservation: nothing was written, so no fence is needed.
+    #[cold]
+    fn no_space(&self, error: io::Error) -> Error {
+        Error::io(&format!("reserve space for the {}", self.name), &self.path, error)
     }
 
     fn finish_append(&mut self, written: io::Result<()>, len: usize, next_seq: SeqNo) -> Result<()> {
@@ -327,6 +343,24 @@ impl FrameWriter {
     pub fn next_seq(&self) -> SeqNo {
         self.next_seq
     }
+}
+
+/// Reserves the next step of space when `len` bytes at `offset` reach beyond what is reserved.
+#[inline]
+fn reserve(
+    file: &dyn File,
+    step: Option<u64>,
+    reserved: &mut u64,
+    offset: u64,
+    len: usize,
+) -> io::Result<()> {
+    let (Some(step), end) = (step, offset + len as u64) else { return Ok(()) };
+    if end > *reserved {
+        let next = end.max(*reserved + step);
+        file.allocate(next)?;
+        *reserved = next;
+    }
+    Ok(())
 }
 
 fn start(file: &dyn File, options: &FrameOptions) -> io::Result<()> {

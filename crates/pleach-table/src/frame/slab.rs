@@ -26,7 +26,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use pleach_env::memory::Region;
+use pleach_env::memory::{Region, prefetch};
 
 use crate::limits::PAGE;
 
@@ -102,6 +102,7 @@ impl SlabOwner {
     pub(super) fn pin(&self, first: u32) -> Option<Pin> {
         let slab = self.slab();
         let frame = slab.frames.get(first as usize)?;
+        slab.prefetch_head(first);
         let state = frame.state.fetch_add(PIN, Ordering::Acquire);
         if state & (LOCKED | TOO_MANY) != 0 {
             frame.state.fetch_sub(PIN, Ordering::Release);
@@ -190,7 +191,19 @@ impl SlabOwner {
     }
 }
 
+/// Bytes at a block's beginning that a point read looks at first: header, prefix, tags and offsets of a few dozen keys.
+const HEAD_BYTES: usize = 192;
+
 impl Slab {
+    /// Asks for the beginning of a frame while its state is being fetched too.
+    #[inline]
+    fn prefetch_head(&self, first: u32) {
+        let start = self.memory.start().as_ptr().wrapping_add(first as usize * PAGE);
+        for line in (0..HEAD_BYTES).step_by(64) {
+            prefetch(start.wrapping_add(line));
+        }
+    }
+
     /// Address and length of `frames` frames.
     #[inline]
     fn place(&self, first: u32, frames: u32) -> (NonNull<u8>, usize) {

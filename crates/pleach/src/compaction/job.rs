@@ -138,6 +138,9 @@ impl CompactionJob {
                 break;
             }
             let key = source.key().expect("the current source is on an entry");
+            if key <= self.last_key.as_slice() {
+                return Err(source.disorder(&inner.dir));
+            }
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
             let (kind, value) = (source.kind(), source.value_bytes());

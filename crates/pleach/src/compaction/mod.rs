@@ -10,7 +10,7 @@
 //! 2. *Tombstones* go only when nothing older than the inputs lies below them.
 //!
 //! # Origin
-//! SifrDB, section 3 (split forest, early cleaning) and 4 (compaction journal, continued compaction). Departures: one
+//! `SifrDB`, section 3 (split forest, early cleaning) and 4 (compaction journal, continued compaction). Departures: one
 //! manifest edit plays the parts of the paper's journal and redirection map; the "twice check" is not needed because
 //! versions are immutable.
 

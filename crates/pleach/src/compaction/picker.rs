@@ -1,7 +1,7 @@
 //! Choosing what to merge: a pure function from a sub-tree to a plan.
 //!
 //! # Origin
-//! SifrDB's multi-stage tree, section 2.2: a stage that holds `k` runs is merged into one run of the next stage.
+//! `SifrDB`'s multi-stage tree, section 2.2: a stage that holds `k` runs is merged into one run of the next stage.
 
 use std::collections::HashMap;
 

@@ -17,6 +17,9 @@ use crate::manifest::manifest_path;
 use crate::stats::add;
 use crate::version::{SubTree, Version};
 
+/// Memtables that use less are left to the log when the store is closed: some ten milliseconds for the next open.
+const FLUSHED_AT_CLOSE_MIN: usize = 4 << 20;
+
 /// Starts the jobs of a store.
 pub(crate) fn start_jobs(inner: &Arc<Inner>) -> Vec<JobHandle> {
     let env = &inner.env;
@@ -118,7 +121,7 @@ impl Inner {
     /// Makes the log durable.
     pub(crate) fn sync_log(&self) -> Result<()> {
         self.check_writable()?;
-        self.writer.lock().log.sync().map_err(|e| self.set_poison(e))
+        self.sync_writer(&mut self.writer.lock())
     }
 
     /// Waits for background work until `done` says so, or until it fails.
@@ -145,6 +148,19 @@ impl Inner {
     /// Seals the memtable and waits until all memtables are flushed.
     pub(crate) fn flush_all(&self) -> Result<()> {
         self.check_writable()?;
+        self.flush_memtables()
+    }
+
+    /// Flushes all memtables if the next open would take noticeably long to read their log again.
+    pub(crate) fn flush_if_large(&self) -> Result<()> {
+        let used: usize = self.state.load().memtables().map(|memtable| memtable.used_bytes()).sum();
+        if used < FLUSHED_AT_CLOSE_MIN || self.poison().is_some() {
+            return Ok(());
+        }
+        self.flush_memtables()
+    }
+
+    fn flush_memtables(&self) -> Result<()> {
         {
             let mut writer = self.writer.lock();
             if !writer.active.memtable.is_empty() {

@@ -47,12 +47,18 @@ impl Shared {
         if !self.inner.set_closed() {
             return Ok(());
         }
+        // What the log holds is read again at the next open: a lot of it is better in files. A failure is no loss.
+        let _stays_in_the_log = self.inner.flush_if_large();
         self.jobs.lock().clear();
         let mut writer = self.inner.writer.lock();
-        match self.inner.poison() {
-            Some(_) => Ok(()), // Nothing more can be promised; the error has been reported.
-            None => writer.log.sync(),
+        if self.inner.poison().is_some() {
+            return Ok(()); // Nothing more can be promised; the error has been reported.
         }
+        self.inner.sync_writer(&mut writer)?;
+        let Inner { env, dir, versions, .. } = &*self.inner;
+        let noted = versions.lock().manifest.note_closed(&**env, dir, writer.log.last_seq());
+        // On a full disk the store is as durable without the note; only damage is harder to notice.
+        noted.or_else(|error| if error.is_out_of_space() { Ok(()) } else { Err(error) })
     }
 }
 

@@ -220,13 +220,17 @@ impl Inner {
             Ok(edit) => edit,
             Err(error) => {
                 if self.poison().is_none() {
-                    added.iter().for_each(|file| file.mark_obsolete());
+                    for file in &added {
+                        file.mark_obsolete();
+                    }
                 }
                 return Err(error);
             }
         };
         let Versions { version, files, .. } = &mut *versions;
-        added.into_iter().for_each(|file| files.add(file));
+        for file in added {
+            files.add(file);
+        }
         let next = match version.apply(&edit, files) {
             Ok(next) => Arc::new(next),
             Err(message) => {

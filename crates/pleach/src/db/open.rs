@@ -3,13 +3,14 @@
 //! # Order
 //! 1. Everything is read and checked; nothing is written.
 //! 2. A new manifest with the recovered version; `CURRENT` points to it.
-//! 3. The log's tail is written into fresh segments and synced: what the page cache shows need not be on the medium.
-//! 4. One edit moves the log's floor to the fresh segments. From here on the old ones are not needed.
-//! 5. Files that nothing names are removed.
+//! 3. Files that nothing names are removed, except for the log's: their space may be needed.
+//! 4. The log's tail is written into fresh segments and synced: what the page cache shows need not be on the medium.
+//! 5. One edit moves the log's floor to the fresh segments. From here on the old ones are not needed.
+//! 6. The old segments are removed.
 //!
 //! A crash anywhere in between leaves a store that the next open recovers to the same state.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,7 +25,8 @@ use super::sst_output::{parse_sst_name, sst_path};
 use super::write::insert_operations;
 use crate::batch::Operations;
 use crate::keys::PartitionId;
-use crate::manifest::{self, CURRENT_TMP, Manifest};
+use crate::limits::NEXT_ID_MAX;
+use crate::manifest::{self, CURRENT_TMP, Closed, Current, Manifest};
 use crate::memtable::Memtable;
 use crate::options::{Options, SEALED_MAX};
 use crate::state::{LoggedMemtable, State};
@@ -66,17 +68,18 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Inner, Box<dyn FileL
     let env = Arc::clone(&options.env);
     let lock = enter(&env, dir, &options)?;
     let listing = list(&*env, dir)?;
-    let manifest_id = match manifest::read_current(&*env, dir)? {
-        Some(id) => id,
-        None => create_store(&*env, dir, &options, &listing)?,
+    let current = match manifest::read_current(&*env, dir)? {
+        Some(current) => current,
+        None => Current { manifest: create_store(&*env, dir, &options, &listing)?, closed: None },
     };
     let trash = Arc::new(Trash::default());
-    let (found, files) = read_store(&env, dir, manifest_id, &trash, listing)?;
+    let (found, files) = read_store(&env, dir, current, &trash, listing)?;
     let cache = FrameCache::new(options.cache_bytes());
     open_ssts(&env, dir, &found.version, &cache, options.direct_reads)?;
     let inner = start(dir, options, cache, trash, files, &found)?;
-    rewrite_log_tail(&inner, &found)?;
     remove_leftovers(&inner, &found);
+    rewrite_log_tail(&inner, &found)?;
+    remove_old_segments(&inner, &found);
     Ok((inner, lock))
 }
 
@@ -133,6 +136,11 @@ fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
             continue;
         } else {
             continue;
+        }
+        if listing.last_id() >= NEXT_ID_MAX {
+            let message =
+                "no store has counted this far; if the file is not the store's, give it another name";
+            return Err(Error::corruption(&dir.join(&name), 0, message));
         }
         if !metadata.is_file {
             return Err(Error::corruption(
@@ -194,10 +202,11 @@ fn create_store(env: &dyn Env, dir: &Path, options: &Options, listing: &Listing)
 fn read_store(
     env: &Arc<dyn Env>,
     dir: &Path,
-    manifest_id: FileId,
+    current: Current,
     trash: &Arc<Trash>,
     listing: Listing,
 ) -> Result<(Found, FileTable)> {
+    let manifest_id = current.manifest;
     let mut files = FileTable::new(Arc::clone(trash));
     let (version, manifest_end) = manifest::read_manifest(env, dir, manifest_id, &mut files)?;
     // Files that the manifest no longer refers to: leftovers, removed with the others.
@@ -215,6 +224,9 @@ fn read_store(
         check_record(dir, &version, &record)
     })?;
     check_hint(dir, recovery.hint, manifest_id, manifest_end)?;
+    if let Some(closed) = current.closed {
+        check_closed(dir, closed, (manifest_id, manifest_end), &segments, &recovery)?;
+    }
     Ok((Found { version, manifest_id, listing, segments, recovery }, files))
 }
 
@@ -262,6 +274,32 @@ fn check_hint(dir: &Path, hint: Option<ManifestHint>, manifest_id: FileId, end: 
     Ok(())
 }
 
+/// A store that was closed must still have all that it had then: nothing of it can be a torn tail.
+fn check_closed(
+    dir: &Path,
+    closed: Closed,
+    (manifest_id, manifest_end): (FileId, u64),
+    segments: &[FileId],
+    recovery: &Recovery,
+) -> Result<()> {
+    if manifest_end < closed.manifest_len {
+        let message =
+            format!("the manifest ends here; the store was closed with {} bytes of it", closed.manifest_len);
+        return Err(Error::corruption(&manifest::manifest_path(dir, manifest_id), manifest_end, message));
+    }
+    let last_seq = recovery.next_seq - 1;
+    if last_seq >= closed.last_seq {
+        return Ok(());
+    }
+    let message =
+        format!("the log ends at sequence number {last_seq}; the store was closed with {}", closed.last_seq);
+    let place = recovery.torn.or_else(|| segments.last().map(|id| (*id, 0)));
+    Err(match place {
+        Some((segment, offset)) => Error::corruption(&segment_path(dir, segment), offset, message),
+        None => Error::new(ErrorKind::Corruption, message).at_path(&dir.join(manifest::CURRENT)),
+    })
+}
+
 /// Opens every live SST: footer, index and filter come into memory.
 fn open_ssts(
     env: &Arc<dyn Env>,
@@ -275,6 +313,12 @@ fn open_ssts(
         let metadata = env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?;
         if metadata.is_none() {
             return Err(Error::corruption(&path, 0, "the manifest names this SST, but it is missing"));
+        }
+        if file.summary.value_pointers > 0 {
+            return Err(Error::unsupported(
+                &path,
+                "the SST points to separated values, which this build cannot read",
+            ));
         }
         let sst = Sst::open(env, &path, file.id, Some(&file.summary), Arc::clone(cache), direct)?;
         file.opened(Arc::new(sst));
@@ -376,17 +420,27 @@ fn rewrite_record(inner: &Inner, record: &Record<'_>, buffer: &mut RecordBuf) ->
     Ok(())
 }
 
-/// Removes what earlier lives of the store left and nothing names any more. Best effort: what stays is found again.
+/// Removes the files, but for the log, that earlier lives of the store left and nothing names any more. The new manifest
+/// is in force, and the space may be needed to recover.
 fn remove_leftovers(inner: &Inner, found: &Found) {
-    let (env, dir) = (&inner.env, &inner.dir);
+    let dir = &inner.dir;
     let live = inner.versions.lock().version.live_files();
     let is_live = |id: &FileId| live.binary_search_by_key(id, |file| file.id).is_ok();
     let manifests = found.listing.manifests.iter().chain([&found.manifest_id]);
     let gone = (found.listing.ssts.iter().filter(|id| !is_live(id)).map(|id| sst_path(dir, *id)))
-        .chain(found.listing.segments.iter().map(|id| segment_path(dir, *id)))
         .chain(manifests.map(|id| manifest::manifest_path(dir, *id)))
         .chain(found.listing.has_current_tmp.then(|| dir.join(CURRENT_TMP)));
-    for path in gone {
-        let _stays_for_the_next_open = env.remove_file(&path);
+    remove_all(inner, gone);
+}
+
+/// Removes the segments whose batches stand in fresh ones.
+fn remove_old_segments(inner: &Inner, found: &Found) {
+    remove_all(inner, found.listing.segments.iter().map(|id| segment_path(&inner.dir, *id)));
+}
+
+/// Best effort: what stays is found by the next open.
+fn remove_all(inner: &Inner, paths: impl Iterator<Item = PathBuf>) {
+    for path in paths {
+        let _stays_for_the_next_open = inner.env.remove_file(&path);
     }
 }

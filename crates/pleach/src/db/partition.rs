@@ -179,6 +179,15 @@ impl Partition {
     }
 }
 
+impl IntoIterator for &Partition {
+    type Item = <Range as Iterator>::Item;
+    type IntoIter = Range;
+
+    fn into_iter(self) -> Range {
+        self.iter()
+    }
+}
+
 impl std::fmt::Debug for Partition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Partition")

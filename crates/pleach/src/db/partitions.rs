@@ -10,7 +10,7 @@ use super::open::DEFAULT_PARTITION;
 use super::partition::Partition;
 use super::write::dropped_error;
 use crate::keys::PartitionId;
-use crate::limits::PARTITION_NAME_LEN_MAX;
+use crate::limits::{PARTITION_NAME_LEN_MAX, PARTITIONS_MAX};
 use crate::state::State;
 use crate::version::edit::{Edit, EditItem};
 
@@ -34,7 +34,7 @@ impl Inner {
         }
         // Only creation changes the next number, and it holds `names`.
         let id = PartitionId(self.state.load().version.next_partition);
-        if id.0 == u32::MAX {
+        if id.0 >= PARTITIONS_MAX {
             return Err(Error::new(ErrorKind::Unsupported, "the store has used up its partition numbers"));
         }
         let mut edit = Edit::default();

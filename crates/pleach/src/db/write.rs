@@ -110,11 +110,7 @@ impl Inner {
         writer.log.append(records).map_err(|e| self.log_failed(e))?;
         add(&self.counters.log_bytes, bytes as u64);
         if syncs {
-            // What is in SSTs by now need not be synced any more.
-            let version = Arc::clone(&self.state.load().version);
-            writer.log.mark_durable(version.flushed_seq);
-            writer.log.forget_before(version.log_floor);
-            writer.log.sync().map_err(|e| self.set_poison(e))?;
+            self.sync_writer(writer)?;
         }
         Ok(())
     }
@@ -135,8 +131,22 @@ impl Inner {
         if error.is_out_of_space() || error.kind() != ErrorKind::Io { error } else { self.set_poison(error) }
     }
 
+    /// Lets the log forget what is in SSTs by now: it need not be synced any more, and its files can go.
+    pub(crate) fn forget_flushed(&self, writer: &mut Writer) {
+        let state = self.state.load();
+        writer.log.mark_durable(state.version.flushed_seq);
+        writer.log.forget_before(state.version.log_floor);
+    }
+
+    /// Makes everything written so far durable.
+    pub(crate) fn sync_writer(&self, writer: &mut Writer) -> Result<()> {
+        self.forget_flushed(writer);
+        writer.log.sync().map_err(|e| self.set_poison(e))
+    }
+
     /// Starts a new log segment.
     pub(crate) fn rotate_log(&self, writer: &mut Writer) -> Result<()> {
+        self.forget_flushed(writer);
         let id = self.new_file_id();
         writer.log.rotate(id, self.manifest_hint()).map_err(|e| self.log_failed(e))?;
         self.framed_files.lock().segments.push(id);

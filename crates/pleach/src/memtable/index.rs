@@ -91,7 +91,7 @@ impl HashIndex {
     /// Writer: adds the record of a key that the index does not have.
     pub(super) fn insert(&self, hash: u64, at: ArenaRef) {
         let taken = self.taken.load(Ordering::Relaxed);
-        if taken as usize * 8 >= self.slots.len() * FULL_EIGHTHS {
+        if taken * 8 >= (self.slots.len() * FULL_EIGHTHS) as u64 {
             self.complete.store(false, Ordering::Release);
             return;
         }

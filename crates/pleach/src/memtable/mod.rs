@@ -17,7 +17,7 @@
 //! overwrite does not touch the tree.
 //!
 //! # Origin
-//! One memtable for all partitions is TridentKV, section 3.3. The rest is ours.
+//! One memtable for all partitions is `TridentKV`, section 3.3. The rest is ours.
 
 mod arena;
 mod cursor;

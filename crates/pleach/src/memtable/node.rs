@@ -81,11 +81,11 @@ impl Node {
         let mut spins = 0u32;
         loop {
             let version = self.version.load(Ordering::Acquire);
-            if version % 2 == 0 {
+            if version.is_multiple_of(2) {
                 return version;
             }
             spins += 1;
-            if spins % 64 == 0 {
+            if spins.is_multiple_of(64) {
                 std::thread::yield_now(); // The writer may have lost its core in the middle of a change.
             }
             std::hint::spin_loop();

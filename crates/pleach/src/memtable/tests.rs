@@ -18,7 +18,7 @@ fn put(m: &Memtable, key: &[u8], seq: u64, value: &[u8]) {
 
 fn key_of(kind: u32, n: u64) -> Vec<u8> {
     match kind {
-        0 => n.to_be_bytes().to_vec(),
+        0 => n.swap_bytes().to_le_bytes().to_vec(),
         1 => format!("{n:016}").into_bytes(),
         2 => format!("tenant/{}/order/{n:08}", n % 7).into_bytes(),
         _ => [&b"k"[..], &vec![0; (n % 20) as usize], &n.to_le_bytes()].concat(),
@@ -108,7 +108,7 @@ fn readers_see_a_consistent_prefix_beside_the_writer() {
     let visible = Arc::new(AtomicU64::new(0));
     let done = Arc::new(AtomicBool::new(false));
     // Number n is inserted under seq n with a key that scatters n, so a reader at `visible` must find exactly 1..=visible.
-    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     std::thread::scope(|scope| {
         for reader in 0..2 {
             let (memtable, visible, done) = (&memtable, &visible, &done);

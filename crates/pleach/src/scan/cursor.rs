@@ -1,8 +1,9 @@
 //! A cursor over one source of a merge: a memtable or a run, seen as user keys of one partition.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use pleach_env::Result;
+use pleach_env::{Error, ErrorKind, Result};
 use pleach_table::{CursorMode, SstCursor, ValueKind};
 
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, partition_key, split_partition_key};
@@ -94,6 +95,16 @@ impl SourceCursor {
             },
             Source::Memtable(_) => None,
             Source::Run(cursor) => cursor.key(),
+        }
+    }
+
+    /// The error of an entry that does not come after the one before it: the file's checksums are right, its order is
+    /// not. Requires: on an entry.
+    pub(crate) fn disorder(&self, dir: &Path) -> Error {
+        let error = Error::new(ErrorKind::Corruption, "expected keys in ascending order");
+        match &self.source {
+            Source::Memtable(_) => error.at_path(dir),
+            Source::Run(cursor) => error.at_path(cursor.run.files[cursor.file].file.sst().path()),
         }
     }
 

@@ -8,7 +8,7 @@ use pleach_table::{CursorMode, ValueKind};
 
 use super::cursor::SourceCursor;
 use super::merge::{Direction, Merge, SeekTo};
-use crate::keys::{self, PartitionId};
+use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
 use crate::value::Value;
 
@@ -24,10 +24,10 @@ use crate::value::Value;
 /// for name in ["alice", "bob", "carol"] {
 ///     users.put(name.as_bytes(), b"1")?;
 /// }
-/// let keys: Result<Vec<_>, _> = users.range(b"b".as_slice()..).map(|entry| entry.map(|(key, _)| key)).collect();
-/// assert_eq!(keys?, [b"bob".to_vec(), b"carol".to_vec()]);
-/// let (last, _) = users.range::<&[u8]>(..).next_back().expect("three entries")?;
-/// assert_eq!(last, b"carol");
+/// let keys: Result<Vec<_>, _> = users.range("b"..).map(|entry| entry.map(|(key, _)| key)).collect();
+/// assert_eq!(keys?, ["bob", "carol"]);
+/// let (last, _) = users.iter().next_back().expect("three entries")?;
+/// assert_eq!(last, "carol");
 /// # Ok::<(), pleach::Error>(())
 /// ```
 pub struct Range {
@@ -109,7 +109,7 @@ impl Range {
     }
 
     /// The next live entry in a direction, within the bounds; moves the bound of that end behind it.
-    fn step(&mut self, direction: Direction) -> Result<Option<(Vec<u8>, Value)>> {
+    fn step(&mut self, direction: Direction) -> Result<Option<(Key, Value)>> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
@@ -124,7 +124,7 @@ impl Range {
         loop {
             let Some(merge) = self.end_mut(direction).as_mut() else { return Ok(None) };
             let Some(source) = merge.current() else { return Ok(None) };
-            let key = source.key().expect("the current source is on an entry").to_vec();
+            let key = Key::new(source.key().expect("the current source is on an entry"));
             let value = (source.kind() != ValueKind::Tombstone).then(|| source.value());
             if !self.is_within(&key, direction) {
                 return Ok(None);
@@ -177,7 +177,7 @@ impl Range {
         }
     }
 
-    fn take_step(&mut self, direction: Direction) -> Option<Result<(Vec<u8>, Value)>> {
+    fn take_step(&mut self, direction: Direction) -> Option<Result<(Key, Value)>> {
         let step = self.step(direction).transpose();
         if !matches!(step, Some(Ok(_))) {
             self.view = None;
@@ -188,7 +188,7 @@ impl Range {
 }
 
 impl Iterator for Range {
-    type Item = Result<(Vec<u8>, Value)>;
+    type Item = Result<(Key, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.take_step(Direction::Up)

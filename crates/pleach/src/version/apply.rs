@@ -108,7 +108,7 @@ impl Version {
             return Err(format!("partition {id} ({name:?}) exists already"));
         }
         // Numbers are given in order; a wild one must not make the page table grow without bound.
-        let next = id.0.checked_add(1).ok_or("partition numbers are used up")?;
+        let next = id.0 + 1;
         if id.0 > self.next_partition {
             return Err(format!("partition number {id} is above the next free one"));
         }
@@ -143,7 +143,8 @@ impl SubTree {
         if self.run(meta.id).is_some() {
             return Err(format!("run {} exists already", meta.id.0));
         }
-        let run_files = meta.files.iter().map(|f| files.acquire(f)).collect::<Result<_, _>>()?;
+        let run_files = meta.files.iter().map(|f| files.acquire(f)).collect::<Result<Vec<_>, _>>()?;
+        Run::check_files(meta.id, meta.kind, &run_files)?;
         let run = Run::new(meta.id, meta.stage, meta.kind, meta.clip.clone(), run_files);
         let position = self.runs.partition_point(|r| (r.stage, meta.id) < (meta.stage, r.id));
         self.runs.insert(position, Arc::new(run));
@@ -152,7 +153,11 @@ impl SubTree {
 
     fn extend_run(&mut self, id: RunId, added: &[RunFileMeta], files: &mut FileTable) -> Result<(), String> {
         let added: Vec<_> = added.iter().map(|f| files.acquire(f)).collect::<Result<_, _>>()?;
-        self.replace_run(id, |run| Ok(run.with_files([&run.files[..], &added].concat())))
+        self.replace_run(id, |run| {
+            let files = [&run.files[..], &added].concat();
+            Run::check_files(id, run.kind, &files)?;
+            Ok(run.with_files(files))
+        })
     }
 
     fn remove_files(&mut self, id: RunId, removed: &[FileId], files: &mut FileTable) -> Result<(), String> {
@@ -162,7 +167,9 @@ impl SubTree {
             if gone.len() != removed.len() {
                 return Err(format!("run {} does not have the files to remove", id.0));
             }
-            gone.iter().for_each(|file| files.release(file));
+            for file in &gone {
+                files.release(file);
+            }
             Ok(run.with_files(kept))
         })
     }

@@ -8,7 +8,7 @@
 //! 2. *One version per run*: by the builder of each file and by 1.
 //!
 //! # Origin
-//! SifrDB's logical tree (section 3.1); the clip is ours, it replaces the paper's redirection map.
+//! `SifrDB`'s logical tree (section 3.1); the clip is ours, it replaces the paper's redirection map.
 
 use std::sync::Arc;
 
@@ -36,6 +36,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// Requires: [`Run::check_files`] finds nothing wrong.
     pub(crate) fn new(
         id: RunId,
         stage: u8,
@@ -103,14 +104,19 @@ impl Run {
 
     /// An error message when an invariant does not hold.
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
-        let id = self.id.0;
-        if let Some(file) = self.files.iter().find(|f| f.meta.smallest > f.meta.largest) {
+        Self::check_files(self.id, self.kind, &self.files)
+    }
+
+    /// An error message when `files` cannot be those of a run: what comes from disk is checked before it becomes one.
+    pub(super) fn check_files(id: RunId, kind: RunKind, files: &[RunFile]) -> Result<(), String> {
+        let id = id.0;
+        if let Some(file) = files.iter().find(|f| f.meta.smallest > f.meta.largest) {
             return Err(format!("run {id}: file {} ends before it begins", file.file.id));
         }
-        if let Some(pair) = self.files.windows(2).find(|pair| pair[0].meta.largest >= pair[1].meta.smallest) {
+        if let Some(pair) = files.windows(2).find(|pair| pair[0].meta.largest >= pair[1].meta.smallest) {
             return Err(format!("run {id}: files {} and {} overlap", pair[0].file.id, pair[1].file.id));
         }
-        if self.kind == RunKind::Section && self.files.len() > 1 {
+        if kind == RunKind::Section && files.len() > 1 {
             return Err(format!("run {id}: a section lies in one file"));
         }
         Ok(())

@@ -66,10 +66,11 @@ fn many_keys_survive_flush_compaction_and_reopening() {
             let key = format!("{i:08}").into_bytes();
             assert_eq!(keys.get(&key).unwrap().as_deref(), model.get(&key).map(|v| &v[..]), "key {i}");
         }
-        let scanned: Vec<_> = keys.iter().map(|e| e.map(|(k, v)| (k, v.into_vec())).unwrap()).collect();
+        let scanned: Vec<_> =
+            keys.iter().map(|e| e.map(|(k, v)| (k.into_vec(), v.into_vec())).unwrap()).collect();
         assert!(scanned.iter().map(|(k, v)| (k, v)).eq(model.iter()));
         let reversed: Vec<_> =
-            keys.iter().rev().map(|e| e.map(|(k, v)| (k, v.into_vec())).unwrap()).collect();
+            keys.iter().rev().map(|e| e.map(|(k, v)| (k.into_vec(), v.into_vec())).unwrap()).collect();
         assert!(reversed.iter().map(|(k, v)| (k, v)).eq(model.iter().rev()));
         db.settle().unwrap();
         db.verify().unwrap();

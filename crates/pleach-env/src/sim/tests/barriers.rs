@@ -299,3 +299,15 @@ fn a_crash_image_starts_afresh_and_leaves_the_old_machine_alone() {
     assert!(exists(&env, "f"));
     assert_eq!(image.random_u64(), env.crash_image(CrashPolicy::Everything, 9).random_u64());
 }
+
+#[test]
+fn a_punch_persists_early_or_late_and_surely_after_a_sync() {
+    let env = machine(1);
+    let file = put_durably(&env, "f", &[7; 8192]);
+    file.punch(4096, 4096).unwrap();
+    let is_hole = |e: &SimEnv| read(e, "f").expect("its name is durable")[4096..].iter().all(|b| *b == 0);
+    let unsynced = outcomes(&env, CrashPolicy::Random, is_hole);
+    assert_eq!(unsynced.len(), 2, "both the bytes and the hole are legal");
+    file.sync("test.file").unwrap();
+    assert_eq!(outcomes(&env, CrashPolicy::Random, is_hole), [true].into());
+}

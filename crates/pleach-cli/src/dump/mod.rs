@@ -1,0 +1,105 @@
+//! `pleach dump`: a whole partition as text, streamed in key order.
+
+mod formats;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::bytes::Form;
+use crate::failure::{Failure, Result};
+use crate::open::StoreArgs;
+use crate::output::{Output, bytes, entries, note, print_document};
+use crate::progress;
+use formats::Writer;
+
+/// The bar is told every so many entries.
+const TELL_EVERY: u64 = 1 << 10;
+
+#[derive(Args)]
+#[command(after_help = "Formats:
+  jsonl    {\"key\":\"...\",\"value\":\"...\"}; what is not UTF-8 as key_base64, value_base64
+  tsv      key, tab, value, with escapes \\t \\n \\r \\\\ \\xNN
+  csv      with a header row; bytes as they are, quoted where needed
+  values   values as they are, a newline after each
+  stanzas  values as they are, an empty line after each
+`pleach load` reads the first three back to the same bytes.")]
+pub(crate) struct DumpArgs {
+    /// Write to a file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+    format: Format,
+    /// jsonl, tsv, csv: keys and values in hexadecimal
+    #[arg(long)]
+    hex: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Jsonl,
+    Tsv,
+    Csv,
+    Values,
+    Stanzas,
+}
+
+pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
+    if args.hex && matches!(args.format, Format::Values | Format::Stanzas) {
+        return Err(Failure::usage(
+            "values as they are cannot be hexadecimal; leave out --hex or choose tsv",
+        ));
+    }
+    if store.json && args.output.is_none() && args.format != Format::Jsonl {
+        return Err(Failure::usage(
+            "--json and another format cannot both go to standard output; add --output",
+        ));
+    }
+    let db = store.open()?;
+    let partition = store.partition_of(&db)?;
+    let output = match &args.output {
+        Some(path) => Output::file(path)?,
+        None => Output::stdout(),
+    };
+    let mut writer = writer(output, args)?;
+    // A bar would only get between the lines of a dump to the terminal.
+    let bar = args.output.is_some().then(|| progress::working("dumping"));
+    let (mut written, mut len) = (0u64, 0u64);
+    for entry in &partition {
+        let (key, value) = entry?;
+        writer.entry(&key, &value)?;
+        written += 1;
+        len += (key.len() + value.len()) as u64;
+        if let Some(bar) = bar.as_ref().filter(|_| written.is_multiple_of(TELL_EVERY)) {
+            bar.set_message(format!("{}, {}", entries(written), bytes(len)));
+        }
+    }
+    writer.finish()?;
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let name = partition.name().to_owned();
+    drop(partition);
+    db.close()?;
+    match (&args.output, store.json) {
+        (Some(_), true) => print_document(&json!({"partition": name, "entries": written, "bytes": len})),
+        (Some(path), false) => {
+            note(format!("wrote {} ({}) to {}", entries(written), bytes(len), path.display()));
+            Ok(())
+        }
+        (None, _) => Ok(()),
+    }
+}
+
+fn writer(output: Output, args: &DumpArgs) -> Result<Box<dyn Writer>> {
+    let form = if args.hex { Form::Hex } else { Form::Escaped };
+    Ok(match args.format {
+        Format::Jsonl => Box::new(formats::Jsonl { output, hex: args.hex }),
+        Format::Tsv => Box::new(formats::Tsv { output, form }),
+        Format::Csv => Box::new(formats::Csv::new(output, args.hex)?),
+        Format::Values => Box::new(formats::Values { output, stanzas: false }),
+        Format::Stanzas => Box::new(formats::Values { output, stanzas: true }),
+    })
+}

@@ -1,0 +1,156 @@
+//! The loader: collects records into write batches and commits them.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use pleach::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
+use pleach::{Db, Durability, Partition, WriteBatch};
+
+use super::LoadArgs;
+use super::record::{Found, Record, Records};
+use super::summary::Summary;
+use crate::failure::{Exit, Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::output::{count, entries, per_second};
+
+/// A batch of this many bytes is full, whatever `--batch` says: large enough to spread the cost of a commit.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Keys up to which repeated ones are counted: about 64 MiB of hashes.
+const REPEATS_KEYS_MAX: usize = 4_000_000;
+
+pub(super) struct Loader<'a> {
+    db: &'a Db,
+    partition: &'a Partition,
+    args: &'a LoadArgs,
+    bar: ProgressBar,
+    started: Instant,
+    batch: WriteBatch,
+    /// Bytes of keys and values in `batch`.
+    batch_bytes: u64,
+    repeats: Repeats,
+    summary: Summary,
+}
+
+impl<'a> Loader<'a> {
+    pub(super) fn new(db: &'a Db, partition: &'a Partition, args: &'a LoadArgs, bar: ProgressBar) -> Self {
+        Self {
+            db,
+            partition,
+            args,
+            bar,
+            started: Instant::now(),
+            batch: db.batch(),
+            batch_bytes: 0,
+            repeats: Repeats::default(),
+            summary: Summary::of(partition.name()),
+        }
+    }
+
+    /// Reads all records and commits them. Whatever ends the load, the records before that are committed.
+    pub(super) fn load(&mut self, records: &mut dyn Records, interrupt: &Interrupt) -> Result<()> {
+        let read = self.read(records, interrupt);
+        let committed = self.commit();
+        read.and(committed)
+    }
+
+    fn read(&mut self, records: &mut dyn Records, interrupt: &Interrupt) -> Result<()> {
+        let mut record = Record::default();
+        loop {
+            let found = records.next(&mut record);
+            // An interrupted producer may have left half a record: nothing is taken any more.
+            if interrupt.is_asked() {
+                return Err(Failure::new(Exit::Interrupted, "interrupted"));
+            }
+            match found.map_err(|e| Failure::io("read", self.args.input_name(), &e))? {
+                Found::End => return Ok(()),
+                Found::Malformed(reason) => self.malformed(record.line, &reason)?,
+                Found::Entry => match refusal(&record) {
+                    Some(reason) => self.malformed(record.line, &reason)?,
+                    None => self.add(&record)?,
+                },
+            }
+        }
+    }
+
+    fn malformed(&mut self, line: u64, reason: &str) -> Result<()> {
+        if self.args.skip_malformed {
+            self.summary.skip(line);
+            return Ok(());
+        }
+        let input = self.args.input_name().display();
+        Err(Failure::usage(format!("{input}, line {line}: {reason}"))
+            .hint("--skip-malformed skips and counts what cannot be read"))
+    }
+
+    fn add(&mut self, record: &Record) -> Result<()> {
+        self.repeats.see(&record.key);
+        self.batch.put(self.partition, &record.key, &record.value);
+        self.batch_bytes += (record.key.len() + record.value.len()) as u64;
+        let is_full = self.batch.len() as u64 >= self.args.batch || self.batch.bytes() >= BATCH_BYTES;
+        if is_full { self.commit() } else { Ok(()) }
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let batch = std::mem::replace(&mut self.batch, self.db.batch());
+        let (entries_in_batch, bytes) = (batch.len() as u64, std::mem::take(&mut self.batch_bytes));
+        if batch.is_empty() {
+            return Ok(());
+        }
+        batch.commit(if self.args.sync { Durability::Sync } else { Durability::Buffered })?;
+        self.summary.entries += entries_in_batch;
+        self.summary.bytes += bytes;
+        let (done, seconds) = (self.summary.entries, self.started.elapsed().as_secs_f64());
+        self.bar.set_message(format!("{}, {}/s", entries(done), count(per_second(done, seconds))));
+        Ok(())
+    }
+
+    /// What was done.
+    pub(super) fn finish(mut self) -> Summary {
+        self.bar.finish_and_clear();
+        self.summary.seconds = self.started.elapsed().as_secs_f64();
+        self.summary.repeated_keys = self.repeats.count();
+        self.summary
+    }
+}
+
+/// Why the engine would refuse a record.
+fn refusal(record: &Record) -> Option<String> {
+    let (key, value) = (record.key.len(), record.value.len());
+    if key == 0 {
+        Some("the key is empty".to_owned())
+    } else if key > KEY_LEN_MAX {
+        Some(format!("the key has {key} bytes; at most {KEY_LEN_MAX} are possible"))
+    } else if value > VALUE_LEN_MAX {
+        Some(format!("the value has {value} bytes; at most {VALUE_LEN_MAX} are possible"))
+    } else {
+        None
+    }
+}
+
+/// Counts keys that come again within one load, by their 64-bit hashes, as long as that stays cheap.
+#[derive(Default)]
+struct Repeats {
+    hasher: RandomState,
+    seen: HashSet<u64>,
+    repeated: u64,
+    given_up: bool,
+}
+
+impl Repeats {
+    fn see(&mut self, key: &[u8]) {
+        if self.given_up {
+            return;
+        }
+        self.repeated += u64::from(!self.seen.insert(self.hasher.hash_one(key)));
+        if self.seen.len() > REPEATS_KEYS_MAX {
+            (self.given_up, self.seen) = (true, HashSet::new());
+        }
+    }
+
+    fn count(&self) -> Option<u64> {
+        (!self.given_up).then_some(self.repeated)
+    }
+}

@@ -1,0 +1,178 @@
+//! `pleach load`: reads entries from a file or standard input and writes them in batches.
+//!
+//! [`source`] delivers bytes, one of the formats cuts them into [`Record`]s, [`Loader`] commits them. A record that the
+//! format or the engine's limits refuse is *malformed*: with its line number it ends the load, or is skipped and
+//! counted.
+
+mod columns;
+mod jsonl;
+mod lines;
+mod loader;
+mod record;
+mod source;
+mod stanzas;
+mod summary;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use pleach::Db;
+
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::open::StoreArgs;
+use loader::Loader;
+use record::Records;
+use source::{Source, open_source};
+
+/// Loads of at least this size end with a flush: recovering less takes a few milliseconds.
+const FLUSHED_BYTES_MIN: u64 = 1 << 20;
+
+#[derive(Args)]
+#[command(after_help = "Formats:
+  lines    the line is the key, the value is empty (--number: the line's number)
+  tsv      two columns, with the escapes that `dump` writes, unless --no-escapes
+  csv      a header row, then the two columns; quoted as usual
+  jsonl    as `dump` writes it; with --key-field any objects, each whole line
+           is a value
+  stanzas  \"Field: value\" lines, stanzas separated by empty lines, as printed by
+           `apt-cache dumpavail`; the value is the stanza's bytes
+A key that comes again replaces the earlier one.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct LoadArgs {
+    /// File to read; "-" for standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// Format of the input [default: by the file's extension]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// tsv, csv: column of the key, a number from 1 or a name of the csv header [default: 1]
+    #[arg(long, value_name = "COLUMN")]
+    key_column: Option<String>,
+    /// tsv, csv: column of the value [default: 2]
+    #[arg(long, value_name = "COLUMN")]
+    value_column: Option<String>,
+    /// csv: the first row is data already
+    #[arg(long)]
+    no_header: bool,
+    /// tsv: a backslash is just a backslash
+    #[arg(long)]
+    no_escapes: bool,
+    /// jsonl, stanzas: field that holds the key [default for stanzas: Package]
+    #[arg(long, value_name = "FIELD")]
+    key_field: Option<String>,
+    /// jsonl: field that holds the value [default: the whole line is the value]
+    #[arg(long, value_name = "FIELD", requires = "key_field")]
+    value_field: Option<String>,
+    /// lines: the value is the line's number
+    #[arg(long)]
+    number: bool,
+    /// lines, tsv, csv: keys and values are in hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Entries written together; a batch is also full at 1 MiB
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    batch: u64,
+    /// Wait after each batch until it is on the medium
+    #[arg(long)]
+    sync: bool,
+    /// Skip and count malformed input instead of ending there
+    #[arg(long)]
+    skip_malformed: bool,
+    /// Do not create a missing store or partition
+    #[arg(long)]
+    no_create: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Lines,
+    Tsv,
+    Csv,
+    #[value(alias = "ndjson")]
+    Jsonl,
+    #[value(alias = "debian")]
+    Stanzas,
+}
+
+impl LoadArgs {
+    fn format(&self) -> Result<Format> {
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        let extension = self.file.extension().unwrap_or_default().to_ascii_lowercase();
+        match extension.to_str().unwrap_or_default() {
+            "txt" | "lst" => Ok(Format::Lines),
+            "tsv" => Ok(Format::Tsv),
+            "csv" => Ok(Format::Csv),
+            "jsonl" | "ndjson" => Ok(Format::Jsonl),
+            _ => Err(Failure::usage("cannot tell the format of the input")
+                .hint("say --format lines, tsv, csv, jsonl or stanzas")),
+        }
+    }
+
+    /// An error when an option was given that the format would ignore.
+    fn check(&self, format: Format) -> Result<()> {
+        let columns = matches!(format, Format::Tsv | Format::Csv);
+        let given_and_fitting = [
+            ("--key-column", self.key_column.is_some(), columns),
+            ("--value-column", self.value_column.is_some(), columns),
+            ("--no-header", self.no_header, format == Format::Csv),
+            ("--no-escapes", self.no_escapes, format == Format::Tsv),
+            ("--key-field", self.key_field.is_some(), matches!(format, Format::Jsonl | Format::Stanzas)),
+            ("--value-field", self.value_field.is_some(), format == Format::Jsonl),
+            ("--number", self.number, format == Format::Lines),
+            ("--hex", self.hex, columns || format == Format::Lines),
+        ];
+        match given_and_fitting.iter().find(|(_, given, fits)| *given && !fits) {
+            Some((name, ..)) => {
+                Err(Failure::usage(format!("{name} means nothing for the format {format:?}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn records(&self, format: Format, source: Source) -> Result<Box<dyn Records>> {
+        Ok(match format {
+            Format::Lines => Box::new(lines::Lines::new(source, self.number, self.hex)),
+            Format::Tsv => Box::new(columns::Tsv::new(source, self)?),
+            Format::Csv => Box::new(columns::Csv::new(source, self)?),
+            Format::Jsonl => {
+                Box::new(jsonl::Jsonl::new(source, self.key_field.clone(), self.value_field.clone()))
+            }
+            Format::Stanzas => {
+                Box::new(stanzas::Stanzas::new(source, self.key_field.as_deref().unwrap_or("Package")))
+            }
+        })
+    }
+
+    /// The input as messages call it.
+    fn input_name(&self) -> &Path {
+        if self.file.as_os_str() == "-" { Path::new("standard input") } else { &self.file }
+    }
+}
+
+pub(crate) fn run(store: &StoreArgs, args: &LoadArgs) -> Result<()> {
+    let format = args.format()?;
+    args.check(format)?;
+    let interrupt = Interrupt::install()?;
+    // The input comes first: no store is created for an input that is not there.
+    let (source, bar) = open_source(&args.file, &interrupt)?;
+    let mut records = args.records(format, source)?;
+    let db = store.open_or_create(args.no_create)?;
+    let partition = store.partition_or_create(&db, args.no_create)?;
+    let mut loader = Loader::new(&db, &partition, args, bar);
+    let result = loader.load(&mut *records, &interrupt);
+    let summary = loader.finish();
+    drop(partition);
+    let closed = close(db, summary.bytes);
+    summary.report(result.and(closed), store.json, args.input_name())
+}
+
+/// Makes the load durable. A large one is written to files, too: the next open need not recover it from the log.
+fn close(db: Db, loaded_bytes: u64) -> Result<()> {
+    if loaded_bytes >= FLUSHED_BYTES_MIN {
+        db.flush()?;
+    }
+    Ok(db.close()?)
+}

@@ -1,0 +1,80 @@
+//! Records: what every format cuts its input into.
+
+use std::io::{self, BufRead};
+
+use super::source::Source;
+
+/// One entry of the input.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    /// Where it begins, counted from one.
+    pub(super) line: u64,
+}
+
+/// What a format found next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The record has been filled.
+    Entry,
+    /// What begins at the record's line is none; what is wrong with it. Reading can go on behind it.
+    Malformed(String),
+    End,
+}
+
+/// A format: cuts its input into records.
+pub(super) trait Records {
+    /// Fills `record` with the next entry.
+    fn next(&mut self, record: &mut Record) -> io::Result<Found>;
+}
+
+/// Lines of the input with their numbers.
+pub(super) struct LineReader {
+    source: Source,
+    /// Lines read so far, which is the number of the last one.
+    pub(super) number: u64,
+}
+
+impl LineReader {
+    pub(super) fn new(source: Source) -> Self {
+        Self { source, number: 0 }
+    }
+
+    /// Appends the next line with its newline to `line`; returns its length, 0 at the end.
+    pub(super) fn append(&mut self, line: &mut Vec<u8>) -> io::Result<usize> {
+        let len = self.source.read_until(b'\n', line)?;
+        self.number += u64::from(len > 0);
+        Ok(len)
+    }
+
+    /// Puts the next line, without its newline, into `line`; returns whether there was one.
+    pub(super) fn read(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
+        line.clear();
+        let len = self.append(line)?;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        Ok(len > 0)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Everything a format makes of an input: entries as `line key=value`, malformed ones as `line!`.
+    pub(in crate::load) fn all(records: &mut dyn Records) -> Vec<String> {
+        let (mut record, mut found) = (Record::default(), Vec::new());
+        loop {
+            match records.next(&mut record).unwrap() {
+                Found::End => return found,
+                Found::Malformed(_) => found.push(format!("{}!", record.line)),
+                Found::Entry => {
+                    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                    found.push(format!("{} {}={}", record.line, text(&record.key), text(&record.value)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The summary of a load: what it did, for people or as JSON, however it ended.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::failure::{Exit, Failure, Result};
+use crate::output::{bytes, complain_of, count, entries, note, per_second, print_document};
+
+/// Line numbers of malformed input that are told one by one.
+const LINES_TOLD_MAX: usize = 5;
+
+#[derive(Default)]
+pub(super) struct Summary {
+    partition: String,
+    /// Entries committed.
+    pub(super) entries: u64,
+    /// Bytes of their keys and values.
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+    /// Keys of the input that came again; `None` when there were too many keys to count them.
+    pub(super) repeated_keys: Option<u64>,
+    malformed: u64,
+    malformed_lines: Vec<u64>,
+}
+
+impl Summary {
+    /// Of a load into `partition`.
+    pub(super) fn of(partition: &str) -> Self {
+        Self { partition: partition.to_owned(), ..Self::default() }
+    }
+
+    /// A malformed record at `line` was skipped.
+    pub(super) fn skip(&mut self, line: u64) {
+        self.malformed += 1;
+        if self.malformed_lines.len() < LINES_TOLD_MAX {
+            self.malformed_lines.push(line);
+        }
+    }
+
+    /// Tells the summary and passes on how the load ended.
+    pub(super) fn report(&self, result: Result<()>, json: bool, input: &Path) -> Result<()> {
+        let result = match result {
+            Err(failure) if failure.exit == Exit::Interrupted => {
+                complain_of(&failure);
+                Err(Failure::quiet(Exit::Interrupted))
+            }
+            Err(failure) => {
+                complain_of(&failure);
+                note(format!("{} before that are in the store", entries(self.entries)));
+                Err(Failure::quiet(failure.exit))
+            }
+            Ok(()) => Ok(()),
+        };
+        if json {
+            self.print_json(&result)?;
+        } else if result.is_ok() || matches!(&result, Err(failure) if failure.exit == Exit::Interrupted) {
+            self.tell(input);
+        }
+        result
+    }
+
+    fn print_json(&self, result: &Result<()>) -> Result<()> {
+        print_document(&json!({
+            "partition": self.partition,
+            "complete": result.is_ok(),
+            "entries": self.entries,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+            "entries_per_second": per_second(self.entries, self.seconds),
+            "repeated_keys": self.repeated_keys,
+            "malformed": self.malformed,
+            "malformed_first_lines": self.malformed_lines,
+        }))
+    }
+
+    fn tell(&self, input: &Path) {
+        let rate = count(per_second(self.entries, self.seconds));
+        let size = bytes(self.bytes);
+        note(format!("loaded {} ({size}) in {:.2} s: {rate} a second", entries(self.entries), self.seconds));
+        match self.repeated_keys {
+            Some(0) => {}
+            Some(repeated) => {
+                let distinct = count(self.entries - repeated);
+                note(format!(
+                    "{} keys came again, the later value won: {distinct} distinct keys",
+                    count(repeated)
+                ));
+            }
+            None => note("repeated keys were not counted, there were too many keys; the later value wins"),
+        }
+        if self.malformed > 0 {
+            let lines: Vec<_> = self.malformed_lines.iter().map(ToString::to_string).collect();
+            let more = if self.malformed > lines.len() as u64 { ", ..." } else { "" };
+            let (malformed, lines) = (entries(self.malformed), lines.join(", "));
+            note(format!(
+                "skipped {malformed} of {} that could not be read: line {lines}{more}",
+                input.display()
+            ));
+        }
+    }
+}

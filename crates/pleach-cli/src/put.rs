@@ -1,0 +1,60 @@
+//! `pleach put`: gives one key a value. The write is durable when the command ends with success.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::bytes::argument;
+use crate::failure::{Failure, Result};
+use crate::open::StoreArgs;
+use crate::output::print_document;
+
+#[derive(Args)]
+pub(crate) struct PutArgs {
+    /// The key
+    key: OsString,
+    /// The value; "-" reads it from standard input
+    #[arg(required_unless_present = "file")]
+    value: Option<OsString>,
+    /// Read the value from a file, bytes verbatim
+    #[arg(long, conflicts_with = "value")]
+    file: Option<PathBuf>,
+    /// Key and value are given in hexadecimal (never a file's or standard input's bytes)
+    #[arg(long)]
+    hex: bool,
+    /// Do not create a missing store or partition
+    #[arg(long)]
+    no_create: bool,
+}
+
+pub(crate) fn run(store: &StoreArgs, args: &PutArgs) -> Result<()> {
+    let key = argument(&args.key, args.hex)?;
+    let value = value(args)?;
+    let db = store.open_or_create(args.no_create)?;
+    let partition = store.partition_or_create(&db, args.no_create)?;
+    partition.put(&key, &value)?;
+    db.close()?;
+    if store.json {
+        print_document(
+            &json!({"partition": partition.name(), "entries": 1, "bytes": key.len() + value.len()}),
+        )?;
+    }
+    Ok(())
+}
+
+fn value(args: &PutArgs) -> Result<Vec<u8>> {
+    match (&args.file, &args.value) {
+        (Some(path), _) => std::fs::read(path).map_err(|e| Failure::io("read", path, &e)),
+        (None, Some(value)) if value == "-" => {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().lock().read_to_end(&mut bytes);
+            read.map_err(|e| Failure::io("read", Path::new("standard input"), &e))?;
+            Ok(bytes)
+        }
+        (None, Some(value)) => argument(value, args.hex),
+        (None, None) => Err(Failure::usage("no value was given")),
+    }
+}

@@ -1,0 +1,97 @@
+//! `pleach stats`: what the store tells about itself.
+
+use pleach::{Db, Stats};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Result;
+use crate::open::StoreArgs;
+use crate::output::{Output, Table, bytes, count, print_document};
+
+pub(crate) fn run(store: &StoreArgs) -> Result<()> {
+    let db = store.open()?;
+    let names = match &store.partition {
+        Some(_) => vec![store.partition_of(&db)?.name().to_owned()],
+        None => db.partitions(),
+    };
+    if store.json {
+        print_json(&db, &names)?;
+    } else {
+        print_text(&db, &names)?;
+    }
+    Ok(db.close()?)
+}
+
+/// Names, values and whether a value counts bytes, in the order in which they are told. The one list of all fields.
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 22] {
+    [
+        ("partitions", stats.partitions, false),
+        ("ssts", stats.ssts, false),
+        ("sst_bytes", stats.sst_bytes, true),
+        ("sst_entries", stats.sst_entries, false),
+        ("runs", stats.runs, false),
+        ("runs_max", stats.runs_max, false),
+        ("last_sequence_number", stats.last_sequence_number, false),
+        ("memtables", stats.memtables, false),
+        ("memtable_bytes", stats.memtable_bytes, true),
+        ("cache_bytes", stats.cache_bytes, true),
+        ("cache_capacity_bytes", stats.cache_capacity_bytes, true),
+        ("index_filter_bytes", stats.index_filter_bytes, true),
+        ("operations", stats.operations, false),
+        ("log_bytes", stats.log_bytes, true),
+        ("flushes", stats.flushes, false),
+        ("flush_bytes", stats.flush_bytes, true),
+        ("compactions", stats.compactions, false),
+        ("compactions_running", stats.compactions_running, false),
+        ("compaction_read_bytes", stats.compaction_read_bytes, true),
+        ("compaction_written_bytes", stats.compaction_written_bytes, true),
+        ("moved_bytes", stats.moved_bytes, true),
+        ("removed_files", stats.removed_files, false),
+    ]
+}
+
+fn print_json(db: &Db, names: &[String]) -> Result<()> {
+    let stats = db.stats();
+    let mut store: Map<String, Value> =
+        fields(&stats).iter().map(|(name, value, _)| ((*name).to_owned(), (*value).into())).collect();
+    store.insert("stalled_seconds".to_owned(), stats.stalled.as_secs_f64().into());
+    store.insert("poisoned".to_owned(), stats.poisoned.clone().into());
+    let mut partitions = Vec::new();
+    for partition in names.iter().filter_map(|name| db.find_partition(name)) {
+        let stats = partition.stats()?;
+        partitions.push(json!({
+            "partition": partition.name(),
+            "id": partition.id().get(),
+            "entries": stats.entries,
+            "bytes": stats.bytes,
+            "runs": stats.runs,
+            "sections": stats.sections,
+            "stages": stats.stages,
+        }));
+    }
+    print_document(&json!({"store": store, "partitions": partitions}))
+}
+
+fn print_text(db: &Db, names: &[String]) -> Result<()> {
+    let stats = db.stats();
+    let mut output = Output::stdout();
+    let mut table = Table::new(&["STORE", ""], 1);
+    for (name, value, is_bytes) in fields(&stats) {
+        table.row([name.replace('_', " "), if is_bytes { bytes(value) } else { count(value) }]);
+    }
+    table.row(["stalled".to_owned(), format!("{:.3} s", stats.stalled.as_secs_f64())]);
+    table.row(["poisoned".to_owned(), stats.poisoned.clone().unwrap_or_else(|| "no".to_owned())]);
+    table.print(&mut output)?;
+    output.line("")?;
+    let mut table = Table::new(&["PARTITION", "ID", "ENTRIES", "BYTES", "RUNS", "SECTIONS", "STAGES"], 1);
+    for partition in names.iter().filter_map(|name| db.find_partition(name)) {
+        let stats = partition.stats()?;
+        let (name, id) = (partition.name().escape_debug().to_string(), partition.id().get().to_string());
+        let (runs, sections) = (count(stats.runs), count(stats.sections));
+        table.row([name, id, count(stats.entries), bytes(stats.bytes), runs, sections, count(stats.stages)]);
+    }
+    table.print(&mut output)?;
+    output.line("")?;
+    output.line("ENTRIES are those in files, every version and tombstone; the memtable has more.")?;
+    output.line("Counts of work start at zero with each open.")?;
+    output.finish()
+}

@@ -1,0 +1,116 @@
+//! Loads: formats, malformed input, interruption.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::command::{Ran, Store};
+
+#[test]
+fn the_extension_tells_the_format() {
+    let store = Store::new();
+    let inputs = [
+        ("a.txt", "x\ny\n", "x\t\ny\t\n"),
+        ("a.tsv", "x\t1\t?\ny\t2\n", "x\t1\ny\t2\n"),
+        ("a.csv", "name,n\n\"x,x\",1\ny,2\n", "x,x\t1\ny\t2\n"),
+        ("a.jsonl", "{\"key\":\"x\",\"value\":\"1\"}\n", "x\t1\n"),
+    ];
+    for (name, text, scanned) in inputs {
+        let file = store.file(name, text);
+        store.ok(["load", file.to_str().unwrap(), "--partition", name]);
+        assert_eq!(store.ok(["scan", "--partition", name]), scanned, "{name}");
+    }
+    let file = store.file("a.bin", "x");
+    store.run(["load", file.to_str().unwrap()]).failed(3, &["format", "--format"]);
+}
+
+#[test]
+fn columns_are_chosen_by_name_or_number() {
+    let store = Store::new();
+    let csv = store.file("c.csv", "id,name,mail\n1,ann,a@x\n2,bob,b@x\n");
+    let csv = csv.to_str().unwrap();
+    store.ok(["load", csv, "--key-column", "name", "--value-column", "mail", "--partition", "names"]);
+    assert_eq!(store.ok(["scan", "--partition", "names"]), "ann\ta@x\nbob\tb@x\n");
+    store.ok([
+        "load",
+        csv,
+        "--key-column",
+        "3",
+        "--value-column",
+        "1",
+        "--no-header",
+        "--partition",
+        "numbers",
+    ]);
+    assert_eq!(store.ok(["scan", "--partition", "numbers"]), "a@x\t1\nb@x\t2\nmail\tid\n");
+    store.run(["load", csv, "--key-column", "nmae"]).failed(3, &["nmae", "id, name, mail"]);
+    store.run(["load", csv, "--key-column", "0"]).failed(3, &["counted from 1"]);
+    store.run(["load", csv, "--number"]).failed(3, &["--number means nothing"]);
+}
+
+#[test]
+fn lines_and_fields_have_their_options() {
+    let store = Store::new();
+    store.ok_with_input(["load", "--format", "lines", "--number"], "b\na\n");
+    assert_eq!(store.ok(["scan"]), "a\t2\nb\t1\n");
+    let objects = "{\"id\":\"u1\",\"n\":1}\n{\"id\":\"u2\",\"n\":2}\n";
+    store.ok_with_input(["load", "--format", "jsonl", "--key-field", "id", "--partition", "j"], objects);
+    assert_eq!(store.ok(["dump", "--format", "values", "--partition", "j"]), objects);
+    let args = ["load", "--format", "jsonl", "--key-field", "id", "--value-field", "n", "--partition", "n"];
+    store.ok_with_input(args, objects);
+    assert_eq!(store.ok(["scan", "--partition", "n"]), "u1\t1\nu2\t2\n");
+    store.ok_with_input(["load", "--format", "tsv", "--no-escapes", "--partition", "t"], "C:\\new\t\\q\n");
+    assert_eq!(store.ok(["get", "C:\\new", "--partition", "t"]), "\\q");
+}
+
+#[test]
+fn malformed_input_names_its_line_or_is_skipped() {
+    let store = Store::new();
+    let text = "a\t1\nb\t2\nno tab\nc\t3\n\tempty key\nd\t\\q\ne\t5\n";
+    let ran = store.run_with_input(["load", "--format", "tsv"], text);
+    let ran = ran.failed(3, &["standard input, line 3", "no column 2", "--skip-malformed"]);
+    assert!(ran.err.contains("2 entries before that are in the store"), "{ran:?}");
+    assert_eq!(store.ok(["scan", "--count"]), "2\n");
+    let ran = store.run_with_input(["load", "--format", "tsv", "--skip-malformed"], text);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("loaded 4 entries") && ran.err.contains("line 3, 5, 6"), "{ran:?}");
+    assert_eq!(store.ok(["scan", "--keys-only"]), "a\nb\nc\ne\n");
+    for (format, text) in [("jsonl", "{\"key\":1}\n"), ("stanzas", "Version: 1\n"), ("csv", "h1,h2\nonly\n")]
+    {
+        store.run_with_input(["load", "--format", format], text).failed(3, &["line "]);
+    }
+}
+
+#[test]
+fn the_summary_counts_entries_and_keys_that_came_again() {
+    let store = Store::new();
+    let text: String = (0..2500).map(|i| format!("k{}\tv{i}\n", i % 2000)).collect();
+    let file = store.file("r.tsv", text);
+    let file = file.to_str().unwrap();
+    let summary = store.json(["load", file, "--json", "--batch", "7"]);
+    assert_eq!((&summary["entries"], &summary["repeated_keys"]), (&2500.into(), &500.into()), "{summary}");
+    assert_eq!((&summary["complete"], &summary["malformed"]), (&true.into(), &0.into()));
+    assert_eq!(store.ok(["get", "k499"]), "v2499");
+    assert_eq!(store.ok(["scan", "--count"]), "2000\n");
+    let ran = store.run(["load", file, "--sync"]);
+    assert!(ran.err.contains("500 keys came again") && ran.err.contains("2,000 distinct"), "{ran:?}");
+}
+
+#[test]
+fn ctrl_c_ends_a_load_that_waits_for_input() {
+    let store = Store::new();
+    let mut command = store.command(["load", "--format", "lines", "--batch", "10"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for i in 0..95 {
+        writeln!(input, "{i:03}").unwrap();
+    }
+    input.flush().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let ran = Ran::of(child.wait_with_output().unwrap()).failed(130, &["interrupted", "loaded 95 entries"]);
+    drop((input, ran));
+    assert_eq!(store.ok(["scan", "--count"]), "95\n");
+}

@@ -1,0 +1,101 @@
+//! Decoders that are not public, for fuzz targets: each takes any bytes and panics where a decoder breaks a promise.
+//!
+//! Not part of the interface: behind the feature `fuzzing`, and free to change.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach_env::{Env, FileId, SimEnv, failpoint};
+use pleach_log::{Append, FrameOptions, FrameWriter, ManifestHint, RecordBuf};
+use pleach_table::ValueKind;
+
+use crate::batch::Operations;
+use crate::keys::PARTITION_PREFIX_LEN;
+use crate::manifest::{self, MANIFEST};
+use crate::version::edit::Edit;
+use crate::version::{FileTable, Version};
+
+/// An edit: what decodes comes back after encoding, and leads nowhere but to an error or a version.
+pub fn edit(bytes: &[u8]) {
+    let Some(edit) = Edit::decode(bytes) else { return };
+    let mut encoded = Vec::new();
+    edit.encode(&mut encoded);
+    assert_eq!(Edit::decode(&encoded).as_ref(), Some(&edit), "an edit comes back");
+    if let Ok(version) = Version::empty().apply(&edit, &mut FileTable::default())
+        && version.check_invariants().is_ok()
+    {
+        let again = Version::empty().apply(&version.as_edit(), &mut FileTable::default());
+        assert!(
+            again.is_ok_and(|again| again.as_edit() == version.as_edit()),
+            "a version comes back from its edit"
+        );
+    }
+}
+
+/// A batch: what decodes comes back after encoding.
+pub fn batch(bytes: &[u8]) {
+    let mut again = Operations::default();
+    let decoded = Operations::decode(bytes, &mut |op| {
+        let value = (op.kind == ValueKind::Put).then_some(op.value);
+        let key = &op.partition_key[PARTITION_PREFIX_LEN..];
+        again.push(op.partition, key, value).expect("what decodes is within the limits");
+    });
+    if decoded.is_err() {
+        return;
+    }
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    let note = |into: &mut Vec<_>, payload: &[u8]| {
+        Operations::decode(payload, &mut |op| {
+            into.push((op.kind, op.partition_key.to_vec(), op.value.to_vec()));
+        })
+    };
+    note(&mut first, bytes).expect("it did before");
+    note(&mut second, again.payload()).expect("it was encoded here");
+    assert_eq!(first, second, "a batch comes back");
+}
+
+/// `CURRENT`.
+pub fn current(bytes: &[u8]) {
+    let env = SimEnv::new(1);
+    let dir = Path::new("/store");
+    env.write_file(&dir.join(manifest::CURRENT), bytes);
+    for site in ["", "current.crc"] {
+        let _any_answer = failpoint::with_skipped(site, || manifest::read_current(&*env, dir));
+    }
+}
+
+/// A manifest: edits of any bytes with right checksums, and then any bytes.
+pub fn manifest(edits: &[&[u8]], tail: &[u8]) {
+    let env = SimEnv::new(1);
+    let (dir, id) = (Path::new("/store"), FileId(1));
+    let path = manifest::manifest_path(dir, id);
+    env.create_dir_all(dir).expect("the simulator makes directories");
+    let options = FrameOptions {
+        kind: MANIFEST,
+        id,
+        hint: ManifestHint::NONE,
+        preallocate: None,
+        next_seq: 1,
+        durable_seq: 0,
+    };
+    let mut writer = FrameWriter::create(&*env, &path, &options).expect("the simulator takes files");
+    for edit in edits {
+        let mut record = RecordBuf::new();
+        record.bytes_mut().extend_from_slice(edit);
+        let first_seq = writer.next_seq();
+        writer
+            .append([Append { record: &mut record, first_seq, count: 1 }])
+            .expect("the simulator takes writes");
+    }
+    let mut bytes = env.read_file(&path).expect("it was written");
+    bytes.extend_from_slice(tail);
+    env.write_file(&path, &bytes);
+    let env: Arc<dyn Env> = env;
+    for site in ["", "log.record.crc"] {
+        let read = || manifest::read_manifest(&env, dir, id, &mut FileTable::default());
+        if let Ok((version, end)) = failpoint::with_skipped(site, read) {
+            assert!(end <= bytes.len() as u64, "the valid part lies in the file");
+            version.check_invariants().expect("recovery checks them");
+        }
+    }
+}

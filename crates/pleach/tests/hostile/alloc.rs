@@ -1,0 +1,88 @@
+//! A global allocator that counts, per thread, how much is allocated and how much at most at a time.
+//!
+//! A simulated store does all its work on the thread that calls it, so the counts of a thread are those of its case.
+#![expect(unsafe_code, reason = "a global allocator cannot be written without")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// A single request above this is refused, which aborts the process: the machine should survive the test.
+const REQUEST_MAX: usize = 8 << 30;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+struct Counting;
+
+thread_local! {
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+/// Runs `body`; returns its result and the most memory it had allocated at a time, beyond what was there before.
+pub(crate) fn measure<T>(body: impl FnOnce() -> T) -> (T, usize) {
+    let before = LIVE.get();
+    PEAK.set(before);
+    let result = body();
+    (result, usize::try_from(PEAK.get() - before).unwrap_or(0))
+}
+
+fn count(change: isize) {
+    // Threads that are ending have no counters any more.
+    let live = LIVE.try_with(|live| {
+        live.set(live.get() + change);
+        live.get()
+    });
+    if let Ok(live) = live {
+        let _ending = PEAK.try_with(|peak| peak.set(peak.get().max(live)));
+    }
+}
+
+fn signed(len: usize) -> isize {
+    isize::try_from(len).unwrap_or(isize::MAX)
+}
+
+// SAFETY: every call goes to the system's allocator with the same arguments, or is refused with a null pointer.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > REQUEST_MAX {
+            return std::ptr::null_mut();
+        }
+        count(signed(layout.size()));
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > REQUEST_MAX {
+            return std::ptr::null_mut();
+        }
+        count(signed(layout.size()));
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, len: usize) -> *mut u8 {
+        if len > REQUEST_MAX {
+            return std::ptr::null_mut();
+        }
+        count(signed(len) - signed(layout.size()));
+        // SAFETY: the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(memory, layout, len) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(-signed(layout.size()));
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(memory, layout) };
+    }
+}
+
+#[test]
+fn the_most_memory_at_a_time_is_counted() {
+    let ((), peak) = measure(|| {
+        drop(vec![0u8; 1 << 20]);
+        drop(vec![0u8; 3 << 20]);
+    });
+    assert_eq!(peak, 3 << 20);
+}

@@ -1,0 +1,72 @@
+//! Files of newer formats, with right checksums: refused as unsupported, never called damaged, never touched.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use pleach::ErrorKind;
+
+use crate::fixture::{DIR, FileKind, Fixture};
+
+static STORE: LazyLock<Fixture> = LazyLock::new(|| Fixture::build(9, false));
+
+/// The kind of error that opening gives once the first file of `kind` is what `change` makes of it.
+fn error_after(kind: FileKind, change: impl FnOnce(&mut Vec<u8>)) -> (ErrorKind, bool) {
+    let env = STORE.machine();
+    let file = STORE.files.iter().rfind(|file| file.kind() == kind).expect("there is one");
+    let mut bytes = file.bytes.clone();
+    change(&mut bytes);
+    env.write_file(&file.path(), &bytes);
+    let error = STORE.options(&env).open(DIR).expect_err("it is to be refused");
+    assert_eq!(env.read_file(&file.path()).expect("it stays"), bytes);
+    assert_eq!(env.op_count(), 0, "nothing was written");
+    (error.kind(), error.path() == Some(&file.path()))
+}
+
+const UNSUPPORTED: (ErrorKind, bool) = (ErrorKind::Unsupported, true);
+
+#[test]
+fn a_newer_layout_is_unsupported() {
+    let found = error_after(FileKind::Current, |bytes| {
+        let body = "pleach 2\nMANIFEST-000007\nand what we cannot know\n";
+        *bytes = format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes();
+    });
+    assert_eq!(found, UNSUPPORTED);
+}
+
+/// Bumps the version in the header of a framed file.
+fn bump_framed(bytes: &mut [u8]) {
+    bytes[8..12].copy_from_slice(&2u32.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[..60]);
+    bytes[60..64].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn a_newer_manifest_is_unsupported() {
+    assert_eq!(error_after(FileKind::Manifest, |bytes| bump_framed(bytes)), UNSUPPORTED);
+}
+
+#[test]
+fn a_newer_log_segment_is_unsupported() {
+    assert_eq!(error_after(FileKind::Log, |bytes| bump_framed(bytes)), UNSUPPORTED);
+}
+
+#[test]
+fn a_newer_sst_is_unsupported() {
+    let found = error_after(FileKind::Sst, |bytes| {
+        let footer = bytes.len() - 64;
+        bytes[footer + 4..footer + 6].copy_from_slice(&2u16.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[footer + 4..]);
+        bytes[footer..footer + 4].copy_from_slice(&crc.to_le_bytes());
+    });
+    assert_eq!(found, UNSUPPORTED);
+}
+
+#[test]
+fn the_names_in_the_store_are_the_documented_ones() {
+    let env = STORE.machine();
+    for name in env.file_names(Path::new(DIR)) {
+        let stem = name.strip_prefix("MANIFEST-").or(name.strip_suffix(".log")).or(name.strip_suffix(".sst"));
+        let documented = name == "LOCK" || name == "CURRENT" || stem.is_some_and(|digits| digits.len() == 6);
+        assert!(documented, "{name}");
+    }
+}

@@ -1,0 +1,89 @@
+//! A data block of any bytes, in an SST of one block.
+#![no_main]
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use pleach_env::{Env, FileId, SimEnv, failpoint};
+use pleach_fuzz::{DIR, Input};
+use pleach_table::{
+    Codec, CursorMode, FrameCache, Sst, SstBuilder, SstCursor, SstOptions, SstSummary, ValueKind, key_hash,
+};
+
+/// An SST of one block, and what the manifest would know of it, for each codec.
+static GOOD: LazyLock<[(Vec<u8>, SstSummary); 2]> = LazyLock::new(|| [build(Codec::None), build(Codec::Lz4)]);
+
+fn build(codec: Codec) -> (Vec<u8>, SstSummary) {
+    let env = SimEnv::new(1);
+    let machine: Arc<dyn Env> = env.clone();
+    env.create_dir_all(Path::new(DIR)).expect("a directory");
+    let path = Path::new(DIR).join("000001.sst");
+    let options = SstOptions { codec, filter_bits_per_key: 0.0 };
+    let mut builder = SstBuilder::create(&machine, &path, FileId(1), options).expect("a builder");
+    for i in 0..32u32 {
+        let key = format!("key {i:03}");
+        let value = format!("{i} ").repeat(20);
+        builder
+            .add(key.as_bytes(), ValueKind::Put, value.as_bytes(), key_hash(0, key.as_bytes()))
+            .expect("an entry");
+    }
+    let summary = builder.finish().expect("an SST");
+    (env.read_file(&path).expect("it was written"), summary)
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input(bytes);
+    let (file, summary) = &GOOD[usize::from(input.byte() % 2)];
+    let mut file = file.clone();
+    let env = SimEnv::new(1);
+    let machine: Arc<dyn Env> = env.clone();
+    let path = Path::new(DIR).join("000001.sst");
+    env.write_file(&path, &file);
+    let sst = Sst::open(&machine, &path, FileId(1), Some(summary), FrameCache::new(64 << 10), false)
+        .expect("it opens");
+    let sst = Arc::new(sst);
+    let (offset, len) = sst.block_extent(0);
+    let (start, end) = (offset as usize, (offset + u64::from(len)) as usize);
+    if input.byte() % 2 == 0 {
+        let with = input.bytes(len as usize);
+        file[start..start + with.len()].copy_from_slice(with);
+    } else {
+        let mut block = file[start..end].to_vec();
+        input.damage(&mut block);
+        block.resize(len as usize, 0);
+        file[start..end].copy_from_slice(&block);
+    }
+    env.write_file(&path, &file);
+    failpoint::with_skipped("sst.block.crc", || {
+        if let Ok(block) = sst.read_block(0) {
+            for i in 0..32u32 {
+                let key = format!("key {i:03}");
+                let found = sst.get_in_block(&block, key.as_bytes(), key_hash(0, key.as_bytes()));
+                assert!(
+                    found.is_none_or(|(_, value)| block.get(value).is_some()),
+                    "a value lies in its block"
+                );
+            }
+        }
+        for mode in [CursorMode::Cached, CursorMode::Streaming { forget: false }] {
+            let mut cursor = SstCursor::new(Arc::clone(&sst), mode);
+            let mut steps = 0;
+            let mut moved = cursor.seek_first();
+            while moved.is_ok() && cursor.valid() {
+                assert!(!cursor.key().is_empty());
+                steps += 1;
+                assert!(steps < 1 << 17, "a scan ends");
+                moved = cursor.next();
+            }
+            let mut moved = cursor.seek_last();
+            while moved.is_ok() && cursor.valid() {
+                steps += 1;
+                assert!(steps < 1 << 18, "a scan ends");
+                moved = cursor.prev();
+            }
+            let _any_answer = cursor.seek(b"key 01");
+            let _any_answer = cursor.seek_before(b"key 02");
+        }
+        let _any_answer = sst.verify(|key| key_hash(0, key));
+    });
+});

@@ -1,0 +1,70 @@
+//! Changes to a good SST.
+#![no_main]
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use pleach_env::{Env, FileId, SimEnv, failpoint};
+use pleach_fuzz::{DIR, Input};
+use pleach_table::{
+    Codec, CursorMode, FrameCache, Sst, SstBuilder, SstCursor, SstOptions, ValueKind, key_hash,
+};
+
+static GOOD: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| [build(Codec::None), build(Codec::Lz4)]);
+
+/// The checks that may be switched off.
+const CHECKS: [&str; 4] = ["", "sst.block.crc", "sst.tail.crc", "sst.footer.crc"];
+
+fn entry(i: u32) -> (Vec<u8>, Vec<u8>) {
+    (format!("key {i:05}").into_bytes(), format!("{i} ").repeat(i as usize % 40).into_bytes())
+}
+
+const ENTRIES: u32 = 300;
+
+fn build(codec: Codec) -> Vec<u8> {
+    let env = SimEnv::new(1);
+    let machine: Arc<dyn Env> = env.clone();
+    env.create_dir_all(Path::new(DIR)).expect("a directory");
+    let path = Path::new(DIR).join("000001.sst");
+    let options = SstOptions { codec, filter_bits_per_key: 10.0 };
+    let mut builder = SstBuilder::create(&machine, &path, FileId(1), options).expect("a builder");
+    for (key, value) in (0..ENTRIES).map(entry) {
+        builder.add(&key, ValueKind::Put, &value, key_hash(0, &key)).expect("an entry");
+    }
+    builder.finish().expect("an SST");
+    env.read_file(&path).expect("it was written")
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input(bytes);
+    let mut file = GOOD[usize::from(input.byte() % 2)].clone();
+    let check = CHECKS[usize::from(input.byte()) % CHECKS.len()];
+    input.damage(&mut file);
+    let env = SimEnv::new(1);
+    let machine: Arc<dyn Env> = env.clone();
+    let path = Path::new(DIR).join("000001.sst");
+    env.write_file(&path, &file);
+    failpoint::with_skipped(check, || {
+        let Ok(sst) = Sst::open(&machine, &path, FileId(1), None, FrameCache::new(64 << 10), false) else {
+            return;
+        };
+        let sst = Arc::new(sst);
+        for (key, value) in (0..ENTRIES).step_by(7).map(entry) {
+            if let Ok(found) = sst.get(&key, key_hash(0, &key)) {
+                let right = found.is_some_and(|(_, block, place)| block.get(place) == Some(&value[..]));
+                assert!(right || !check.is_empty(), "a wrong answer");
+            }
+        }
+        let mut cursor = SstCursor::new(Arc::clone(&sst), CursorMode::Cached);
+        let (mut moved, mut steps) = (cursor.seek_first(), 0);
+        while moved.is_ok() && cursor.valid() {
+            if check.is_empty() {
+                assert_eq!((cursor.key().to_vec(), cursor.value().to_vec()), entry(steps), "a wrong answer");
+            }
+            steps += 1;
+            assert!(steps < 1 << 20, "a scan ends");
+            moved = cursor.next();
+        }
+        let _any_answer = sst.verify(|key| key_hash(0, key));
+    });
+});
