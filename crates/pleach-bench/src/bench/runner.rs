@@ -12,7 +12,7 @@ use super::store::Store;
 use crate::engine::{Direction, Engine, EngineFactory, EngineStats, NullEngine, Result};
 use crate::measure::{
     DiskSampler, Latency, Machine, ProcessCounts, Recorder, SERIES_BUCKET_NS, Stopwatch, disk_bytes,
-    peak_rss_bytes, reset_peak_rss, rss_anonymous_bytes,
+    peak_rss_bytes, quiet_disk_bytes, reset_peak_rss, rss_anonymous_bytes,
 };
 use crate::workload::{
     DROPPED, Mix, Needs, Op, OpKind, PARTITIONS, Shape, Workload, delete_order, find, partition_of,
@@ -276,6 +276,12 @@ fn deleted_bytes(store: &Store<'_>, ops: u64) -> u64 {
     positions.map(|position| store.dataset.entry_bytes(order.apply(position), &mut key)).sum()
 }
 
+/// Disk use at the end; of a store that settles, without what it is about to remove.
+fn final_disk_bytes(store: &Store<'_>, shape: Shape) -> u64 {
+    let settles = !store.settings.no_settle && shape.writes();
+    if settles { quiet_disk_bytes(store.dir()) } else { disk_bytes(store.dir()) }
+}
+
 fn record_of(store: &Store<'_>, workload: &Workload, seen: &Seen, disk: &DiskSampler) -> Record {
     let settings = store.settings;
     let Outcome { recorder, tally, seconds, beside } = &seen.outcome;
@@ -317,7 +323,7 @@ fn record_of(store: &Store<'_>, workload: &Workload, seen: &Seen, disk: &DiskSam
         user_read_bytes: tally.read_bytes,
         user_written_bytes: written_bytes,
         live_bytes: store.live_bytes,
-        final_disk_bytes: disk_bytes(store.dir()),
+        final_disk_bytes: final_disk_bytes(store, workload.shape),
         rss_anonymous_bytes: rss_anonymous_bytes(),
         extra: seen.extra.clone(),
         by_kind,

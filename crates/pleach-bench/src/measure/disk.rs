@@ -3,9 +3,16 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Blocks of `st_blocks` have 512 bytes whatever the file system's own are.
 const STAT_BLOCK_BYTES: u64 = 512;
+
+/// Disk use counts as quiet after so many looks without change, at this distance: arbitrary, longer than a file takes to
+/// be removed.
+const QUIET_LOOKS: u32 = 2;
+const QUIET_LOOK: Duration = Duration::from_millis(30);
+const QUIET_LOOKS_MAX: u32 = 200;
 
 /// Allocated bytes of all files below `dir`. Files that vanish meanwhile count nothing.
 pub(crate) fn disk_bytes(dir: &Path) -> u64 {
@@ -16,6 +23,23 @@ pub(crate) fn disk_bytes(dir: &Path) -> u64 {
         Err(_) => 0,
     };
     entries.filter_map(Result::ok).map(of_entry).sum()
+}
+
+/// Disk use once it no longer shrinks: engines remove obsolete files a moment after they have settled. Gives up waiting
+/// after [`QUIET_LOOKS_MAX`] looks.
+pub(crate) fn quiet_disk_bytes(dir: &Path) -> u64 {
+    let mut last = disk_bytes(dir);
+    let mut unchanged = 0;
+    for _ in 0..QUIET_LOOKS_MAX {
+        std::thread::sleep(QUIET_LOOK);
+        let bytes = disk_bytes(dir);
+        unchanged = if bytes < last { 0 } else { unchanged + 1 };
+        last = bytes;
+        if unchanged == QUIET_LOOKS {
+            break;
+        }
+    }
+    last
 }
 
 /// Disk use sampled over time.

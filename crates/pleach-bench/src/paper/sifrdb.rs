@@ -14,10 +14,11 @@ use crate::report::{bytes, count, nanos, print};
 
 /// Keys of Figs. 9a-c here: 236 MB.
 const KEYS: u64 = 2_000_000;
-/// Write buffer here. 236 MB are 3,700 of them: six stages of four where the paper has seven or eight.
-const MEMTABLE_BYTES: u64 = 64 << 10;
-/// Smaller SSTs would measure the file system.
-const SST_BYTES: u64 = 256 << 10;
+/// Write buffer here. 236 MB are 1,800 of them: between five and six stages of four where the paper has more than
+/// seven.
+const MEMTABLE_BYTES: u64 = 128 << 10;
+/// Half a write buffer, as theirs.
+const SST_BYTES: u64 = 64 << 10;
 /// Keys of Fig. 12 here; theirs were 10 GB.
 const FILTER_KEYS: u64 = 1_000_000;
 
@@ -34,9 +35,8 @@ fn load(session: &Session<'_>, workloads: &str) -> Vec<String> {
 fn print_setup(session: &Session<'_>) {
     print(&format!(
         "Theirs: 1 G pairs, 23 B keys, values of 1 to 200 B, 118 GB; write buffer 4 MiB, SSTs of 2 MiB, k = 4.\n\
-         Ours: {} pairs, 23 B keys, values of 1 to 200 B; write buffer {}, SSTs of {}, k = 4 (Pleach). Sizes of other\n\
-         engines' buffers are their own defaults.\n\
-         Bars and curves of the paper carry no numbers; quoted is what its text says.\n",
+         Ours: {} pairs, 23 B keys, values of 1 to 200 B; write buffer {}, SSTs of {}, k = 4 (Pleach).\n\
+         Other engines have their own defaults. Bars and curves of the paper carry no numbers; quoted is what its text says.\n",
         count(session.keys(KEYS) as f64),
         bytes(MEMTABLE_BYTES as f64),
         bytes(SST_BYTES as f64),
@@ -73,10 +73,14 @@ pub(super) fn fig9a(session: &mut Session<'_>) -> Result<()> {
     for row in theirs {
         print_row(&row);
     }
+    let mut merged_all = Vec::new();
     for engine in session.args.engines.clone() {
         let words = load(session, "fillrandom,fillseq");
         let records = session.run(&engine, &words)?;
         let [random, sequential] = &records[..] else { return Err("two records were expected".into()) };
+        if sequential.engine_stats.details.get("moved_bytes") == Some(&0) {
+            merged_all.push(engine.clone());
+        }
         print_row(&[
             &format!("{engine} (ours)"),
             &number(amplification_without_log(random)),
@@ -86,6 +90,12 @@ pub(super) fn fig9a(session: &mut Session<'_>) -> Result<()> {
         ]);
     }
     print("\nCounted by the engines themselves, settling included; where one does not count, by the system.");
+    for engine in merged_all {
+        print(&format!(
+            "{engine} took no SST over by metadata alone: it merged the sequential load like a random one. The\n\
+             paper's split storing, which makes the sequential figure 1, did not take effect."
+        ));
+    }
     Ok(())
 }
 
@@ -125,7 +135,7 @@ pub(super) fn fig9c(session: &mut Session<'_>) -> Result<()> {
     let tenths: Vec<String> = (1..=10).map(|tenth| format!("{} %", tenth * 10)).collect();
     let row = |name: &str, cells: &[String]| {
         let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:>6}")).collect();
-        print(&format!("{name:<18} {}", aligned.join(" ")));
+        print(&format!("{name:<18}{}", aligned.join(" ")));
     };
     row("inserted", &tenths);
     for engine in session.args.engines.clone() {
@@ -136,7 +146,7 @@ pub(super) fn fig9c(session: &mut Session<'_>) -> Result<()> {
             storage_by_tenth(record).into_iter().map(|ratio| number(Some(ratio))).collect();
         row(&format!("{engine} (ours)"), &cells);
         let peak = record.peak_disk_bytes as f64 / record.live_bytes.max(1) as f64;
-        print(&format!("{:<18}peak {peak:.2}, settled {}", "", number(record.space_amp)));
+        print(&format!("{:<20}peak {peak:.2}, settled {}", "", number(record.space_amp)));
     }
     print(
         "\nThe log is included: up to two or three write buffers' worth of it is waiting for a flush at any time.",
