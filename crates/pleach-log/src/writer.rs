@@ -135,6 +135,10 @@ impl LogWriter {
         if self.sync_pending {
             return Err(Error::new(ErrorKind::Conflict, "a sync of the log is under way"));
         }
+        // After a sync nothing may change what is there: no failed batch comes back. Where not even its fence finds room,
+        // too little of the batch is there to be found.
+        let _poisoned_if_not_durable = self.current.settle_fence();
+        self.check_not_poisoned()?;
         let mut segments = self.older.clone();
         if self.current.needs_sync() {
             segments.push(UnsyncedSegment::of(&self.current));

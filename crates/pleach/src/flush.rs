@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use pleach_env::Result;
+use pleach_env::{Result, failpoint};
 use pleach_table::ValueKind;
 
 use crate::db::{Inner, SstOutput};
@@ -80,8 +80,14 @@ impl Inner {
         let bytes = written.iter().map(|file| file.summary.file_len).sum();
         // The floor's segment is a new name too.
         self.sync_dir("flush.dir_sync")?;
-        let last_seq = oldest.memtable.last_seq();
-        let younger = state.sealed.iter().rev().nth(1).unwrap_or(&state.active);
+        let mut last_seq = oldest.memtable.last_seq();
+        let mut younger = state.sealed.iter().rev().nth(1).unwrap_or(&state.active);
+        if failpoint::skipped("plant.floor_high") {
+            younger = &state.active;
+        }
+        if failpoint::skipped("plant.flushed_high") {
+            last_seq = self.last_visible();
+        }
         let floor = younger.first_segment;
         edit.push(EditItem::FlushedSeq(last_seq));
         edit.push(EditItem::LogFloor(floor));
@@ -169,14 +175,7 @@ impl<'i> Flush<'i> {
 
     fn finish_own(&mut self, output: SstOutput<'i>) -> Result<RunFileMeta> {
         let file = output.finish()?;
-        let summary = &file.summary;
-        let meta = RunFileMeta {
-            file: file.id,
-            smallest: summary.smallest.clone().into(),
-            largest: summary.largest.clone().into(),
-            entries: summary.entries,
-            bytes: summary.file_len,
-        };
+        let meta = file.whole();
         self.name_file(file);
         Ok(meta)
     }

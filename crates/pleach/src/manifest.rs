@@ -92,14 +92,23 @@ impl Manifest {
         self.record.clear();
         edit.encode(self.record.bytes_mut());
         let first_seq = self.writer.next_seq();
-        self.writer.append([Append { record: &mut self.record, first_seq, count: 1 }])?;
+        let appended = self.writer.append([Append { record: &mut self.record, first_seq, count: 1 }]);
+        if appended.is_err() {
+            // The caller goes on as if the edit were nowhere, and removes the files it names: a crash must not bring it
+            // back. Where not even the fence finds room, too little of the edit is there to be found.
+            let _poisoned_if_not_durable = self.writer.settle_fence();
+        }
+        appended?;
         self.writer.sync("manifest.sync")
     }
 
     /// Whether it is time for a new file.
     pub(crate) fn should_replace(&self) -> bool {
         let len = self.writer.offset();
-        self.writer.is_exhausted() || (len > REPLACE_LEN_MIN && len / GROWTH_MAX > self.first_len)
+        let is_long = len > REPLACE_LEN_MIN && len / GROWTH_MAX > self.first_len;
+        // Tests cannot wait for a mebibyte of edits.
+        let is_long_for_tests = failpoint::skipped("tune.short_manifests") && len > self.first_len + 100;
+        self.writer.is_exhausted() || is_long || is_long_for_tests
     }
 
     /// Notes in `CURRENT` that the store is closed with everything up to `last_seq` durable. From then on whatever is

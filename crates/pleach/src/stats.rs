@@ -75,6 +75,8 @@ pub struct Stats {
     pub stalled: Duration,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
+    /// Whether the log ended in a half-written batch, which was cut off, when the store was opened: the mark of a crash.
+    pub log_was_torn: bool,
 }
 
 /// What is known of one partition.
@@ -91,6 +93,8 @@ pub struct PartitionStats {
     pub sections: u64,
     /// Stages in use.
     pub stages: u64,
+    /// Runs of which a compaction in progress has moved a part already.
+    pub clipped: u64,
 }
 
 impl Counters {

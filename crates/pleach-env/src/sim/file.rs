@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use fastrand::Rng;
 use parking_lot::MutexGuard;
 use rustix::io::Errno;
 
@@ -73,7 +74,7 @@ impl File for SimFile {
         let Turn { machine, fault } = &mut turn;
         let granted = match fault {
             Some(FaultKind::ShortWrite) if buf.len() > 1 => machine.lengths.usize(1..buf.len()),
-            Some(FaultKind::Eio | FaultKind::NoSpace) => machine.lengths.usize(0..=buf.len()),
+            Some(FaultKind::Eio | FaultKind::NoSpace) => failed_len(&mut machine.lengths, buf.len()),
             _ => buf.len(),
         };
         let free_blocks = machine.free_blocks();
@@ -144,6 +145,16 @@ impl File for SimFile {
 impl Drop for SimFile {
     fn drop(&mut self) {
         self.env.machine.lock().close_handle(self.ino);
+    }
+}
+
+/// How much of its `len` bytes a failed write has written: any prefix, but nothing and everything more often, for that
+/// is what a store may get wrong.
+fn failed_len(rng: &mut Rng, len: usize) -> usize {
+    match rng.u8(..4) {
+        0 => 0,
+        1 => len,
+        _ => rng.usize(0..=len),
     }
 }
 

@@ -211,8 +211,9 @@ impl FrameWriter {
     }
 
     /// Makes the fence of a failed append durable, if there is one. Nothing may be written to this file, or to one
-    /// that continues it, before.
-    pub(crate) fn settle_fence(&mut self) -> Result<()> {
+    /// that continues it, before; nor may anything be done that the failed append, if it were found after a crash, would
+    /// contradict.
+    pub fn settle_fence(&mut self) -> Result<()> {
         if self.fence == Fence::None {
             return Ok(());
         }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use pleach_env::Result;
+use pleach_env::{Result, failpoint};
 use pleach_table::{CursorMode, ValueKind};
 
 use super::picker::Plan;
@@ -111,15 +111,8 @@ impl CompactionJob {
             (Ok(()), None) => Ok(None),
             (Ok(()), Some(output)) => {
                 let file = output.finish()?;
-                let summary = &file.summary;
-                add(&inner.counters.compaction_written_bytes, summary.file_len);
-                let meta = RunFileMeta {
-                    file: file.id,
-                    smallest: summary.smallest.clone().into(),
-                    largest: summary.largest.clone().into(),
-                    entries: summary.entries,
-                    bytes: summary.file_len,
-                };
+                add(&inner.counters.compaction_written_bytes, file.summary.file_len);
+                let meta = file.whole();
                 Ok(Some((file, meta)))
             }
             (Err(error), output) => {
@@ -145,7 +138,8 @@ impl CompactionJob {
             self.last_key.extend_from_slice(key);
             let (kind, value) = (source.kind(), source.value_bytes());
             read_bytes += (key.len() + value.len()) as u64;
-            if !(self.meta.drops_tombstones && kind == ValueKind::Tombstone) {
+            let may_drop = self.meta.drops_tombstones || failpoint::skipped("plant.tombstone_dropped");
+            if !(may_drop && kind == ValueKind::Tombstone) {
                 let sst = match output {
                     Some(sst) => sst,
                     None => output.insert(inner.new_sst_output()?),
@@ -182,7 +176,7 @@ impl CompactionJob {
         if done {
             self.push_end(&mut edit, output_stays_empty);
         } else {
-            self.push_clip(&mut edit, tree);
+            self.push_clip(inner, &mut edit, tree);
         }
         inner.commit_edit(edit, files, State::with_version)?;
         if done {
@@ -203,12 +197,19 @@ impl CompactionJob {
     }
 
     /// Raises the clip behind the last key merged and removes the inputs' files below it.
-    fn push_clip(&self, edit: &mut Edit, tree: &SubTree) {
+    fn push_clip(&self, inner: &Inner, edit: &mut Edit, tree: &SubTree) {
         let partition = self.partition;
         let clip = successor(&self.last_key);
         for run in self.meta.inputs.iter().filter_map(|id| tree.run(*id)) {
-            edit.push(EditItem::SetClip { partition, run: run.id, clip: clip.clone() });
+            if !failpoint::skipped("plant.clip_missing") {
+                edit.push(EditItem::SetClip { partition, run: run.id, clip: clip.clone() });
+            }
             let below: Vec<_> = files_below(run, &clip);
+            if failpoint::skipped("plant.unlink_early") && run.kind == RunKind::Ssts {
+                for id in &below {
+                    inner.remove_sst(*id);
+                }
+            }
             if !below.is_empty() {
                 edit.push(EditItem::RemoveRunFiles { partition, run: run.id, files: below });
             }

@@ -131,6 +131,8 @@ impl Inner {
 
     fn wait_for_background(&self, done: impl Fn(&Background) -> bool) -> Result<()> {
         let mut background = self.background.lock();
+        // What failed before is tried again: by now there may be room.
+        background.out_of_space = None;
         while !done(&background) {
             if self.poison().is_some() {
                 drop(background);

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use pleach_env::memory::RegionPool;
-use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter};
+use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpoint};
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, SeqNo};
 use pleach_table::FrameCache;
 
@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) cache: Arc<FrameCache>,
     pub(crate) trash: Arc<Trash>,
     pub(crate) counters: Counters,
+    /// Whether recovery found a torn tail.
+    pub(crate) log_was_torn: bool,
     /// Memory of memtables.
     memtable_pool: Arc<RegionPool>,
     /// Group commit of writers.
@@ -133,6 +135,7 @@ pub(crate) struct Parts {
     pub(crate) versions: Versions,
     pub(crate) next_id: u64,
     pub(crate) segments: Vec<FileId>,
+    pub(crate) log_was_torn: bool,
     pub(crate) memtable_pool: Arc<RegionPool>,
 }
 
@@ -152,6 +155,7 @@ impl Inner {
             cache: parts.cache,
             trash: parts.trash,
             counters: Counters::default(),
+            log_was_torn: parts.log_was_torn,
             memtable_pool: parts.memtable_pool,
             queue: CommitQueue::new(WriteRequest::cost),
             visible: AtomicU64::new(parts.writer.next_seq - 1),
@@ -297,6 +301,9 @@ impl Inner {
 
     /// Refuses all later writes because of `error`, and returns it.
     pub(crate) fn set_poison(&self, error: Error) -> Error {
+        if failpoint::skipped("plant.poison_forgotten") {
+            return error;
+        }
         let _first_one_counts = self.poison.set(error.clone());
         let _guard = self.background.lock(); // Whoever waits has either seen the poison or will be woken.
         self.progress.notify_all();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{Env, Error, ErrorKind, FileId, FileLock, Result};
+use pleach_env::{Env, Error, ErrorKind, FileId, FileLock, Result, failpoint};
 use pleach_log::{
     Append, LogWriter, ManifestHint, Record, RecordBuf, Recovery, parse_segment_name, recover, segment_path,
 };
@@ -78,6 +78,9 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Inner, Box<dyn FileL
     open_ssts(&env, dir, &found.version, &cache, options.direct_reads)?;
     let inner = start(dir, options, cache, trash, files, &found)?;
     remove_leftovers(&inner, &found);
+    if failpoint::skipped("plant.leftovers_early") {
+        remove_old_segments(&inner, &found);
+    }
     rewrite_log_tail(&inner, &found)?;
     remove_old_segments(&inner, &found);
     Ok((inner, lock))
@@ -336,7 +339,8 @@ fn start(
     found: &Found,
 ) -> Result<Inner> {
     let env = Arc::clone(&options.env);
-    let mut next_id = found.version.next_id.max(found.listing.last_id() + 1);
+    let orphans = if failpoint::skipped("plant.orphans_ignored") { 0 } else { found.listing.last_id() };
+    let mut next_id = found.version.next_id.max(orphans + 1);
     let mut take_id = || {
         next_id += 1;
         FileId(next_id - 1)
@@ -358,6 +362,7 @@ fn start(
     let versions = Versions { version, files, manifest, floor_is_pinned: true };
     let dir = dir.to_path_buf();
     let segments = vec![segment];
+    let log_was_torn = found.recovery.torn.is_some();
     Ok(Inner::new(Parts {
         dir,
         options,
@@ -368,6 +373,7 @@ fn start(
         versions,
         next_id,
         segments,
+        log_was_torn,
         memtable_pool,
     }))
 }

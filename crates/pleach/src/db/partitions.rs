@@ -1,9 +1,13 @@
 //! Creating, finding and dropping partitions: each one small edit of the manifest.
+//!
+//! # Invariants
+//! 1. *Order*: the log is durable up to a creation or drop before its edit is, so that after a crash they too are part
+//!    of the prefix: what was moved out of a partition before its drop is not lost with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pleach_env::{Error, ErrorKind, Result};
+use pleach_env::{Error, ErrorKind, Result, failpoint};
 
 use super::inner::{Inner, LivePartition};
 use super::open::DEFAULT_PARTITION;
@@ -37,6 +41,7 @@ impl Inner {
         if id.0 >= PARTITIONS_MAX {
             return Err(Error::new(ErrorKind::Unsupported, "the store has used up its partition numbers"));
         }
+        self.sync_log()?;
         let mut edit = Edit::default();
         edit.push(EditItem::CreatePartition { id, name: name.to_owned() });
         self.commit_edit(edit, Vec::new(), State::with_version)?;
@@ -56,9 +61,12 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     inner.check_writable()?;
     let mut names = inner.names.write();
     // No commit is under way while the flag changes, so every batch is wholly before the drop or refused.
-    let _writer = inner.writer.lock();
+    let mut writer = inner.writer.lock();
     if live.dropped.load(Ordering::Relaxed) {
         return Err(dropped_error(&live.name));
+    }
+    if !failpoint::skipped("plant.drop_unordered") {
+        inner.sync_writer(&mut writer)?;
     }
     let mut edit = Edit::default();
     edit.push(EditItem::DropPartition { id: live.id });

@@ -81,7 +81,7 @@ impl SstOutput<'_> {
             inner.open_sst(&file)?;
             Ok(file)
         });
-        opened.inspect_err(|_| inner.remove_unfinished(id))
+        opened.inspect_err(|_| inner.remove_sst(id))
     }
 
     /// Gives up and removes the file.
@@ -91,8 +91,8 @@ impl SstOutput<'_> {
 }
 
 impl Inner {
-    fn remove_unfinished(&self, id: FileId) {
-        // Best effort: the next open removes what is left.
+    /// Best effort: the next open removes what is left.
+    pub(crate) fn remove_sst(&self, id: FileId) {
         let _left_for_the_next_open = self.env.remove_file(&sst_path(&self.dir, id));
     }
 }

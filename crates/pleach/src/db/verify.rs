@@ -80,6 +80,7 @@ impl Inner {
         let cache = self.cache.stats();
         stats.cache_bytes = cache.used;
         stats.cache_capacity_bytes = cache.capacity;
+        stats.log_was_torn = self.log_was_torn;
         stats.poisoned = self.poison().map(ToString::to_string);
         stats
     }
@@ -99,5 +100,6 @@ fn tree_stats(tree: &SubTree) -> PartitionStats {
         runs: tree.runs.len() as u64,
         sections: tree.runs.iter().filter(|run| run.kind == RunKind::Section).count() as u64,
         stages: stages.len() as u64,
+        clipped: tree.runs.iter().filter(|run| run.clip.is_some()).count() as u64,
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pleach_env::{Error, ErrorKind, Result};
-use pleach_log::{Append, Durability, SEQ_MAX};
+use pleach_log::{Append, Durability, LogWriter, SEQ_MAX};
 use smallvec::SmallVec;
 
 use super::inner::{Inner, LivePartition, Writer};
@@ -107,7 +107,8 @@ impl Inner {
             next_seq += u64::from(count);
             Append { record: request.operations.record_mut(), first_seq, count }
         });
-        writer.log.append(records).map_err(|e| self.log_failed(e))?;
+        let appended = writer.log.append(records);
+        appended.map_err(|e| self.log_failed(&writer.log, e))?;
         add(&self.counters.log_bytes, bytes as u64);
         if syncs {
             self.sync_writer(writer)?;
@@ -126,9 +127,11 @@ impl Inner {
         self.visible.store(writer.next_seq - 1, Ordering::Release);
     }
 
-    /// A failed append: out of space leaves the store as it was, anything else ends writing.
-    fn log_failed(&self, error: Error) -> Error {
-        if error.is_out_of_space() || error.kind() != ErrorKind::Io { error } else { self.set_poison(error) }
+    /// A failed append: out of space leaves the store as it was, anything else ends writing. So does a full disk that
+    /// a sync was the first to find.
+    fn log_failed(&self, log: &LogWriter, error: Error) -> Error {
+        let is_harmless = error.is_out_of_space() || error.kind() != ErrorKind::Io;
+        if is_harmless && !log.is_poisoned() { error } else { self.set_poison(error) }
     }
 
     /// Lets the log forget what is in SSTs by now: it need not be synced any more, and its files can go.
@@ -148,7 +151,8 @@ impl Inner {
     pub(crate) fn rotate_log(&self, writer: &mut Writer) -> Result<()> {
         self.forget_flushed(writer);
         let id = self.new_file_id();
-        writer.log.rotate(id, self.manifest_hint()).map_err(|e| self.log_failed(e))?;
+        let rotated = writer.log.rotate(id, self.manifest_hint());
+        rotated.map_err(|e| self.log_failed(&writer.log, e))?;
         self.framed_files.lock().segments.push(id);
         Ok(())
     }

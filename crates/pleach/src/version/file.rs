@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use pleach_env::{FileId, JobWaker};
 use pleach_table::{Sst, SstSummary};
 
+use super::edit::RunFileMeta;
+
 /// An SST that some version refers to. Shared by versions, and through them by readers and snapshots.
 pub(crate) struct SstFile {
     pub(crate) id: FileId,
@@ -32,6 +34,17 @@ impl SstFile {
     #[inline]
     pub(crate) fn sst(&self) -> &Arc<Sst> {
         self.sst.get().expect("files are opened before a version shows them")
+    }
+
+    /// All of the file as part of a run.
+    pub(crate) fn whole(&self) -> RunFileMeta {
+        RunFileMeta {
+            file: self.id,
+            smallest: self.summary.smallest.clone().into(),
+            largest: self.summary.largest.clone().into(),
+            entries: self.summary.entries,
+            bytes: self.summary.file_len,
+        }
     }
 
     /// Lets the file be removed when nobody refers to it any more.

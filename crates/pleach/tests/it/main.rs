@@ -1,4 +1,15 @@
-//! Integration tests of the store.
-#![expect(clippy::disallowed_methods, reason = "tests look at the machine's files themselves")]
+//! Integration tests of the store, and the rigs that prove its promises: docs/testing.md.
+#![expect(clippy::disallowed_methods, reason = "tests look at the machine's files and clock themselves")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "the rigs are tests, though most of them is no #[test]"
+)]
 
 mod basics;
+mod crash;
+mod faults;
+mod metamorphic;
+mod model;
+mod rig;
+mod threads;

@@ -1,0 +1,134 @@
+//! What the states that were visited had in them: a rig that never sees a clip proves nothing about clips.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pleach::Db;
+
+use super::cut::Cut;
+use crate::rig::shape::Shape;
+use crate::rig::timeline::{Candidate, Timeline};
+
+macro_rules! counters {
+    ($($(#[doc = $text:literal])+ $name:ident,)+) => {
+        /// Counts of states, apart from the first.
+        #[derive(Default)]
+        pub(super) struct Coverage {
+            $($(#[doc = $text])+ pub(super) $name: u64,)+
+        }
+
+        impl Coverage {
+            pub(super) fn add(&mut self, other: &Coverage) {
+                $(self.$name += other.$name;)+
+            }
+
+            fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((concat!($($text),+), self.$name)),+]
+            }
+        }
+    };
+}
+
+counters! {
+    /// histories
+    histories,
+    /// states
+    states,
+    /// states of a second crash
+    second_crashes,
+    /// states of a third crash
+    third_crashes,
+    /// crashes before the store was created
+    unborn,
+    /// crashes inside a recovery
+    in_recovery,
+    /// crashes of the process alone
+    killed,
+    /// states that lost writes
+    lost_writes,
+    /// states that kept more than was durable
+    kept_more,
+    /// states with sections
+    sections,
+    /// states with runs of several SSTs
+    long_runs,
+    /// states with several stages
+    stages,
+    /// states with a compaction in progress
+    compactions,
+    /// states with a clip
+    clips,
+    /// states without any SST
+    no_files,
+    /// states after a drop
+    drops,
+    /// states in which a batch had failed on a full disk
+    failures,
+    /// states with a torn tail of the log
+    torn_tails,
+    /// states with two candidates or more
+    open_questions,
+}
+
+impl Coverage {
+    /// Takes note of a state: where the crash came, what it might have left, what the recovered store holds.
+    pub(super) fn note(
+        &mut self,
+        timeline: &Timeline,
+        cut: Cut,
+        candidates: &[Candidate],
+        found: &Candidate,
+        db: &Db,
+        depth: usize,
+    ) {
+        let (stats, shape) = (db.stats(), Shape::of(db));
+        let mut count =
+            |counter: fn(&mut Self) -> &mut u64, happened: bool| *counter(self) += u64::from(happened);
+        count(|c| &mut c.states, true);
+        count(|c| &mut c.second_crashes, depth == 2);
+        count(|c| &mut c.third_crashes, depth == 3);
+        count(|c| &mut c.unborn, depth == 1 && cut.op < timeline.opened());
+        count(|c| &mut c.in_recovery, depth > 1 && cut.op < timeline.opened());
+        count(|c| &mut c.killed, cut.kills_process_only());
+        count(|c| &mut c.lost_writes, candidates.last().is_some_and(|last| last.index > found.index));
+        count(|c| &mut c.kept_more, found.index > candidates[0].index);
+        count(|c| &mut c.sections, shape.sections);
+        count(|c| &mut c.long_runs, shape.long_runs);
+        count(|c| &mut c.stages, shape.stages);
+        count(|c| &mut c.compactions, shape.compactions);
+        count(|c| &mut c.clips, shape.clips);
+        count(|c| &mut c.no_files, stats.ssts == 0);
+        count(|c| &mut c.drops, timeline.dropped_by(found.index));
+        count(|c| &mut c.failures, timeline.failed_by(cut.op));
+        count(|c| &mut c.torn_tails, stats.log_was_torn);
+        count(|c| &mut c.open_questions, candidates.len() > 1);
+    }
+}
+
+/// The sum over all threads.
+#[derive(Default)]
+pub(super) struct Totals(Mutex<Coverage>);
+
+impl Totals {
+    pub(super) fn add(&self, cover: &Coverage) {
+        self.0.lock().unwrap().add(cover);
+    }
+
+    pub(super) fn states(&self) -> u64 {
+        self.0.lock().unwrap().states
+    }
+
+    pub(super) fn report(&self, took: Duration) -> String {
+        let cover = self.0.lock().unwrap();
+        let lines: Vec<_> = cover.list().iter().map(|(what, count)| format!("{count:>9}{what}")).collect();
+        let rate = u128::from(cover.states) * 1000 / took.as_millis().max(1);
+        format!("{}\n{rate:>9} states a second", lines.join("\n"))
+    }
+
+    /// Panics when something never came up.
+    pub(super) fn check_complete(&self) {
+        let cover = self.0.lock().unwrap();
+        let missing: Vec<_> = cover.list().into_iter().filter(|(_, count)| *count == 0).collect();
+        assert!(missing.is_empty(), "these never came up: {missing:?}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Damage: bytes of a closed store change, and the next open, read or verification must say so, or be right all the
+//! same.
+//!
+//! What must be noticed by someone: any change of `CURRENT`, of a manifest's header, of a byte of an SST (zeros apart,
+//! which may be padding). What may pass: damage at the log's end, which looks like a crash; the store then holds an
+//! earlier state, but never one that has not been.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fastrand::Rng;
+use pleach::env::{Capture, CrashPolicy, SimEnv};
+
+use crate::rig::action::Action;
+use crate::rig::catch::catch;
+use crate::rig::compare;
+use crate::rig::driver::Driver;
+use crate::rig::plan::Plan;
+use crate::rig::setup::{DIR, Setup};
+use crate::rig::threads::in_parallel;
+use crate::rig::timeline::Candidate;
+use crate::rig::vars;
+use crate::rig::world::{NAMES, World};
+
+/// Length of the header of manifests and log segments, of an SST's footer too.
+const HEADER_LEN: usize = 64;
+
+/// A closed store with all the states it has been in.
+pub(super) struct Damaged {
+    setup: Setup,
+    disk: Capture,
+    /// The state it is in.
+    now: Candidate,
+    /// What it may hold when the log has lost its end: partitions as they are now, with what they held then.
+    earlier: Vec<Candidate>,
+    files: Vec<String>,
+}
+
+impl Damaged {
+    /// A store with a history of its own.
+    ///
+    /// # Panics
+    /// When the store fails before any damage.
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let setup = Setup::random(&mut rng);
+        let env = SimEnv::new(rng.u64(..));
+        let mut plan = Plan::new(rng.fork(), &setup);
+        let mut driver = Driver::create(Arc::clone(&env), setup).expect("a store can be created");
+        let mut states = driver.timeline.expect(env.op_count(), false);
+        let mut births = [0; NAMES.len()];
+        for index in 1..rng.usize(20..200) {
+            let action = plan.next(driver.world());
+            driver.must(&action).expect("nothing is damaged yet");
+            if let Action::Create(slot) = action
+                && states.last().is_some_and(|state| !state.world.has(slot))
+            {
+                births[slot] = index;
+            }
+            states.push(Candidate { world: Arc::clone(driver.world()), seq: driver.timeline.seq(), index });
+        }
+        driver.must(&Action::Reopen).expect("nothing is damaged yet");
+        let now = states.last().expect("there is one").clone();
+        let earlier = states.iter().map(|state| earlier(state, &now, &births)).collect();
+        let files = env.file_names(Path::new(DIR)).into_iter().filter(|name| name != "LOCK").collect();
+        Self { setup, disk: env.capture(), now, earlier, files }
+    }
+}
+
+/// The partitions of `now` with what they held in `state`; nothing, if they were born later.
+fn earlier(state: &Candidate, now: &Candidate, births: &[usize]) -> Candidate {
+    let held = |slot: usize| {
+        let was_there = births[slot] <= state.index && state.world.has(slot);
+        (NAMES[slot], if was_there { Arc::clone(state.world.entries(slot)) } else { Arc::default() })
+    };
+    let partitions = now.world.slots().into_iter().map(held).collect();
+    Candidate { world: Arc::new(World { partitions }), ..*state }
+}
+
+/// Damages the store in one place and looks what comes of it.
+pub(super) fn damage_one(store: &Damaged, seed: u64) -> Result<(), String> {
+    let mut rng = Rng::with_seed(seed);
+    let env = store.disk.crash_image(CrashPolicy::Everything, seed);
+    // Large files are not more likely than small ones.
+    let name = &store.files[rng.usize(..store.files.len())];
+    let path = PathBuf::from(DIR).join(name);
+    let before = env.read_file(&path).expect("listed");
+    let mut bytes = before.clone();
+    let (what, must_be_noticed) = damage(name, &mut bytes, &mut rng);
+    if bytes == before {
+        return Ok(());
+    }
+    env.write_file(&path, &bytes);
+    let told = |message: String| format!("{name}, {} bytes, {what}: {message}", before.len());
+    match look(store, name, &env, &mut rng) {
+        Ok(()) if must_be_noticed => Err(told("nobody noticed".to_owned())),
+        Ok(()) => Ok(()),
+        Err(message) if message.contains("corruption: ") || message.contains("unsupported: ") => Ok(()),
+        Err(message) => Err(told(message)),
+    }
+}
+
+/// Changes some bytes; says which, and whether somebody must notice.
+fn damage(name: &str, bytes: &mut Vec<u8>, rng: &mut Rng) -> (String, bool) {
+    if bytes.is_empty() {
+        return ("left alone".to_owned(), false);
+    }
+    // Ends are where headers and footers are.
+    let at = match rng.u8(..4) {
+        0 => rng.usize(..bytes.len().min(HEADER_LEN)),
+        1 => bytes.len() - 1 - rng.usize(..bytes.len().min(HEADER_LEN)),
+        _ => rng.usize(..bytes.len()),
+    };
+    let is_sst = ends_in(name, "sst");
+    let is_footer = at + HEADER_LEN >= bytes.len();
+    let is_vital = name == "CURRENT"
+        || (name.starts_with("MANIFEST") && at < HEADER_LEN)
+        || (is_sst && (is_footer || bytes[at] != 0));
+    match rng.u8(..8) {
+        0 => {
+            bytes.truncate(at);
+            (format!("cut at {at}"), is_sst)
+        }
+        1 => {
+            let end = bytes.len().min(at + rng.usize(1..600));
+            bytes[at..end].fill(rng.u8(..));
+            (format!("filled {at}..{end}"), false)
+        }
+        _ => {
+            bytes[at] ^= 1 << rng.u8(..8);
+            (format!("flipped a bit of byte {at}"), is_vital)
+        }
+    }
+}
+
+fn ends_in(name: &str, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|e| e == extension)
+}
+
+/// Opens the store, compares it, verifies it. Only the log may have lost something.
+fn look(store: &Damaged, name: &str, env: &Arc<SimEnv>, rng: &mut Rng) -> Result<(), String> {
+    let db = store.setup.open(env).map_err(|e| format!("open: {e}"))?;
+    let states = if ends_in(name, "log") { &store.earlier[..] } else { std::slice::from_ref(&store.now) };
+    let found = compare::find(&db, states, rng).map(drop);
+    let verified = db.verify().map(drop).map_err(|e| format!("verify: {e}"));
+    env.power_off();
+    found.and(verified)
+}
+
+#[test]
+fn damage_is_noticed_or_harmless() {
+    let (seed, cases) = (vars::seed(), vars::cases(150));
+    println!("seeds {seed}..{}", seed + cases);
+    in_parallel(cases, |case| {
+        let seed = seed + case;
+        let store = Damaged::new(seed);
+        let mut rng = Rng::with_seed(seed);
+        for _ in 0..40 {
+            let seed_of_damage = rng.u64(..);
+            catch(|| damage_one(&store, seed_of_damage))
+                .map_err(|message| format!("{message}\nrepeat: PLEACH_SEED={seed} PLEACH_CASES=1"))?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,134 @@
+//! A history without a crash, kept with the disk of every moment.
+
+use fastrand::Rng;
+use pleach::env::{Capture, SimEnv};
+
+use super::state::Branch;
+use crate::rig::action::Action;
+use crate::rig::driver::Driver;
+use crate::rig::plan::Plan;
+use crate::rig::setup::Setup;
+use crate::rig::world::World;
+
+/// More calls than any history makes.
+const CALLS_MAX: u64 = 1 << 17;
+
+/// States of each call of a short history.
+const STATES_PER_CALL: usize = 3;
+
+/// States of a long history.
+const STATES_OF_LONG: usize = 120;
+
+/// What a history is like.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Cut at every call.
+    Short,
+    /// Cut here and there.
+    Long,
+    /// An append that fails, another that does not, a sync, and so on; cut before each sync. Much hangs on how a failed
+    /// append is undone, and little of that is seen elsewhere.
+    FullDisk,
+}
+
+impl Kind {
+    fn random(rng: &mut Rng) -> Self {
+        match rng.u8(..8) {
+            0 | 1 => Kind::Short,
+            2 | 3 => Kind::FullDisk,
+            _ => Kind::Long,
+        }
+    }
+
+    /// How many actions it has.
+    fn len(self, rng: &mut Rng) -> usize {
+        match self {
+            Kind::Short => rng.usize(5..40),
+            Kind::Long => rng.usize(100..400),
+            Kind::FullDisk => 120,
+        }
+    }
+}
+
+/// Action `number` of a history of failing appends.
+fn failing(number: usize, plan: &mut Plan, world: &World) -> Action {
+    let ops = plan.small_ops(world);
+    match number % 3 {
+        0 => Action::Write { ops, sync: true },
+        1 => match plan.rng.u8(..5) {
+            0 => plan.on_full_disk(world),
+            _ => Action::OnFullDisk(Box::new(Action::Write { ops, sync: false }), 0),
+        },
+        _ => Action::Write { ops, sync: false },
+    }
+}
+
+/// What was done, and the disk before each call.
+pub(super) struct History {
+    driver: Driver,
+    plan: Plan,
+    /// With the number of calls before each.
+    actions: Vec<(u64, Action)>,
+    captures: Vec<Capture>,
+    kind: Kind,
+}
+
+impl History {
+    /// The history that `seed` makes.
+    ///
+    /// # Panics
+    /// When the store fails without any crash.
+    pub(super) fn run(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let setup = Setup::random(&mut rng);
+        let env = SimEnv::new(rng.u64(..));
+        env.capture_at(&(0..CALLS_MAX).collect::<Vec<_>>());
+        let mut plan = Plan::new(rng.fork(), &setup);
+        let kind = Kind::random(&mut rng);
+        let mut driver = Driver::create(env, setup).expect("a store can be created");
+        let mut actions = Vec::new();
+        for number in 0..kind.len(&mut rng) {
+            let action = match kind {
+                Kind::FullDisk => failing(number, &mut plan, driver.world()),
+                _ => plan.next(driver.world()),
+            };
+            let begun = driver.env.op_count();
+            let done = driver.must(&action);
+            assert!(done.is_ok(), "{} after {actions:?}", done.unwrap_err());
+            actions.push((begun, action));
+        }
+        let mut captures: Vec<_> = driver.env.captured().into_iter().map(|(_, capture)| capture).collect();
+        assert_eq!(captures.len() as u64, driver.env.op_count(), "every moment was captured");
+        captures.push(driver.env.capture());
+        Self { driver, plan, actions, captures, kind }
+    }
+
+    /// The moments to crash in, by the number of the call that comes next.
+    pub(super) fn moments(&self, rng: &mut Rng) -> Vec<u64> {
+        let count = self.captures.len() as u64;
+        match self.kind {
+            Kind::Short => (0..count).flat_map(|op| [op; STATES_PER_CALL]).collect(),
+            Kind::Long => (0..STATES_OF_LONG).map(|_| rng.u64(..count)).collect(),
+            Kind::FullDisk => {
+                let syncs = self
+                    .actions
+                    .iter()
+                    .filter(|(_, action)| matches!(action, Action::Write { sync: true, .. }));
+                syncs.flat_map(|(begun, _)| [*begun; 3]).collect()
+            }
+        }
+    }
+
+    pub(super) fn actions(&self) -> &[(u64, Action)] {
+        &self.actions
+    }
+
+    pub(super) fn branch(&self) -> Branch<'_> {
+        Branch {
+            setup: self.driver.setup,
+            plan: &self.plan,
+            timeline: &self.driver.timeline,
+            captures: &self.captures,
+        }
+    }
+}

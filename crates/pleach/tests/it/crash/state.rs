@@ -1,0 +1,123 @@
+//! One crash state: the store opened from what a crash left, compared with the oracle, used, opened again.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use pleach::env::{Capture, SimEnv};
+
+use super::cover::Coverage;
+use super::cut::Cut;
+use crate::rig::action::Action;
+use crate::rig::compare;
+use crate::rig::driver::Driver;
+use crate::rig::plan::Plan;
+use crate::rig::setup::Setup;
+use crate::rig::timeline::{Candidate, Timeline};
+
+/// More calls than recovery and the few actions after it make.
+const CALLS_MAX: u64 = 1 << 12;
+
+/// One in so many states is cut again, and so on.
+const DEEPER_EVERY: u8 = 10;
+const DEPTH_MAX: usize = 3;
+
+/// A life of a store that may be cut anywhere.
+#[derive(Clone, Copy)]
+pub(super) struct Branch<'a> {
+    pub(super) setup: Setup,
+    pub(super) plan: &'a Plan,
+    pub(super) timeline: &'a Timeline,
+    /// The disk before each call, and at the end.
+    pub(super) captures: &'a [Capture],
+}
+
+/// Whether to cut the recovered store again.
+#[derive(Clone, Copy)]
+pub(super) enum Deeper<'a> {
+    /// By the dice.
+    Maybe,
+    Exactly(&'a [Cut]),
+}
+
+/// Cuts the branch and demands all that is promised. `path` gets the cuts that were made.
+pub(super) fn visit(
+    branch: Branch<'_>,
+    cut: Cut,
+    deeper: Deeper<'_>,
+    path: &mut Vec<Cut>,
+    cover: &mut Coverage,
+) -> Result<(), String> {
+    path.push(cut);
+    let mut rng = Rng::with_seed(cut.seed);
+    let at = usize::try_from(cut.op).expect("histories are short");
+    let env = branch.captures[at].crash_image(cut.policy, cut.seed);
+    let goes_deeper = match deeper {
+        Deeper::Maybe => path.len() < DEPTH_MAX && rng.u8(..DEEPER_EVERY) == 0,
+        Deeper::Exactly(cuts) => !cuts.is_empty(),
+    };
+    if goes_deeper {
+        env.capture_at(&(0..CALLS_MAX).collect::<Vec<_>>());
+    }
+    let candidates = branch.timeline.expect(cut.op, cut.kills_process_only());
+    let (mut driver, found) = recover(branch, cut, env, &candidates, &mut rng)?;
+    cover.note(branch.timeline, cut, &candidates, &found, driver.db(), path.len());
+    let mut plan = branch.plan.branch(cut.seed);
+    live_on(&mut driver, &mut plan, &mut rng)?;
+    if !goes_deeper {
+        return Ok(());
+    }
+    let mut captures: Vec<_> = driver.env.captured().into_iter().map(|(_, capture)| capture).collect();
+    captures.push(driver.env.capture());
+    let next = Branch { setup: driver.setup, plan: &plan, timeline: &driver.timeline, captures: &captures };
+    match deeper {
+        Deeper::Exactly(cuts) => visit(next, cuts[0], Deeper::Exactly(&cuts[1..]), path, cover),
+        Deeper::Maybe => {
+            // Mostly inside the recovery.
+            let end = if rng.u8(..4) > 0 { driver.timeline.opened() } else { captures.len() as u64 };
+            visit(next, Cut::random(rng.u64(..end.max(1)), &mut rng), deeper, path, cover)
+        }
+    }
+}
+
+/// Opens the store and finds out which of the candidates it holds.
+fn recover(
+    branch: Branch<'_>,
+    cut: Cut,
+    env: Arc<SimEnv>,
+    candidates: &[Candidate],
+    rng: &mut Rng,
+) -> Result<(Driver, Candidate), String> {
+    let opened = branch.setup.open(&env);
+    let db = opened.map_err(|e| format!("the store cannot be opened: {e}"))?;
+    let opened_at = env.op_count();
+    let found = compare::find(&db, candidates, rng);
+    // Until the open returned, nothing new was promised; but what was on the medium stays there. What only the system
+    // remembered may still go, down to what had been promised before.
+    let before = |found: &Candidate| {
+        let rest = candidates.iter().take_while(|c| c.index < found.index).cloned();
+        let durable = branch.timeline.expect(cut.op, false);
+        let durable = durable.into_iter().filter(|c| c.index <= found.index);
+        let killed = vec![found.clone()];
+        if cut.kills_process_only() {
+            [durable.chain(rest).collect(), killed]
+        } else {
+            [killed.clone(), killed]
+        }
+    };
+    let start = found.as_ref().map_or_else(|_| candidates[0].clone(), Clone::clone);
+    let before = before(&start);
+    let timeline = Timeline::new(Candidate { index: 0, ..start }, opened_at, before);
+    let driver = Driver::resume(env, branch.setup, db, timeline);
+    Ok((driver, found?))
+}
+
+/// Verifies, goes on writing, opens again.
+fn live_on(driver: &mut Driver, plan: &mut Plan, rng: &mut Rng) -> Result<(), String> {
+    driver.db().verify().map_err(|e| format!("after recovery: verify: {e}"))?;
+    for _ in 0..rng.u8(..12) {
+        let action = plan.next(driver.world());
+        driver.must(&action).map_err(|m| format!("after recovery: {m}"))?;
+    }
+    driver.must(&Action::Reopen).map_err(|m| format!("after recovery: {m}"))?;
+    driver.check(rng).map_err(|m| format!("after recovery, some actions and another open: {m}"))
+}

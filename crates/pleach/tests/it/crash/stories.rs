@@ -1,0 +1,156 @@
+//! What the rigs have found, each as a short script that tells its story.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fastrand::Rng;
+use pleach::ErrorKind;
+use pleach::env::{CrashPolicy, Env, Fault, FaultKind, SimEnv};
+
+use crate::rig::action::{Action, Op};
+use crate::rig::compare;
+use crate::rig::driver::Driver;
+use crate::rig::setup::{DIR, Setup};
+
+const SETUP: Setup = Setup {
+    memtable_bytes: 16 << 10,
+    sst_bytes: 4 << 10,
+    runs_per_stage: 4,
+    clean_every: 1,
+    filter_bits: 10,
+    compression: false,
+    direct_reads: false,
+};
+
+/// Seeds of the crashes tried at one moment.
+const SEEDS: u64 = 400;
+
+/// A machine on which the failed writes of these stories write all their bytes.
+const MACHINE: u64 = 4;
+
+fn put(slot: usize, key: &str, sync: bool) -> Action {
+    let op = Op { slot, key: key.as_bytes().into(), value: Some(b"value".as_slice().into()) };
+    Action::Write { ops: vec![op], sync }
+}
+
+fn full_disk(action: Action, calls: u64) -> Action {
+    Action::OnFullDisk(Box::new(action), calls)
+}
+
+/// Does the actions on a new store.
+fn after(actions: &[Action]) -> Driver {
+    on_machine(1, actions)
+}
+
+/// As [`after`]; the seed of the machine decides, among others, how much a failed write has written.
+fn on_machine(seed: u64, actions: &[Action]) -> Driver {
+    let mut driver = Driver::create(SimEnv::new(seed), SETUP).unwrap();
+    for action in actions {
+        driver.must(action).unwrap();
+    }
+    driver
+}
+
+/// Crashes now in many ways and demands a state of the history each time.
+fn crash_now(driver: &Driver, story: &str) {
+    let rare = [CrashPolicy::Everything, CrashPolicy::DurableOnly, CrashPolicy::ProcessKill]
+        .map(|policy| (policy, 0));
+    for (policy, seed) in (0..SEEDS).map(|seed| (CrashPolicy::Random, seed)).chain(rare) {
+        let image = driver.env.crash_image(policy, seed);
+        let opened = SETUP.open(&image);
+        let db = opened.unwrap_or_else(|e| panic!("{story}, {policy:?} {seed}: {e}"));
+        let candidates = driver.timeline.expect(driver.env.op_count(), policy == CrashPolicy::ProcessKill);
+        let found = compare::find(&db, &candidates, &mut Rng::with_seed(seed));
+        assert!(found.is_ok(), "{story}, {policy:?} {seed}: {}", found.err().unwrap());
+        image.power_off();
+    }
+}
+
+/// The second of two full disks met the sync of the first one's fence. The log was poisoned, and the store did not know:
+/// every write failed, and `poisoned` said nothing.
+#[test]
+fn a_full_disk_that_a_fence_finds_poisons_the_store() {
+    let driver = after(&[put(0, "a", true)]);
+    let partition = driver.db().default_partition();
+    for _ in 0..2 {
+        let at_op = driver.env.op_count();
+        driver.env.set_fault(Some(Fault { at_op, kind: FaultKind::NoSpace }));
+        assert!(partition.put(b"b", b"").unwrap_err().is_out_of_space());
+    }
+    driver.env.clear_faults();
+    assert_eq!(partition.put(b"b", b"").unwrap_err().kind(), ErrorKind::Poisoned);
+    assert!(driver.db().poisoned().is_some());
+}
+
+/// Rows were copied to another partition, their old one was dropped, and the power went. The drop was durable, the copies
+/// were only buffered: both were gone.
+#[test]
+fn what_was_copied_before_a_drop_survives_it() {
+    let driver = after(&[Action::Create(1), put(1, "row", true), put(0, "row", false), Action::Drop(1)]);
+    crash_now(&driver, "after the drop");
+}
+
+/// Creating a log segment was cut short after the first bytes of its header. What was left was no torn header to the
+/// next open but a file of strangers, and the store stayed shut.
+#[test]
+fn the_first_bytes_of_a_header_are_a_torn_header() {
+    let driver = after(&[put(0, "a", true), Action::Reopen]);
+    let image = driver.env.crash_image(CrashPolicy::Everything, 1);
+    let path = PathBuf::from(DIR).join("900000.log");
+    let mut header = vec![0; 4096];
+    header[..4].copy_from_slice(b"PLCH");
+    image.write_file(&path, &header);
+    let db = SETUP.open(&image).unwrap();
+    assert_eq!(db.default_partition().get(b"a").unwrap().as_deref(), Some(&b"value"[..]));
+    assert!(!image.file_names(Path::new(DIR)).contains(&"900000.log".to_owned()));
+    assert!(image.metadata(&path).unwrap().is_none());
+}
+
+/// A flush found the disk full while its edit was written; long after, with room again, `settle` told of it once more.
+#[test]
+fn a_full_disk_of_long_ago_is_forgotten() {
+    for calls in 0..8 {
+        let mut driver = after(&[put(0, "a", false), full_disk(Action::Flush, calls)]);
+        driver.env.run_jobs();
+        driver.must(&Action::Settle).unwrap();
+    }
+}
+
+/// The manifest's edit of a flush failed for want of space, yet all of its bytes were written. The flush's file was
+/// removed, the bytes survived a crash, and the manifest named a file that was not there.
+#[test]
+fn an_edit_that_failed_is_never_found() {
+    for calls in 0..12 {
+        let driver = on_machine(MACHINE, &[put(0, "a", true), full_disk(Action::Flush, calls)]);
+        driver.env.run_jobs();
+        crash_now(&driver, &format!("a flush whose call {calls} failed"));
+    }
+}
+
+/// A drop failed in the same way and its partition was written to, durably. Then the crash brought the drop back.
+#[test]
+fn a_drop_that_failed_does_not_happen_later() {
+    for calls in 0..4 {
+        let created = [Action::Create(1), put(1, "a", true), full_disk(Action::Drop(1), calls)];
+        let mut driver = on_machine(MACHINE, &created);
+        let env = Arc::clone(&driver.env);
+        if driver.world().has(1) {
+            driver.must(&put(1, "b", true)).unwrap();
+            env.run_jobs();
+            crash_now(&driver, &format!("a drop whose call {calls} failed"));
+        }
+    }
+}
+
+/// A batch failed on a full disk; then a partition was dropped, durably, and the crash brought the batch back: behind the
+/// drop in the user's order of things, before it in the store's.
+#[test]
+fn a_batch_that_failed_is_not_found_after_a_drop_or_sync() {
+    for then in [Action::Drop(1), Action::Sync, Action::Create(2)] {
+        for machine in 0..8 {
+            let failed = full_disk(put(0, "b", false), 0);
+            let driver = on_machine(machine, &[Action::Create(1), put(0, "a", true), failed, then.clone()]);
+            crash_now(&driver, &format!("machine {machine}, a failed batch, then {then:?}"));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Faults at every call: one fixed history, struck at each of its calls by each kind of fault.
+//!
+//! Whatever fails: no panic, an error of the right kind, every acknowledged write readable in the running store, and
+//! after opening it anew, on the same machine or after a crash, the oracle's word. A full disk is no end: when there is
+//! room again the store goes on. A failed sync is: writes are refused until the store is opened anew.
+
+mod run;
+mod script;
+
+use pleach::env::FaultKind;
+use pleach::env::failpoint::with_skipped;
+
+use crate::rig::catch::catch;
+use crate::rig::threads::{clock, in_parallel};
+use crate::rig::vars;
+use run::{Strike, strike};
+use script::Script;
+
+/// Kinds that strike a mutating call.
+const KINDS: [FaultKind; 6] = [
+    FaultKind::Eio,
+    FaultKind::NoSpace,
+    FaultKind::NoSpaceFrom,
+    FaultKind::ShortWrite,
+    FaultKind::SyncFails,
+    FaultKind::CrashAfter,
+];
+
+/// Every strike at every call of the script.
+fn strikes(script: &Script) -> Vec<Strike> {
+    let calls = (0..script.calls()).flat_map(|at| KINDS.map(|kind| Strike { at, kind }));
+    let reads = (0..script.reads()).map(|at| Strike { at, kind: FaultKind::ReadEio });
+    calls.chain(reads).collect()
+}
+
+#[test]
+fn a_fault_at_any_call_breaks_no_promise() {
+    let seed = vars::seed();
+    let script = Script::new(seed);
+    if let Some(only) = vars::parsed::<Strike>("PLEACH_STRIKE") {
+        script.print();
+        let result = catch(|| strike(&script, only));
+        return assert!(result.is_ok(), "{}", result.unwrap_err());
+    }
+    let mut strikes = strikes(&script);
+    let all = strikes.len();
+    // 1 = every strike; 10 = each tenth, another one for each seed.
+    let every = usize::try_from(vars::number("PLEACH_FAULTS_EVERY", 1)).expect("small");
+    let skip = usize::try_from(seed).unwrap_or(0) % every;
+    strikes = strikes.into_iter().skip(skip).step_by(every).collect();
+    let elapsed = clock();
+    in_parallel(strikes.len() as u64, |number| {
+        let strike_now = strikes[usize::try_from(number).expect("few")];
+        catch(|| strike(&script, strike_now)).map_err(|message| {
+            format!("{strike_now:?}: {message}\nrepeat: PLEACH_SEED={seed} PLEACH_STRIKE={strike_now}")
+        })
+    });
+    println!(
+        "seed {seed}: {} of {all} strikes at {} calls and {} reads, {:.1} s",
+        strikes.len(),
+        script.calls(),
+        script.reads(),
+        elapsed().as_secs_f32()
+    );
+}
+
+#[test]
+fn a_forgotten_poison_is_noticed_by_the_fault_test() {
+    let script = Script::new(vars::seed());
+    let noticed = with_skipped("plant.poison_forgotten", || {
+        strikes(&script).into_iter().position(|now| catch(|| strike(&script, now)).is_err())
+    });
+    println!(
+        "plant.poison_forgotten: strike {}",
+        noticed.expect("nobody notices that the poison is forgotten")
+    );
+}

@@ -1,0 +1,122 @@
+//! The history that the faults strike.
+
+use std::sync::{Arc, Mutex};
+
+use fastrand::Rng;
+use pleach::env::SimEnv;
+
+use crate::rig::action::{Action, Op};
+use crate::rig::driver::Driver;
+use crate::rig::plan::{Mix, Plan};
+use crate::rig::setup::Setup;
+use crate::rig::world::World;
+
+/// Actions of the history.
+const ACTIONS: usize = 200;
+
+/// The running store is compared with the oracle after every so many actions.
+pub(super) const CHECK_EVERY: usize = 20;
+
+/// What is done, and what calls that makes when nothing fails.
+pub(super) struct Script {
+    pub(super) setup: Setup,
+    pub(super) actions: Vec<Action>,
+    seed: u64,
+    /// Names of the mutating calls.
+    names: Vec<&'static str>,
+    reads: u64,
+}
+
+impl Script {
+    /// The history that `seed` makes.
+    pub(super) fn new(seed: u64) -> Self {
+        let setup = Setup {
+            memtable_bytes: 16 << 10,
+            sst_bytes: 4 << 10,
+            runs_per_stage: 2,
+            clean_every: 1,
+            filter_bits: 10,
+            compression: false,
+            direct_reads: false,
+        };
+        let mut script = Self { setup, actions: Vec::new(), seed, names: Vec::new(), reads: 0 };
+        script.record();
+        script
+    }
+
+    /// The machine on which it is run.
+    pub(super) fn machine(&self) -> Arc<SimEnv> {
+        SimEnv::new(self.seed)
+    }
+
+    pub(super) fn calls(&self) -> u64 {
+        self.names.len() as u64
+    }
+
+    pub(super) fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// Whether the call of this number is a barrier.
+    pub(super) fn is_sync(&self, call: u64) -> bool {
+        self.names[usize::try_from(call).expect("few")].starts_with("sync")
+    }
+
+    pub(super) fn print(&self) {
+        for (number, action) in self.actions.iter().enumerate() {
+            println!("{number:>4} {action:?}");
+        }
+    }
+
+    fn record(&mut self) {
+        let env = self.machine();
+        let names: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+        let noted = Arc::clone(&names);
+        env.on_op(Box::new(move |_, name| noted.lock().unwrap().push(name)));
+        let mut plan = Plan::new(Rng::with_seed(self.seed), &self.setup);
+        plan.mix = Mix {
+            syncs: 20,
+            creates: 30,
+            drops: 15,
+            flushes: 30,
+            compactions: 10,
+            settles: 5,
+            steps: 150,
+            reopens: 10,
+            full_disks: 0,
+            synced: 15,
+            keys: 60,
+        };
+        let mut driver = Driver::create(Arc::clone(&env), self.setup).expect("a store can be created");
+        for number in 0..ACTIONS {
+            let action = match number {
+                50 => Action::Create(1),
+                100 => Action::Settle,
+                120 => Action::Reopen,
+                150 => Action::Compact,
+                160 if driver.world().has(1) => Action::Drop(1),
+                _ => plan.next(driver.world()),
+            };
+            driver.must(&action).expect("nothing fails yet");
+            self.actions.push(action);
+            if number % CHECK_EVERY == 0 {
+                driver.check(&mut Rng::with_seed(number as u64)).expect("nothing fails yet");
+            }
+        }
+        self.names.clone_from(&names.lock().unwrap());
+        self.reads = env.read_count();
+    }
+}
+
+/// The action as far as it makes sense in `world`, where something before it may have failed.
+pub(super) fn fit(action: &Action, world: &World) -> Option<Action> {
+    let fitting = |ops: &[Op]| ops.iter().filter(|op| world.has(op.slot)).cloned().collect::<Vec<_>>();
+    Some(match action {
+        Action::Write { ops, sync } => {
+            let ops = fitting(ops);
+            (!ops.is_empty()).then_some(Action::Write { ops, sync: *sync })?
+        }
+        Action::Drop(slot) | Action::CompactPartition(slot) if !world.has(*slot) => return None,
+        action => action.clone(),
+    })
+}

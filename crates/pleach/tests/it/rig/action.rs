@@ -1,0 +1,73 @@
+//! What a rig does to a store.
+
+use std::sync::Arc;
+
+/// A put or, with no value, a delete.
+#[derive(Clone)]
+pub(crate) struct Op {
+    pub(crate) slot: usize,
+    pub(crate) key: Arc<[u8]>,
+    pub(crate) value: Option<Arc<[u8]>>,
+}
+
+/// One thing to do.
+#[derive(Clone)]
+pub(crate) enum Action {
+    /// One batch.
+    Write {
+        ops: Vec<Op>,
+        sync: bool,
+    },
+    /// What meets a full disk once, after so many calls.
+    OnFullDisk(Box<Action>, u64),
+    Sync,
+    Create(usize),
+    Drop(usize),
+    Flush,
+    Compact,
+    CompactPartition(usize),
+    Settle,
+    /// Steps of background jobs.
+    Step(u32),
+    Reopen,
+}
+
+impl Action {
+    /// Whether it asks for a partition.
+    pub(crate) fn is_create(&self) -> bool {
+        match self {
+            Action::OnFullDisk(action, _) => action.is_create(),
+            action => matches!(action, Action::Create(_)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Action {
+    /// Short: values by their length.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ops = |f: &mut std::fmt::Formatter<'_>, ops: &[Op]| {
+            ops.iter().try_for_each(|op| {
+                let value =
+                    op.value.as_ref().map_or_else(|| "delete".to_owned(), |v| format!("{} B", v.len()));
+                let key = &op.key[..op.key.len().min(24)];
+                write!(f, " [{} {:?} {value}]", op.slot, key.escape_ascii().to_string())
+            })
+        };
+        match self {
+            Action::Write { ops: list, sync } => {
+                f.write_str(if *sync { "write and sync" } else { "write" })?;
+                ops(f, list)
+            }
+            Action::OnFullDisk(action, calls) => write!(f, "on a disk full after {calls} calls: {action:?}"),
+            Action::Sync => f.write_str("sync"),
+            Action::Create(slot) => write!(f, "create {slot}"),
+            Action::Drop(slot) => write!(f, "drop {slot}"),
+            Action::Flush => f.write_str("flush"),
+            Action::Compact => f.write_str("compact"),
+            Action::CompactPartition(slot) => write!(f, "compact {slot}"),
+            Action::Settle => f.write_str("settle"),
+            Action::Step(count) => write!(f, "step {count}"),
+            Action::Reopen => f.write_str("reopen"),
+        }
+    }
+}

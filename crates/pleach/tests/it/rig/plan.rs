@@ -1,0 +1,173 @@
+//! Making up what to do next.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::action::{Action, Op};
+use super::keys::{self, KeyShape};
+use super::setup::Setup;
+use super::world::{NAMES, World};
+
+/// How likely what is.
+#[derive(Clone, Copy)]
+pub(crate) struct Mix {
+    /// Of a thousand actions.
+    pub(crate) syncs: u16,
+    pub(crate) creates: u16,
+    pub(crate) drops: u16,
+    pub(crate) flushes: u16,
+    pub(crate) compactions: u16,
+    pub(crate) settles: u16,
+    pub(crate) steps: u16,
+    pub(crate) reopens: u16,
+    pub(crate) full_disks: u16,
+    /// Of a hundred batches.
+    pub(crate) synced: u8,
+    /// Keys per partition.
+    pub(crate) keys: u64,
+}
+
+impl Mix {
+    pub(crate) fn random(rng: &mut Rng) -> Self {
+        Self {
+            syncs: rng.u16(5..60),
+            creates: rng.u16(10..40),
+            drops: rng.u16(5..25),
+            flushes: rng.u16(10..80),
+            compactions: rng.u16(3..25),
+            settles: rng.u16(0..15),
+            steps: rng.u16(50..300),
+            reopens: rng.u16(0..12),
+            full_disks: rng.u16(0..30),
+            synced: rng.u8(..40),
+            keys: rng.u64(8..120),
+        }
+    }
+}
+
+/// A source of actions.
+pub(crate) struct Plan {
+    pub(crate) rng: Rng,
+    pub(crate) mix: Mix,
+    shapes: [KeyShape; NAMES.len()],
+    sst_bytes: u64,
+    tag: u64,
+}
+
+impl Plan {
+    pub(crate) fn new(mut rng: Rng, setup: &Setup) -> Self {
+        let mix = Mix::random(&mut rng);
+        let shapes = NAMES.map(|_| KeyShape::random(&mut rng));
+        Self { rng, mix, shapes, sst_bytes: setup.sst_bytes, tag: 0 }
+    }
+
+    /// A plan for the same partitions and keys that makes up other actions, with values of its own.
+    pub(crate) fn branch(&self, seed: u64) -> Self {
+        let tag = (seed | 1 << 63) & !0xf_ffff;
+        Self { rng: Rng::with_seed(seed), mix: self.mix, shapes: self.shapes, sst_bytes: self.sst_bytes, tag }
+    }
+
+    /// What to do next to a store that holds `world`.
+    pub(crate) fn next(&mut self, world: &World) -> Action {
+        let Mix { syncs, creates, drops, flushes, compactions, settles, steps, reopens, full_disks, .. } =
+            self.mix;
+        let mut die = self.rng.u16(..1000);
+        let mut falls = |width: u16| {
+            let hit = die < width;
+            die = die.saturating_sub(if hit { 0 } else { width });
+            hit
+        };
+        if falls(syncs) {
+            return Action::Sync;
+        }
+        if falls(creates) {
+            return Action::Create(self.rng.usize(1..NAMES.len()));
+        }
+        if falls(drops) {
+            return self.drop_one(world);
+        }
+        if falls(flushes) {
+            return Action::Flush;
+        }
+        if falls(compactions) {
+            return if self.rng.bool() {
+                Action::Compact
+            } else {
+                Action::CompactPartition(self.slot(world))
+            };
+        }
+        if falls(settles) {
+            return Action::Settle;
+        }
+        if falls(steps) {
+            return Action::Step(self.rng.u32(1..6));
+        }
+        if falls(reopens) {
+            return Action::Reopen;
+        }
+        if falls(full_disks) {
+            return self.on_full_disk(world);
+        }
+        Action::Write { sync: self.rng.u8(..100) < self.mix.synced, ops: self.ops(world) }
+    }
+
+    pub(crate) fn on_full_disk(&mut self, world: &World) -> Action {
+        let (action, calls) = match self.rng.u8(..10) {
+            0..4 => (Action::Write { ops: self.small_ops(world), sync: false }, 0),
+            4 => (Action::Write { ops: self.ops(world), sync: true }, self.rng.u64(..4)),
+            5 => (Action::Create(self.rng.usize(1..NAMES.len())), self.rng.u64(..3)),
+            6 => (self.drop_one(world), self.rng.u64(..3)),
+            7 => (Action::Flush, self.rng.u64(..10)),
+            8 => (Action::Step(3), self.rng.u64(..10)),
+            _ => (Action::Settle, self.rng.u64(..20)),
+        };
+        Action::OnFullDisk(Box::new(action), calls)
+    }
+
+    fn drop_one(&mut self, world: &World) -> Action {
+        match self.slot(world) {
+            0 => Action::Step(1),
+            slot => Action::Drop(slot),
+        }
+    }
+
+    /// A partition that is there.
+    pub(crate) fn slot(&mut self, world: &World) -> usize {
+        let slots = world.slots();
+        slots[self.rng.usize(..slots.len())]
+    }
+
+    /// A key that partition `slot` may hold.
+    pub(crate) fn key(&mut self, slot: usize) -> Arc<[u8]> {
+        let number = self.rng.u64(..self.mix.keys);
+        self.shapes[slot].key(number)
+    }
+
+    pub(crate) fn ops(&mut self, world: &World) -> Vec<Op> {
+        let count = match self.rng.u8(..20) {
+            0..10 => 1,
+            10..19 => self.rng.usize(1..6),
+            _ => self.rng.usize(6..40),
+        };
+        (0..count).map(|_| self.op(world)).collect()
+    }
+
+    /// Mostly so small that it fits a sector.
+    pub(crate) fn small_ops(&mut self, world: &World) -> Vec<Op> {
+        let mut ops = self.ops(world);
+        if self.rng.u8(..4) > 0 {
+            ops.truncate(1);
+            ops[0].value = ops[0].value.take().map(|value| value[..value.len().min(20)].into());
+        }
+        ops
+    }
+
+    fn op(&mut self, world: &World) -> Op {
+        let slot = self.slot(world);
+        let key = self.key(slot);
+        self.tag += 1;
+        let value = (self.rng.u8(..5) > 0).then(|| keys::value(&mut self.rng, self.tag, self.sst_bytes));
+        Op { slot, key, value }
+    }
+}

@@ -1,0 +1,184 @@
+//! Reads of all kinds, with what they ought to answer.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use pleach::{Db, Partition, Range, Snapshot, Value};
+
+use super::plan::Plan;
+use super::world::{Entries, NAMES, World};
+
+type Key = Arc<[u8]>;
+type Bounds = (Bound<Key>, Bound<Key>);
+
+/// One read.
+#[derive(Clone, Debug)]
+pub(crate) enum Query {
+    Get(usize, Key),
+    GetMany(usize, Vec<Key>),
+    /// Entries taken from the front and, where the coin says so, from the back, at most `limit` of them.
+    Range {
+        slot: usize,
+        bounds: Bounds,
+        limit: usize,
+        coins: u64,
+    },
+    Prefix {
+        slot: usize,
+        prefix: Vec<u8>,
+        limit: usize,
+        coins: u64,
+    },
+}
+
+/// Keys and values in the order in which they were given; values that are not there as `None`.
+pub(crate) type Answer = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// Where a read goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    Newest(&'a Db),
+    Snapshot(&'a Snapshot, &'a [(usize, Partition)]),
+}
+
+impl Query {
+    pub(crate) fn random(plan: &mut Plan, world: &World) -> Self {
+        let slot = plan.slot(world);
+        let kind = plan.rng.u8(..10);
+        let limit = if plan.rng.bool() { usize::MAX } else { plan.rng.usize(..20) };
+        let coins = match plan.rng.u8(..3) {
+            0 => 0,
+            1 => u64::MAX,
+            _ => plan.rng.u64(..),
+        };
+        match kind {
+            0..5 => Self::Get(slot, plan.key(slot)),
+            5 => {
+                let count = plan.rng.usize(..12);
+                Self::GetMany(slot, (0..count).map(|_| plan.key(slot)).collect())
+            }
+            6..9 => Self::Range { slot, bounds: (bound(plan, slot), bound(plan, slot)), limit, coins },
+            _ => {
+                let key = plan.key(slot);
+                let prefix = key[..plan.rng.usize(..=key.len())].to_vec();
+                Self::Prefix { slot, prefix, limit, coins }
+            }
+        }
+    }
+
+    /// What the store answers.
+    pub(crate) fn ask(&self, source: Source<'_>) -> pleach::Result<Answer> {
+        let partition = |slot: usize| match source {
+            Source::Newest(db) => {
+                db.find_partition(NAMES[slot]).expect("queries name partitions that are there")
+            }
+            Source::Snapshot(_, handles) => {
+                let (_, handle) = handles.iter().find(|(s, _)| *s == slot).expect("as above");
+                handle.clone()
+            }
+        };
+        let get = |slot: usize, key: &Key| {
+            let value = match source {
+                Source::Newest(_) => partition(slot).get(key),
+                Source::Snapshot(snapshot, _) => snapshot.get(&partition(slot), key),
+            };
+            Ok((key.to_vec(), value?.map(Value::into_vec)))
+        };
+        match self {
+            Query::Get(slot, key) => Ok(vec![get(*slot, key)?]),
+            Query::GetMany(slot, keys) => match source {
+                Source::Newest(_) => {
+                    let values = partition(*slot).get_many(keys.iter())?;
+                    Ok(keys
+                        .iter()
+                        .map(|k| k.to_vec())
+                        .zip(values.into_iter().map(|v| v.map(Vec::from)))
+                        .collect())
+                }
+                Source::Snapshot(..) => keys.iter().map(|key| get(*slot, key)).collect(),
+            },
+            Query::Range { slot, bounds, limit, coins } => {
+                let range = match source {
+                    Source::Newest(_) => partition(*slot).range(bounds.clone()),
+                    Source::Snapshot(snapshot, _) => snapshot.range(&partition(*slot), bounds.clone()),
+                };
+                walk(range, *limit, *coins)
+            }
+            Query::Prefix { slot, prefix, limit, coins } => {
+                let range = match source {
+                    Source::Newest(_) => partition(*slot).prefix(prefix),
+                    Source::Snapshot(snapshot, _) => snapshot.prefix(&partition(*slot), prefix),
+                };
+                walk(range, *limit, *coins)
+            }
+        }
+    }
+
+    /// What it ought to answer.
+    pub(crate) fn expected(&self, world: &World) -> Answer {
+        let get = |slot: usize, key: &Key| (key.to_vec(), world.entries(slot).get(key).map(|v| v.to_vec()));
+        match self {
+            Query::Get(slot, key) => vec![get(*slot, key)],
+            Query::GetMany(slot, keys) => keys.iter().map(|key| get(*slot, key)).collect(),
+            Query::Range { slot, bounds, limit, coins } => {
+                let inside = |key: &Key| std::ops::RangeBounds::contains(bounds, key);
+                expected_walk(world.entries(*slot), inside, *limit, *coins)
+            }
+            Query::Prefix { slot, prefix, limit, coins } => {
+                expected_walk(world.entries(*slot), |key| key.starts_with(prefix), *limit, *coins)
+            }
+        }
+    }
+}
+
+/// Bounds may be the wrong way round; such a range is empty.
+fn bound(plan: &mut Plan, slot: usize) -> Bound<Key> {
+    let key = plan.key(slot);
+    match plan.rng.u8(..6) {
+        0 | 1 => Bound::Unbounded,
+        2 | 3 => Bound::Included(key),
+        4 => Bound::Excluded(key),
+        _ => Bound::Included(near(&mut plan.rng, &key)),
+    }
+}
+
+/// A key that is most likely not there, but near one.
+fn near(rng: &mut Rng, key: &[u8]) -> Key {
+    let mut key = key.to_vec();
+    match rng.u8(..3) {
+        0 => key.push(0),
+        1 if key.len() > 1 => drop(key.pop()),
+        _ => {
+            let last = key.last_mut().expect("keys are not empty");
+            *last = last.wrapping_add(1);
+        }
+    }
+    key.into()
+}
+
+fn walk(mut range: Range, limit: usize, coins: u64) -> pleach::Result<Answer> {
+    let mut answer = Vec::new();
+    for step in 0..limit {
+        let entry = if is_back(coins, step) { range.next_back() } else { range.next() };
+        let Some(entry) = entry else { break };
+        let (key, value) = entry?;
+        answer.push((key.to_vec(), Some(value.into_vec())));
+    }
+    Ok(answer)
+}
+
+fn expected_walk(entries: &Entries, inside: impl Fn(&Key) -> bool, limit: usize, coins: u64) -> Answer {
+    let mut range = entries.iter().filter(|(key, _)| inside(key));
+    let mut answer = Vec::new();
+    for step in 0..limit {
+        let entry = if is_back(coins, step) { range.next_back() } else { range.next() };
+        let Some((key, value)) = entry else { break };
+        answer.push((key.to_vec(), Some(value.to_vec())));
+    }
+    answer
+}
+
+fn is_back(coins: u64, step: usize) -> bool {
+    coins >> (step % 64) & 1 == 1
+}

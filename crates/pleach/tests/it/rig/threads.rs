@@ -1,0 +1,38 @@
+//! Cases in parallel: every case runs on one thread, with its own simulated machine and failpoints.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Runs `case` for the numbers below `count` on as many threads as the machine has, until one fails. Panics with what
+/// it says then.
+pub(crate) fn in_parallel(count: u64, case: impl Fn(u64) -> Result<(), String> + Sync) {
+    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let failures = Mutex::new(Vec::new());
+    let work = || {
+        while !failed.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                return;
+            }
+            if let Err(message) = case(number) {
+                failed.store(true, Ordering::Relaxed);
+                failures.lock().unwrap().push(message);
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "\n\n{}\n", failures.join("\n\n"));
+}
+
+/// A clock for figures; no test depends on it.
+pub(crate) fn clock() -> impl Fn() -> Duration {
+    let begun = Instant::now();
+    move || begun.elapsed()
+}

@@ -1,0 +1,33 @@
+//! The variables by which a run is made longer, or repeated. docs/testing.md lists them.
+
+use std::str::FromStr;
+
+/// The number in the environment variable `name`, or `default`.
+///
+/// # Panics
+/// When the variable holds something else.
+pub(crate) fn number(name: &str, default: u64) -> u64 {
+    parsed(name).unwrap_or(default)
+}
+
+/// What the environment variable `name` holds, if it is set.
+///
+/// # Panics
+/// When that cannot be parsed.
+pub(crate) fn parsed<T: FromStr>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("the variable {name} holds {text:?}, which makes no sense there")),
+    )
+}
+
+/// The seed of the first case; the others have the numbers that follow.
+pub(crate) fn seed() -> u64 {
+    number("PLEACH_SEED", 1)
+}
+
+/// How many cases to run.
+pub(crate) fn cases(default: u64) -> u64 {
+    number("PLEACH_CASES", default)
+}
