@@ -1,0 +1,18 @@
+//! Runs: one engine through a list of workloads, measured.
+
+mod child;
+mod drive;
+mod execute;
+mod limit;
+mod phase;
+mod progress;
+mod record;
+mod runner;
+mod settings;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use child::{run_as_child, run_in_child};
+pub(crate) use record::Record;
+pub(crate) use settings::{Settings, parse_bytes};

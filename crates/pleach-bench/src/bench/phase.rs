@@ -1,0 +1,143 @@
+//! A phase: several threads through their streams at the same time, joined.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::drive::{Bounds, drive, drive_scans};
+use super::execute::Tally;
+use crate::engine::{Direction, Engine, Result};
+use crate::measure::{Recorder, Stopwatch};
+use crate::workload::OpStream;
+
+/// What each thread does.
+pub(super) enum Work {
+    Ops(Box<dyn OpStream>),
+    ScanAll(Direction),
+}
+
+/// What is to be done.
+pub(super) struct Phase<'a> {
+    pub(super) engine: &'a dyn Engine,
+    /// One for each thread.
+    pub(super) work: Vec<Work>,
+    /// Operations of all threads together.
+    pub(super) ops: u64,
+    pub(super) duration_s: Option<f64>,
+    /// Operations a second of all threads together.
+    pub(super) rate: Option<f64>,
+    /// One more thread, which goes on at its own rate until the others have ended.
+    pub(super) beside: Option<(Box<dyn OpStream>, f64)>,
+    pub(super) timing_cost_ns: f64,
+    pub(super) progress: &'a AtomicU64,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    pub(super) recorder: Recorder,
+    pub(super) tally: Tally,
+    pub(super) seconds: f64,
+    /// Of the thread beside.
+    pub(super) beside: Option<(Recorder, Tally)>,
+}
+
+struct ThreadOutcome {
+    recorder: Recorder,
+    tally: Tally,
+    begin_ns: u64,
+    end_ns: u64,
+}
+
+impl Phase<'_> {
+    /// Runs all threads to their end. The first error stops them all.
+    pub(super) fn run(self) -> Result<Outcome> {
+        let stopwatch = Stopwatch::start();
+        let stop_beside = AtomicBool::new(false);
+        let stop = AtomicBool::new(false);
+        let barrier = Barrier::new(self.work.len() + usize::from(self.beside.is_some()));
+        let threads = self.work.len() as u64;
+        let unwatched = AtomicU64::new(0);
+        let timing = Timing { stopwatch: &stopwatch, barrier: &barrier, cost_ns: self.timing_cost_ns };
+        let deadline_ns = self.duration_s.map_or(u64::MAX, |seconds| (seconds * 1e9) as u64);
+        std::thread::scope(|scope| {
+            let beside = self.beside.map(|(stream, rate)| {
+                let bounds = Bounds {
+                    ops: u64::MAX,
+                    deadline_ns: u64::MAX,
+                    interval_ns: Some(1e9 / rate),
+                    stop: &stop_beside,
+                    progress: &unwatched,
+                };
+                let engine = self.engine;
+                scope.spawn(move || timing.thread(engine, Work::Ops(stream), bounds))
+            });
+            let numbered = (0..).zip(self.work);
+            let workers: Vec<_> = numbered
+                .map(|(number, work)| {
+                    let bounds = Bounds {
+                        ops: self.ops / threads + u64::from(number < self.ops % threads),
+                        deadline_ns,
+                        interval_ns: self.rate.map(|rate| 1e9 * threads as f64 / rate),
+                        stop: &stop,
+                        progress: self.progress,
+                    };
+                    let engine = self.engine;
+                    scope.spawn(move || timing.thread(engine, work, bounds))
+                })
+                .collect();
+            let outcomes: Vec<Result<ThreadOutcome>> = workers.into_iter().map(joined).collect();
+            stop_beside.store(true, Ordering::Relaxed);
+            let beside = beside.map(joined).transpose()?;
+            let outcomes: Vec<ThreadOutcome> = outcomes.into_iter().collect::<Result<_>>()?;
+            Ok(together(outcomes, beside))
+        })
+    }
+}
+
+/// What all threads share to measure time.
+#[derive(Clone, Copy)]
+struct Timing<'a> {
+    stopwatch: &'a Stopwatch,
+    barrier: &'a Barrier,
+    cost_ns: f64,
+}
+
+impl Timing<'_> {
+    fn thread(self, engine: &dyn Engine, work: Work, bounds: Bounds<'_>) -> Result<ThreadOutcome> {
+        let scheduled = bounds.interval_ns.is_some();
+        let mut recorder = Recorder::new(self.stopwatch.clone(), self.cost_ns, scheduled);
+        let session = engine.session();
+        // Before anything can fail: the others would wait for ever.
+        self.barrier.wait();
+        let begin_ns = self.stopwatch.now_ns();
+        let done = session.and_then(|mut session| match work {
+            Work::Ops(mut stream) => drive(&mut *session, &mut *stream, &mut recorder, bounds),
+            Work::ScanAll(direction) => drive_scans(&mut *session, direction, &mut recorder, bounds),
+        });
+        if done.is_err() {
+            bounds.stop.store(true, Ordering::Relaxed);
+        }
+        Ok(ThreadOutcome { tally: done?, begin_ns, end_ns: self.stopwatch.now_ns(), recorder })
+    }
+}
+
+fn joined(handle: std::thread::ScopedJoinHandle<'_, Result<ThreadOutcome>>) -> Result<ThreadOutcome> {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn together(outcomes: Vec<ThreadOutcome>, beside: Option<ThreadOutcome>) -> Outcome {
+    let begin_ns = outcomes.iter().map(|outcome| outcome.begin_ns).min().unwrap_or(0);
+    let end_ns = outcomes.iter().map(|outcome| outcome.end_ns).max().unwrap_or(0);
+    let mut outcomes = outcomes.into_iter();
+    let first = outcomes.next().expect("there is at least one thread");
+    let (mut recorder, mut tally) = (first.recorder, first.tally);
+    for outcome in outcomes {
+        recorder.join(&outcome.recorder);
+        tally.join(outcome.tally);
+    }
+    Outcome {
+        recorder,
+        tally,
+        seconds: (end_ns - begin_ns).max(1) as f64 / 1e9,
+        beside: beside.map(|outcome| (outcome.recorder, outcome.tally)),
+    }
+}

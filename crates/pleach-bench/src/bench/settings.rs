@@ -1,0 +1,237 @@
+//! Settings of a run, as the command line gives them and as reports repeat them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::data::{Distribution, KeySet, ValueSizes};
+use crate::engine::{Durability, EngineConfig, Result};
+use crate::workload;
+
+/// Most keys of a dataset: orders of keys are kept in 32 bits.
+const KEYS_MAX: u64 = u32::MAX as u64;
+
+/// What is run and how.
+#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+pub(crate) struct Settings {
+    /// Engines to run, by name (see `list`).
+    #[arg(long, value_delimiter = ',', default_value = "pleach")]
+    pub(crate) engines: Vec<String>,
+
+    /// Workloads in the order in which they run, by name (see `list`).
+    #[arg(long, value_delimiter = ',', default_value = "fillrandom,readrandom")]
+    pub(crate) workloads: Vec<String>,
+
+    /// Keys that are loaded.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) keys: u64,
+
+    /// What keys look like.
+    #[arg(long, value_enum, default_value_t = KeySet::Decimal)]
+    pub(crate) key_set: KeySet,
+
+    /// Bytes of a value: a number, `uniform:<low>-<high>`, or `pareto` (Facebook's sizes, as in mixgraph).
+    #[arg(long, default_value_t = ValueSizes::Fixed(100))]
+    pub(crate) value_size: ValueSizes,
+
+    /// Threads that send operations.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+
+    /// Seed of all random choices.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Operations of each workload, shared among its threads; by default as many as there are keys. Loads always put
+    /// every key.
+    #[arg(long, visible_alias = "reads")]
+    pub(crate) ops: Option<u64>,
+
+    /// Seconds after which a workload ends; loads go on until every key is there.
+    #[arg(long)]
+    pub(crate) duration: Option<f64>,
+
+    /// Operations a second in all, started on schedule whether the engine keeps up or not; latencies count from the
+    /// scheduled start. By default each thread starts its next operation when the last one has ended.
+    #[arg(long)]
+    pub(crate) rate: Option<f64>,
+
+    /// Gets before the measured part of workloads that read; by default a tenth of the keys, at most a million.
+    #[arg(long)]
+    pub(crate) warmup: Option<u64>,
+
+    /// Keys per write of loads and `overwrite`.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) batch: usize,
+
+    /// Keys per call of `multireadrandom`.
+    #[arg(long, default_value_t = 32)]
+    pub(crate) multi: usize,
+
+    /// Entries read by a seek of `seekrandom`.
+    #[arg(long, default_value_t = 10)]
+    pub(crate) scan_len: usize,
+
+    /// Which keys are touched by workloads whose name does not say.
+    #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
+    pub(crate) distribution: Distribution,
+
+    /// Writes a second of `readwhilewriting`.
+    #[arg(long, default_value_t = 10_000.0)]
+    pub(crate) write_rate: f64,
+
+    /// Memory of each engine for buffers and caches, such as 512MiB.
+    #[arg(long, default_value = "512MiB", value_parser = parse_bytes)]
+    pub(crate) memory: u64,
+
+    /// Limit of memory and page cache together for the whole process, by a memory cgroup.
+    #[arg(long, value_parser = parse_bytes)]
+    pub(crate) memory_limit: Option<u64>,
+
+    /// When a write counts as done.
+    #[arg(long, value_enum, default_value_t = Durability::Buffered)]
+    pub(crate) durability: Durability,
+
+    /// Read past the page cache, by engines that can.
+    #[arg(long)]
+    pub(crate) direct: bool,
+
+    /// Compress, by engines that can.
+    #[arg(long)]
+    pub(crate) compression: bool,
+
+    /// Threads for flushes and compactions, where engines let one choose; by default the machine's cores.
+    #[arg(long)]
+    pub(crate) background_threads: Option<usize>,
+
+    /// A setting of one engine by its own name, as `<engine>.<name>=<value>`.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) tune: Vec<String>,
+
+    /// Do not wait for flushes and compactions after workloads that write.
+    #[arg(long)]
+    pub(crate) no_settle: bool,
+
+    /// Folder for the stores; it is created. Each engine's part of it is emptied.
+    #[arg(long, default_value = "pleach-bench.data")]
+    pub(crate) dir: PathBuf,
+
+    /// Keep the stores at the end.
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+impl Default for Settings {
+    /// What the command line does when it says nothing.
+    fn default() -> Self {
+        Self::from_words(&[]).expect("every option has a default")
+    }
+}
+
+impl Settings {
+    /// Reads them as from a command line.
+    pub(crate) fn from_words(words: &[&str]) -> Result<Self> {
+        #[derive(clap::Parser)]
+        struct Words {
+            #[command(flatten)]
+            settings: Settings,
+        }
+        let words = std::iter::once("pleach-bench").chain(words.iter().copied());
+        Ok(<Words as clap::Parser>::try_parse_from(words)?.settings)
+    }
+
+    /// An error where they make no sense together.
+    pub(crate) fn check(&self) -> Result<()> {
+        let positive = [
+            ("--keys", self.keys),
+            ("--threads", self.threads as u64),
+            ("--batch", self.batch as u64),
+            ("--multi", self.multi as u64),
+            ("--scan-len", self.scan_len as u64),
+        ];
+        if let Some((name, _)) = positive.into_iter().find(|&(_, number)| number == 0) {
+            return Err(format!("{name} must be at least one").into());
+        }
+        if self.keys > KEYS_MAX {
+            return Err(format!("--keys must be at most {KEYS_MAX}").into());
+        }
+        let numbers =
+            [("--duration", self.duration), ("--rate", self.rate), ("--write-rate", Some(self.write_rate))];
+        for (name, number) in numbers {
+            if number.is_some_and(|number| !number.is_finite() || number <= 0.0) {
+                return Err(format!("{name} must be above zero").into());
+            }
+        }
+        for name in &self.workloads {
+            if workload::find(name).is_none() {
+                return Err(format!("there is no workload {name:?}; `pleach-bench list` shows them").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// What `engine` is told, with its store in `dir`.
+    pub(crate) fn engine_config(&self, engine: &str, dir: PathBuf) -> Result<EngineConfig> {
+        let mut tuning = BTreeMap::new();
+        for text in &self.tune {
+            let parts = text.split_once('=').and_then(|(name, value)| Some((name.split_once('.')?, value)));
+            let Some(((of, name), value)) = parts else {
+                return Err(format!("--tune {text:?} is not of the form <engine>.<name>=<value>").into());
+            };
+            if of == engine {
+                tuning.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        let cores = std::thread::available_parallelism().map_or(1, Into::into);
+        Ok(EngineConfig {
+            dir,
+            memory_bytes: self.memory,
+            durability: self.durability,
+            direct_reads: self.direct,
+            compression: self.compression,
+            background_threads: self.background_threads.unwrap_or(cores),
+            partitions: 1,
+            tuning,
+        })
+    }
+
+    /// Gets before the measured part.
+    pub(crate) fn warmup_ops(&self) -> u64 {
+        self.warmup.unwrap_or_else(|| (self.keys / 10).min(1_000_000))
+    }
+}
+
+/// A number of bytes: `4096`, `64K`, `512MiB`, `1GB`; all units are powers of 1024.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "k" | "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(format!("{text:?} has an unknown unit; use K, M, G or T")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is not a number of bytes"))?;
+    number.checked_shl(shift).filter(|bytes| bytes >> shift == number).ok_or(format!("{text:?} is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("64K"), Ok(64 << 10));
+        assert_eq!(parse_bytes("512MiB"), Ok(512 << 20));
+        assert_eq!(parse_bytes("1GB"), Ok(1 << 30));
+        for text in ["", "M", "1X", "99999999999999999999", "99999999999T", "-1"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Every workload on the reference engine and on Pleach with its answers checked, and the streams it is made of.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::record::Record;
+use super::runner::run_workloads;
+use super::settings::Settings;
+use super::store::Store;
+use crate::engine::{EngineFactory, PLEACH, REFERENCE, Result};
+use crate::workload::{Op, Shape, WORKLOADS, Workload};
+
+const KEYS: u64 = 2000;
+
+fn run(factory: &EngineFactory, words: &str) -> Vec<Record> {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let mut settings = Settings::from_words(&words).expect("the words are well-formed");
+    settings.dir = dir.path().to_path_buf();
+    let mut records = Vec::new();
+    let mut sink = |record| -> Result<()> {
+        records.push(record);
+        Ok(())
+    };
+    run_workloads(factory, &settings, &mut sink).expect("the workloads run");
+    records
+}
+
+fn all_workloads() -> String {
+    WORKLOADS.iter().map(|workload| workload.name).collect::<Vec<_>>().join(",")
+}
+
+/// What must be the same for every engine.
+fn answers(record: &Record) -> (String, u64, u64, u64, u64, u64) {
+    (
+        record.workload.clone(),
+        record.ops,
+        record.found,
+        record.missed,
+        record.user_read_bytes,
+        record.live_bytes,
+    )
+}
+
+#[test]
+fn every_workload_gives_the_same_answers_on_every_engine() {
+    let words = format!("--workloads {} --keys {KEYS} --write-rate 1000", all_workloads());
+    let reference = run(&REFERENCE, &words);
+    let pleach = run(&PLEACH, &format!("{words} --tune pleach.memtable_bytes=65536"));
+    assert_eq!(reference.len(), WORKLOADS.len());
+    for (ours, theirs) in pleach.iter().zip(&reference) {
+        assert_eq!(answers(ours), answers(theirs));
+        assert_eq!((ours.wrong, theirs.wrong), (0, 0), "{}", ours.workload);
+        if ours.workload == "readmissing" {
+            assert_eq!((ours.found, ours.missed), (0, KEYS));
+        } else {
+            assert_eq!(ours.missed, 0, "{}", ours.workload);
+        }
+        assert!(ours.ops > 0 && ours.ops_per_s > 0.0 && ours.max_ns > 0, "{}", ours.workload);
+        assert!(ours.p50_ns <= ours.p99_ns && ours.p99_ns <= ours.max_ns, "{}", ours.workload);
+        let in_series: u64 = ours.series.ops.iter().sum();
+        assert_eq!(in_series, ours.ops, "{}", ours.workload);
+    }
+}
+
+#[test]
+fn key_sets_threads_and_batches_give_the_same_answers() {
+    let cases = [
+        "--key-set binary --threads 3 --value-size uniform:1-200",
+        "--key-set user --batch 7 --distribution zipfian",
+        "--key-set uuid --threads 2 --batch 10 --value-size pareto",
+        "--key-set composite --value-size 0",
+        "--key-set url --distribution latest --compression",
+        "--key-set path --distribution mixgraph --durability sync --ops 300",
+    ];
+    for case in cases {
+        let words = format!(
+            "--workloads fillseq,fillrandom,overwrite,readrandom,readmissing,readseq,seekrandom,multireadrandom,\
+             ycsb-d,ycsb-e --keys 400 {case}"
+        );
+        let (reference, pleach) = (run(&REFERENCE, &words), run(&PLEACH, &words));
+        for (ours, theirs) in pleach.iter().zip(&reference) {
+            let (mut ours_said, mut theirs_said) = (answers(ours), answers(theirs));
+            if ours.workload == "ycsb-e" && ours.threads > 1 {
+                // Scans may or may not see what another thread is inserting.
+                (ours_said.2, ours_said.4) = (0, 0);
+                (theirs_said.2, theirs_said.4) = (0, 0);
+            }
+            assert_eq!(ours_said, theirs_said, "{case}");
+            assert_eq!((ours.wrong, theirs.wrong), (0, 0), "{case}: {}", ours.workload);
+        }
+    }
+}
+
+#[test]
+fn time_and_rate_end_a_workload_as_told() {
+    let words = "--workloads readrandom --keys 500 --duration 0.3 --rate 1000 --warmup 0";
+    let record = run(&REFERENCE, words).pop().expect("one record");
+    assert!((250..=320).contains(&record.ops), "{}", record.ops);
+    assert!((0.25..0.6).contains(&record.seconds), "{}", record.seconds);
+}
+
+#[test]
+fn costs_are_counted() {
+    let record =
+        run(&PLEACH, "--workloads fillrandom --keys 5000 --value-size 1000").pop().expect("one record");
+    assert_eq!(record.user_written_bytes, 5000 * 1016);
+    assert_eq!(record.live_bytes, 5000 * 1016);
+    // Everything is written at least to the log and to an SST.
+    for amplification in [record.write_amp_calls, record.write_amp_engine] {
+        assert!(
+            amplification.is_some_and(|amplification| (1.9..3.0).contains(&amplification)),
+            "{amplification:?}"
+        );
+    }
+    assert!(
+        record.final_disk_bytes >= record.live_bytes && record.peak_disk_bytes >= record.final_disk_bytes
+    );
+    assert!(record.peak_rss_bytes > 0 && record.cpu_s > 0.0 && record.overhead_ns > 0.0);
+    assert!(record.config.dir.as_os_str().is_empty());
+}
+
+#[test]
+fn deletes_leave_the_other_half() {
+    let words = "--workloads deleterandom,readrandom --keys 1000 --value-size uniform:1-99";
+    let records = run(&PLEACH, words);
+    assert_eq!(records[0].ops, 500);
+    // The reads start from a store that holds everything again.
+    assert_eq!((records[1].found, records[1].missed), (1000, 0));
+    assert!(records[0].live_bytes < records[1].live_bytes);
+}
+
+#[test]
+fn wrong_settings_are_refused() {
+    let refused = |words: &str| {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        Settings::from_words(&words).map_or(true, |settings| {
+            let mut settings = settings;
+            settings.dir = std::env::temp_dir().join("pleach-bench-never-made");
+            run_workloads(&PLEACH, &settings, &mut |_| Ok(())).is_err()
+        })
+    };
+    for words in [
+        "--workloads readrandomly",
+        "--keys 0",
+        "--keys 5000000000",
+        "--threads 0",
+        "--rate 0",
+        "--duration -1",
+        "--value-size many",
+        "--tune sst_bytes=1",
+        "--tune pleach.no_such=1",
+        "--tune pleach.sst_bytes=much",
+    ] {
+        assert!(refused(words), "{words}");
+    }
+}
+
+/// A fingerprint of a stream's first operations.
+fn fingerprint(workload: &Workload, settings: &Settings, thread: usize) -> u64 {
+    let store = Store::new(&REFERENCE, settings, 1.0).expect("the settings are well-formed");
+    let mut context = store.context(workload.name, workload.shape, thread);
+    context.scan_len = workload.scan_len.unwrap_or(context.scan_len);
+    let mut stream = workload.shape.stream(&context, settings.distribution);
+    let (mut op, mut hasher) = (Op::new(), DefaultHasher::new());
+    for _ in 0..500 {
+        if !stream.next(&mut op) {
+            break;
+        }
+        op.entries.truncate(op.count);
+        op.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+#[test]
+fn streams_depend_on_seed_and_thread_alone() {
+    let settings = |seed: &str| {
+        let words = ["--keys", "1000", "--threads", "2", "--key-set", "uuid", "--seed", seed];
+        Settings::from_words(&words).expect("the words are well-formed")
+    };
+    let (one, other) = (settings("1"), settings("2"));
+    for workload in WORKLOADS {
+        let first = fingerprint(workload, &one, 0);
+        assert_eq!(first, fingerprint(workload, &one, 0), "{}", workload.name);
+        assert_ne!(first, fingerprint(workload, &one, 1), "{}", workload.name);
+        let unseeded = matches!(workload.shape, Shape::Fill { sorted: true } | Shape::Queue);
+        if !unseeded {
+            assert_ne!(first, fingerprint(workload, &other, 0), "{}", workload.name);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The command line over a list of engines.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bench::{Record, Settings, run_as_child, run_in_child};
+use crate::data::KeySet;
+use crate::engine::{EngineFactory, Result};
+use crate::paper::{self, PaperArgs};
+use crate::report;
+use crate::workload::WORKLOADS;
+
+/// The hidden command of an engine's own process.
+pub(crate) const CHILD_COMMAND: &str = "engine-process";
+
+/// Benchmarks of Pleach and of other key-value stores: the same operations for each, one process for each.
+#[derive(Parser)]
+#[command(name = "pleach-bench", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show engines, workloads and key sets.
+    List,
+    /// Repeat a figure of a paper on smaller data and print theirs beside ours.
+    Paper(PaperArgs),
+    /// Make the HTML page from JSON files of earlier runs.
+    Report {
+        /// Files written with --json; their records are shown together.
+        #[arg(required = true)]
+        json: Vec<PathBuf>,
+        /// The page to write.
+        #[arg(long)]
+        html: PathBuf,
+    },
+    /// Run one engine; the task comes by standard input.
+    #[command(name = CHILD_COMMAND, hide = true)]
+    EngineProcess,
+}
+
+#[derive(Args)]
+struct RunArgs {
+    #[command(flatten)]
+    settings: Settings,
+    /// Write the records to this file as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write the report to this file as one HTML page.
+    #[arg(long)]
+    html: Option<PathBuf>,
+}
+
+/// The whole command line over `engines`, which it also runs in processes of their own by calling the same executable
+/// again: call this from `main` and do nothing before it.
+pub fn run(engines: &[EngineFactory]) -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        None => run_settings(engines, &cli.run),
+        Some(Command::List) => {
+            list(engines);
+            Ok(())
+        }
+        Some(Command::Paper(args)) => paper::run(engines, &args),
+        Some(Command::Report { json, html }) => report_again(&json, &html),
+        Some(Command::EngineProcess) => run_as_child(engines),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report::complain(&format!("pleach-bench: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
+    let settings = &args.settings;
+    settings.check()?;
+    let unknown = |name: &&String| !engines.iter().any(|factory| factory.name == **name);
+    if let Some(name) = settings.engines.iter().find(unknown) {
+        return Err(format!("there is no engine {name:?}; `pleach-bench list` shows them").into());
+    }
+    let mut records: Vec<Record> = Vec::new();
+    let mut failed = Vec::new();
+    for engine in &settings.engines {
+        let outcome = run_in_child(engine, settings)?;
+        report::print_table(&outcome.records, records.is_empty());
+        records.extend(outcome.records);
+        failed.extend(outcome.error);
+    }
+    // What there is is written even when an engine failed.
+    if let Some(path) = &args.json {
+        fs::write(path, report::json(&records)?)?;
+    }
+    if let Some(path) = &args.html {
+        fs::write(path, report::html(&records))?;
+    }
+    let wrong: u64 = records.iter().map(|record| record.wrong).sum();
+    if wrong > 0 {
+        failed.push(format!("{wrong} answers were wrong"));
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
+}
+
+fn report_again(json: &[PathBuf], html: &PathBuf) -> Result<()> {
+    let mut records: Vec<Record> = Vec::new();
+    for path in json {
+        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        records.extend(serde_json::from_str::<Vec<Record>>(&text)?);
+    }
+    Ok(fs::write(html, report::html(&records))?)
+}
+
+fn list(engines: &[EngineFactory]) {
+    let mut rows = vec![("engines".to_owned(), String::new())];
+    rows.extend(engines.iter().map(|factory| (format!("  {}", factory.name), factory.about.to_owned())));
+    rows.push(("workloads".to_owned(), String::new()));
+    rows.extend(WORKLOADS.iter().map(|workload| (format!("  {}", workload.name), workload.about.to_owned())));
+    rows.push(("key sets".to_owned(), String::new()));
+    let value = |set: &KeySet| set.to_possible_value().expect("no key set is hidden");
+    rows.extend(KeySet::value_variants().iter().map(|set| {
+        let help = value(set).get_help().map(ToString::to_string).unwrap_or_default();
+        (format!("  {}", value(set).get_name()), help)
+    }));
+    report::print_list(&rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+        let words = "pleach-bench --engines pleach,reference --workloads fillrandom,readrandom --keys 1000 --key-set \
+            url --value-size uniform:1-9 --threads 2 --reads 5 --json a.json --html b.html";
+        let cli = Cli::try_parse_from(words.split_whitespace()).expect("it is well-formed");
+        assert_eq!(cli.run.settings.engines, ["pleach", "reference"]);
+        assert_eq!((cli.run.settings.ops, cli.run.settings.key_set), (Some(5), KeySet::Url));
+    }
+}

@@ -1,0 +1,20 @@
+//! Data: keys, values and random choices, each a pure function of an index and a seed, so that every engine meets the
+//! same bytes in the same order.
+
+mod chooser;
+mod dataset;
+mod generated_text;
+mod key_set;
+mod permutation;
+mod random;
+mod value_sizes;
+mod values;
+mod zipfian;
+
+pub(crate) use chooser::{Chooser, Distribution};
+pub(crate) use dataset::Dataset;
+pub(crate) use key_set::KeySet;
+pub(crate) use permutation::Permutation;
+pub(crate) use random::Random;
+pub(crate) use value_sizes::{GeneralizedPareto, ValueSizes};
+pub(crate) use values::{Values, has_tag};

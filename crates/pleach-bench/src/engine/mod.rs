@@ -1,0 +1,265 @@
+//! Engines: what the benchmark asks of a key-value store, whoever wrote it.
+//!
+//! An [`EngineFactory`] names an engine and opens it; an [`Engine`] is the open store, shared by all threads; a
+//! [`Session`] is one thread's way in, so that engines whose cursors, transactions or handles belong to a thread keep
+//! them there. Calls are virtual: a few nanoseconds beside hundreds.
+//!
+//! Keys and values are bytes in byte order. A store has [`EngineConfig::partitions`] key spaces, numbered from zero,
+//! which all exist from the start; engines without such a thing prefix their keys and say so in [`Capabilities`].
+
+mod null;
+mod pleach;
+mod reference;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use null::NullEngine;
+pub use pleach::PLEACH;
+pub use reference::REFERENCE;
+
+/// Whatever went wrong, in words.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// A result whose error is words.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An engine that can be opened. Rivals are listed by the caller of [`crate::run`].
+#[derive(Clone, Copy, Debug)]
+pub struct EngineFactory {
+    /// The name on the command line and in reports.
+    pub name: &'static str,
+    /// One line: which library, which version, which configuration.
+    pub about: &'static str,
+    /// What it can do natively.
+    pub capabilities: Capabilities,
+    /// Opens a store in an existing, empty folder.
+    pub open: fn(&EngineConfig) -> Result<Box<dyn Engine>>,
+}
+
+/// What an engine does natively. What it does not is emulated by the [`Session`]'s default methods, or refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an ability of its own")]
+pub struct Capabilities {
+    /// Reads past the page cache.
+    pub direct_reads: bool,
+    /// Compression of its own.
+    pub compression: bool,
+    /// Several writes become visible and durable together.
+    pub atomic_batches: bool,
+    /// Reads of many keys in one call, faster than one by one.
+    pub native_get_many: bool,
+    /// [`Engine::get_async`] gives futures.
+    pub async_get: bool,
+    /// How a whole partition is removed.
+    pub partition_removal: Removal,
+}
+
+/// How a range of keys, or a partition, is removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Removal {
+    /// By one operation, whatever the size.
+    Native,
+    /// By a range tombstone.
+    Range,
+    /// Key by key.
+    #[default]
+    KeyByKey,
+}
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// When the operating system has it: it survives a killed process.
+    Buffered,
+    /// When the medium has it: it survives a power cut.
+    Sync,
+}
+
+/// What every engine is told. Each translates it into what its own experts would choose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineConfig {
+    /// An existing folder for the store alone.
+    pub dir: PathBuf,
+    /// Memory for write buffers, caches, indexes and filters together.
+    pub memory_bytes: u64,
+    /// When a write counts as done.
+    pub durability: Durability,
+    /// Whether blocks are read past the page cache.
+    pub direct_reads: bool,
+    /// Whether data is compressed.
+    pub compression: bool,
+    /// Threads for flushes and compactions, where the engine lets one choose.
+    pub background_threads: usize,
+    /// Key spaces, numbered from zero.
+    pub partitions: usize,
+    /// Settings of one engine by their own names; an unknown one is an error.
+    pub tuning: BTreeMap<String, String>,
+}
+
+/// What an engine tells about itself. Counts of work start at zero with each open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineStats {
+    /// Bytes it has handed to the system for writing: log, flushes and compactions.
+    pub written_bytes: Option<u64>,
+    /// Those of them that went to the log.
+    pub log_bytes: Option<u64>,
+    /// Bytes it has asked the system for.
+    pub read_bytes: Option<u64>,
+    /// Memory of indexes and filters.
+    pub index_filter_bytes: Option<u64>,
+    /// Time writers were held up.
+    pub stalled_ns: Option<u64>,
+    /// Anything else worth a line, by name.
+    pub details: BTreeMap<String, u64>,
+}
+
+/// One write of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    /// The key space.
+    pub partition: usize,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value; none deletes the key.
+    pub value: Option<&'a [u8]>,
+}
+
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the smallest key up.
+    Forward,
+    /// From the largest key down.
+    Reverse,
+}
+
+/// Where a scan starts, which way it goes and how far at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan<'a> {
+    /// The key space.
+    pub partition: usize,
+    /// The first key to be seen: at or above it when going forward, at or below it in reverse. None is the very first
+    /// in the direction.
+    pub from: Option<&'a [u8]>,
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Most entries that will be looked at.
+    pub limit: usize,
+}
+
+/// A read in flight: the value's bytes, or none.
+pub type GetFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<u8>>>> + Send + 'a>>;
+
+/// An open store.
+pub trait Engine: Send + Sync {
+    /// A way in for the calling thread.
+    fn session(&self) -> Result<Box<dyn Session + '_>>;
+
+    /// Starts a read that completes on its own; none where the engine has no such thing.
+    fn get_async<'a>(&'a self, _partition: usize, _key: &[u8]) -> Option<GetFuture<'a>> {
+        None
+    }
+
+    /// Removes a partition with all it holds; it is not used afterwards.
+    fn drop_partition(&self, partition: usize) -> Result<()>;
+
+    /// Writes what is only in memory to files.
+    fn flush(&self) -> Result<()>;
+
+    /// Waits until flushes and compactions have nothing left to do.
+    fn settle(&self) -> Result<()>;
+
+    /// What it tells about itself.
+    fn stats(&self) -> Result<EngineStats>;
+
+    /// Closes the store and reports what a mere drop could not.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// One thread's way into an open store. Bytes of a value are shown to a callback, so that an engine that reads
+/// without a copy is not made to copy.
+pub trait Session {
+    /// Gives a key a value.
+    fn put(&mut self, partition: usize, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Removes a key, if it is there.
+    fn delete(&mut self, partition: usize, key: &[u8]) -> Result<()>;
+
+    /// Reads a value; whether there was one.
+    fn get(&mut self, partition: usize, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool>;
+
+    /// Shows entries in key order until the limit is reached or `visit` returns false.
+    fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()>;
+
+    /// Commits several writes, together where the engine can.
+    fn write(&mut self, writes: &[Write<'_>]) -> Result<()> {
+        for write in writes {
+            match write.value {
+                Some(value) => self.put(write.partition, write.key, value)?,
+                None => self.delete(write.partition, write.key)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads many values; `read` gets the position of the key and the value, for those that are there.
+    fn get_many(
+        &mut self,
+        partition: usize,
+        keys: &[&[u8]],
+        read: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<()> {
+        for (at, key) in keys.iter().enumerate() {
+            self.get(partition, key, &mut |value| read(at, value))?;
+        }
+        Ok(())
+    }
+
+    /// Removes all keys from `lower` up to, not including, `upper`.
+    fn delete_range(&mut self, partition: usize, lower: &[u8], upper: &[u8]) -> Result<()> {
+        const KEYS_AT_ONCE: usize = 1000;
+        loop {
+            let mut keys: Vec<Vec<u8>> = Vec::new();
+            let scan =
+                Scan { partition, from: Some(lower), direction: Direction::Forward, limit: KEYS_AT_ONCE };
+            self.scan(&scan, &mut |key, _| {
+                let inside = key < upper;
+                if inside {
+                    keys.push(key.to_vec());
+                }
+                inside
+            })?;
+            let deletes: Vec<Write<'_>> =
+                keys.iter().map(|key| Write { partition, key, value: None }).collect();
+            self.write(&deletes)?;
+            if keys.len() < KEYS_AT_ONCE {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl EngineConfig {
+    /// Takes a setting out of [`EngineConfig::tuning`] and reads it; none where it is not given.
+    pub fn take_tuning<T: std::str::FromStr>(&mut self, name: &str) -> Result<Option<T>> {
+        let Some(text) = self.tuning.remove(name) else { return Ok(None) };
+        let number =
+            text.parse().map_err(|_| format!("setting {name}={text} is not of the kind it takes"))?;
+        Ok(Some(number))
+    }
+
+    /// An error when settings are left that nobody has taken.
+    pub fn no_tuning_left(&self) -> Result<()> {
+        match self.tuning.keys().next() {
+            Some(name) => Err(format!("the engine has no setting {name}").into()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Pleach behind the benchmark's trait.
+//!
+//! Partitions are Pleach's own; partition 0 is the default one. The number of background threads is not Pleach's to
+//! choose, so [`EngineConfig::background_threads`] is not used.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use pleach::{Db, Key, Options, Partition, Value, WriteBatch};
+
+use super::{
+    Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Removal, Result,
+    Scan, Session, Write,
+};
+
+/// The factory of Pleach. Settings by name: `memtable_bytes`, `runs_per_stage`, `sst_bytes`, `clean_every`,
+/// `filter_bits_per_key`.
+pub const PLEACH: EngineFactory = EngineFactory {
+    name: "pleach",
+    about: concat!(
+        "Pleach ",
+        env!("CARGO_PKG_VERSION"),
+        ", default options but for what the command line says"
+    ),
+    capabilities: Capabilities {
+        direct_reads: true,
+        compression: true,
+        atomic_batches: true,
+        native_get_many: true,
+        async_get: false,
+        partition_removal: Removal::Native,
+    },
+    open,
+};
+
+struct PleachEngine {
+    db: Db,
+    partitions: Vec<Partition>,
+    durability: pleach::Durability,
+}
+
+fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
+    let db = options(config.clone())?.open(&config.dir)?;
+    let mut partitions = vec![db.default_partition()];
+    for number in 1..config.partitions {
+        partitions.push(db.partition(&format!("p{number}"))?);
+    }
+    let durability = match config.durability {
+        Durability::Buffered => pleach::Durability::Buffered,
+        Durability::Sync => pleach::Durability::Sync,
+    };
+    Ok(Box::new(PleachEngine { db, partitions, durability }))
+}
+
+fn options(mut config: EngineConfig) -> Result<Options> {
+    let mut options = Options::new()
+        .memory(usize::try_from(config.memory_bytes)?)
+        .direct_reads(config.direct_reads)
+        .compression(config.compression);
+    if let Some(bytes) = config.take_tuning("memtable_bytes")? {
+        options = options.memtable_bytes(bytes);
+    }
+    if let Some(runs) = config.take_tuning("runs_per_stage")? {
+        options = options.runs_per_stage(runs);
+    }
+    if let Some(bytes) = config.take_tuning("sst_bytes")? {
+        options = options.sst_bytes(bytes);
+    }
+    if let Some(ssts) = config.take_tuning("clean_every")? {
+        options = options.clean_every(ssts);
+    }
+    if let Some(bits) = config.take_tuning("filter_bits_per_key")? {
+        options = options.filter_bits_per_key(bits);
+    }
+    config.no_tuning_left()?;
+    Ok(options)
+}
+
+impl Engine for PleachEngine {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(PleachSession { engine: self }))
+    }
+
+    fn drop_partition(&self, partition: usize) -> Result<()> {
+        if partition == 0 {
+            return Err("the default partition cannot be dropped".into());
+        }
+        Ok(self.db.drop_partition(self.partitions[partition].clone())?)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.db.flush()?)
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(self.db.settle()?)
+    }
+
+    fn stats(&self) -> Result<EngineStats> {
+        let stats = self.db.stats();
+        let details = [
+            ("runs", stats.runs),
+            ("runs_max", stats.runs_max),
+            ("ssts", stats.ssts),
+            ("sst_bytes", stats.sst_bytes),
+            ("flush_bytes", stats.flush_bytes),
+            ("compaction_written_bytes", stats.compaction_written_bytes),
+            ("compaction_read_bytes", stats.compaction_read_bytes),
+            ("moved_bytes", stats.moved_bytes),
+            ("cache_bytes", stats.cache_bytes),
+            ("memtable_bytes", stats.memtable_bytes),
+        ];
+        Ok(EngineStats {
+            written_bytes: Some(stats.log_bytes + stats.flush_bytes + stats.compaction_written_bytes),
+            log_bytes: Some(stats.log_bytes),
+            read_bytes: None,
+            index_filter_bytes: Some(stats.index_filter_bytes),
+            stalled_ns: u64::try_from(stats.stalled.as_nanos()).ok(),
+            details: BTreeMap::from(details.map(|(name, count)| (name.to_owned(), count))),
+        })
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let Self { db, partitions, .. } = *self;
+        drop(partitions);
+        Ok(db.close()?)
+    }
+}
+
+struct PleachSession<'a> {
+    engine: &'a PleachEngine,
+}
+
+impl PleachSession<'_> {
+    fn partition(&self, number: usize) -> &Partition {
+        &self.engine.partitions[number]
+    }
+}
+
+impl Session for PleachSession<'_> {
+    fn put(&mut self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.partition(partition).put_with(key, value, self.engine.durability)?)
+    }
+
+    fn delete(&mut self, partition: usize, key: &[u8]) -> Result<()> {
+        Ok(self.partition(partition).delete_with(key, self.engine.durability)?)
+    }
+
+    fn get(&mut self, partition: usize, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.partition(partition).get(key)?;
+        Ok(value.map(|value| read(&value)).is_some())
+    }
+
+    fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        let from = scan.from.map_or(Bound::Unbounded, Bound::Included);
+        let mut left = scan.limit;
+        let mut see = |entry: pleach::Result<(Key, Value)>| -> Result<bool> {
+            let (key, value) = entry?;
+            left -= 1;
+            Ok(visit(&key, &value) && left > 0)
+        };
+        if scan.limit == 0 {
+            return Ok(());
+        }
+        let partition = self.partition(scan.partition);
+        match scan.direction {
+            Direction::Forward => {
+                let mut range = partition.range::<&[u8]>((from, Bound::Unbounded));
+                while range.next().map_or(Ok(false), &mut see)? {}
+            }
+            Direction::Reverse => {
+                let mut range = partition.range::<&[u8]>((Bound::Unbounded, from));
+                while range.next_back().map_or(Ok(false), &mut see)? {}
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, writes: &[Write<'_>]) -> Result<()> {
+        let mut batch: WriteBatch = self.engine.db.batch();
+        for write in writes {
+            match write.value {
+                Some(value) => batch.put(self.partition(write.partition), write.key, value),
+                None => batch.delete(self.partition(write.partition), write.key),
+            }
+        }
+        Ok(batch.commit(self.engine.durability)?)
+    }
+
+    fn get_many(
+        &mut self,
+        partition: usize,
+        keys: &[&[u8]],
+        read: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<()> {
+        let values = self.partition(partition).get_many(keys)?;
+        for (at, value) in values.iter().enumerate() {
+            if let Some(value) = value {
+                read(at, value);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! Pleach-bench: workloads, measurement and reports for key-value stores, Pleach's own and its rivals'.
+//!
+//! An engine stands behind the [`Engine`] trait and is listed by an [`EngineFactory`]. [`run`] is the whole command
+//! line over a list of them, so that a program elsewhere can add rivals without this crate building any:
+//!
+//! ```no_run
+//! use pleach_bench::{PLEACH, REFERENCE, run};
+//!
+//! fn main() -> std::process::ExitCode {
+//!     run(&[PLEACH, REFERENCE]) // A rival's factory joins the list.
+//! }
+//! ```
+//!
+//! From there: `cli` reads the settings; `bench` runs each engine in a process of its own, brings its store into the
+//! state a workload needs, drives the workload's streams of operations (`workload`, over the keys, values and choices
+//! of `data`) and measures (`measure`); `report` writes JSON, HTML and a table; `paper` repeats figures of papers.
+//! What each figure means: docs/benchmarks.md.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a benchmark runs on the real machine, never in the simulator"
+)]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "counts become averages and random bits become small numbers; none reaches a disk"
+)]
+
+mod bench;
+mod cli;
+mod data;
+mod engine;
+mod measure;
+mod paper;
+mod report;
+mod workload;
+
+pub use cli::run;
+pub use engine::{
+    Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Error, GetFuture,
+    PLEACH, REFERENCE, Removal, Result, Scan, Session, Write,
+};

@@ -1,0 +1,74 @@
+//! Disk use: allocated bytes of a folder, now and at its highest while a workload runs.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Blocks of `st_blocks` have 512 bytes whatever the file system's own are.
+const STAT_BLOCK_BYTES: u64 = 512;
+
+/// Disk use counts as quiet after so many looks without change, at this distance: arbitrary, longer than a file takes to
+/// be removed.
+const QUIET_LOOKS: u32 = 2;
+const QUIET_LOOK: Duration = Duration::from_millis(30);
+const QUIET_LOOKS_MAX: u32 = 200;
+
+/// Allocated bytes of all files below `dir`. Files that vanish meanwhile count nothing.
+pub(crate) fn disk_bytes(dir: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(dir) else { return 0 };
+    let of_entry = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => disk_bytes(&entry.path()),
+        Ok(metadata) => metadata.blocks() * STAT_BLOCK_BYTES,
+        Err(_) => 0,
+    };
+    entries.filter_map(Result::ok).map(of_entry).sum()
+}
+
+/// Disk use once it no longer shrinks: engines remove obsolete files a moment after they have settled. Gives up waiting
+/// after [`QUIET_LOOKS_MAX`] looks.
+pub(crate) fn quiet_disk_bytes(dir: &Path) -> u64 {
+    let mut last = disk_bytes(dir);
+    let mut unchanged = 0;
+    for _ in 0..QUIET_LOOKS_MAX {
+        std::thread::sleep(QUIET_LOOK);
+        let bytes = disk_bytes(dir);
+        unchanged = if bytes < last { 0 } else { unchanged + 1 };
+        last = bytes;
+        if unchanged == QUIET_LOOKS {
+            break;
+        }
+    }
+    last
+}
+
+/// Disk use sampled over time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DiskSampler {
+    pub(crate) peak_bytes: u64,
+    /// One sample for each bucket of throughput over time.
+    pub(crate) series: Vec<u64>,
+}
+
+impl DiskSampler {
+    pub(crate) fn sample(&mut self, dir: &Path) {
+        let bytes = disk_bytes(dir);
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        self.series.push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_in_folders_are_counted() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        fs::create_dir_all(dir.path().join("a/b")).expect("it can be created");
+        fs::write(dir.path().join("a/b/c"), vec![1; 100_000]).expect("it can be written");
+        fs::File::open(dir.path().join("a/b/c")).and_then(|file| file.sync_all()).expect("it can be synced");
+        assert!((100_000..200_000).contains(&disk_bytes(dir.path())));
+        assert_eq!(disk_bytes(&dir.path().join("none")), 0);
+    }
+}

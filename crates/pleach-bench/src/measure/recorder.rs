@@ -1,0 +1,223 @@
+//! The recorder of one thread: latencies by kind of operation, throughput over time, the longest silence.
+//!
+//! In a closed loop (the next operation starts when the last one ended) the service time of every operation is
+//! recorded, unless reading the clock and recording would cost more than 2 % of an operation: then every k-th is
+//! timed and stands for k, and a gap between two timed ones of 100 us or more is recorded whole as one operation, so
+//! that a stall cannot hide between samples. At a fixed rate every operation is timed from the moment at which it
+//! should have started, so that a stall counts for all that it delayed.
+
+use hdrhistogram::Histogram;
+
+use super::latency::histogram;
+use super::stopwatch::Stopwatch;
+use crate::workload::OpKind;
+
+/// Width of a bucket of throughput over time.
+pub(crate) const SERIES_BUCKET_NS: u64 = 100_000_000;
+/// A gap between two timed operations that is recorded whole.
+const STALL_NS: u64 = 100_000;
+/// Share of an operation's time that timing it may cost.
+const TIMING_SHARE: f64 = 0.02;
+/// Operations after which the interval of timing is set.
+const OPS_BEFORE_CHOICE: u64 = 512;
+/// Longest interval of timing.
+const INTERVAL_MAX: f64 = 16.0;
+
+/// Latencies and throughput of one thread; joined when all have ended.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    stopwatch: Stopwatch,
+    latencies: Vec<Option<Box<Histogram<u64>>>>,
+    /// Operations that ended in each bucket.
+    pub(crate) series: Vec<u64>,
+    pub(crate) longest_gap_ns: u64,
+    /// Every how many calls one is timed.
+    pub(crate) interval: u64,
+    untimed: u64,
+    last_mark_ns: u64,
+    last_kind: OpKind,
+    timing_cost_ns: f64,
+    timed: u64,
+    timed_sum_ns: u64,
+    fixed_interval: bool,
+}
+
+impl Recorder {
+    /// `every` is true where each operation must be timed.
+    pub(crate) fn new(stopwatch: Stopwatch, timing_cost_ns: f64, every: bool) -> Self {
+        Self {
+            last_mark_ns: stopwatch.now_ns(),
+            stopwatch,
+            latencies: OpKind::ALL.map(|_| None).into(),
+            series: Vec::new(),
+            longest_gap_ns: 0,
+            interval: 1,
+            untimed: 0,
+            last_kind: OpKind::Get,
+            timing_cost_ns,
+            timed: 0,
+            timed_sum_ns: 0,
+            fixed_interval: every,
+        }
+    }
+
+    /// What timing an operation costs, clock and record together: the best of a few trials, for an interruption is no
+    /// cost of ours.
+    pub(crate) fn cost_ns() -> f64 {
+        const TIMED: u32 = 20_000;
+        let trial = || {
+            let mut recorder = Self::new(Stopwatch::start(), 0.0, true);
+            let start_ns = recorder.now_ns();
+            for _ in 0..TIMED {
+                if recorder.is_timed() {
+                    let (begin_ns, end_ns) = (recorder.now_ns(), recorder.now_ns());
+                    recorder.timed(OpKind::Get, begin_ns, end_ns, 1);
+                }
+            }
+            (recorder.now_ns() - start_ns) as f64 / f64::from(TIMED)
+        };
+        (0..5).map(|_| trial()).fold(f64::INFINITY, f64::min)
+    }
+
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.stopwatch.now_ns()
+    }
+
+    /// Whether the next call is to be timed.
+    #[inline]
+    pub(crate) fn is_timed(&mut self) -> bool {
+        self.untimed += 1;
+        self.untimed >= self.interval
+    }
+
+    /// An operation was timed; `ops` have ended since the last one that was.
+    #[inline]
+    pub(crate) fn timed(&mut self, kind: OpKind, begin_ns: u64, end_ns: u64, ops: u64) {
+        if self.interval > 1 && begin_ns.saturating_sub(self.last_mark_ns) >= STALL_NS {
+            let last_kind = self.last_kind;
+            self.latency(last_kind, begin_ns - self.last_mark_ns, 1);
+        }
+        let latency_ns = end_ns.saturating_sub(begin_ns);
+        let stands_for = self.interval;
+        self.latency(kind, latency_ns, stands_for);
+        self.mark(end_ns, ops);
+        self.untimed = 0;
+        self.last_kind = kind;
+        if !self.fixed_interval {
+            self.consider_interval(latency_ns);
+        }
+    }
+
+    /// `ops` operations ended since the last mark, of which only the sum of the times is known.
+    pub(crate) fn group(&mut self, kind: OpKind, end_ns: u64, ops: u64) {
+        let spent_ns = end_ns.saturating_sub(self.last_mark_ns);
+        match spent_ns.checked_div(ops) {
+            None => {}
+            Some(_) if spent_ns >= STALL_NS => self.latency(kind, spent_ns, 1),
+            Some(mean_ns) => self.latency(kind, mean_ns, ops),
+        }
+        self.mark(end_ns, ops);
+    }
+
+    fn latency(&mut self, kind: OpKind, latency_ns: u64, count: u64) {
+        let slot = self.latencies[kind as usize].get_or_insert_with(|| Box::new(histogram()));
+        slot.saturating_record_n(latency_ns, count);
+    }
+
+    #[inline]
+    fn mark(&mut self, end_ns: u64, ops: u64) {
+        self.longest_gap_ns = self.longest_gap_ns.max(end_ns.saturating_sub(self.last_mark_ns));
+        self.last_mark_ns = end_ns;
+        let bucket = (end_ns / SERIES_BUCKET_NS) as usize;
+        if bucket >= self.series.len() {
+            self.series.resize(bucket + 1, 0);
+        }
+        self.series[bucket] += ops;
+    }
+
+    fn consider_interval(&mut self, latency_ns: u64) {
+        self.timed += 1;
+        self.timed_sum_ns += latency_ns.min(STALL_NS);
+        if self.timed == OPS_BEFORE_CHOICE {
+            let mean_ns = (self.timed_sum_ns as f64 / self.timed as f64).max(1.0);
+            self.interval =
+                (self.timing_cost_ns / (TIMING_SHARE * mean_ns)).ceil().clamp(1.0, INTERVAL_MAX) as u64;
+            self.fixed_interval = true;
+        }
+    }
+
+    /// Starts the clock of the first gap anew: what came before the first operation is no silence.
+    pub(crate) fn begin(&mut self) {
+        self.last_mark_ns = self.now_ns();
+    }
+
+    /// Adds what another thread has recorded.
+    pub(crate) fn join(&mut self, other: &Self) {
+        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
+            if let Some(theirs) = theirs {
+                let mine = mine.get_or_insert_with(|| Box::new(histogram()));
+                mine.add(theirs.as_ref()).expect("all have the same bounds");
+            }
+        }
+        if self.series.len() < other.series.len() {
+            self.series.resize(other.series.len(), 0);
+        }
+        for (mine, theirs) in self.series.iter_mut().zip(&other.series) {
+            *mine += theirs;
+        }
+        self.longest_gap_ns = self.longest_gap_ns.max(other.longest_gap_ns);
+        self.interval = self.interval.max(other.interval);
+    }
+
+    /// The histograms that hold anything.
+    pub(crate) fn by_kind(&self) -> impl Iterator<Item = (OpKind, &Histogram<u64>)> {
+        let kinds = OpKind::ALL.into_iter().zip(&self.latencies);
+        kinds.filter_map(|(kind, latency)| Some((kind, latency.as_deref()?)))
+    }
+
+    /// All kinds together.
+    pub(crate) fn all_kinds(&self) -> Histogram<u64> {
+        let mut all = histogram();
+        for (_, latency) in self.by_kind() {
+            all.add(latency).expect("all have the same bounds");
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_between_samples_is_recorded() {
+        let mut recorder = Recorder::new(Stopwatch::start(), 40.0, false);
+        recorder.last_mark_ns = 0;
+        for op in 0..OPS_BEFORE_CHOICE {
+            assert!(recorder.is_timed());
+            recorder.timed(OpKind::Get, op * 500, op * 500 + 420, 1);
+        }
+        // 40 ns are 2 % of 2000 ns, an operation takes 420.
+        assert_eq!(recorder.interval, 5);
+        assert!((0..4).all(|_| !recorder.is_timed()) && recorder.is_timed());
+        recorder.timed(OpKind::Get, 5_000_000, 5_000_400, 5);
+        let all = recorder.all_kinds();
+        assert!(all.max() > 4_700_000 && recorder.longest_gap_ns > 4_700_000);
+        assert_eq!(all.len(), OPS_BEFORE_CHOICE + 1 + 5);
+        assert_eq!(recorder.series.iter().sum::<u64>(), OPS_BEFORE_CHOICE + 5);
+    }
+
+    #[test]
+    fn joined_recorders_add_up() {
+        let stopwatch = Stopwatch::start();
+        let mut one = Recorder::new(stopwatch.clone(), 1.0, true);
+        let mut other = Recorder::new(stopwatch, 1.0, true);
+        one.timed(OpKind::Get, 0, 10, 1);
+        other.timed(OpKind::Put, 0, 250_000_000, 1);
+        one.join(&other);
+        assert_eq!(one.series, [1, 0, 1]);
+        assert_eq!(one.by_kind().map(|(kind, _)| kind).collect::<Vec<_>>(), [OpKind::Get, OpKind::Put]);
+        assert_eq!(one.all_kinds().len(), 2);
+    }
+}

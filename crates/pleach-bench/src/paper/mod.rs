@@ -1,0 +1,119 @@
+//! Figures of papers, repeated on smaller data: a frame in which each figure is a function that runs what it needs and
+//! prints theirs beside ours. docs/papers.md says which parts of the papers the figures stand for.
+
+mod sifrdb;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::bench::{Record, Settings, parse_bytes, run_in_child};
+use crate::engine::{EngineFactory, Result};
+use crate::report;
+
+/// Arguments of `pleach-bench paper`.
+#[derive(Args)]
+pub(crate) struct PaperArgs {
+    /// `list`, or the name of a figure.
+    name: String,
+    /// Engines to run; each figure says what it needs of them.
+    #[arg(long, value_delimiter = ',', default_value = "pleach")]
+    engines: Vec<String>,
+    /// Keys, instead of the figure's own scaled-down number.
+    #[arg(long)]
+    keys: Option<u64>,
+    /// Memory of each engine.
+    #[arg(long, value_parser = parse_bytes)]
+    memory: Option<u64>,
+    /// Folder for the stores.
+    #[arg(long, default_value = "pleach-bench.data")]
+    dir: PathBuf,
+    /// Also write all records to this file as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// A figure or table of a paper.
+struct Figure {
+    name: &'static str,
+    /// What it shows.
+    about: &'static str,
+    run: fn(&mut Session<'_>) -> Result<()>,
+}
+
+const FIGURES: &[Figure] = &[
+    Figure {
+        name: "sifrdb-fig9a",
+        about: "SifrDB, Fig. 9a: write amplification of random and sequential inserts",
+        run: sifrdb::fig9a,
+    },
+    Figure {
+        name: "sifrdb-fig9b",
+        about: "SifrDB, Fig. 9b: throughput of random and sequential inserts",
+        run: sifrdb::fig9b,
+    },
+    Figure {
+        name: "sifrdb-fig9c",
+        about: "SifrDB, Fig. 9c: storage needed while random inserts go on",
+        run: sifrdb::fig9c,
+    },
+    Figure {
+        name: "sifrdb-fig12",
+        about: "SifrDB, Fig. 12: read latency and memory of SST-level filters by bits per key",
+        run: sifrdb::fig12,
+    },
+];
+
+/// A figure's way to run engines and to print.
+struct Session<'a> {
+    args: &'a PaperArgs,
+    records: Vec<Record>,
+}
+
+impl Session<'_> {
+    /// Keys as the caller wants them, or the figure's own number.
+    fn keys(&self, own: u64) -> u64 {
+        self.args.keys.unwrap_or(own)
+    }
+
+    /// Runs `words`, a command line without engines, on one engine in a process of its own.
+    fn run(&mut self, engine: &str, words: &[String]) -> Result<Vec<Record>> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut settings = Settings::from_words(&words)?;
+        settings.engines = vec![engine.to_owned()];
+        settings.dir.clone_from(&self.args.dir);
+        if let Some(memory) = self.args.memory {
+            settings.memory = memory;
+        }
+        let outcome = run_in_child(engine, &settings)?;
+        self.records.extend(outcome.records.iter().cloned());
+        match outcome.error {
+            Some(error) => Err(error.into()),
+            None => Ok(outcome.records),
+        }
+    }
+}
+
+/// The sub-command.
+pub(crate) fn run(engines: &[EngineFactory], args: &PaperArgs) -> Result<()> {
+    if args.name == "list" {
+        let rows: Vec<_> =
+            FIGURES.iter().map(|figure| (figure.name.to_owned(), figure.about.to_owned())).collect();
+        report::print_list(&rows);
+        return Ok(());
+    }
+    let figure = FIGURES.iter().find(|figure| figure.name == args.name);
+    let figure =
+        figure.ok_or_else(|| format!("there is no figure {:?}; `paper list` shows them", args.name))?;
+    let unknown = |name: &&String| !engines.iter().any(|factory| factory.name == **name);
+    if let Some(name) = args.engines.iter().find(unknown) {
+        return Err(format!("there is no engine {name:?}; `pleach-bench list` shows them").into());
+    }
+    report::print(figure.about);
+    let mut session = Session { args, records: Vec::new() };
+    let result = (figure.run)(&mut session);
+    if let Some(path) = &args.json {
+        std::fs::write(path, report::json(&session.records)?)?;
+    }
+    result
+}

@@ -1,0 +1,75 @@
+//! Loads: every key once, in key order or shuffled.
+
+use std::sync::Arc;
+
+use super::op::{Op, OpKind, OpStream};
+use super::shape::{StreamContext, partition_of};
+use crate::data::{Dataset, Values};
+
+/// Puts every `threads`th key, alone or in batches.
+pub(super) struct FillStream {
+    dataset: Arc<Dataset>,
+    values: Values,
+    sorted: bool,
+    partitioned: bool,
+    batch: usize,
+    position: u64,
+    step: u64,
+}
+
+impl FillStream {
+    pub(super) fn new(context: &StreamContext, sorted: bool) -> Self {
+        let thread = context.thread as u64;
+        Self {
+            dataset: Arc::clone(&context.dataset),
+            values: context.dataset.values.for_thread(thread),
+            sorted,
+            partitioned: context.partitioned,
+            batch: context.batch,
+            position: thread,
+            step: context.threads as u64,
+        }
+    }
+
+    fn next_index(&mut self) -> Option<u64> {
+        let position = self.position;
+        if position >= self.dataset.keys {
+            return None;
+        }
+        self.position += self.step;
+        let dataset = &self.dataset;
+        Some(if self.sorted { dataset.sorted(position) } else { dataset.shuffled.apply(position) })
+    }
+
+    fn next_batch(&mut self, op: &mut Op) -> bool {
+        op.kind = OpKind::PutMany;
+        op.partition = 0;
+        op.fresh = true;
+        let mut count = 0;
+        while count < self.batch {
+            let Some(index) = self.next_index() else { break };
+            count += 1;
+            let entry = &mut op.entries_mut(count)[count - 1];
+            entry.index = index;
+            self.dataset.key_set.write(index, &mut entry.key);
+            self.values.fill(index, self.dataset.sizes.of(index) as usize, &mut entry.value);
+        }
+        count > 0
+    }
+}
+
+impl OpStream for FillStream {
+    fn next(&mut self, op: &mut Op) -> bool {
+        if self.batch > 1 && !self.partitioned {
+            return self.next_batch(op);
+        }
+        let Some(index) = self.next_index() else { return false };
+        op.kind = OpKind::Put;
+        op.partition = if self.partitioned { partition_of(index) } else { 0 };
+        op.index = index;
+        op.fresh = true;
+        self.dataset.key_set.write(index, &mut op.key);
+        self.values.fill(index, self.dataset.sizes.of(index) as usize, &mut op.value);
+        true
+    }
+}

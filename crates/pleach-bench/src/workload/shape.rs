@@ -1,0 +1,144 @@
+//! Shapes: the forms workloads take, what they need of the store, and the streams they give to threads.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::delete::DeleteStream;
+use super::fill::FillStream;
+use super::mix::{Mix, MixStream};
+use super::op::OpStream;
+use super::queue::QueueStream;
+use crate::data::{Dataset, Distribution};
+
+/// Key spaces of the workloads that drop some.
+pub(crate) const PARTITIONS: usize = 10;
+/// Those that are dropped: half of them. Never the first, which engines may have by default.
+pub(crate) const DROPPED: Range<usize> = 1..6;
+
+/// The partition of a key where there are [`PARTITIONS`].
+#[inline]
+pub(crate) fn partition_of(index: u64) -> usize {
+    (index % PARTITIONS as u64) as usize
+}
+
+/// The state of the store a workload starts from. One that is not at hand is made first, outside the measured time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// An empty store.
+    Fresh,
+    /// All keys in one partition, settled.
+    Loaded,
+    /// All keys spread over [`PARTITIONS`] partitions, settled.
+    Partitioned,
+    /// An empty store with queues of their length.
+    Queues,
+}
+
+/// Lengths of scans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScanLen {
+    Fixed(usize),
+    /// Uniform from one.
+    UpTo(usize),
+    /// RocksDB's mixgraph.
+    Mixgraph,
+}
+
+/// What a workload does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// Every key once, in key order or shuffled.
+    Fill { sorted: bool },
+    /// A mix of operations. Without a distribution the command line's rules.
+    Mix { mix: Mix, distribution: Option<Distribution>, missing: bool, many: bool },
+    /// Reads while one more thread overwrites at a fixed rate.
+    ReadWhileWriting,
+    /// Everything, entry by entry.
+    ReadAll { reverse: bool },
+    /// Half of the keys.
+    Delete,
+    /// Turns of a queue.
+    Queue,
+    /// Drops [`DROPPED`].
+    DropPartitions,
+    /// Reads the other partitions before and after [`DROPPED`] are gone.
+    ReadAfterDrop,
+}
+
+/// What a stream has to know.
+#[derive(Clone)]
+pub(crate) struct StreamContext {
+    pub(crate) dataset: Arc<Dataset>,
+    /// Streams of different purposes draw different numbers.
+    pub(crate) purpose: &'static str,
+    pub(crate) thread: usize,
+    pub(crate) threads: usize,
+    /// Keys per batch of writes.
+    pub(crate) batch: usize,
+    /// Keys per read of many; one for single reads.
+    pub(crate) many: usize,
+    pub(crate) scan_len: ScanLen,
+    pub(crate) missing: bool,
+    pub(crate) partitioned: bool,
+    /// Keys that earlier workloads inserted beyond the loaded ones.
+    pub(crate) inserted_before: u64,
+}
+
+impl Shape {
+    pub(crate) fn needs(self) -> Needs {
+        match self {
+            Self::Fill { .. } => Needs::Fresh,
+            Self::Queue => Needs::Queues,
+            Self::DropPartitions | Self::ReadAfterDrop => Needs::Partitioned,
+            _ => Needs::Loaded,
+        }
+    }
+
+    /// Whether the store still holds all keys afterwards.
+    pub(crate) fn keeps_all_keys(self) -> bool {
+        !matches!(self, Self::Delete | Self::Queue | Self::DropPartitions | Self::ReadAfterDrop)
+    }
+
+    /// Whether it changes the store.
+    pub(crate) fn writes(self) -> bool {
+        match self {
+            Self::Mix { mix, .. } => mix.writes(),
+            Self::ReadAll { .. } => false,
+            _ => true,
+        }
+    }
+
+    /// Operations unless the command line says otherwise; none means as many as the stream has.
+    pub(crate) fn ops_by_default(self, keys: u64) -> Option<u64> {
+        match self {
+            Self::Fill { .. } | Self::DropPartitions => None,
+            Self::Delete => Some((keys / 2).max(1)),
+            _ => Some(keys),
+        }
+    }
+
+    /// The stream of one thread.
+    pub(crate) fn stream(self, context: &StreamContext, by_default: Distribution) -> Box<dyn OpStream> {
+        match self {
+            Self::Fill { sorted } => Box::new(FillStream::new(context, sorted)),
+            Self::Mix { mix, distribution, .. } => {
+                Box::new(MixStream::new(context, mix, distribution.unwrap_or(by_default)))
+            }
+            Self::ReadWhileWriting | Self::ReadAfterDrop | Self::ReadAll { .. } | Self::DropPartitions => {
+                Box::new(MixStream::new(context, Mix::GETS, by_default))
+            }
+            Self::Delete => Box::new(DeleteStream::new(context)),
+            Self::Queue => Box::new(QueueStream::new(context, false)),
+        }
+    }
+
+    /// The stream of the thread that overwrites beside the readers.
+    pub(crate) fn writer_stream(context: &StreamContext) -> Box<dyn OpStream> {
+        Box::new(MixStream::new(context, Mix::PUTS, Distribution::Uniform))
+    }
+
+    /// The stream that fills one thread's queue.
+    pub(crate) fn queue_filling_stream(context: &StreamContext) -> Box<dyn OpStream> {
+        Box::new(QueueStream::new(context, true))
+    }
+}

@@ -1,0 +1,119 @@
+//! The command as its users call it: a process for each engine, JSON and HTML at the end.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn pleach_bench(dir: &Path, words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pleach-bench"));
+    command.current_dir(dir).args(words.split_whitespace()).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the command writes text")
+}
+
+/// Fields that every record has, and whether they may be null.
+const NUMBERS: [(&str, bool); 14] = [
+    ("keys", false),
+    ("threads", false),
+    ("ops", false),
+    ("ops_per_s", false),
+    ("p50_ns", false),
+    ("p99_ns", false),
+    ("p999_ns", false),
+    ("write_amp", true),
+    ("read_amp", true),
+    ("space_amp", true),
+    ("peak_disk_bytes", false),
+    ("peak_rss_bytes", false),
+    ("cpu_s", false),
+    ("seconds", false),
+];
+
+#[test]
+fn json_follows_the_schema_and_html_shows_everything() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words = "--engines pleach,reference --workloads fillrandom,readrandom,ycsb-a --keys 3000 --threads 2 \
+        --json out.json --html out.html";
+    let output = pleach_bench(dir.path(), words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = fs::read_to_string(dir.path().join("out.json")).expect("it was written");
+    let records: Vec<Value> = serde_json::from_str(&json).expect("it is an array");
+    let name = |record: &Value| format!("{}/{}", record["engine"], record["workload"]).replace('"', "");
+    let names: Vec<String> = records.iter().map(name).collect();
+    let workloads = ["fillrandom", "readrandom", "ycsb-a"];
+    let expected =
+        ["pleach", "reference"].map(|engine| workloads.map(|workload| format!("{engine}/{workload}")));
+    assert_eq!(names, expected.as_flattened());
+    for record in &records {
+        for (field, nullable) in NUMBERS {
+            let value = &record[field];
+            assert!(value.is_number() || (nullable && value.is_null()), "{field}: {value}");
+        }
+        assert_eq!(record["wrong"], 0);
+        assert!(record["by_kind"].is_object() && record["series"]["ops"].is_array());
+        assert_eq!(record["config"]["keys"], 3000);
+        assert!(record["machine"]["cores"].as_u64() > Some(0));
+    }
+    let html = fs::read_to_string(dir.path().join("out.html")).expect("it was written");
+    for word in ["pleach", "reference", "fillrandom", "readrandom", "ycsb-a", "<svg", "prefers-color-scheme"]
+    {
+        assert!(html.contains(word), "{word}");
+    }
+    for outside in ["http://", "src=", "@import", "<script", "url("] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    let stores = dir.path().join("pleach-bench.data");
+    assert!(stores.is_dir() && !stores.join("pleach").exists() && !stores.join("reference").exists());
+    report_is_made_again(dir.path(), &html);
+}
+
+fn report_is_made_again(dir: &Path, html: &str) {
+    let output = pleach_bench(dir, "report out.json --html again.html");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(fs::read_to_string(dir.join("again.html")).expect("it was written"), html);
+}
+
+#[test]
+fn lists_and_errors_speak_to_people() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let list = text(&pleach_bench(dir.path(), "list").stdout);
+    for word in ["pleach", "fillseq", "ycsb-f", "queue", "composite"] {
+        assert!(list.contains(word), "{word}");
+    }
+    let figures = text(&pleach_bench(dir.path(), "paper list").stdout);
+    for word in ["sifrdb-fig9a", "sifrdb-fig9b", "sifrdb-fig9c", "sifrdb-fig12"] {
+        assert!(figures.contains(word), "{word}");
+    }
+    for (words, message) in [
+        ("--engines oracle", "there is no engine"),
+        ("--workloads readrandomly", "there is no workload"),
+        ("paper sifrdb-fig99", "there is no figure"),
+        ("--engines reference --direct", "cannot read past the page cache"),
+    ] {
+        let output = pleach_bench(dir.path(), words);
+        assert!(!output.status.success(), "{words}");
+        assert!(text(&output.stderr).contains(message), "{words}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn papers_print_theirs_beside_ours() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for (name, words) in [
+        ("sifrdb-fig9a", ["SifrDB (theirs)", "pleach (ours)", "sequential"]),
+        ("sifrdb-fig9b", ["figure only", "pleach (ours)", "settling included"]),
+        ("sifrdb-fig9c", ["pleach (ours)", "100 %", "settled"]),
+        ("sifrdb-fig12", ["3.7", "bits per key", "20 "]),
+    ] {
+        let output = pleach_bench(dir.path(), &format!("paper {name} --keys 4000"));
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let printed = text(&output.stdout);
+        for word in words {
+            assert!(printed.contains(word), "{name}: {word} is not in\n{printed}");
+        }
+    }
+}
