@@ -41,4 +41,4 @@ pub use frame::{
 };
 pub use recovery::{FrameRecovery, Record, Recovery, read_frames, recover};
 pub use segment::{LOG_SEGMENT, parse_segment_name, segment_path};
-pub use writer::{LogWriter, PendingSync};
+pub use writer::{LogWriter, PendingSync, RetiredSegments};

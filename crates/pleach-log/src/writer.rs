@@ -188,8 +188,13 @@ impl LogWriter {
 
     /// Segments below `id` hold nothing that is needed any more: they need no sync. Requires: the manifest edit that
     /// moves the floor to `id` is durable, and [`LogWriter::mark_durable`] was told what they held.
-    pub fn forget_before(&mut self, id: FileId) {
-        self.older.retain(|s| s.id >= id);
+    ///
+    /// Their handles come back: closing the last handle of a removed segment takes milliseconds, for which no writer
+    /// should wait.
+    pub fn forget_before(&mut self, id: FileId) -> RetiredSegments {
+        let (retired, kept) = std::mem::take(&mut self.older).into_iter().partition(|s| s.id < id);
+        self.older = kept;
+        RetiredSegments(retired)
     }
 
     fn check_not_poisoned(&self) -> Result<()> {
@@ -224,6 +229,22 @@ impl LogWriter {
     /// Whether a sync failed: everything but reading is refused.
     pub fn is_poisoned(&self) -> bool {
         self.current.is_poisoned()
+    }
+}
+
+/// Handles of segments that are not needed any more. Drop them where time does not matter.
+#[derive(Default)]
+pub struct RetiredSegments(Vec<UnsyncedSegment>);
+
+impl RetiredSegments {
+    /// Takes the handles of `other` too.
+    pub fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

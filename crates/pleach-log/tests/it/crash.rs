@@ -242,7 +242,7 @@ impl Store {
         self.write_floor()?;
         oracle.durable = oracle.durable.max(self.flushed);
         self.log.mark_durable(self.flushed);
-        self.log.forget_before(self.floor);
+        drop(self.log.forget_before(self.floor));
         dead.iter().try_for_each(|&(id, _)| self.remove(id))
     }
 

@@ -190,7 +190,7 @@ fn forgotten_segments_are_not_synced() {
     rotate(&mut log);
     append(&mut log, &[logged(2, 1, 30)]).unwrap();
     log.mark_durable(1);
-    log.forget_before(FileId(2));
+    drop(log.forget_before(FileId(2)));
     machine.env.remove_file(Path::new("/db/000001.log")).unwrap();
     // The first sync is that of the second segment.
     fail(&machine, 0, FaultKind::SyncFails);

@@ -84,11 +84,13 @@ impl Inner {
             add(&self.counters.removed_files, 1);
         }
         let floor = self.state.load().version.log_floor;
-        let (segments, manifests) = {
+        let (segments, manifests, retired) = {
             let mut files = self.framed_files.lock();
             let keep = files.segments.partition_point(|id| *id < floor);
-            (files.segments.drain(..keep).collect::<Vec<_>>(), std::mem::take(&mut files.old_manifests))
+            let segments: Vec<_> = files.segments.drain(..keep).collect();
+            (segments, std::mem::take(&mut files.old_manifests), std::mem::take(&mut files.retired))
         };
+        drop(retired);
         let paths = (segments.iter().map(|id| segment_path(&self.dir, *id)))
             .chain(manifests.iter().map(|id| manifest_path(&self.dir, *id)));
         for path in paths {

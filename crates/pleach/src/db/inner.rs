@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use pleach_env::memory::RegionPool;
 use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpoint};
-use pleach_log::{CommitQueue, LogWriter, ManifestHint, SeqNo};
+use pleach_log::{CommitQueue, LogWriter, ManifestHint, RetiredSegments, SeqNo};
 use pleach_table::FrameCache;
 
 use crate::db::write::WriteRequest;
@@ -97,6 +97,8 @@ pub(crate) struct FramedFiles {
     pub(crate) segments: Vec<FileId>,
     /// Manifests that a newer one replaced.
     pub(crate) old_manifests: Vec<FileId>,
+    /// Handles of segments that the log needs no more.
+    pub(crate) retired: RetiredSegments,
 }
 
 /// The newest version and the means to write the next.
@@ -165,7 +167,7 @@ impl Inner {
             closed: AtomicBool::new(false),
             writer: Mutex::new(parts.writer),
             hint: Mutex::new(parts.versions.manifest.hint()),
-            framed_files: Mutex::new(FramedFiles { segments: parts.segments, old_manifests: Vec::new() }),
+            framed_files: Mutex::new(FramedFiles { segments: parts.segments, ..FramedFiles::default() }),
             versions: Mutex::new(parts.versions),
             swap: Mutex::new(()),
             background: Mutex::new(Background::default()),

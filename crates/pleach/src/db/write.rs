@@ -138,7 +138,10 @@ impl Inner {
     pub(crate) fn forget_flushed(&self, writer: &mut Writer) {
         let state = self.state.load();
         writer.log.mark_durable(state.version.flushed_seq);
-        writer.log.forget_before(state.version.log_floor);
+        let retired = writer.log.forget_before(state.version.log_floor);
+        if !retired.is_empty() {
+            self.framed_files.lock().retired.append(retired);
+        }
     }
 
     /// Makes everything written so far durable.
