@@ -54,6 +54,7 @@ fn print_json(db: &Db, names: &[String]) -> Result<()> {
     let mut store: Map<String, Value> =
         fields(&stats).iter().map(|(name, value, _)| ((*name).to_owned(), (*value).into())).collect();
     store.insert("stalled_seconds".to_owned(), stats.stalled.as_secs_f64().into());
+    store.insert("log_was_torn".to_owned(), stats.log_was_torn.into());
     store.insert("poisoned".to_owned(), stats.poisoned.clone().into());
     let mut partitions = Vec::new();
     for partition in names.iter().filter_map(|name| db.find_partition(name)) {
@@ -66,6 +67,7 @@ fn print_json(db: &Db, names: &[String]) -> Result<()> {
             "runs": stats.runs,
             "sections": stats.sections,
             "stages": stats.stages,
+            "clipped": stats.clipped,
         }));
     }
     print_document(&json!({"store": store, "partitions": partitions}))
@@ -79,6 +81,7 @@ fn print_text(db: &Db, names: &[String]) -> Result<()> {
         table.row([name.replace('_', " "), if is_bytes { bytes(value) } else { count(value) }]);
     }
     table.row(["stalled".to_owned(), format!("{:.3} s", stats.stalled.as_secs_f64())]);
+    table.row(["log was torn".to_owned(), if stats.log_was_torn { "yes" } else { "no" }.to_owned()]);
     table.row(["poisoned".to_owned(), stats.poisoned.clone().unwrap_or_else(|| "no".to_owned())]);
     table.print(&mut output)?;
     output.line("")?;
