@@ -77,3 +77,28 @@ fn many_keys_survive_flush_compaction_and_reopening() {
         println!("{:#?}", db.stats());
     }
 }
+
+/// A store that wrote nothing but `Buffered` once kept every removed log segment open until its next sync.
+#[test]
+fn flushed_log_segments_are_closed_without_a_sync() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().memory(1 << 20).memtable_bytes(64 << 10).open(dir.path()).unwrap();
+    let keys = db.default_partition();
+    for i in 0..20_000u32 {
+        keys.put(i.to_le_bytes(), [7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    let open_segments = || {
+        let handles =
+            std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fd.ok()?.path().read_link().ok());
+        handles.filter(|path| path.starts_with(dir.path()) && path.to_string_lossy().contains(".log")).count()
+    };
+    assert!(db.stats().flushes > 20);
+    for _ in 0..100 {
+        if open_segments() <= 4 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("{} log segments are open", open_segments());
+}
