@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::{Env, FileId, SimEnv, failpoint};
-use pleach_log::{Append, FrameOptions, FrameWriter, ManifestHint, RecordBuf};
+use pleach_log::{Append, FrameWriter, RecordBuf};
 use pleach_table::ValueKind;
 
 use crate::batch::Operations;
 use crate::keys::PARTITION_PREFIX_LEN;
-use crate::manifest::{self, MANIFEST};
+use crate::manifest;
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
@@ -70,14 +70,7 @@ pub fn manifest(edits: &[&[u8]], tail: &[u8]) {
     let (dir, id) = (Path::new("/store"), FileId(1));
     let path = manifest::manifest_path(dir, id);
     env.create_dir_all(dir).expect("the simulator makes directories");
-    let options = FrameOptions {
-        kind: MANIFEST,
-        id,
-        hint: ManifestHint::NONE,
-        preallocate: None,
-        next_seq: 1,
-        durable_seq: 0,
-    };
+    let options = manifest::frame_options(id);
     let mut writer = FrameWriter::create(&*env, &path, &options).expect("the simulator takes files");
     for edit in edits {
         let mut record = RecordBuf::new();

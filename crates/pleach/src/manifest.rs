@@ -52,6 +52,18 @@ pub(crate) fn parse_manifest_name(name: &str) -> Option<FileId> {
     (format!("{id}") == digits).then_some(id)
 }
 
+/// How manifest `id` begins.
+pub(crate) fn frame_options(id: FileId) -> FrameOptions {
+    FrameOptions {
+        kind: MANIFEST,
+        id,
+        hint: ManifestHint::NONE,
+        preallocate: None,
+        next_seq: 1,
+        durable_seq: 0,
+    }
+}
+
 /// The manifest being written.
 pub(crate) struct Manifest {
     writer: FrameWriter,
@@ -64,15 +76,7 @@ impl Manifest {
     /// Writes manifest `id` with `version` as its first edit, makes it durable and points `CURRENT` to it.
     pub(crate) fn create(env: &dyn Env, dir: &Path, id: FileId, version: &Version) -> Result<Self> {
         let path = manifest_path(dir, id);
-        let options = FrameOptions {
-            kind: MANIFEST,
-            id,
-            hint: ManifestHint::NONE,
-            preallocate: None,
-            next_seq: 1,
-            durable_seq: 0,
-        };
-        let writer = FrameWriter::create(env, &path, &options)?;
+        let writer = FrameWriter::create(env, &path, &frame_options(id))?;
         let mut manifest = Self { writer, record: RecordBuf::new(), first_len: 0 };
         if let Err(error) = manifest.append(&version.as_edit()) {
             // Nothing names it: do not let attempts on a full disk pile up.

@@ -1,3 +1,5 @@
+//! Tests of what only the real machine has: permissions, threads, the operating system's locks.
+
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;

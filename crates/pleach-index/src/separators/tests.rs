@@ -1,3 +1,4 @@
+//! Tests of the separators index: against a linear search, fixed bytes, damaged bytes.
 #![expect(clippy::indexing_slicing, reason = "a test")]
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of data blocks: round trips, fixed bytes, damage.
+
 use proptest::prelude::*;
 
 use super::*;
