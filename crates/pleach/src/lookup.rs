@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
 use crate::memtable::Memtable;
 use crate::state::State;
+use crate::stats::{Counters, add};
 use crate::value::Value;
 use crate::version::edit::RunKind;
 
@@ -134,6 +135,7 @@ impl<'s> Lookup<'s> {
 /// Runs a lookup to its end, reading blocks with the caller's thread.
 #[inline]
 pub(crate) fn get_blocking(
+    counters: &Counters,
     state: &State,
     partition: PartitionId,
     user_key: &[u8],
@@ -148,8 +150,9 @@ pub(crate) fn get_blocking(
             Step::Done(answer) => return Ok(answer),
             Step::NeedBlock(sst, number) => sst.read_block(number)?,
         };
-        if let Supplied::Answer(answer) = lookup.supply(block) {
-            return Ok(answer);
+        match lookup.supply(block) {
+            Supplied::Answer(answer) => return Ok(answer),
+            Supplied::NotThere => add(&counters.wasted_probes, 1),
         }
     }
 }

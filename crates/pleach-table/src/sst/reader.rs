@@ -66,8 +66,12 @@ impl Sst {
 
     /// Bytes of memory that index, filter and frame words take as long as the SST is open.
     pub fn memory(&self) -> usize {
-        let filter = self.filter.as_ref().map_or(0, Filter::memory);
-        self.index.memory() + self.extents.memory() + filter + 4 * self.blocks() as usize
+        self.index.memory() + self.extents.memory() + self.filter_memory() + 4 * self.blocks() as usize
+    }
+
+    /// Bytes of memory of the filter.
+    pub fn filter_memory(&self) -> usize {
+        self.filter.as_ref().map_or(0, Filter::memory)
     }
 
     /// Number of data blocks; at least 1.

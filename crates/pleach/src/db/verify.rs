@@ -74,6 +74,7 @@ impl Inner {
             stats.sst_bytes += file.summary.file_len;
             stats.sst_entries += file.summary.entries;
             stats.index_filter_bytes += file.sst().memory() as u64;
+            stats.filter_bytes += file.sst().filter_memory() as u64;
         }
         stats.memtables = state.memtables().count() as u64;
         stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();
