@@ -25,7 +25,7 @@ use crate::memtable::{Memtable, MemtableCursor};
 use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
-use crate::version::{SstFile, Version};
+use crate::version::{SstFile, SubTree, Version};
 
 /// Stage of sections, and of flushed runs that are newer than sections.
 pub(crate) const STAGE_SECTIONS: u8 = 0;
@@ -46,6 +46,28 @@ struct Flush<'i> {
 struct SharedFile<'i> {
     output: SstOutput<'i>,
     sections: Vec<(PartitionId, RunMeta)>,
+    /// Entries of the sections, and bits that their keys should have in the file's filter.
+    entries: u64,
+    filter_bits: f64,
+}
+
+impl<'i> SharedFile<'i> {
+    fn new(inner: &'i Inner) -> Result<Self> {
+        Ok(Self { output: inner.new_sst_output()?, sections: Vec::new(), entries: 0, filter_bits: 0.0 })
+    }
+
+    /// Notes how many bits per key a section's entries should have.
+    #[expect(clippy::cast_precision_loss, reason = "a mean, to choose by")]
+    fn note_filter(&mut self, entries: u64, bits_per_key: f32) {
+        self.entries += entries;
+        self.filter_bits += entries as f64 * f64::from(bits_per_key);
+    }
+
+    /// Bits per key of the file's one filter: the mean over its entries.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "as above")]
+    fn filter_bits(&self) -> f32 {
+        (self.filter_bits / self.entries.max(1) as f64) as f32
+    }
 }
 
 impl Inner {
@@ -125,34 +147,37 @@ impl<'i> Flush<'i> {
             }
             return Ok(());
         };
-        let drops_tombstones = tree.runs.is_empty();
         if slice_reaches(memtable, partition, self.inner.options.section_bytes_max()) {
-            let stage = if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) {
-                STAGE_SECTIONS
-            } else {
-                STAGE_FIRST
-            };
-            self.write_own_run(partition, stage, drops_tombstones, cursor)
+            self.write_own_run(memtable, partition, &tree, cursor)
         } else {
-            self.write_section(partition, drops_tombstones, cursor)
+            self.write_section(partition, &tree, cursor)
         }
     }
 
     /// A large slice: SSTs of its own.
     fn write_own_run(
         &mut self,
+        memtable: &Arc<Memtable>,
         partition: PartitionId,
-        stage: u8,
-        drops_tombstones: bool,
+        tree: &SubTree,
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
+        let drops_tombstones = tree.runs.is_empty();
+        let stage = if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) {
+            STAGE_SECTIONS
+        } else {
+            STAGE_FIRST
+        };
         let mut files = Vec::new();
         let mut output: Option<SstOutput<'i>> = None;
         let sst_bytes = self.inner.options.sst_bytes;
+        let mut filter_bits = None;
         while on_partition(cursor, partition) {
             if !(drops_tombstones && cursor.kind() == ValueKind::Tombstone) {
                 if let Some(full) = output.take_if(|o| o.len() >= sst_bytes) {
-                    files.push(self.finish_own(full)?);
+                    let run_entries = || full.entries() + entries_from(memtable, partition, cursor.key());
+                    let bits = *filter_bits.get_or_insert_with(|| self.filter_bits(tree, run_entries()));
+                    files.push(self.finish_own(full, bits)?);
                 }
                 let sst = match &mut output {
                     Some(sst) => sst,
@@ -164,7 +189,8 @@ impl<'i> Flush<'i> {
             cursor.next();
         }
         if let Some(last) = output {
-            files.push(self.finish_own(last)?);
+            let bits = filter_bits.unwrap_or_else(|| self.filter_bits(tree, last.entries()));
+            files.push(self.finish_own(last, bits)?);
         }
         if !files.is_empty() {
             let run = RunMeta { id: RunId::NEXT, stage, kind: RunKind::Ssts, clip: None, files };
@@ -173,8 +199,12 @@ impl<'i> Flush<'i> {
         Ok(())
     }
 
-    fn finish_own(&mut self, output: SstOutput<'i>) -> Result<RunFileMeta> {
-        let file = output.finish()?;
+    fn filter_bits(&self, tree: &SubTree, entries: u64) -> f32 {
+        self.inner.filter_bits(tree, &[], STAGE_SECTIONS, entries)
+    }
+
+    fn finish_own(&mut self, output: SstOutput<'i>, filter_bits: f32) -> Result<RunFileMeta> {
+        let file = output.finish(filter_bits)?;
         let meta = file.whole();
         self.name_file(file);
         Ok(meta)
@@ -184,12 +214,13 @@ impl<'i> Flush<'i> {
     fn write_section(
         &mut self,
         partition: PartitionId,
-        drops_tombstones: bool,
+        tree: &SubTree,
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
+        let drops_tombstones = tree.runs.is_empty();
         let mut shared = match self.shared.take() {
             Some(shared) => shared,
-            None => SharedFile { output: self.inner.new_sst_output()?, sections: Vec::new() },
+            None => SharedFile::new(self.inner)?,
         };
         let file = shared.output.id();
         let mut section: Option<RunFileMeta> = None;
@@ -216,6 +247,7 @@ impl<'i> Flush<'i> {
         }
         if let Some(mut section) = section {
             section.largest = largest.into_boxed_slice();
+            shared.note_filter(section.entries, self.filter_bits(tree, section.entries));
             let run = RunMeta {
                 id: RunId::NEXT,
                 stage: STAGE_SECTIONS,
@@ -234,7 +266,8 @@ impl<'i> Flush<'i> {
             shared.output.abandon();
             return Ok(());
         }
-        let file = shared.output.finish()?;
+        let filter_bits = shared.filter_bits();
+        let file = shared.output.finish(filter_bits)?;
         self.name_file(file);
         for (partition, run) in shared.sections {
             self.edit.push(EditItem::AddRun { partition, run });
@@ -275,4 +308,16 @@ fn slice_reaches(memtable: &Arc<Memtable>, partition: PartitionId, bytes: usize)
         cursor.next();
     }
     sum >= bytes
+}
+
+/// Entries of `partition` in the memtable from `key`, a partition key, on.
+fn entries_from(memtable: &Arc<Memtable>, partition: PartitionId, key: &[u8]) -> u64 {
+    let mut cursor = memtable.cursor(u64::MAX);
+    cursor.seek(key);
+    let mut entries = 0;
+    while on_partition(&cursor, partition) {
+        entries += 1;
+        cursor.next();
+    }
+    entries
 }

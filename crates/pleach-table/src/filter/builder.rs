@@ -15,6 +15,12 @@ impl FilterBuilder {
         Self { bits_per_key, hashes: Vec::new() }
     }
 
+    /// Requires: the bits were above 0 from the beginning.
+    pub(crate) fn set_bits_per_key(&mut self, bits_per_key: f32) {
+        debug_assert!(self.bits_per_key > 0.0, "hashes were collected");
+        self.bits_per_key = bits_per_key;
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, hash: u64) {
         if self.bits_per_key > 0.0 {

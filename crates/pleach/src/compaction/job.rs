@@ -27,6 +27,8 @@ pub(crate) struct CompactionJob {
     meta: JobMeta,
     output_stage: u8,
     merge: Merge,
+    /// Bits per key of the outputs' filters.
+    filter_bits: f32,
     /// Outputs that no edit names yet.
     uncommitted: Vec<(Arc<SstFile>, RunFileMeta)>,
     /// Last key merged; empty before the first.
@@ -70,7 +72,11 @@ impl CompactionJob {
         let mut merge = Merge::new(sources, Direction::Up);
         merge.seek(SeekTo::Start)?;
         let output_stage = tree.run(meta.output).map_or(0, |run| run.stage);
-        Ok(Some(Self { partition, meta, output_stage, merge, uncommitted: Vec::new(), last_key: Vec::new() }))
+        let merged: Vec<_> = meta.inputs.iter().copied().chain([meta.output]).collect();
+        let entries = merged.iter().filter_map(|id| tree.run(*id)).map(|run| run.entries()).sum();
+        let filter_bits = inner.filter_bits(tree, &merged, output_stage, entries);
+        let (uncommitted, last_key) = (Vec::new(), Vec::new());
+        Ok(Some(Self { partition, meta, output_stage, merge, filter_bits, uncommitted, last_key }))
     }
 
     pub(crate) fn partition(&self) -> PartitionId {
@@ -110,7 +116,7 @@ impl CompactionJob {
         match (merged, output) {
             (Ok(()), None) => Ok(None),
             (Ok(()), Some(output)) => {
-                let file = output.finish()?;
+                let file = output.finish(self.filter_bits)?;
                 add(&inner.counters.compaction_written_bytes, file.summary.file_len);
                 let meta = file.whole();
                 Ok(Some((file, meta)))

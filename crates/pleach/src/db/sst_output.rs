@@ -7,8 +7,12 @@ use pleach_env::{FileId, Result};
 use pleach_table::{Sst, SstBuilder, SstOptions, ValueKind, key_hash};
 
 use super::inner::Inner;
+use crate::filters;
+use crate::flush::STAGE_FIRST;
 use crate::keys::PartitionId;
-use crate::version::SstFile;
+use crate::options::Options;
+use crate::version::edit::RunId;
+use crate::version::{SstFile, SubTree};
 
 /// Path of SST `id` in `dir`.
 pub(crate) fn sst_path(dir: &Path, id: FileId) -> PathBuf {
@@ -30,6 +34,16 @@ pub(crate) struct SstOutput<'i> {
 }
 
 impl Inner {
+    /// Bits per key for the filters of a new run of about `entries` in `stage`, which takes the place of the runs
+    /// `replaced`.
+    pub(crate) fn filter_bits(&self, tree: &SubTree, replaced: &[RunId], stage: u8, entries: u64) -> f32 {
+        let others = tree.runs.iter().filter(|run| !replaced.contains(&run.id)).map(|run| run.entries());
+        let first_stage = tree.runs.first().map_or(STAGE_FIRST, |run| run.stage.min(STAGE_FIRST));
+        let Options { filter_bits_per_key, runs_per_stage, .. } = self.options;
+        let upper_stages = stage.saturating_sub(first_stage);
+        filters::bits_per_key(filter_bits_per_key, entries, others, upper_stages, runs_per_stage)
+    }
+
     /// Starts a new SST.
     pub(crate) fn new_sst_output(&self) -> Result<SstOutput<'_>> {
         let id = self.new_file_id();
@@ -73,9 +87,17 @@ impl SstOutput<'_> {
         self.builder.add(stored_key, kind, value, key_hash(partition.0, user_key))
     }
 
-    /// Makes the file durable, except for its name, and opens it.
-    pub(crate) fn finish(self) -> Result<Arc<SstFile>> {
+    /// Number of entries added.
+    pub(crate) fn entries(&self) -> u64 {
+        self.builder.entries()
+    }
+
+    /// Makes the file durable, except for its name, and opens it. `filter_bits` is what [`Inner::filter_bits`] says.
+    pub(crate) fn finish(mut self, filter_bits: f32) -> Result<Arc<SstFile>> {
         let (inner, id) = (self.inner, self.id);
+        if filter_bits > 0.0 {
+            self.builder.set_filter_bits_per_key(filter_bits);
+        }
         let opened = self.builder.finish().and_then(|summary| {
             let file = Arc::new(SstFile::new(id, summary, Arc::clone(&inner.trash)));
             inner.open_sst(&file)?;

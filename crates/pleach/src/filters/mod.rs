@@ -1,0 +1,10 @@
+//! Filters of a store: how large each is made.
+//!
+//! The filter itself is `pleach-table`'s; here are the decisions about all of them together. Nothing here does I/O.
+//!
+//! # Origin
+//! `SifrDB`, section 4.1: a filter for each SST, in memory. Departure: the paper gives every key the same bits.
+
+mod allotment;
+
+pub(crate) use allotment::bits_per_key;
