@@ -28,6 +28,8 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 24] {
         ("ssts", stats.ssts, false),
         ("sst_bytes", stats.sst_bytes, true),
         ("sst_entries", stats.sst_entries, false),
+        ("sst_garbage", stats.sst_garbage, false),
+        ("pinned_bytes", stats.pinned_bytes, true),
         ("runs", stats.runs, false),
         ("runs_max", stats.runs_max, false),
         ("last_sequence_number", stats.last_sequence_number, false),

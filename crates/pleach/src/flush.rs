@@ -19,13 +19,13 @@ use std::sync::Arc;
 use pleach_env::{Result, failpoint};
 use pleach_table::ValueKind;
 
-use crate::db::{Inner, SstOutput};
+use crate::db::{Inner, NewEntry, OlderRuns, SstOutput};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, split_partition_key};
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
-use crate::version::{SstFile, SubTree, Version};
+use crate::version::{SstFile, Version};
 
 /// Stage of sections, and of flushed runs that are newer than sections.
 pub(crate) const STAGE_SECTIONS: u8 = 0;
@@ -40,6 +40,8 @@ struct Flush<'i> {
     edit: Edit,
     written: Vec<Arc<SstFile>>,
     shared: Option<SharedFile<'i>>,
+    /// Now, in seconds since 1970.
+    now: u64,
 }
 
 /// The file that small slices share, and the sections in it.
@@ -81,6 +83,7 @@ impl Inner {
             edit: Edit::default(),
             written: Vec::new(),
             shared: None,
+            now: self.env.wall_clock().as_secs(),
         };
         if let Err(error) = flush.write(&oldest.memtable) {
             flush.abandon();
@@ -147,10 +150,16 @@ impl<'i> Flush<'i> {
             }
             return Ok(());
         };
+        let older = OlderRuns::new(partition, &tree, 0);
         if slice_reaches(memtable, partition, self.inner.options.section_bytes_max()) {
-            self.write_own_run(memtable, partition, &tree, cursor)
+            let stage = if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) {
+                STAGE_SECTIONS
+            } else {
+                STAGE_FIRST
+            };
+            self.write_own_run(memtable, stage, &older, cursor)
         } else {
-            self.write_section(partition, &tree, cursor)
+            self.write_section(partition, &older, cursor)
         }
     }
 
@@ -158,25 +167,21 @@ impl<'i> Flush<'i> {
     fn write_own_run(
         &mut self,
         memtable: &Arc<Memtable>,
-        partition: PartitionId,
-        tree: &SubTree,
+        stage: u8,
+        older: &OlderRuns,
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
-        let drops_tombstones = tree.runs.is_empty();
-        let stage = if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) {
-            STAGE_SECTIONS
-        } else {
-            STAGE_FIRST
-        };
+        let partition = older.partition();
         let mut files = Vec::new();
         let mut output: Option<SstOutput<'i>> = None;
         let sst_bytes = self.inner.options.sst_bytes;
-        let mut filter_bits = None;
+        let filter_bits = |entries| self.inner.filter_bits(entries, older.sizes(), 0);
+        let mut run_bits = None;
         while on_partition(cursor, partition) {
-            if !(drops_tombstones && cursor.kind() == ValueKind::Tombstone) {
+            if !(older.is_empty() && cursor.kind() == ValueKind::Tombstone) {
                 if let Some(full) = output.take_if(|o| o.len() >= sst_bytes) {
-                    let run_entries = || full.entries() + entries_from(memtable, partition, cursor.key());
-                    let bits = *filter_bits.get_or_insert_with(|| self.filter_bits(tree, run_entries()));
+                    let entries = || full.entries() + entries_from(memtable, partition, cursor.key());
+                    let bits = *run_bits.get_or_insert_with(|| filter_bits(entries()));
                     files.push(self.finish_own(full, bits)?);
                 }
                 let sst = match &mut output {
@@ -184,12 +189,12 @@ impl<'i> Flush<'i> {
                     None => output.insert(self.inner.new_sst_output()?),
                 };
                 let user_key = &cursor.key()[PARTITION_PREFIX_LEN..];
-                sst.add(partition, user_key, user_key, cursor.kind(), cursor.value())?;
+                sst.add(&new_entry(cursor, user_key, self.now), older)?;
             }
             cursor.next();
         }
         if let Some(last) = output {
-            let bits = filter_bits.unwrap_or_else(|| self.filter_bits(tree, last.entries()));
+            let bits = run_bits.unwrap_or_else(|| filter_bits(last.entries()));
             files.push(self.finish_own(last, bits)?);
         }
         if !files.is_empty() {
@@ -199,13 +204,8 @@ impl<'i> Flush<'i> {
         Ok(())
     }
 
-    fn filter_bits(&self, tree: &SubTree, entries: u64) -> f32 {
-        self.inner.filter_bits(tree, &[], STAGE_SECTIONS, entries)
-    }
-
     fn finish_own(&mut self, output: SstOutput<'i>, filter_bits: f32) -> Result<RunFileMeta> {
-        let file = output.finish(filter_bits)?;
-        let meta = file.whole();
+        let (file, meta) = output.finish(filter_bits)?;
         self.name_file(file);
         Ok(meta)
     }
@@ -214,40 +214,28 @@ impl<'i> Flush<'i> {
     fn write_section(
         &mut self,
         partition: PartitionId,
-        tree: &SubTree,
+        older: &OlderRuns,
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
-        let drops_tombstones = tree.runs.is_empty();
         let mut shared = match self.shared.take() {
             Some(shared) => shared,
             None => SharedFile::new(self.inner)?,
         };
-        let file = shared.output.id();
-        let mut section: Option<RunFileMeta> = None;
-        let mut largest = Vec::new();
+        let (mut smallest, mut largest) = (Vec::new(), Vec::new());
         while on_partition(cursor, partition) {
-            if !(drops_tombstones && cursor.kind() == ValueKind::Tombstone) {
-                let (key, value) = (cursor.key(), cursor.value());
-                let user_key = &key[PARTITION_PREFIX_LEN..];
-                shared.output.add(partition, user_key, key, cursor.kind(), value)?;
-                let bytes = (key.len() + value.len()) as u64;
-                let section = section.get_or_insert_with(|| RunFileMeta {
-                    file,
-                    smallest: user_key.into(),
-                    largest: Box::default(),
-                    entries: 0,
-                    bytes: 0,
-                });
-                section.entries += 1;
-                section.bytes += bytes;
+            if !(older.is_empty() && cursor.kind() == ValueKind::Tombstone) {
+                shared.output.add(&new_entry(cursor, cursor.key(), self.now), older)?;
                 largest.clear();
-                largest.extend_from_slice(user_key);
+                largest.extend_from_slice(&cursor.key()[PARTITION_PREFIX_LEN..]);
+                if smallest.is_empty() {
+                    smallest.clone_from(&largest);
+                }
             }
             cursor.next();
         }
-        if let Some(mut section) = section {
-            section.largest = largest.into_boxed_slice();
-            shared.note_filter(section.entries, self.filter_bits(tree, section.entries));
+        if let Some(section) = shared.output.end_section(&smallest, &largest) {
+            let filter_bits = self.inner.filter_bits(section.entries, older.sizes(), 0);
+            shared.note_filter(section.entries, filter_bits);
             let run = RunMeta {
                 id: RunId::NEXT,
                 stage: STAGE_SECTIONS,
@@ -267,7 +255,7 @@ impl<'i> Flush<'i> {
             return Ok(());
         }
         let filter_bits = shared.filter_bits();
-        let file = shared.output.finish(filter_bits)?;
+        let (file, _sections_have_ended) = shared.output.finish(filter_bits)?;
         self.name_file(file);
         for (partition, run) in shared.sections {
             self.edit.push(EditItem::AddRun { partition, run });
@@ -287,6 +275,17 @@ impl<'i> Flush<'i> {
             shared.output.abandon();
         }
         self.written.iter().for_each(|file| file.mark_obsolete());
+    }
+}
+
+/// The entry under `cursor`.
+fn new_entry<'c>(cursor: &'c MemtableCursor, stored_key: &'c [u8], now: u64) -> NewEntry<'c> {
+    NewEntry {
+        user_key: &cursor.key()[PARTITION_PREFIX_LEN..],
+        stored_key,
+        kind: cursor.kind(),
+        value: cursor.value(),
+        since: now,
     }
 }
 

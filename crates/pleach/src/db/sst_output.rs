@@ -10,9 +10,8 @@ use super::inner::Inner;
 use crate::filters;
 use crate::flush::STAGE_FIRST;
 use crate::keys::PartitionId;
-use crate::options::Options;
-use crate::version::edit::RunId;
-use crate::version::{SstFile, SubTree};
+use crate::version::edit::{RunFileMeta, RunId};
+use crate::version::{Run, SstFile, SubTree};
 
 /// Path of SST `id` in `dir`.
 pub(crate) fn sst_path(dir: &Path, id: FileId) -> PathBuf {
@@ -31,17 +30,113 @@ pub(crate) struct SstOutput<'i> {
     inner: &'i Inner,
     id: FileId,
     builder: SstBuilder,
+    tally: Tally,
+}
+
+/// An entry to be written.
+#[derive(Clone, Copy)]
+pub(crate) struct NewEntry<'a> {
+    pub(crate) user_key: &'a [u8],
+    /// The user key, or in a shared file the partition key.
+    pub(crate) stored_key: &'a [u8],
+    pub(crate) kind: ValueKind,
+    pub(crate) value: &'a [u8],
+    /// Of a tombstone: seconds since 1970 at which it, or an older one, was flushed.
+    pub(crate) since: u64,
+}
+
+/// The runs of a partition that are older than what is being written.
+pub(crate) struct OlderRuns {
+    partition: PartitionId,
+    runs: Vec<Arc<Run>>,
+}
+
+/// What is counted of the entries of one run in a file.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    entries: u64,
+    bytes: u64,
+    tombstones: u64,
+    tombstones_since: u64,
+    sampled: u64,
+    overwrites: u64,
+}
+
+/// Of so many entries one is looked up in the filters of older runs: about a nanosecond for each entry.
+const SAMPLED_EVERY: u64 = 64;
+
+impl OlderRuns {
+    /// Those of `tree` that are older than all of its first `newer` runs.
+    pub(crate) fn new(partition: PartitionId, tree: &SubTree, newer: usize) -> Self {
+        Self { partition, runs: tree.runs[newer..].to_vec() }
+    }
+
+    /// The partition.
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// Entries of each.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().map(|run| run.entries())
+    }
+
+    /// Whether nothing is older, so that a tombstone has nothing to hide.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+}
+
+impl Tally {
+    fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns, hash: u64) {
+        if self.entries.is_multiple_of(SAMPLED_EVERY) {
+            self.sampled += 1;
+            self.overwrites += u64::from(older.runs.iter().any(|run| run.may_hold(entry.user_key, hash)));
+        }
+        self.entries += 1;
+        self.bytes += (entry.stored_key.len() + entry.value.len()) as u64;
+        if entry.kind == ValueKind::Tombstone {
+            let is_first = self.tombstones == 0;
+            self.tombstones_since =
+                if is_first { entry.since } else { self.tombstones_since.min(entry.since) };
+            self.tombstones += 1;
+        }
+    }
+
+    fn meta(&self, file: FileId, smallest: &[u8], largest: &[u8], bytes: u64) -> RunFileMeta {
+        RunFileMeta {
+            file,
+            smallest: smallest.into(),
+            largest: largest.into(),
+            entries: self.entries,
+            bytes,
+            tombstones: self.tombstones,
+            tombstones_since: self.tombstones_since,
+            overwrites: self.overwrites * self.entries / self.sampled.max(1),
+        }
+    }
 }
 
 impl Inner {
-    /// Bits per key for the filters of a new run of about `entries` in `stage`, which takes the place of the runs
-    /// `replaced`.
-    pub(crate) fn filter_bits(&self, tree: &SubTree, replaced: &[RunId], stage: u8, entries: u64) -> f32 {
-        let others = tree.runs.iter().filter(|run| !replaced.contains(&run.id)).map(|run| run.entries());
-        let first_stage = tree.runs.first().map_or(STAGE_FIRST, |run| run.stage.min(STAGE_FIRST));
-        let Options { filter_bits_per_key, runs_per_stage, .. } = self.options;
-        let upper_stages = stage.saturating_sub(first_stage);
-        filters::bits_per_key(filter_bits_per_key, entries, others, upper_stages, runs_per_stage)
+    /// Bits per key for the filters of a new run of about `entries` that will stand beside runs of `others`, with
+    /// `upper_stages` stages over it.
+    pub(crate) fn filter_bits(
+        &self,
+        entries: u64,
+        others: impl IntoIterator<Item = u64>,
+        upper_stages: u8,
+    ) -> f32 {
+        let options = &self.options;
+        let average = options.filter_bits_per_key;
+        filters::bits_per_key(average, options.stage_fill(), entries, others, upper_stages)
+    }
+
+    /// Bits per key for the filters of what becomes of the runs `merged`: a run of `stage`.
+    pub(crate) fn filter_bits_of_merged(&self, tree: &SubTree, merged: &[RunId], stage: u8) -> f32 {
+        let (merged, others): (Vec<_>, Vec<_>) = tree.runs.iter().partition(|run| merged.contains(&run.id));
+        let entries = merged.iter().map(|run| run.entries()).sum();
+        let others = others.iter().map(|run| run.entries());
+        self.filter_bits(entries, others, stage.saturating_sub(STAGE_FIRST))
     }
 
     /// Starts a new SST.
@@ -50,7 +145,7 @@ impl Inner {
         let options =
             SstOptions { codec: self.options.codec, filter_bits_per_key: self.options.filter_bits_per_key };
         let builder = SstBuilder::create(&self.env, &sst_path(&self.dir, id), id, options)?;
-        Ok(SstOutput { inner: self, id, builder })
+        Ok(SstOutput { inner: self, id, builder, tally: Tally::default() })
     }
 
     /// Opens a finished SST for readers.
@@ -65,26 +160,23 @@ impl Inner {
 }
 
 impl SstOutput<'_> {
-    pub(crate) fn id(&self) -> FileId {
-        self.id
-    }
-
     /// About the file's length if it were finished now.
     pub(crate) fn len(&self) -> u64 {
         self.builder.estimated_len()
     }
 
-    /// Adds an entry. `stored_key` is the user key, or in a shared file the partition key.
+    /// Adds an entry.
     #[inline]
-    pub(crate) fn add(
-        &mut self,
-        partition: PartitionId,
-        user_key: &[u8],
-        stored_key: &[u8],
-        kind: ValueKind,
-        value: &[u8],
-    ) -> Result<()> {
-        self.builder.add(stored_key, kind, value, key_hash(partition.0, user_key))
+    pub(crate) fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns) -> Result<()> {
+        let hash = key_hash(older.partition.0, entry.user_key);
+        self.tally.add(entry, older, hash);
+        self.builder.add(entry.stored_key, entry.kind, entry.value, hash)
+    }
+
+    /// What was added since the last call, as a section from `smallest` to `largest`; `None` when nothing was.
+    pub(crate) fn end_section(&mut self, smallest: &[u8], largest: &[u8]) -> Option<RunFileMeta> {
+        let tally = std::mem::take(&mut self.tally);
+        (tally.entries > 0).then(|| tally.meta(self.id, smallest, largest, tally.bytes))
     }
 
     /// Number of entries added.
@@ -92,16 +184,18 @@ impl SstOutput<'_> {
         self.builder.entries()
     }
 
-    /// Makes the file durable, except for its name, and opens it. `filter_bits` is what [`Inner::filter_bits`] says.
-    pub(crate) fn finish(mut self, filter_bits: f32) -> Result<Arc<SstFile>> {
-        let (inner, id) = (self.inner, self.id);
+    /// Makes the file durable, except for its name, and opens it. `filter_bits` is what [`Inner::filter_bits`] says. The
+    /// second part of the result is what all of the file, but for sections that have ended, is as part of a run.
+    pub(crate) fn finish(self, filter_bits: f32) -> Result<(Arc<SstFile>, RunFileMeta)> {
+        let Self { inner, id, mut builder, tally } = self;
         if filter_bits > 0.0 {
-            self.builder.set_filter_bits_per_key(filter_bits);
+            builder.set_filter_bits_per_key(filter_bits);
         }
-        let opened = self.builder.finish().and_then(|summary| {
+        let opened = builder.finish().and_then(|summary| {
+            let meta = tally.meta(id, &summary.smallest, &summary.largest, summary.file_len);
             let file = Arc::new(SstFile::new(id, summary, Arc::clone(&inner.trash)));
             inner.open_sst(&file)?;
-            Ok(file)
+            Ok((file, meta))
         });
         opened.inspect_err(|_| inner.remove_sst(id))
     }

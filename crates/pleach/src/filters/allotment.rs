@@ -16,6 +16,8 @@
 //! # Origin
 //! Dayan, Athanassoulis, Idreos: Monkey (2017), there for a levelled tree of known size.
 
+use crate::options::Shape;
+
 /// Bits per key that halve the rate of a Bloom filter: 1 / ln 2. Lines of 512 bits need 1.44 to 1.6 of them at 4 to 12
 /// bits per key; with 1.6, memory and rates differ by less than 2 % from what they are with 1.44.
 const BITS_PER_HALVING: f64 = std::f64::consts::LOG2_E;
@@ -25,21 +27,41 @@ const BITS_MIN: f64 = 4.0;
 /// Most bits per key, unless the average is above: 1 probe in 5000 passes. More would save next to no probes.
 const BITS_MAX: f64 = 20.0;
 
+/// How a shape fills the stages over a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StageFill {
+    /// How many times larger a run is than those of the stage above it.
+    fanout: f64,
+    /// Runs of a stage, on average.
+    runs: f64,
+}
+
+impl StageFill {
+    /// That of a shape with `k` runs a stage.
+    pub(crate) fn of(shape: Shape, k: usize) -> Self {
+        let k = f64::from(u8::try_from(k).unwrap_or(u8::MAX).max(2));
+        match shape {
+            Shape::Forest | Shape::ForestOverBottom => Self { fanout: k, runs: (k - 1.0) / 2.0 },
+            Shape::Leveled => Self { fanout: 10.0, runs: 1.0 },
+        }
+    }
+}
+
 /// Bits per key for a run of `entries`, such that filters take `average` bits per key over the whole sub-tree.
 ///
 /// `others` are the entries of the runs that stay beside it, `upper_stages` the stages of smaller runs that will fill
-/// over it, `k` the runs of a full stage. A run that neither has nor expects company gets the average.
+/// over it. A run that neither has nor expects company gets the average.
 pub(crate) fn bits_per_key(
     average: f32,
+    fill: StageFill,
     entries: u64,
     others: impl IntoIterator<Item = u64>,
     upper_stages: u8,
-    k: usize,
 ) -> f32 {
     if average <= 0.0 {
         return 0.0;
     }
-    let forest = expected_forest(entries, others, upper_stages, k);
+    let forest = expected_forest(fill, entries, others, upper_stages);
     Allotment::solve(&forest, f64::from(average)).bits(as_size(entries))
 }
 
@@ -52,24 +74,24 @@ struct Group {
     runs: f64,
 }
 
-/// The forest that a run of `entries` will stand in. Sizes within a factor of `sqrt(k)` are of one stage.
+/// The forest that a run of `entries` will stand in. Sizes within a factor of `sqrt(fanout)` are of one stage.
 fn expected_forest(
+    fill: StageFill,
     entries: u64,
     others: impl IntoIterator<Item = u64>,
     upper_stages: u8,
-    k: usize,
 ) -> Vec<Group> {
-    let (own, fanout) = (as_size(entries), f64::from(u8::try_from(k).unwrap_or(u8::MAX).max(2)));
+    let own = as_size(entries);
     let mut forest = vec![Group { size: own, runs: 1.0 }];
-    let stay = others.into_iter().map(as_size).filter(|&size| size >= own / fanout.sqrt());
+    let stay = others.into_iter().map(as_size).filter(|&size| size >= own / fill.fanout.sqrt());
     forest.extend(stay.map(|size| Group { size, runs: 1.0 }));
     let mut size = own;
     for _ in 0..upper_stages {
-        size /= fanout;
+        size /= fill.fanout;
         if size < 1.0 {
             break;
         }
-        forest.push(Group { size, runs: (fanout - 1.0) / 2.0 });
+        forest.push(Group { size, runs: fill.runs });
     }
     forest
 }

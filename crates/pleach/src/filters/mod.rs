@@ -7,4 +7,4 @@
 
 mod allotment;
 
-pub(crate) use allotment::bits_per_key;
+pub(crate) use allotment::{StageFill, bits_per_key};

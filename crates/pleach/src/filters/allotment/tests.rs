@@ -3,6 +3,11 @@ use pleach_table::{false_positive_rate, probes_for};
 
 use super::*;
 
+fn bits_per_key(average: f32, entries: u64, others: &[u64], upper_stages: u8, k: usize) -> f32 {
+    let fill = StageFill::of(Shape::Forest, k);
+    super::bits_per_key(average, fill, entries, others.iter().copied(), upper_stages)
+}
+
 fn rate(bits: f32) -> f64 {
     false_positive_rate(bits, probes_for(bits))
 }
@@ -10,14 +15,14 @@ fn rate(bits: f32) -> f64 {
 #[test]
 fn a_run_alone_gets_the_average() {
     for average in [0.0, 1.0, 4.0, 5.5, 10.0, 20.0, 32.0] {
-        assert_eq!(bits_per_key(average, 1_000_000, [], 0, 4), average);
-        assert_eq!(bits_per_key(average, 1, [], 9, 4), average);
+        assert_eq!(bits_per_key(average, 1_000_000, &[], 0, 4), average);
+        assert_eq!(bits_per_key(average, 1, &[], 9, 4), average);
     }
 }
 
 #[test]
 fn equal_runs_get_the_average() {
-    let bits = bits_per_key(10.0, 5_000, [5_000, 5_000, 5_000], 0, 4);
+    let bits = bits_per_key(10.0, 5_000, &[5_000, 5_000, 5_000], 0, 4);
     assert!((bits - 10.0).abs() < 1e-4, "{bits}");
 }
 
@@ -39,12 +44,12 @@ fn bounds_hold_and_the_average_stays() {
     assert!((allotment.average(&forest) - 5.0).abs() < 1e-6);
     let bits: Vec<_> = forest.iter().map(|group| allotment.bits_exact(group.size)).collect();
     assert!(bits.is_sorted_by(|a, b| a >= b) && bits[0] <= BITS_MAX && bits[8] >= BITS_MIN, "{bits:?}");
-    assert_eq!((bits_per_key(2.0, 9, [900], 1, 4), bits_per_key(32.0, 9, [900], 1, 4)), (2.0, 32.0));
+    assert_eq!((bits_per_key(2.0, 9, &[900], 1, 4), bits_per_key(32.0, 9, &[900], 1, 4)), (2.0, 32.0));
 }
 
 #[test]
 fn a_large_run_leaves_room_for_the_forest_that_will_grow_over_it() {
-    let (alone, over_many) = (bits_per_key(10.0, 64_000, [], 1, 4), bits_per_key(10.0, 64_000, [], 9, 4));
+    let (alone, over_many) = (bits_per_key(10.0, 64_000, &[], 1, 4), bits_per_key(10.0, 64_000, &[], 9, 4));
     assert!(over_many < alone && alone < 10.0, "{over_many}, {alone}");
 }
 
@@ -75,7 +80,8 @@ fn grow(flushes: u32, k: usize, bottom: Option<f64>) -> Outcome {
         let upper_stages = u8::try_from(stage).unwrap();
         let (inputs, others): (Vec<_>, Vec<_>) = runs.iter().copied().partition(merged);
         let entries = inputs.iter().map(|run| run.entries).sum();
-        let bits = bits_per_key(10.0, entries, others.iter().map(|run| run.entries), upper_stages, k);
+        let sizes: Vec<_> = others.iter().map(|run| run.entries).collect();
+        let bits = bits_per_key(10.0, entries, &sizes, upper_stages, k);
         *runs = others;
         runs.push(ModelRun { stage, entries, bits });
     };
