@@ -17,11 +17,12 @@ use pleach_log::SeqNo;
 use pleach_table::{BlockRef, Sst, ValueKind, key_hash};
 use smallvec::SmallVec;
 
+use crate::db::Inner;
 use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
 use crate::memtable::Memtable;
 use crate::state::State;
-use crate::stats::{Counters, add};
 use crate::value::Value;
+use crate::version::RunFile;
 use crate::version::edit::RunKind;
 
 /// What a lookup needs next.
@@ -47,10 +48,12 @@ pub(crate) struct Lookup<'s> {
     candidates: SmallVec<[Candidate<'s>; 16]>,
     /// Candidates up to here are settled.
     next: usize,
+    /// Whether it is one of those by which the most useful filters are found.
+    is_counted: bool,
 }
 
 struct Candidate<'s> {
-    sst: &'s Arc<Sst>,
+    file: &'s RunFile,
     /// Whether the SST holds partition keys.
     shared: bool,
 }
@@ -77,7 +80,8 @@ impl<'s> Lookup<'s> {
                 });
             }
         }
-        let mut lookup = Self { key, hash, candidates: SmallVec::new(), next: 0 };
+        let is_counted = is_counted(hash, visible);
+        let mut lookup = Self { key, hash, candidates: SmallVec::new(), next: 0, is_counted };
         lookup.find_candidates(state, partition);
         Ok(lookup)
     }
@@ -93,9 +97,8 @@ impl<'s> Lookup<'s> {
         let user_key = &self.key[PARTITION_PREFIX_LEN..];
         for run in &tree.runs {
             if let Some(file) = run.file_for(user_key) {
-                let sst = file.file.sst();
-                sst.prefetch_filter(self.hash);
-                self.candidates.push(Candidate { sst, shared: run.kind == RunKind::Section });
+                file.prefetch_filter(self.hash);
+                self.candidates.push(Candidate { file, shared: run.kind == RunKind::Section });
             }
         }
     }
@@ -105,8 +108,12 @@ impl<'s> Lookup<'s> {
     pub(crate) fn step(&mut self) -> Step<'_> {
         loop {
             let Some(candidate) = self.candidates.get(self.next) else { return Step::Done(None) };
-            if candidate.sst.may_contain(self.hash) {
-                return Step::NeedBlock(candidate.sst, candidate.sst.block_for(self.stored_key(candidate)));
+            if candidate.file.may_contain(self.hash) {
+                let sst = candidate.file.file.sst();
+                return Step::NeedBlock(sst, sst.block_for(self.stored_key(candidate)));
+            }
+            if self.is_counted {
+                candidate.file.file.note_absence();
             }
             self.next += 1;
         }
@@ -122,20 +129,31 @@ impl<'s> Lookup<'s> {
     #[inline]
     pub(crate) fn supply(&mut self, block: BlockRef) -> Supplied {
         let candidate = &self.candidates[self.next];
-        let found = candidate.sst.get_in_block(&block, self.stored_key(candidate), self.hash);
+        let found = candidate.file.file.sst().get_in_block(&block, self.stored_key(candidate), self.hash);
         self.next += 1;
         match found {
-            None => Supplied::NotThere,
+            None => {
+                if self.is_counted {
+                    candidate.file.file.note_absence();
+                }
+                Supplied::NotThere
+            }
             Some((ValueKind::Tombstone, _)) => Supplied::Answer(None),
             Some((_, range)) => Supplied::Answer(Some(Value::in_block(block, range))),
         }
     }
 }
 
+/// One lookup in 16: by key, and another choice after each write. No counter, which threads would have to share.
+#[inline]
+fn is_counted(hash: u64, visible: SeqNo) -> bool {
+    (hash ^ visible).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60 == 0
+}
+
 /// Runs a lookup to its end, reading blocks with the caller's thread.
 #[inline]
 pub(crate) fn get_blocking(
-    counters: &Counters,
+    inner: &Inner,
     state: &State,
     partition: PartitionId,
     user_key: &[u8],
@@ -152,7 +170,7 @@ pub(crate) fn get_blocking(
         };
         match lookup.supply(block) {
             Supplied::Answer(answer) => return Ok(answer),
-            Supplied::NotThere => add(&counters.wasted_probes, 1),
+            Supplied::NotThere => inner.note_wasted_probe(),
         }
     }
 }

@@ -55,6 +55,8 @@ pub struct Stats {
     pub index_filter_bytes: u64,
     /// Memory of filters alone in bytes: a part of [`Stats::index_filter_bytes`].
     pub filter_bytes: u64,
+    /// SSTs whose filters are not in memory for lack of it: a point read that reaches one searches it.
+    pub filters_missing: u64,
     /// Last sequence number: one is used by each put and delete.
     pub last_sequence_number: u64,
     /// Puts and deletes committed.

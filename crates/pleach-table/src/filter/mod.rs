@@ -19,7 +19,7 @@ mod tests;
 
 pub(crate) use builder::FilterBuilder;
 pub use rate::{false_positive_rate, probes_for};
-pub(crate) use reader::Filter;
+pub use reader::Filter;
 
 /// Bits of a line.
 const LINE_BITS: usize = 512;

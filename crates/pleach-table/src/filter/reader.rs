@@ -16,8 +16,10 @@ const FIRST_PROBES: u32 = 4;
 #[repr(align(64))]
 struct Line([u64; LINE_LEN / 8]);
 
-/// See the folder's text.
-pub(crate) struct Filter {
+/// The filter of an SST, in memory: of a key that is not in the SST it says so, mostly.
+///
+/// An [`Sst`](crate::Sst) has its filter from the beginning, and may be parted from it and read it again.
+pub struct Filter {
     lines: Box<[Line]>,
     probes: u32,
 }
@@ -42,9 +44,9 @@ impl Filter {
         Ok(Self { lines, probes: u32::from(probes) })
     }
 
-    /// Starts fetching the cache line that the test of `hash` will look at.
+    /// Starts fetching the cache line that [`Filter::may_contain`] will look at.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
+    pub fn prefetch(&self, hash: u64) {
         if let Some(line) = self.lines.get(line_of(hash, self.lines.len())) {
             prefetch(std::ptr::from_ref(line).cast());
         }
@@ -52,7 +54,7 @@ impl Filter {
 
     /// Whether a key with this hash can be in the SST.
     #[inline]
-    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+    pub fn may_contain(&self, hash: u64) -> bool {
         let Some(line) = self.lines.get(line_of(hash, self.lines.len())) else { return true };
         let [low, high] = position_words(hash);
         if self.probes <= FIRST_PROBES {
@@ -64,7 +66,7 @@ impl Filter {
     }
 
     /// Bytes of memory.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.lines.len() * LINE_LEN
     }
 }

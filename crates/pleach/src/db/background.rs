@@ -84,7 +84,7 @@ impl Inner {
         JobStep::Idle
     }
 
-    /// Removes files that nothing needs any more.
+    /// Removes files that nothing needs any more, and then sees to the filters.
     fn clean_step(&self) -> JobStep {
         for id in self.trash.take() {
             let _stays_for_the_next_open = self.env.remove_file(&sst_path(&self.dir, id));
@@ -103,7 +103,7 @@ impl Inner {
         for path in paths {
             let _stays_for_the_next_open = self.env.remove_file(&path);
         }
-        JobStep::Idle
+        self.tend_filters()
     }
 
     /// Asks for the partition's runs to be merged into one, and waits until they are.

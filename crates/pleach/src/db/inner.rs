@@ -54,6 +54,8 @@ pub(crate) struct Inner {
     /// The first error after which writing would not be safe.
     poison: OnceLock<Error>,
     closed: AtomicBool,
+    /// Searches in vain after which the choice of filters in memory is looked at again; 0 while all are.
+    pub(crate) filters_looked_at_after: AtomicU64,
 
     /// The log and what commit leaders decide. Held by one leader, or by who seals a memtable.
     pub(crate) writer: Mutex<Writer>,
@@ -171,6 +173,7 @@ impl Inner {
             next_id: AtomicU64::new(parts.next_id),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
+            filters_looked_at_after: AtomicU64::new(0),
             writer: Mutex::new(parts.writer),
             hint: Mutex::new(parts.versions.manifest.hint()),
             framed_files: Mutex::new(FramedFiles { segments: parts.segments, ..FramedFiles::default() }),

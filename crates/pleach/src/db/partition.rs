@@ -76,7 +76,7 @@ impl Partition {
         self.check_live()?;
         let inner = self.inner();
         let state = inner.state.load();
-        get_blocking(&inner.counters, &state, self.live.id, key, inner.last_visible())
+        get_blocking(inner, &state, self.live.id, key, inner.last_visible())
     }
 
     /// Reads the values of many keys, in their order, from one consistent view.
@@ -87,7 +87,7 @@ impl Partition {
         keys.into_iter()
             .map(|key| {
                 check_key(key.as_ref())?;
-                get_blocking(&inner.counters, &view.state, self.live.id, key.as_ref(), view.visible)
+                get_blocking(inner, &view.state, self.live.id, key.as_ref(), view.visible)
             })
             .collect()
     }

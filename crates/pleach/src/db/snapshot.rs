@@ -41,8 +41,8 @@ impl Snapshot {
     pub fn get(&self, partition: &Partition, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check(partition)?;
         check_key(key.as_ref())?;
-        let counters = &self.shared.inner.counters;
-        get_blocking(counters, &self.view.state, partition.id(), key.as_ref(), self.view.visible)
+        let inner = &self.shared.inner;
+        get_blocking(inner, &self.view.state, partition.id(), key.as_ref(), self.view.visible)
     }
 
     /// The entries that were in `bounds`.

@@ -91,7 +91,7 @@ impl Tally {
     fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns, hash: u64) {
         if self.entries.is_multiple_of(SAMPLED_EVERY) {
             self.sampled += 1;
-            self.overwrites += u64::from(older.runs.iter().any(|run| run.may_hold(entry.user_key, hash)));
+            self.overwrites += u64::from(older.runs.iter().any(|run| run.likely_holds(entry.user_key, hash)));
         }
         self.entries += 1;
         self.bytes += (entry.stored_key.len() + entry.value.len()) as u64;
@@ -154,7 +154,7 @@ impl Inner {
         let cache = Arc::clone(&self.cache);
         let sst =
             Sst::open(&self.env, &path, file.id, Some(&file.summary), cache, self.options.direct_reads)?;
-        file.opened(Arc::new(sst));
+        file.opened(sst, true);
         Ok(())
     }
 }

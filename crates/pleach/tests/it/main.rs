@@ -9,6 +9,7 @@
 mod basics;
 mod crash;
 mod faults;
+mod filters;
 mod metamorphic;
 mod model;
 mod rig;
