@@ -47,7 +47,7 @@ pub(crate) struct Lookup<'s> {
     hash: u64,
     candidates: SmallVec<[Candidate<'s>; 16]>,
     /// Candidates up to here are settled.
-    next: usize,
+    next: u32,
     /// Whether it is one of those by which the most useful filters are found.
     is_counted: bool,
 }
@@ -107,15 +107,23 @@ impl<'s> Lookup<'s> {
     #[inline]
     pub(crate) fn step(&mut self) -> Step<'_> {
         loop {
-            let Some(candidate) = self.candidates.get(self.next) else { return Step::Done(None) };
+            let Some(candidate) = self.candidates.get(self.next as usize) else {
+                self.note_absences(self.next);
+                return Step::Done(None);
+            };
             if candidate.file.may_contain(self.hash) {
                 let sst = candidate.file.file.sst();
                 return Step::NeedBlock(sst, sst.block_for(self.stored_key(candidate)));
             }
-            if self.is_counted {
-                candidate.file.file.note_absence();
-            }
             self.next += 1;
+        }
+    }
+
+    /// Counts the candidates before this one as visited in vain, if the lookup is one of those that are counted.
+    #[inline]
+    fn note_absences(&self, end: u32) {
+        if self.is_counted {
+            note_absences(&self.candidates[..end as usize]);
         }
     }
 
@@ -128,19 +136,24 @@ impl<'s> Lookup<'s> {
     /// Takes the block last asked for.
     #[inline]
     pub(crate) fn supply(&mut self, block: BlockRef) -> Supplied {
-        let candidate = &self.candidates[self.next];
+        let candidate = &self.candidates[self.next as usize];
         let found = candidate.file.file.sst().get_in_block(&block, self.stored_key(candidate), self.hash);
         self.next += 1;
+        if found.is_some() {
+            self.note_absences(self.next - 1);
+        }
         match found {
-            None => {
-                if self.is_counted {
-                    candidate.file.file.note_absence();
-                }
-                Supplied::NotThere
-            }
+            None => Supplied::NotThere,
             Some((ValueKind::Tombstone, _)) => Supplied::Answer(None),
             Some((_, range)) => Supplied::Answer(Some(Value::in_block(block, range))),
         }
+    }
+}
+
+#[cold]
+fn note_absences(candidates: &[Candidate<'_>]) {
+    for candidate in candidates {
+        candidate.file.file.note_absence();
     }
 }
 

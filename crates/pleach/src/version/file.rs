@@ -95,7 +95,6 @@ impl SstFile {
     }
 
     /// Counts a lookup that came here in vain.
-    #[cold]
     pub(crate) fn note_absence(&self) {
         self.absences.fetch_add(1, Ordering::Relaxed);
     }
