@@ -49,7 +49,8 @@ pub(crate) struct Lookup<'s> {
     /// Candidates up to here are settled.
     next: u32,
     /// Whether it is one of those by which the most useful filters are found.
-    is_counted: bool,
+    /// (A number, for a flag makes the result of [`Lookup::start`] dearer to move.)
+    is_counted: u32,
 }
 
 struct Candidate<'s> {
@@ -80,7 +81,7 @@ impl<'s> Lookup<'s> {
                 });
             }
         }
-        let is_counted = is_counted(hash, visible);
+        let is_counted = u32::from(is_counted(hash, visible));
         let mut lookup = Self { key, hash, candidates: SmallVec::new(), next: 0, is_counted };
         lookup.find_candidates(state, partition);
         Ok(lookup)
@@ -122,7 +123,7 @@ impl<'s> Lookup<'s> {
     /// Counts the candidates before this one as visited in vain, if the lookup is one of those that are counted.
     #[inline]
     fn note_absences(&self, end: u32) {
-        if self.is_counted {
+        if self.is_counted != 0 {
             note_absences(&self.candidates[..end as usize]);
         }
     }

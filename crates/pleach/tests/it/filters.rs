@@ -10,13 +10,13 @@ use pleach::{Db, Options, Partition};
 use crate::rig::setup::DIR;
 
 fn key(i: u64) -> [u8; 8] {
-    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+    i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
 }
 
 /// How often the store of many runs is looked at.
 const STOPS: u32 = 8;
 
-/// Puts the even numbers below `2 * keys`, scattered by what [`key`] makes of them.
+/// Puts the even numbers below `2 * keys`, in the order that [`key`] makes of them.
 fn fill(partition: &Partition, keys: u64) {
     for i in 0..keys {
         partition.put(key(2 * i), i.to_le_bytes()).unwrap();
@@ -76,9 +76,13 @@ fn where_memory_is_short_the_filters_that_are_used_stay() {
     let db = options().open(DIR).unwrap();
     let names = ["used", "left alone", "deserted"];
     let partitions = names.map(|name| db.partition(name).unwrap());
-    partitions.iter().for_each(|partition| fill(partition, KEYS));
+    for partition in &partitions {
+        fill(partition, KEYS);
+    }
     db.flush().unwrap();
-    partitions.iter().for_each(|partition| partition.compact().unwrap());
+    for partition in &partitions {
+        partition.compact().unwrap();
+    }
     env.run_jobs();
     let stats = db.stats();
     assert!(stats.filter_bytes < MEMORY as u64 / 8 && stats.filters_missing > 0, "{stats:?}");
@@ -101,7 +105,9 @@ fn where_memory_is_short_the_filters_that_are_used_stay() {
     let stats = db.stats();
     assert!(stats.filter_bytes > 0 && stats.cache_capacity_bytes < MEMORY as u64 / 2, "{stats:?}");
     assert!(stats.index_filter_bytes + stats.cache_capacity_bytes < MEMORY as u64 * 3 / 4, "{stats:?}");
-    names.iter().for_each(|name| find_all(&db.partition(name).unwrap(), KEYS));
+    for name in names {
+        find_all(&db.partition(name).unwrap(), KEYS);
+    }
     db.verify().unwrap();
 }
 
