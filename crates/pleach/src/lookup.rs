@@ -1,14 +1,15 @@
 //! A point lookup as a state machine that knows nothing of I/O.
 //!
 //! It asks the memtables, then tests clip and key range of *all* runs and has their filter lines fetched together, and
-//! only then asks for blocks, newest run first, where the filter says maybe. Whoever drives it (a blocking `pread`, or later an asynchronous ring) brings the blocks it asks for.
+//! only then asks for blocks, newest run first, where the filter says maybe. Whoever drives it (a blocking `pread`, or
+//! later an asynchronous ring) brings the blocks it asks for.
 //!
 //! # Cost
 //! A cached hit: one probe per memtable, one filter line per run (prefetched together), one index search and one block
 //! for each run whose filter says maybe, newest first until the key is found.
 //!
 //! # Origin
-//! Filters of all SSTs in memory: `SifrDB`, section 3.3; the serial policy is its "no parallel search" case.
+//! Filters of SSTs in memory: `SifrDB`, section 4.1; the serial policy is its "no parallel search" case.
 
 use std::sync::Arc;
 

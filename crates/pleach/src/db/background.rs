@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use pleach_env::{Error, JobHandle, JobStep, JobWaker, Result};
 use pleach_log::segment_path;
@@ -12,7 +13,7 @@ use pleach_log::segment_path;
 use super::inner::{Background, Inner, Wakers};
 use super::sst_output::sst_path;
 use crate::compaction::picker::{self, Situation};
-use crate::compaction::worker::{Compactions, Worker};
+use crate::compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use crate::keys::PartitionId;
 use crate::manifest::manifest_path;
 use crate::stats::add;
@@ -76,6 +77,9 @@ impl Inner {
 
     pub(crate) fn background_failed(&self, error: Error) -> JobStep {
         if error.is_out_of_space() {
+            if self.remove_obsolete() > 0 {
+                return JobStep::Again;
+            }
             self.background.lock().out_of_space = Some(error);
             self.progress.notify_all();
         } else {
@@ -86,7 +90,16 @@ impl Inner {
 
     /// Removes files that nothing needs any more, and then sees to the filters.
     fn clean_step(&self) -> JobStep {
-        for id in self.trash.take() {
+        self.remove_obsolete();
+        self.tend_filters()
+    }
+
+    /// Removes files that nothing needs any more, and tells how many: what the cleaner does, for those who cannot wait
+    /// for it.
+    pub(crate) fn remove_obsolete(&self) -> usize {
+        let obsolete = self.trash.take();
+        let mut removed = obsolete.len();
+        for id in obsolete {
             let _stays_for_the_next_open = self.env.remove_file(&sst_path(&self.dir, id));
             add(&self.counters.removed_files, 1);
         }
@@ -102,8 +115,9 @@ impl Inner {
             .chain(manifests.iter().map(|id| manifest_path(&self.dir, *id)));
         for path in paths {
             let _stays_for_the_next_open = self.env.remove_file(&path);
+            removed += 1;
         }
-        self.tend_filters()
+        removed
     }
 
     /// Asks for the partition's runs to be merged into one, and waits until they are.
@@ -118,8 +132,9 @@ impl Inner {
 
     /// Waits until the compactions have nothing left to do.
     pub(crate) fn wait_for_compactions(&self) -> Result<()> {
-        let policy = self.options.policy();
-        self.wait_for_background(|background| {
+        let policy = self.options.policy(true);
+        self.settling.fetch_add(1, Ordering::AcqRel);
+        let settled = self.wait_for_background(|background| {
             let version = Arc::clone(&self.state.load().version);
             let now = self.env.wall_clock().as_secs();
             let is_settled = |tree: &SubTree| {
@@ -129,7 +144,15 @@ impl Inner {
             background.partial_jobs == 0
                 && version.partitions().all(|(_, p)| is_settled(&p.tree))
                 && picker::pick_held_up(&version).is_none()
-        })
+        });
+        self.settling.fetch_sub(1, Ordering::AcqRel);
+        settled
+    }
+
+    /// Whether nothing has been written for a while, or somebody waits for the compactions to end.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let sealed_at = Duration::from_nanos(self.sealed_at_ns.load(Ordering::Relaxed));
+        self.settling.load(Ordering::Acquire) > 0 || self.env.now() >= sealed_at + QUIET_AFTER
     }
 
     /// Makes the log durable.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -56,6 +56,10 @@ pub(crate) struct Inner {
     closed: AtomicBool,
     /// Searches in vain after which the choice of filters in memory is looked at again; 0 while all are.
     pub(crate) filters_looked_at_after: AtomicU64,
+    /// When, in the environment's time, the last memtable was sealed.
+    pub(crate) sealed_at_ns: AtomicU64,
+    /// How many wait for the compactions to end.
+    pub(crate) settling: AtomicUsize,
 
     /// The log and what commit leaders decide. Held by one leader, or by who seals a memtable.
     pub(crate) writer: Mutex<Writer>,
@@ -174,6 +178,8 @@ impl Inner {
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
             filters_looked_at_after: AtomicU64::new(0),
+            sealed_at_ns: AtomicU64::new(0),
+            settling: AtomicUsize::new(0),
             writer: Mutex::new(parts.writer),
             hint: Mutex::new(parts.versions.manifest.hint()),
             framed_files: Mutex::new(FramedFiles { segments: parts.segments, ..FramedFiles::default() }),
@@ -360,12 +366,6 @@ impl Inner {
         self.env
             .sync_dir(&self.dir, site)
             .map_err(|e| self.set_poison(Error::io("sync the directory", &self.dir, e)))
-    }
-
-    /// Whether the disk has room for little more than `bytes`, of which a few times as many are wanted.
-    pub(crate) fn space_is_short(&self, bytes: u64) -> bool {
-        const WANTED: u64 = 4;
-        self.env.available_space(&self.dir).is_ok_and(|free| free < bytes.saturating_mul(WANTED))
     }
 
     /// Lets flush, compaction and cleaner look for work.
