@@ -1,12 +1,12 @@
 //! The command line over a list of engines.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::{Record, Settings, run_as_child, run_in_child};
+use crate::bench::{Interrupt, Record, Settings, run_as_child, run_in_child};
 use crate::data::KeySet;
 use crate::engine::{EngineFactory, Result};
 use crate::paper::{self, PaperArgs};
@@ -88,26 +88,45 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
     if let Some(name) = settings.engines.iter().find(unknown) {
         return Err(format!("there is no engine {name:?}; `pleach-bench list` shows them").into());
     }
+    let interrupt = Interrupt::install()?;
     let mut records: Vec<Record> = Vec::new();
     let mut failed = Vec::new();
     for engine in &settings.engines {
-        let outcome = run_in_child(engine, settings)?;
-        report::print_table(&outcome.records, records.is_empty());
+        let mut first = records.is_empty();
+        let outcome = run_in_child(engine, settings, &interrupt, &mut |record| {
+            report::print_table(std::slice::from_ref(record), std::mem::take(&mut first));
+        });
         records.extend(outcome.records);
         failed.extend(outcome.error);
-    }
-    // What there is is written even when an engine failed.
-    if let Some(path) = &args.json {
-        fs::write(path, report::json(&records)?)?;
-    }
-    if let Some(path) = &args.html {
-        fs::write(path, report::html(&records))?;
+        // After each engine, so that whatever happens next costs only what has not been measured.
+        write_results(args, &records)?;
+        if interrupt.is_asked() {
+            break;
+        }
     }
     let wrong: u64 = records.iter().map(|record| record.wrong).sum();
     if wrong > 0 {
         failed.push(format!("{wrong} answers were wrong"));
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
+}
+
+fn write_results(args: &RunArgs, records: &[Record]) -> Result<()> {
+    if let Some(path) = &args.json {
+        replace(path, &report::json(records)?)?;
+    }
+    if let Some(path) = &args.html {
+        replace(path, &report::html(records))?;
+    }
+    Ok(())
+}
+
+/// Writes a file anew. What it held before stays if that fails.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    Ok(written.map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
 fn report_again(json: &[PathBuf], html: &PathBuf) -> Result<()> {

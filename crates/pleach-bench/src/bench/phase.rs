@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::drive::{Bounds, drive, drive_scans};
 use super::execute::Tally;
+use super::interrupt::Interrupt;
 use crate::engine::{Direction, Engine, Result};
 use crate::measure::{Recorder, Stopwatch};
 use crate::workload::OpStream;
@@ -28,6 +29,7 @@ pub(super) struct Phase<'a> {
     /// One more thread, which goes on at its own rate until the others have ended.
     pub(super) beside: Option<(Box<dyn OpStream>, f64)>,
     pub(super) timing_cost_ns: f64,
+    pub(super) interrupt: &'a Interrupt,
     pub(super) progress: &'a AtomicU64,
 }
 
@@ -48,7 +50,7 @@ struct ThreadOutcome {
 }
 
 impl Phase<'_> {
-    /// Runs all threads to their end. The first error stops them all.
+    /// Runs all threads to their end. The first error stops them all, and so does an interrupt, which is an error.
     pub(super) fn run(self) -> Result<Outcome> {
         let stopwatch = Stopwatch::start();
         let stop_beside = AtomicBool::new(false);
@@ -65,6 +67,7 @@ impl Phase<'_> {
                     deadline_ns: u64::MAX,
                     interval_ns: Some(1e9 / rate),
                     stop: &stop_beside,
+                    interrupt: self.interrupt,
                     progress: &unwatched,
                 };
                 let engine = self.engine;
@@ -78,6 +81,7 @@ impl Phase<'_> {
                         deadline_ns,
                         interval_ns: self.rate.map(|rate| 1e9 * threads as f64 / rate),
                         stop: &stop,
+                        interrupt: self.interrupt,
                         progress: self.progress,
                     };
                     let engine = self.engine;
@@ -88,6 +92,7 @@ impl Phase<'_> {
             stop_beside.store(true, Ordering::Relaxed);
             let beside = beside.map(joined).transpose()?;
             let outcomes: Vec<ThreadOutcome> = outcomes.into_iter().collect::<Result<_>>()?;
+            self.interrupt.check()?;
             Ok(together(outcomes, beside))
         })
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::bench::{Record, Settings, parse_bytes, run_in_child};
+use crate::bench::{Interrupt, Record, Settings, parse_bytes, run_in_child};
 use crate::engine::{EngineFactory, Result};
 use crate::report;
 
@@ -67,6 +67,7 @@ const FIGURES: &[Figure] = &[
 /// A figure's way to run engines and to print.
 struct Session<'a> {
     args: &'a PaperArgs,
+    interrupt: Interrupt,
     records: Vec<Record>,
 }
 
@@ -85,7 +86,7 @@ impl Session<'_> {
         if let Some(memory) = self.args.memory {
             settings.memory = memory;
         }
-        let outcome = run_in_child(engine, &settings)?;
+        let outcome = run_in_child(engine, &settings, &self.interrupt, &mut |_| ());
         self.records.extend(outcome.records.iter().cloned());
         match outcome.error {
             Some(error) => Err(error.into()),
@@ -110,7 +111,7 @@ pub(crate) fn run(engines: &[EngineFactory], args: &PaperArgs) -> Result<()> {
         return Err(format!("there is no engine {name:?}; `pleach-bench list` shows them").into());
     }
     report::print(figure.about);
-    let mut session = Session { args, records: Vec::new() };
+    let mut session = Session { args, interrupt: Interrupt::install()?, records: Vec::new() };
     let result = (figure.run)(&mut session);
     if let Some(path) = &args.json {
         std::fs::write(path, report::json(&session.records)?)?;

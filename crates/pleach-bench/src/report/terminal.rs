@@ -2,6 +2,8 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is where the command talks to its user")]
 
+use std::io::IsTerminal;
+
 use super::units::{bytes, count, nanos, ratio};
 use crate::bench::Record;
 
@@ -9,8 +11,11 @@ const HEAD: [&str; 13] =
     ["engine", "workload", "thr", "ops", "ops/s", "p50", "p99", "p99.9", "max", "WA", "RA", "SA", "peak RSS"];
 const WIDTHS: [usize; 13] = [12, 17, 3, 8, 8, 8, 8, 8, 8, 6, 6, 6, 9];
 
-/// Prints a line for each record, with a head line before the first.
+/// Prints a line for each record, with a head line before the first. A progress bar that is in the way goes.
 pub(crate) fn print_table(records: &[Record], head: bool) {
+    if std::io::stdout().is_terminal() {
+        print!("\r\x1b[2K");
+    }
     if head && !records.is_empty() {
         println!("{}", row(&HEAD.map(str::to_owned)));
     }

@@ -94,6 +94,11 @@ impl Shape {
         }
     }
 
+    /// Whether it writes nothing but values, every key once or as many times: what a limit of loads is for.
+    pub(crate) fn is_load(self) -> bool {
+        matches!(self, Self::Fill { .. } | Self::Mix { mix: Mix::PUTS, .. })
+    }
+
     /// Whether the store still holds all keys afterwards.
     pub(crate) fn keeps_all_keys(self) -> bool {
         !matches!(self, Self::Delete | Self::Queue | Self::DropPartitions | Self::ReadAfterDrop)

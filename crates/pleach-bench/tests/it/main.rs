@@ -1,9 +1,11 @@
 //! The command as its users call it: a process for each engine, JSON and HTML at the end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn pleach_bench(dir: &Path, words: &str) -> Output {
@@ -98,6 +100,49 @@ fn lists_and_errors_speak_to_people() {
         assert!(!output.status.success(), "{words}");
         assert!(text(&output.stderr).contains(message), "{words}: {}", text(&output.stderr));
     }
+}
+
+#[test]
+fn one_failing_engine_does_not_cost_the_others() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words = "--engines pleach,reference --workloads fillrandom,readrandom@2 --keys 500 --json out.json --html \
+        out.html --tune pleach.no_such=1";
+    let output = pleach_bench(dir.path(), words);
+    assert!(!output.status.success());
+    let json = fs::read_to_string(dir.path().join("out.json")).expect("it was written");
+    let records: Vec<Value> = serde_json::from_str(&json).expect("it is an array");
+    let said: Vec<_> = records.iter().map(|record| (&record["engine"], record["error"].is_string())).collect();
+    assert_eq!(said, [(&"pleach".into(), true), (&"reference".into(), false), (&"reference".into(), false)]);
+    assert!(text(&output.stderr).contains("no setting no_such"), "{}", text(&output.stderr));
+    let html = fs::read_to_string(dir.path().join("out.html")).expect("it was written");
+    assert!(html.contains("readrandom, 2 threads") && html.contains("no setting no_such"));
+    assert!(text(&output.stdout).contains("failed"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_measured_and_removes_stores() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words = "--engines reference,pleach,reference --workloads fillrandom,readrandom --keys 2000 --duration 0.5 \
+        --json out.json --html out.html --machine-lock lock";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pleach-bench"));
+    let command = command.current_dir(dir.path()).args(words.split_whitespace());
+    let mut child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("the command starts");
+    let store = dir.path().join("pleach-bench.data/pleach");
+    while !store.exists() {
+        assert_eq!(child.try_wait().expect("it is ours"), None, "it ended before the second engine");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    assert!(!child.wait().expect("it is ours").success());
+    let json = fs::read_to_string(dir.path().join("out.json")).expect("it was written");
+    let records: Vec<Value> = serde_json::from_str(&json).expect("it is an array");
+    let engines: Vec<_> = records.iter().map(|record| &record["engine"]).collect();
+    assert_eq!(engines[..2], ["reference", "reference"]);
+    assert!(engines.len() <= 3 && records.iter().all(|record| record["error"].is_null()), "{engines:?}");
+    assert!(fs::exists(dir.path().join("out.html")).expect("it can be looked for"));
+    let left = fs::read_dir(dir.path().join("pleach-bench.data")).expect("the folder stays");
+    assert_eq!(left.count(), 0);
+    File::open(dir.path().join("lock")).expect("it exists").try_lock().expect("nobody holds it any more");
 }
 
 #[test]

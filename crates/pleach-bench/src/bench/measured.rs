@@ -1,0 +1,133 @@
+//! The measured part of a workload: its threads, limits and rate, and the few workloads that are more than one phase.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::execute::Tally;
+use super::phase::{Outcome, Phase, Work};
+use super::settings::Settings;
+use super::store::Store;
+use crate::engine::{Direction, Result};
+use crate::measure::{Latency, Recorder, Stopwatch};
+use crate::workload::{DROPPED, OpKind, PARTITIONS, Planned, Shape, partition_of};
+
+/// Operations of a workload in all; none where only the stream's end or the time ends it.
+pub(super) fn ops_of(store: &Store<'_>, shape: Shape) -> Option<u64> {
+    match shape {
+        Shape::Fill { .. } => Some(store.settings.keys),
+        Shape::DropPartitions => Some(DROPPED.len() as u64),
+        _ if store.settings.ops.is_some() => store.settings.ops,
+        Shape::Delete => shape.ops_by_default(store.settings.keys),
+        _ if store.settings.load_limit.is_some() && shape.is_load() => Some(store.settings.keys),
+        _ if store.settings.duration.is_some() => None,
+        _ => shape.ops_by_default(store.settings.keys),
+    }
+}
+
+/// Seconds after which a workload ends.
+fn limit_s(settings: &Settings, shape: Shape) -> Option<f64> {
+    match shape {
+        _ if shape.is_load() && settings.load_limit.is_some() => settings.load_limit,
+        Shape::Fill { .. } => None,
+        _ => settings.duration,
+    }
+}
+
+/// The limit of loads, where it has ended one before all was done.
+pub(super) fn stopped_after_s(store: &Store<'_>, shape: Shape, outcome: &Outcome) -> Option<f64> {
+    let limit_s = store.settings.load_limit.filter(|_| shape.is_load());
+    limit_s.filter(|_| ops_of(store, shape).is_some_and(|ops| outcome.tally.ops < ops))
+}
+
+/// One stream for each thread.
+pub(super) fn streams(store: &Store<'_>, planned: &Planned, purpose: &'static str) -> Vec<Work> {
+    let Planned { workload, threads } = *planned;
+    let stream = |thread| {
+        let mut context = store.context(purpose, workload.shape, thread, threads);
+        context.scan_len = workload.scan_len.unwrap_or(context.scan_len);
+        Work::Ops(workload.shape.stream(&context, store.settings.distribution))
+    };
+    (0..threads).map(stream).collect()
+}
+
+pub(super) fn run_shape(
+    store: &Store<'_>,
+    planned: &Planned,
+    progress: &AtomicU64,
+) -> Result<(Outcome, BTreeMap<String, f64>)> {
+    let settings = store.settings;
+    let Planned { workload, threads } = *planned;
+    let shape = workload.shape;
+    let mut measured = store.phase(Vec::new(), progress);
+    measured.ops = ops_of(store, shape).unwrap_or(u64::MAX);
+    measured.duration_s = limit_s(settings, shape);
+    measured.rate = settings.rate.filter(|_| !matches!(shape, Shape::Fill { .. }));
+    match shape {
+        Shape::DropPartitions => return Ok((drop_partitions(store, progress)?, BTreeMap::new())),
+        Shape::ReadAfterDrop => return read_after_drop(store, planned, measured),
+        Shape::ReadAll { reverse } => {
+            let direction = if reverse { Direction::Reverse } else { Direction::Forward };
+            measured.work = (0..threads).map(|_| Work::ScanAll(direction)).collect();
+        }
+        _ => measured.work = streams(store, planned, workload.name),
+    }
+    if shape == Shape::ReadWhileWriting {
+        let context = store.context("writer", shape, threads, threads);
+        measured.beside = Some((Shape::writer_stream(&context), settings.write_rate));
+    }
+    let outcome = measured.run()?;
+    Ok((outcome, BTreeMap::new()))
+}
+
+/// Drops some partitions, one by one.
+fn drop_partitions(store: &Store<'_>, progress: &AtomicU64) -> Result<Outcome> {
+    let mut recorder = Recorder::new(Stopwatch::start(), store.timing_cost_ns, true);
+    for partition in DROPPED {
+        let begin_ns = recorder.now_ns();
+        store.engine().drop_partition(partition)?;
+        let end_ns = recorder.now_ns();
+        recorder.timed(OpKind::DropPartition, begin_ns, end_ns, 1);
+        progress.fetch_add(1, Ordering::Relaxed);
+    }
+    let seconds = recorder.now_ns() as f64 / 1e9;
+    let tally = Tally {
+        ops: DROPPED.len() as u64,
+        live_bytes: -dropped_bytes(store).cast_signed(),
+        ..Tally::default()
+    };
+    Ok(Outcome { recorder, tally, seconds, beside: None })
+}
+
+/// Bytes of keys and values in the partitions that are dropped.
+fn dropped_bytes(store: &Store<'_>) -> u64 {
+    let mut key = Vec::new();
+    let dropped = (0..store.dataset.keys).filter(|&index| DROPPED.contains(&partition_of(index)));
+    dropped.map(|index| store.dataset.entry_bytes(index, &mut key)).sum()
+}
+
+/// Reads the surviving partitions, drops the others, and reads again at once.
+fn read_after_drop(
+    store: &Store<'_>,
+    planned: &Planned,
+    measured: Phase<'_>,
+) -> Result<(Outcome, BTreeMap<String, f64>)> {
+    let name = planned.workload.name;
+    if store.dataset.keys < PARTITIONS as u64 {
+        return Err(format!("{name} needs at least {PARTITIONS} keys").into());
+    }
+    let before_progress = AtomicU64::new(0);
+    let mut before = store.phase(streams(store, planned, "before"), &before_progress);
+    (before.ops, before.duration_s) = (measured.ops, measured.duration_s);
+    let before = before.run()?;
+    let drops = drop_partitions(store, &before_progress)?;
+    let mut outcome = Phase { work: streams(store, planned, name), ..measured }.run()?;
+    outcome.tally.live_bytes += drops.tally.live_bytes;
+    let before_latency = Latency::of(&before.recorder.all_kinds());
+    let extra = BTreeMap::from([
+        ("before_ops_per_s".to_owned(), before.tally.ops as f64 / before.seconds),
+        ("before_p99_ns".to_owned(), before_latency.p99_ns as f64),
+        ("drop_s".to_owned(), drops.seconds),
+    ]);
+    Ok((outcome, extra))
+}
+
