@@ -142,7 +142,11 @@ fn start(task: &ChildTask) -> Result<(Child, Option<MemoryLimit>)> {
 }
 
 /// Waits for the child's end, or brings it about when there is an interrupt.
-fn wait(child: &mut Child, interrupt: &Interrupt, read: &mut dyn FnMut() -> Result<()>) -> Result<ExitStatus> {
+fn wait(
+    child: &mut Child,
+    interrupt: &Interrupt,
+    read: &mut dyn FnMut() -> Result<()>,
+) -> Result<ExitStatus> {
     loop {
         let ended = child.try_wait()?;
         read()?;

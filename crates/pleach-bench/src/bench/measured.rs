@@ -130,4 +130,3 @@ fn read_after_drop(
     ]);
     Ok((outcome, extra))
 }
-

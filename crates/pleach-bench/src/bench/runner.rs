@@ -117,7 +117,8 @@ fn overhead_ns(store: &Store<'_>, planned: &Planned) -> Result<f64> {
     if matches!(planned.workload.shape, Shape::ReadAll { .. } | Shape::DropPartitions) {
         return Ok(0.0);
     }
-    let Some(Work::Ops(mut stream)) = streams(store, planned, planned.workload.name).into_iter().next() else {
+    let Some(Work::Ops(mut stream)) = streams(store, planned, planned.workload.name).into_iter().next()
+    else {
         return Ok(0.0);
     };
     let mut session = NullEngine.session()?;
@@ -167,4 +168,3 @@ fn deleted_bytes(store: &Store<'_>, ops: u64) -> u64 {
     let positions = 0..ops.min(store.dataset.keys);
     positions.map(|position| store.dataset.entry_bytes(order.apply(position), &mut key)).sum()
 }
-

@@ -164,7 +164,8 @@ fn a_load_that_ends_in_time_is_whole() {
 #[test]
 fn workloads_start_from_a_settled_store_and_pay_what_they_owe() {
     // Half of a memtable is in memory when the puts have ended.
-    let words = "--workloads fillrandom,overwrite --keys 6000 --value-size 1000 --tune pleach.memtable_bytes=4194304";
+    let words =
+        "--workloads fillrandom,overwrite --keys 6000 --value-size 1000 --tune pleach.memtable_bytes=4194304";
     let records = run(&PLEACH, words);
     for record in &records {
         let written = record.write_amp_sst.unwrap_or(0.0);

@@ -99,6 +99,17 @@ impl Shape {
         matches!(self, Self::Fill { .. } | Self::Mix { mix: Mix::PUTS, .. })
     }
 
+    /// The class in which workloads are summed up.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Fill { .. } | Self::Delete | Self::Mix { mix: Mix::PUTS, .. } => "loads",
+            Self::Mix { mix: Mix::GETS, .. } | Self::ReadWhileWriting | Self::ReadAfterDrop => "gets",
+            Self::Mix { mix: Mix::SCANS, .. } | Self::ReadAll { .. } => "scans",
+            Self::Mix { .. } => "mixes",
+            Self::Queue | Self::DropPartitions => "other",
+        }
+    }
+
     /// Whether the store still holds all keys afterwards.
     pub(crate) fn keeps_all_keys(self) -> bool {
         !matches!(self, Self::Delete | Self::Queue | Self::DropPartitions | Self::ReadAfterDrop)

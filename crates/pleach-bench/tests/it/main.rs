@@ -1,5 +1,7 @@
 //! The command as its users call it: a process for each engine, JSON and HTML at the end.
 
+#![expect(clippy::disallowed_methods, reason = "the command is tried on the real machine, as its users do")]
+
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -71,12 +73,35 @@ fn json_follows_the_schema_and_html_shows_everything() {
     let stores = dir.path().join("pleach-bench.data");
     assert!(stores.is_dir() && !stores.join("pleach").exists() && !stores.join("reference").exists());
     report_is_made_again(dir.path(), &html);
+    markdown_and_comparison_are_made(dir.path());
 }
 
 fn report_is_made_again(dir: &Path, html: &str) {
     let output = pleach_bench(dir, "report out.json --html again.html");
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(fs::read_to_string(dir.join("again.html")).expect("it was written"), html);
+}
+
+fn markdown_and_comparison_are_made(dir: &Path) {
+    let markdown = text(&pleach_bench(dir, "report out.json --markdown - --baseline reference").stdout);
+    for line in
+        ["| workload | pleach | reference |", "Peak disk use / peak memory (RSS):", "multiple of reference's"]
+    {
+        assert!(markdown.contains(line), "{line} is not in\n{markdown}");
+    }
+    let same = pleach_bench(dir, "report --compare out.json out.json --within 0% --latency-within 0%");
+    assert!(same.status.success(), "{}", text(&same.stderr));
+    assert!(text(&same.stdout).contains("Distance of the runs"));
+    let half = fs::read_to_string(dir.join("out.json")).expect("it is there");
+    let mut records: Vec<Value> = serde_json::from_str(&half).expect("it is an array");
+    let ops_per_s = records[1]["ops_per_s"].as_f64().expect("it is a number");
+    records[1]["ops_per_s"] = (ops_per_s / 2.0).into();
+    fs::write(dir.join("slow.json"), serde_json::to_string(&records).expect("it is JSON")).expect("written");
+    for (within, agrees) in [("101%", true), ("99%", false)] {
+        let output = pleach_bench(dir, &format!("report --compare out.json slow.json --within {within}"));
+        assert_eq!(output.status.success(), agrees, "{within}");
+        assert_eq!(text(&output.stderr).contains("pleach readrandom: ops/s 0.50x"), !agrees);
+    }
 }
 
 #[test]
@@ -95,6 +120,8 @@ fn lists_and_errors_speak_to_people() {
         ("--workloads readrandomly", "there is no workload"),
         ("paper sifrdb-fig99", "there is no figure"),
         ("--engines reference --direct", "cannot read past the page cache"),
+        ("--engines reference --baseline pleach", "none of the engines"),
+        ("report --compare a.json", "takes two files"),
     ] {
         let output = pleach_bench(dir.path(), words);
         assert!(!output.status.success(), "{words}");
@@ -111,7 +138,8 @@ fn one_failing_engine_does_not_cost_the_others() {
     assert!(!output.status.success());
     let json = fs::read_to_string(dir.path().join("out.json")).expect("it was written");
     let records: Vec<Value> = serde_json::from_str(&json).expect("it is an array");
-    let said: Vec<_> = records.iter().map(|record| (&record["engine"], record["error"].is_string())).collect();
+    let said: Vec<_> =
+        records.iter().map(|record| (&record["engine"], record["error"].is_string())).collect();
     assert_eq!(said, [(&"pleach".into(), true), (&"reference".into(), false), (&"reference".into(), false)]);
     assert!(text(&output.stderr).contains("no setting no_such"), "{}", text(&output.stderr));
     let html = fs::read_to_string(dir.path().join("out.html")).expect("it was written");
