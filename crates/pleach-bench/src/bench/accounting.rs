@@ -65,7 +65,7 @@ pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, disk:
         settle_s: seen.settle_s,
         cpu_ops_s: seen.cpu_ops_ns as f64 / 1e9,
         longest_gap_ns: recorder.longest_gap_ns,
-        timed_every: recorder.interval,
+        timed_every: recorder.interval_max,
         found: tally.found,
         missed: tally.missed,
         wrong: tally.wrong,

@@ -68,6 +68,11 @@ impl<'a> Group<'a> {
         self.records.iter().find(|record| record.engine == engine).copied()
     }
 
+    /// Those that have figures of the whole workload: what came of a part of it is not the best of anything.
+    pub(super) fn complete(&self) -> impl Iterator<Item = &'a Record> {
+        self.measured().filter(|record| record.stopped_after_s.is_none())
+    }
+
     /// Those that have figures.
     pub(super) fn measured(&self) -> impl Iterator<Item = &'a Record> {
         self.records.iter().copied().filter(|record| record.error.is_none())

@@ -16,7 +16,7 @@ use crate::measure::Machine;
 use crate::workload;
 
 /// Most points of a line over time; more buckets are averaged.
-const TIME_POINTS_MAX: usize = 160;
+const TIME_POINTS_MAX: usize = 100;
 
 /// What bars are drawn of.
 const BARS: [Measure; 6] = [

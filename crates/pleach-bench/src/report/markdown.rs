@@ -45,12 +45,16 @@ fn table(
     let _infallible = writeln!(text, "| workload | {} |", head.join(" | "));
     let _infallible = writeln!(text, "|---{}|", "|---:".repeat(head.len()));
     for group in &setup.groups {
-        let best = measures[0].best(group.measured());
+        let best = measures[0].best(group.complete());
         let base = group.of(arrangement.baseline).and_then(|record| measures[0].of(record));
         let cells = arrangement.engines.iter().map(|engine| {
             let Some(record) = group.of(engine) else { return String::new() };
             let figures = figures(record, measures);
-            let figures = if with_times && measures[0].of(record) == best { bold(&figures) } else { figures };
+            let figures = if with_times && best.is_some() && measures[0].of(record) == best {
+                bold(&figures)
+            } else {
+                figures
+            };
             match (measures[0].of(record), base) {
                 (Some(figure), Some(base)) if with_times && *engine != arrangement.baseline => {
                     format!("{figures} ({})", times(figure / base))
@@ -108,13 +112,13 @@ mod tests {
             p50_ns: 500,
             ..Record::default()
         };
-        let slow = Record { stopped_after_s: Some(120.0), ..record("b", 5e5) };
+        let slow = Record { stopped_after_s: Some(120.0), ..record("b", 2e6) };
         let failed = Record { error: Some("disk full".into()), ..record("c", 0.0) };
         let text = markdown(&[record("a", 1e6), slow, failed], None).expect("there is a baseline");
         for line in [
             "| workload | a | b | c |",
             "|---|---:|---:|---:|",
-            "| fillseq | **1.00 M** | 500 k\\* (0.50x) | failed |",
+            "| fillseq | **1.00 M** | 2.00 M\\* (2.00x) | failed |",
             "| fillseq | 500 ns / - / - | 500 ns / - / -\\* | failed |",
             "\\* stopped after 120 s, before every key was put.",
             "c failed in fillseq: disk full.",

@@ -21,7 +21,8 @@ pub(crate) use markdown::markdown;
 pub(crate) use terminal::{complain, print, print_list, print_table, print_text};
 pub(crate) use units::{bytes, count, nanos};
 
-/// The records as a JSON array, one object for each engine and workload.
+/// The records as a JSON array, one object for each engine and workload, each on a line of its own.
 pub(crate) fn json(records: &[Record]) -> Result<String> {
-    Ok(serde_json::to_string_pretty(records)? + "\n")
+    let lines = records.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }

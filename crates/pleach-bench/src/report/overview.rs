@@ -50,7 +50,7 @@ fn matrix(
             Some(number) => write!(table, "<tr><td><a href=\"#{}\">{label}</a></td>", anchor(number, at)),
             None => write!(table, "<tr><td>{label}</td>"),
         };
-        let best = measure.best(group.measured());
+        let best = measure.best(group.complete());
         let base = group.of(arrangement.baseline).and_then(|record| measure.of(record));
         for engine in &arrangement.engines {
             table += &cell(group.of(engine), measure, best, base, *engine == arrangement.baseline);
