@@ -18,6 +18,11 @@ pub enum JobStep {
 pub trait Job: Send {
     /// Does one step.
     fn step(&mut self) -> JobStep;
+
+    /// Whether the job's thread is to give way to others when processors are short (on Linux by a higher nice value).
+    fn gives_way(&self) -> bool {
+        false
+    }
 }
 
 impl<F: FnMut() -> JobStep + Send> Job for F {

@@ -17,6 +17,7 @@ use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpo
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, RetiredSegments, SeqNo};
 use pleach_table::FrameCache;
 
+use crate::db::pressure::Pressure;
 use crate::db::write::WriteRequest;
 use crate::keys::PartitionId;
 use crate::manifest::Manifest;
@@ -67,6 +68,8 @@ pub(crate) struct Inner {
     /// Live partitions by name, with the flag that drop sets.
     pub(crate) names: RwLock<HashMap<Arc<str>, Arc<LivePartition>>>,
 
+    /// What writers are charged for the debts of background work.
+    pub(crate) pressure: Pressure,
     /// State of background work.
     pub(crate) background: Mutex<Background>,
     /// Signalled when a memtable was flushed or background work failed.
@@ -117,12 +120,15 @@ pub(crate) struct Background {
     pub(crate) out_of_space: Option<Error>,
     /// Partitions whose runs somebody waits to see merged into one.
     pub(crate) to_compact: BTreeSet<PartitionId>,
+    /// Partial compactions in progress, which the version does not know.
+    pub(crate) partial_jobs: usize,
 }
 
 /// Wakers of the jobs.
 pub(crate) struct Wakers {
     pub(crate) flush: JobWaker,
-    pub(crate) compaction: JobWaker,
+    /// One of each worker.
+    pub(crate) compaction: Vec<JobWaker>,
     pub(crate) cleaner: JobWaker,
 }
 
@@ -170,6 +176,7 @@ impl Inner {
             framed_files: Mutex::new(FramedFiles { segments: parts.segments, ..FramedFiles::default() }),
             versions: Mutex::new(parts.versions),
             swap: Mutex::new(()),
+            pressure: Pressure::default(),
             background: Mutex::new(Background::default()),
             wakers: OnceLock::new(),
         }
@@ -352,11 +359,17 @@ impl Inner {
             .map_err(|e| self.set_poison(Error::io("sync the directory", &self.dir, e)))
     }
 
+    /// Whether the disk has room for little more than `bytes`, of which a few times as many are wanted.
+    pub(crate) fn space_is_short(&self, bytes: u64) -> bool {
+        const WANTED: u64 = 4;
+        self.env.available_space(&self.dir).is_ok_and(|free| free < bytes.saturating_mul(WANTED))
+    }
+
     /// Lets flush, compaction and cleaner look for work.
     pub(crate) fn wake_jobs(&self) {
         if let Some(wakers) = self.wakers.get() {
             wakers.flush.wake();
-            wakers.compaction.wake();
+            wakers.compaction.iter().for_each(JobWaker::wake);
             wakers.cleaner.wake();
         }
     }

@@ -9,8 +9,8 @@ use pleach_table::{CursorMode, SstCursor, ValueKind};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, partition_key, split_partition_key};
 use crate::memtable::MemtableCursor;
 use crate::value::Value;
-use crate::version::Run;
-use crate::version::edit::RunKind;
+use crate::version::edit::{RunFileMeta, RunKind};
+use crate::version::{Run, RunFile, SubTree};
 
 /// The cursor. Not on an entry until a seek finds one. After an error it is of no use.
 pub(crate) struct SourceCursor {
@@ -98,6 +98,40 @@ impl SourceCursor {
         }
     }
 
+    /// The file at whose first entry the cursor stands, if all of the file belongs to the run and none of it is hidden by
+    /// the clip: what a compaction may take over as it is. Only on the way up.
+    #[inline]
+    pub(crate) fn whole_file_ahead(&self) -> Option<&RunFile> {
+        match &self.source {
+            Source::Run(cursor) if cursor.at_file_start => cursor.whole_file_ahead(),
+            _ => None,
+        }
+    }
+
+    /// To the first entry behind the current file. Requires: over a run.
+    pub(crate) fn skip_file(&mut self) -> Result<()> {
+        match &mut self.source {
+            Source::Memtable(_) => Ok(()),
+            Source::Run(cursor) => cursor.enter_next(),
+        }
+    }
+
+    /// What the current file says of its run's entries in it. Requires: on an entry of a run.
+    pub(crate) fn file_meta(&self) -> Option<&RunFileMeta> {
+        match &self.source {
+            Source::Memtable(_) => None,
+            Source::Run(cursor) => Some(&cursor.run.files[cursor.file].meta),
+        }
+    }
+
+    /// Goes on over the run as `tree` has it now, so that files which it no longer has are not pinned.
+    pub(crate) fn follow(&mut self, tree: &SubTree) {
+        match &mut self.source {
+            Source::Memtable(_) => {}
+            Source::Run(cursor) => cursor.follow(tree),
+        }
+    }
+
     /// The error of an entry that does not come after the one before it: the file's checksums are right, its order is
     /// not. Requires: on an entry.
     pub(crate) fn disorder(&self, dir: &Path) -> Error {
@@ -150,6 +184,8 @@ struct RunCursor {
     sst: SstCursor,
     /// Whether `sst` is on an entry of this run.
     valid: bool,
+    /// Whether `sst` may be on the first entry of its file, reached on the way up.
+    at_file_start: bool,
 }
 
 impl RunCursor {
@@ -157,7 +193,7 @@ impl RunCursor {
         let prefix = (run.kind == RunKind::Section).then(|| partition.prefix());
         let first = run.files.first().expect("only runs that have files are scanned");
         let sst = SstCursor::new(Arc::clone(first.file.sst()), mode);
-        Self { run, mode, prefix, file: 0, sst, valid: false }
+        Self { run, mode, prefix, file: 0, sst, valid: false, at_file_start: false }
     }
 
     fn seek_first(&mut self) -> Result<()> {
@@ -170,6 +206,7 @@ impl RunCursor {
             None => self.sst.seek_first()?,
         }
         self.settle();
+        self.at_file_start = true;
         Ok(())
     }
 
@@ -194,6 +231,7 @@ impl RunCursor {
             None => self.sst.seek(user_key)?,
         }
         self.settle();
+        self.at_file_start = true;
         Ok(())
     }
 
@@ -209,12 +247,40 @@ impl RunCursor {
 
     fn next(&mut self) -> Result<()> {
         self.sst.next()?;
+        self.at_file_start = false;
         if !self.sst.valid() && self.file + 1 < self.run.files.len() {
-            self.enter(self.file + 1);
-            self.sst.seek_first()?;
+            return self.enter_next();
         }
         self.settle();
         Ok(())
+    }
+
+    /// To the first entry of the next file.
+    fn enter_next(&mut self) -> Result<()> {
+        if self.file + 1 == self.run.files.len() {
+            self.valid = false;
+            return Ok(());
+        }
+        self.enter(self.file + 1);
+        self.sst.seek_first()?;
+        self.settle();
+        self.at_file_start = true;
+        Ok(())
+    }
+
+    fn whole_file_ahead(&self) -> Option<&RunFile> {
+        let file = &self.run.files[self.file];
+        let is_whole =
+            self.valid && self.run.kind == RunKind::Ssts && *file.meta.smallest == *self.user_key();
+        is_whole.then_some(file)
+    }
+
+    fn follow(&mut self, tree: &SubTree) {
+        let current = self.run.files[self.file].file.id;
+        let Some(run) = tree.run(self.run.id) else { return };
+        if let Some(file) = run.files.iter().position(|f| f.file.id == current) {
+            (self.run, self.file) = (Arc::clone(run), file);
+        }
     }
 
     fn prev(&mut self) -> Result<()> {

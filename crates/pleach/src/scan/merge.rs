@@ -12,6 +12,7 @@
 use pleach_env::Result;
 
 use super::cursor::SourceCursor;
+use crate::version::SubTree;
 
 /// Which way a merge walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,29 @@ impl Merge {
     pub(crate) fn current(&self) -> Option<&SourceCursor> {
         let winner = self.sources.get(self.losers[0] as usize)?;
         winner.key().map(|_| winner)
+    }
+
+    /// Whether every source but the current one stands behind `key`, or nowhere. Going up; costs a comparison for each.
+    pub(crate) fn others_are_behind(&self, key: &[u8]) -> bool {
+        let winner = self.losers[0] as usize;
+        let others = self.sources.iter().enumerate().filter(|(source, _)| *source != winner);
+        others.filter_map(|(_, source)| source.key()).all(|other| other > key)
+    }
+
+    /// Leaves the rest of the current source's file out.
+    pub(crate) fn skip_file(&mut self) -> Result<()> {
+        let winner = self.losers[0] as usize;
+        self.sources[winner].skip_file()?;
+        self.replay(winner);
+        Ok(())
+    }
+
+    /// Goes on over the runs as `tree` has them now, and lets go of sources that are exhausted.
+    pub(crate) fn follow(&mut self, tree: &SubTree) {
+        self.sources.retain(|source| source.key().is_some());
+        self.sources.iter_mut().for_each(|source| source.follow(tree));
+        self.losers = vec![0; self.sources.len().max(1)];
+        self.play_all();
     }
 
     /// Moves to the next key. `key` is the current one, which the caller has copied.

@@ -26,7 +26,7 @@ pub(crate) use apply::FileTable;
 use edit::{Edit, EditItem, JobMeta, RunId};
 pub(crate) use file::{SstFile, Trash};
 use map::PartitionMap;
-pub(crate) use run::Run;
+pub(crate) use run::{Run, RunFile};
 
 /// A partition's runs and compactions.
 #[derive(Clone, Default)]
@@ -45,6 +45,11 @@ impl SubTree {
     /// Whether a compaction reads or writes the run.
     pub(crate) fn is_busy(&self, id: RunId) -> bool {
         self.jobs.iter().any(|job| job.output == id || job.inputs.contains(&id))
+    }
+
+    /// What `of` tells of each run, in all.
+    pub(crate) fn sum(&self, of: impl Fn(&Run) -> u64) -> u64 {
+        self.runs.iter().map(|run| of(run)).fold(0, u64::saturating_add)
     }
 
     /// Highest stage in use.
