@@ -8,8 +8,8 @@ use super::settings::Settings;
 use super::store::Store;
 use crate::engine::{EngineFactory, EngineStats};
 use crate::measure::{
-    DiskSampler, Latency, Machine, ProcessCounts, SERIES_BUCKET_NS, disk_bytes, peak_rss_bytes,
-    quiet_disk_bytes, rss_anonymous_bytes,
+    Latency, Machine, ProcessCounts, SERIES_BUCKET_NS, Sampler, disk_bytes, peak_rss_bytes, quiet_disk_bytes,
+    rss_anonymous_bytes,
 };
 use crate::workload::{Planned, Shape};
 
@@ -30,7 +30,7 @@ fn final_disk_bytes(store: &Store<'_>, shape: Shape) -> u64 {
 }
 
 /// The record, but for its costs.
-pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, disk: &DiskSampler) -> Record {
+pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, samples: &Sampler) -> Record {
     let settings = store.settings;
     let Planned { workload, threads } = *planned;
     let Outcome { recorder, tally, seconds, beside } = &seen.outcome;
@@ -56,7 +56,7 @@ pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, disk:
         p50_ns: latency.p50_ns,
         p99_ns: latency.p99_ns,
         p999_ns: latency.p999_ns,
-        peak_disk_bytes: disk.peak_bytes,
+        peak_disk_bytes: samples.peak_disk_bytes(),
         peak_rss_bytes: peak_rss_bytes(),
         p95_ns: latency.p95_ns,
         max_ns: latency.max_ns,
@@ -80,7 +80,8 @@ pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, disk:
         series: Series {
             bucket_ms: SERIES_BUCKET_NS / 1_000_000,
             ops: recorder.series.clone(),
-            disk_bytes: disk.series.clone(),
+            disk_bytes: samples.disk_bytes.clone(),
+            rss_bytes: samples.rss_bytes.clone(),
         },
         about: store.factory.about.to_owned(),
         capabilities: store.factory.capabilities,

@@ -77,10 +77,13 @@ pub(crate) struct Record {
 
 /// What happened over time, in buckets of the same width.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Series {
     pub(crate) bucket_ms: u64,
     /// Operations that ended in each bucket.
     pub(crate) ops: Vec<u64>,
     /// Disk use at the start of each bucket; goes on while the store settles.
     pub(crate) disk_bytes: Vec<u64>,
+    /// Resident memory of the process at the same times.
+    pub(crate) rss_bytes: Vec<u64>,
 }

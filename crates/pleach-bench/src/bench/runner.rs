@@ -62,7 +62,7 @@ fn run_workload(store: &mut Store<'_>, planned: &Planned) -> Result<Record> {
     reset_peak_rss();
     let stats_before = store.engine().stats()?;
     let counts_before = ProcessCounts::now();
-    let (seen, disk) = watched(&label, ops_of(store, shape), store.dir(), &progress, || {
+    let (seen, samples) = watched(&label, ops_of(store, shape), store.dir(), &progress, || {
         let (outcome, extra) = run_shape(store, planned, &progress)?;
         let cpu_ops_ns = ProcessCounts::now().since(counts_before).cpu_ns;
         let settle_s = settle(store, shape)?;
@@ -74,7 +74,7 @@ fn run_workload(store: &mut Store<'_>, planned: &Planned) -> Result<Record> {
     let stats = store.engine().stats()?;
     let prepared_by = store.history.clone();
     follow(store, planned, &seen);
-    let mut record = Record { overhead_ns, prepared_by, ..record_of(store, planned, &seen, &disk) };
+    let mut record = Record { overhead_ns, prepared_by, ..record_of(store, planned, &seen, &samples) };
     add_costs(&mut record, &counts, &stats_before, stats);
     Ok(record)
 }

@@ -197,7 +197,7 @@ impl<'a> Store<'a> {
         let progress = AtomicU64::new(0);
         let phase = Phase { ops: ops.unwrap_or(u64::MAX), duration_s, ..self.phase(work, &progress) };
         let name = format!("{} ({what})", self.factory.name);
-        let (outcome, _disk) = watched(&name, ops, self.dir(), &progress, || phase.run());
+        let (outcome, _samples) = watched(&name, ops, self.dir(), &progress, || phase.run());
         let tally = outcome?.tally;
         self.live_bytes = self.live_bytes.saturating_add_signed(tally.live_bytes);
         self.history.push(what.to_owned());

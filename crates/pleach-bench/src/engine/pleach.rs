@@ -1,12 +1,11 @@
 //! Pleach behind the benchmark's trait.
 //!
-//! Partitions are Pleach's own; partition 0 is the default one. The number of background threads is not Pleach's to
-//! choose, so [`EngineConfig::background_threads`] is not used.
+//! Partitions are Pleach's own; partition 0 is the default one.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use pleach::{Db, Key, Options, Partition, Value, WriteBatch};
+use pleach::{Db, Key, Options, Partition, Shape, Value, WriteBatch};
 
 use super::{
     Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Removal, Result,
@@ -14,7 +13,7 @@ use super::{
 };
 
 /// The factory of Pleach. Settings by name: `memtable_bytes`, `runs_per_stage`, `sst_bytes`, `clean_every`,
-/// `filter_bits_per_key`.
+/// `filter_bits_per_key`, `shape` (`forest`, `forest-over-bottom`, `leveled`).
 pub const PLEACH: EngineFactory = EngineFactory {
     name: "pleach",
     about: concat!(
@@ -32,6 +31,9 @@ pub const PLEACH: EngineFactory = EngineFactory {
     },
     open,
 };
+
+/// Most compaction threads that Pleach takes.
+const COMPACTION_THREADS_MAX: usize = 64;
 
 struct PleachEngine {
     db: Db,
@@ -52,11 +54,24 @@ fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(PleachEngine { db, partitions, durability }))
 }
 
+fn shape_named(name: &str) -> Result<Shape> {
+    match name {
+        "forest" => Ok(Shape::Forest),
+        "forest-over-bottom" => Ok(Shape::ForestOverBottom),
+        "leveled" => Ok(Shape::Leveled),
+        _ => Err(format!("pleach has no shape {name:?}").into()),
+    }
+}
+
 fn options(mut config: EngineConfig) -> Result<Options> {
     let mut options = Options::new()
         .memory(usize::try_from(config.memory_bytes)?)
         .direct_reads(config.direct_reads)
-        .compression(config.compression);
+        .compression(config.compression)
+        .compaction_threads(config.background_threads.clamp(1, COMPACTION_THREADS_MAX));
+    if let Some(shape) = config.take_tuning::<String>("shape")? {
+        options = options.shape(shape_named(&shape)?);
+    }
     if let Some(bytes) = config.take_tuning("memtable_bytes")? {
         options = options.memtable_bytes(bytes);
     }

@@ -25,6 +25,18 @@ pub(crate) struct PaperArgs {
     /// Memory of each engine.
     #[arg(long, value_parser = parse_bytes)]
     memory: Option<u64>,
+    /// Limit of memory and page cache together for each process, as of runs.
+    #[arg(long, value_parser = parse_bytes)]
+    memory_limit: Option<u64>,
+    /// Seconds after which a load ends, as of runs.
+    #[arg(long, value_name = "SECONDS")]
+    load_limit: Option<f64>,
+    /// A setting of one engine by its own name, as `<engine>.<name>=<value>`; it goes before the figure's.
+    #[arg(long, value_delimiter = ',')]
+    tune: Vec<String>,
+    /// File that is locked while a workload runs, as of runs.
+    #[arg(long, value_name = "FILE")]
+    machine_lock: Option<PathBuf>,
     /// Folder for the stores.
     #[arg(long, default_value = "pleach-bench.data")]
     dir: PathBuf,
@@ -43,6 +55,16 @@ struct Figure {
 
 const FIGURES: &[Figure] = &[
     Figure {
+        name: "sifrdb-fig2",
+        about: "SifrDB, Figs. 2 and 3: write amplification, storage and read latency by growth factor",
+        run: sifrdb::fig2,
+    },
+    Figure {
+        name: "sifrdb-fig9",
+        about: "SifrDB, Fig. 9: all of the following four from the same loads",
+        run: sifrdb::fig9,
+    },
+    Figure {
         name: "sifrdb-fig9a",
         about: "SifrDB, Fig. 9a: write amplification of random and sequential inserts",
         run: sifrdb::fig9a,
@@ -56,6 +78,11 @@ const FIGURES: &[Figure] = &[
         name: "sifrdb-fig9c",
         about: "SifrDB, Fig. 9c: storage needed while random inserts go on",
         run: sifrdb::fig9c,
+    },
+    Figure {
+        name: "sifrdb-fig9d",
+        about: "SifrDB, Fig. 9d: memory needed while random inserts go on",
+        run: sifrdb::fig9d,
     },
     Figure {
         name: "sifrdb-fig12",
@@ -86,6 +113,11 @@ impl Session<'_> {
         if let Some(memory) = self.args.memory {
             settings.memory = memory;
         }
+        settings.memory_limit = self.args.memory_limit;
+        settings.load_limit = self.args.load_limit;
+        settings.machine_lock.clone_from(&self.args.machine_lock);
+        settings.tune.extend(self.args.tune.iter().cloned());
+        settings.check()?;
         let outcome = run_in_child(engine, &settings, &self.interrupt, &mut |_| ());
         self.records.extend(outcome.records.iter().cloned());
         match outcome.error {
@@ -113,6 +145,9 @@ pub(crate) fn run(engines: &[EngineFactory], args: &PaperArgs) -> Result<()> {
     report::print(figure.about);
     let mut session = Session { args, interrupt: Interrupt::install()?, records: Vec::new() };
     let result = (figure.run)(&mut session);
+    if session.interrupt.is_asked() {
+        report::print("\nInterrupted: figures that are missing were not measured.");
+    }
     if let Some(path) = &args.json {
         std::fs::write(path, report::json(&session.records)?)?;
     }

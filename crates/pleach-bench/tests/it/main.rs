@@ -180,6 +180,9 @@ fn papers_print_theirs_beside_ours() {
         ("sifrdb-fig9a", ["SifrDB (theirs)", "pleach (ours)", "sequential"]),
         ("sifrdb-fig9b", ["figure only", "pleach (ours)", "settling included"]),
         ("sifrdb-fig9c", ["pleach (ours)", "100 %", "settled"]),
+        ("sifrdb-fig9d", ["pleach (ours)", "100 %", "in MiB"]),
+        ("sifrdb-fig9", ["Fig. 9a", "peak", "Fig. 9d"]),
+        ("sifrdb-fig2", ["growth factor", "in theory", "16 "]),
         ("sifrdb-fig12", ["3.7", "bits per key", "20 "]),
     ] {
         let output = pleach_bench(dir.path(), &format!("paper {name} --keys 4000"));
@@ -189,4 +192,11 @@ fn papers_print_theirs_beside_ours() {
             assert!(printed.contains(word), "{name}: {word} is not in\n{printed}");
         }
     }
+    let output = pleach_bench(
+        dir.path(),
+        "paper sifrdb-fig9a --keys 2000 --engines pleach,reference --tune pleach.shape=none",
+    );
+    let printed = text(&output.stdout);
+    assert!(!output.status.success() && text(&output.stderr).contains("no shape"));
+    assert!(printed.contains("failed") && printed.contains("reference (ours)"), "{printed}");
 }
