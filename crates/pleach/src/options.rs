@@ -43,8 +43,8 @@ pub enum Shape {
     /// next stage. Writes least. A key that is overwritten again and again may take the space of as many versions as
     /// there are stages.
     Forest,
-    /// A split forest above one large run that holds most of the data: nearly as cheap to write, and the space of
-    /// overwritten and deleted data is bounded.
+    /// A split forest above one large run that holds most of the data: cheaper still to write, for the first stage takes
+    /// many small runs while data is being written, and the space of overwritten and deleted data is bounded.
     #[default]
     ForestOverBottom,
     /// One run a stage, each ten times as large as the one above, merged part by part. Reads least, writes most.
@@ -246,11 +246,12 @@ impl Options {
         self.compaction_threads.unwrap_or_else(|| self.env.parallelism().min(COMPACTION_THREADS_MAX))
     }
 
-    /// What the pickers go by.
-    pub(crate) fn policy(&self) -> Policy {
+    /// What the pickers go by, while data is written or while it is quiet.
+    pub(crate) fn policy(&self, is_quiet: bool) -> Policy {
         Policy {
             shape: self.shape,
             k: self.runs_per_stage,
+            is_quiet,
             memtable_bytes: self.memtable_budget() as u64,
             tombstone_age_max: self.tombstone_age_max.as_secs(),
         }

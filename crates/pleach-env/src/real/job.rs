@@ -55,16 +55,30 @@ fn run(flags: &AtomicU8, mut job: Box<dyn Job>) {
         // the system refuses, the job goes on as any other.
         let _a_wish = rustix::process::setpriority_process(None, NICE);
     }
+    let mut timeout = None;
     loop {
         let seen = flags.fetch_and(!WOKEN, Ordering::AcqRel);
         if seen & STOPPED != 0 {
             return;
         }
         if seen & WOKEN == 0 {
-            thread::park();
+            match timeout.take() {
+                // Whatever ends the wait, a step too many does no harm.
+                Some(timeout) => {
+                    thread::park_timeout(timeout);
+                    flags.fetch_or(WOKEN, Ordering::AcqRel);
+                }
+                None => thread::park(),
+            }
             continue;
         }
-        while job.step() == JobStep::Again && flags.load(Ordering::Acquire) & STOPPED == 0 {}
+        timeout = loop {
+            match job.step() {
+                JobStep::Again if flags.load(Ordering::Acquire) & STOPPED == 0 => {}
+                JobStep::Again | JobStep::Idle => break None,
+                JobStep::IdleFor(timeout) => break Some(timeout),
+            }
+        };
     }
 }
 

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use pleach_env::{Job, JobStep, Result};
@@ -42,11 +43,20 @@ struct List {
     known: BTreeSet<(PartitionId, RunId)>,
     /// Runs at work by partial jobs that wait or are in a step.
     partial: Vec<(PartitionId, RunId)>,
-    /// The version in which there was nothing more to start.
-    settled: Weak<Version>,
+    /// The version in which there was nothing more to start, and the moment.
+    settled: (Weak<Version>, Moment),
     /// Whether the version may know jobs that are not `known`.
     resumes: bool,
 }
+
+/// Whether it is quiet, and the minute.
+type Moment = (bool, u64);
+
+/// How long nothing must have been written until it is quiet.
+pub(crate) const QUIET_AFTER: Duration = Duration::from_secs(2);
+
+/// How often the age of tombstones is looked at when nothing else happens.
+const TOMBSTONES_CHECKED_EVERY: Duration = Duration::from_secs(60);
 
 enum AnyJob {
     Whole(CompactionJob),
@@ -76,14 +86,14 @@ impl Compactions {
             waiting: Vec::new(),
             known: BTreeSet::new(),
             partial: Vec::new(),
-            settled: Weak::new(),
+            settled: Default::default(),
             resumes: true,
         };
         Self { inner, list: Mutex::new(list) }
     }
 
     fn step(&self) -> Result<JobStep> {
-        let Some(mut job) = self.take_job()? else { return Ok(JobStep::Idle) };
+        let Some(mut job) = self.take_job()? else { return Ok(self.rest()) };
         let progress = job.step(&self.inner);
         if progress.is_err() {
             // What it has not committed is dropped. Is it known to the version, then it is resumed from its clip.
@@ -93,6 +103,17 @@ impl Compactions {
         progress?;
         self.inner.note_progress();
         Ok(JobStep::Again)
+    }
+
+    /// Nothing to do: until when, if nobody wakes the worker.
+    fn rest(&self) -> JobStep {
+        if !self.inner.is_quiet() {
+            return JobStep::IdleFor(QUIET_AFTER);
+        }
+        let version = &self.inner.state.load().version;
+        let waits =
+            version.partitions().any(|(_, p)| p.tree.runs.iter().any(|r| r.tombstones_since().is_some()));
+        if waits { JobStep::IdleFor(TOMBSTONES_CHECKED_EVERY) } else { JobStep::Idle }
     }
 
     /// The most urgent job, off the list; jobs that are due are started first.
@@ -129,7 +150,7 @@ impl Compactions {
                 list.partial.retain(|(of, run)| *of != partition || !runs.contains(run));
             }
         }
-        list.settled = Weak::new();
+        list.settled = Default::default();
         self.inner.background.lock().partial_jobs = list.partial.len();
     }
 
@@ -156,15 +177,24 @@ impl Compactions {
         loop {
             let version = Arc::clone(&self.inner.state.load().version);
             let requests_done = self.requests_done(list, &version);
-            if requests_done && std::ptr::eq(list.settled.as_ptr(), Arc::as_ptr(&version)) {
+            let moment = self.moment();
+            let is_settled =
+                std::ptr::eq(list.settled.0.as_ptr(), Arc::as_ptr(&version)) && list.settled.1 == moment;
+            if requests_done && is_settled {
                 return Ok(());
             }
             let Some((partition, plan)) = self.pick(list, &version) else {
-                list.settled = Arc::downgrade(&version);
+                list.settled = (Arc::downgrade(&version), moment);
                 return Ok(());
             };
             self.start(list, partition, plan)?;
         }
+    }
+
+    /// What, besides the version, decides what there is to start.
+    fn moment(&self) -> Moment {
+        let now = self.inner.env.wall_clock();
+        (self.inner.is_quiet(), now.as_secs() / TOMBSTONES_CHECKED_EVERY.as_secs())
     }
 
     fn start(&self, list: &mut List, partition: PartitionId, plan: Plan) -> Result<()> {
@@ -190,7 +220,7 @@ impl Compactions {
 
     fn pick(&self, list: &List, version: &Version) -> Option<(PartitionId, Plan)> {
         let requested = self.inner.background.lock().to_compact.clone();
-        let policy = self.inner.options.policy();
+        let policy = self.inner.options.policy(self.inner.is_quiet());
         let now = self.inner.env.wall_clock().as_secs();
         let all = requested.iter().find_map(|&id| {
             let busy = list.busy(id);
@@ -210,7 +240,7 @@ impl Compactions {
 
     /// Takes the requests that are fulfilled off their list; `true` when none is left.
     fn requests_done(&self, list: &List, version: &Version) -> bool {
-        let policy = self.inner.options.policy();
+        let policy = self.inner.options.policy(true);
         let mut background = self.inner.background.lock();
         let before = background.to_compact.len();
         background.to_compact.retain(|id| {

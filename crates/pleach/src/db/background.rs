@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use pleach_env::{Error, JobHandle, JobStep, JobWaker, Result};
 use pleach_log::segment_path;
@@ -12,7 +13,7 @@ use pleach_log::segment_path;
 use super::inner::{Background, Inner, Wakers};
 use super::sst_output::sst_path;
 use crate::compaction::picker::{self, Situation};
-use crate::compaction::worker::{Compactions, Worker};
+use crate::compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use crate::keys::PartitionId;
 use crate::manifest::manifest_path;
 use crate::stats::add;
@@ -118,8 +119,9 @@ impl Inner {
 
     /// Waits until the compactions have nothing left to do.
     pub(crate) fn wait_for_compactions(&self) -> Result<()> {
-        let policy = self.options.policy();
-        self.wait_for_background(|background| {
+        let policy = self.options.policy(true);
+        self.settling.fetch_add(1, Ordering::AcqRel);
+        let settled = self.wait_for_background(|background| {
             let version = Arc::clone(&self.state.load().version);
             let now = self.env.wall_clock().as_secs();
             let is_settled = |tree: &SubTree| {
@@ -129,7 +131,15 @@ impl Inner {
             background.partial_jobs == 0
                 && version.partitions().all(|(_, p)| is_settled(&p.tree))
                 && picker::pick_held_up(&version).is_none()
-        })
+        });
+        self.settling.fetch_sub(1, Ordering::AcqRel);
+        settled
+    }
+
+    /// Whether nothing has been written for a while, or somebody waits for the compactions to end.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let sealed_at = Duration::from_nanos(self.sealed_at_ns.load(Ordering::Relaxed));
+        self.settling.load(Ordering::Acquire) > 0 || self.env.now() >= sealed_at + QUIET_AFTER
     }
 
     /// Makes the log durable.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -54,6 +54,10 @@ pub(crate) struct Inner {
     /// The first error after which writing would not be safe.
     poison: OnceLock<Error>,
     closed: AtomicBool,
+    /// When, in the environment's time, the last memtable was sealed.
+    pub(crate) sealed_at_ns: AtomicU64,
+    /// How many wait for the compactions to end.
+    pub(crate) settling: AtomicUsize,
 
     /// The log and what commit leaders decide. Held by one leader, or by who seals a memtable.
     pub(crate) writer: Mutex<Writer>,
@@ -171,6 +175,8 @@ impl Inner {
             next_id: AtomicU64::new(parts.next_id),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
+            sealed_at_ns: AtomicU64::new(0),
+            settling: AtomicUsize::new(0),
             writer: Mutex::new(parts.writer),
             hint: Mutex::new(parts.versions.manifest.hint()),
             framed_files: Mutex::new(FramedFiles { segments: parts.segments, ..FramedFiles::default() }),

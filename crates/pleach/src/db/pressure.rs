@@ -28,7 +28,7 @@ pub(crate) struct Pressure {
 const RUNS: (f64, f64) = (28.0, 64.0);
 
 /// The same for garbage, as a share of the live entries.
-const GARBAGE: (f64, f64) = (0.35, 0.6);
+const GARBAGE: (f64, f64) = (0.3, 0.5);
 
 /// Garbage of so many memtables does not count.
 const GARBAGE_MEMTABLES: u64 = 4;

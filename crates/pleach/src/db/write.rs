@@ -222,6 +222,8 @@ impl Inner {
             return Ok(());
         }
         self.rotate_log(writer)?;
+        let now = u64::try_from(self.env.now().as_nanos()).unwrap_or(u64::MAX);
+        self.sealed_at_ns.store(now, Ordering::Relaxed);
         let active = self.new_memtable(writer.log.segment_id());
         writer.active = Arc::clone(&active);
         self.swap_state(|state| {

@@ -61,6 +61,8 @@ pub(crate) struct Policy {
     pub(crate) shape: Shape,
     /// Runs a stage holds before they are merged.
     pub(crate) k: usize,
+    /// Whether nothing is being written, so that there is time for what makes reads cheaper.
+    pub(crate) is_quiet: bool,
     /// Bytes of a memtable, by which sizes are judged.
     pub(crate) memtable_bytes: u64,
     /// Seconds after which a tombstone is to be merged with what it hides.

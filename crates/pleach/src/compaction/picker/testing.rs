@@ -12,7 +12,7 @@ use crate::version::{Run, RunFile, SstFile, SubTree};
 
 /// A policy with three runs a stage, memtables of 100 bytes and tombstones of 100 seconds at most.
 pub(super) fn policy(shape: Shape) -> Policy {
-    Policy { shape, k: 3, memtable_bytes: 100, tombstone_age_max: 100 }
+    Policy { shape, k: 3, is_quiet: true, memtable_bytes: 100, tombstone_age_max: 100 }
 }
 
 /// A sub-tree from words in age order: `1:7` is a run of stage 1 numbered 7 without files. `b` and a number of bytes give
