@@ -141,6 +141,11 @@ impl Engine for LevelDb {
         })
     }
 
+    fn compact(&self) -> Result<bool> {
+        self.db.compact_all();
+        Ok(true)
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         let mut details = BTreeMap::new();
         for (number, level) in self.levels()?.iter().enumerate().filter(|(_, level)| level.files > 0) {

@@ -146,6 +146,7 @@ impl Engine for WiredTiger {
             index_filter_bytes: None,
             stalled_ns: Some(stalled_us * 1000),
             details: BTreeMap::from(details.map(|(name, count)| (name.to_owned(), count))),
+            ..EngineStats::default()
         })
     }
 

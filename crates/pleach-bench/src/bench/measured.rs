@@ -1,10 +1,11 @@
 //! The measured part of a workload: its threads, limits and rate, and the few workloads that are more than one phase.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::execute::Tally;
 use super::phase::{Outcome, Phase, Work};
+use super::progress::watched;
 use super::settings::Settings;
 use super::store::Store;
 use crate::engine::{Direction, Result};
@@ -65,6 +66,7 @@ pub(super) fn run_shape(
     match shape {
         Shape::DropPartitions => return Ok((drop_partitions(store, progress)?, BTreeMap::new())),
         Shape::ReadAfterDrop => return read_after_drop(store, planned, measured),
+        Shape::ReadWhileCompacting => return read_while_compacting(store, planned, measured),
         Shape::ReadAll { reverse } => {
             let direction = if reverse { Direction::Reverse } else { Direction::Forward };
             measured.work = (0..threads).map(|_| Work::ScanAll(direction)).collect();
@@ -105,28 +107,65 @@ fn dropped_bytes(store: &Store<'_>) -> u64 {
     dropped.map(|index| store.dataset.entry_bytes(index, &mut key)).sum()
 }
 
-/// Reads the surviving partitions, drops the others, and reads again at once.
+/// What is read in quiet before the measured part, by workloads that are compared with that.
+pub(super) fn run_before(store: &Store<'_>, planned: &Planned) -> Result<Option<Outcome>> {
+    let shape = planned.workload.shape;
+    let name = planned.workload.name;
+    if !matches!(shape, Shape::ReadAfterDrop | Shape::ReadWhileCompacting) {
+        return Ok(None);
+    }
+    if shape == Shape::ReadAfterDrop && store.dataset.keys < PARTITIONS as u64 {
+        return Err(format!("{name} needs at least {PARTITIONS} keys").into());
+    }
+    let progress = AtomicU64::new(0);
+    let ops = ops_of(store, shape);
+    let mut phase = store.phase(streams(store, planned, "before"), &progress);
+    phase.ops = ops.unwrap_or(u64::MAX);
+    phase.duration_s = limit_s(store.settings, shape);
+    phase.rate = store.settings.rate;
+    let label = format!("{} {name} (before)", store.factory.name);
+    watched(&label, ops, store.dir(), &progress, || phase.run()).0.map(Some)
+}
+
+/// What a record says of the part before, and of the measured one beside it.
+pub(super) fn compared_with(before: &Outcome, outcome: &Outcome) -> [(String, f64); 3] {
+    let ops_per_s = |outcome: &Outcome| outcome.tally.ops as f64 / outcome.seconds;
+    let latency = Latency::of(&before.recorder.all_kinds());
+    [
+        ("before_ops_per_s".to_owned(), ops_per_s(before)),
+        ("before_p99_ns".to_owned(), latency.p99_ns as f64),
+        ("share_of_before".to_owned(), ops_per_s(outcome) / ops_per_s(before)),
+    ]
+}
+
+/// Drops partitions and reads the others at once.
 fn read_after_drop(
     store: &Store<'_>,
     planned: &Planned,
     measured: Phase<'_>,
 ) -> Result<(Outcome, BTreeMap<String, f64>)> {
-    let name = planned.workload.name;
-    if store.dataset.keys < PARTITIONS as u64 {
-        return Err(format!("{name} needs at least {PARTITIONS} keys").into());
-    }
-    let before_progress = AtomicU64::new(0);
-    let mut before = store.phase(streams(store, planned, "before"), &before_progress);
-    (before.ops, before.duration_s) = (measured.ops, measured.duration_s);
-    let before = before.run()?;
-    let drops = drop_partitions(store, &before_progress)?;
-    let mut outcome = Phase { work: streams(store, planned, name), ..measured }.run()?;
+    let drops = drop_partitions(store, &AtomicU64::new(0))?;
+    let work = streams(store, planned, planned.workload.name);
+    let mut outcome = Phase { work, ..measured }.run()?;
     outcome.tally.live_bytes += drops.tally.live_bytes;
-    let before_latency = Latency::of(&before.recorder.all_kinds());
-    let extra = BTreeMap::from([
-        ("before_ops_per_s".to_owned(), before.tally.ops as f64 / before.seconds),
-        ("before_p99_ns".to_owned(), before_latency.p99_ns as f64),
-        ("drop_s".to_owned(), drops.seconds),
-    ]);
-    Ok((outcome, extra))
+    Ok((outcome, BTreeMap::from([("drop_s".to_owned(), drops.seconds)])))
+}
+
+/// Reads from the start of the engine's own compaction of everything to its end; where it has none, of its settling.
+fn read_while_compacting(
+    store: &Store<'_>,
+    planned: &Planned,
+    measured: Phase<'_>,
+) -> Result<(Outcome, BTreeMap<String, f64>)> {
+    let engine = store.engine();
+    let has_compacted = AtomicBool::new(false);
+    let compact = || {
+        has_compacted.store(engine.compact()?, Ordering::Relaxed);
+        if has_compacted.load(Ordering::Relaxed) { Ok(()) } else { engine.settle() }
+    };
+    let work = streams(store, planned, planned.workload.name);
+    let phase = Phase { work, ops: u64::MAX, duration_s: None, until: Some(Box::new(compact)), ..measured };
+    let outcome = phase.run()?;
+    let has_compacted = f64::from(u8::from(has_compacted.into_inner()));
+    Ok((outcome, BTreeMap::from([("has_compacted".to_owned(), has_compacted)])))
 }

@@ -28,10 +28,15 @@ pub(super) struct Phase<'a> {
     pub(super) rate: Option<f64>,
     /// One more thread, which goes on at its own rate until the others have ended.
     pub(super) beside: Option<(Box<dyn OpStream>, f64)>,
+    /// Something else that begins with the threads; they end with it at the latest.
+    pub(super) until: Option<Task<'a>>,
     pub(super) timing_cost_ns: f64,
     pub(super) interrupt: &'a Interrupt,
     pub(super) progress: &'a AtomicU64,
 }
+
+/// Something that is neither a stream nor timed.
+pub(super) type Task<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
 
 /// What came of it.
 pub(super) struct Outcome {
@@ -55,7 +60,9 @@ impl Phase<'_> {
         let stopwatch = Stopwatch::start();
         let stop_beside = AtomicBool::new(false);
         let stop = AtomicBool::new(false);
-        let barrier = Barrier::new(self.work.len() + usize::from(self.beside.is_some()));
+        let barrier = Barrier::new(
+            self.work.len() + usize::from(self.beside.is_some()) + usize::from(self.until.is_some()),
+        );
         let threads = self.work.len() as u64;
         let unwatched = AtomicU64::new(0);
         let timing = Timing { stopwatch: &stopwatch, barrier: &barrier, cost_ns: self.timing_cost_ns };
@@ -73,6 +80,15 @@ impl Phase<'_> {
                 let engine = self.engine;
                 scope.spawn(move || timing.thread(engine, Work::Ops(stream), bounds))
             });
+            let (barrier, stop) = (&barrier, &stop);
+            let until = self.until.map(|task| {
+                scope.spawn(move || {
+                    barrier.wait();
+                    let done = task();
+                    stop.store(true, Ordering::Relaxed);
+                    done
+                })
+            });
             let numbered = (0..).zip(self.work);
             let workers: Vec<_> = numbered
                 .map(|(number, work)| {
@@ -80,7 +96,7 @@ impl Phase<'_> {
                         ops: self.ops / threads + u64::from(number < self.ops % threads),
                         deadline_ns,
                         interval_ns: self.rate.map(|rate| 1e9 * threads as f64 / rate),
-                        stop: &stop,
+                        stop,
                         interrupt: self.interrupt,
                         progress: self.progress,
                     };
@@ -91,6 +107,7 @@ impl Phase<'_> {
             let outcomes: Vec<Result<ThreadOutcome>> = workers.into_iter().map(joined).collect();
             stop_beside.store(true, Ordering::Relaxed);
             let beside = beside.map(joined).transpose()?;
+            until.map(joined).transpose()?;
             let outcomes: Vec<ThreadOutcome> = outcomes.into_iter().collect::<Result<_>>()?;
             self.interrupt.check()?;
             Ok(together(outcomes, beside))
@@ -125,7 +142,7 @@ impl Timing<'_> {
     }
 }
 
-fn joined(handle: std::thread::ScopedJoinHandle<'_, Result<ThreadOutcome>>) -> Result<ThreadOutcome> {
+fn joined<T>(handle: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

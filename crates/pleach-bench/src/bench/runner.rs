@@ -6,7 +6,7 @@ use super::accounting::{Seen, add_costs, failed_record, record_of};
 use super::execute::{Tally, execute};
 use super::interrupt::Interrupt;
 use super::machine_lock::MachineLock;
-use super::measured::{ops_of, run_shape, stopped_after_s, streams};
+use super::measured::{compared_with, ops_of, run_before, run_shape, stopped_after_s, streams};
 use super::phase::{Outcome, Phase, Work};
 use super::progress::watched;
 use super::record::Record;
@@ -57,13 +57,15 @@ fn run_workload(store: &mut Store<'_>, planned: &Planned) -> Result<Record> {
     get_ready(store, shape);
     warm_up(store, planned)?;
     let overhead_ns = overhead_ns(store, planned)?;
+    let before = run_before(store, planned)?;
     let progress = AtomicU64::new(0);
     let label = format!("{} {}", store.factory.name, planned.workload.name);
     reset_peak_rss();
     let stats_before = store.engine().stats()?;
     let counts_before = ProcessCounts::now();
     let (seen, samples) = watched(&label, ops_of(store, shape), store.dir(), &progress, || {
-        let (outcome, extra) = run_shape(store, planned, &progress)?;
+        let (outcome, mut extra) = run_shape(store, planned, &progress)?;
+        extra.extend(before.iter().flat_map(|before| compared_with(before, &outcome)));
         let cpu_ops_ns = ProcessCounts::now().since(counts_before).cpu_ns;
         let settle_s = settle(store, shape)?;
         let stopped_after_s = stopped_after_s(store, shape, &outcome);
@@ -96,7 +98,7 @@ fn warm_up(store: &Store<'_>, planned: &Planned) -> Result<()> {
         Shape::Mix { mix, distribution, missing, .. } if mix.get + mix.scan + mix.read_modify_write > 0 => {
             Shape::Mix { mix: Mix::GETS, distribution, missing, many: false }
         }
-        Shape::ReadWhileWriting => workload.shape,
+        Shape::ReadWhileWriting | Shape::ReadWhileCompacting => workload.shape,
         _ => return Ok(()),
     };
     if ops == 0 {

@@ -19,7 +19,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use null::NullEngine;
-pub use pleach::PLEACH;
+pub use pleach::{PLEACH, PLEACH_FOREST, PLEACH_LEVELED};
 pub use reference::REFERENCE;
 
 /// Whatever went wrong, in words.
@@ -118,6 +118,9 @@ pub struct EngineStats {
     pub stalled_ns: Option<u64>,
     /// Anything else worth a line, by name.
     pub details: BTreeMap<String, u64>,
+    /// Settings that it has chosen or was told, by its own names.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
 }
 
 /// One write of a batch.
@@ -175,6 +178,12 @@ pub trait Engine: Send + Sync {
 
     /// Waits until flushes and compactions have nothing left to do.
     fn settle(&self) -> Result<()>;
+
+    /// Merges all that it holds into its densest form, whether that is due or not, and waits until that is done. False
+    /// where the engine has no such call; then nothing has happened.
+    fn compact(&self) -> Result<bool> {
+        Ok(false)
+    }
 
     /// What it tells about itself.
     fn stats(&self) -> Result<EngineStats>;

@@ -1,4 +1,4 @@
-//! Pleach behind the benchmark's trait.
+//! Pleach behind the benchmark's trait, once for each shape of its files.
 //!
 //! Partitions are Pleach's own; partition 0 is the default one.
 
@@ -12,8 +12,8 @@ use super::{
     Scan, Session, Write,
 };
 
-/// The factory of Pleach. Settings by name: `memtable_bytes`, `runs_per_stage`, `sst_bytes`, `clean_every`,
-/// `filter_bits_per_key`, `shape` (`forest`, `forest-over-bottom`, `leveled`).
+/// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`,
+/// `runs_per_stage`, `sst_bytes`, `clean_every`, `filter_bits_per_key`.
 pub const PLEACH: EngineFactory = EngineFactory {
     name: "pleach",
     about: concat!(
@@ -21,15 +21,33 @@ pub const PLEACH: EngineFactory = EngineFactory {
         env!("CARGO_PKG_VERSION"),
         ", default options but for what the command line says"
     ),
-    capabilities: Capabilities {
-        direct_reads: true,
-        compression: true,
-        atomic_batches: true,
-        native_get_many: true,
-        async_get: false,
-        partition_removal: Removal::Native,
-    },
-    open,
+    capabilities: CAPABILITIES,
+    open: |config| open(config, Shape::ForestOverBottom),
+};
+
+/// The factory of Pleach as a forest without a bottom, which writes least. Settings are those of [`PLEACH`].
+pub const PLEACH_FOREST: EngineFactory = EngineFactory {
+    name: "pleach-forest",
+    about: concat!("Pleach ", env!("CARGO_PKG_VERSION"), ", a forest, else as pleach"),
+    capabilities: CAPABILITIES,
+    open: |config| open(config, Shape::Forest),
+};
+
+/// The factory of Pleach in levels, which reads least. Settings are those of [`PLEACH`].
+pub const PLEACH_LEVELED: EngineFactory = EngineFactory {
+    name: "pleach-leveled",
+    about: concat!("Pleach ", env!("CARGO_PKG_VERSION"), ", leveled, else as pleach"),
+    capabilities: CAPABILITIES,
+    open: |config| open(config, Shape::Leveled),
+};
+
+const CAPABILITIES: Capabilities = Capabilities {
+    direct_reads: true,
+    compression: true,
+    atomic_batches: true,
+    native_get_many: true,
+    async_get: false,
+    partition_removal: Removal::Native,
 };
 
 /// Most compaction threads that Pleach takes.
@@ -39,10 +57,11 @@ struct PleachEngine {
     db: Db,
     partitions: Vec<Partition>,
     durability: pleach::Durability,
+    settings: BTreeMap<String, String>,
 }
 
-fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
-    let db = options(config.clone())?.open(&config.dir)?;
+fn open(config: &EngineConfig, shape: Shape) -> Result<Box<dyn Engine>> {
+    let db = options(config.clone(), shape)?.open(&config.dir)?;
     let mut partitions = vec![db.default_partition()];
     for number in 1..config.partitions {
         partitions.push(db.partition(&format!("p{number}"))?);
@@ -51,27 +70,28 @@ fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
         Durability::Buffered => pleach::Durability::Buffered,
         Durability::Sync => pleach::Durability::Sync,
     };
-    Ok(Box::new(PleachEngine { db, partitions, durability }))
+    Ok(Box::new(PleachEngine { db, partitions, durability, settings: settings(config, shape) }))
 }
 
-fn shape_named(name: &str) -> Result<Shape> {
-    match name {
-        "forest" => Ok(Shape::Forest),
-        "forest-over-bottom" => Ok(Shape::ForestOverBottom),
-        "leveled" => Ok(Shape::Leveled),
-        _ => Err(format!("pleach has no shape {name:?}").into()),
-    }
+fn compaction_threads(config: &EngineConfig) -> usize {
+    config.background_threads.clamp(1, COMPACTION_THREADS_MAX)
 }
 
-fn options(mut config: EngineConfig) -> Result<Options> {
+/// What was chosen, for the record.
+fn settings(config: &EngineConfig, shape: Shape) -> BTreeMap<String, String> {
+    let mut settings = config.tuning.clone();
+    settings.insert("shape".to_owned(), format!("{shape:?}"));
+    settings.insert("compaction_threads".to_owned(), compaction_threads(config).to_string());
+    settings
+}
+
+fn options(mut config: EngineConfig, shape: Shape) -> Result<Options> {
     let mut options = Options::new()
         .memory(usize::try_from(config.memory_bytes)?)
         .direct_reads(config.direct_reads)
         .compression(config.compression)
-        .compaction_threads(config.background_threads.clamp(1, COMPACTION_THREADS_MAX));
-    if let Some(shape) = config.take_tuning::<String>("shape")? {
-        options = options.shape(shape_named(&shape)?);
-    }
+        .shape(shape)
+        .compaction_threads(compaction_threads(&config));
     if let Some(bytes) = config.take_tuning("memtable_bytes")? {
         options = options.memtable_bytes(bytes);
     }
@@ -111,6 +131,11 @@ impl Engine for PleachEngine {
         Ok(self.db.settle()?)
     }
 
+    fn compact(&self) -> Result<bool> {
+        self.db.compact()?;
+        Ok(true)
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         let stats = self.db.stats();
         let details = [
@@ -132,6 +157,7 @@ impl Engine for PleachEngine {
             index_filter_bytes: Some(stats.index_filter_bytes),
             stalled_ns: u64::try_from(stats.stalled.as_nanos()).ok(),
             details: BTreeMap::from(details.map(|(name, count)| (name.to_owned(), count))),
+            settings: self.settings.clone(),
         })
     }
 

@@ -30,6 +30,8 @@ pub(crate) enum Needs {
     Loaded,
     /// All keys spread over [`PARTITIONS`] partitions, settled.
     Partitioned,
+    /// The same with a tenth as many keys overwritten since, settled.
+    Updated,
     /// An empty store with queues of their length.
     Queues,
 }
@@ -53,6 +55,8 @@ pub(crate) enum Shape {
     Mix { mix: Mix, distribution: Option<Distribution>, missing: bool, many: bool },
     /// Reads while one more thread overwrites at a fixed rate.
     ReadWhileWriting,
+    /// Reads while the engine merges all that it holds, and before that.
+    ReadWhileCompacting,
     /// Everything, entry by entry.
     ReadAll { reverse: bool },
     /// Half of the keys.
@@ -90,6 +94,7 @@ impl Shape {
             Self::Fill { .. } => Needs::Fresh,
             Self::Queue => Needs::Queues,
             Self::DropPartitions | Self::ReadAfterDrop => Needs::Partitioned,
+            Self::ReadWhileCompacting => Needs::Updated,
             _ => Needs::Loaded,
         }
     }
@@ -103,7 +108,10 @@ impl Shape {
     pub(crate) fn class(self) -> &'static str {
         match self {
             Self::Fill { .. } | Self::Delete | Self::Mix { mix: Mix::PUTS, .. } => "loads",
-            Self::Mix { mix: Mix::GETS, .. } | Self::ReadWhileWriting | Self::ReadAfterDrop => "gets",
+            Self::Mix { mix: Mix::GETS, .. }
+            | Self::ReadWhileWriting
+            | Self::ReadWhileCompacting
+            | Self::ReadAfterDrop => "gets",
             Self::Mix { mix: Mix::SCANS, .. } | Self::ReadAll { .. } => "scans",
             Self::Mix { .. } => "mixes",
             Self::Queue | Self::DropPartitions => "other",
@@ -140,15 +148,17 @@ impl Shape {
             Self::Mix { mix, distribution, .. } => {
                 Box::new(MixStream::new(context, mix, distribution.unwrap_or(by_default)))
             }
-            Self::ReadWhileWriting | Self::ReadAfterDrop | Self::ReadAll { .. } | Self::DropPartitions => {
-                Box::new(MixStream::new(context, Mix::GETS, by_default))
-            }
+            Self::ReadWhileWriting
+            | Self::ReadWhileCompacting
+            | Self::ReadAfterDrop
+            | Self::ReadAll { .. }
+            | Self::DropPartitions => Box::new(MixStream::new(context, Mix::GETS, by_default)),
             Self::Delete => Box::new(DeleteStream::new(context)),
             Self::Queue => Box::new(QueueStream::new(context, false)),
         }
     }
 
-    /// The stream of the thread that overwrites beside the readers.
+    /// The stream that overwrites, beside readers or before them.
     pub(crate) fn writer_stream(context: &StreamContext) -> Box<dyn OpStream> {
         Box::new(MixStream::new(context, Mix::PUTS, Distribution::Uniform))
     }
