@@ -58,6 +58,9 @@ fn run_workload(store: &mut Store<'_>, planned: &Planned) -> Result<Record> {
     warm_up(store, planned)?;
     let overhead_ns = overhead_ns(store, planned)?;
     let before = run_before(store, planned)?;
+    if shape == Shape::ReadWhileCompacting {
+        store.overwrite_some()?;
+    }
     let progress = AtomicU64::new(0);
     let label = format!("{} {}", store.factory.name, planned.workload.name);
     reset_peak_rss();

@@ -16,7 +16,7 @@ use crate::workload::{Needs, PARTITIONS, Planned, ScanLen, Shape, StreamContext}
 /// Keys per write of loads that are not measured: whoever pays for each write alone should not hold up the others.
 const LOAD_BATCH: usize = 100;
 
-/// Every how many of the keys is overwritten before compactions that are measured.
+/// Every how many of the keys is overwritten before a compaction that is measured.
 const OVERWRITTEN_SHARE: u64 = 10;
 
 /// What loads leave in [`Store::history`].
@@ -121,26 +121,18 @@ impl<'a> Store<'a> {
     /// Brings the store into the state that a workload starts from, settled.
     pub(super) fn prepare(&mut self, planned: &Planned) -> Result<()> {
         let needs = planned.workload.shape.needs();
-        let is_at_hand = self.holds == Some(Needs::Loaded) && matches!(needs, Needs::Loaded | Needs::Updated);
-        if !is_at_hand {
-            self.make(needs, planned)?;
+        if self.holds == Some(needs) && needs == Needs::Loaded {
+            return Ok(());
         }
-        if needs == Needs::Updated {
-            self.overwrite_some()?;
-        }
-        self.holds = Some(needs);
-        Ok(())
-    }
-
-    /// Makes the state anew, but for overwrites.
-    fn make(&mut self, needs: Needs, planned: &Planned) -> Result<()> {
         let partitions = if needs == Needs::Partitioned { PARTITIONS } else { 1 };
         self.reopen(partitions)?;
         match needs {
-            Needs::Fresh => Ok(()),
-            Needs::Loaded | Needs::Updated | Needs::Partitioned => self.load(needs, partitions),
-            Needs::Queues => self.fill_queues(planned.threads),
+            Needs::Fresh => {}
+            Needs::Loaded | Needs::Partitioned => self.load(needs, partitions)?,
+            Needs::Queues => self.fill_queues(planned.threads)?,
         }
+        self.holds = Some(needs);
+        Ok(())
     }
 
     fn reopen(&mut self, partitions: usize) -> Result<()> {
@@ -198,17 +190,32 @@ impl<'a> Store<'a> {
         self.fill(work, None, None, "fill the queues").map(drop)
     }
 
-    /// Overwrites keys everywhere, fewer than would make a merge with all the others due.
-    fn overwrite_some(&mut self) -> Result<()> {
+    /// Overwrites keys everywhere and waits for nothing, so that there is something to merge with all the others.
+    pub(super) fn overwrite_some(&mut self) -> Result<()> {
         let mut context = self.context("overwrites", Shape::ReadWhileCompacting, 0, 1);
         context.batch = context.batch.max(LOAD_BATCH);
         let work = vec![Work::Ops(Shape::writer_stream(&context))];
         let ops = (self.settings.keys / OVERWRITTEN_SHARE).max(1);
-        self.fill(work, Some(ops), None, "overwrite a tenth").map(drop)
+        self.write(work, Some(ops), None, "overwrite a tenth").map(drop)
     }
 
     /// Performs unmeasured writes, and waits for the store to settle if all were done; how many were done.
     fn fill(
+        &mut self,
+        work: Vec<Work>,
+        ops: Option<u64>,
+        duration_s: Option<f64>,
+        what: &str,
+    ) -> Result<u64> {
+        let done = self.write(work, ops, duration_s, what)?;
+        if ops.is_none_or(|ops| done == ops) {
+            self.settle()?;
+        }
+        Ok(done)
+    }
+
+    /// Performs unmeasured writes; how many.
+    fn write(
         &mut self,
         work: Vec<Work>,
         ops: Option<u64>,
@@ -222,9 +229,6 @@ impl<'a> Store<'a> {
         let tally = outcome?.tally;
         self.live_bytes = self.live_bytes.saturating_add_signed(tally.live_bytes);
         self.history.push(what.to_owned());
-        if ops.is_none_or(|ops| tally.ops >= ops) {
-            self.settle()?;
-        }
         Ok(tally.ops)
     }
 

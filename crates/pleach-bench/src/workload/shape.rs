@@ -30,8 +30,6 @@ pub(crate) enum Needs {
     Loaded,
     /// All keys spread over [`PARTITIONS`] partitions, settled.
     Partitioned,
-    /// The same with a tenth as many keys overwritten since, settled.
-    Updated,
     /// An empty store with queues of their length.
     Queues,
 }
@@ -94,7 +92,6 @@ impl Shape {
             Self::Fill { .. } => Needs::Fresh,
             Self::Queue => Needs::Queues,
             Self::DropPartitions | Self::ReadAfterDrop => Needs::Partitioned,
-            Self::ReadWhileCompacting => Needs::Updated,
             _ => Needs::Loaded,
         }
     }

@@ -176,14 +176,15 @@ fn an_interrupt_keeps_what_was_measured_and_removes_stores() {
 #[test]
 fn papers_print_theirs_beside_ours() {
     let dir = tempfile::tempdir().expect("a temporary folder");
+    let ours = "pleach-forest (ours)";
     for (name, words) in [
-        ("sifrdb-fig9a", ["SifrDB (theirs)", "pleach (ours)", "sequential"]),
-        ("sifrdb-fig9b", ["figure only", "pleach (ours)", "settling included"]),
-        ("sifrdb-fig9c", ["pleach (ours)", "100 %", "settled"]),
-        ("sifrdb-fig9d", ["pleach (ours)", "100 %", "in MiB"]),
+        ("sifrdb-fig9a", ["SifrDB (theirs)", ours, "pleach (ours)"]),
+        ("sifrdb-fig9b", ["figure only", ours, "settling included"]),
+        ("sifrdb-fig9c", [ours, "100 %", "settled"]),
+        ("sifrdb-fig9d", [ours, "100 %", "in MiB"]),
         ("sifrdb-fig9", ["Fig. 9a", "peak", "Fig. 9d"]),
-        ("sifrdb-fig2", ["growth factor", "in theory", "16 "]),
-        ("sifrdb-fig12", ["3.7", "bits per key", "20 "]),
+        ("sifrdb-fig2", ["in theory", "pleach-leveled (ours)  10", "pleach-forest (ours)   16"]),
+        ("sifrdb-fig12", ["3.7", "bits per key", "pleach-forest (ours)   20"]),
     ] {
         let output = pleach_bench(dir.path(), &format!("paper {name} --keys 4000"));
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
@@ -192,11 +193,17 @@ fn papers_print_theirs_beside_ours() {
             assert!(printed.contains(word), "{name}: {word} is not in\n{printed}");
         }
     }
+    let output = pleach_bench(dir.path(), "paper sifrdb-fig12 --keys 2000 --engines reference");
+    assert!(
+        text(&output.stdout).contains("reference (ours)       has no filters"),
+        "{}",
+        text(&output.stdout)
+    );
     let output = pleach_bench(
         dir.path(),
-        "paper sifrdb-fig9a --keys 2000 --engines pleach,reference --tune pleach.shape=none",
+        "paper sifrdb-fig9a --keys 2000 --engines pleach,reference --tune pleach.clean_every=none",
     );
     let printed = text(&output.stdout);
-    assert!(!output.status.success() && text(&output.stderr).contains("no shape"));
+    assert!(!output.status.success() && text(&output.stderr).contains("clean_every=none"));
     assert!(printed.contains("failed") && printed.contains("reference (ours)"), "{printed}");
 }

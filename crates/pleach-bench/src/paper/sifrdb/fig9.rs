@@ -1,6 +1,6 @@
 //! SifrDB, Fig. 9: write amplification, throughput, storage and memory of a load.
 
-use super::{amplification, number, print_row, print_setup, scaled, tune};
+use super::{amplification, is_pleach, number, print_row, print_setup, scaled, tune, words};
 use crate::bench::Record;
 use crate::engine::Result;
 use crate::paper::Session;
@@ -24,17 +24,16 @@ fn run_loads(session: &mut Session<'_>, workloads: &str) -> Vec<Loads> {
     let text = format!(
         "--workloads {workloads} --keys {keys} --key-set user --value-size uniform:1-200 --memory 64MiB"
     );
-    let engines = session.args.engines.iter();
-    let engines: Vec<String> = engines.cloned().collect();
     let mut loads = Vec::new();
-    for engine in engines {
-        let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        words.extend(scaled(&engine));
-        if engine == "pleach" {
-            words.push(tune(&engine, "runs_per_stage", "4"));
+    for engine in session.engines.clone() {
+        let name = engine.name;
+        let mut words = words(&text);
+        words.extend(scaled(name));
+        if is_pleach(name) {
+            words.push(tune(name, "runs_per_stage", "4"));
         }
-        let records = session.run(&engine, &words);
-        loads.push((engine, records));
+        let records = session.run(name, &words);
+        loads.push((name.to_owned(), records));
     }
     loads
 }
@@ -168,7 +167,8 @@ pub(crate) fn fig9d(session: &mut Session<'_>) -> Result<()> {
 fn memory(loads: &[Loads]) -> Result<()> {
     print(
         "Theirs, in words: RocksDB and Size-Tiered consume much more memory than SifrDB and LevelDB, by an order of\n\
-         magnitude, PebblesDB two orders more than SifrDB. Columns: most resident memory of the process up to then,\n         in MiB.\n",
+         magnitude, PebblesDB two orders more than SifrDB. Columns: most resident memory of the process up to then,\n\
+         in MiB.\n",
     );
     print_tenths("inserted", &tenths());
     let result = each_engine(loads, |engine, records| {

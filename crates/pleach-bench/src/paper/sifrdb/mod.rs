@@ -25,14 +25,12 @@ const MEMTABLE_BYTES: u64 = 128 << 10;
 const SST_BYTES: u64 = 64 << 10;
 
 /// What scales an engine down, as settings by its own names: its write buffer, and its files where they can be as
-/// small. Pleach takes the paper's shape.
+/// small.
 fn scaled(engine: &str) -> Vec<String> {
     let settings: Vec<(&str, String)> = match engine {
-        "pleach" => vec![
-            ("shape", "forest".into()),
-            ("memtable_bytes", MEMTABLE_BYTES.to_string()),
-            ("sst_bytes", SST_BYTES.to_string()),
-        ],
+        _ if is_pleach(engine) => {
+            vec![("memtable_bytes", MEMTABLE_BYTES.to_string()), ("sst_bytes", SST_BYTES.to_string())]
+        }
         "leveldb" => vec![
             ("write_buffer_bytes", MEMTABLE_BYTES.to_string()),
             // The smallest that LevelDB takes.
@@ -45,6 +43,26 @@ fn scaled(engine: &str) -> Vec<String> {
     settings.into_iter().map(|(name, value)| tune(engine, name, &value)).collect()
 }
 
+/// Whether it is Pleach, in whatever shape.
+fn is_pleach(engine: &str) -> bool {
+    engine == "pleach" || engine.starts_with("pleach-")
+}
+
+/// The name of an engine's setting for the bits per key of its filters; none where it has no filters.
+fn filter_setting(engine: &str) -> Option<&'static str> {
+    match engine {
+        "leveldb" | "fjall" => Some("filter_bits"),
+        _ if engine.starts_with("rocksdb") => Some("filter_bits"),
+        _ if is_pleach(engine) => Some("filter_bits_per_key"),
+        _ => None,
+    }
+}
+
+/// The words of a command line.
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
 /// One `--tune`.
 fn tune(engine: &str, name: &str, value: &str) -> String {
     format!("--tune={engine}.{name}={value}")
@@ -54,7 +72,7 @@ fn print_setup(session: &Session<'_>, keys: u64) {
     print(&format!(
         "Theirs: 1 G pairs, 23 B keys, values of 1 to 200 B, 118 GB; write buffer 4 MiB, SSTs of 2 MiB, growth factor 4\n\
          for forests, 10 for trees. Ours: {} pairs, 23 B keys, values of 1 to 200 B; write buffer {}, SSTs of {};\n\
-         Pleach as a forest with factor 4. Engines without such settings have their own. Bars and curves of the paper\n\
+         Pleach's forests with factor 4. Engines without such settings have their own. Bars and curves of the paper\n\
          carry no numbers; quoted is what its text says.\n",
         count(session.keys(keys) as f64),
         bytes(MEMTABLE_BYTES as f64),

@@ -1,5 +1,7 @@
 //! Every workload on the reference engine and on Pleach with its answers checked, and the streams it is made of.
 
+mod figures;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::interrupt::Interrupt;
@@ -37,8 +39,11 @@ fn all_workloads() -> String {
     WORKLOADS.iter().map(|workload| workload.name).collect::<Vec<_>>().join(",")
 }
 
-/// What must be the same for every engine.
+/// What must be the same for every engine. How long a compaction takes, and how much is read meanwhile, is its own.
 fn answers(record: &Record) -> (String, u64, u64, u64, u64, u64) {
+    if record.workload == "readwhilecompacting" {
+        return (record.workload.clone(), 0, 0, record.missed, 0, record.live_bytes);
+    }
     (
         record.workload.clone(),
         record.ops,
