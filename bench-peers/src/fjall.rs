@@ -45,6 +45,7 @@ pub(crate) const FJALL: EngineFactory = EngineFactory {
         atomic_batches: true,
         native_get_many: false,
         async_get: false,
+        compaction: true,
         partition_removal: Removal::Native,
     },
     open,
@@ -184,10 +185,9 @@ impl Engine for Fjall {
         })
     }
 
-    fn compact(&self) -> Result<bool> {
+    fn compact(&self) -> Result<()> {
         self.flush()?;
-        self.live().try_for_each(|keyspace| keyspace.major_compact())?;
-        Ok(true)
+        self.live().try_for_each(|keyspace| Ok(keyspace.major_compact()?))
     }
 
     fn stats(&self) -> Result<EngineStats> {

@@ -42,6 +42,7 @@ pub(crate) fn factory() -> EngineFactory {
             atomic_batches: true,
             native_get_many: false,
             async_get: false,
+            compaction: true,
             partition_removal: Removal::KeyByKey,
         },
         open,
@@ -141,9 +142,9 @@ impl Engine for LevelDb {
         })
     }
 
-    fn compact(&self) -> Result<bool> {
+    fn compact(&self) -> Result<()> {
         self.db.compact_all();
-        Ok(true)
+        Ok(())
     }
 
     fn stats(&self) -> Result<EngineStats> {

@@ -53,6 +53,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     atomic_batches: true,
     native_get_many: true,
     async_get: false,
+    compaction: true,
     partition_removal: Removal::Native,
 };
 
@@ -118,13 +119,13 @@ impl Engine for RocksDbEngine {
         Ok(self.db.wait_for_compact(&wait)?)
     }
 
-    fn compact(&self) -> Result<bool> {
+    fn compact(&self) -> Result<()> {
         let mut all = CompactOptions::default();
         all.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
         for family in self.families().iter().flatten() {
             self.db.compact_range_cf_opt(family, None::<&[u8]>, None::<&[u8]>, &all);
         }
-        Ok(true)
+        Ok(())
     }
 
     fn stats(&self) -> Result<EngineStats> {

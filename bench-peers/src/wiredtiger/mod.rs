@@ -35,6 +35,7 @@ pub(crate) fn factory() -> EngineFactory {
             atomic_batches: true,
             native_get_many: false,
             async_get: false,
+            compaction: false,
             partition_removal: Removal::Native,
         },
         open,

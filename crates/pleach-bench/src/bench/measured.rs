@@ -1,7 +1,7 @@
 //! The measured part of a workload: its threads, limits and rate, and the few workloads that are more than one phase.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::execute::Tally;
 use super::phase::{Outcome, Phase, Work};
@@ -66,7 +66,6 @@ pub(super) fn run_shape(
     match shape {
         Shape::DropPartitions => return Ok((drop_partitions(store, progress)?, BTreeMap::new())),
         Shape::ReadAfterDrop => return read_after_drop(store, planned, measured),
-        Shape::ReadWhileCompacting => return read_while_compacting(store, planned, measured),
         Shape::ReadAll { reverse } => {
             let direction = if reverse { Direction::Reverse } else { Direction::Forward };
             measured.work = (0..threads).map(|_| Work::ScanAll(direction)).collect();
@@ -76,6 +75,12 @@ pub(super) fn run_shape(
     if shape == Shape::ReadWhileWriting {
         let context = store.context("writer", shape, threads, threads);
         measured.beside = Some((Shape::writer_stream(&context), settings.write_rate));
+    }
+    let engine = store.engine();
+    if shape == Shape::ReadWhileCompacting && store.factory.capabilities.compaction {
+        // Whatever the limits of others, from the compaction's start to its end.
+        (measured.ops, measured.duration_s) = (u64::MAX, None);
+        measured.until = Some(Box::new(|| engine.compact()));
     }
     let outcome = measured.run()?;
     Ok((outcome, BTreeMap::new()))
@@ -149,23 +154,4 @@ fn read_after_drop(
     let mut outcome = Phase { work, ..measured }.run()?;
     outcome.tally.live_bytes += drops.tally.live_bytes;
     Ok((outcome, BTreeMap::from([("drop_s".to_owned(), drops.seconds)])))
-}
-
-/// Reads from the start of the engine's own compaction of everything to its end; where it has none, of its settling.
-fn read_while_compacting(
-    store: &Store<'_>,
-    planned: &Planned,
-    measured: Phase<'_>,
-) -> Result<(Outcome, BTreeMap<String, f64>)> {
-    let engine = store.engine();
-    let has_compacted = AtomicBool::new(false);
-    let compact = || {
-        has_compacted.store(engine.compact()?, Ordering::Relaxed);
-        if has_compacted.load(Ordering::Relaxed) { Ok(()) } else { engine.settle() }
-    };
-    let work = streams(store, planned, planned.workload.name);
-    let phase = Phase { work, ops: u64::MAX, duration_s: None, until: Some(Box::new(compact)), ..measured };
-    let outcome = phase.run()?;
-    let has_compacted = f64::from(u8::from(has_compacted.into_inner()));
-    Ok((outcome, BTreeMap::from([("has_compacted".to_owned(), has_compacted)])))
 }

@@ -47,6 +47,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     atomic_batches: true,
     native_get_many: true,
     async_get: false,
+    compaction: true,
     partition_removal: Removal::Native,
 };
 
@@ -131,9 +132,8 @@ impl Engine for PleachEngine {
         Ok(self.db.settle()?)
     }
 
-    fn compact(&self) -> Result<bool> {
-        self.db.compact()?;
-        Ok(true)
+    fn compact(&self) -> Result<()> {
+        Ok(self.db.compact()?)
     }
 
     fn stats(&self) -> Result<EngineStats> {

@@ -244,6 +244,7 @@ fn abilities(capabilities: Capabilities) -> String {
         (capabilities.atomic_batches, "atomic batches"),
         (capabilities.native_get_many, "reads many at once"),
         (capabilities.async_get, "asynchronous reads"),
+        (capabilities.compaction, "compacts everything on request"),
     ];
     let mut words: Vec<&str> = named.into_iter().filter_map(|(has, word)| has.then_some(word)).collect();
     words.push(removal);

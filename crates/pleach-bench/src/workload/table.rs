@@ -70,7 +70,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     ),
     workload(
         "readwhilecompacting",
-        "get existing keys while the engine merges them all with overwrites, and in quiet before that",
+        "get existing keys while the engine merges them all with overwrites of a tenth, and in quiet before that",
         Shape::ReadWhileCompacting,
     ),
     workload("deleterandom", "delete half of the keys in random order", Shape::Delete),
