@@ -25,7 +25,7 @@ use crate::memtable::{Memtable, MemtableCursor};
 use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
-use crate::version::{SstFile, Version};
+use crate::version::{OlderRuns, SstFile, Version};
 
 /// Stage of sections, and of flushed runs that are newer than sections.
 pub(crate) const STAGE_SECTIONS: u8 = 0;
@@ -125,16 +125,16 @@ impl<'i> Flush<'i> {
             }
             return Ok(());
         };
-        let drops_tombstones = tree.runs.is_empty();
+        let older = OlderRuns::than_memtable(partition, &tree);
         if slice_reaches(memtable, partition, self.inner.options.section_bytes_max()) {
             let stage = if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) {
                 STAGE_SECTIONS
             } else {
                 STAGE_FIRST
             };
-            self.write_own_run(partition, stage, drops_tombstones, cursor)
+            self.write_own_run(partition, stage, &older, cursor)
         } else {
-            self.write_section(partition, drops_tombstones, cursor)
+            self.write_section(partition, &older, cursor)
         }
     }
 
@@ -143,14 +143,14 @@ impl<'i> Flush<'i> {
         &mut self,
         partition: PartitionId,
         stage: u8,
-        drops_tombstones: bool,
+        older: &OlderRuns,
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
         let mut files = Vec::new();
         let mut output: Option<SstOutput<'i>> = None;
         let sst_bytes = self.inner.options.sst_bytes;
         while on_partition(cursor, partition) {
-            if !(drops_tombstones && cursor.kind() == ValueKind::Tombstone) {
+            if !hides_nothing(older, cursor) {
                 if let Some(full) = output.take_if(|o| o.len() >= sst_bytes) {
                     files.push(self.finish_own(full)?);
                 }
@@ -184,7 +184,7 @@ impl<'i> Flush<'i> {
     fn write_section(
         &mut self,
         partition: PartitionId,
-        drops_tombstones: bool,
+        older: &OlderRuns,
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
         let mut shared = match self.shared.take() {
@@ -195,7 +195,7 @@ impl<'i> Flush<'i> {
         let mut section: Option<RunFileMeta> = None;
         let mut largest = Vec::new();
         while on_partition(cursor, partition) {
-            if !(drops_tombstones && cursor.kind() == ValueKind::Tombstone) {
+            if !hides_nothing(older, cursor) {
                 let (key, value) = (cursor.key(), cursor.value());
                 let user_key = &key[PARTITION_PREFIX_LEN..];
                 shared.output.add(partition, user_key, key, cursor.kind(), value)?;
@@ -255,6 +255,11 @@ impl<'i> Flush<'i> {
         }
         self.written.iter().for_each(|file| file.mark_obsolete());
     }
+}
+
+/// Whether the cursor is on a tombstone below which there is nothing.
+fn hides_nothing(older: &OlderRuns, cursor: &MemtableCursor) -> bool {
+    cursor.kind() == ValueKind::Tombstone && !older.may_hold(&cursor.key()[PARTITION_PREFIX_LEN..])
 }
 
 fn partition_of(cursor: &MemtableCursor) -> PartitionId {

@@ -19,7 +19,7 @@ use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
 use crate::state::State;
 use crate::stats::add;
 use crate::version::edit::{Edit, EditItem, JobMeta, RunFileMeta, RunId, RunKind, RunMeta};
-use crate::version::{Run, SstFile, SubTree};
+use crate::version::{OlderRuns, Run, SstFile, SubTree};
 
 /// The job. Dropping it abandons what it has not committed; the version still knows the job.
 pub(crate) struct CompactionJob {
@@ -126,6 +126,7 @@ impl CompactionJob {
 
     fn fill<'i>(&mut self, inner: &'i Inner, output: &mut Option<SstOutput<'i>>) -> Result<()> {
         let mut read_bytes = 0;
+        let older = self.older_runs(inner);
         while let Some(source) = self.merge.current() {
             if output.as_ref().is_some_and(|sst| sst.len() >= inner.options.sst_bytes) {
                 break;
@@ -138,8 +139,11 @@ impl CompactionJob {
             self.last_key.extend_from_slice(key);
             let (kind, value) = (source.kind(), source.value_bytes());
             read_bytes += (key.len() + value.len()) as u64;
-            let may_drop = self.meta.drops_tombstones || failpoint::skipped("plant.tombstone_dropped");
-            if !(may_drop && kind == ValueKind::Tombstone) {
+            let hides_nothing = kind == ValueKind::Tombstone
+                && (self.meta.drops_tombstones
+                    || older.as_ref().is_some_and(|older| !older.may_hold(&self.last_key))
+                    || failpoint::skipped("plant.tombstone_dropped"));
+            if !hides_nothing {
                 let sst = match output {
                     Some(sst) => sst,
                     None => output.insert(inner.new_sst_output()?),
@@ -150,6 +154,13 @@ impl CompactionJob {
         }
         add(&inner.counters.compaction_read_bytes, read_bytes);
         Ok(())
+    }
+
+    /// The runs that a tombstone may have to hide something in; `None` when the partition was dropped meanwhile.
+    fn older_runs(&self, inner: &Inner) -> Option<OlderRuns> {
+        let state = inner.state.load();
+        let tree = state.version.tree(self.partition)?;
+        Some(OlderRuns::than_inputs(self.partition, tree, &self.meta.inputs, self.meta.output))
     }
 
     /// Makes the progress durable and shows it to readers.

@@ -13,6 +13,7 @@ mod apply;
 pub(crate) mod edit;
 mod file;
 mod map;
+mod older;
 mod run;
 mod summary;
 
@@ -26,6 +27,7 @@ pub(crate) use apply::FileTable;
 use edit::{Edit, EditItem, JobMeta, RunId};
 pub(crate) use file::{SstFile, Trash};
 use map::PartitionMap;
+pub(crate) use older::OlderRuns;
 pub(crate) use run::Run;
 
 /// A partition's runs and compactions.
