@@ -150,7 +150,7 @@ impl CompactionJob {
                 };
                 sst.add(self.partition, &self.last_key, &self.last_key, kind, value)?;
             }
-            self.merge.advance(&self.last_key)?;
+            self.merge.advance()?;
         }
         add(&inner.counters.compaction_read_bytes, read_bytes);
         Ok(())

@@ -3,6 +3,7 @@
 mod cursor;
 mod merge;
 mod range;
+mod run_cursor;
 
 pub(crate) use cursor::SourceCursor;
 pub(crate) use merge::{Direction, Merge, SeekTo};

@@ -130,7 +130,7 @@ impl Range {
                 return Ok(None);
             }
             if let Some(merge) = self.end_mut(direction).as_mut() {
-                merge.advance(&key)?;
+                merge.advance()?;
             }
             if let Some(value) = value {
                 self.pass(&key, direction);
