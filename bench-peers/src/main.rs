@@ -1,1 +1,40 @@
-fn main() {}
+//! The benchmark's command with Pleach's rivals beside it: each engine in a module of its own, behind
+//! `pleach_bench::Engine`. How each is configured, and why: docs/benchmarks.md.
+
+#[cfg(test)]
+mod conformance;
+mod fjall;
+#[cfg(leveldb)]
+mod leveldb;
+mod lmdb;
+mod quiet;
+mod redb;
+mod rocksdb;
+#[cfg(wiredtiger)]
+mod wiredtiger;
+
+use std::process::ExitCode;
+
+use pleach_bench::{EngineFactory, PLEACH, REFERENCE};
+
+fn main() -> ExitCode {
+    pleach_bench::run(&engines())
+}
+
+/// All engines, in the order in which they are listed.
+fn engines() -> Vec<EngineFactory> {
+    vec![
+        PLEACH,
+        rocksdb::LEVELLED,
+        rocksdb::UNIVERSAL,
+        rocksdb::BLOB,
+        #[cfg(leveldb)]
+        leveldb::factory(),
+        lmdb::LMDB,
+        redb::REDB,
+        fjall::FJALL,
+        #[cfg(wiredtiger)]
+        wiredtiger::factory(),
+        REFERENCE,
+    ]
+}

@@ -22,12 +22,14 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Names, values and whether a value counts bytes, in the order in which they are told. The one list of all fields.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 22] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 24] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
         ("sst_bytes", stats.sst_bytes, true),
         ("sst_entries", stats.sst_entries, false),
+        ("sst_garbage", stats.sst_garbage, false),
+        ("pinned_bytes", stats.pinned_bytes, true),
         ("runs", stats.runs, false),
         ("runs_max", stats.runs_max, false),
         ("last_sequence_number", stats.last_sequence_number, false),

@@ -152,8 +152,15 @@ pub trait Env: Send + Sync + 'static {
     /// Monotonic time since an arbitrary moment.
     fn now(&self) -> Duration;
 
+    /// Time since the beginning of 1970, as the machine's clock has it: it may jump, either way. In the simulator it
+    /// begins in 2020 and goes with [`Env::now`].
+    fn wall_clock(&self) -> Duration;
+
     /// Waits; in the simulator, advances the clock.
     fn sleep(&self, duration: Duration);
+
+    /// Threads that can run at the same time: processors of the machine that this process may use. Two in the simulator.
+    fn parallelism(&self) -> usize;
 
     /// A random number; in the simulator, from its seed.
     fn random_u64(&self) -> u64;

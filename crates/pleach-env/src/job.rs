@@ -4,6 +4,7 @@
 //! simulator a job runs only when the test, or a foreground call that must wait, steps it; the seed decides which.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a job's step found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +13,20 @@ pub enum JobStep {
     Again,
     /// Nothing to do until the job is woken.
     Idle,
+    /// Nothing to do until the job is woken or the time has passed. In the simulator, where time passes only when somebody
+    /// waits, as [`JobStep::Idle`].
+    IdleFor(Duration),
 }
 
 /// A background job. One step should take well under a second, so that stopping is prompt.
 pub trait Job: Send {
     /// Does one step.
     fn step(&mut self) -> JobStep;
+
+    /// Whether the job's thread is to give way to others when processors are short (on Linux by a higher nice value).
+    fn gives_way(&self) -> bool {
+        false
+    }
 }
 
 impl<F: FnMut() -> JobStep + Send> Job for F {

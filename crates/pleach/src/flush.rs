@@ -19,7 +19,7 @@ use std::sync::Arc;
 use pleach_env::{Result, failpoint};
 use pleach_table::ValueKind;
 
-use crate::db::{Inner, SstOutput};
+use crate::db::{Inner, NewEntry, SstOutput};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, split_partition_key};
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::state::{LoggedMemtable, State};
@@ -40,6 +40,8 @@ struct Flush<'i> {
     edit: Edit,
     written: Vec<Arc<SstFile>>,
     shared: Option<SharedFile<'i>>,
+    /// Now, in seconds since 1970.
+    now: u64,
 }
 
 /// The file that small slices share, and the sections in it.
@@ -59,6 +61,7 @@ impl Inner {
             edit: Edit::default(),
             written: Vec::new(),
             shared: None,
+            now: self.env.wall_clock().as_secs(),
         };
         if let Err(error) = flush.write(&oldest.memtable) {
             flush.abandon();
@@ -159,7 +162,7 @@ impl<'i> Flush<'i> {
                     None => output.insert(self.inner.new_sst_output()?),
                 };
                 let user_key = &cursor.key()[PARTITION_PREFIX_LEN..];
-                sst.add(partition, user_key, user_key, cursor.kind(), cursor.value())?;
+                sst.add(&new_entry(cursor, user_key, self.now), older)?;
             }
             cursor.next();
         }
@@ -174,8 +177,7 @@ impl<'i> Flush<'i> {
     }
 
     fn finish_own(&mut self, output: SstOutput<'i>) -> Result<RunFileMeta> {
-        let file = output.finish()?;
-        let meta = file.whole();
+        let (file, meta) = output.finish()?;
         self.name_file(file);
         Ok(meta)
     }
@@ -191,31 +193,19 @@ impl<'i> Flush<'i> {
             Some(shared) => shared,
             None => SharedFile { output: self.inner.new_sst_output()?, sections: Vec::new() },
         };
-        let file = shared.output.id();
-        let mut section: Option<RunFileMeta> = None;
-        let mut largest = Vec::new();
+        let (mut smallest, mut largest) = (Vec::new(), Vec::new());
         while on_partition(cursor, partition) {
             if !hides_nothing(older, cursor) {
-                let (key, value) = (cursor.key(), cursor.value());
-                let user_key = &key[PARTITION_PREFIX_LEN..];
-                shared.output.add(partition, user_key, key, cursor.kind(), value)?;
-                let bytes = (key.len() + value.len()) as u64;
-                let section = section.get_or_insert_with(|| RunFileMeta {
-                    file,
-                    smallest: user_key.into(),
-                    largest: Box::default(),
-                    entries: 0,
-                    bytes: 0,
-                });
-                section.entries += 1;
-                section.bytes += bytes;
+                shared.output.add(&new_entry(cursor, cursor.key(), self.now), older)?;
                 largest.clear();
-                largest.extend_from_slice(user_key);
+                largest.extend_from_slice(&cursor.key()[PARTITION_PREFIX_LEN..]);
+                if smallest.is_empty() {
+                    smallest.clone_from(&largest);
+                }
             }
             cursor.next();
         }
-        if let Some(mut section) = section {
-            section.largest = largest.into_boxed_slice();
+        if let Some(section) = shared.output.end_section(&smallest, &largest) {
             let run = RunMeta {
                 id: RunId::NEXT,
                 stage: STAGE_SECTIONS,
@@ -234,7 +224,7 @@ impl<'i> Flush<'i> {
             shared.output.abandon();
             return Ok(());
         }
-        let file = shared.output.finish()?;
+        let (file, _sections_have_ended) = shared.output.finish()?;
         self.name_file(file);
         for (partition, run) in shared.sections {
             self.edit.push(EditItem::AddRun { partition, run });
@@ -260,6 +250,17 @@ impl<'i> Flush<'i> {
 /// Whether the cursor is on a tombstone below which there is nothing.
 fn hides_nothing(older: &OlderRuns, cursor: &MemtableCursor) -> bool {
     cursor.kind() == ValueKind::Tombstone && !older.may_hold(&cursor.key()[PARTITION_PREFIX_LEN..])
+}
+
+/// The entry under `cursor`.
+fn new_entry<'c>(cursor: &'c MemtableCursor, stored_key: &'c [u8], now: u64) -> NewEntry<'c> {
+    NewEntry {
+        user_key: &cursor.key()[PARTITION_PREFIX_LEN..],
+        stored_key,
+        kind: cursor.kind(),
+        value: cursor.value(),
+        since: now,
+    }
 }
 
 fn partition_of(cursor: &MemtableCursor) -> PartitionId {

@@ -59,7 +59,7 @@ mod version;
 
 pub use db::{Db, Partition, Snapshot, VerifyReport, WriteBatch};
 pub use keys::{Key, PartitionId};
-pub use options::Options;
+pub use options::{Options, Shape};
 pub use pleach_env::{Error, ErrorKind, Result};
 pub use pleach_log::Durability;
 pub use scan::Range;

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pleach_env::{Env, Error, RealEnv, Result};
 use pleach_table::Codec;
 
+use crate::compaction::picker::Policy;
 use crate::db::Db;
 
 /// How to open a store. Every option can be left alone.
@@ -23,11 +25,34 @@ pub struct Options {
     pub(crate) memtable_bytes: Option<usize>,
     pub(crate) codec: Codec,
     pub(crate) direct_reads: bool,
+    pub(crate) shape: Shape,
     pub(crate) runs_per_stage: usize,
+    pub(crate) compaction_threads: Option<usize>,
+    pub(crate) tombstone_age_max: Duration,
     pub(crate) sst_bytes: u64,
     pub(crate) clean_every: usize,
     pub(crate) filter_bits_per_key: f32,
 }
+
+/// How a partition's files are arranged: what is written and read to keep them in order. One end writes least, the other
+/// reads least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shape {
+    /// A split forest: each stage holds up to [`Options::runs_per_stage`] runs, which are then merged into one run of the
+    /// next stage. Writes least. A key that is overwritten again and again may take the space of as many versions as
+    /// there are stages.
+    Forest,
+    /// A split forest above one large run that holds most of the data: cheaper still to write, for the first stage takes
+    /// many small runs while data is being written, and the space of overwritten and deleted data is bounded.
+    #[default]
+    ForestOverBottom,
+    /// One run a stage, each ten times as large as the one above, merged part by part. Reads least, writes most.
+    Leveled,
+}
+
+/// Most compaction threads by default.
+const COMPACTION_THREADS_MAX: usize = 4;
 
 /// Smallest memory budget that [`Options::memory`] takes: 1 MiB.
 const MEMORY_MIN: usize = 1 << 20;
@@ -54,7 +79,10 @@ impl Options {
             memtable_bytes: None,
             codec: Codec::None,
             direct_reads: false,
+            shape: Shape::ForestOverBottom,
             runs_per_stage: 4,
+            compaction_threads: None,
+            tombstone_age_max: Duration::from_secs(7 * 24 * 60 * 60),
             sst_bytes: 64 << 20,
             clean_every: 10,
             filter_bits_per_key: 10.0,
@@ -95,6 +123,31 @@ impl Options {
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = Some(bytes);
+        self
+    }
+
+    /// How files are arranged: see [`Shape`]. Default [`Shape::ForestOverBottom`]. A store of another shape is led to this
+    /// one by the compactions that come.
+    #[must_use]
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// Threads that compact: 1 to 64; by default as many as there are processors, at most 4. They give way to other
+    /// threads.
+    #[must_use]
+    pub fn compaction_threads(mut self, threads: usize) -> Self {
+        self.compaction_threads = Some(threads);
+        self
+    }
+
+    /// Age at which the tombstone of a deleted key is merged with what it hides, so that deleted data really goes:
+    /// default seven days. Counted in seconds from the tombstone's flush; looked at whenever a flush or a compaction
+    /// ends.
+    #[must_use]
+    pub fn tombstone_age_max(mut self, age: Duration) -> Self {
+        self.tombstone_age_max = age;
         self
     }
 
@@ -158,6 +211,9 @@ impl Options {
         if let Some(bytes) = self.memtable_bytes {
             range("memtable_bytes", bytes as u64, 16 << 10, 1 << 30)?;
         }
+        if let Some(threads) = self.compaction_threads {
+            range("compaction_threads", threads as u64, 1, 64)?;
+        }
         range("runs_per_stage", self.runs_per_stage as u64, 2, 64)?;
         range("sst_bytes", self.sst_bytes, 4 << 10, 2 << 30)?;
         range("clean_every", self.clean_every as u64, 1, 1000)?;
@@ -183,6 +239,27 @@ impl Options {
     /// Bytes for cached blocks.
     pub(crate) fn cache_bytes(&self) -> usize {
         self.memory / 2
+    }
+
+    /// Number of compaction threads.
+    pub(crate) fn compaction_worker_count(&self) -> usize {
+        self.compaction_threads.unwrap_or_else(|| self.env.parallelism().min(COMPACTION_THREADS_MAX))
+    }
+
+    /// What the pickers go by, while data is written or while it is quiet.
+    pub(crate) fn policy(&self, is_quiet: bool) -> Policy {
+        Policy {
+            shape: self.shape,
+            k: self.runs_per_stage,
+            is_quiet,
+            memtable_bytes: self.memtable_budget() as u64,
+            tombstone_age_max: self.tombstone_age_max.as_secs(),
+        }
+    }
+
+    /// Files smaller than this are copied rather than moved, so that small ones do not stay small for ever.
+    pub(crate) fn moved_bytes_min(&self) -> u64 {
+        self.sst_bytes.min(self.memtable_budget() as u64) / 4
     }
 
     /// Slices of a flush smaller than this become sections of a shared file; larger ones get SSTs of their own.

@@ -69,9 +69,14 @@ pub struct Stats {
     pub compaction_written_bytes: u64,
     /// Bytes of SSTs that compactions took over by metadata alone.
     pub moved_bytes: u64,
+    /// Length in bytes of obsolete SSTs that readers, ranges or snapshots still hold.
+    pub pinned_bytes: u64,
+    /// About how many of [`Stats::sst_entries`] are tombstones or hidden by newer entries: garbage that compactions will
+    /// remove.
+    pub sst_garbage: u64,
     /// Obsolete files removed.
     pub removed_files: u64,
-    /// Time writers waited for a flush.
+    /// Time writers waited for a flush, or were slowed down because background work was behind.
     pub stalled: Duration,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,

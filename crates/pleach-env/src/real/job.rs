@@ -46,17 +46,39 @@ pub(super) fn spawn(name: &str, job: Box<dyn Job>) -> JobHandle {
     JobHandle { waker, stop: Some(Box::new(stop)) }
 }
 
+/// Nice value of a job that gives way: about a quarter of the share of a thread that does not (arbitrary).
+const NICE: i32 = 6;
+
 fn run(flags: &AtomicU8, mut job: Box<dyn Job>) {
+    if job.gives_way() {
+        // On Linux a nice value belongs to a thread, and none but the superuser can lower it again. It is a wish: where
+        // the system refuses, the job goes on as any other.
+        let _a_wish = rustix::process::setpriority_process(None, NICE);
+    }
+    let mut timeout = None;
     loop {
         let seen = flags.fetch_and(!WOKEN, Ordering::AcqRel);
         if seen & STOPPED != 0 {
             return;
         }
         if seen & WOKEN == 0 {
-            thread::park();
+            match timeout.take() {
+                // Whatever ends the wait, a step too many does no harm.
+                Some(timeout) => {
+                    thread::park_timeout(timeout);
+                    flags.fetch_or(WOKEN, Ordering::AcqRel);
+                }
+                None => thread::park(),
+            }
             continue;
         }
-        while job.step() == JobStep::Again && flags.load(Ordering::Acquire) & STOPPED == 0 {}
+        timeout = loop {
+            match job.step() {
+                JobStep::Again if flags.load(Ordering::Acquire) & STOPPED == 0 => {}
+                JobStep::Again | JobStep::Idle => break None,
+                JobStep::IdleFor(timeout) => break Some(timeout),
+            }
+        };
     }
 }
 

@@ -169,9 +169,18 @@ impl Env for RealEnv {
         self.started.elapsed()
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the environment's clock")]
+    fn wall_clock(&self) -> Duration {
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the environment's sleep")]
     fn sleep(&self, duration: Duration) {
         std::thread::sleep(duration);
+    }
+
+    fn parallelism(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, Into::into)
     }
 
     /// Good for spreading and for telling stores apart, not for secrets.

@@ -118,6 +118,22 @@ fn a_job_sleeps_until_woken_and_stops_with_its_handle() {
 }
 
 #[test]
+fn a_job_that_is_idle_for_a_time_steps_again() {
+    let env = RealEnv::new();
+    let steps = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&steps);
+    let job = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        JobStep::IdleFor(Duration::from_millis(1))
+    };
+    let handle = env.spawn_job("test-times", Box::new(job));
+    handle.waker().wake();
+    while steps.load(Ordering::SeqCst) < 5 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn a_busy_job_stops_and_a_job_may_drop_its_own_handle() {
     let env = RealEnv::new();
     let busy = env.spawn_job("test-busy", Box::new(|| JobStep::Again));

@@ -214,8 +214,17 @@ impl Env for SimEnv {
         self.machine.lock().clock
     }
 
+    fn wall_clock(&self) -> Duration {
+        const START_OF_2020: Duration = Duration::from_secs(1_577_836_800);
+        START_OF_2020 + self.machine.lock().clock
+    }
+
     fn sleep(&self, duration: Duration) {
         self.machine.lock().clock += duration;
+    }
+
+    fn parallelism(&self) -> usize {
+        2
     }
 
     fn random_u64(&self) -> u64 {

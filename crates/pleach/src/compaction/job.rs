@@ -1,36 +1,33 @@
-//! A compaction in progress: merges its inputs, writes SSTs, commits its progress.
+//! A compaction of whole runs in progress: merges its inputs, writes SSTs, commits its progress.
 //!
 //! # Invariants
 //! 1. *Order of durability*: the outputs' data, their names, then the edit; only then may inputs be removed.
 //! 2. *Resumable*: all that a job needs to go on is in the version: inputs, output, clip.
 //!
 //! # Concurrency
-//! One thread drives a job. Its inputs stay pinned by the merge until the step that leaves them.
+//! One thread at a time drives a job. Its inputs stay pinned by the merge until the step that leaves them.
 
-use std::sync::Arc;
+use pleach_env::{FileId, Result, failpoint};
 
-use pleach_env::{Result, failpoint};
-use pleach_table::{CursorMode, ValueKind};
-
-use super::picker::Plan;
-use crate::db::{Inner, SstOutput};
+use super::merging::{Made, Merging};
+use super::picker::WholePlan;
+use crate::db::Inner;
 use crate::keys::{PartitionId, successor};
-use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
 use crate::state::State;
 use crate::stats::add;
-use crate::version::edit::{Edit, EditItem, JobMeta, RunFileMeta, RunId, RunKind, RunMeta};
-use crate::version::{OlderRuns, Run, SstFile, SubTree};
+use crate::version::edit::{Edit, EditItem, JobMeta, RunId, RunKind, RunMeta};
+use crate::version::{OlderRuns, Run, SubTree};
 
 /// The job. Dropping it abandons what it has not committed; the version still knows the job.
 pub(crate) struct CompactionJob {
     partition: PartitionId,
     meta: JobMeta,
     output_stage: u8,
-    merge: Merge,
+    merging: Merging,
     /// Outputs that no edit names yet.
-    uncommitted: Vec<(Arc<SstFile>, RunFileMeta)>,
-    /// Last key merged; empty before the first.
-    last_key: Vec<u8>,
+    uncommitted: Vec<Made>,
+    /// Progress is committed when this much was written since the last time.
+    commit_bytes: u64,
 }
 
 /// Whether a job has more to do.
@@ -40,9 +37,13 @@ pub(crate) enum Progress {
     Done,
 }
 
+/// A job commits its progress at least whenever it has written this part of its inputs' bytes, so that a small job needs
+/// little extra space too. Each commit costs two syncs.
+const COMMIT_SHARE: u64 = 16;
+
 impl CompactionJob {
     /// Enters a planned job into the version; `None` when the partition was dropped meanwhile.
-    pub(crate) fn start(inner: &Inner, partition: PartitionId, plan: Plan) -> Result<Option<Self>> {
+    pub(crate) fn start(inner: &Inner, partition: PartitionId, plan: WholePlan) -> Result<Option<Self>> {
         let output = inner.new_run_id();
         let meta = JobMeta { output, inputs: plan.inputs, drops_tombstones: plan.drops_tombstones };
         let mut edit = Edit::default();
@@ -58,19 +59,11 @@ impl CompactionJob {
     pub(crate) fn resume(inner: &Inner, partition: PartitionId, meta: JobMeta) -> Result<Option<Self>> {
         let state = inner.state.load_full();
         let Some(tree) = state.version.tree(partition) else { return Ok(None) };
-        let sources = meta
-            .inputs
-            .iter()
-            .filter_map(|id| tree.run(*id))
-            .filter(|run| !run.files.is_empty())
-            .map(|run| {
-                SourceCursor::over_run(partition, Arc::clone(run), CursorMode::Streaming { forget: false })
-            })
-            .collect();
-        let mut merge = Merge::new(sources, Direction::Up);
-        merge.seek(SeekTo::Start)?;
+        let inputs: Vec<_> = meta.inputs.iter().filter_map(|id| tree.run(*id)).cloned().collect();
+        let commit_bytes = inputs.iter().map(|run| run.bytes()).sum::<u64>() / COMMIT_SHARE;
+        let merging = Merging::new(partition, inputs.into_iter(), meta.drops_tombstones)?;
         let output_stage = tree.run(meta.output).map_or(0, |run| run.stage);
-        Ok(Some(Self { partition, meta, output_stage, merge, uncommitted: Vec::new(), last_key: Vec::new() }))
+        Ok(Some(Self { partition, meta, output_stage, merging, uncommitted: Vec::new(), commit_bytes }))
     }
 
     pub(crate) fn partition(&self) -> PartitionId {
@@ -89,84 +82,37 @@ impl CompactionJob {
     ///
     /// After an error the job is to be dropped; it can be resumed from what was committed.
     pub(crate) fn step(&mut self, inner: &Inner) -> Result<Progress> {
-        if !inner.state.load().version.is_live(self.partition) {
+        let Some(older) = self.older_runs(inner) else {
             self.abandon();
             return Ok(Progress::Done);
-        }
-        if let Some((file, meta)) = self.write_sst(inner)? {
-            self.uncommitted.push((file, meta));
-        }
-        let done = self.merge.current().is_none();
-        if done || self.uncommitted.len() >= inner.options.clean_every {
+        };
+        let made = self.merging.next_file(inner, &older)?;
+        drop(older);
+        self.uncommitted.extend(made);
+        let done = self.merging.is_done();
+        if done || self.should_commit(inner) {
             self.commit(inner, done)?;
         }
         Ok(if done { Progress::Done } else { Progress::More })
     }
 
-    /// Merges into one SST until it is full or the inputs are exhausted.
-    fn write_sst(&mut self, inner: &Inner) -> Result<Option<(Arc<SstFile>, RunFileMeta)>> {
-        let mut output: Option<SstOutput<'_>> = None;
-        let merged = self.fill(inner, &mut output);
-        match (merged, output) {
-            (Ok(()), None) => Ok(None),
-            (Ok(()), Some(output)) => {
-                let file = output.finish()?;
-                add(&inner.counters.compaction_written_bytes, file.summary.file_len);
-                let meta = file.whole();
-                Ok(Some((file, meta)))
-            }
-            (Err(error), output) => {
-                if let Some(output) = output {
-                    output.abandon();
-                }
-                Err(error)
-            }
-        }
+    fn should_commit(&self, inner: &Inner) -> bool {
+        let written: u64 = self.uncommitted.iter().map(Made::written_bytes).sum();
+        self.uncommitted.len() >= inner.options.clean_every
+            || (written > 0 && (written >= self.commit_bytes || inner.space_is_short(written)))
     }
 
-    fn fill<'i>(&mut self, inner: &'i Inner, output: &mut Option<SstOutput<'i>>) -> Result<()> {
-        let mut read_bytes = 0;
-        let older = self.older_runs(inner);
-        while let Some(source) = self.merge.current() {
-            if output.as_ref().is_some_and(|sst| sst.len() >= inner.options.sst_bytes) {
-                break;
-            }
-            let key = source.key().expect("the current source is on an entry");
-            if key <= self.last_key.as_slice() {
-                return Err(source.disorder(&inner.dir));
-            }
-            self.last_key.clear();
-            self.last_key.extend_from_slice(key);
-            let (kind, value) = (source.kind(), source.value_bytes());
-            read_bytes += (key.len() + value.len()) as u64;
-            let hides_nothing = kind == ValueKind::Tombstone
-                && (self.meta.drops_tombstones
-                    || older.as_ref().is_some_and(|older| !older.may_hold(&self.last_key))
-                    || failpoint::skipped("plant.tombstone_dropped"));
-            if !hides_nothing {
-                let sst = match output {
-                    Some(sst) => sst,
-                    None => output.insert(inner.new_sst_output()?),
-                };
-                sst.add(self.partition, &self.last_key, &self.last_key, kind, value)?;
-            }
-            self.merge.advance()?;
-        }
-        add(&inner.counters.compaction_read_bytes, read_bytes);
-        Ok(())
-    }
-
-    /// The runs that a tombstone may have to hide something in; `None` when the partition was dropped meanwhile.
+    /// The runs that are older than the inputs, as they are now; `None` when the partition was dropped.
     fn older_runs(&self, inner: &Inner) -> Option<OlderRuns> {
         let state = inner.state.load();
         let tree = state.version.tree(self.partition)?;
-        Some(OlderRuns::than_inputs(self.partition, tree, &self.meta.inputs, self.meta.output))
+        Some(OlderRuns::than_inputs(self.partition, tree, &self.meta.inputs, Some(self.meta.output)))
     }
 
     /// Makes the progress durable and shows it to readers.
     fn commit(&mut self, inner: &Inner, done: bool) -> Result<()> {
         let partition = self.partition;
-        if !self.uncommitted.is_empty() {
+        if self.uncommitted.iter().any(|made| made.written_bytes() > 0) {
             inner.sync_dir("compaction.dir_sync")?;
         }
         let state = inner.state.load_full();
@@ -174,10 +120,14 @@ impl CompactionJob {
             self.abandon();
             return Ok(());
         };
-        let (files, metas): (Vec<_>, Vec<_>) = self.uncommitted.drain(..).unzip();
         let mut edit = Edit::default();
-        for file in &files {
-            edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
+        let (mut files, mut metas) = (Vec::new(), Vec::new());
+        for made in self.uncommitted.drain(..) {
+            metas.push(made.meta().clone());
+            if let Made::Written(file, _) = made {
+                edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
+                files.push(file);
+            }
         }
         let output = tree.run(self.meta.output);
         let output_stays_empty = metas.is_empty() && output.is_none_or(|run| run.files.is_empty());
@@ -189,9 +139,12 @@ impl CompactionJob {
         } else {
             self.push_clip(inner, &mut edit, tree);
         }
+        drop(state);
         inner.commit_edit(edit, files, State::with_version)?;
         if done {
             add(&inner.counters.compactions, 1);
+        } else if let Some(tree) = inner.state.load().version.tree(partition) {
+            self.merging.follow(tree);
         }
         Ok(())
     }
@@ -210,7 +163,7 @@ impl CompactionJob {
     /// Raises the clip behind the last key merged and removes the inputs' files below it.
     fn push_clip(&self, inner: &Inner, edit: &mut Edit, tree: &SubTree) {
         let partition = self.partition;
-        let clip = successor(&self.last_key);
+        let clip = successor(self.merging.last_key());
         for run in self.meta.inputs.iter().filter_map(|id| tree.run(*id)) {
             if !failpoint::skipped("plant.clip_missing") {
                 edit.push(EditItem::SetClip { partition, run: run.id, clip: clip.clone() });
@@ -229,12 +182,14 @@ impl CompactionJob {
 
     /// Lets the files go that no edit names.
     pub(crate) fn abandon(&mut self) {
-        for (file, _) in self.uncommitted.drain(..) {
-            file.mark_obsolete();
+        for made in self.uncommitted.drain(..) {
+            if let Made::Written(file, _) = made {
+                file.mark_obsolete();
+            }
         }
     }
 }
 
-fn files_below(run: &Run, clip: &[u8]) -> Vec<pleach_env::FileId> {
+fn files_below(run: &Run, clip: &[u8]) -> Vec<FileId> {
     run.files.iter().take_while(|f| &*f.meta.largest < clip).map(|f| f.meta.file).collect()
 }

@@ -1,6 +1,6 @@
 //! Compaction: several runs of a sub-tree become one, in steps.
 //!
-//! [`picker`] decides, from a sub-tree alone; the [`job`] does: it merges its inputs key by key into SSTs of fixed
+//! [`picker`] decides, from a sub-tree alone; [`worker`]s act: a job merges its inputs key by key into SSTs of fixed
 //! size, and every few of them commits one edit that adds the outputs, raises the inputs' clip and removes the inputs'
 //! files below it. That edit is the job's journal (after a crash it goes on from the clip), the redirection of readers
 //! (below the clip they find the output) and the early cleaning (the files are free once no reader pins them).
@@ -15,6 +15,7 @@
 //! versions are immutable.
 
 mod job;
+mod merging;
+mod partial;
 pub(crate) mod picker;
-
-pub(crate) use job::{CompactionJob, Progress};
+pub(crate) mod worker;

@@ -5,17 +5,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use pleach_env::{Error, JobHandle, JobStep, Result};
+use pleach_env::{Error, JobHandle, JobStep, JobWaker, Result};
 use pleach_log::segment_path;
 
 use super::inner::{Background, Inner, Wakers};
 use super::sst_output::sst_path;
-use crate::compaction::{CompactionJob, Progress, picker};
+use crate::compaction::picker::{self, Situation};
+use crate::compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use crate::keys::PartitionId;
 use crate::manifest::manifest_path;
 use crate::stats::add;
-use crate::version::{SubTree, Version};
+use crate::version::SubTree;
 
 /// Memtables that use less are left to the log when the store is closed: some ten milliseconds for the next open.
 const FLUSHED_AT_CLOSE_MIN: usize = 4 << 20;
@@ -27,19 +29,24 @@ pub(crate) fn start_jobs(inner: &Arc<Inner>) -> Vec<JobHandle> {
         let inner = Arc::clone(inner);
         env.spawn_job("pleach-flush", Box::new(move || inner.flush_step()))
     };
-    let compaction = {
-        let mut worker = CompactionWorker::new(Arc::clone(inner));
-        env.spawn_job("pleach-compact", Box::new(move || worker.step()))
-    };
+    let compactions = Arc::new(Compactions::new(Arc::clone(inner)));
+    let worker = |_| env.spawn_job("pleach-compact", Box::new(Worker(Arc::clone(&compactions))));
+    let workers: Vec<_> = (0..inner.options.compaction_worker_count()).map(worker).collect();
     let cleaner = {
         let inner = Arc::clone(inner);
         env.spawn_job("pleach-clean", Box::new(move || inner.clean_step()))
     };
-    let wakers = Wakers { flush: flush.waker(), compaction: compaction.waker(), cleaner: cleaner.waker() };
+    let wakers = Wakers {
+        flush: flush.waker(),
+        compaction: workers.iter().map(JobHandle::waker).collect(),
+        cleaner: cleaner.waker(),
+    };
     inner.trash.set_cleaner(wakers.cleaner.clone());
     let _set_once = inner.wakers.set(wakers);
     inner.wake_jobs();
-    vec![flush, compaction, cleaner]
+    let mut jobs = vec![flush, cleaner];
+    jobs.extend(workers);
+    jobs
 }
 
 impl Inner {
@@ -58,16 +65,17 @@ impl Inner {
     }
 
     /// Tells waiting writers, and the other jobs, that something has changed.
-    fn note_progress(&self) {
+    pub(crate) fn note_progress(&self) {
+        self.pressure.measure(&self.state.load().version, self.options.memtable_budget() as u64);
         self.background.lock().out_of_space = None;
         self.progress.notify_all();
         if let Some(wakers) = self.wakers.get() {
-            wakers.compaction.wake();
+            wakers.compaction.iter().for_each(JobWaker::wake);
             wakers.cleaner.wake();
         }
     }
 
-    fn background_failed(&self, error: Error) -> JobStep {
+    pub(crate) fn background_failed(&self, error: Error) -> JobStep {
         if error.is_out_of_space() {
             self.background.lock().out_of_space = Some(error);
             self.progress.notify_all();
@@ -111,13 +119,27 @@ impl Inner {
 
     /// Waits until the compactions have nothing left to do.
     pub(crate) fn wait_for_compactions(&self) -> Result<()> {
-        let k = self.options.runs_per_stage;
-        let is_settled = || {
+        let policy = self.options.policy(true);
+        self.settling.fetch_add(1, Ordering::AcqRel);
+        let settled = self.wait_for_background(|background| {
             let version = Arc::clone(&self.state.load().version);
-            let idle = |tree: &SubTree| tree.jobs.is_empty() && picker::pick_forest(tree, k).is_none();
-            version.partitions().all(|(_, p)| idle(&p.tree)) && picker::pick_held_up(&version).is_none()
-        };
-        self.wait_until(is_settled)
+            let now = self.env.wall_clock().as_secs();
+            let is_settled = |tree: &SubTree| {
+                let situation = Situation { tree, busy: &[], now };
+                tree.jobs.is_empty() && picker::pick(&policy, situation).is_none()
+            };
+            background.partial_jobs == 0
+                && version.partitions().all(|(_, p)| is_settled(&p.tree))
+                && picker::pick_held_up(&version).is_none()
+        });
+        self.settling.fetch_sub(1, Ordering::AcqRel);
+        settled
+    }
+
+    /// Whether nothing has been written for a while, or somebody waits for the compactions to end.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let sealed_at = Duration::from_nanos(self.sealed_at_ns.load(Ordering::Relaxed));
+        self.settling.load(Ordering::Acquire) > 0 || self.env.now() >= sealed_at + QUIET_AFTER
     }
 
     /// Makes the log durable.
@@ -173,110 +195,6 @@ impl Inner {
             }
         }
         self.wait_until(|| self.state.load().sealed.is_empty())
-    }
-}
-
-/// Drives the compactions of a store, one step at a time; those of upper stages first.
-struct CompactionWorker {
-    inner: Arc<Inner>,
-    jobs: Vec<CompactionJob>,
-    /// The version in which there was nothing more to start.
-    settled: Option<Arc<Version>>,
-    resumed: bool,
-}
-
-impl CompactionWorker {
-    fn new(inner: Arc<Inner>) -> Self {
-        Self { inner, jobs: Vec::new(), settled: None, resumed: false }
-    }
-
-    fn step(&mut self) -> JobStep {
-        if self.inner.poison().is_some() {
-            return JobStep::Idle;
-        }
-        match self.try_step() {
-            Ok(step) => step,
-            Err(error) => {
-                // Uncommitted work is dropped; the version knows the jobs, and they are resumed from their clips.
-                self.jobs.iter_mut().for_each(CompactionJob::abandon);
-                self.jobs.clear();
-                self.resumed = false;
-                self.settled = None;
-                self.inner.background_failed(error)
-            }
-        }
-    }
-
-    fn try_step(&mut self) -> Result<JobStep> {
-        if !self.resumed {
-            self.resume()?;
-        }
-        self.start_new()?;
-        // Small jobs overtake large ones: the one whose output lies highest goes on.
-        let Some(job) = self.jobs.iter_mut().min_by_key(|job| job.output_stage()) else {
-            return Ok(JobStep::Idle);
-        };
-        if job.step(&self.inner)? == Progress::Done {
-            let output = (job.partition(), job.output());
-            self.jobs.retain(|job| (job.partition(), job.output()) != output);
-            self.settled = None;
-        }
-        self.inner.note_progress();
-        Ok(JobStep::Again)
-    }
-
-    /// Goes on with the jobs that an earlier life of the store has begun.
-    fn resume(&mut self) -> Result<()> {
-        let version = Arc::clone(&self.inner.state.load().version);
-        for (partition, state) in version.partitions() {
-            for meta in &state.tree.jobs {
-                self.jobs.extend(CompactionJob::resume(&self.inner, partition, meta.clone())?);
-            }
-        }
-        self.resumed = true;
-        Ok(())
-    }
-
-    /// Starts what the picker asks for in the newest version.
-    fn start_new(&mut self) -> Result<()> {
-        loop {
-            let version = Arc::clone(&self.inner.state.load().version);
-            let requests_done = self.requests_done(&version);
-            if requests_done && self.settled.as_ref().is_some_and(|settled| Arc::ptr_eq(settled, &version)) {
-                return Ok(());
-            }
-            let Some((partition, plan)) = self.pick(&version) else {
-                self.settled = Some(version);
-                return Ok(());
-            };
-            self.jobs.extend(CompactionJob::start(&self.inner, partition, plan)?);
-        }
-    }
-
-    fn pick(&self, version: &Version) -> Option<(PartitionId, picker::Plan)> {
-        let requested = self.inner.background.lock().to_compact.clone();
-        let all = requested.iter().find_map(|id| Some((*id, picker::pick_all(version.tree(*id)?)?)));
-        let k = self.inner.options.runs_per_stage;
-        all.or_else(|| {
-            version
-                .partitions()
-                .filter(|(id, _)| !requested.contains(id))
-                .find_map(|(id, partition)| Some((id, picker::pick_forest(&partition.tree, k)?)))
-                .or_else(|| picker::pick_held_up(version))
-        })
-    }
-
-    /// Takes the requests that are fulfilled off the list; `true` when none is left.
-    fn requests_done(&self, version: &Version) -> bool {
-        let mut background = self.inner.background.lock();
-        let before = background.to_compact.len();
-        background.to_compact.retain(|id| {
-            version.tree(*id).is_some_and(|tree| !tree.jobs.is_empty() || picker::pick_all(tree).is_some())
-        });
-        if background.to_compact.len() < before {
-            self.inner.progress.notify_all();
-        }
-        background.to_compact.is_empty()
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -17,6 +17,7 @@ use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpo
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, RetiredSegments, SeqNo};
 use pleach_table::FrameCache;
 
+use crate::db::pressure::Pressure;
 use crate::db::write::WriteRequest;
 use crate::keys::PartitionId;
 use crate::manifest::Manifest;
@@ -53,6 +54,10 @@ pub(crate) struct Inner {
     /// The first error after which writing would not be safe.
     poison: OnceLock<Error>,
     closed: AtomicBool,
+    /// When, in the environment's time, the last memtable was sealed.
+    pub(crate) sealed_at_ns: AtomicU64,
+    /// How many wait for the compactions to end.
+    pub(crate) settling: AtomicUsize,
 
     /// The log and what commit leaders decide. Held by one leader, or by who seals a memtable.
     pub(crate) writer: Mutex<Writer>,
@@ -67,6 +72,8 @@ pub(crate) struct Inner {
     /// Live partitions by name, with the flag that drop sets.
     pub(crate) names: RwLock<HashMap<Arc<str>, Arc<LivePartition>>>,
 
+    /// What writers are charged for the debts of background work.
+    pub(crate) pressure: Pressure,
     /// State of background work.
     pub(crate) background: Mutex<Background>,
     /// Signalled when a memtable was flushed or background work failed.
@@ -117,12 +124,15 @@ pub(crate) struct Background {
     pub(crate) out_of_space: Option<Error>,
     /// Partitions whose runs somebody waits to see merged into one.
     pub(crate) to_compact: BTreeSet<PartitionId>,
+    /// Partial compactions in progress, which the version does not know.
+    pub(crate) partial_jobs: usize,
 }
 
 /// Wakers of the jobs.
 pub(crate) struct Wakers {
     pub(crate) flush: JobWaker,
-    pub(crate) compaction: JobWaker,
+    /// One of each worker.
+    pub(crate) compaction: Vec<JobWaker>,
     pub(crate) cleaner: JobWaker,
 }
 
@@ -165,11 +175,14 @@ impl Inner {
             next_id: AtomicU64::new(parts.next_id),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
+            sealed_at_ns: AtomicU64::new(0),
+            settling: AtomicUsize::new(0),
             writer: Mutex::new(parts.writer),
             hint: Mutex::new(parts.versions.manifest.hint()),
             framed_files: Mutex::new(FramedFiles { segments: parts.segments, ..FramedFiles::default() }),
             versions: Mutex::new(parts.versions),
             swap: Mutex::new(()),
+            pressure: Pressure::default(),
             background: Mutex::new(Background::default()),
             wakers: OnceLock::new(),
         }
@@ -352,11 +365,17 @@ impl Inner {
             .map_err(|e| self.set_poison(Error::io("sync the directory", &self.dir, e)))
     }
 
+    /// Whether the disk has room for little more than `bytes`, of which a few times as many are wanted.
+    pub(crate) fn space_is_short(&self, bytes: u64) -> bool {
+        const WANTED: u64 = 4;
+        self.env.available_space(&self.dir).is_ok_and(|free| free < bytes.saturating_mul(WANTED))
+    }
+
     /// Lets flush, compaction and cleaner look for work.
     pub(crate) fn wake_jobs(&self) {
         if let Some(wakers) = self.wakers.get() {
             wakers.flush.wake();
-            wakers.compaction.wake();
+            wakers.compaction.iter().for_each(JobWaker::wake);
             wakers.cleaner.wake();
         }
     }

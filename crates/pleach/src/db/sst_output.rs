@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pleach_env::{FileId, Result};
-use pleach_table::{Sst, SstBuilder, SstOptions, ValueKind, key_hash};
+use pleach_table::{Sst, SstBuilder, SstOptions, ValueKind};
 
 use super::inner::Inner;
-use crate::keys::PartitionId;
-use crate::version::SstFile;
+use crate::version::edit::RunFileMeta;
+use crate::version::{OlderRuns, SstFile};
 
 /// Path of SST `id` in `dir`.
 pub(crate) fn sst_path(dir: &Path, id: FileId) -> PathBuf {
@@ -27,6 +27,63 @@ pub(crate) struct SstOutput<'i> {
     inner: &'i Inner,
     id: FileId,
     builder: SstBuilder,
+    tally: Tally,
+}
+
+/// An entry to be written.
+#[derive(Clone, Copy)]
+pub(crate) struct NewEntry<'a> {
+    pub(crate) user_key: &'a [u8],
+    /// The user key, or in a shared file the partition key.
+    pub(crate) stored_key: &'a [u8],
+    pub(crate) kind: ValueKind,
+    pub(crate) value: &'a [u8],
+    /// Of a tombstone: seconds since 1970 at which it, or an older one, was flushed.
+    pub(crate) since: u64,
+}
+
+/// What is counted of the entries of one run in a file.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    entries: u64,
+    bytes: u64,
+    tombstones: u64,
+    tombstones_since: u64,
+    sampled: u64,
+    overwrites: u64,
+}
+
+/// Of so many entries one is looked up in the filters of older runs: about a nanosecond for each entry.
+const SAMPLED_EVERY: u64 = 64;
+
+impl Tally {
+    fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns, hash: u64) {
+        if self.entries.is_multiple_of(SAMPLED_EVERY) {
+            self.sampled += 1;
+            self.overwrites += u64::from(older.may_hold_hashed(entry.user_key, hash));
+        }
+        self.entries += 1;
+        self.bytes += (entry.stored_key.len() + entry.value.len()) as u64;
+        if entry.kind == ValueKind::Tombstone {
+            let is_first = self.tombstones == 0;
+            self.tombstones_since =
+                if is_first { entry.since } else { self.tombstones_since.min(entry.since) };
+            self.tombstones += 1;
+        }
+    }
+
+    fn meta(&self, file: FileId, smallest: &[u8], largest: &[u8], bytes: u64) -> RunFileMeta {
+        RunFileMeta {
+            file,
+            smallest: smallest.into(),
+            largest: largest.into(),
+            entries: self.entries,
+            bytes,
+            tombstones: self.tombstones,
+            tombstones_since: self.tombstones_since,
+            overwrites: self.overwrites * self.entries / self.sampled.max(1),
+        }
+    }
 }
 
 impl Inner {
@@ -36,7 +93,7 @@ impl Inner {
         let options =
             SstOptions { codec: self.options.codec, filter_bits_per_key: self.options.filter_bits_per_key };
         let builder = SstBuilder::create(&self.env, &sst_path(&self.dir, id), id, options)?;
-        Ok(SstOutput { inner: self, id, builder })
+        Ok(SstOutput { inner: self, id, builder, tally: Tally::default() })
     }
 
     /// Opens a finished SST for readers.
@@ -51,35 +108,34 @@ impl Inner {
 }
 
 impl SstOutput<'_> {
-    pub(crate) fn id(&self) -> FileId {
-        self.id
-    }
-
     /// About the file's length if it were finished now.
     pub(crate) fn len(&self) -> u64 {
         self.builder.estimated_len()
     }
 
-    /// Adds an entry. `stored_key` is the user key, or in a shared file the partition key.
+    /// Adds an entry.
     #[inline]
-    pub(crate) fn add(
-        &mut self,
-        partition: PartitionId,
-        user_key: &[u8],
-        stored_key: &[u8],
-        kind: ValueKind,
-        value: &[u8],
-    ) -> Result<()> {
-        self.builder.add(stored_key, kind, value, key_hash(partition.0, user_key))
+    pub(crate) fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns) -> Result<()> {
+        let hash = older.hash(entry.user_key);
+        self.tally.add(entry, older, hash);
+        self.builder.add(entry.stored_key, entry.kind, entry.value, hash)
     }
 
-    /// Makes the file durable, except for its name, and opens it.
-    pub(crate) fn finish(self) -> Result<Arc<SstFile>> {
-        let (inner, id) = (self.inner, self.id);
-        let opened = self.builder.finish().and_then(|summary| {
+    /// What was added since the last call, as a section from `smallest` to `largest`; `None` when nothing was.
+    pub(crate) fn end_section(&mut self, smallest: &[u8], largest: &[u8]) -> Option<RunFileMeta> {
+        let tally = std::mem::take(&mut self.tally);
+        (tally.entries > 0).then(|| tally.meta(self.id, smallest, largest, tally.bytes))
+    }
+
+    /// Makes the file durable, except for its name, and opens it. The second part says what all of it, but for sections
+    /// that have ended, is as part of a run.
+    pub(crate) fn finish(self) -> Result<(Arc<SstFile>, RunFileMeta)> {
+        let Self { inner, id, builder, tally } = self;
+        let opened = builder.finish().and_then(|summary| {
+            let meta = tally.meta(id, &summary.smallest, &summary.largest, summary.file_len);
             let file = Arc::new(SstFile::new(id, summary, Arc::clone(&inner.trash)));
             inner.open_sst(&file)?;
-            Ok(file)
+            Ok((file, meta))
         });
         opened.inspect_err(|_| inner.remove_sst(id))
     }

@@ -10,7 +10,7 @@ use super::inner::Inner;
 use crate::keys::{PartitionId, split_partition_key};
 use crate::stats::{PartitionStats, Stats};
 use crate::version::edit::RunKind;
-use crate::version::{SstFile, SubTree};
+use crate::version::{Run, SstFile, SubTree};
 
 /// What [`Db::verify`](crate::Db::verify) has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +68,7 @@ impl Inner {
             stats.runs += runs;
             stats.runs_max = stats.runs_max.max(runs);
             stats.compactions_running += partition.tree.jobs.len() as u64;
+            stats.sst_garbage += partition.tree.sum(Run::garbage);
         }
         for file in state.version.live_files() {
             stats.ssts += 1;
@@ -75,6 +76,7 @@ impl Inner {
             stats.sst_entries += file.summary.entries;
             stats.index_filter_bytes += file.sst().memory() as u64;
         }
+        stats.pinned_bytes = self.trash.pinned_bytes();
         stats.memtables = state.memtables().count() as u64;
         stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();
         let cache = self.cache.stats();
@@ -95,8 +97,8 @@ fn tree_stats(tree: &SubTree) -> PartitionStats {
     let mut stages: Vec<_> = tree.runs.iter().map(|run| run.stage).collect();
     stages.dedup();
     PartitionStats {
-        entries: tree.runs.iter().map(|run| run.entries()).sum(),
-        bytes: tree.runs.iter().map(|run| run.bytes()).sum(),
+        entries: tree.sum(Run::entries),
+        bytes: tree.sum(Run::bytes),
         runs: tree.runs.len() as u64,
         sections: tree.runs.iter().filter(|run| run.kind == RunKind::Section).count() as u64,
         stages: stages.len() as u64,

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use pleach_env::{Error, ErrorKind, Result};
 use pleach_log::{Append, Durability, LogWriter, SEQ_MAX};
@@ -26,7 +27,7 @@ pub(crate) struct WriteRequest {
     pub(crate) operations: Operations,
     pub(crate) partitions: SmallVec<[Arc<LivePartition>; 1]>,
     pub(crate) durability: Durability,
-    /// Whether to wait for a flush to make room, rather than fail.
+    /// Whether to wait for a flush to make room, and to be slowed down, rather than fail.
     pub(crate) may_wait: bool,
     /// Set by the leader. None after a leader panicked.
     pub(crate) result: Option<Result<()>>,
@@ -72,7 +73,7 @@ impl Inner {
         let footprint = group.iter().map(|r| r.operations.footprint()).sum();
         if self.is_full_for(writer, footprint) {
             if self.must_wait_for_flush() {
-                refuse_to_wait(group);
+                refuse_to_wait(group, "the memtables are full until a flush ends");
             }
             if group.iter().all(|request| request.result.is_some()) {
                 return Ok(());
@@ -80,9 +81,43 @@ impl Inner {
             self.wait_for_flush()?;
             self.seal(writer)?;
         }
+        let way = self.memtable_way(writer);
+        let is_slowed = self.pressure.is_on(way);
+        if is_slowed && self.pressure.must_sleep(self.env.now()) {
+            refuse_to_wait(group, "background work is behind");
+        }
         self.log_group(writer, group)?;
         self.insert_group(writer, group);
+        if is_slowed {
+            self.pay(group, way);
+        }
         Ok(())
+    }
+
+    /// How far the memtables are on the way to a stop: 0 while another one may be sealed, then how full the active one is.
+    fn memtable_way(&self, writer: &Writer) -> f64 {
+        if !self.must_wait_for_flush() {
+            return 0.0;
+        }
+        let share = |bytes: usize| u32::try_from(bytes).map_or(1.0, f64::from);
+        share(writer.active.memtable.used_bytes()) / share(self.options.memtable_budget())
+    }
+
+    /// Sleeps for what the group has written, if background work is behind.
+    fn pay(&self, group: &[WriteRequest], way: f64) {
+        let written = group.iter().filter(|r| matches!(r.result, Some(Ok(()))));
+        let bytes = written.map(|r| r.operations.record_len()).sum();
+        let started = self.env.now();
+        if let Some(sleep) = self.pressure.charge(bytes, way, started) {
+            self.env.sleep(sleep);
+            self.add_stall(started);
+        }
+    }
+
+    /// Counts the time since `started` as one in which writers were held up.
+    fn add_stall(&self, started: Duration) {
+        let waited = self.env.now().saturating_sub(started);
+        add(&self.counters.stall_ns, u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// Appends the admitted batches to the log.
@@ -177,8 +212,7 @@ impl Inner {
         }
         let started = self.env.now();
         self.wait_until(|| !self.must_wait_for_flush())?;
-        let waited = self.env.now().saturating_sub(started);
-        add(&self.counters.stall_ns, u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+        self.add_stall(started);
         Ok(())
     }
 
@@ -188,6 +222,8 @@ impl Inner {
             return Ok(());
         }
         self.rotate_log(writer)?;
+        let now = u64::try_from(self.env.now().as_nanos()).unwrap_or(u64::MAX);
+        self.sealed_at_ns.store(now, Ordering::Relaxed);
         let active = self.new_memtable(writer.log.segment_id());
         writer.active = Arc::clone(&active);
         self.swap_state(|state| {
@@ -213,9 +249,9 @@ fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
 }
 
 /// Answers those who do not want to wait.
-fn refuse_to_wait(group: &mut [WriteRequest]) {
+fn refuse_to_wait(group: &mut [WriteRequest], why: &str) {
     for request in group.iter_mut().filter(|r| !r.may_wait && r.result.is_none()) {
-        let message = "the memtables are full until a flush ends; try again";
+        let message = format!("{why}; try again");
         request.result = Some(Err(Error::new(ErrorKind::Conflict, message)));
     }
 }

@@ -11,7 +11,8 @@ use super::run_cursor::RunCursor;
 use crate::keys::{PartitionId, partition_key, split_partition_key};
 use crate::memtable::MemtableCursor;
 use crate::value::Value;
-use crate::version::Run;
+use crate::version::edit::RunFileMeta;
+use crate::version::{Run, RunFile, SubTree};
 
 /// The cursor. Not on an entry until a seek finds one. After an error it is of no use.
 pub(crate) struct SourceCursor {
@@ -88,6 +89,40 @@ impl SourceCursor {
             },
             Source::Memtable(_) => None,
             Source::Run(cursor) => cursor.key(),
+        }
+    }
+
+    /// The file at whose first entry the cursor stands, if all of the file belongs to the run and none of it is hidden by
+    /// the clip: what a compaction may take over as it is. Only on the way up.
+    #[inline]
+    pub(crate) fn whole_file_ahead(&self) -> Option<&RunFile> {
+        match &self.source {
+            Source::Run(cursor) => cursor.whole_file_ahead(),
+            _ => None,
+        }
+    }
+
+    /// To the first entry behind the current file. Requires: over a run.
+    pub(super) fn skip_file(&mut self) -> Result<()> {
+        match &mut self.source {
+            Source::Memtable(_) => Ok(()),
+            Source::Run(cursor) => cursor.enter_next(),
+        }
+    }
+
+    /// What the current file says of its run's entries in it. Requires: on an entry of a run.
+    pub(crate) fn file_meta(&self) -> Option<&RunFileMeta> {
+        match &self.source {
+            Source::Memtable(_) => None,
+            Source::Run(cursor) => Some(cursor.file_meta()),
+        }
+    }
+
+    /// Goes on over the run as `tree` has it now, so that files which it no longer has are not pinned.
+    pub(super) fn follow(&mut self, tree: &SubTree) {
+        match &mut self.source {
+            Source::Memtable(_) => {}
+            Source::Run(cursor) => cursor.follow(tree),
         }
     }
 

@@ -19,6 +19,7 @@ use pleach_env::Result;
 use smallvec::SmallVec;
 
 use super::cursor::SourceCursor;
+use crate::version::SubTree;
 
 /// Which way a merge walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,12 @@ impl Merge {
                 done &= source.continue_seek()?;
             }
         }
+        self.enter_all();
+        Ok(())
+    }
+
+    /// Puts every source that is on an entry into the order.
+    fn enter_all(&mut self) {
         self.order.clear();
         for (index, source) in self.sources.iter().enumerate() {
             if source.key().is_some() {
@@ -96,13 +103,34 @@ impl Merge {
         }
         self.ties_max = TIES_MIN;
         self.sort();
-        Ok(())
     }
 
     /// The source whose entry is current.
     #[inline]
     pub(crate) fn current(&self) -> Option<&SourceCursor> {
         self.order.first().map(|entrant| &self.sources[entrant.source as usize])
+    }
+
+    /// Whether every source but the current one stands behind `key`, or nowhere. Going up.
+    pub(crate) fn others_are_behind(&self, key: &[u8]) -> bool {
+        self.order.get(1).is_none_or(|second| self.key(*second) > key)
+    }
+
+    /// Leaves the rest of the current source's file out.
+    ///
+    /// Requires: on an entry of a run.
+    pub(crate) fn skip_file(&mut self) -> Result<()> {
+        let source = self.order[0].source;
+        self.sources[source as usize].skip_file()?;
+        self.reorder(0);
+        Ok(())
+    }
+
+    /// Goes on over the runs as `tree` has them now, and lets go of sources that are exhausted.
+    pub(crate) fn follow(&mut self, tree: &SubTree) {
+        self.sources.retain(|source| source.key().is_some());
+        self.sources.iter_mut().for_each(|source| source.follow(tree));
+        self.enter_all();
     }
 
     /// Moves to the next key.
@@ -129,16 +157,24 @@ impl Merge {
             Direction::Up => cursor.next(),
             Direction::Down => cursor.prev(),
         }?;
+        self.reorder(at);
+        Ok(())
+    }
+
+    /// Puts the source at place `at` of the order, which has moved, where it belongs.
+    #[inline]
+    fn reorder(&mut self, at: usize) {
+        let source = self.order[at].source;
         let Some(key) = self.sources[source as usize].key() else {
             self.order.remove(at);
-            return Ok(());
+            return;
         };
         if self.order.len() == 1 {
-            return Ok(()); // Nobody will look at the head.
+            return; // Nobody will look at the head.
         }
         if !key.starts_with(&self.shared) || self.ties >= self.ties_max {
             self.sort();
-            return Ok(());
+            return;
         }
         let moved = Entrant { head: self.head(key), source };
         let mut to = at;
@@ -149,7 +185,6 @@ impl Merge {
             to += 1;
         }
         self.order[to] = moved;
-        Ok(())
     }
 
     /// Determines what the keys share, their heads and their order.

@@ -10,8 +10,8 @@ use pleach_table::{CursorMode, SstCursor, Toward};
 
 use super::merge::{Direction, SeekTo};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
-use crate::version::Run;
-use crate::version::edit::RunKind;
+use crate::version::edit::{RunFileMeta, RunKind};
+use crate::version::{Run, RunFile, SubTree};
 
 /// The cursor. Not on an entry until a seek finds one.
 pub(super) struct RunCursor {
@@ -24,6 +24,8 @@ pub(super) struct RunCursor {
     pub(super) sst: SstCursor,
     /// Whether `sst` is on an entry of this run.
     valid: bool,
+    /// Whether `sst` may be on the first entry of its file, reached on the way up.
+    at_file_start: bool,
     seek: Option<Seek>,
 }
 
@@ -40,7 +42,7 @@ impl RunCursor {
         let prefix = (run.kind == RunKind::Section).then(|| partition.prefix());
         let first = run.files.first().expect("only runs that have files are scanned");
         let sst = SstCursor::new(Arc::clone(first.file.sst()), mode);
-        Self { run, mode, prefix, file: 0, sst, valid: false, seek: None }
+        Self { run, mode, prefix, file: 0, sst, valid: false, at_file_start: false, seek: None }
     }
 
     /// The file that the entry is in.
@@ -102,7 +104,10 @@ impl RunCursor {
         }
         self.seek = None;
         match direction {
-            Direction::Up => self.settle(),
+            Direction::Up => {
+                self.settle();
+                self.at_file_start = true;
+            }
             Direction::Down => self.settle_down()?,
         }
         Ok(true)
@@ -111,17 +116,57 @@ impl RunCursor {
     #[inline]
     pub(super) fn next(&mut self) -> Result<()> {
         self.sst.next()?;
+        self.at_file_start = false;
         if !self.sst.valid() && self.file + 1 < self.run.files.len() {
-            self.enter(self.file + 1);
-            self.sst.seek_first()?;
+            return self.enter_next();
         }
         self.settle();
         Ok(())
     }
 
+    /// To the first entry of the next file.
+    pub(super) fn enter_next(&mut self) -> Result<()> {
+        if self.file + 1 == self.run.files.len() {
+            self.valid = false;
+            return Ok(());
+        }
+        self.enter(self.file + 1);
+        self.sst.seek_first()?;
+        self.settle();
+        self.at_file_start = true;
+        Ok(())
+    }
+
+    /// The file at whose first entry the cursor stands, if all of it is the run's and not hidden by the clip.
+    #[inline]
+    pub(super) fn whole_file_ahead(&self) -> Option<&RunFile> {
+        if !self.at_file_start {
+            return None;
+        }
+        let file = &self.run.files[self.file];
+        let is_whole =
+            self.valid && self.run.kind == RunKind::Ssts && *file.meta.smallest == *self.user_key();
+        is_whole.then_some(file)
+    }
+
+    /// What the current file says of the run's entries in it.
+    pub(super) fn file_meta(&self) -> &RunFileMeta {
+        &self.run.files[self.file].meta
+    }
+
+    /// Goes on over the run as `tree` has it now.
+    pub(super) fn follow(&mut self, tree: &SubTree) {
+        let current = self.run.files[self.file].file.id;
+        let Some(run) = tree.run(self.run.id) else { return };
+        if let Some(file) = run.files.iter().position(|f| f.file.id == current) {
+            (self.run, self.file) = (Arc::clone(run), file);
+        }
+    }
+
     #[inline]
     pub(super) fn prev(&mut self) -> Result<()> {
         self.sst.prev()?;
+        self.at_file_start = false;
         self.settle_down()
     }
 

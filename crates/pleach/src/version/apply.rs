@@ -154,7 +154,8 @@ impl SubTree {
     fn extend_run(&mut self, id: RunId, added: &[RunFileMeta], files: &mut FileTable) -> Result<(), String> {
         let added: Vec<_> = added.iter().map(|f| files.acquire(f)).collect::<Result<_, _>>()?;
         self.replace_run(id, |run| {
-            let files = [&run.files[..], &added].concat();
+            let mut files = [&run.files[..], &added].concat();
+            files.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
             Run::check_files(id, run.kind, &files)?;
             Ok(run.with_files(files))
         })

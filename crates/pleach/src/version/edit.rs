@@ -39,6 +39,12 @@ pub(crate) struct RunFileMeta {
     /// Entries and bytes of this run in the file (of a section: its share).
     pub(crate) entries: u64,
     pub(crate) bytes: u64,
+    /// Tombstones among the entries.
+    pub(crate) tombstones: u64,
+    /// Seconds since 1970 at which the oldest of the tombstones was flushed; 0 where there is none.
+    pub(crate) tombstones_since: u64,
+    /// About how many of the entries hide one of an older run. An estimate, made when the file was written.
+    pub(crate) overwrites: u64,
 }
 
 /// A run as the manifest states it.
@@ -298,6 +304,9 @@ impl RunFileMeta {
             largest: key(rest, KEY_LEN_MAX).filter(|key| !key.is_empty())?,
             entries: rest.varint()?,
             bytes: rest.varint()?,
+            tombstones: rest.varint()?,
+            tombstones_since: rest.varint()?,
+            overwrites: rest.varint()?,
         })
     }
 }
@@ -310,6 +319,9 @@ fn encode_files(files: &[RunFileMeta], out: &mut Vec<u8>) {
         put_bytes(out, &file.largest);
         put_varint(out, file.entries);
         put_varint(out, file.bytes);
+        put_varint(out, file.tombstones);
+        put_varint(out, file.tombstones_since);
+        put_varint(out, file.overwrites);
     }
 }
 
@@ -355,15 +367,11 @@ mod tests {
     }
 
     fn file() -> impl Strategy<Value = RunFileMeta> {
-        (any::<u64>(), key(), key(), any::<u64>(), any::<u64>()).prop_map(
-            |(id, smallest, largest, entries, bytes)| RunFileMeta {
-                file: FileId(id),
-                smallest,
-                largest,
-                entries,
-                bytes,
-            },
-        )
+        (any::<u64>(), key(), key(), any::<[u64; 5]>()).prop_map(|(id, smallest, largest, numbers)| {
+            let [entries, bytes, tombstones, tombstones_since, overwrites] = numbers;
+            let file = FileId(id);
+            RunFileMeta { file, smallest, largest, entries, bytes, tombstones, tombstones_since, overwrites }
+        })
     }
 
     fn summary() -> impl Strategy<Value = SstSummary> {
@@ -450,6 +458,9 @@ mod tests {
             largest: Box::from(*b"xy"),
             entries: 3,
             bytes: 4411,
+            tombstones: 1,
+            tombstones_since: 1000,
+            overwrites: 2,
         };
         let run = RunMeta { id: RunId(10), stage: 1, kind: RunKind::Ssts, clip: None, files: vec![file] };
         let items = vec![
@@ -464,7 +475,7 @@ mod tests {
 
     const EXAMPLE: &[u8] =
         b"\x06\x09\xbb\x22\xbb\x02\xf8\xac\xd1\x91\x01\x01\x03\x01\x00\x14\x80\x04\x02ab\x02xy\
-        \x07\x01\x0a\x01\x00\x00\x01\x09\x02ab\x02xy\x03\xbb\x22\
+        \x07\x01\x0a\x01\x00\x00\x01\x09\x02ab\x02xy\x03\xbb\x22\x01\xe8\x07\x02\
         \x03\xac\x02\
         \x02\x08\
         \x01\x0b";

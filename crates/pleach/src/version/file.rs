@@ -1,13 +1,11 @@
 //! Files that versions refer to, and what becomes of them when the last reference goes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use pleach_env::{FileId, JobWaker};
 use pleach_table::{Sst, SstSummary};
-
-use super::edit::RunFileMeta;
 
 /// An SST that some version refers to. Shared by versions, and through them by readers and snapshots.
 pub(crate) struct SstFile {
@@ -36,28 +34,20 @@ impl SstFile {
         self.sst.get().expect("files are opened before a version shows them")
     }
 
-    /// All of the file as part of a run.
-    pub(crate) fn whole(&self) -> RunFileMeta {
-        RunFileMeta {
-            file: self.id,
-            smallest: self.summary.smallest.clone().into(),
-            largest: self.summary.largest.clone().into(),
-            entries: self.summary.entries,
-            bytes: self.summary.file_len,
-        }
-    }
-
     /// Lets the file be removed when nobody refers to it any more.
     ///
     /// Requires: the edit that removed the last reference is durable.
     pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+        if !self.obsolete.swap(true, Ordering::AcqRel) {
+            self.trash.pinned_bytes.fetch_add(self.summary.file_len, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for SstFile {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
+            self.trash.pinned_bytes.fetch_sub(self.summary.file_len, Ordering::Relaxed);
             self.trash.put(self.id);
         }
     }
@@ -67,6 +57,8 @@ impl Drop for SstFile {
 #[derive(Default)]
 pub(crate) struct Trash {
     files: Mutex<Vec<FileId>>,
+    /// Length of the files that are obsolete, but that a reader, a range or a snapshot still needs.
+    pinned_bytes: AtomicU64,
     cleaner: OnceLock<JobWaker>,
 }
 
@@ -81,6 +73,11 @@ impl Trash {
     /// Whom to wake when there is something to remove.
     pub(crate) fn set_cleaner(&self, waker: JobWaker) {
         let _set_once = self.cleaner.set(waker);
+    }
+
+    /// Length of the obsolete files that somebody still reads.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes.load(Ordering::Relaxed)
     }
 
     /// All that waits.

@@ -28,7 +28,7 @@ use edit::{Edit, EditItem, JobMeta, RunId};
 pub(crate) use file::{SstFile, Trash};
 use map::PartitionMap;
 pub(crate) use older::OlderRuns;
-pub(crate) use run::Run;
+pub(crate) use run::{Run, RunFile};
 
 /// A partition's runs and compactions.
 #[derive(Clone, Default)]
@@ -47,6 +47,11 @@ impl SubTree {
     /// Whether a compaction reads or writes the run.
     pub(crate) fn is_busy(&self, id: RunId) -> bool {
         self.jobs.iter().any(|job| job.output == id || job.inputs.contains(&id))
+    }
+
+    /// What `of` tells of each run, in all.
+    pub(crate) fn sum(&self, of: impl Fn(&Run) -> u64) -> u64 {
+        self.runs.iter().map(|run| of(run)).fold(0, u64::saturating_add)
     }
 
     /// Highest stage in use.

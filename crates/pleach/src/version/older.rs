@@ -1,6 +1,6 @@
-//! The runs below a tombstone: whether one of them may hold the key that it hides.
+//! The runs below what is being written: whether one of them may hold a key.
 //!
-//! Flush and compaction ask, tombstone by tombstone, whether it still hides anything. Clip, key ranges and filters
+//! That decides about tombstones, and is sampled for an estimate of garbage (see `db/sst_output.rs`). Flush and compaction ask, tombstone by tombstone, whether it still hides anything. Clip, key ranges and filters
 //! answer from memory, and their "no" is certain; where all runs say no, the tombstone is not written.
 //!
 //! # Why that is safe
@@ -43,16 +43,17 @@ impl OlderRuns {
         Self::new(partition, &tree.runs)
     }
 
-    /// What is older than the runs `inputs`, apart from `output`, into which they are merged.
+    /// What is older than the runs `inputs`, apart from `output`, into which they are merged: it holds no key that is
+    /// yet to be merged.
     pub(crate) fn than_inputs(
         partition: PartitionId,
         tree: &SubTree,
         inputs: &[RunId],
-        output: RunId,
+        output: Option<RunId>,
     ) -> Self {
         let below = tree.runs.iter().rposition(|run| inputs.contains(&run.id)).map_or(0, |last| last + 1);
         let mut older = Self::new(partition, &tree.runs[below..]);
-        older.runs.retain(|run| run.id != output);
+        older.runs.retain(|run| Some(run.id) != output);
         older
     }
 
@@ -64,14 +65,18 @@ impl OlderRuns {
         Self { partition, runs }
     }
 
-    /// Whether one of them may hold `user_key`, as a value or as a tombstone.
+    /// Hash of a key of the partition.
+    pub(crate) fn hash(&self, user_key: &[u8]) -> u64 {
+        key_hash(self.partition.0, user_key)
+    }
+
+    /// Whether one of them may hold `user_key`, as a value or as a tombstone. A no is certain.
     pub(crate) fn may_hold(&self, user_key: &[u8]) -> bool {
-        if self.runs.is_empty() {
-            return false;
-        }
-        let hash = key_hash(self.partition.0, user_key);
-        self.runs
-            .iter()
-            .any(|run| run.file_for(user_key).is_some_and(|file| file.file.sst().may_contain(hash)))
+        !self.runs.is_empty() && self.may_hold_hashed(user_key, self.hash(user_key))
+    }
+
+    /// The same for a key whose hash is known.
+    pub(crate) fn may_hold_hashed(&self, user_key: &[u8], hash: u64) -> bool {
+        self.runs.iter().any(|run| run.may_hold(user_key, hash))
     }
 }

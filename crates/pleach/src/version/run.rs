@@ -66,6 +66,11 @@ impl Run {
         (&*file.meta.smallest <= user_key && user_key <= &*file.meta.largest).then_some(file)
     }
 
+    /// Whether the run may hold `user_key`: by clip, key range and filter. A no is certain.
+    pub(crate) fn may_hold(&self, user_key: &[u8], hash: u64) -> bool {
+        self.file_for(user_key).is_some_and(|file| file.file.sst().may_contain(hash))
+    }
+
     /// Index of the first file whose largest key is `user_key` or above.
     pub(crate) fn first_file_reaching(&self, user_key: &[u8]) -> usize {
         let Some(last) = self.files.len().checked_sub(1) else { return 0 };
@@ -76,12 +81,23 @@ impl Run {
 
     /// Bytes of entries, those below the clip included.
     pub(crate) fn bytes(&self) -> u64 {
-        self.files.iter().map(|f| f.meta.bytes).sum()
+        self.files.iter().map(|f| f.meta.bytes).fold(0, u64::saturating_add)
     }
 
     /// Entries, those below the clip included.
     pub(crate) fn entries(&self) -> u64 {
-        self.files.iter().map(|f| f.meta.entries).sum()
+        self.files.iter().map(|f| f.meta.entries).fold(0, u64::saturating_add)
+    }
+
+    /// About how many entries, of this run and of older ones, would be gone if all were merged: tombstones, and what is
+    /// hidden by this run's entries.
+    pub(crate) fn garbage(&self) -> u64 {
+        self.files.iter().flat_map(|f| [f.meta.tombstones, f.meta.overwrites]).fold(0, u64::saturating_add)
+    }
+
+    /// Seconds since 1970 at which the oldest tombstone was flushed; `None` where there is none.
+    pub(crate) fn tombstones_since(&self) -> Option<u64> {
+        self.files.iter().filter(|f| f.meta.tombstones > 0).map(|f| f.meta.tombstones_since).min()
     }
 
     /// What the manifest states of it.

@@ -120,7 +120,10 @@ impl<'f> Campaign<'f> {
             .case_began_ms
             .store(u64::try_from(began.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         let env = self.fixture.machine();
-        match damage.apply(&file.bytes) {
+        let damaged = damage.apply(&file.bytes);
+        // Taken now: what recovery finds worthless is cut off or removed.
+        let len = damaged.as_ref().map_or(0, Vec::len).max(file.bytes.len());
+        match damaged {
             Some(bytes) => env.write_file(&file.path(), &bytes),
             None => env.remove_file(&file.path()).expect("the simulator removes files"),
         }
@@ -137,7 +140,7 @@ impl<'f> Campaign<'f> {
         let violation = match outcome {
             Ok(Ok(verdict)) => {
                 self.count(verdict);
-                self.check_cost(file, &env, memory, trust)
+                self.check_cost(len, &env, memory, trust)
             }
             Ok(Err(message)) => Some(message),
             Err(panic) => Some(format!("a panic: {}", panic_text(&*panic))),
@@ -155,8 +158,8 @@ impl<'f> Campaign<'f> {
         }
     }
 
-    fn check_cost(&self, file: &StoreFile, env: &SimEnv, memory: usize, trust: Trust) -> Option<String> {
-        let len = env.read_file(&file.path()).map_or(0, |bytes| bytes.len()).max(file.bytes.len());
+    /// What is wrong with the cost of a case whose file had `len` bytes, before or after the damage.
+    fn check_cost(&self, len: usize, env: &SimEnv, memory: usize, trust: Trust) -> Option<String> {
         let forged = if matches!(trust, Trust::Forged(_)) { FORGED_MEMORY } else { 0 };
         let memory_max = self.baseline.memory + (4 * len).min(64 << 20) + forged;
         if memory > memory_max {

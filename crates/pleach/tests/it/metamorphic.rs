@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
+use pleach::Shape;
 use pleach::env::SimEnv;
 
 use crate::rig::action::Action;
@@ -40,6 +41,8 @@ fn setups() -> Vec<(Setup, Upkeep)> {
     let plain = Setup {
         memtable_bytes: 16 << 10,
         sst_bytes: 4 << 10,
+        shape: Some(Shape::ForestOverBottom),
+        compaction_threads: 1,
         runs_per_stage: 4,
         clean_every: 10,
         filter_bits: 10,
@@ -55,6 +58,9 @@ fn setups() -> Vec<(Setup, Upkeep)> {
         (Setup { filter_bits: 32, direct_reads: true, ..plain }, Upkeep::AsPlanned),
         (Setup { runs_per_stage: 2, clean_every: 1, ..plain }, Upkeep::Eager),
         (Setup { runs_per_stage: 64, ..plain }, Upkeep::Eager),
+        (Setup { shape: Some(Shape::Forest), compaction_threads: 2, ..plain }, Upkeep::AsPlanned),
+        (Setup { shape: Some(Shape::Leveled), runs_per_stage: 2, ..plain }, Upkeep::Eager),
+        (Setup { shape: None, runs_per_stage: 2, compaction_threads: 2, ..plain }, Upkeep::AsPlanned),
         (Setup { sst_bytes: 1 << 20, memtable_bytes: 64 << 10, ..plain }, Upkeep::AsPlanned),
         (Setup { clean_every: 1, direct_reads: true, compression: true, ..plain }, Upkeep::Eager),
     ]

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::ErrorKind;
 use pleach::env::{CrashPolicy, Env, Fault, FaultKind, SimEnv};
+use pleach::{ErrorKind, Shape};
 
 use crate::rig::action::{Action, Op};
 use crate::rig::compare;
@@ -15,6 +15,8 @@ use crate::rig::setup::{DIR, Setup};
 const SETUP: Setup = Setup {
     memtable_bytes: 16 << 10,
     sst_bytes: 4 << 10,
+    shape: Some(Shape::Forest),
+    compaction_threads: 1,
     runs_per_stage: 4,
     clean_every: 1,
     filter_bits: 10,

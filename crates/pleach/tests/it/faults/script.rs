@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
+use pleach::Shape;
 use pleach::env::SimEnv;
 
 use crate::rig::action::{Action, Op};
@@ -33,6 +34,8 @@ impl Script {
         let setup = Setup {
             memtable_bytes: 16 << 10,
             sst_bytes: 4 << 10,
+            shape: Some(Shape::ForestOverBottom),
+            compaction_threads: 1,
             runs_per_stage: 2,
             clean_every: 1,
             filter_bits: 10,

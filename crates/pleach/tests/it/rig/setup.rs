@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::env::SimEnv;
-use pleach::{Db, Options};
+use pleach::env::{Env, SimEnv};
+use pleach::{Db, Options, Shape};
 
 /// Where the store is.
 pub(crate) const DIR: &str = "/store";
@@ -15,6 +15,9 @@ pub(crate) const DIR: &str = "/store";
 pub(crate) struct Setup {
     pub(crate) memtable_bytes: usize,
     pub(crate) sst_bytes: u64,
+    /// None: another one each time the store is opened.
+    pub(crate) shape: Option<Shape>,
+    pub(crate) compaction_threads: usize,
     pub(crate) runs_per_stage: usize,
     pub(crate) clean_every: usize,
     pub(crate) filter_bits: u8,
@@ -27,6 +30,8 @@ impl Setup {
         Self {
             memtable_bytes: rng.usize(16..48) << 10,
             sst_bytes: rng.u64(4..16) << 10,
+            shape: if rng.u8(..3) == 0 { None } else { Some(any_shape(rng.u64(..))) },
+            compaction_threads: rng.usize(1..=2),
             runs_per_stage: rng.usize(2..=4),
             clean_every: rng.usize(1..=3),
             filter_bits: if rng.u8(..4) == 0 { 0 } else { 10 },
@@ -41,6 +46,8 @@ impl Setup {
             .memory(1 << 20)
             .memtable_bytes(self.memtable_bytes)
             .sst_bytes(self.sst_bytes)
+            .shape(self.shape.unwrap_or_else(|| any_shape(env.random_u64())))
+            .compaction_threads(self.compaction_threads)
             .runs_per_stage(self.runs_per_stage)
             .clean_every(self.clean_every)
             .filter_bits_per_key(self.filter_bits.into())
@@ -48,4 +55,8 @@ impl Setup {
             .direct_reads(self.direct_reads)
             .open(Path::new(DIR))
     }
+}
+
+fn any_shape(number: u64) -> Shape {
+    [Shape::Forest, Shape::ForestOverBottom, Shape::Leveled][usize::try_from(number % 3).unwrap()]
 }

@@ -1,0 +1,55 @@
+//! The build script: finds the C libraries of LevelDB and WiredTiger and compiles WiredTiger's shim.
+//!
+//! A library that is not there leaves its engine out, with a warning that names the package; the others are built all
+//! the same. What is there is told to the sources by the conditions `leveldb` and `wiredtiger`.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(leveldb, wiredtiger)");
+    tell_version_of("fjall");
+    if has_header("leveldb/c.h") {
+        println!("cargo::rustc-link-lib=leveldb");
+        println!("cargo::rustc-cfg=leveldb");
+    } else {
+        leave_out("LevelDB", "libleveldb-dev");
+    }
+    if has_header("wiredtiger.h") {
+        compile_shim();
+        println!("cargo::rustc-cfg=wiredtiger");
+    } else {
+        leave_out("WiredTiger", "libwiredtiger-dev");
+    }
+}
+
+/// Whether the C compiler finds a header. The packages hold header and library together.
+fn has_header(name: &str) -> bool {
+    let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let probe = folder.join("probe.c");
+    fs::write(&probe, format!("#include <{name}>\n")).expect("cargo's folder takes files");
+    cc::Build::new().file(probe).cargo_warnings(false).cargo_metadata(false).try_expand().is_ok()
+}
+
+fn leave_out(engine: &str, package: &str) {
+    println!(
+        "cargo::warning={engine} is left out: Debian's package {package}, or the like, is not installed"
+    );
+}
+
+fn compile_shim() {
+    println!("cargo::rerun-if-changed=src/wiredtiger/shim.c");
+    cc::Build::new().file("src/wiredtiger/shim.c").warnings(true).compile("wiredtiger_shim");
+    println!("cargo::rustc-link-lib=wiredtiger");
+}
+
+/// Sets `<NAME>_VERSION` to the version in the lock file.
+fn tell_version_of(library: &str) {
+    println!("cargo::rerun-if-changed=Cargo.lock");
+    let lock = fs::read_to_string("Cargo.lock").unwrap_or_default();
+    let entry = lock.split("[[package]]").find(|entry| entry.contains(&format!("name = \"{library}\"\n")));
+    let version = entry.and_then(|entry| entry.split("version = \"").nth(1)?.split('"').next());
+    println!("cargo::rustc-env={}_VERSION={}", library.to_uppercase(), version.unwrap_or("?"));
+}

@@ -1,0 +1,91 @@
+//! What RocksDB tells about itself by properties, which cost nothing until they are asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pleach_bench::{EngineStats, Result};
+use rocksdb::properties::{
+    AGGREGATED_TABLE_PROPERTIES, BLOCK_CACHE_PINNED_USAGE, CUR_SIZE_ALL_MEM_TABLES, DBSTATS,
+    LIVE_SST_FILES_SIZE, PropName,
+};
+use rocksdb::{BoundColumnFamily, Cache, WriteBufferManager};
+
+use super::Db;
+
+/// Memory that the store's parts share.
+pub(super) struct Caches {
+    pub(super) cache: Cache,
+    pub(super) write_buffers: WriteBufferManager,
+}
+
+/// Asks the properties of all column families.
+pub(super) fn stats(
+    db: &Db,
+    families: &[Option<Arc<BoundColumnFamily<'_>>>],
+    caches: &Caches,
+) -> Result<EngineStats> {
+    let mut index_filter_bytes = 0;
+    let mut sums = [("memtable_bytes", CUR_SIZE_ALL_MEM_TABLES, 0), ("sst_bytes", LIVE_SST_FILES_SIZE, 0)];
+    let mut details = BTreeMap::new();
+    for family in families.iter().flatten() {
+        for (_, property, sum) in &mut sums {
+            *sum += db.property_int_value_cf(family, *property)?.unwrap_or(0);
+        }
+        let tables = db.property_value_cf(family, AGGREGATED_TABLE_PROPERTIES)?.unwrap_or_default();
+        index_filter_bytes += metadata_bytes(&tables);
+    }
+    details.extend(sums.map(|(name, _, sum)| (name.to_owned(), sum)));
+    details.insert("cache_bytes".to_owned(), caches.cache.get_usage() as u64);
+    details.insert("write_buffer_bytes".to_owned(), caches.write_buffers.get_usage() as u64);
+    let pinned: &PropName = BLOCK_CACHE_PINNED_USAGE;
+    details.insert("cache_pinned_bytes".to_owned(), db.property_int_value(pinned)?.unwrap_or(0));
+    let totals = db.property_value(DBSTATS)?.unwrap_or_default();
+    Ok(EngineStats {
+        index_filter_bytes: Some(index_filter_bytes),
+        stalled_ns: stalled_ns(&totals),
+        details,
+        ..EngineStats::default()
+    })
+}
+
+/// Sizes of indexes and filters out of a text of `name=number; name=number` whose names carry remarks.
+fn metadata_bytes(properties: &str) -> u64 {
+    let sizes = properties.split(';').filter_map(|property| {
+        let (name, size) = property.rsplit_once('=')?;
+        let name = name.trim_start();
+        let counts = name.starts_with("index block size") || name.starts_with("filter block size");
+        counts.then(|| size.trim().parse::<u64>().ok()).flatten()
+    });
+    sizes.sum()
+}
+
+/// The time that writers were held up, out of a line `Cumulative stall: 00:00:1.500 H:M:S, 0.1 percent`.
+fn stalled_ns(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Cumulative stall: "))?;
+    let mut parts = line.split(' ').next()?.split(':');
+    let hours: u64 = parts.next()?.parse().ok()?;
+    let minutes: u64 = parts.next()?.parse().ok()?;
+    let (seconds, millis) = parts.next()?.split_once('.')?;
+    let seconds: u64 = (hours * 60 + minutes) * 60 + seconds.parse::<u64>().ok()?;
+    Some((seconds * 1000 + millis.parse::<u64>().ok()?) * 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_found_among_remarks() {
+        let text = "# data blocks=2; raw key size=9; data block size=70; index block size (user-key? 1, \
+            delta-value? 1)=30; filter block size=5; # entries for filter=3; ";
+        assert_eq!(metadata_bytes(text), 35);
+        assert_eq!(metadata_bytes(""), 0);
+    }
+
+    #[test]
+    fn stalls_are_read_in_milliseconds() {
+        let text = "** DB Stats **\nUptime(secs): 1.0\nCumulative stall: 01:02:3.045 H:M:S, 9.9 percent\n";
+        assert_eq!(stalled_ns(text), Some(3_723_045_000_000));
+        assert_eq!(stalled_ns("nothing"), None);
+    }
+}

@@ -1,0 +1,221 @@
+//! WiredTiger behind the benchmark's trait, over the system's library and a small shim in C.
+//!
+//! Partitions are tables, row-store B-trees of byte strings. [`connection`] covers the shim, whose functions [`ffi`]
+//! declares. A buffered commit writes the log to the system and does not sync it. What is chosen and why:
+//! docs/benchmarks.md.
+
+mod connection;
+mod ffi;
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::time::{Duration, Instant};
+
+use pleach_bench::{
+    Capabilities, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Removal, Result, Scan,
+    Session, Write,
+};
+
+use connection::{Connection, Statistic};
+
+/// How long a table that is to be removed may be in use by background threads, and how often that is tried.
+const DROP_PATIENCE: Duration = Duration::from_secs(30);
+const DROP_PAUSE: Duration = Duration::from_millis(1);
+
+/// The factory of WiredTiger. Settings by name: `connection` and `table`, both strings in WiredTiger's own syntax that
+/// are put after ours and so override them; `;` stands for its comma.
+pub(crate) fn factory() -> EngineFactory {
+    let [major, minor, patch] = connection::version();
+    EngineFactory {
+        name: "wiredtiger",
+        about: format!("WiredTiger {major}.{minor}.{patch}, a row-store table for each partition").leak(),
+        capabilities: Capabilities {
+            direct_reads: true,
+            compression: true,
+            atomic_batches: true,
+            native_get_many: false,
+            async_get: false,
+            partition_removal: Removal::Native,
+        },
+        open,
+    }
+}
+
+struct WiredTiger {
+    connection: Connection,
+    /// Names of the tables, by partition.
+    tables: Vec<CString>,
+}
+
+fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
+    let mut config = config.clone();
+    let connection_config = connection_config(&mut config)?;
+    let table_config = table_config(&mut config)?;
+    config.no_tuning_left()?;
+    let connection = Connection::open(&config.dir, &connection_config)?;
+    let names = (0..config.partitions).map(|number| CString::new(format!("table:p{number}")));
+    let tables = names.collect::<Result<Vec<_>, _>>()?;
+    let session = connection.session(0)?;
+    for table in &tables {
+        session.create(table, &table_config)?;
+    }
+    drop(session);
+    Ok(Box::new(WiredTiger { connection, tables }))
+}
+
+fn connection_config(config: &mut EngineConfig) -> Result<String> {
+    let sync = match config.durability {
+        Durability::Buffered => "none",
+        Durability::Sync => "fsync",
+    };
+    let threads = config.background_threads.clamp(1, 20);
+    let mut text = format!(
+        "create,cache_size={memory},log=(enabled=true),transaction_sync=(enabled=true,method={sync}),\
+         checkpoint=(wait=60,log_size=2GB),eviction=(threads_min={threads},threads_max={threads}),\
+         statistics=(fast),session_max=300",
+        memory = config.memory_bytes.max(1 << 20),
+    );
+    if config.direct_reads {
+        text.push_str(",direct_io=[data]");
+    }
+    if config.compression {
+        // Found where the system keeps its libraries.
+        text.push_str(",extensions=[libwiredtiger_snappy.so]");
+    }
+    Ok(text + &own_words(config, "connection")?)
+}
+
+fn table_config(config: &mut EngineConfig) -> Result<String> {
+    let compressor = if config.compression { "snappy" } else { "none" };
+    let text = format!("key_format=u,value_format=u,block_compressor={compressor}");
+    Ok(text + &own_words(config, "table")?)
+}
+
+/// A setting in WiredTiger's own syntax, to be put after others.
+fn own_words(config: &mut EngineConfig, name: &str) -> Result<String> {
+    let words: Option<String> = config.take_tuning(name)?;
+    Ok(words.map(|words| format!(",{}", words.replace(';', ","))).unwrap_or_default())
+}
+
+impl Engine for WiredTiger {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        let session = self.connection.session(self.tables.len())?;
+        Ok(Box::new(WiredTigerSession { tables: &self.tables, session }))
+    }
+
+    fn drop_partition(&self, partition: usize) -> Result<()> {
+        let session = self.connection.session(0)?;
+        let start = Instant::now();
+        while !session.drop_table(&self.tables[partition])? {
+            if start.elapsed() > DROP_PATIENCE {
+                return Err("the table stays in use".into());
+            }
+            std::thread::sleep(DROP_PAUSE);
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.connection.session(0)?.checkpoint()
+    }
+
+    /// A checkpoint is what WiredTiger has put off: it writes the dirty pages and lets go of the log.
+    fn settle(&self) -> Result<()> {
+        self.flush()
+    }
+
+    fn stats(&self) -> Result<EngineStats> {
+        let mut session = self.connection.session(0)?;
+        let mut read = |statistic| session.statistic(statistic);
+        let log_bytes = read(Statistic::LogBytes)?;
+        let block_bytes = read(Statistic::BlockWrittenBytes)?;
+        let stalled_us = read(Statistic::ApplicationCacheWaitUs)?;
+        let details = [
+            ("block_written_bytes", block_bytes),
+            ("cache_bytes", read(Statistic::CacheBytes)?),
+            ("cache_dirty_bytes", read(Statistic::CacheDirtyBytes)?),
+            ("cache_internal_bytes", read(Statistic::CacheInternalBytes)?),
+            ("evicted_by_application", read(Statistic::EvictedByApplication)?),
+            ("application_eviction_us", read(Statistic::ApplicationEvictionUs)?),
+            ("checkpoints", read(Statistic::Checkpoints)?),
+        ];
+        Ok(EngineStats {
+            written_bytes: Some(log_bytes + block_bytes),
+            log_bytes: Some(log_bytes),
+            read_bytes: Some(read(Statistic::BlockReadBytes)?),
+            index_filter_bytes: None,
+            stalled_ns: Some(stalled_us * 1000),
+            details: BTreeMap::from(details.map(|(name, count)| (name.to_owned(), count))),
+        })
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.connection.close()
+    }
+}
+
+struct WiredTigerSession<'a> {
+    tables: &'a [CString],
+    session: connection::Session<'a>,
+}
+
+impl WiredTigerSession<'_> {
+    /// One write, in the transaction that is open or in one of its own; false on a conflict.
+    fn write_one(&mut self, write: &Write<'_>) -> Result<bool> {
+        let (at, table) = (write.partition, &self.tables[write.partition]);
+        match write.value {
+            Some(value) => self.session.insert(at, table, write.key, value),
+            None => self.session.remove(at, table, write.key),
+        }
+    }
+
+    /// All writes in one transaction; false on a conflict, after which none is done.
+    fn write_all(&mut self, writes: &[Write<'_>]) -> Result<bool> {
+        self.session.begin()?;
+        for write in writes {
+            let done = self.write_one(write);
+            if !matches!(done, Ok(true)) {
+                self.session.roll_back()?;
+                return done;
+            }
+        }
+        self.session.commit().map(|()| true)
+    }
+}
+
+impl Session for WiredTigerSession<'_> {
+    fn put(&mut self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
+        while !self.write_one(&Write { partition, key, value: Some(value) })? {}
+        Ok(())
+    }
+
+    fn delete(&mut self, partition: usize, key: &[u8]) -> Result<()> {
+        while !self.write_one(&Write { partition, key, value: None })? {}
+        Ok(())
+    }
+
+    fn get(&mut self, partition: usize, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.session.get(partition, &self.tables[partition], key, read)
+    }
+
+    fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        if scan.limit == 0 {
+            return Ok(());
+        }
+        let mut left = scan.limit;
+        let table = &self.tables[scan.partition];
+        self.session.scan(scan.partition, table, scan.from, scan.direction, &mut |key, value| {
+            left -= 1;
+            visit(key, value) && left > 0
+        })
+    }
+
+    fn write(&mut self, writes: &[Write<'_>]) -> Result<()> {
+        while !self.write_all(writes)? {}
+        Ok(())
+    }
+
+    fn delete_range(&mut self, partition: usize, lower: &[u8], upper: &[u8]) -> Result<()> {
+        self.session.truncate(partition, &self.tables[partition], lower, upper)
+    }
+}

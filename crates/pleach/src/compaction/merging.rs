@@ -1,0 +1,163 @@
+//! The merge inside a compaction: entries of the inputs in key order, cut into SSTs.
+//!
+//! An input SST that no other input overlaps is not copied: it becomes part of the output by metadata alone. So a load in
+//! key order is written once, whatever the shape.
+
+use std::sync::Arc;
+
+use pleach_env::{Result, failpoint};
+use pleach_table::{CursorMode, ValueKind};
+
+use crate::db::{Inner, NewEntry, SstOutput};
+use crate::keys::PartitionId;
+use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
+use crate::stats::add;
+use crate::version::edit::RunFileMeta;
+use crate::version::{OlderRuns, Run, SstFile, SubTree};
+
+/// The merge.
+pub(super) struct Merging {
+    merge: Merge,
+    drops_tombstones: bool,
+    /// Last key merged; empty before the first.
+    last_key: Vec<u8>,
+}
+
+/// A file of the output.
+pub(super) enum Made {
+    /// A new file.
+    Written(Arc<SstFile>, RunFileMeta),
+    /// A file of an input.
+    Moved(RunFileMeta),
+}
+
+impl Made {
+    pub(super) fn meta(&self) -> &RunFileMeta {
+        match self {
+            Self::Written(_, meta) | Self::Moved(meta) => meta,
+        }
+    }
+
+    /// Bytes on the disk that were not there before.
+    pub(super) fn written_bytes(&self) -> u64 {
+        match self {
+            Self::Written(_, meta) => meta.bytes,
+            Self::Moved(_) => 0,
+        }
+    }
+}
+
+impl Merging {
+    /// A merge of `inputs`, newest first, from the first visible key on.
+    pub(super) fn new(
+        partition: PartitionId,
+        inputs: impl Iterator<Item = Arc<Run>>,
+        drops_tombstones: bool,
+    ) -> Result<Self> {
+        let mode = CursorMode::Streaming { forget: false };
+        let inputs = inputs.filter(|run| !run.files.is_empty());
+        let sources = inputs.map(|run| SourceCursor::over_run(partition, run, mode)).collect();
+        let mut merge = Merge::new(sources, Direction::Up);
+        merge.seek(SeekTo::Start)?;
+        Ok(Self { merge, drops_tombstones, last_key: Vec::new() })
+    }
+
+    /// Whether all is merged.
+    pub(super) fn is_done(&self) -> bool {
+        self.merge.current().is_none()
+    }
+
+    /// Last key merged; empty before the first.
+    pub(super) fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Lets go of what `tree` no longer has.
+    pub(super) fn follow(&mut self, tree: &SubTree) {
+        self.merge.follow(tree);
+    }
+
+    /// The next file: a new one, full or the last, or one that is moved. `None` when nothing was left to write. `older`
+    /// are the runs below the inputs.
+    pub(super) fn next_file(&mut self, inner: &Inner, older: &OlderRuns) -> Result<Option<Made>> {
+        if let Some(moved) = self.movable_file(inner) {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(&moved.largest);
+            self.merge.skip_file()?;
+            add(&inner.counters.moved_bytes, moved.bytes);
+            return Ok(Some(Made::Moved(moved)));
+        }
+        let mut output: Option<SstOutput<'_>> = None;
+        let merged = self.fill(inner, older, &mut output);
+        match (merged, output) {
+            (Ok(()), None) => Ok(None),
+            (Ok(()), Some(output)) => {
+                let (file, meta) = output.finish()?;
+                add(&inner.counters.compaction_written_bytes, file.summary.file_len);
+                Ok(Some(Made::Written(file, meta)))
+            }
+            (Err(error), output) => {
+                if let Some(output) = output {
+                    output.abandon();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The file that can be moved now: the merge stands at its beginning and nothing else lies in its range.
+    fn movable_file(&self, inner: &Inner) -> Option<RunFileMeta> {
+        let file = self.merge.current()?.whole_file_ahead()?;
+        let is_large = file.meta.bytes >= inner.options.moved_bytes_min();
+        let is_clean = !self.drops_tombstones || file.meta.tombstones == 0;
+        let is_alone = || self.merge.others_are_behind(&file.meta.largest);
+        (is_large && is_clean && is_alone()).then(|| file.meta.clone())
+    }
+
+    fn fill<'i>(
+        &mut self,
+        inner: &'i Inner,
+        older: &OlderRuns,
+        output: &mut Option<SstOutput<'i>>,
+    ) -> Result<()> {
+        let sst_bytes = inner.options.sst_bytes;
+        let mut read_bytes = 0;
+        while let Some(source) = self.merge.current() {
+            if let Some(sst) = output {
+                let is_full = sst.len() >= sst_bytes;
+                // Cut early where a file can be moved, but not into small pieces.
+                let is_cut =
+                    || sst.len() >= inner.options.moved_bytes_min() && self.movable_file(inner).is_some();
+                if is_full || (source.whole_file_ahead().is_some() && is_cut()) {
+                    break;
+                }
+            }
+            let key = source.key().expect("the current source is on an entry");
+            if key <= self.last_key.as_slice() {
+                return Err(source.disorder(&inner.dir));
+            }
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+            let (kind, value) = (source.kind(), source.value_bytes());
+            read_bytes += (key.len() + value.len()) as u64;
+            let is_tombstone = kind == ValueKind::Tombstone;
+            let hides_nothing = is_tombstone
+                && (self.drops_tombstones
+                    || !older.may_hold(&self.last_key)
+                    || failpoint::skipped("plant.tombstone_dropped"));
+            if !hides_nothing {
+                let sst = match output {
+                    Some(sst) => sst,
+                    None => output.insert(inner.new_sst_output()?),
+                };
+                let since =
+                    if is_tombstone { source.file_meta().map_or(0, |m| m.tombstones_since) } else { 0 };
+                let (user_key, stored_key) = (&*self.last_key, &*self.last_key);
+                sst.add(&NewEntry { user_key, stored_key, kind, value, since }, older)?;
+            }
+            self.merge.advance()?;
+        }
+        add(&inner.counters.compaction_read_bytes, read_bytes);
+        Ok(())
+    }
+}
