@@ -42,9 +42,14 @@ pub(crate) enum Progress {
 const COMMIT_SHARE: u64 = 16;
 
 impl CompactionJob {
-    /// Enters a planned job into the version; `None` when the partition was dropped meanwhile.
-    pub(crate) fn start(inner: &Inner, partition: PartitionId, plan: WholePlan) -> Result<Option<Self>> {
-        let output = inner.new_run_id();
+    /// Enters a planned job into the version; `None` when the partition was dropped meanwhile. `output` is the number
+    /// that came with the version in which it was planned, see [`Inner::plan_basis`].
+    pub(crate) fn start(
+        inner: &Inner,
+        partition: PartitionId,
+        plan: WholePlan,
+        output: RunId,
+    ) -> Result<Option<Self>> {
         let meta = JobMeta { output, inputs: plan.inputs, drops_tombstones: plan.drops_tombstones };
         let mut edit = Edit::default();
         let stage = plan.output_stage;
