@@ -47,6 +47,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 24] {
         ("compaction_read_bytes", stats.compaction_read_bytes, true),
         ("compaction_written_bytes", stats.compaction_written_bytes, true),
         ("moved_bytes", stats.moved_bytes, true),
+        ("tombstones_passed", stats.tombstones_passed, false),
         ("removed_files", stats.removed_files, false),
     ]
 }

@@ -95,9 +95,8 @@ impl Inner {
         edit.push(EditItem::FlushedSeq(last_seq));
         edit.push(EditItem::LogFloor(floor));
         self.commit_edit(edit, written, |state, version| State {
-            active: Arc::clone(&state.active),
             sealed: state.sealed.iter().filter(|m| !Arc::ptr_eq(m, oldest)).cloned().collect(),
-            version,
+            ..state.with_version(version)
         })?;
         add(&self.counters.flushes, 1);
         add(&self.counters.flush_bytes, bytes);

@@ -23,6 +23,7 @@ use crate::keys::PartitionId;
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::options::Options;
+use crate::scan::DeletedStretches;
 use crate::state::{LoggedMemtable, ReadView, State};
 use crate::stats::Counters;
 use crate::version::edit::{Edit, EditItem, RunId};
@@ -95,6 +96,8 @@ pub(crate) struct Writer {
     pub(crate) next_seq: SeqNo,
     /// The active memtable of `state`, at hand.
     pub(crate) active: Arc<LoggedMemtable>,
+    /// Those of `state`.
+    pub(crate) stretches: Arc<DeletedStretches>,
 }
 
 /// Log segments and replaced manifests that the cleaner removes when they are not needed any more.

@@ -13,3 +13,4 @@ mod metamorphic;
 mod model;
 mod rig;
 mod threads;
+mod tombstones;
