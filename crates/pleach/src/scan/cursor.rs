@@ -98,7 +98,7 @@ impl SourceCursor {
     pub(crate) fn whole_file_ahead(&self) -> Option<&RunFile> {
         match &self.source {
             Source::Run(cursor) => cursor.whole_file_ahead(),
-            _ => None,
+            Source::Memtable(_) => None,
         }
     }
 

@@ -238,13 +238,12 @@ impl Merge {
     #[inline]
     fn head(&self, key: &[u8]) -> u64 {
         let rest = key.get(self.shared.len()..).unwrap_or_default();
-        let head = match rest.first_chunk::<8>() {
-            Some(first) => u64::from_le_bytes(*first).swap_bytes(),
-            None => {
-                let mut padded = [0; 8];
-                padded[..rest.len()].copy_from_slice(rest);
-                u64::from_le_bytes(padded).swap_bytes()
-            }
+        let head = if let Some(first) = rest.first_chunk::<8>() {
+            u64::from_le_bytes(*first).swap_bytes()
+        } else {
+            let mut padded = [0; 8];
+            padded[..rest.len()].copy_from_slice(rest);
+            u64::from_le_bytes(padded).swap_bytes()
         };
         if self.direction == Direction::Up { head } else { !head }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pleach::{Db, Options, Partition, Snapshot};
 
@@ -73,6 +74,37 @@ fn the_front_of_a_queue_is_found_in_few_steps() {
         }
     });
     assert!(steps < turns * 48, "{} steps a turn", steps / turns);
+}
+
+/// While others scan without pause, and so remember stretches, what was put into one is found at once.
+#[test]
+fn what_is_put_into_a_deleted_stretch_is_found_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().memory(4 << 20).memtable_bytes(1 << 20).open(dir.path()).unwrap();
+    let partition = &db.default_partition();
+    (0..100).for_each(|i| partition.delete(key(i)).unwrap());
+    let stop = &AtomicBool::new(false);
+    let leaps = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    partition.iter().for_each(|entry| assert!(entry.is_ok()));
+                }
+            });
+        }
+        let (mut leaps, mut rng) = (0, fastrand::Rng::with_seed(1));
+        for _ in 0..20_000 {
+            let living = key(rng.u64(..100));
+            partition.put(&living, b"value").unwrap();
+            assert_eq!(first(partition), living);
+            partition.delete(&living).unwrap();
+            (0..rng.u32(..1000)).for_each(|_| std::hint::spin_loop());
+            leaps += u64::from(passed(&db, || assert!(partition.iter().next().is_none())) < 100);
+        }
+        stop.store(true, Ordering::Relaxed);
+        leaps
+    });
+    assert!(leaps > 0, "nothing was remembered");
 }
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
