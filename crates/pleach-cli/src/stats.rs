@@ -22,7 +22,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Names, values and whether a value counts bytes, in the order in which they are told. The one list of all fields.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 24] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 25] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
