@@ -104,7 +104,7 @@ impl CompactionJob {
     fn should_commit(&self, inner: &Inner) -> bool {
         let written: u64 = self.uncommitted.iter().map(Made::written_bytes).sum();
         self.uncommitted.len() >= inner.options.clean_every
-            || (written > 0 && (written >= self.commit_bytes || inner.space_is_short(written)))
+            || (written > 0 && (written >= self.commit_bytes || inner.is_space_short(written)))
     }
 
     /// The runs that are older than the inputs, as they are now; `None` when the partition was dropped.
@@ -150,6 +150,9 @@ impl CompactionJob {
             add(&inner.counters.compactions, 1);
         } else if let Some(tree) = inner.state.load().version.tree(partition) {
             self.merging.follow(tree);
+        }
+        if inner.is_space_short(inner.options.sst_bytes) {
+            inner.remove_obsolete();
         }
         Ok(())
     }

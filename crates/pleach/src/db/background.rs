@@ -77,6 +77,9 @@ impl Inner {
 
     pub(crate) fn background_failed(&self, error: Error) -> JobStep {
         if error.is_out_of_space() {
+            if self.remove_obsolete() > 0 {
+                return JobStep::Again;
+            }
             self.background.lock().out_of_space = Some(error);
             self.progress.notify_all();
         } else {
@@ -87,7 +90,16 @@ impl Inner {
 
     /// Removes files that nothing needs any more.
     fn clean_step(&self) -> JobStep {
-        for id in self.trash.take() {
+        self.remove_obsolete();
+        JobStep::Idle
+    }
+
+    /// Removes files that nothing needs any more, and tells how many: what the cleaner does, for those who cannot wait
+    /// for it.
+    pub(crate) fn remove_obsolete(&self) -> usize {
+        let obsolete = self.trash.take();
+        let mut removed = obsolete.len();
+        for id in obsolete {
             let _stays_for_the_next_open = self.env.remove_file(&sst_path(&self.dir, id));
             add(&self.counters.removed_files, 1);
         }
@@ -103,8 +115,9 @@ impl Inner {
             .chain(manifests.iter().map(|id| manifest_path(&self.dir, *id)));
         for path in paths {
             let _stays_for_the_next_open = self.env.remove_file(&path);
+            removed += 1;
         }
-        JobStep::Idle
+        removed
     }
 
     /// Asks for the partition's runs to be merged into one, and waits until they are.

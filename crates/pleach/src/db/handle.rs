@@ -152,8 +152,9 @@ impl Db {
     /// Merges each partition into one run and waits until that is done: the densest and fastest to read form.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
-        let version = Arc::clone(&self.inner().state.load().version);
-        version.partitions().try_for_each(|(id, _)| self.inner().compact_partition(id))
+        // The version is let go of before the wait: it would hold the space of what is merged.
+        let ids: Vec<_> = self.inner().state.load().version.partitions().map(|(id, _)| id).collect();
+        ids.into_iter().try_for_each(|id| self.inner().compact_partition(id))
     }
 
     /// Waits until flushes and compactions have nothing left to do.

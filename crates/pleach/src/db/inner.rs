@@ -376,12 +376,6 @@ impl Inner {
             .map_err(|e| self.set_poison(Error::io("sync the directory", &self.dir, e)))
     }
 
-    /// Whether the disk has room for little more than `bytes`, of which a few times as many are wanted.
-    pub(crate) fn space_is_short(&self, bytes: u64) -> bool {
-        const WANTED: u64 = 4;
-        self.env.available_space(&self.dir).is_ok_and(|free| free < bytes.saturating_mul(WANTED))
-    }
-
     /// Lets flush, compaction and cleaner look for work.
     pub(crate) fn wake_jobs(&self) {
         if let Some(wakers) = self.wakers.get() {

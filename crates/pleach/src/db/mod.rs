@@ -8,6 +8,7 @@ mod partition;
 mod partitions;
 mod pressure;
 mod snapshot;
+mod space;
 mod sst_output;
 mod verify;
 mod write;

@@ -81,6 +81,7 @@ impl Inner {
                 return Ok(());
             }
             self.wait_for_flush()?;
+            self.check_room()?;
             self.seal(writer)?;
         }
         let way = self.memtable_way(writer);

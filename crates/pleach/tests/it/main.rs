@@ -7,6 +7,7 @@
 )]
 
 mod basics;
+mod compaction;
 mod crash;
 mod faults;
 mod metamorphic;
