@@ -147,6 +147,7 @@ impl Engine for PleachEngine {
             ("compaction_written_bytes", stats.compaction_written_bytes),
             ("compaction_read_bytes", stats.compaction_read_bytes),
             ("moved_bytes", stats.moved_bytes),
+            ("tombstones_passed", stats.tombstones_passed),
             ("cache_bytes", stats.cache_bytes),
             ("memtable_bytes", stats.memtable_bytes),
         ];

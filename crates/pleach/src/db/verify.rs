@@ -76,6 +76,7 @@ impl Inner {
             stats.sst_entries += file.summary.entries;
             stats.index_filter_bytes += file.sst().memory() as u64;
         }
+        stats.tombstones_passed = self.state.load().stretches.passed();
         stats.pinned_bytes = self.trash.pinned_bytes();
         stats.memtables = state.memtables().count() as u64;
         stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();

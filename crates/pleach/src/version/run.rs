@@ -73,7 +73,10 @@ impl Run {
 
     /// Index of the first file whose largest key is `user_key` or above.
     pub(crate) fn first_file_reaching(&self, user_key: &[u8]) -> usize {
-        self.files.partition_point(|f| &*f.meta.largest < user_key)
+        let Some(last) = self.files.len().checked_sub(1) else { return 0 };
+        // The locator names the last file that does not begin above the key.
+        let file = if last == 0 { 0 } else { self.locator.find(user_key) as usize };
+        file + usize::from(&*self.files[file].meta.largest < user_key)
     }
 
     /// Bytes of entries, those below the clip included.

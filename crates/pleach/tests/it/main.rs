@@ -14,3 +14,4 @@ mod metamorphic;
 mod model;
 mod rig;
 mod threads;
+mod tombstones;
