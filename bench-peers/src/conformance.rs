@@ -151,6 +151,9 @@ fn answers_are_those_of_a_map(factory: &EngineFactory, partitions: usize) -> Res
     if partitions > 1 {
         engine.drop_partition(1)?;
     }
+    if factory.capabilities.compaction {
+        engine.compact()?;
+    }
     let mut session = engine.session()?;
     for partition in (0..partitions).filter(|&partition| partition != 1) {
         let scan = Scan { partition, from: None, direction: Direction::Forward, limit: usize::MAX };

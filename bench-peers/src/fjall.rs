@@ -30,7 +30,7 @@ const MIB: u64 = 1 << 20;
 const MEMTABLES: u64 = 2;
 
 /// The factory of fjall. Settings by name: `cache_bytes`, `memtable_bytes`, `journal_bytes`, `workers`, `block_bytes`,
-/// `hash_ratio`, `restart_interval`, `filter_bits`, `pin`, `split`, `l0_threshold`, `table_bytes`, and
+/// `hash_ratio`, `restart_interval`, `filter_bits`, `pin`, `split`, `l0_threshold`, `level_ratio`, `table_bytes`, and
 /// `blob_threshold`, which turns key-value separation on for values of so many bytes.
 pub(crate) const FJALL: EngineFactory = EngineFactory {
     name: "fjall",
@@ -45,6 +45,7 @@ pub(crate) const FJALL: EngineFactory = EngineFactory {
         atomic_batches: true,
         native_get_many: false,
         async_get: false,
+        compaction: true,
         partition_removal: Removal::Native,
     },
     open,
@@ -134,6 +135,9 @@ fn keyspace_options(
     if let Some(threshold) = config.take_tuning("l0_threshold")? {
         levels = levels.with_l0_threshold(threshold);
     }
+    if let Some(ratio) = config.take_tuning("level_ratio")? {
+        levels = levels.with_level_ratio_policy(vec![ratio]);
+    }
     if let Some(bytes) = config.take_tuning("table_bytes")? {
         levels = levels.with_table_target_size(bytes);
     }
@@ -179,6 +183,11 @@ impl Engine for Fjall {
             let done = (self.db.compactions_completed(), self.db.time_compacting(), self.db.disk_space()?);
             Ok((flushes + compactions > 0, done))
         })
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.flush()?;
+        self.live().try_for_each(|keyspace| Ok(keyspace.major_compact()?))
     }
 
     fn stats(&self) -> Result<EngineStats> {

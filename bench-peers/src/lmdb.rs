@@ -33,6 +33,7 @@ pub(crate) const LMDB: EngineFactory = EngineFactory {
         atomic_batches: true,
         native_get_many: false,
         async_get: false,
+        compaction: false,
         partition_removal: Removal::Native,
     },
     open,

@@ -15,7 +15,7 @@ mod wiredtiger;
 
 use std::process::ExitCode;
 
-use pleach_bench::{EngineFactory, PLEACH, REFERENCE};
+use pleach_bench::{EngineFactory, PLEACH, PLEACH_FOREST, PLEACH_LEVELED, REFERENCE};
 
 fn main() -> ExitCode {
     pleach_bench::run(&engines())
@@ -25,6 +25,8 @@ fn main() -> ExitCode {
 fn engines() -> Vec<EngineFactory> {
     vec![
         PLEACH,
+        PLEACH_FOREST,
+        PLEACH_LEVELED,
         rocksdb::LEVELLED,
         rocksdb::UNIVERSAL,
         rocksdb::BLOB,

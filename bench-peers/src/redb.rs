@@ -30,6 +30,7 @@ pub(crate) const REDB: EngineFactory = EngineFactory {
         atomic_batches: true,
         native_get_many: false,
         async_get: false,
+        compaction: false,
         partition_removal: Removal::Native,
     },
     open,

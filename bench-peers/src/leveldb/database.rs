@@ -4,6 +4,8 @@
 //! LevelDB synchronises a database itself; an iterator or a write batch belongs to one thread at a time, which `&mut`
 //! guarantees.
 
+#![expect(unsafe_code, reason = "LevelDB is called through its C interface")]
+
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -82,7 +84,10 @@ impl Database {
             ffi::leveldb_options_set_max_file_size(raw_options, wanted.file_bytes);
             ffi::leveldb_options_set_compression(raw_options, compression);
             ffi::leveldb_options_set_cache(raw_options, cache.as_ptr());
-            ffi::leveldb_options_set_filter_policy(raw_options, filter.as_ptr());
+            // The smallest filter has a bit or more for each key: none is another thing.
+            if wanted.filter_bits > 0 {
+                ffi::leveldb_options_set_filter_policy(raw_options, filter.as_ptr());
+            }
             ffi::leveldb_writeoptions_set_sync(writing.as_ptr(), u8::from(wanted.sync));
         }
         // SAFETY: options and name are live; the error is null before the call.
@@ -148,6 +153,13 @@ impl Database {
         unsafe {
             ffi::leveldb_compact_range(self.raw.as_ptr(), start_at, start.len(), limit_at, limit.len());
         }
+    }
+
+    /// Writes the memtable to a file, then merges every file into the last level that has any.
+    pub(super) fn compact_all(&self) {
+        let (start, limit) = (ptr::null(), ptr::null());
+        // SAFETY: invariant 1; null stands for the ends.
+        unsafe { ffi::leveldb_compact_range(self.raw.as_ptr(), start, 0, limit, 0) }
     }
 }
 

@@ -3,6 +3,8 @@
 //! Objects are opaque and handled by pointer. A function that can fail takes a pointer to an error, which must be null
 //! before the call and afterwards may hold a string that [`leveldb_free`] frees.
 
+#![expect(unsafe_code, reason = "LevelDB is called through its C interface")]
+
 use std::ffi::{c_char, c_int, c_void};
 
 macro_rules! opaque {

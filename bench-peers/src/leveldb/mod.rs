@@ -42,6 +42,7 @@ pub(crate) fn factory() -> EngineFactory {
             atomic_batches: true,
             native_get_many: false,
             async_get: false,
+            compaction: true,
             partition_removal: Removal::KeyByKey,
         },
         open,
@@ -139,6 +140,11 @@ impl Engine for LevelDb {
             let levels = self.levels()?;
             Ok((levels::compaction_is_due(&levels), (levels, self.stats_text()?, file_bytes(&self.dir))))
         })
+    }
+
+    fn compact(&self) -> Result<()> {
+        self.db.compact_all();
+        Ok(())
     }
 
     fn stats(&self) -> Result<EngineStats> {

@@ -15,8 +15,9 @@ use pleach_bench::{
     Result, Scan, Session, Write,
 };
 use rocksdb::{
-    BoundColumnFamily, ColumnFamilyDescriptor, DBRawIteratorWithThreadMode, DBWithThreadMode,
-    DEFAULT_COLUMN_FAMILY_NAME, MultiThreaded, ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions,
+    BottommostLevelCompaction, BoundColumnFamily, ColumnFamilyDescriptor, CompactOptions,
+    DBRawIteratorWithThreadMode, DBWithThreadMode, DEFAULT_COLUMN_FAMILY_NAME, MultiThreaded, ReadOptions,
+    WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 
 use options::{Prepared, Style, prepare};
@@ -52,6 +53,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     atomic_batches: true,
     native_get_many: true,
     async_get: false,
+    compaction: true,
     partition_removal: Removal::Native,
 };
 
@@ -115,6 +117,15 @@ impl Engine for RocksDbEngine {
         let mut wait = WaitForCompactOptions::default();
         wait.set_flush(true);
         Ok(self.db.wait_for_compact(&wait)?)
+    }
+
+    fn compact(&self) -> Result<()> {
+        let mut all = CompactOptions::default();
+        all.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        for family in self.families().iter().flatten() {
+            self.db.compact_range_cf_opt(family, None::<&[u8]>, None::<&[u8]>, &all);
+        }
+        Ok(())
     }
 
     fn stats(&self) -> Result<EngineStats> {

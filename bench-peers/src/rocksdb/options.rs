@@ -1,7 +1,7 @@
 //! RocksDB's options: what a careful user sets for a given memory, and what differs among the three configurations.
 //! Each choice and its reason stands in docs/benchmarks.md.
 //!
-//! Settings by name: `memtable_bytes`, `block_bytes`, `cache` (`hyper` or `lru`), `metadata` (`pinned` in the cache,
+//! Settings by name: `memtable_bytes`, `level_multiplier`, `filter_bits`, `block_bytes`, `cache` (`hyper` or `lru`), `metadata` (`pinned` in the cache,
 //! `cached` without pinning, or `heap` outside it), `hash_index`, `min_blob_bytes`, and `options`, which takes any of
 //! RocksDB's own in its own syntax: `a=1;b=2;block_based_table_factory={c=3}`.
 
@@ -60,13 +60,17 @@ pub(super) fn prepare(mut config: EngineConfig, style: Style) -> Result<Prepared
     set_general(&mut options, &config, memtable_bytes)?;
     options.set_write_buffer_manager(&write_buffers);
     options.set_block_based_table_factory(&table_options(&mut config, &cache)?);
+    if let Some(multiplier) = config.take_tuning("level_multiplier")? {
+        options.set_max_bytes_for_level_multiplier(multiplier);
+    }
     match style {
         Style::Levelled => {}
         Style::Universal => set_universal(&mut options),
         Style::Blob => set_blob(&mut options, &mut config, &cache, memtable_bytes)?,
     }
     // The crate has no call for it.
-    options = options.get_options_from_string(format!("memtable_op_scan_flush_trigger={HIDDEN_IN_MEMTABLE_MAX}"))?;
+    options = options
+        .get_options_from_string(format!("memtable_op_scan_flush_trigger={HIDDEN_IN_MEMTABLE_MAX}"))?;
     if let Some(text) = config.take_tuning::<String>("options")? {
         options = options.get_options_from_string(text)?;
     }
@@ -102,7 +106,7 @@ fn table_options(config: &mut EngineConfig, cache: &Cache) -> Result<BlockBasedO
     table.set_block_cache(cache);
     table.set_block_size(config.take_tuning("block_bytes")?.unwrap_or(4096));
     table.set_format_version(7);
-    table.set_bloom_filter(FILTER_BITS_PER_KEY, false);
+    table.set_bloom_filter(config.take_tuning("filter_bits")?.unwrap_or(FILTER_BITS_PER_KEY), false);
     match config.take_tuning::<String>("metadata")?.as_deref() {
         None | Some("pinned") => {
             table.set_cache_index_and_filter_blocks(true);

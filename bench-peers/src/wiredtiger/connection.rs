@@ -4,6 +4,8 @@
 //! A connection takes calls from all threads. A session and its cursors belong to one thread at a time; a [`Session`] is
 //! not `Send` and hands out neither.
 
+#![expect(unsafe_code, reason = "WiredTiger is called through a shim in C")]
+
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;

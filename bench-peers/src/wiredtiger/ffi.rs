@@ -1,5 +1,7 @@
 //! Declarations of the functions of `shim.c`, and of the library's own that need no shim.
 
+#![expect(unsafe_code, reason = "WiredTiger is called through a shim in C")]
+
 use std::ffi::{c_char, c_int};
 
 /// An open database, `WT_CONNECTION`.

@@ -35,6 +35,7 @@ pub(crate) fn factory() -> EngineFactory {
             atomic_batches: true,
             native_get_many: false,
             async_get: false,
+            compaction: false,
             partition_removal: Removal::Native,
         },
         open,
@@ -146,6 +147,7 @@ impl Engine for WiredTiger {
             index_filter_bytes: None,
             stalled_ns: Some(stalled_us * 1000),
             details: BTreeMap::from(details.map(|(name, count)| (name.to_owned(), count))),
+            ..EngineStats::default()
         })
     }
 

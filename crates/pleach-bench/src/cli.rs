@@ -1,16 +1,16 @@
 //! The command line over a list of engines.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::{Record, Settings, run_as_child, run_in_child};
+use crate::bench::{Interrupt, Record, Settings, run_as_child, run_in_child};
 use crate::data::KeySet;
 use crate::engine::{EngineFactory, Result};
 use crate::paper::{self, PaperArgs};
-use crate::report;
+use crate::report::{self, Comparison, Tolerance};
 use crate::workload::WORKLOADS;
 
 /// The hidden command of an engine's own process.
@@ -32,15 +32,8 @@ enum Command {
     List,
     /// Repeat a figure of a paper on smaller data and print theirs beside ours.
     Paper(PaperArgs),
-    /// Make the HTML page from JSON files of earlier runs.
-    Report {
-        /// Files written with --json; their records are shown together.
-        #[arg(required = true)]
-        json: Vec<PathBuf>,
-        /// The page to write.
-        #[arg(long)]
-        html: PathBuf,
-    },
+    /// Make reports from JSON files of earlier runs, or compare two of them; a table where nothing else is asked for.
+    Report(ReportArgs),
     /// Run one engine; the task comes by standard input.
     #[command(name = CHILD_COMMAND, hide = true)]
     EngineProcess,
@@ -56,6 +49,34 @@ struct RunArgs {
     /// Write the report to this file as one HTML page.
     #[arg(long)]
     html: Option<PathBuf>,
+    /// The engine that the others are compared with on the page; by default the first one.
+    #[arg(long)]
+    baseline: Option<String>,
+}
+
+#[derive(Args)]
+struct ReportArgs {
+    /// Files written with --json; their records are shown together.
+    #[arg(required = true)]
+    json: Vec<PathBuf>,
+    /// The page to write.
+    #[arg(long)]
+    html: Option<PathBuf>,
+    /// The file to write as Markdown, or `-` for standard output.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+    /// The engine that the others are compared with; by default the first one.
+    #[arg(long)]
+    baseline: Option<String>,
+    /// Compare two files, runs of the same command: the second's figures as multiples of the first's.
+    #[arg(long, conflicts_with_all = ["html", "markdown", "baseline"])]
+    compare: bool,
+    /// With --compare: fail when a throughput of one run is higher than the other's by more than this, as `15%`.
+    #[arg(long, requires = "compare", value_parser = parse_percent)]
+    within: Option<f64>,
+    /// With --compare: the same for the median and the 99th percentile of latencies.
+    #[arg(long, requires = "compare", value_parser = parse_percent)]
+    latency_within: Option<f64>,
 }
 
 /// The whole command line over `engines`, which it also runs in processes of their own by calling the same executable
@@ -69,7 +90,7 @@ pub fn run(engines: &[EngineFactory]) -> ExitCode {
             Ok(())
         }
         Some(Command::Paper(args)) => paper::run(engines, &args),
-        Some(Command::Report { json, html }) => report_again(&json, &html),
+        Some(Command::Report(args)) => report_again(&args),
         Some(Command::EngineProcess) => run_as_child(engines),
     };
     match result {
@@ -88,20 +109,24 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
     if let Some(name) = settings.engines.iter().find(unknown) {
         return Err(format!("there is no engine {name:?}; `pleach-bench list` shows them").into());
     }
+    if let Some(name) = args.baseline.as_ref().filter(|name| !settings.engines.contains(name)) {
+        return Err(format!("--baseline: {name:?} is none of the engines").into());
+    }
+    let interrupt = Interrupt::install()?;
     let mut records: Vec<Record> = Vec::new();
     let mut failed = Vec::new();
     for engine in &settings.engines {
-        let outcome = run_in_child(engine, settings)?;
-        report::print_table(&outcome.records, records.is_empty());
+        let mut first = records.is_empty();
+        let outcome = run_in_child(engine, settings, &interrupt, &mut |record| {
+            report::print_table(std::slice::from_ref(record), std::mem::take(&mut first));
+        });
         records.extend(outcome.records);
         failed.extend(outcome.error);
-    }
-    // What there is is written even when an engine failed.
-    if let Some(path) = &args.json {
-        fs::write(path, report::json(&records)?)?;
-    }
-    if let Some(path) = &args.html {
-        fs::write(path, report::html(&records))?;
+        // After each engine, so that whatever happens next costs only what has not been measured.
+        write_results(args, &records)?;
+        if interrupt.is_asked() {
+            break;
+        }
     }
     let wrong: u64 = records.iter().map(|record| record.wrong).sum();
     if wrong > 0 {
@@ -110,13 +135,73 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
 }
 
-fn report_again(json: &[PathBuf], html: &PathBuf) -> Result<()> {
-    let mut records: Vec<Record> = Vec::new();
-    for path in json {
-        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        records.extend(serde_json::from_str::<Vec<Record>>(&text)?);
+fn write_results(args: &RunArgs, records: &[Record]) -> Result<()> {
+    if let Some(path) = &args.json {
+        replace(path, &report::json(records)?)?;
     }
-    Ok(fs::write(html, report::html(&records))?)
+    if let Some(path) = &args.html {
+        // The baseline's turn may still come.
+        let measured = |name: &&str| records.iter().any(|record| record.engine == **name);
+        replace(path, &report::html(records, args.baseline.as_deref().filter(measured))?)?;
+    }
+    Ok(())
+}
+
+/// Writes a file anew. What it held before stays if that fails.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    Ok(written.map_err(|error| format!("{}: {error}", path.display()))?)
+}
+
+fn report_again(args: &ReportArgs) -> Result<()> {
+    if args.compare {
+        return compare(args);
+    }
+    let mut records: Vec<Record> = Vec::new();
+    for path in &args.json {
+        records.extend(read_records(path)?);
+    }
+    let baseline = args.baseline.as_deref();
+    if let Some(path) = &args.html {
+        replace(path, &report::html(&records, baseline)?)?;
+    }
+    match &args.markdown {
+        Some(path) if path.as_os_str() == "-" => report::print_text(&report::markdown(&records, baseline)?),
+        Some(path) => replace(path, &report::markdown(&records, baseline)?)?,
+        None if args.html.is_none() => report::print_table(&records, true),
+        None => {}
+    }
+    Ok(())
+}
+
+fn compare(args: &ReportArgs) -> Result<()> {
+    let [first, second] = &args.json[..] else {
+        return Err("--compare takes two files".into());
+    };
+    let comparison = Comparison::new(&read_records(first)?, &read_records(second)?);
+    comparison.print();
+    if args.within.is_none() && args.latency_within.is_none() {
+        return Ok(());
+    }
+    let beyond = comparison.beyond(Tolerance { throughput: args.within, latency: args.latency_within });
+    if beyond.is_empty() { Ok(()) } else { Err(format!("the runs differ:\n{}", beyond.join("\n")).into()) }
+}
+
+fn read_records(path: &Path) -> Result<Vec<Record>> {
+    let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = fs::read_to_string(path).map_err(|error| of_file(&error))?;
+    Ok(serde_json::from_str(&text).map_err(|error| of_file(&error))?)
+}
+
+/// A share given in percent, `15%` or `15`.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.trim_end_matches('%').trim_end().parse().ok();
+    number
+        .filter(|number| number.is_finite() && *number >= 0.0)
+        .map(|number| number / 100.0)
+        .ok_or_else(|| format!("{text:?} is not a percentage"))
 }
 
 fn list(engines: &[EngineFactory]) {
@@ -145,6 +230,9 @@ mod tests {
         let words = "pleach-bench --engines pleach,reference --workloads fillrandom,readrandom --keys 1000 --key-set \
             url --value-size uniform:1-9 --threads 2 --reads 5 --json a.json --html b.html";
         let cli = Cli::try_parse_from(words.split_whitespace()).expect("it is well-formed");
+        assert!(Cli::try_parse_from("pleach-bench report a b --within 5%".split(' ')).is_err());
+        assert_eq!((parse_percent("15%"), parse_percent("0.5")), (Ok(0.15), Ok(0.005)));
+        assert!(["", "%", "-1%", "x"].iter().all(|text| parse_percent(text).is_err()));
         assert_eq!(cli.run.settings.engines, ["pleach", "reference"]);
         assert_eq!((cli.run.settings.ops, cli.run.settings.key_set), (Some(5), KeySet::Url));
     }

@@ -1,9 +1,9 @@
-//! The `pleach-bench` command: Pleach, and the reference engine that checks the benchmark.
+//! The `pleach-bench` command: Pleach in its shapes, and the reference engine that checks the benchmark.
 
 use std::process::ExitCode;
 
-use pleach_bench::{PLEACH, REFERENCE, run};
+use pleach_bench::{PLEACH, PLEACH_FOREST, PLEACH_LEVELED, REFERENCE, run};
 
 fn main() -> ExitCode {
-    run(&[PLEACH, REFERENCE])
+    run(&[PLEACH, PLEACH_FOREST, PLEACH_LEVELED, REFERENCE])
 }

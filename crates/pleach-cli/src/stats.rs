@@ -22,7 +22,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Names, values and whether a value counts bytes, in the order in which they are told. The one list of all fields.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 27] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 28] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -50,6 +50,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 27] {
         ("compaction_read_bytes", stats.compaction_read_bytes, true),
         ("compaction_written_bytes", stats.compaction_written_bytes, true),
         ("moved_bytes", stats.moved_bytes, true),
+        ("tombstones_passed", stats.tombstones_passed, false),
         ("removed_files", stats.removed_files, false),
     ]
 }

@@ -58,5 +58,5 @@ pub use frame::{BlockRef, FrameCache, FrameCacheStats};
 pub use hash::key_hash;
 pub use kind::ValueKind;
 pub use limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
-pub use sst::{CursorMode, Sst, SstBuilder, SstCursor, SstOptions};
+pub use sst::{CursorMode, Sst, SstBuilder, SstCursor, SstOptions, Toward};
 pub use summary::SstSummary;

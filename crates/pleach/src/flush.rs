@@ -19,13 +19,13 @@ use std::sync::Arc;
 use pleach_env::{Result, failpoint};
 use pleach_table::ValueKind;
 
-use crate::db::{Inner, NewEntry, OlderRuns, SstOutput};
+use crate::db::{Inner, NewEntry, SstOutput};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, split_partition_key};
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
-use crate::version::{SstFile, Version};
+use crate::version::{OlderRuns, SstFile, Version};
 
 /// Stage of sections, and of flushed runs that are newer than sections.
 pub(crate) const STAGE_SECTIONS: u8 = 0;
@@ -117,9 +117,8 @@ impl Inner {
         edit.push(EditItem::FlushedSeq(last_seq));
         edit.push(EditItem::LogFloor(floor));
         self.commit_edit(edit, written, |state, version| State {
-            active: Arc::clone(&state.active),
             sealed: state.sealed.iter().filter(|m| !Arc::ptr_eq(m, oldest)).cloned().collect(),
-            version,
+            ..state.with_version(version)
         })?;
         add(&self.counters.flushes, 1);
         add(&self.counters.flush_bytes, bytes);
@@ -150,7 +149,7 @@ impl<'i> Flush<'i> {
             }
             return Ok(());
         };
-        let older = OlderRuns::new(partition, &tree, 0);
+        let older = OlderRuns::than_memtable(partition, &tree);
         if slice_reaches(memtable, partition, self.inner.options.section_bytes_max()) {
             let stage = if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) {
                 STAGE_SECTIONS
@@ -178,7 +177,7 @@ impl<'i> Flush<'i> {
         let filter_bits = |entries| self.inner.filter_bits(entries, older.sizes(), 0);
         let mut run_bits = None;
         while on_partition(cursor, partition) {
-            if !(older.is_empty() && cursor.kind() == ValueKind::Tombstone) {
+            if !hides_nothing(older, cursor) {
                 if let Some(full) = output.take_if(|o| o.len() >= sst_bytes) {
                     let entries = || full.entries() + entries_from(memtable, partition, cursor.key());
                     let bits = *run_bits.get_or_insert_with(|| filter_bits(entries()));
@@ -223,7 +222,7 @@ impl<'i> Flush<'i> {
         };
         let (mut smallest, mut largest) = (Vec::new(), Vec::new());
         while on_partition(cursor, partition) {
-            if !(older.is_empty() && cursor.kind() == ValueKind::Tombstone) {
+            if !hides_nothing(older, cursor) {
                 shared.output.add(&new_entry(cursor, cursor.key(), self.now), older)?;
                 largest.clear();
                 largest.extend_from_slice(&cursor.key()[PARTITION_PREFIX_LEN..]);
@@ -276,6 +275,11 @@ impl<'i> Flush<'i> {
         }
         self.written.iter().for_each(|file| file.mark_obsolete());
     }
+}
+
+/// Whether the cursor is on a tombstone below which there is nothing.
+fn hides_nothing(older: &OlderRuns, cursor: &MemtableCursor) -> bool {
+    cursor.kind() == ValueKind::Tombstone && !older.may_hold(&cursor.key()[PARTITION_PREFIX_LEN..])
 }
 
 /// The entry under `cursor`.

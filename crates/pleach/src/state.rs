@@ -9,6 +9,7 @@ use pleach_env::FileId;
 use pleach_log::SeqNo;
 
 use crate::memtable::Memtable;
+use crate::scan::DeletedStretches;
 use crate::version::Version;
 
 /// A memtable and the first log segment that holds its writes.
@@ -24,12 +25,14 @@ pub(crate) struct State {
     /// Sealed memtables, newest first.
     pub(crate) sealed: Vec<Arc<LoggedMemtable>>,
     pub(crate) version: Arc<Version>,
+    /// What scans know of deleted keys; the same in all states of a store.
+    pub(crate) stretches: Arc<DeletedStretches>,
 }
 
 impl State {
     /// The same memtables over another version.
     pub(crate) fn with_version(&self, version: Arc<Version>) -> Self {
-        Self { active: Arc::clone(&self.active), sealed: self.sealed.clone(), version }
+        Self { version, ..self.clone() }
     }
 
     /// The memtables, newest first.

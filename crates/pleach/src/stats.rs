@@ -80,6 +80,8 @@ pub struct Stats {
     /// About how many of [`Stats::sst_entries`] are tombstones or hidden by newer entries: garbage that compactions will
     /// remove.
     pub sst_garbage: u64,
+    /// Tombstones that scans had to step over.
+    pub tombstones_passed: u64,
     /// Obsolete files removed.
     pub removed_files: u64,
     /// Time writers waited for a flush, or were slowed down because background work was behind.

@@ -1,28 +1,41 @@
 //! A process for each engine, so that one engine's memory, threads and faults are not another's.
 //!
 //! The parent writes the task to the child's standard input as JSON; the child appends one line of JSON for each
-//! workload to a file and exits. Standard output is left alone: an engine may print to it.
+//! workload to a file and exits. Standard output is left alone: an engine may print to it. The parent reads the lines
+//! as they come and removes the store once the child has gone, however it went.
+//!
+//! A workload that fails ends its process; the ones after it get another. A process that fails before it has brought
+//! one record is the engine's last.
 
 use std::fs;
 use std::io::{Read, Write};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
+use super::accounting::unknown_record;
+use super::interrupt::Interrupt;
 use super::limit::MemoryLimit;
 use super::record::Record;
 use super::runner::run_workloads;
 use super::settings::Settings;
 use crate::engine::{EngineFactory, Result};
 
+/// How often the parent looks after its child.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time a child has after an interrupt to close its store: arbitrary.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// What a child is to do.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct ChildTask {
-    pub(crate) engine: String,
-    pub(crate) settings: Settings,
+struct ChildTask {
+    engine: String,
+    settings: Settings,
     /// Where to append records.
-    pub(crate) results: PathBuf,
+    results: PathBuf,
 }
 
 /// The records of one engine's run, and what ended it early.
@@ -31,13 +44,86 @@ pub(crate) struct ChildOutcome {
     pub(crate) error: Option<String>,
 }
 
-/// Runs the workloads on `engine` in a process of its own.
-pub(crate) fn run_in_child(engine: &str, settings: &Settings) -> Result<ChildOutcome> {
+/// Runs the workloads on `engine` in processes of its own, one unless something fails; `tell` gets each record as soon
+/// as it is there.
+pub(crate) fn run_in_child(
+    engine: &str,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    tell: &mut dyn FnMut(&Record),
+) -> ChildOutcome {
+    let mut outcome = ChildOutcome { records: Vec::new(), error: None };
+    loop {
+        let done = outcome.records.len();
+        let left = Settings { workloads: settings.workloads[done..].to_vec(), ..settings.clone() };
+        let ended = run_process(engine, &left, interrupt, &mut |record| {
+            tell(&record);
+            outcome.records.push(record);
+        });
+        let error = match ended {
+            Ok(status) if status.success() => return outcome,
+            _ if interrupt.is_asked() => "interrupted".to_owned(),
+            Ok(status) => failure(engine, &left, status, &mut outcome.records, done),
+            Err(error) => error.to_string(),
+        };
+        outcome.error = outcome.error.or(Some(format!("{engine}: {error}")));
+        let brought_any = outcome.records[done..].iter().any(|record| record.error.is_none());
+        let all_done = outcome.records.len() >= settings.workloads.len();
+        if all_done || !brought_any || interrupt.is_asked() {
+            return outcome;
+        }
+    }
+}
+
+/// Why a process ended early. If it could not tell so itself, because it was killed or panicked, the workload it was at
+/// gets a record that does.
+fn failure(
+    engine: &str,
+    settings: &Settings,
+    status: ExitStatus,
+    records: &mut Vec<Record>,
+    done: usize,
+) -> String {
+    let told = records[done..].iter().find_map(|record| record.error.clone());
+    let error = told.clone().unwrap_or_else(|| format!("its process ended with {status}"));
+    let at = settings.plan().unwrap_or_default().into_iter().nth(records.len() - done);
+    let orderly = status.code() == Some(1);
+    if let (None, Some(planned), false) = (told, at, orderly) {
+        records.push(unknown_record(engine, settings, &planned, &error));
+    }
+    error
+}
+
+/// One process, from its start to the removal of what it leaves behind.
+fn run_process(
+    engine: &str,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    take: &mut dyn FnMut(Record),
+) -> Result<ExitStatus> {
     fs::create_dir_all(&settings.dir)?;
     let results = settings.dir.join(format!("{engine}-{}.jsonl", std::process::id()));
     fs::write(&results, "")?;
+    let mut lines = Lines { path: results.clone(), taken: 0 };
     let task = ChildTask { engine: engine.to_owned(), settings: settings.clone(), results };
-    let limit = settings.memory_limit.map(MemoryLimit::new).transpose()?;
+    let ended = start(&task).and_then(|(mut child, _limit)| {
+        let ended = wait(&mut child, interrupt, &mut || lines.read(take));
+        if ended.is_err() {
+            child.kill()?;
+            child.wait()?;
+        }
+        ended
+    });
+    if !settings.keep {
+        remove_store(&settings.dir.join(engine));
+    }
+    let _already_gone = fs::remove_file(&task.results);
+    ended
+}
+
+/// Starts a child with its task, under its memory limit, which must outlive it.
+fn start(task: &ChildTask) -> Result<(Child, Option<MemoryLimit>)> {
+    let limit = task.settings.memory_limit.map(MemoryLimit::new).transpose()?;
     let mut child = Command::new(std::env::current_exe()?)
         .arg(crate::cli::CHILD_COMMAND)
         .stdin(Stdio::piped())
@@ -50,18 +136,77 @@ pub(crate) fn run_in_child(engine: &str, settings: &Settings) -> Result<ChildOut
         return Err(error);
     }
     let mut input = child.stdin.take().expect("it is piped");
-    input.write_all(serde_json::to_string(&task)?.as_bytes())?;
-    drop(input);
-    let status = child.wait()?;
-    let text = fs::read_to_string(&task.results)?;
-    fs::remove_file(&task.results)?;
-    let records = text.lines().map(serde_json::from_str).collect::<Result<Vec<Record>, _>>()?;
-    let error = (!status.success()).then(|| format!("{engine}: its process ended with {status}"));
-    Ok(ChildOutcome { records, error })
+    // A child that has died already tells more by its status than by the broken pipe.
+    let _broken_pipe = input.write_all(serde_json::to_string(task)?.as_bytes());
+    Ok((child, limit))
+}
+
+/// Waits for the child's end, or brings it about when there is an interrupt.
+fn wait(
+    child: &mut Child,
+    interrupt: &Interrupt,
+    read: &mut dyn FnMut() -> Result<()>,
+) -> Result<ExitStatus> {
+    loop {
+        let ended = child.try_wait()?;
+        read()?;
+        if let Some(status) = ended {
+            return Ok(status);
+        }
+        if interrupt.is_asked() {
+            let status = stop(child)?;
+            read()?;
+            return Ok(status);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Asks the child to stop, and makes it stop if it does not.
+fn stop(child: &mut Child) -> Result<ExitStatus> {
+    // Ctrl-C has reached it as well; a signal to the parent alone has not.
+    let _gone = kill_process(Pid::from_child(child), Signal::TERM);
+    let asked = Instant::now();
+    while asked.elapsed() < GRACE {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        std::thread::sleep(LOOK);
+    }
+    child.kill()?;
+    Ok(child.wait()?)
+}
+
+/// Removes what a process has left; one that ended well leaves nothing.
+fn remove_store(dir: &Path) {
+    let _already_gone = fs::remove_dir_all(dir);
+}
+
+/// The lines a child appends.
+struct Lines {
+    path: PathBuf,
+    /// Bytes of lines that were read.
+    taken: usize,
+}
+
+impl Lines {
+    /// Reads the lines that are new. One that is not whole yet waits for the next time; of a killed child it is lost.
+    fn read(&mut self, take: &mut dyn FnMut(Record)) -> Result<()> {
+        let text = fs::read(&self.path)?;
+        while let Some(len) = text[self.taken..].iter().position(|&byte| byte == b'\n') {
+            let line = &text[self.taken..self.taken + len];
+            self.taken += len + 1;
+            take(serde_json::from_slice(line)?);
+        }
+        Ok(())
+    }
 }
 
 /// The child's side.
 pub(crate) fn run_as_child(engines: &[EngineFactory]) -> Result<()> {
+    // A parent that is killed cannot stop its child.
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    let interrupt = Interrupt::install()?;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let task: ChildTask = serde_json::from_str(&text)?;
@@ -69,8 +214,48 @@ pub(crate) fn run_as_child(engines: &[EngineFactory]) -> Result<()> {
         return Err(format!("there is no engine {:?}", task.engine).into());
     };
     let mut results = fs::OpenOptions::new().append(true).open(&task.results)?;
-    run_workloads(factory, &task.settings, &mut |record| {
+    run_workloads(factory, &task.settings, &interrupt, &mut |record| {
         let line = serde_json::to_string(&record)? + "\n";
         Ok(results.write_all(line.as_bytes())?)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_read_once_they_are_whole() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("results");
+        let line = serde_json::to_string(&Record { ops: 7, ..Record::default() }).expect("it is writable");
+        let mut lines = Lines { path: path.clone(), taken: 0 };
+        let mut read = |text: String| {
+            fs::write(&path, text).expect("it can be written");
+            let mut ops = Vec::new();
+            lines.read(&mut |record| ops.push(record.ops)).expect("lines are records");
+            ops
+        };
+        assert_eq!(read(format!("{line}\n{}", &line[..5])), [7]);
+        assert!(read(format!("{line}\n{line}")).is_empty());
+        assert_eq!(read(format!("{line}\n{line}\n{line}\n")), [7, 7]);
+    }
+
+    #[test]
+    fn a_killed_process_leaves_a_record_that_says_so() {
+        let words = ["--workloads", "fillseq,readrandom@2,ycsb-a", "--keys", "9"];
+        let settings = Settings::from_words(&words).expect("they are well-formed");
+        let killed = ExitStatus::from_raw(9);
+        let mut records = vec![Record::default()];
+        let error = failure("a", &settings, killed, &mut records, 0);
+        let last = &records[1];
+        assert!(error.contains("signal: 9"), "{error}");
+        assert_eq!((&last.workload[..], last.threads, last.keys), ("readrandom", 2, 9));
+        assert_eq!(last.error.as_ref(), Some(&error));
+        // One that has told its error itself needs no second record.
+        assert_eq!(failure("a", &settings, ExitStatus::from_raw(256), &mut records, 0), error);
+        assert_eq!(records.len(), 2);
+    }
 }

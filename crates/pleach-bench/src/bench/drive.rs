@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::thread::set_current_timer_slack;
 
 use super::execute::{Tally, execute, touch};
+use super::interrupt::Interrupt;
 use crate::engine::{Direction, Result, Scan, Session};
 use crate::measure::Recorder;
 use crate::workload::{Op, OpKind, OpStream};
@@ -31,11 +32,20 @@ pub(super) struct Bounds<'a> {
     pub(super) interval_ns: Option<f64>,
     /// Set by someone else to stop it.
     pub(super) stop: &'a AtomicBool,
+    pub(super) interrupt: &'a Interrupt,
     /// Operations of all threads, for those who watch.
     pub(super) progress: &'a AtomicU64,
 }
 
-/// Performs the stream's operations. Only timed ones look at the deadline and at the stop flag.
+impl Bounds<'_> {
+    /// Whether it is time to stop, whatever is left to do.
+    #[inline]
+    fn are_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.deadline_ns || self.stop.load(Ordering::Relaxed) || self.interrupt.is_asked()
+    }
+}
+
+/// Performs the stream's operations. Only timed ones look at the deadline and at the flags.
 pub(super) fn drive(
     session: &mut dyn Session,
     stream: &mut dyn OpStream,
@@ -66,7 +76,7 @@ pub(super) fn drive(
                 bounds.progress.fetch_add(tally.ops - told_ops, Ordering::Relaxed);
                 (told_ops, told_ns) = (tally.ops, end_ns);
             }
-            if end_ns >= bounds.deadline_ns || bounds.stop.load(Ordering::Relaxed) {
+            if bounds.are_over(end_ns) {
                 break;
             }
         } else {
@@ -105,7 +115,7 @@ pub(super) fn drive_scans(
     let mut marked_ops = 0;
     let mut last: Vec<u8> = Vec::new();
     recorder.begin();
-    while tally.ops < bounds.ops && recorder.now_ns() < bounds.deadline_ns {
+    while tally.ops < bounds.ops && !bounds.are_over(recorder.now_ns()) {
         let scan = Scan { partition: 0, from: None, direction, limit: usize::MAX };
         let ops_before = tally.ops;
         last.clear();
@@ -123,7 +133,7 @@ pub(super) fn drive_scans(
                 recorder.group(OpKind::Next, now_ns, STEPS_PER_MARK);
                 bounds.progress.fetch_add(STEPS_PER_MARK, Ordering::Relaxed);
                 marked_ops = tally.ops;
-                return now_ns < bounds.deadline_ns && tally.ops < bounds.ops;
+                return !bounds.are_over(now_ns) && tally.ops < bounds.ops;
             }
             tally.ops < bounds.ops
         })?;

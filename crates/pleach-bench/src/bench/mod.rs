@@ -1,9 +1,13 @@
 //! Runs: one engine through a list of workloads, measured.
 
+mod accounting;
 mod child;
 mod drive;
 mod execute;
+mod interrupt;
 mod limit;
+mod machine_lock;
+mod measured;
 mod phase;
 mod progress;
 mod record;
@@ -14,5 +18,6 @@ mod store;
 mod tests;
 
 pub(crate) use child::{run_as_child, run_in_child};
+pub(crate) use interrupt::Interrupt;
 pub(crate) use record::Record;
 pub(crate) use settings::{Settings, parse_bytes};

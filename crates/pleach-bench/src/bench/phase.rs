@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::drive::{Bounds, drive, drive_scans};
 use super::execute::Tally;
+use super::interrupt::Interrupt;
 use crate::engine::{Direction, Engine, Result};
 use crate::measure::{Recorder, Stopwatch};
 use crate::workload::OpStream;
@@ -27,9 +28,15 @@ pub(super) struct Phase<'a> {
     pub(super) rate: Option<f64>,
     /// One more thread, which goes on at its own rate until the others have ended.
     pub(super) beside: Option<(Box<dyn OpStream>, f64)>,
+    /// Something else that begins with the threads; they end with it at the latest.
+    pub(super) until: Option<Task<'a>>,
     pub(super) timing_cost_ns: f64,
+    pub(super) interrupt: &'a Interrupt,
     pub(super) progress: &'a AtomicU64,
 }
+
+/// Something that is neither a stream nor timed.
+pub(super) type Task<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
 
 /// What came of it.
 pub(super) struct Outcome {
@@ -48,12 +55,14 @@ struct ThreadOutcome {
 }
 
 impl Phase<'_> {
-    /// Runs all threads to their end. The first error stops them all.
+    /// Runs all threads to their end. The first error stops them all, and so does an interrupt, which is an error.
     pub(super) fn run(self) -> Result<Outcome> {
         let stopwatch = Stopwatch::start();
         let stop_beside = AtomicBool::new(false);
         let stop = AtomicBool::new(false);
-        let barrier = Barrier::new(self.work.len() + usize::from(self.beside.is_some()));
+        let barrier = Barrier::new(
+            self.work.len() + usize::from(self.beside.is_some()) + usize::from(self.until.is_some()),
+        );
         let threads = self.work.len() as u64;
         let unwatched = AtomicU64::new(0);
         let timing = Timing { stopwatch: &stopwatch, barrier: &barrier, cost_ns: self.timing_cost_ns };
@@ -65,10 +74,20 @@ impl Phase<'_> {
                     deadline_ns: u64::MAX,
                     interval_ns: Some(1e9 / rate),
                     stop: &stop_beside,
+                    interrupt: self.interrupt,
                     progress: &unwatched,
                 };
                 let engine = self.engine;
                 scope.spawn(move || timing.thread(engine, Work::Ops(stream), bounds))
+            });
+            let (barrier, stop) = (&barrier, &stop);
+            let until = self.until.map(|task| {
+                scope.spawn(move || {
+                    barrier.wait();
+                    let done = task();
+                    stop.store(true, Ordering::Relaxed);
+                    done
+                })
             });
             let numbered = (0..).zip(self.work);
             let workers: Vec<_> = numbered
@@ -77,7 +96,8 @@ impl Phase<'_> {
                         ops: self.ops / threads + u64::from(number < self.ops % threads),
                         deadline_ns,
                         interval_ns: self.rate.map(|rate| 1e9 * threads as f64 / rate),
-                        stop: &stop,
+                        stop,
+                        interrupt: self.interrupt,
                         progress: self.progress,
                     };
                     let engine = self.engine;
@@ -87,7 +107,9 @@ impl Phase<'_> {
             let outcomes: Vec<Result<ThreadOutcome>> = workers.into_iter().map(joined).collect();
             stop_beside.store(true, Ordering::Relaxed);
             let beside = beside.map(joined).transpose()?;
+            until.map(joined).transpose()?;
             let outcomes: Vec<ThreadOutcome> = outcomes.into_iter().collect::<Result<_>>()?;
+            self.interrupt.check()?;
             Ok(together(outcomes, beside))
         })
     }
@@ -120,7 +142,7 @@ impl Timing<'_> {
     }
 }
 
-fn joined(handle: std::thread::ScopedJoinHandle<'_, Result<ThreadOutcome>>) -> Result<ThreadOutcome> {
+fn joined<T>(handle: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

@@ -1,4 +1,4 @@
-//! Progress: a bar for people, and the sampler that watches the disk meanwhile.
+//! Progress: a bar for people, and the sampler that watches disk and memory meanwhile.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::measure::{DiskSampler, SERIES_BUCKET_NS};
+use crate::measure::{SERIES_BUCKET_NS, Sampler};
 
-/// Runs `work` and meanwhile samples the disk use of `dir` and shows how far it has come. The bar is drawn only on a
+/// Runs `work` and meanwhile samples the disk use of `dir` and the memory and shows how far it has come. The bar is drawn only on a
 /// terminal.
 pub(super) fn watched<T>(
     name: &str,
@@ -17,26 +17,26 @@ pub(super) fn watched<T>(
     dir: &Path,
     progress: &AtomicU64,
     work: impl FnOnce() -> T,
-) -> (T, DiskSampler) {
+) -> (T, Sampler) {
     let (done, waiting) = channel::<()>();
     std::thread::scope(|scope| {
         let watcher = scope.spawn(move || {
             let bar = bar(name, ops);
-            let mut disk = DiskSampler::default();
-            disk.sample(dir);
+            let mut samples = Sampler::default();
+            samples.sample(dir);
             let interval = Duration::from_nanos(SERIES_BUCKET_NS);
             while waiting.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                disk.sample(dir);
+                samples.sample(dir);
                 bar.set_position(progress.load(Ordering::Relaxed));
             }
-            disk.sample(dir);
+            samples.sample(dir);
             bar.finish_and_clear();
-            disk
+            samples
         });
         let result = work();
         drop(done);
-        let disk = watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        (result, disk)
+        let samples = watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (result, samples)
     })
 }
 

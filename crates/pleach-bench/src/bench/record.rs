@@ -11,6 +11,7 @@ use crate::measure::{Latency, Machine};
 
 /// One object of the JSON output.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Record {
     pub(crate) engine: String,
     pub(crate) workload: String,
@@ -51,7 +52,15 @@ pub(crate) struct Record {
     pub(crate) write_call_bytes: u64,
     pub(crate) write_amp_calls: Option<f64>,
     pub(crate) write_amp_engine: Option<f64>,
+    pub(crate) write_amp_sst: Option<f64>,
     pub(crate) read_amp_calls: Option<f64>,
+    pub(crate) peak_space_amp: Option<f64>,
+    /// Why there is nothing else: the workload failed.
+    pub(crate) error: Option<String>,
+    /// The limit that ended a load before every key was put.
+    pub(crate) stopped_after_s: Option<f64>,
+    /// What had written to the store since it was empty.
+    pub(crate) prepared_by: Vec<String>,
     /// Figures that only some workloads have.
     pub(crate) extra: BTreeMap<String, f64>,
     /// Latencies by kind of operation.
@@ -68,10 +77,13 @@ pub(crate) struct Record {
 
 /// What happened over time, in buckets of the same width.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Series {
     pub(crate) bucket_ms: u64,
     /// Operations that ended in each bucket.
     pub(crate) ops: Vec<u64>,
     /// Disk use at the start of each bucket; goes on while the store settles.
     pub(crate) disk_bytes: Vec<u64>,
+    /// Resident memory of the process at the same times.
+    pub(crate) rss_bytes: Vec<u64>,
 }

@@ -8,20 +8,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{Distribution, KeySet, ValueSizes};
 use crate::engine::{Durability, EngineConfig, Result};
-use crate::workload;
+use crate::workload::Planned;
 
 /// Most keys of a dataset: orders of keys are kept in 32 bits.
 const KEYS_MAX: u64 = u32::MAX as u64;
 
 /// What is run and how.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Settings {
     /// Engines to run, by name (see `list`).
     #[arg(long, value_delimiter = ',', default_value = "pleach")]
     pub(crate) engines: Vec<String>,
 
-    /// Workloads in the order in which they run, by name (see `list`).
+    /// Workloads in the order in which they run, by name (see `list`); `readrandom@2` runs with two threads whatever
+    /// `--threads` says.
     #[arg(long, value_delimiter = ',', default_value = "fillrandom,readrandom")]
     pub(crate) workloads: Vec<String>,
 
@@ -50,16 +52,22 @@ pub(crate) struct Settings {
     #[arg(long, visible_alias = "reads")]
     pub(crate) ops: Option<u64>,
 
-    /// Seconds after which a workload ends; loads go on until every key is there.
+    /// Seconds after which a workload ends; loads go on until every key is there, or until `--load-limit`.
     #[arg(long)]
     pub(crate) duration: Option<f64>,
+
+    /// Seconds after which a load that has not put every key ends (`fillseq`, `fillrandom`, and `overwrite`, which
+    /// then heeds this instead of `--duration`). Workloads that need all keys then find them loaded in key order.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) load_limit: Option<f64>,
 
     /// Operations a second in all, started on schedule whether the engine keeps up or not; latencies count from the
     /// scheduled start. By default each thread starts its next operation when the last one has ended.
     #[arg(long)]
     pub(crate) rate: Option<f64>,
 
-    /// Gets before the measured part of workloads that read; by default a tenth of the keys, at most a million.
+    /// Gets before the measured part of workloads that read; by default a tenth of the keys, at most a million. They end
+    /// after half of `--duration`.
     #[arg(long)]
     pub(crate) warmup: Option<u64>,
 
@@ -115,6 +123,11 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) no_settle: bool,
 
+    /// File that is locked (exclusive flock) while a workload runs and free in between, so that others who share the
+    /// machine can keep their work out of it: `flock --shared FILE cargo build`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) machine_lock: Option<PathBuf>,
+
     /// Folder for the stores; it is created. Each engine's part of it is emptied.
     #[arg(long, default_value = "pleach-bench.data")]
     pub(crate) dir: PathBuf,
@@ -158,19 +171,24 @@ impl Settings {
         if self.keys > KEYS_MAX {
             return Err(format!("--keys must be at most {KEYS_MAX}").into());
         }
-        let numbers =
-            [("--duration", self.duration), ("--rate", self.rate), ("--write-rate", Some(self.write_rate))];
+        let numbers = [
+            ("--duration", self.duration),
+            ("--load-limit", self.load_limit),
+            ("--rate", self.rate),
+            ("--write-rate", Some(self.write_rate)),
+        ];
         for (name, number) in numbers {
             if number.is_some_and(|number| !number.is_finite() || number <= 0.0) {
                 return Err(format!("{name} must be above zero").into());
             }
         }
-        for name in &self.workloads {
-            if workload::find(name).is_none() {
-                return Err(format!("there is no workload {name:?}; `pleach-bench list` shows them").into());
-            }
-        }
-        Ok(())
+        self.plan().map(drop)
+    }
+
+    /// The workloads with their threads.
+    pub(crate) fn plan(&self) -> Result<Vec<Planned>> {
+        let planned = self.workloads.iter().map(|text| Planned::parse(text, self.threads));
+        Ok(planned.collect::<Result<_, String>>()?)
     }
 
     /// What `engine` is told, with its store in `dir`.
@@ -201,6 +219,17 @@ impl Settings {
     /// Gets before the measured part.
     pub(crate) fn warmup_ops(&self) -> u64 {
         self.warmup.unwrap_or_else(|| (self.keys / 10).min(1_000_000))
+    }
+
+    /// Seconds after which the warm-up ends, so that a slow engine does not spend more time on it than on what is
+    /// measured.
+    pub(crate) fn warmup_s(&self) -> Option<f64> {
+        self.duration.map(|seconds| seconds / 2.0)
+    }
+
+    /// The settings without paths of this machine, for those who read the results elsewhere.
+    pub(crate) fn without_paths(&self) -> Self {
+        Self { dir: PathBuf::new(), machine_lock: None, ..self.clone() }
     }
 }
 

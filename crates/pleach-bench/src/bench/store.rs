@@ -5,13 +5,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::execute::Tally;
+use super::interrupt::Interrupt;
 use super::phase::{Phase, Work};
 use super::progress::watched;
 use super::settings::Settings;
 use crate::data::Dataset;
 use crate::engine::{Engine, EngineConfig, EngineFactory, Result};
-use crate::workload::{Needs, PARTITIONS, ScanLen, Shape, StreamContext};
+use crate::workload::{Needs, PARTITIONS, Planned, ScanLen, Shape, StreamContext};
+
+/// Keys per write of loads that are not measured: whoever pays for each write alone should not hold up the others.
+const LOAD_BATCH: usize = 100;
+
+/// Every how many of the keys is overwritten before a compaction that is measured.
+const OVERWRITTEN_SHARE: u64 = 10;
+
+/// What loads leave in [`Store::history`].
+const LOADED_SHUFFLED: &str = "load in random order";
+const LOADED_SORTED: &str = "load in key order";
 
 /// An engine's store, and what is known of its contents.
 pub(super) struct Store<'a> {
@@ -19,10 +29,15 @@ pub(super) struct Store<'a> {
     pub(super) settings: &'a Settings,
     pub(super) dataset: Arc<Dataset>,
     pub(super) timing_cost_ns: f64,
+    pub(super) interrupt: &'a Interrupt,
     config: EngineConfig,
     engine: Option<Box<dyn Engine>>,
     /// The state it is in, if it is one that a workload may start from.
     pub(super) holds: Option<Needs>,
+    /// What has written to it since it was empty, in order.
+    pub(super) history: Vec<String>,
+    /// A load in random order did not end in time: from now on keys are loaded in their order.
+    pub(super) load_sorted: bool,
     /// Bytes of live keys and values.
     pub(super) live_bytes: u64,
     /// Indexes beyond the loaded ones that may have been inserted.
@@ -35,6 +50,7 @@ impl<'a> Store<'a> {
         factory: &'a EngineFactory,
         settings: &'a Settings,
         timing_cost_ns: f64,
+        interrupt: &'a Interrupt,
     ) -> Result<Self> {
         let config = settings.engine_config(factory.name, settings.dir.join(factory.name))?;
         let dataset = Dataset::new(settings.keys, settings.key_set, settings.value_size, settings.seed);
@@ -43,9 +59,12 @@ impl<'a> Store<'a> {
             settings,
             dataset: Arc::new(dataset),
             timing_cost_ns,
+            interrupt,
             config,
             engine: None,
             holds: None,
+            history: Vec::new(),
+            load_sorted: false,
             live_bytes: 0,
             inserted: 0,
         })
@@ -60,14 +79,36 @@ impl<'a> Store<'a> {
         self.engine.as_deref().expect("the store was prepared")
     }
 
-    /// What the stream of `thread` has to know.
-    pub(super) fn context(&self, purpose: &'static str, shape: Shape, thread: usize) -> StreamContext {
+    /// A phase without limits or rate.
+    pub(super) fn phase<'p>(&'p self, work: Vec<Work>, progress: &'p AtomicU64) -> Phase<'p> {
+        Phase {
+            engine: self.engine(),
+            work,
+            ops: u64::MAX,
+            duration_s: None,
+            rate: None,
+            beside: None,
+            until: None,
+            timing_cost_ns: self.timing_cost_ns,
+            interrupt: self.interrupt,
+            progress,
+        }
+    }
+
+    /// What the stream of `thread`, one of `threads`, has to know.
+    pub(super) fn context(
+        &self,
+        purpose: &'static str,
+        shape: Shape,
+        thread: usize,
+        threads: usize,
+    ) -> StreamContext {
         let many = if matches!(shape, Shape::Mix { many: true, .. }) { self.settings.multi } else { 1 };
         StreamContext {
             dataset: Arc::clone(&self.dataset),
             purpose,
             thread,
-            threads: self.settings.threads,
+            threads,
             batch: self.settings.batch,
             many,
             scan_len: ScanLen::Fixed(self.settings.scan_len),
@@ -77,8 +118,9 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Brings the store into the state that a workload starts from.
-    pub(super) fn prepare(&mut self, needs: Needs) -> Result<()> {
+    /// Brings the store into the state that a workload starts from, settled.
+    pub(super) fn prepare(&mut self, planned: &Planned) -> Result<()> {
+        let needs = planned.workload.shape.needs();
         if self.holds == Some(needs) && needs == Needs::Loaded {
             return Ok(());
         }
@@ -86,8 +128,8 @@ impl<'a> Store<'a> {
         self.reopen(partitions)?;
         match needs {
             Needs::Fresh => {}
-            Needs::Loaded | Needs::Partitioned => self.load(needs)?,
-            Needs::Queues => self.fill_queues()?,
+            Needs::Loaded | Needs::Partitioned => self.load(needs, partitions)?,
+            Needs::Queues => self.fill_queues(planned.threads)?,
         }
         self.holds = Some(needs);
         Ok(())
@@ -99,49 +141,100 @@ impl<'a> Store<'a> {
         fs::create_dir_all(self.dir())?;
         self.config.partitions = partitions;
         self.engine = Some((self.factory.open)(&self.config)?);
+        self.history.clear();
         self.live_bytes = 0;
         self.inserted = 0;
         Ok(())
     }
 
-    fn load(&mut self, needs: Needs) -> Result<()> {
-        let shape = Shape::Fill { sorted: false };
+    /// Loads all keys: in random order, which is the harder form to read, unless that has taken too long.
+    fn load(&mut self, needs: Needs, partitions: usize) -> Result<()> {
+        if !self.load_sorted {
+            if self.load_in_order(needs, false)? {
+                return Ok(());
+            }
+            self.load_sorted = true;
+            self.reopen(partitions)?;
+        }
+        self.load_in_order(needs, true)?;
+        Ok(())
+    }
+
+    /// Whether all keys are there. In key order nothing ends it early, and one thread does it all: with several it
+    /// would not be in order.
+    fn load_in_order(&mut self, needs: Needs, sorted: bool) -> Result<bool> {
+        let shape = Shape::Fill { sorted };
+        let threads = if sorted { 1 } else { self.settings.threads };
+        if sorted {
+            self.dataset.prepare_sorted();
+        }
         let work = |thread| {
-            let mut context = self.context("load", shape, thread);
+            let mut context = self.context("load", shape, thread, threads);
             context.partitioned = needs == Needs::Partitioned;
+            context.batch = context.batch.max(LOAD_BATCH);
             Work::Ops(shape.stream(&context, self.settings.distribution))
         };
-        let work = (0..self.settings.threads).map(work).collect();
-        self.fill(work, self.settings.keys)
+        let work = (0..threads).map(work).collect();
+        let order = if sorted { LOADED_SORTED } else { LOADED_SHUFFLED };
+        let limit = self.settings.load_limit.filter(|_| !sorted);
+        let put = self.fill(work, Some(self.settings.keys), limit, order)?;
+        Ok(put == self.settings.keys)
     }
 
-    fn fill_queues(&mut self) -> Result<()> {
+    fn fill_queues(&mut self, threads: usize) -> Result<()> {
         let work = |thread| {
-            let context = self.context("load", Shape::Queue, thread);
+            let context = self.context("load", Shape::Queue, thread, threads);
             Work::Ops(Shape::queue_filling_stream(&context))
         };
-        let work = (0..self.settings.threads).map(work).collect();
-        self.fill(work, u64::MAX)
+        let work = (0..threads).map(work).collect();
+        self.fill(work, None, None, "fill the queues").map(drop)
     }
 
-    /// Performs unmeasured writes and waits for the store to settle.
-    fn fill(&mut self, work: Vec<Work>, ops: u64) -> Result<()> {
+    /// Overwrites keys everywhere and waits for nothing, so that there is something to merge with all the others.
+    pub(super) fn overwrite_some(&mut self) -> Result<()> {
+        let mut context = self.context("overwrites", Shape::ReadWhileCompacting, 0, 1);
+        context.batch = context.batch.max(LOAD_BATCH);
+        let work = vec![Work::Ops(Shape::writer_stream(&context))];
+        let ops = (self.settings.keys / OVERWRITTEN_SHARE).max(1);
+        self.write(work, Some(ops), None, "overwrite a tenth").map(drop)
+    }
+
+    /// Performs unmeasured writes, and waits for the store to settle if all were done; how many were done.
+    fn fill(
+        &mut self,
+        work: Vec<Work>,
+        ops: Option<u64>,
+        duration_s: Option<f64>,
+        what: &str,
+    ) -> Result<u64> {
+        let done = self.write(work, ops, duration_s, what)?;
+        if ops.is_none_or(|ops| done == ops) {
+            self.settle()?;
+        }
+        Ok(done)
+    }
+
+    /// Performs unmeasured writes; how many.
+    fn write(
+        &mut self,
+        work: Vec<Work>,
+        ops: Option<u64>,
+        duration_s: Option<f64>,
+        what: &str,
+    ) -> Result<u64> {
         let progress = AtomicU64::new(0);
-        let phase = Phase {
-            engine: self.engine(),
-            work,
-            ops,
-            duration_s: None,
-            rate: None,
-            beside: None,
-            timing_cost_ns: self.timing_cost_ns,
-            progress: &progress,
-        };
-        let name = format!("{} (loading)", self.factory.name);
-        let known = (ops < u64::MAX).then_some(ops);
-        let (outcome, _disk) = watched(&name, known, &self.config.dir, &progress, || phase.run());
-        let tally: Tally = outcome?.tally;
+        let phase = Phase { ops: ops.unwrap_or(u64::MAX), duration_s, ..self.phase(work, &progress) };
+        let name = format!("{} ({what})", self.factory.name);
+        let (outcome, _samples) = watched(&name, ops, self.dir(), &progress, || phase.run());
+        let tally = outcome?.tally;
         self.live_bytes = self.live_bytes.saturating_add_signed(tally.live_bytes);
+        self.history.push(what.to_owned());
+        Ok(tally.ops)
+    }
+
+    /// Pays all debts: what is only in memory goes to files, and flushes and compactions come to their end.
+    pub(super) fn settle(&self) -> Result<()> {
+        self.engine().flush()?;
         self.engine().settle()
     }
 

@@ -74,7 +74,8 @@ impl Dataset {
             let mut key = Vec::new();
             self.key_set.write(0, &mut key);
             let mut bounds = (key.clone(), key.clone());
-            for index in 1..self.keys {
+            let others = if self.key_set.is_ordered() { self.keys - 1..self.keys } else { 1..self.keys };
+            for index in others {
                 self.key_set.write(index, &mut key);
                 if key < bounds.0 {
                     bounds.0.clone_from(&key);
@@ -96,6 +97,15 @@ impl Dataset {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ordered_sets_need_no_memory_for_their_order() {
+        let dataset = Dataset::new(4_000_000_000, KeySet::Decimal, ValueSizes::Fixed(10), 1);
+        dataset.prepare_sorted();
+        assert!(dataset.sorted.get().is_none() && dataset.sorted(3_999_999_999) == 3_999_999_999);
+        assert_eq!(dataset.bounds().1, b"0000003999999999");
+        assert_eq!(Dataset::new(1, KeySet::Decimal, ValueSizes::Fixed(1), 1).bounds().1, b"0000000000000000");
+    }
 
     #[test]
     fn sorted_is_sorted() {

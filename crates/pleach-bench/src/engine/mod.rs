@@ -19,7 +19,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use null::NullEngine;
-pub use pleach::PLEACH;
+pub use pleach::{PLEACH, PLEACH_FOREST, PLEACH_LEVELED};
 pub use reference::REFERENCE;
 
 /// Whatever went wrong, in words.
@@ -43,6 +43,7 @@ pub struct EngineFactory {
 
 /// What an engine does natively. What it does not is emulated by the [`Session`]'s default methods, or refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an ability of its own")]
 pub struct Capabilities {
     /// Reads past the page cache.
@@ -55,6 +56,8 @@ pub struct Capabilities {
     pub native_get_many: bool,
     /// [`Engine::get_async`] gives futures.
     pub async_get: bool,
+    /// [`Engine::compact`] merges everything.
+    pub compaction: bool,
     /// How a whole partition is removed.
     pub partition_removal: Removal,
 }
@@ -118,6 +121,9 @@ pub struct EngineStats {
     pub stalled_ns: Option<u64>,
     /// Anything else worth a line, by name.
     pub details: BTreeMap<String, u64>,
+    /// Settings that it has chosen or was told, by its own names.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
 }
 
 /// One write of a batch.
@@ -175,6 +181,14 @@ pub trait Engine: Send + Sync {
 
     /// Waits until flushes and compactions have nothing left to do.
     fn settle(&self) -> Result<()>;
+
+    /// Merges all that it holds into its densest form, whether that is due or not, and waits until that is done.
+    ///
+    /// # Errors
+    /// Where the engine has no such call: see [`Capabilities::compaction`].
+    fn compact(&self) -> Result<()> {
+        Err("the engine has no call for a compaction of everything".into())
+    }
 
     /// What it tells about itself.
     fn stats(&self) -> Result<EngineStats>;

@@ -1,20 +1,19 @@
-//! Pleach behind the benchmark's trait.
+//! Pleach behind the benchmark's trait, once for each shape of its files.
 //!
-//! Partitions are Pleach's own; partition 0 is the default one. The number of background threads is not Pleach's to
-//! choose, so [`EngineConfig::background_threads`] is not used.
+//! Partitions are Pleach's own; partition 0 is the default one.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use pleach::{Db, Key, Options, Partition, Value, WriteBatch};
+use pleach::{Db, Key, Options, Partition, Shape, Value, WriteBatch};
 
 use super::{
     Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Removal, Result,
     Scan, Session, Write,
 };
 
-/// The factory of Pleach. Settings by name: `memtable_bytes`, `runs_per_stage`, `sst_bytes`, `clean_every`,
-/// `filter_bits_per_key`.
+/// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`,
+/// `runs_per_stage`, `sst_bytes`, `clean_every`, `filter_bits_per_key`.
 pub const PLEACH: EngineFactory = EngineFactory {
     name: "pleach",
     about: concat!(
@@ -22,25 +21,48 @@ pub const PLEACH: EngineFactory = EngineFactory {
         env!("CARGO_PKG_VERSION"),
         ", default options but for what the command line says"
     ),
-    capabilities: Capabilities {
-        direct_reads: true,
-        compression: true,
-        atomic_batches: true,
-        native_get_many: true,
-        async_get: false,
-        partition_removal: Removal::Native,
-    },
-    open,
+    capabilities: CAPABILITIES,
+    open: |config| open(config, Shape::ForestOverBottom),
 };
+
+/// The factory of Pleach as a forest without a bottom, which writes least. Settings are those of [`PLEACH`].
+pub const PLEACH_FOREST: EngineFactory = EngineFactory {
+    name: "pleach-forest",
+    about: concat!("Pleach ", env!("CARGO_PKG_VERSION"), ", a forest, else as pleach"),
+    capabilities: CAPABILITIES,
+    open: |config| open(config, Shape::Forest),
+};
+
+/// The factory of Pleach in levels, which reads least. Settings are those of [`PLEACH`].
+pub const PLEACH_LEVELED: EngineFactory = EngineFactory {
+    name: "pleach-leveled",
+    about: concat!("Pleach ", env!("CARGO_PKG_VERSION"), ", leveled, else as pleach"),
+    capabilities: CAPABILITIES,
+    open: |config| open(config, Shape::Leveled),
+};
+
+const CAPABILITIES: Capabilities = Capabilities {
+    direct_reads: true,
+    compression: true,
+    atomic_batches: true,
+    native_get_many: true,
+    async_get: false,
+    compaction: true,
+    partition_removal: Removal::Native,
+};
+
+/// Most compaction threads that Pleach takes.
+const COMPACTION_THREADS_MAX: usize = 64;
 
 struct PleachEngine {
     db: Db,
     partitions: Vec<Partition>,
     durability: pleach::Durability,
+    settings: BTreeMap<String, String>,
 }
 
-fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
-    let db = options(config.clone())?.open(&config.dir)?;
+fn open(config: &EngineConfig, shape: Shape) -> Result<Box<dyn Engine>> {
+    let db = options(config.clone(), shape)?.open(&config.dir)?;
     let mut partitions = vec![db.default_partition()];
     for number in 1..config.partitions {
         partitions.push(db.partition(&format!("p{number}"))?);
@@ -49,14 +71,28 @@ fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
         Durability::Buffered => pleach::Durability::Buffered,
         Durability::Sync => pleach::Durability::Sync,
     };
-    Ok(Box::new(PleachEngine { db, partitions, durability }))
+    Ok(Box::new(PleachEngine { db, partitions, durability, settings: settings(config, shape) }))
 }
 
-fn options(mut config: EngineConfig) -> Result<Options> {
+fn compaction_threads(config: &EngineConfig) -> usize {
+    config.background_threads.clamp(1, COMPACTION_THREADS_MAX)
+}
+
+/// What was chosen, for the record.
+fn settings(config: &EngineConfig, shape: Shape) -> BTreeMap<String, String> {
+    let mut settings = config.tuning.clone();
+    settings.insert("shape".to_owned(), format!("{shape:?}"));
+    settings.insert("compaction_threads".to_owned(), compaction_threads(config).to_string());
+    settings
+}
+
+fn options(mut config: EngineConfig, shape: Shape) -> Result<Options> {
     let mut options = Options::new()
         .memory(usize::try_from(config.memory_bytes)?)
         .direct_reads(config.direct_reads)
-        .compression(config.compression);
+        .compression(config.compression)
+        .shape(shape)
+        .compaction_threads(compaction_threads(&config));
     if let Some(bytes) = config.take_tuning("memtable_bytes")? {
         options = options.memtable_bytes(bytes);
     }
@@ -96,6 +132,10 @@ impl Engine for PleachEngine {
         Ok(self.db.settle()?)
     }
 
+    fn compact(&self) -> Result<()> {
+        Ok(self.db.compact()?)
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         let stats = self.db.stats();
         let details = [
@@ -107,6 +147,7 @@ impl Engine for PleachEngine {
             ("compaction_written_bytes", stats.compaction_written_bytes),
             ("compaction_read_bytes", stats.compaction_read_bytes),
             ("moved_bytes", stats.moved_bytes),
+            ("tombstones_passed", stats.tombstones_passed),
             ("cache_bytes", stats.cache_bytes),
             ("memtable_bytes", stats.memtable_bytes),
             ("filter_bytes", stats.filter_bytes),
@@ -119,6 +160,7 @@ impl Engine for PleachEngine {
             index_filter_bytes: Some(stats.index_filter_bytes),
             stalled_ns: u64::try_from(stats.stalled.as_nanos()).ok(),
             details: BTreeMap::from(details.map(|(name, count)| (name.to_owned(), count))),
+            settings: self.settings.clone(),
         })
     }
 

@@ -19,6 +19,7 @@ pub const REFERENCE: EngineFactory = EngineFactory {
         atomic_batches: false,
         native_get_many: false,
         async_get: false,
+        compaction: false,
         partition_removal: Removal::Native,
     },
     open,

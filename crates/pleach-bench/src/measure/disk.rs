@@ -1,9 +1,11 @@
-//! Disk use: allocated bytes of a folder, now and at its highest while a workload runs.
+//! Disk use: allocated bytes of a folder, now and, beside the memory of the process, sampled while a workload runs.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
+
+use super::process::rss_bytes;
 
 /// Blocks of `st_blocks` have 512 bytes whatever the file system's own are.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -42,19 +44,21 @@ pub(crate) fn quiet_disk_bytes(dir: &Path) -> u64 {
     last
 }
 
-/// Disk use sampled over time.
+/// Disk use and resident memory sampled over time: one sample for each bucket of throughput over time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DiskSampler {
-    pub(crate) peak_bytes: u64,
-    /// One sample for each bucket of throughput over time.
-    pub(crate) series: Vec<u64>,
+pub(crate) struct Sampler {
+    pub(crate) disk_bytes: Vec<u64>,
+    pub(crate) rss_bytes: Vec<u64>,
 }
 
-impl DiskSampler {
+impl Sampler {
     pub(crate) fn sample(&mut self, dir: &Path) {
-        let bytes = disk_bytes(dir);
-        self.peak_bytes = self.peak_bytes.max(bytes);
-        self.series.push(bytes);
+        self.disk_bytes.push(disk_bytes(dir));
+        self.rss_bytes.push(rss_bytes());
+    }
+
+    pub(crate) fn peak_disk_bytes(&self) -> u64 {
+        self.disk_bytes.iter().copied().max().unwrap_or(0)
     }
 }
 

@@ -51,6 +51,11 @@ pub(crate) fn peak_rss_bytes() -> u64 {
     status_bytes("VmHWM:")
 }
 
+/// Memory of the process as it is now, pages of mapped files included.
+pub(crate) fn rss_bytes() -> u64 {
+    status_bytes("VmRSS:")
+}
+
 /// Memory of the process that is no file's.
 pub(crate) fn rss_anonymous_bytes() -> u64 {
     status_bytes("RssAnon:")

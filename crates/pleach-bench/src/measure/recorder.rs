@@ -3,8 +3,9 @@
 //! In a closed loop (the next operation starts when the last one ended) the service time of every operation is
 //! recorded, unless reading the clock and recording would cost more than 2 % of an operation: then every k-th is
 //! timed and stands for k, and a gap between two timed ones of 100 us or more is recorded whole as one operation, so
-//! that a stall cannot hide between samples. At a fixed rate every operation is timed from the moment at which it
-//! should have started, so that a stall counts for all that it delayed.
+//! that a stall cannot hide between samples. As every stall is seen, each stands for itself alone. After one, and every
+//! few hundred operations, k is chosen anew: while an engine is slow all operations are timed. At a fixed rate every
+//! operation is timed from the moment at which it should have started, so that a stall counts for all that it delayed.
 
 use hdrhistogram::Histogram;
 
@@ -18,7 +19,7 @@ pub(crate) const SERIES_BUCKET_NS: u64 = 100_000_000;
 const STALL_NS: u64 = 100_000;
 /// Share of an operation's time that timing it may cost.
 const TIMING_SHARE: f64 = 0.02;
-/// Operations after which the interval of timing is set.
+/// Timed operations after which the interval of timing is chosen.
 const OPS_BEFORE_CHOICE: u64 = 512;
 /// Longest interval of timing.
 const INTERVAL_MAX: f64 = 16.0;
@@ -30,15 +31,19 @@ pub(crate) struct Recorder {
     latencies: Vec<Option<Box<Histogram<u64>>>>,
     /// Operations that ended in each bucket.
     pub(crate) series: Vec<u64>,
+    /// Longest time between the ends of two operations of a thread, from the start of its first.
     pub(crate) longest_gap_ns: u64,
-    /// Every how many calls one is timed.
-    pub(crate) interval: u64,
+    /// Most calls of which one was timed.
+    pub(crate) interval_max: u64,
+    /// Every how many calls one is timed now.
+    interval: u64,
     untimed: u64,
     last_mark_ns: u64,
     last_kind: OpKind,
     timing_cost_ns: f64,
     timed: u64,
     timed_sum_ns: u64,
+    /// Each operation must be timed.
     fixed_interval: bool,
 }
 
@@ -51,6 +56,7 @@ impl Recorder {
             latencies: OpKind::ALL.map(|_| None).into(),
             series: Vec::new(),
             longest_gap_ns: 0,
+            interval_max: 1,
             interval: 1,
             untimed: 0,
             last_kind: OpKind::Get,
@@ -94,12 +100,18 @@ impl Recorder {
     /// An operation was timed; `ops` have ended since the last one that was.
     #[inline]
     pub(crate) fn timed(&mut self, kind: OpKind, begin_ns: u64, end_ns: u64, ops: u64) {
-        if self.interval > 1 && begin_ns.saturating_sub(self.last_mark_ns) >= STALL_NS {
-            let last_kind = self.last_kind;
-            self.latency(last_kind, begin_ns - self.last_mark_ns, 1);
-        }
         let latency_ns = end_ns.saturating_sub(begin_ns);
-        let stands_for = self.interval;
+        let untimed_ns = begin_ns.saturating_sub(self.last_mark_ns);
+        let mut stands_for = self.interval;
+        if self.interval > 1 && latency_ns.max(untimed_ns) >= STALL_NS {
+            if untimed_ns >= STALL_NS {
+                self.latency(self.last_kind, untimed_ns, 1);
+            }
+            if latency_ns >= STALL_NS {
+                stands_for = 1;
+            }
+            self.time_all();
+        }
         self.latency(kind, latency_ns, stands_for);
         self.mark(end_ns, ops);
         self.untimed = 0;
@@ -141,10 +153,16 @@ impl Recorder {
         self.timed_sum_ns += latency_ns.min(STALL_NS);
         if self.timed == OPS_BEFORE_CHOICE {
             let mean_ns = (self.timed_sum_ns as f64 / self.timed as f64).max(1.0);
+            self.time_all();
             self.interval =
                 (self.timing_cost_ns / (TIMING_SHARE * mean_ns)).ceil().clamp(1.0, INTERVAL_MAX) as u64;
-            self.fixed_interval = true;
+            self.interval_max = self.interval_max.max(self.interval);
         }
+    }
+
+    /// Times every operation until the interval is chosen again.
+    fn time_all(&mut self) {
+        (self.interval, self.timed, self.timed_sum_ns) = (1, 0, 0);
     }
 
     /// Starts the clock of the first gap anew: what came before the first operation is no silence.
@@ -167,7 +185,7 @@ impl Recorder {
             *mine += theirs;
         }
         self.longest_gap_ns = self.longest_gap_ns.max(other.longest_gap_ns);
-        self.interval = self.interval.max(other.interval);
+        self.interval_max = self.interval_max.max(other.interval_max);
     }
 
     /// The histograms that hold anything.
@@ -206,6 +224,56 @@ mod tests {
         assert!(all.max() > 4_700_000 && recorder.longest_gap_ns > 4_700_000);
         assert_eq!(all.len(), OPS_BEFORE_CHOICE + 1 + 5);
         assert_eq!(recorder.series.iter().sum::<u64>(), OPS_BEFORE_CHOICE + 5);
+    }
+
+    #[test]
+    fn one_long_operation_is_a_gap_and_counts_once() {
+        let mut recorder = Recorder::new(Stopwatch::start(), 40.0, false);
+        recorder.last_mark_ns = 0;
+        for op in 0..OPS_BEFORE_CHOICE {
+            recorder.timed(OpKind::Put, op * 500, op * 500 + 420, 1);
+        }
+        recorder.timed(OpKind::Put, 256_000, 300_256_000, 5);
+        let all = recorder.all_kinds();
+        assert_eq!(all.count_between(100_000_000, u64::MAX), 1);
+        assert!(recorder.longest_gap_ns >= 300_000_000, "{}", recorder.longest_gap_ns);
+        // It ended in the fourth bucket; those that it filled are empty.
+        assert_eq!(recorder.series, [OPS_BEFORE_CHOICE, 0, 0, 5]);
+    }
+
+    /// Latencies of operations whose true times are known: mostly 1 us, every 1000th 2 ms, and in the end all 150 us.
+    #[test]
+    fn tails_are_those_of_all_operations() {
+        let mut recorder = Recorder::new(Stopwatch::start(), 300.0, false);
+        (recorder.last_mark_ns, recorder.longest_gap_ns) = (0, 0);
+        let (mut now_ns, mut marked) = (0, 0);
+        let mut truth = histogram();
+        let ops = 1_000_000_u64;
+        for op in 1..=ops {
+            let takes_ns = match op {
+                _ if op > ops - 5_000 => 150_000,
+                _ if op % 1000 == 0 => 2_000_000,
+                _ => 1_000,
+            };
+            truth.saturating_record(takes_ns);
+            let begin_ns = now_ns;
+            now_ns += takes_ns;
+            if recorder.is_timed() {
+                recorder.timed(OpKind::Put, begin_ns, now_ns, op - marked);
+                marked = op;
+            }
+        }
+        recorder.group(OpKind::Put, now_ns, ops - marked);
+        assert!(recorder.interval_max > 8, "{}", recorder.interval_max);
+        let all = recorder.all_kinds();
+        for quantile in [0.5, 0.99, 0.996, 0.9995] {
+            let (ours, theirs) = (all.value_at_quantile(quantile), truth.value_at_quantile(quantile));
+            assert!((ours as f64 / theirs as f64 - 1.0).abs() < 0.05, "{quantile}: {ours} {theirs}");
+        }
+        let slow = |histogram: &Histogram<u64>| histogram.count_between(1_000_000, u64::MAX) as f64;
+        assert!((slow(&all) / slow(&truth) - 1.0).abs() < 0.05, "{} {}", slow(&all), slow(&truth));
+        assert!((all.len() as f64 / ops as f64 - 1.0).abs() < 0.05, "{}", all.len());
+        assert_eq!(recorder.series.iter().sum::<u64>(), ops);
     }
 
     #[test]

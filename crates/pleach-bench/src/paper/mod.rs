@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::bench::{Record, Settings, parse_bytes, run_in_child};
+use crate::bench::{Interrupt, Record, Settings, parse_bytes, run_in_child};
 use crate::engine::{EngineFactory, Result};
 use crate::report;
 
@@ -16,8 +16,8 @@ use crate::report;
 pub(crate) struct PaperArgs {
     /// `list`, or the name of a figure.
     name: String,
-    /// Engines to run; each figure says what it needs of them.
-    #[arg(long, value_delimiter = ',', default_value = "pleach")]
+    /// Engines to run, instead of the figure's own choice of Pleach's shapes.
+    #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
     /// Keys, instead of the figure's own scaled-down number.
     #[arg(long)]
@@ -25,6 +25,18 @@ pub(crate) struct PaperArgs {
     /// Memory of each engine.
     #[arg(long, value_parser = parse_bytes)]
     memory: Option<u64>,
+    /// Limit of memory and page cache together for each process, as of runs.
+    #[arg(long, value_parser = parse_bytes)]
+    memory_limit: Option<u64>,
+    /// Seconds after which a load ends, as of runs.
+    #[arg(long, value_name = "SECONDS")]
+    load_limit: Option<f64>,
+    /// A setting of one engine by its own name, as `<engine>.<name>=<value>`; it goes before the figure's.
+    #[arg(long, value_delimiter = ',')]
+    tune: Vec<String>,
+    /// File that is locked while a workload runs, as of runs.
+    #[arg(long, value_name = "FILE")]
+    machine_lock: Option<PathBuf>,
     /// Folder for the stores.
     #[arg(long, default_value = "pleach-bench.data")]
     dir: PathBuf,
@@ -38,28 +50,57 @@ struct Figure {
     name: &'static str,
     /// What it shows.
     about: &'static str,
+    /// Engines unless the command line names some.
+    engines: &'static [&'static str],
     run: fn(&mut Session<'_>) -> Result<()>,
 }
 
+/// The paper's shape, and the one that Pleach has by default.
+const FORESTS: &[&str] = &["pleach-forest", "pleach"];
+/// All shapes.
+const SHAPES: &[&str] = &["pleach-forest", "pleach", "pleach-leveled"];
+
 const FIGURES: &[Figure] = &[
+    Figure {
+        name: "sifrdb-fig2",
+        about: "SifrDB, Figs. 2 and 3: write amplification, storage and read latency by growth factor",
+        engines: SHAPES,
+        run: sifrdb::fig2,
+    },
+    Figure {
+        name: "sifrdb-fig9",
+        about: "SifrDB, Fig. 9: all of the following four from the same loads",
+        engines: FORESTS,
+        run: sifrdb::fig9,
+    },
     Figure {
         name: "sifrdb-fig9a",
         about: "SifrDB, Fig. 9a: write amplification of random and sequential inserts",
+        engines: FORESTS,
         run: sifrdb::fig9a,
     },
     Figure {
         name: "sifrdb-fig9b",
         about: "SifrDB, Fig. 9b: throughput of random and sequential inserts",
+        engines: FORESTS,
         run: sifrdb::fig9b,
     },
     Figure {
         name: "sifrdb-fig9c",
         about: "SifrDB, Fig. 9c: storage needed while random inserts go on",
+        engines: FORESTS,
         run: sifrdb::fig9c,
+    },
+    Figure {
+        name: "sifrdb-fig9d",
+        about: "SifrDB, Fig. 9d: memory needed while random inserts go on",
+        engines: FORESTS,
+        run: sifrdb::fig9d,
     },
     Figure {
         name: "sifrdb-fig12",
         about: "SifrDB, Fig. 12: read latency and memory of SST-level filters by bits per key",
+        engines: &["pleach-forest"],
         run: sifrdb::fig12,
     },
 ];
@@ -67,6 +108,9 @@ const FIGURES: &[Figure] = &[
 /// A figure's way to run engines and to print.
 struct Session<'a> {
     args: &'a PaperArgs,
+    /// Those that are run.
+    engines: Vec<EngineFactory>,
+    interrupt: Interrupt,
     records: Vec<Record>,
 }
 
@@ -85,7 +129,12 @@ impl Session<'_> {
         if let Some(memory) = self.args.memory {
             settings.memory = memory;
         }
-        let outcome = run_in_child(engine, &settings)?;
+        settings.memory_limit = self.args.memory_limit;
+        settings.load_limit = self.args.load_limit;
+        settings.machine_lock.clone_from(&self.args.machine_lock);
+        settings.tune.extend(self.args.tune.iter().cloned());
+        settings.check()?;
+        let outcome = run_in_child(engine, &settings, &self.interrupt, &mut |_| ());
         self.records.extend(outcome.records.iter().cloned());
         match outcome.error {
             Some(error) => Err(error.into()),
@@ -105,13 +154,21 @@ pub(crate) fn run(engines: &[EngineFactory], args: &PaperArgs) -> Result<()> {
     let figure = FIGURES.iter().find(|figure| figure.name == args.name);
     let figure =
         figure.ok_or_else(|| format!("there is no figure {:?}; `paper list` shows them", args.name))?;
-    let unknown = |name: &&String| !engines.iter().any(|factory| factory.name == **name);
-    if let Some(name) = args.engines.iter().find(unknown) {
-        return Err(format!("there is no engine {name:?}; `pleach-bench list` shows them").into());
-    }
+    let engine_of = |name: &str| {
+        let factory = engines.iter().find(|factory| factory.name == name).copied();
+        factory.ok_or_else(|| format!("there is no engine {name:?}; `pleach-bench list` shows them"))
+    };
+    let chosen: Result<Vec<_>, _> = match &args.engines[..] {
+        [] => figure.engines.iter().copied().map(engine_of).collect(),
+        named => named.iter().map(|name| engine_of(name)).collect(),
+    };
     report::print(figure.about);
-    let mut session = Session { args, records: Vec::new() };
+    let mut session =
+        Session { args, engines: chosen?, interrupt: Interrupt::install()?, records: Vec::new() };
     let result = (figure.run)(&mut session);
+    if session.interrupt.is_asked() {
+        report::print("\nInterrupted: figures that are missing were not measured.");
+    }
     if let Some(path) = &args.json {
         std::fs::write(path, report::json(&session.records)?)?;
     }

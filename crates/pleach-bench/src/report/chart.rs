@@ -14,9 +14,9 @@ const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 38.0;
-/// A chart of bars: the height of a row, and what names and numbers need of the width.
+/// A chart of bars: the height of a row, what the letter of a name and what numbers need of the width.
 const ROW: f64 = 24.0;
-const NAMES: f64 = 100.0;
+const LETTER: f64 = 6.6;
 const NUMBERS: f64 = 72.0;
 /// Colours a page has.
 pub(super) const COLOURS: usize = 10;
@@ -120,19 +120,21 @@ fn round_up(max: f64) -> f64 {
 pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
     let height = ROW * bars.len() as f64 + 4.0;
     let max = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+    let longest = bars.iter().map(|bar| bar.name.len()).max().unwrap_or(0);
+    let names = longest as f64 * LETTER + 12.0;
     let mut svg = open(title, height);
     for (row, bar) in bars.iter().enumerate() {
         let y = ROW * row as f64 + 3.0;
-        let len = ((WIDTH - NAMES - NUMBERS) * bar.value / max).max(1.0);
+        let len = ((WIDTH - names - NUMBERS) * bar.value / max).max(1.0);
         let (middle, colour) = (y + 13.0, bar.colour % COLOURS);
         let name = escape(&bar.name);
         let _infallible = write!(
             svg,
-            "<text class=\"name\" x=\"{x}\" y=\"{middle}\" text-anchor=\"end\">{name}</text>\
-             <rect class=\"c{colour}\" x=\"{NAMES}\" y=\"{y}\" width=\"{len:.1}\" height=\"18\" rx=\"2\"/>\
+            "<text class=\"name\" x=\"{x:.1}\" y=\"{middle}\" text-anchor=\"end\">{name}</text>\
+             <rect class=\"c{colour}\" x=\"{names:.1}\" y=\"{y}\" width=\"{len:.1}\" height=\"18\" rx=\"2\"/>\
              <text class=\"number\" x=\"{end:.1}\" y=\"{middle}\">{text}</text>",
-            x = NAMES - 8.0,
-            end = NAMES + len + 6.0,
+            x = names - 8.0,
+            end = names + len + 6.0,
             text = escape(&bar.text),
         );
     }

@@ -4,96 +4,48 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::arrangement::{Arrangement, Group, threads};
 use super::chart::{Axis, Bar, COLOURS, Line, bars, escape, lines};
+use super::measures::{self, Measure};
+use super::overview::{anchor, overview};
 use super::style::STYLE;
-use super::units::{bytes, count, nanos, ratio};
+use super::units::bytes;
 use crate::bench::{Record, Settings};
-use crate::engine::{Capabilities, Removal};
+use crate::engine::{Capabilities, Removal, Result};
 use crate::measure::Machine;
 use crate::workload;
 
 /// Most points of a line over time; more buckets are averaged.
-const TIME_POINTS_MAX: usize = 160;
+const TIME_POINTS_MAX: usize = 100;
 
-/// Records that were measured alike and are compared.
-struct Group<'a> {
-    title: &'a str,
-    subtitle: String,
-    records: Vec<&'a Record>,
-}
+/// What bars are drawn of.
+const BARS: [Measure; 6] = [
+    measures::THROUGHPUT,
+    measures::P99,
+    measures::WRITE_AMP,
+    measures::READ_AMP,
+    measures::SPACE_AMP,
+    measures::PEAK_RSS,
+];
 
-/// The page for `records`.
-pub(crate) fn html(records: &[Record]) -> String {
-    let engines = engines(records);
-    let groups = groups(records);
+/// The page for `records`, which are compared with the engine `baseline`, or else with the first.
+pub(crate) fn html(records: &[Record], baseline: Option<&str>) -> Result<String> {
+    let arrangement = Arrangement::new(records, baseline)?;
     let mut page = String::from("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     page += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">";
     page += "<title>Pleach benchmark</title>";
     let _infallible = write!(page, "<style>{STYLE}{}</style></head><body><main>", colour_rules());
-    page += &head(records);
-    page += &overview(&groups);
-    for group in &groups {
-        page += &section(group, &engines);
+    page += &head(records, &arrangement);
+    for (number, setup) in arrangement.setups.iter().enumerate() {
+        page += &overview(&arrangement, setup, number);
     }
-    page += &configurations(records, &engines);
-    page + "</main></body></html>\n"
-}
-
-/// Names of engines in order of appearance: their places are their colours.
-fn engines(records: &[Record]) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for record in records {
-        if !names.contains(&&record.engine[..]) {
-            names.push(&record.engine);
+    for (number, setup) in arrangement.setups.iter().enumerate() {
+        for (at, group) in setup.groups.iter().enumerate() {
+            page += &section(group, &arrangement, &setup.conditions, &anchor(number, at));
         }
     }
-    names
-}
-
-fn groups(records: &[Record]) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    for record in records {
-        let subtitle = conditions(record);
-        match groups.iter_mut().find(|group| group.title == record.workload && group.subtitle == subtitle) {
-            Some(group) => group.records.push(record),
-            None => {
-                groups.push(Group { title: &record.workload, subtitle, records: vec![record] });
-            }
-        }
-    }
-    groups
-}
-
-/// What figures depend on, in a line.
-fn conditions(record: &Record) -> String {
-    let config = &record.config;
-    let threads = if record.threads == 1 { "1 thread".into() } else { format!("{} threads", record.threads) };
-    let mut line = format!(
-        "{threads}, {} {} keys, values {} B, {} memory",
-        count(record.keys as f64),
-        word(config, "key_set"),
-        config.value_size,
-        bytes(config.memory as f64),
-    );
-    if config.direct {
-        line += ", direct reads";
-    }
-    if let Some(limit) = config.memory_limit {
-        let _infallible = write!(line, ", process limited to {}", bytes(limit as f64));
-    }
-    if word(config, "durability") == "sync" {
-        line += ", every write synced";
-    }
-    if let Some(rate) = config.rate {
-        let _infallible = write!(line, ", {} operations a second scheduled", count(rate));
-    }
-    line
-}
-
-/// A setting as its JSON has it.
-fn word(config: &Settings, name: &str) -> String {
-    let value = serde_json::to_value(config).unwrap_or_default();
-    value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    page += &configurations(records, &arrangement.engines);
+    Ok(page + "</main></body></html>\n")
 }
 
 fn colour_rules() -> String {
@@ -104,7 +56,7 @@ fn colour_rules() -> String {
     })
 }
 
-fn head(records: &[Record]) -> String {
+fn head(records: &[Record], arrangement: &Arrangement<'_>) -> String {
     let mut head = String::from("<h1>Pleach benchmark</h1>");
     let mut machines: Vec<&Machine> = Vec::new();
     for record in records {
@@ -123,115 +75,90 @@ fn head(records: &[Record]) -> String {
             escape(&machine.file_system),
         );
     }
-    head += "<p class=\"soft\">Longer bars are better for operations a second, worse for everything else. WA, RA, SA: \
-             bytes written, read and stored per byte of the user's.</p>";
+    let fewest = records.iter().map(|record| record.threads).min().unwrap_or(1);
+    let _infallible = write!(
+        head,
+        "<p class=\"soft\">{} unless a workload says otherwise. The best of a row is bold; small figures are multiples of \
+         {}'s. Longer bars are better for operations a second, worse for everything else. WA, RA, SA: bytes written, \
+         read and stored per byte of the user's.</p>",
+        threads(fewest),
+        escape(arrangement.baseline),
+    );
     head
 }
 
-fn overview(groups: &[Group<'_>]) -> String {
-    let mut table = String::from("<section><h2>Overview</h2><div class=\"wide\"><table><tr><th>engine</th>");
-    for (name, _) in COLUMNS {
-        let _infallible = write!(table, "<th>{name}</th>");
-    }
-    table += "</tr>";
-    for group in groups {
-        let (title, subtitle, width) = (escape(group.title), escape(&group.subtitle), COLUMNS.len());
-        let _infallible = write!(
-            table,
-            "<tr class=\"first\" title=\"{subtitle}\"><td>{title}</td><td colspan=\"{width}\"></td></tr>"
-        );
-        for record in &group.records {
-            let _infallible = write!(table, "<tr><td>{}</td>", escape(&record.engine));
-            for (_, cell) in COLUMNS {
-                let _infallible = write!(table, "<td>{}</td>", cell(record));
-            }
-            table += "</tr>";
-        }
-    }
-    table + "</table></div></section>"
-}
-
-type Column = (&'static str, fn(&Record) -> String);
-
-/// The overview's columns after the engine's name.
-const COLUMNS: &[Column] = &[
-    ("threads", |record| record.threads.to_string()),
-    ("ops/s", |record| count(record.ops_per_s)),
-    ("p50", |record| nanos(record.p50_ns as f64)),
-    ("p99", |record| nanos(record.p99_ns as f64)),
-    ("p99.9", |record| nanos(record.p999_ns as f64)),
-    ("max", |record| nanos(record.max_ns as f64)),
-    ("WA", |record| ratio(record.write_amp)),
-    ("RA", |record| ratio(record.read_amp)),
-    ("SA", |record| ratio(record.space_amp)),
-    ("peak disk", |record| bytes(record.peak_disk_bytes as f64)),
-    ("peak RSS", |record| bytes(record.peak_rss_bytes as f64)),
-    ("CPU", |record| format!("{:.1} s", record.cpu_s)),
-];
-
-fn section(group: &Group<'_>, engines: &[&str]) -> String {
-    let about = workload::find(group.title).map_or("", |workload| workload.about);
+fn section(group: &Group<'_>, arrangement: &Arrangement<'_>, conditions: &str, anchor: &str) -> String {
+    let about = workload::find(group.workload).map_or("", |workload| workload.about);
+    let of_threads = group.records.first().map_or(1, |record| record.threads);
     let mut text = format!(
-        "<section><h2>{}</h2><p class=\"soft\">{}<br>{}</p>",
-        escape(group.title),
+        "<section id=\"{anchor}\"><h2>{}</h2><p class=\"soft\">{}<br>{}, {}</p>",
+        escape(&group.label),
         escape(about),
-        escape(&group.subtitle)
+        threads(of_threads),
+        escape(conditions)
     );
-    let colour = |record: &Record| engines.iter().position(|name| **name == record.engine).unwrap_or(0);
     text += "<ul class=\"key\">";
-    for record in &group.records {
-        let (colour, name) = (colour(record) % COLOURS, escape(&record.engine));
+    for record in group.measured() {
+        let (colour, name) = (arrangement.colour(record) % COLOURS, escape(&record.engine));
         let _infallible = write!(text, "<li><i class=\"c{colour}\"></i>{name}</li>");
     }
     text += "</ul><div class=\"grid\">";
-    for (title, value, as_text) in MEASURES {
-        let shown: Vec<Bar> = group
-            .records
-            .iter()
-            .filter_map(|record| {
-                let number = value(record)?;
-                Some(Bar {
-                    name: record.engine.clone(),
-                    value: number,
-                    text: as_text(number),
-                    colour: colour(record),
-                })
-            })
-            .collect();
-        if !shown.is_empty() {
-            let _infallible = write!(text, "<div><h3>{title}</h3>{}</div>", bars(title, &shown));
-        }
+    for measure in BARS {
+        text += &bar_chart(group, arrangement, &measure);
     }
     text += "</div><div class=\"grid curves\">";
-    text += &latency_chart(group, &colour);
-    text += &time_chart(group, &colour);
-    text + "</div></section>"
+    text += &latency_chart(group, arrangement);
+    text += &time_chart(group, arrangement);
+    text += "</div>";
+    text += &figures(group);
+    text + "</section>"
 }
 
-type Measure = (&'static str, fn(&Record) -> Option<f64>, fn(f64) -> String);
+fn bar_chart(group: &Group<'_>, arrangement: &Arrangement<'_>, measure: &Measure) -> String {
+    let bar = |record: &Record| {
+        let value = measure.of(record)?;
+        let mark = if record.stopped_after_s.is_some() { "*" } else { "" };
+        Some(Bar {
+            name: record.engine.clone(),
+            value,
+            text: format!("{}{mark}", (measure.text)(value)),
+            colour: arrangement.colour(record),
+        })
+    };
+    let shown: Vec<Bar> = group.measured().filter_map(bar).collect();
+    if shown.iter().all(|bar| bar.value == 0.0) {
+        return String::new();
+    }
+    let title = measure.title;
+    format!("<div><h3>{title}</h3>{}</div>", bars(title, &shown))
+}
 
-/// What bars are drawn of.
-const MEASURES: &[Measure] = &[
-    ("Operations a second", |record| Some(record.ops_per_s), count),
-    ("99th percentile latency", |record| (record.p99_ns > 0).then_some(record.p99_ns as f64), nanos),
-    ("Write amplification", |record| record.write_amp, |number| ratio(Some(number))),
-    (
-        "Space amplification",
-        |record| record.space_amp.filter(|_| record.user_written_bytes > 0),
-        |number| ratio(Some(number)),
-    ),
-    ("Peak memory (RSS)", |record| Some(record.peak_rss_bytes as f64), bytes),
-];
+/// Every figure of every engine, folded.
+fn figures(group: &Group<'_>) -> String {
+    let mut table =
+        String::from("<details><summary>All figures</summary><div class=\"wide\"><table><tr><th></th>");
+    for measure in measures::ALL {
+        let _infallible = write!(table, "<th title=\"{}\">{}</th>", measure.title, measure.short);
+    }
+    table += "<th>store before</th></tr>";
+    for record in &group.records {
+        let _infallible = write!(table, "<tr><td>{}</td>", escape(&record.engine));
+        for measure in measures::ALL {
+            let _infallible = write!(table, "<td>{}</td>", measure.text_of(record));
+        }
+        let _infallible = write!(table, "<td>{}</td></tr>", escape(&record.prepared_by.join(", ")));
+    }
+    table + "</table></div></details>"
+}
 
-fn latency_chart(group: &Group<'_>, colour: &dyn Fn(&Record) -> usize) -> String {
+fn latency_chart(group: &Group<'_>, arrangement: &Arrangement<'_>) -> String {
     let curves: Vec<Line> = group
-        .records
-        .iter()
+        .measured()
         .filter(|record| record.latency_curve.len() > 1)
         .map(|record| Line {
             name: record.engine.clone(),
             points: record.latency_curve.iter().map(|&(percentile, ns)| (percentile, ns as f64)).collect(),
-            colour: colour(record),
+            colour: arrangement.colour(record),
         })
         .collect();
     if curves.is_empty() {
@@ -248,13 +175,13 @@ fn latency_chart(group: &Group<'_>, colour: &dyn Fn(&Record) -> usize) -> String
     )
 }
 
-fn time_chart(group: &Group<'_>, colour: &dyn Fn(&Record) -> usize) -> String {
-    let over_time: Vec<Line> = group
-        .records
-        .iter()
-        .map(|record| Line { name: record.engine.clone(), points: rates(record), colour: colour(record) })
-        .filter(|line| line.points.len() > 1)
-        .collect();
+fn time_chart(group: &Group<'_>, arrangement: &Arrangement<'_>) -> String {
+    let line = |record: &Record| Line {
+        name: record.engine.clone(),
+        points: rates(record),
+        colour: arrangement.colour(record),
+    };
+    let over_time: Vec<Line> = group.measured().map(line).filter(|line| line.points.len() > 1).collect();
     if over_time.is_empty() {
         return String::new();
     }
@@ -285,7 +212,9 @@ fn rates(record: &Record) -> Vec<(f64, f64)> {
 fn configurations(records: &[Record], engines: &[&str]) -> String {
     let mut text = String::from("<section><h2>Engines and commands</h2><dl>");
     for name in engines {
-        let Some(record) = records.iter().find(|record| record.engine == *name) else { continue };
+        // Of an engine that was killed before it could tell, nothing is known.
+        let told = |record: &&Record| record.engine == *name && !record.about.is_empty();
+        let Some(record) = records.iter().find(told) else { continue };
         let _infallible = write!(
             text,
             "<dt>{}</dt><dd>{} ({})</dd>",
@@ -315,6 +244,7 @@ fn abilities(capabilities: Capabilities) -> String {
         (capabilities.atomic_batches, "atomic batches"),
         (capabilities.native_get_many, "reads many at once"),
         (capabilities.async_get, "asynchronous reads"),
+        (capabilities.compaction, "compacts everything on request"),
     ];
     let mut words: Vec<&str> = named.into_iter().filter_map(|(has, word)| has.then_some(word)).collect();
     words.push(removal);

@@ -1,7 +1,13 @@
-//! Reports: records as a table for the terminal, as JSON for machines and as a page for people.
+//! Reports: records as a table for the terminal, as JSON for machines, as a page for people and as
+//! Markdown for documents; and two runs compared.
 
+mod arrangement;
 mod chart;
+mod comparison;
 mod html;
+mod markdown;
+mod measures;
+mod overview;
 mod style;
 mod terminal;
 mod units;
@@ -9,11 +15,14 @@ mod units;
 use crate::bench::Record;
 use crate::engine::Result;
 
+pub(crate) use comparison::{Comparison, Tolerance};
 pub(crate) use html::html;
-pub(crate) use terminal::{complain, print, print_list, print_table};
+pub(crate) use markdown::markdown;
+pub(crate) use terminal::{complain, print, print_list, print_table, print_text};
 pub(crate) use units::{bytes, count, nanos};
 
-/// The records as a JSON array, one object for each engine and workload.
+/// The records as a JSON array, one object for each engine and workload, each on a line of its own.
 pub(crate) fn json(records: &[Record]) -> Result<String> {
-    Ok(serde_json::to_string_pretty(records)? + "\n")
+    let lines = records.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }

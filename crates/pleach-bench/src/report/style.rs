@@ -22,19 +22,23 @@ section{background:var(--card);border:1px solid var(--rule);border-radius:10px;p
 svg{display:block;width:100%;height:auto;overflow:visible;font:12px system-ui,sans-serif}
 svg .name{fill:var(--ink)}svg .number{fill:var(--ink);font-variant-numeric:tabular-nums}
 svg .tick{fill:var(--soft);font-size:11px}svg .grid{stroke:var(--rule);stroke-width:1}
-polyline{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
-.wide{overflow-x:auto;margin:12px -16px -4px;padding:0 16px}
+polyline{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}
+.wide{overflow-x:auto;margin:8px -16px;padding:0 16px}
 table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums;white-space:nowrap;width:100%}
 th,td{padding:3px 10px;text-align:right}
-.first td{border-top:1px solid var(--rule);padding-top:6px}
-.first td:first-child{font-weight:600}tr:not(.first) td:first-child{padding-left:12px}
+a{color:inherit;text-decoration-color:var(--rule);text-underline-offset:3px}a:hover{text-decoration-color:currentColor}
+tr:nth-child(n+3) td{border-top:1px solid var(--rule)}
+.matrix th:not(:first-child){white-space:normal;vertical-align:bottom;line-height:1.25}
+.matrix td{vertical-align:top}
+td i{font-style:normal;font-weight:400;display:block;color:var(--soft);font-size:.76rem;line-height:1.2}
+.best{font-weight:700}
 th{font-weight:600;color:var(--soft)}
 th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--card)}
-th:first-child,.first td:first-child{padding-left:0}
+th:first-child,td:first-child{padding-left:0}
 details{margin-top:8px;font-size:.88rem;color:var(--soft)}
-summary{cursor:pointer}
+summary{cursor:pointer}details table{color:var(--ink)}
 code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:4px 14px;font-size:.88rem;margin:8px 0 0}
 dt{color:var(--soft)}dd{margin:0}
-@media(max-width:560px){dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:8px}main{padding:16px 10px 32px}}
+@media(max-width:560px){td:first-child{white-space:normal;max-width:7.5rem}th,td{padding:3px 7px}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:8px}main{padding:16px 10px 32px}}
 ";

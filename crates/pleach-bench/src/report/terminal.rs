@@ -2,26 +2,53 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is where the command talks to its user")]
 
-use super::units::{bytes, count, nanos, ratio};
+use std::io::IsTerminal;
+
+use super::measures::{
+    MAX, Measure, P50, P99, P999, PEAK_RSS, PEAK_SPACE_AMP, READ_AMP, SPACE_AMP, THROUGHPUT, WRITE_AMP,
+    WRITE_AMP_SST,
+};
+use super::units::count;
 use crate::bench::Record;
 
-const HEAD: [&str; 13] =
-    ["engine", "workload", "thr", "ops", "ops/s", "p50", "p99", "p99.9", "max", "WA", "RA", "SA", "peak RSS"];
-const WIDTHS: [usize; 13] = [12, 17, 3, 8, 8, 8, 8, 8, 8, 6, 6, 6, 9];
+/// Columns after names, threads and operations, with their widths.
+const COLUMNS: [(Measure, usize); 12] = [
+    (THROUGHPUT, 8),
+    (P50, 8),
+    (P99, 8),
+    (P999, 8),
+    (MAX, 8),
+    (WRITE_AMP, 5),
+    (WRITE_AMP_SST, 6),
+    (READ_AMP, 5),
+    (SPACE_AMP, 5),
+    (PEAK_SPACE_AMP, 7),
+    (PEAK_RSS, 9),
+    (super::measures::CPU, 8),
+];
 
-/// Prints a line for each record, with a head line before the first.
+/// Prints a line for each record, with a head line before the first. A progress bar that is in the way goes.
 pub(crate) fn print_table(records: &[Record], head: bool) {
+    if std::io::stdout().is_terminal() {
+        print!("\r\x1b[2K");
+    }
     if head && !records.is_empty() {
-        println!("{}", row(&HEAD.map(str::to_owned)));
+        let titles = COLUMNS.map(|(measure, width)| format!("{:>width$}", measure.short));
+        println!("{}  {}", names("engine", "workload", "thr", "ops"), titles.join("  "));
     }
     for record in records {
-        println!("{}", row(&cells(record)));
+        println!("{}", line(record));
     }
 }
 
 /// Prints a line.
 pub(crate) fn print(line: &str) {
     println!("{line}");
+}
+
+/// Prints text that ends its last line itself.
+pub(crate) fn print_text(text: &str) {
+    print!("{text}");
 }
 
 /// Prints names with what they mean.
@@ -36,29 +63,37 @@ pub(crate) fn complain(message: &str) {
     eprintln!("{message}");
 }
 
-fn cells(record: &Record) -> [String; 13] {
-    [
-        record.engine.clone(),
-        record.workload.clone(),
-        record.threads.to_string(),
-        count(record.ops as f64),
-        count(record.ops_per_s),
-        nanos(record.p50_ns as f64),
-        nanos(record.p99_ns as f64),
-        nanos(record.p999_ns as f64),
-        nanos(record.max_ns as f64),
-        ratio(record.write_amp),
-        ratio(record.read_amp),
-        ratio(record.space_amp),
-        bytes(record.peak_rss_bytes as f64),
-    ]
+fn line(record: &Record) -> String {
+    let threads = record.threads.to_string();
+    if let Some(error) = &record.error {
+        return format!("{}  {error}", names(&record.engine, &record.workload, &threads, "failed"));
+    }
+    let mark = if record.stopped_after_s.is_some() { "*" } else { "" };
+    let ops = count(record.ops as f64) + mark;
+    let cells = COLUMNS.map(|(measure, width)| format!("{:>width$}", measure.text_of(record)));
+    let note = record.stopped_after_s.map_or_else(String::new, |limit| {
+        format!("  * stopped after {limit} s of {} keys", count(record.keys as f64))
+    });
+    let names = names(&record.engine, &record.workload, &threads, &ops);
+    format!("{names}  {}{note}", cells.join("  "))
 }
 
-/// Names to the left, numbers to the right.
-fn row(cells: &[String; 13]) -> String {
-    let aligned = cells.iter().zip(WIDTHS).enumerate().map(|(at, (cell, width))| match at {
-        0 | 1 => format!("{cell:width$}"),
-        _ => format!("{cell:>width$}"),
-    });
-    aligned.collect::<Vec<_>>().join("  ")
+fn names(engine: &str, workload: &str, threads: &str, ops: &str) -> String {
+    format!("{engine:17}  {workload:17}  {threads:>3}  {ops:>8}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_and_stopped_loads_say_so() {
+        let record =
+            Record { engine: "a".into(), workload: "fillseq".into(), keys: 2000, ..Record::default() };
+        let stopped = Record { ops: 999, stopped_after_s: Some(1.5), ..record.clone() };
+        let text = line(&stopped);
+        assert!(text.contains(" 999* ") && text.ends_with("* stopped after 1.5 s of 2.00 k keys"), "{text}");
+        let failed = Record { error: Some("disk full".into()), ..record };
+        assert!(line(&failed).ends_with("failed  disk full"), "{}", line(&failed));
+    }
 }

@@ -53,6 +53,11 @@ pub(crate) fn ratio(number: Option<f64>) -> String {
     number.map_or_else(|| "-".to_owned(), significant)
 }
 
+/// A multiple: `0.85x`.
+pub(crate) fn times(number: f64) -> String {
+    format!("{}x", significant(number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +75,9 @@ mod tests {
         assert_eq!(nanos(98_765.0), "98.8 us");
         assert_eq!(ratio(Some(10.04)), "10.0");
         assert_eq!(ratio(None), "-");
+        assert_eq!(
+            (times(0.854), times(12.34), times(812.3)),
+            ("0.85x".into(), "12.3x".into(), "812x".into())
+        );
     }
 }

@@ -11,7 +11,7 @@ const MIXGRAPH_SCANS: GeneralizedPareto = GeneralizedPareto { k: 2.517, sigma: 1
 const MIXGRAPH_SCAN_MAX: f64 = 10_000.0;
 
 /// Shares of operations in percent; they add up to 100.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mix {
     pub(crate) get: u8,
     pub(crate) put: u8,
@@ -59,7 +59,8 @@ impl MixStream {
         let (thread, threads) = (context.thread as u64, context.threads as u64);
         Self {
             values: dataset.values.for_thread(thread),
-            random: Random::new(dataset.seed, context.purpose, thread),
+            // More threads read other keys, so that they do not find in caches what fewer have just read.
+            random: Random::new(dataset.seed, context.purpose, thread | ((threads - 1) << 32)),
             chooser: Chooser::new(distribution, choices),
             mix,
             scan_len: context.scan_len,

@@ -53,6 +53,8 @@ pub(crate) enum Shape {
     Mix { mix: Mix, distribution: Option<Distribution>, missing: bool, many: bool },
     /// Reads while one more thread overwrites at a fixed rate.
     ReadWhileWriting,
+    /// Reads while the engine merges all that it holds, and before that.
+    ReadWhileCompacting,
     /// Everything, entry by entry.
     ReadAll { reverse: bool },
     /// Half of the keys.
@@ -94,6 +96,25 @@ impl Shape {
         }
     }
 
+    /// Whether it writes nothing but values, every key once or as many times: what a limit of loads is for.
+    pub(crate) fn is_load(self) -> bool {
+        matches!(self, Self::Fill { .. } | Self::Mix { mix: Mix::PUTS, .. })
+    }
+
+    /// The class in which workloads are summed up.
+    pub(crate) fn class(self) -> &'static str {
+        match self {
+            Self::Fill { .. } | Self::Delete | Self::Mix { mix: Mix::PUTS, .. } => "loads",
+            Self::Mix { mix: Mix::GETS, .. }
+            | Self::ReadWhileWriting
+            | Self::ReadWhileCompacting
+            | Self::ReadAfterDrop => "gets",
+            Self::Mix { mix: Mix::SCANS, .. } | Self::ReadAll { .. } => "scans",
+            Self::Mix { .. } => "mixes",
+            Self::Queue | Self::DropPartitions => "other",
+        }
+    }
+
     /// Whether the store still holds all keys afterwards.
     pub(crate) fn keeps_all_keys(self) -> bool {
         !matches!(self, Self::Delete | Self::Queue | Self::DropPartitions | Self::ReadAfterDrop)
@@ -124,15 +145,17 @@ impl Shape {
             Self::Mix { mix, distribution, .. } => {
                 Box::new(MixStream::new(context, mix, distribution.unwrap_or(by_default)))
             }
-            Self::ReadWhileWriting | Self::ReadAfterDrop | Self::ReadAll { .. } | Self::DropPartitions => {
-                Box::new(MixStream::new(context, Mix::GETS, by_default))
-            }
+            Self::ReadWhileWriting
+            | Self::ReadWhileCompacting
+            | Self::ReadAfterDrop
+            | Self::ReadAll { .. }
+            | Self::DropPartitions => Box::new(MixStream::new(context, Mix::GETS, by_default)),
             Self::Delete => Box::new(DeleteStream::new(context)),
             Self::Queue => Box::new(QueueStream::new(context, false)),
         }
     }
 
-    /// The stream of the thread that overwrites beside the readers.
+    /// The stream that overwrites, beside readers or before them.
     pub(crate) fn writer_stream(context: &StreamContext) -> Box<dyn OpStream> {
         Box::new(MixStream::new(context, Mix::PUTS, Distribution::Uniform))
     }

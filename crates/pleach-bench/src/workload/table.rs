@@ -68,6 +68,11 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         "get existing keys while one more thread overwrites at --write-rate",
         Shape::ReadWhileWriting,
     ),
+    workload(
+        "readwhilecompacting",
+        "get existing keys while the engine merges them all with overwrites of a tenth, and in quiet before that",
+        Shape::ReadWhileCompacting,
+    ),
     workload("deleterandom", "delete half of the keys in random order", Shape::Delete),
     Workload {
         name: "mixgraph",

@@ -1,9 +1,13 @@
 //! The command as its users call it: a process for each engine, JSON and HTML at the end.
 
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+#![expect(clippy::disallowed_methods, reason = "the command is tried on the real machine, as its users do")]
 
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn pleach_bench(dir: &Path, words: &str) -> Output {
@@ -69,12 +73,35 @@ fn json_follows_the_schema_and_html_shows_everything() {
     let stores = dir.path().join("pleach-bench.data");
     assert!(stores.is_dir() && !stores.join("pleach").exists() && !stores.join("reference").exists());
     report_is_made_again(dir.path(), &html);
+    markdown_and_comparison_are_made(dir.path());
 }
 
 fn report_is_made_again(dir: &Path, html: &str) {
     let output = pleach_bench(dir, "report out.json --html again.html");
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(fs::read_to_string(dir.join("again.html")).expect("it was written"), html);
+}
+
+fn markdown_and_comparison_are_made(dir: &Path) {
+    let markdown = text(&pleach_bench(dir, "report out.json --markdown - --baseline reference").stdout);
+    for line in
+        ["| workload | pleach | reference |", "Peak disk use / peak memory (RSS):", "multiple of reference's"]
+    {
+        assert!(markdown.contains(line), "{line} is not in\n{markdown}");
+    }
+    let same = pleach_bench(dir, "report --compare out.json out.json --within 0% --latency-within 0%");
+    assert!(same.status.success(), "{}", text(&same.stderr));
+    assert!(text(&same.stdout).contains("Distance of the runs"));
+    let half = fs::read_to_string(dir.join("out.json")).expect("it is there");
+    let mut records: Vec<Value> = serde_json::from_str(&half).expect("it is an array");
+    let ops_per_s = records[1]["ops_per_s"].as_f64().expect("it is a number");
+    records[1]["ops_per_s"] = (ops_per_s / 2.0).into();
+    fs::write(dir.join("slow.json"), serde_json::to_string(&records).expect("it is JSON")).expect("written");
+    for (within, agrees) in [("101%", true), ("99%", false)] {
+        let output = pleach_bench(dir, &format!("report --compare out.json slow.json --within {within}"));
+        assert_eq!(output.status.success(), agrees, "{within}");
+        assert_eq!(text(&output.stderr).contains("pleach readrandom: ops/s 0.50x"), !agrees);
+    }
 }
 
 #[test]
@@ -93,6 +120,8 @@ fn lists_and_errors_speak_to_people() {
         ("--workloads readrandomly", "there is no workload"),
         ("paper sifrdb-fig99", "there is no figure"),
         ("--engines reference --direct", "cannot read past the page cache"),
+        ("--engines reference --baseline pleach", "none of the engines"),
+        ("report --compare a.json", "takes two files"),
     ] {
         let output = pleach_bench(dir.path(), words);
         assert!(!output.status.success(), "{words}");
@@ -101,13 +130,61 @@ fn lists_and_errors_speak_to_people() {
 }
 
 #[test]
+fn one_failing_engine_does_not_cost_the_others() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words = "--engines pleach,reference --workloads fillrandom,readrandom@2 --keys 500 --json out.json --html \
+        out.html --tune pleach.no_such=1";
+    let output = pleach_bench(dir.path(), words);
+    assert!(!output.status.success());
+    let json = fs::read_to_string(dir.path().join("out.json")).expect("it was written");
+    let records: Vec<Value> = serde_json::from_str(&json).expect("it is an array");
+    let said: Vec<_> =
+        records.iter().map(|record| (&record["engine"], record["error"].is_string())).collect();
+    assert_eq!(said, [(&"pleach".into(), true), (&"reference".into(), false), (&"reference".into(), false)]);
+    assert!(text(&output.stderr).contains("no setting no_such"), "{}", text(&output.stderr));
+    let html = fs::read_to_string(dir.path().join("out.html")).expect("it was written");
+    assert!(html.contains("readrandom, 2 threads") && html.contains("no setting no_such"));
+    assert!(text(&output.stdout).contains("failed"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_measured_and_removes_stores() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words = "--engines reference,pleach,reference --workloads fillrandom,readrandom --keys 2000 --duration 0.5 \
+        --json out.json --html out.html --machine-lock lock";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pleach-bench"));
+    let command = command.current_dir(dir.path()).args(words.split_whitespace());
+    let mut child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("the command starts");
+    let store = dir.path().join("pleach-bench.data/pleach");
+    while !store.exists() {
+        assert_eq!(child.try_wait().expect("it is ours"), None, "it ended before the second engine");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    assert!(!child.wait().expect("it is ours").success());
+    let json = fs::read_to_string(dir.path().join("out.json")).expect("it was written");
+    let records: Vec<Value> = serde_json::from_str(&json).expect("it is an array");
+    let engines: Vec<_> = records.iter().map(|record| &record["engine"]).collect();
+    assert_eq!(engines[..2], ["reference", "reference"]);
+    assert!(engines.len() <= 3 && records.iter().all(|record| record["error"].is_null()), "{engines:?}");
+    assert!(fs::exists(dir.path().join("out.html")).expect("it can be looked for"));
+    let left = fs::read_dir(dir.path().join("pleach-bench.data")).expect("the folder stays");
+    assert_eq!(left.count(), 0);
+    File::open(dir.path().join("lock")).expect("it exists").try_lock().expect("nobody holds it any more");
+}
+
+#[test]
 fn papers_print_theirs_beside_ours() {
     let dir = tempfile::tempdir().expect("a temporary folder");
+    let ours = "pleach-forest (ours)";
     for (name, words) in [
-        ("sifrdb-fig9a", ["SifrDB (theirs)", "pleach (ours)", "sequential"]),
-        ("sifrdb-fig9b", ["figure only", "pleach (ours)", "settling included"]),
-        ("sifrdb-fig9c", ["pleach (ours)", "100 %", "settled"]),
-        ("sifrdb-fig12", ["3.7", "bits per key", "20 "]),
+        ("sifrdb-fig9a", ["SifrDB (theirs)", ours, "pleach (ours)"]),
+        ("sifrdb-fig9b", ["figure only", ours, "settling included"]),
+        ("sifrdb-fig9c", [ours, "100 %", "settled"]),
+        ("sifrdb-fig9d", [ours, "100 %", "in MiB"]),
+        ("sifrdb-fig9", ["Fig. 9a", "peak", "Fig. 9d"]),
+        ("sifrdb-fig2", ["in theory", "pleach-leveled (ours)  10", "pleach-forest (ours)   16"]),
+        ("sifrdb-fig12", ["3.7", "bits per key", "pleach-forest (ours)   20"]),
     ] {
         let output = pleach_bench(dir.path(), &format!("paper {name} --keys 4000"));
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
@@ -116,4 +193,17 @@ fn papers_print_theirs_beside_ours() {
             assert!(printed.contains(word), "{name}: {word} is not in\n{printed}");
         }
     }
+    let output = pleach_bench(dir.path(), "paper sifrdb-fig12 --keys 2000 --engines reference");
+    assert!(
+        text(&output.stdout).contains("reference (ours)       has no filters"),
+        "{}",
+        text(&output.stdout)
+    );
+    let output = pleach_bench(
+        dir.path(),
+        "paper sifrdb-fig9a --keys 2000 --engines pleach,reference --tune pleach.clean_every=none",
+    );
+    let printed = text(&output.stdout);
+    assert!(!output.status.success() && text(&output.stderr).contains("clean_every=none"));
+    assert!(printed.contains("failed") && printed.contains("reference (ours)"), "{printed}");
 }

@@ -16,4 +16,4 @@ mod varint;
 
 pub(crate) use builder::{BlockPacker, Cut, Packing};
 pub(crate) use header::{BlockType, Header, check, seal};
-pub(crate) use reader::{DataBlock, Layout, validate};
+pub(crate) use reader::{DataBlock, Layout, Search, validate};

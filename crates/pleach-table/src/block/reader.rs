@@ -1,5 +1,7 @@
 //! Reading an unfolded data block: by tag for a point, by binary search for an order.
 //!
+//! The binary search can be done a comparison at a time, so that searches of many blocks wait for memory together.
+//!
 //! [`validate`] looks at every length and offset once, when the block is admitted; afterwards a [`DataBlock`] looks
 //! only at what it needs.
 //!
@@ -11,6 +13,8 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
+
+use pleach_env::memory::prefetch;
 
 use super::varint;
 use crate::hash::tag_of;
@@ -105,7 +109,7 @@ impl<'a> DataBlock<'a> {
     }
 
     /// Bytes at a range of an [`Entry`].
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn slice(self, range: Range<usize>) -> &'a [u8] {
         &self.bytes[range]
     }
@@ -113,9 +117,12 @@ impl<'a> DataBlock<'a> {
     /// Entry `i` of [`DataBlock::count`].
     #[inline]
     pub(crate) fn entry(self, i: usize) -> Entry {
-        let offset = usize::from(u16_at(self.bytes, self.layout.offsets_at() + 2 * i));
-        decode_entry(self.bytes, self.layout.entries_at() + offset)
-            .expect("validated when the block was admitted")
+        decode_entry(self.bytes, self.entry_start(i)).expect("validated when the block was admitted")
+    }
+
+    #[inline]
+    fn entry_start(self, i: usize) -> usize {
+        self.layout.entries_at() + usize::from(u16_at(self.bytes, self.layout.offsets_at() + 2 * i))
     }
 
     /// Tag of entry `i`.
@@ -139,24 +146,82 @@ impl<'a> DataBlock<'a> {
         None
     }
 
+    /// The entry behind the one whose value ends at `end`. Requires: there is one.
+    #[inline]
+    pub(crate) fn entry_behind(self, end: usize) -> Entry {
+        decode_entry(self.bytes, end).expect("validated when the block was admitted")
+    }
+
+    /// Asks for the bytes at `at`.
+    #[inline]
+    pub(crate) fn prefetch(self, at: usize) {
+        prefetch(self.bytes.as_ptr().wrapping_add(at));
+    }
+
     /// Number of entries whose keys are below `key`.
+    #[cfg(test)]
     pub(crate) fn lower_bound(self, key: &[u8]) -> usize {
-        let prefix = self.prefix();
-        let Some(suffix) = key.strip_prefix(prefix) else {
-            return if key > prefix { self.count() } else { 0 };
-        };
-        let (mut base, mut size) = (0, self.count());
-        while size > 0 {
-            let half = size / 2;
-            let middle = &self.bytes[self.entry(base + half).suffix];
-            if middle.cmp(suffix) == Ordering::Less {
-                base += half + 1;
-                size -= half + 1;
-            } else {
-                size = half;
-            }
+        let mut search = self.search(key);
+        while !search.is_over() {
+            self.narrow(&mut search, key);
         }
-        base
+        search.base
+    }
+
+    /// Starts to count the entries whose keys are below `key`, and asks for the first entry to be compared.
+    #[inline]
+    pub(crate) fn search(self, key: &[u8]) -> Search {
+        let prefix = self.prefix();
+        if key.starts_with(prefix) {
+            let search = Search { base: 0, size: self.count() };
+            self.prefetch_middle(search);
+            return search;
+        }
+        Search { base: if key > prefix { self.count() } else { 0 }, size: 0 }
+    }
+
+    /// One comparison of a search for `key` that is not over; asks for the next entry to be compared.
+    #[inline]
+    pub(crate) fn narrow(self, search: &mut Search, key: &[u8]) {
+        let half = search.size / 2;
+        let middle = &self.bytes[self.entry(search.base + half).suffix];
+        match middle.cmp(&key[self.layout.prefix_len..]) {
+            Ordering::Less => {
+                search.base += half + 1;
+                search.size -= half + 1;
+            }
+            Ordering::Equal => *search = Search { base: search.base + half, size: 0 },
+            Ordering::Greater => search.size = half,
+        }
+        self.prefetch_middle(*search);
+    }
+
+    #[inline]
+    fn prefetch_middle(self, search: Search) {
+        if !search.is_over() {
+            self.prefetch(self.entry_start(search.base + search.size / 2));
+        }
+    }
+}
+
+/// A binary search in a block, so far: the answer is `base` plus 0 to `size`.
+#[derive(Clone, Copy)]
+pub(crate) struct Search {
+    base: usize,
+    size: usize,
+}
+
+impl Search {
+    /// Whether the answer is known.
+    #[inline]
+    pub(crate) fn is_over(self) -> bool {
+        self.size == 0
+    }
+
+    /// The answer. Requires: over.
+    #[inline]
+    pub(crate) fn answer(self) -> usize {
+        self.base
     }
 }
 

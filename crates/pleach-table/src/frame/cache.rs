@@ -117,6 +117,15 @@ impl FrameCache {
         (word.load(Ordering::Relaxed) == seen).then_some(pin)
     }
 
+    /// Asks for what [`FrameCache::lookup`] of the block and a look at its beginning will need.
+    #[inline]
+    pub(crate) fn prefetch(&self, words: &FrameWords, block: u32) {
+        let seen = words.word(block).load(Ordering::Relaxed);
+        if let (Some(first), Some(slab)) = (seen.checked_sub(1), &self.slab) {
+            slab.prefetch(first);
+        }
+    }
+
     /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large or nothing is free.
     pub(crate) fn reserve(
         self: &Arc<Self>,

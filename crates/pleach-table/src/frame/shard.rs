@@ -4,9 +4,9 @@
 //! at its start. The clock's hand goes from place to place, taking second chances from the runs it passes; the first
 //! place whose runs have none left, and no pins, is cleared.
 //!
-//! Blocks admitted by a scan are *cold*: they have no second chance, and once an eighth of the shard has been filled by
-//! scans, the next scan's block takes the place of the oldest cold one. So a scan of any length goes through a small
-//! part of the cache and leaves the rest as it was.
+//! Blocks admitted by a scan are *cold*: they have no second chance, and once no frame is unused and an eighth of the
+//! shard has been filled by scans, the next scan's block takes the place of the oldest cold one. So a scan of any length
+//! leaves what is in use as it was, and what fits into the cache is cached by scans too.
 //!
 //! # Concurrency
 //! The shard is under its mutex. Readers know nothing of it; locks on runs decide between them and the clock.
@@ -77,8 +77,8 @@ impl Shard {
     ) -> Option<Run> {
         let run = self
             .take_free(slab, frames)
-            .or_else(|| self.take_cold(slab, frames, cold))
             .or_else(|| self.take_fresh(slab, frames))
+            .or_else(|| self.take_cold(slab, frames, cold))
             .or_else(|| self.sweep(slab, frames))?;
         let slot = self.slot(run.first());
         if self.owners.len() <= slot {

@@ -111,6 +111,16 @@ impl SlabOwner {
         Some(Pin::to(self.0, slab, first))
     }
 
+    /// Asks for the state of the run headed by `first` and the beginning of what it holds.
+    #[inline]
+    pub(super) fn prefetch(&self, first: u32) {
+        let slab = self.slab();
+        if let Some(frame) = slab.frames.get(first as usize) {
+            prefetch(std::ptr::from_ref(frame).cast());
+            slab.prefetch_head(first);
+        }
+    }
+
     /// Frames of the run headed by `first`.
     pub(super) fn span(&self, first: u32) -> u32 {
         1 + (self.slab().frames[first as usize].extent.load(Ordering::Relaxed) >> 16)

@@ -6,7 +6,9 @@
 //!
 //! # Cost
 //! A step inside a block copies the key's suffix and nothing else. Cached mode reads ahead once it has passed two
-//! blocks in one direction.
+//! blocks in one direction. A cached seek waits for memory some eight times: frame word, frame, and a comparison for
+//! each halving of the block. [`SstCursor::begin_seek`] and [`SstCursor::continue_seek`] do it wait by wait, so that
+//! seeks of several cursors wait together.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,12 +16,19 @@ use std::sync::Arc;
 use pleach_env::{Error, Result};
 
 use super::cached::CachedBlocks;
+use super::key_buffer::KeyBuffer;
 use super::reader::Sst;
 use super::stream::BlockStream;
-use crate::block::{DataBlock, Layout};
+use crate::block::{DataBlock, Layout, Search};
 use crate::frame::{AlignedBuffer, BlockRef};
 use crate::hash::tag_of;
 use crate::kind::ValueKind;
+
+/// How many bytes beyond the entry it is on a cursor asks memory for: about one small entry.
+const AHEAD: usize = 64;
+
+/// How many entries before a block's end a cursor asks memory for the next block (arbitrary).
+const NEAR_END: usize = 4;
 
 /// How a cursor gets its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +42,42 @@ pub enum CursorMode {
     },
 }
 
+/// Which entry a seek looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Toward {
+    /// The first one whose key is not below the key sought.
+    NotBelow,
+    /// The last one whose key is below the key sought.
+    Below,
+}
+
 /// See the module's text.
 pub struct SstCursor {
     sst: Arc<Sst>,
     source: Source,
     /// `None` while the cursor is invalid.
     place: Option<Place>,
-    key: Vec<u8>,
+    /// `None` but between the beginning and the end of a seek.
+    seek: Option<Seek>,
+    key: KeyBuffer,
     error: Option<Error>,
+}
+
+/// A seek that is not done yet.
+struct Seek {
+    toward: Toward,
+    block: u32,
+    stage: Stage,
+}
+
+/// What a seek has asked memory for.
+enum Stage {
+    /// The block's frame word.
+    Word,
+    /// The block's frame state and beginning.
+    Frame,
+    /// The entry to be compared next.
+    Entry(Layout, Search),
 }
 
 /// An entry in a block.
@@ -64,7 +101,7 @@ impl SstCursor {
             CursorMode::Cached => Source::Cached(CachedBlocks::default()),
             CursorMode::Streaming { forget } => Source::Streaming(BlockStream::new(forget)),
         };
-        Self { sst, source, place: None, key: Vec::new(), error: None }
+        Self { sst, source, place: None, seek: None, key: KeyBuffer::new(), error: None }
     }
 
     /// The SST it walks over.
@@ -74,32 +111,79 @@ impl SstCursor {
 
     /// Moves to the first entry.
     pub fn seek_first(&mut self) -> Result<()> {
-        self.enter(0, |_| Some(0))
+        self.enter_first(0, false)
     }
 
     /// Moves to the last entry.
     pub fn seek_last(&mut self) -> Result<()> {
-        self.enter(self.sst.blocks() - 1, |block| Some(block.count() - 1))
+        self.enter_last(self.sst.blocks() - 1, false)
     }
 
     /// Moves to the first entry whose key is not below `key`; invalid if there is none.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let block = self.sst.index.find(key);
-        self.enter(block, |block| Some(block.lower_bound(key)).filter(|&i| i < block.count()))?;
-        if self.place.is_none() && block + 1 < self.sst.blocks() {
-            self.enter(block + 1, |_| Some(0))?;
-        }
+        self.begin_seek(key, Toward::NotBelow);
+        while !self.continue_seek(key)? {}
         Ok(())
     }
 
     /// Moves to the last entry whose key is below `key`; invalid if there is none.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        let block = self.sst.index.find(key);
-        self.enter(block, |block| block.lower_bound(key).checked_sub(1))?;
-        if self.place.is_none() && block > 0 {
-            self.enter(block - 1, |block| Some(block.count() - 1))?;
-        }
+        self.begin_seek(key, Toward::Below);
+        while !self.continue_seek(key)? {}
         Ok(())
+    }
+
+    /// Begins a seek. Until [`SstCursor::continue_seek`] says that it is done, the cursor is invalid.
+    pub fn begin_seek(&mut self, key: &[u8], toward: Toward) {
+        self.place = None;
+        let block = self.sst.block_for(key);
+        self.seek = Some(Seek { toward, block, stage: Stage::Word });
+    }
+
+    /// Goes on with a seek until it has to wait for memory; returns whether it is done. Blocks that are not cached are
+    /// read meanwhile.
+    ///
+    /// Requires: begun with the same `key`.
+    pub fn continue_seek(&mut self, key: &[u8]) -> Result<bool> {
+        let Some(seek) = &mut self.seek else { return Ok(true) };
+        match &mut seek.stage {
+            Stage::Word => {
+                if let Source::Cached(_) = self.source {
+                    self.sst.cache.prefetch(&self.sst.words, seek.block);
+                }
+                seek.stage = Stage::Frame;
+                Ok(false)
+            }
+            Stage::Frame => {
+                let block = seek.block;
+                self.load(block, false)?;
+                let view = DataBlock::new(self.source.bytes());
+                let search = view.search(key);
+                let stage = Stage::Entry(Layout::of(self.source.bytes()), search);
+                self.seek.as_mut().expect("seen above").stage = stage;
+                if search.is_over() { self.end_seek() } else { Ok(false) }
+            }
+            Stage::Entry(layout, search) => {
+                DataBlock::with_layout(self.source.bytes(), *layout).narrow(search, key);
+                if search.is_over() { self.end_seek() } else { Ok(false) }
+            }
+        }
+    }
+
+    /// Goes where the search points, or to the neighbouring block.
+    fn end_seek(&mut self) -> Result<bool> {
+        let Some(Seek { toward, block, stage: Stage::Entry(layout, search) }) = self.seek.take() else {
+            unreachable!("only a search ends a seek")
+        };
+        let rank = search.answer();
+        match toward {
+            Toward::NotBelow if rank < layout.count() => self.settle(block, layout, rank),
+            Toward::NotBelow if block + 1 < self.sst.blocks() => self.enter_first(block + 1, false)?,
+            Toward::Below if rank > 0 => self.settle(block, layout, rank - 1),
+            Toward::Below if block > 0 => self.enter_last(block - 1, false)?,
+            Toward::NotBelow | Toward::Below => {}
+        }
+        Ok(true)
     }
 
     /// Moves to the next entry; invalid behind the last.
@@ -108,17 +192,24 @@ impl SstCursor {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a move in one of two directions, not an iteration")]
     pub fn next(&mut self) -> Result<()> {
-        let Some(place) = &self.place else { return self.misused() };
-        let (block, next) = (place.block, place.i + 1);
-        if next < place.layout.count() {
-            self.step(next);
+        let Some(place) = &mut self.place else { return self.misused() };
+        let block = place.block;
+        if place.i + 1 < place.layout.count() {
+            let view = DataBlock::with_layout(self.source.bytes(), place.layout);
+            let entry = view.entry_behind(place.value.end);
+            view.prefetch(entry.value.end + AHEAD);
+            self.key.set_suffix(view.prefix(), self.source.bytes(), entry.suffix);
+            (place.i, place.kind, place.value) = (place.i + 1, entry.kind, entry.value);
+            if place.i + NEAR_END == place.layout.count() && block + 1 < self.sst.blocks() {
+                self.sst.cache.prefetch(&self.sst.words, block + 1);
+            }
             return Ok(());
         }
         if block + 1 == self.sst.blocks() {
             self.place = None;
             return Ok(());
         }
-        self.enter(block + 1, |_| Some(0))
+        self.enter_first(block + 1, true)
     }
 
     /// Moves to the previous entry; invalid before the first.
@@ -126,17 +217,23 @@ impl SstCursor {
     /// Requires: valid.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
-        let Some(place) = &self.place else { return self.misused() };
+        let Some(place) = &mut self.place else { return self.misused() };
         let block = place.block;
         if let Some(previous) = place.i.checked_sub(1) {
-            self.step(previous);
+            let view = DataBlock::with_layout(self.source.bytes(), place.layout);
+            let entry = view.entry(previous);
+            self.key.set_suffix(view.prefix(), self.source.bytes(), entry.suffix);
+            (place.i, place.kind, place.value) = (previous, entry.kind, entry.value);
+            if previous == NEAR_END && block > 0 {
+                self.sst.cache.prefetch(&self.sst.words, block - 1);
+            }
             return Ok(());
         }
         if block == 0 {
             self.place = None;
             return Ok(());
         }
-        self.enter(block - 1, |block| Some(block.count() - 1))
+        self.enter_last(block - 1, true)
     }
 
     /// A move without a place: the error that took it, or a mistake of the caller.
@@ -158,7 +255,7 @@ impl SstCursor {
     #[inline]
     pub fn key(&self) -> &[u8] {
         debug_assert!(self.valid(), "only a valid cursor has a key");
-        &self.key
+        self.key.bytes()
     }
 
     /// Kind of the entry.
@@ -202,35 +299,39 @@ impl SstCursor {
         self.place.as_ref().expect("only a valid cursor has an entry")
     }
 
-    /// Goes to the entry of `block` that `choose` names, if it names one.
-    fn enter(&mut self, block: u32, choose: impl FnOnce(DataBlock<'_>) -> Option<usize>) -> Result<()> {
+    fn enter_first(&mut self, block: u32, adjacent: bool) -> Result<()> {
+        self.load(block, adjacent)?;
+        self.settle(block, Layout::of(self.source.bytes()), 0);
+        Ok(())
+    }
+
+    fn enter_last(&mut self, block: u32, adjacent: bool) -> Result<()> {
+        self.load(block, adjacent)?;
+        let layout = Layout::of(self.source.bytes());
+        self.settle(block, layout, layout.count() - 1);
+        Ok(())
+    }
+
+    /// Makes `block` the source's; `adjacent` says that it is a neighbour of the one before.
+    fn load(&mut self, block: u32, adjacent: bool) -> Result<()> {
+        self.place = None;
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
-        let adjacent = self.place.take().is_some_and(|place| place.block.abs_diff(block) == 1);
         if let Err(error) = self.source.load(&self.sst, block, adjacent) {
             self.error = Some(error.clone());
             return Err(error);
         }
-        let view = DataBlock::new(self.source.bytes());
-        let Some(i) = choose(view) else { return Ok(()) };
-        self.key.clear();
-        self.key.extend_from_slice(view.prefix());
-        let layout = Layout::of(self.source.bytes());
-        self.place = Some(Place { block, layout, i, kind: ValueKind::Put, value: 0..0 });
-        self.step(i);
         Ok(())
     }
 
-    /// Goes to entry `i` of the current block.
-    #[inline]
-    fn step(&mut self, i: usize) {
-        let place = self.place.as_mut().expect("the caller has a place");
-        let view = DataBlock::with_layout(self.source.bytes(), place.layout);
+    /// Goes to entry `i` of the source's block.
+    fn settle(&mut self, block: u32, layout: Layout, i: usize) {
+        let view = DataBlock::with_layout(self.source.bytes(), layout);
         let entry = view.entry(i);
-        self.key.truncate(view.prefix().len());
-        self.key.extend_from_slice(view.slice(entry.suffix));
-        (place.i, place.kind, place.value) = (i, entry.kind, entry.value);
+        self.key.set_prefix(view.prefix());
+        self.key.set_suffix(view.prefix(), self.source.bytes(), entry.suffix);
+        self.place = Some(Place { block, layout, i, kind: entry.kind, value: entry.value });
     }
 }
 

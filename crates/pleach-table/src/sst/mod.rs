@@ -6,6 +6,7 @@
 mod builder;
 mod cached;
 mod cursor;
+mod key_buffer;
 mod load;
 mod open;
 mod reader;
@@ -15,5 +16,5 @@ mod tests;
 mod verify;
 
 pub use builder::{SstBuilder, SstOptions};
-pub use cursor::{CursorMode, SstCursor};
+pub use cursor::{CursorMode, SstCursor, Toward};
 pub use reader::Sst;

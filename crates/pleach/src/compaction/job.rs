@@ -11,12 +11,12 @@ use pleach_env::{FileId, Result, failpoint};
 
 use super::merging::{Made, Merging};
 use super::picker::WholePlan;
-use crate::db::{Inner, OlderRuns};
+use crate::db::Inner;
 use crate::keys::{PartitionId, successor};
 use crate::state::State;
 use crate::stats::add;
 use crate::version::edit::{Edit, EditItem, JobMeta, RunId, RunKind, RunMeta};
-use crate::version::{Run, SubTree};
+use crate::version::{OlderRuns, Run, SubTree};
 
 /// The job. Dropping it abandons what it has not committed; the version still knows the job.
 pub(crate) struct CompactionJob {
@@ -42,9 +42,14 @@ pub(crate) enum Progress {
 const COMMIT_SHARE: u64 = 16;
 
 impl CompactionJob {
-    /// Enters a planned job into the version; `None` when the partition was dropped meanwhile.
-    pub(crate) fn start(inner: &Inner, partition: PartitionId, plan: WholePlan) -> Result<Option<Self>> {
-        let output = inner.new_run_id();
+    /// Enters a planned job into the version; `None` when the partition was dropped meanwhile. `output` is the number
+    /// that came with the version in which it was planned, see [`Inner::plan_basis`].
+    pub(crate) fn start(
+        inner: &Inner,
+        partition: PartitionId,
+        plan: WholePlan,
+        output: RunId,
+    ) -> Result<Option<Self>> {
         let meta = JobMeta { output, inputs: plan.inputs, drops_tombstones: plan.drops_tombstones };
         let mut edit = Edit::default();
         let stage = plan.output_stage;
@@ -98,19 +103,17 @@ impl CompactionJob {
         Ok(if done { Progress::Done } else { Progress::More })
     }
 
-    /// The runs that are older than the inputs, as they are now; `None` when the partition was dropped. The output is
-    /// among them when it has a later stage; it holds no key above the clip.
-    fn older_runs(&self, inner: &Inner) -> Option<OlderRuns> {
-        let state = inner.state.load();
-        let tree = state.version.tree(self.partition)?;
-        let oldest = tree.runs.iter().rposition(|run| self.meta.inputs.contains(&run.id));
-        Some(OlderRuns::new(self.partition, tree, oldest.map_or(tree.runs.len(), |at| at + 1)))
-    }
-
     fn should_commit(&self, inner: &Inner) -> bool {
         let written: u64 = self.uncommitted.iter().map(Made::written_bytes).sum();
         self.uncommitted.len() >= inner.options.clean_every
             || (written > 0 && (written >= self.commit_bytes || inner.is_space_short(written)))
+    }
+
+    /// The runs that are older than the inputs, as they are now; `None` when the partition was dropped.
+    fn older_runs(&self, inner: &Inner) -> Option<OlderRuns> {
+        let state = inner.state.load();
+        let tree = state.version.tree(self.partition)?;
+        Some(OlderRuns::than_inputs(self.partition, tree, &self.meta.inputs, Some(self.meta.output)))
     }
 
     /// Makes the progress durable and shows it to readers.

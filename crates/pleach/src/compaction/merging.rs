@@ -8,12 +8,12 @@ use std::sync::Arc;
 use pleach_env::{Result, failpoint};
 use pleach_table::{CursorMode, ValueKind};
 
-use crate::db::{Inner, NewEntry, OlderRuns, SstOutput};
+use crate::db::{Inner, NewEntry, SstOutput};
 use crate::keys::PartitionId;
 use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
 use crate::stats::add;
 use crate::version::edit::RunFileMeta;
-use crate::version::{Run, SstFile, SubTree};
+use crate::version::{OlderRuns, Run, SstFile, SubTree};
 
 /// The merge.
 pub(super) struct Merging {
@@ -144,8 +144,11 @@ impl Merging {
             let (kind, value) = (source.kind(), source.value_bytes());
             read_bytes += (key.len() + value.len()) as u64;
             let is_tombstone = kind == ValueKind::Tombstone;
-            let may_drop = self.drops_tombstones || failpoint::skipped("plant.tombstone_dropped");
-            if !(may_drop && is_tombstone) {
+            let hides_nothing = is_tombstone
+                && (self.drops_tombstones
+                    || !older.may_hold(&self.last_key)
+                    || failpoint::skipped("plant.tombstone_dropped"));
+            if !hides_nothing {
                 let sst = match output {
                     Some(sst) => sst,
                     None => output.insert(inner.new_sst_output()?),
@@ -155,7 +158,7 @@ impl Merging {
                 let (user_key, stored_key) = (&*self.last_key, &*self.last_key);
                 sst.add(&NewEntry { user_key, stored_key, kind, value, since }, older)?;
             }
-            self.merge.advance(&self.last_key)?;
+            self.merge.advance()?;
         }
         add(&inner.counters.compaction_read_bytes, read_bytes);
         Ok(())

@@ -10,16 +10,17 @@
 use std::sync::Arc;
 
 use pleach_env::{FileId, Result};
+use smallvec::SmallVec;
 
 use super::job::Progress;
 use super::merging::{Made, Merging};
 use super::picker::PartialPlan;
-use crate::db::{Inner, OlderRuns};
+use crate::db::Inner;
 use crate::keys::PartitionId;
 use crate::state::State;
 use crate::stats::add;
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
-use crate::version::{Run, SubTree};
+use crate::version::{OlderRuns, Run, SubTree};
 
 /// The job. Dropping it without [`PartialJob::abandon`] leaves files that the next open removes.
 pub(crate) struct PartialJob {
@@ -78,8 +79,8 @@ impl PartialJob {
     fn older_runs(&self, inner: &Inner) -> Option<OlderRuns> {
         let state = inner.state.load();
         let tree = state.version.tree(self.partition)?;
-        let newer = tree.runs.iter().take_while(|run| run.stage <= self.plan.output_stage).count();
-        Some(OlderRuns::new(self.partition, tree, newer))
+        let inputs: SmallVec<[RunId; 2]> = self.runs().collect();
+        Some(OlderRuns::than_inputs(self.partition, tree, &inputs, None))
     }
 
     fn commit(&mut self, inner: &Inner) -> Result<()> {

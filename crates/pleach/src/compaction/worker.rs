@@ -183,11 +183,12 @@ impl Compactions {
             if requests_done && is_settled {
                 return Ok(());
             }
+            let (version, output) = self.inner.plan_basis();
             let Some((partition, plan)) = self.pick(list, &version) else {
                 list.settled = (Arc::downgrade(&version), moment);
                 return Ok(());
             };
-            self.start(list, partition, plan)?;
+            self.start(list, partition, plan, output)?;
         }
     }
 
@@ -197,12 +198,12 @@ impl Compactions {
         (self.inner.is_quiet(), now.as_secs() / TOMBSTONES_CHECKED_EVERY.as_secs())
     }
 
-    fn start(&self, list: &mut List, partition: PartitionId, plan: Plan) -> Result<()> {
+    fn start(&self, list: &mut List, partition: PartitionId, plan: Plan, output: RunId) -> Result<()> {
         match plan {
             Plan::Whole(plan) => {
                 // If it fails halfway, the version may have it.
                 list.resumes = true;
-                if let Some(job) = CompactionJob::start(&self.inner, partition, plan)? {
+                if let Some(job) = CompactionJob::start(&self.inner, partition, plan, output)? {
                     list.known.insert((partition, job.output()));
                     list.waiting.push(AnyJob::Whole(job));
                 }

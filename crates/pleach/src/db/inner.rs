@@ -23,6 +23,7 @@ use crate::keys::PartitionId;
 use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::options::Options;
+use crate::scan::DeletedStretches;
 use crate::state::{LoggedMemtable, ReadView, State};
 use crate::stats::Counters;
 use crate::version::edit::{Edit, EditItem, RunId};
@@ -97,6 +98,8 @@ pub(crate) struct Writer {
     pub(crate) next_seq: SeqNo,
     /// The active memtable of `state`, at hand.
     pub(crate) active: Arc<LoggedMemtable>,
+    /// Those of `state`.
+    pub(crate) stretches: Arc<DeletedStretches>,
 }
 
 /// Log segments and replaced manifests that the cleaner removes when they are not needed any more.
@@ -207,6 +210,14 @@ impl Inner {
         RunId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// The newest version, and a number for a run to be made of some of its runs: above those of all runs in the version,
+    /// below those of all runs that come later, so that the run's age is that of what it is made of.
+    pub(crate) fn plan_basis(&self) -> (Arc<Version>, RunId) {
+        // Under the lock no run has got a number and is not yet in the version.
+        let versions = self.versions.lock();
+        (Arc::clone(&versions.version), self.new_run_id())
+    }
+
     /// A consistent view for snapshots and scans: no write in its files is newer than its sequence number.
     pub(crate) fn read_view(&self) -> ReadView {
         loop {
@@ -260,7 +271,7 @@ impl Inner {
                 return Err(self.set_poison(Error::new(ErrorKind::Corruption, message)));
             }
         };
-        if cfg!(any(test, feature = "paranoid")) {
+        if cfg!(any(debug_assertions, feature = "paranoid")) {
             next.check_invariants().expect("every edit keeps the invariants");
         }
         *version = Arc::clone(&next);

@@ -19,6 +19,6 @@ pub use handle::Db;
 pub(crate) use inner::Inner;
 pub use partition::Partition;
 pub use snapshot::Snapshot;
-pub(crate) use sst_output::{NewEntry, OlderRuns, SstOutput};
+pub(crate) use sst_output::{NewEntry, SstOutput};
 pub use verify::VerifyReport;
 pub use write_batch::WriteBatch;

@@ -30,6 +30,7 @@ use crate::limits::NEXT_ID_MAX;
 use crate::manifest::{self, CURRENT_TMP, Closed, Current, Manifest};
 use crate::memtable::Memtable;
 use crate::options::{Options, SEALED_MAX};
+use crate::scan::DeletedStretches;
 use crate::state::{LoggedMemtable, State};
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Trash, Version};
@@ -332,8 +333,14 @@ fn start(
         memtable: Arc::new(Memtable::new(options.memtable_budget(), &memtable_pool)),
         first_segment: segment,
     });
-    let state = State { active: Arc::clone(&active), sealed: Vec::new(), version: Arc::clone(&version) };
-    let writer = Writer { log, next_seq: version.flushed_seq + 1, active };
+    let stretches = Arc::new(DeletedStretches::new(version.flushed_seq));
+    let writer = Writer {
+        log,
+        next_seq: version.flushed_seq + 1,
+        active: Arc::clone(&active),
+        stretches: Arc::clone(&stretches),
+    };
+    let state = State { active, sealed: Vec::new(), version: Arc::clone(&version), stretches };
     let versions = Versions { version, files, manifest, floor_is_pinned: true };
     let dir = dir.to_path_buf();
     let segments = vec![segment];
@@ -395,6 +402,7 @@ fn rewrite_record(inner: &Inner, record: &Record<'_>, buffer: &mut RecordBuf) ->
     let (first_seq, count) = (record.first_seq, record.count);
     writer.log.append([Append { record: buffer, first_seq, count }])?;
     let mut next_seq = first_seq;
+    writer.stretches.announce(first_seq + u64::from(count) - 1);
     insert_operations(&writer.active.memtable, record.payload, &mut next_seq);
     writer.next_seq = next_seq;
     inner.visible.store(next_seq - 1, Ordering::Release);

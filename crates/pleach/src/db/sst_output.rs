@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pleach_env::{FileId, Result};
-use pleach_table::{Sst, SstBuilder, SstOptions, ValueKind, key_hash};
+use pleach_table::{Sst, SstBuilder, SstOptions, ValueKind};
 
 use super::inner::Inner;
 use crate::filters;
 use crate::flush::STAGE_FIRST;
-use crate::keys::PartitionId;
 use crate::version::edit::{RunFileMeta, RunId};
-use crate::version::{Run, SstFile, SubTree};
+use crate::version::{OlderRuns, SstFile, SubTree};
 
 /// Path of SST `id` in `dir`.
 pub(crate) fn sst_path(dir: &Path, id: FileId) -> PathBuf {
@@ -45,12 +44,6 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) since: u64,
 }
 
-/// The runs of a partition that are older than what is being written.
-pub(crate) struct OlderRuns {
-    partition: PartitionId,
-    runs: Vec<Arc<Run>>,
-}
-
 /// What is counted of the entries of one run in a file.
 #[derive(Clone, Copy, Default)]
 struct Tally {
@@ -65,33 +58,11 @@ struct Tally {
 /// Of so many entries one is looked up in the filters of older runs: about a nanosecond for each entry.
 const SAMPLED_EVERY: u64 = 64;
 
-impl OlderRuns {
-    /// Those of `tree` that are older than all of its first `newer` runs.
-    pub(crate) fn new(partition: PartitionId, tree: &SubTree, newer: usize) -> Self {
-        Self { partition, runs: tree.runs[newer..].to_vec() }
-    }
-
-    /// The partition.
-    pub(crate) fn partition(&self) -> PartitionId {
-        self.partition
-    }
-
-    /// Entries of each.
-    pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
-        self.runs.iter().map(|run| run.entries())
-    }
-
-    /// Whether nothing is older, so that a tombstone has nothing to hide.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-}
-
 impl Tally {
     fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns, hash: u64) {
         if self.entries.is_multiple_of(SAMPLED_EVERY) {
             self.sampled += 1;
-            self.overwrites += u64::from(older.runs.iter().any(|run| run.likely_holds(entry.user_key, hash)));
+            self.overwrites += u64::from(older.likely_hold_hashed(entry.user_key, hash));
         }
         self.entries += 1;
         self.bytes += (entry.stored_key.len() + entry.value.len()) as u64;
@@ -168,7 +139,7 @@ impl SstOutput<'_> {
     /// Adds an entry.
     #[inline]
     pub(crate) fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns) -> Result<()> {
-        let hash = key_hash(older.partition.0, entry.user_key);
+        let hash = older.hash(entry.user_key);
         self.tally.add(entry, older, hash);
         self.builder.add(entry.stored_key, entry.kind, entry.value, hash)
     }

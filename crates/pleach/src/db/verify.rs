@@ -79,6 +79,7 @@ impl Inner {
             stats.filter_bytes += filter_bytes;
             stats.filters_missing += u64::from(is_missing);
         }
+        stats.tombstones_passed = self.state.load().stretches.passed();
         stats.pinned_bytes = self.trash.pinned_bytes();
         stats.memtables = state.memtables().count() as u64;
         stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();

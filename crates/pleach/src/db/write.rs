@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use pleach_env::{Error, ErrorKind, Result};
 use pleach_log::{Append, Durability, LogWriter, SEQ_MAX};
+use pleach_table::ValueKind;
 use smallvec::SmallVec;
 
 use super::inner::{Inner, LivePartition, Writer};
 use crate::batch::Operations;
 use crate::memtable::Memtable;
 use crate::options::SEALED_MAX;
+use crate::scan::DeletedStretches;
 use crate::state::State;
 use crate::stats::add;
 
@@ -154,6 +156,11 @@ impl Inner {
 
     /// Inserts the logged batches into the memtable and shows them to readers.
     fn insert_group(&self, writer: &mut Writer, group: &mut [WriteRequest]) {
+        let admitted = || group.iter().filter(|r| r.result.is_none());
+        let count: u64 = admitted().map(|r| u64::from(r.operations.count())).sum();
+        if writer.stretches.announce(writer.next_seq + count - 1) {
+            admitted().for_each(|request| forget_stretches(&writer.stretches, request));
+        }
         let memtable = &writer.active.memtable;
         for request in group.iter_mut().filter(|r| r.result.is_none()) {
             insert_operations(memtable, request.operations.payload(), &mut writer.next_seq);
@@ -231,7 +238,7 @@ impl Inner {
             let mut sealed = Vec::with_capacity(state.sealed.len() + 1);
             sealed.push(Arc::clone(&state.active));
             sealed.extend(state.sealed.iter().cloned());
-            State { active, sealed, version: Arc::clone(&state.version) }
+            State { active, sealed, ..state.clone() }
         });
         if let Some(wakers) = self.wakers.get() {
             wakers.flush.wake();
@@ -247,6 +254,16 @@ fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
             Operations::decode(request.operations.payload(), &mut |op| memtable.prefetch(op.hash()));
         debug_assert!(fetched.is_ok());
     }
+}
+
+/// Has the stretches forgotten that are no longer without life.
+fn forget_stretches(stretches: &DeletedStretches, request: &WriteRequest) {
+    let decoded = Operations::decode(request.operations.payload(), &mut |op| {
+        if op.kind != ValueKind::Tombstone {
+            stretches.forget(op.partition_key);
+        }
+    });
+    debug_assert!(decoded.is_ok());
 }
 
 /// Answers those who do not want to wait.

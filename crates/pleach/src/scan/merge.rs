@@ -3,13 +3,20 @@
 //! Sources come newest first, so of equal keys the one from the source with the smallest index wins; the others are
 //! passed over. Tombstones are returned: whoever asks decides whether they hide or persist.
 //!
+//! The sources that are on an entry are kept in order, each with its key's *head*: the eight bytes behind what all their
+//! keys share, as a number. The first source moves and goes back to its place. Most entries come from the largest run,
+//! whose next key is rarely beyond more than one or two others.
+//!
 //! # Invariants
 //! 1. While going up (down), every source stands on its first key at or above (last key at or below) the current one.
+//! 2. `order` ascends by key (going down: descends), then by index of the source, as far as the sources themselves do.
 //!
 //! # Cost
-//! A tournament tree: about log2(sources) key comparisons per step.
+//! A step compares numbers with as many sources as the new key passes, at least one; keys where numbers are equal. A
+//! seek waits for memory about as long as the slowest source alone.
 
 use pleach_env::Result;
+use smallvec::SmallVec;
 
 use super::cursor::SourceCursor;
 use crate::version::SubTree;
@@ -25,9 +32,26 @@ pub(crate) enum Direction {
 pub(crate) struct Merge {
     sources: Vec<SourceCursor>,
     direction: Direction,
-    /// `losers[1..]` of a tournament tree over the sources; `losers[0]` is the winner.
-    losers: Vec<u32>,
+    /// The sources that are on an entry.
+    order: SmallVec<[Entrant; 16]>,
+    /// What all current keys begin with.
+    shared: SmallVec<[u8; 32]>,
+    /// Heads that did not tell keys apart since `shared` was looked at.
+    ties: u32,
+    /// How many of them let it be looked at again.
+    ties_max: u32,
 }
+
+/// A source in the order.
+#[derive(Clone, Copy)]
+struct Entrant {
+    /// Of the source's key, or its complement where the walk goes down.
+    head: u64,
+    source: u32,
+}
+
+/// After this many ties the shared beginning is looked for again; if it is no longer, after twice as many (arbitrary).
+const TIES_MIN: u32 = 32;
 
 /// Where a seek starts.
 #[derive(Clone, Copy)]
@@ -41,43 +65,64 @@ pub(crate) enum SeekTo<'a> {
 impl Merge {
     /// A merge of `sources`, newest first.
     pub(crate) fn new(sources: Vec<SourceCursor>, direction: Direction) -> Self {
-        let losers = vec![0; sources.len().max(1)];
-        Self { sources, direction, losers }
+        Self {
+            sources,
+            direction,
+            order: SmallVec::new(),
+            shared: SmallVec::new(),
+            ties: 0,
+            ties_max: TIES_MIN,
+        }
     }
 
     /// Seeks all sources.
     pub(crate) fn seek(&mut self, to: SeekTo<'_>) -> Result<()> {
         for source in &mut self.sources {
-            match (self.direction, to) {
-                (Direction::Up, SeekTo::Start) => source.seek_first(),
-                (Direction::Up, SeekTo::Key(key)) => source.seek(key),
-                (Direction::Down, SeekTo::Start) => source.seek_last(),
-                (Direction::Down, SeekTo::Key(key)) => source.seek_before(key),
-            }?;
+            source.begin_seek(to, self.direction);
         }
-        self.play_all();
+        // While one source waits for memory the others ask for theirs.
+        let mut done = false;
+        while !done {
+            done = true;
+            for source in &mut self.sources {
+                done &= source.continue_seek()?;
+            }
+        }
+        self.enter_all();
         Ok(())
+    }
+
+    /// Puts every source that is on an entry into the order.
+    fn enter_all(&mut self) {
+        self.order.clear();
+        for (index, source) in self.sources.iter().enumerate() {
+            if source.key().is_some() {
+                let source = u32::try_from(index).expect("a merge has few sources");
+                self.order.push(Entrant { head: 0, source });
+            }
+        }
+        self.ties_max = TIES_MIN;
+        self.sort();
     }
 
     /// The source whose entry is current.
     #[inline]
     pub(crate) fn current(&self) -> Option<&SourceCursor> {
-        let winner = self.sources.get(self.losers[0] as usize)?;
-        winner.key().map(|_| winner)
+        self.order.first().map(|entrant| &self.sources[entrant.source as usize])
     }
 
-    /// Whether every source but the current one stands behind `key`, or nowhere. Going up; costs a comparison for each.
+    /// Whether every source but the current one stands behind `key`, or nowhere. Going up.
     pub(crate) fn others_are_behind(&self, key: &[u8]) -> bool {
-        let winner = self.losers[0] as usize;
-        let others = self.sources.iter().enumerate().filter(|(source, _)| *source != winner);
-        others.filter_map(|(_, source)| source.key()).all(|other| other > key)
+        self.order.get(1).is_none_or(|second| self.key(*second) > key)
     }
 
     /// Leaves the rest of the current source's file out.
+    ///
+    /// Requires: on an entry of a run.
     pub(crate) fn skip_file(&mut self) -> Result<()> {
-        let winner = self.losers[0] as usize;
-        self.sources[winner].skip_file()?;
-        self.replay(winner);
+        let source = self.order[0].source;
+        self.sources[source as usize].skip_file()?;
+        self.reorder(0);
         Ok(())
     }
 
@@ -85,87 +130,125 @@ impl Merge {
     pub(crate) fn follow(&mut self, tree: &SubTree) {
         self.sources.retain(|source| source.key().is_some());
         self.sources.iter_mut().for_each(|source| source.follow(tree));
-        self.losers = vec![0; self.sources.len().max(1)];
-        self.play_all();
+        self.enter_all();
     }
 
-    /// Moves to the next key. `key` is the current one, which the caller has copied.
+    /// Moves to the next key.
     ///
     /// Requires: on an entry.
-    pub(crate) fn advance(&mut self, key: &[u8]) -> Result<()> {
-        // The winner moves, then every other source that stands on the same key, as it comes up.
-        loop {
-            let winner = self.losers[0] as usize;
-            let source = &mut self.sources[winner];
-            match self.direction {
-                Direction::Up => source.next(),
-                Direction::Down => source.prev(),
-            }?;
-            self.replay(winner);
-            match self.current() {
-                Some(source) if source.key() == Some(key) => {}
-                _ => return Ok(()),
-            }
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<()> {
+        // First every other source that stands on the same key.
+        while let [first, second, ..] = self.order[..]
+            && first.head == second.head
+            && self.key(first) == self.key(second)
+        {
+            self.step(1)?;
         }
+        self.step(0)
     }
 
-    /// Plays the whole tournament.
-    fn play_all(&mut self) {
-        let count = self.sources.len();
-        if count == 0 {
+    /// Moves the source at place `at` of the order.
+    #[inline]
+    fn step(&mut self, at: usize) -> Result<()> {
+        let source = self.order[at].source;
+        let cursor = &mut self.sources[source as usize];
+        match self.direction {
+            Direction::Up => cursor.next(),
+            Direction::Down => cursor.prev(),
+        }?;
+        self.reorder(at);
+        Ok(())
+    }
+
+    /// Puts the source at place `at` of the order, which has moved, where it belongs.
+    #[inline]
+    fn reorder(&mut self, at: usize) {
+        let source = self.order[at].source;
+        let Some(key) = self.sources[source as usize].key() else {
+            self.order.remove(at);
+            return;
+        };
+        if self.order.len() == 1 {
+            return; // Nobody will look at the head.
+        }
+        if !key.starts_with(&self.shared) || self.ties >= self.ties_max {
+            self.sort();
             return;
         }
-        // Nodes count..2*count are the leaves; node i is played between 2i and 2i+1.
-        let mut winners = vec![0u32; 2 * count];
-        for (leaf, winner) in winners[count..].iter_mut().enumerate() {
-            *winner = index_u32(leaf);
+        let moved = Entrant { head: self.head(key), source };
+        let mut to = at;
+        while let Some(&next) = self.order.get(to + 1)
+            && self.is_before(next, moved)
+        {
+            self.order[to] = next;
+            to += 1;
         }
-        for node in (1..count).rev() {
-            let (a, b) = (winners[2 * node], winners[2 * node + 1]);
-            let (winner, loser) = if self.beats(a, b) { (a, b) } else { (b, a) };
-            winners[node] = winner;
-            self.losers[node] = loser;
-        }
-        self.losers[0] = if count == 1 { 0 } else { winners[1] };
+        self.order[to] = moved;
     }
 
-    /// Plays the matches on the way from `source` to the root.
-    fn replay(&mut self, source: usize) {
-        let count = self.sources.len();
-        let mut winner = index_u32(source);
-        let mut node = usize::midpoint(source, count);
-        if count == 1 {
-            node = 0;
+    /// Determines what the keys share, their heads and their order.
+    #[cold]
+    fn sort(&mut self) {
+        let mut order = std::mem::take(&mut self.order);
+        let before = self.shared.len();
+        self.shared.clear();
+        if let [first, rest @ ..] = &order[..] {
+            let first = self.key(*first);
+            let len = rest.iter().map(|other| common_prefix_len(first, self.key(*other))).min();
+            self.shared = SmallVec::from_slice(&first[..len.unwrap_or(0)]);
         }
-        while node >= 1 {
-            let rival = self.losers[node];
-            if self.beats(rival, winner) {
-                self.losers[node] = winner;
-                winner = rival;
-            }
-            node /= 2;
+        if self.ties >= self.ties_max && self.shared.len() <= before {
+            self.ties_max = self.ties_max.saturating_mul(2);
         }
-        self.losers[0] = winner;
+        self.ties = 0;
+        for entrant in &mut order {
+            entrant.head = self.head(self.key(*entrant));
+        }
+        order.sort_unstable_by(|a, b| self.compare(*a, *b));
+        self.order = order;
     }
 
-    /// Whether source `a` comes before source `b`: by key, then by age; exhausted sources come last.
+    /// Whether `a` comes before `b`.
     #[inline]
-    fn beats(&self, a: u32, b: u32) -> bool {
-        match (self.sources[a as usize].key(), self.sources[b as usize].key()) {
-            (Some(x), Some(y)) => {
-                let order = match self.direction {
-                    Direction::Up => x.cmp(y),
-                    Direction::Down => y.cmp(x),
-                };
-                order.is_lt() || (order.is_eq() && a < b)
-            }
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (None, None) => a < b,
+    fn is_before(&mut self, a: Entrant, b: Entrant) -> bool {
+        if a.head != b.head {
+            return a.head < b.head;
         }
+        self.ties += 1;
+        self.compare(a, b).is_lt()
+    }
+
+    /// By key, then by age.
+    fn compare(&self, a: Entrant, b: Entrant) -> std::cmp::Ordering {
+        let keys = match self.direction {
+            Direction::Up => self.key(a).cmp(self.key(b)),
+            Direction::Down => self.key(b).cmp(self.key(a)),
+        };
+        keys.then(a.source.cmp(&b.source))
+    }
+
+    /// Requires: the source is on an entry, as all in the order are.
+    #[inline]
+    fn key(&self, entrant: Entrant) -> &[u8] {
+        self.sources[entrant.source as usize].key().unwrap_or_default()
+    }
+
+    /// The eight bytes behind the shared ones, padded with zeros, as a number that compares like them.
+    #[inline]
+    fn head(&self, key: &[u8]) -> u64 {
+        let rest = key.get(self.shared.len()..).unwrap_or_default();
+        let head = if let Some(first) = rest.first_chunk::<8>() {
+            u64::from_le_bytes(*first).swap_bytes()
+        } else {
+            let mut padded = [0; 8];
+            padded[..rest.len()].copy_from_slice(rest);
+            u64::from_le_bytes(padded).swap_bytes()
+        };
+        if self.direction == Direction::Up { head } else { !head }
     }
 }
 
-fn index_u32(index: usize) -> u32 {
-    u32::try_from(index).expect("a merge has few sources")
+fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }

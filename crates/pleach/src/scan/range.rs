@@ -8,6 +8,7 @@ use pleach_table::{CursorMode, ValueKind};
 
 use super::cursor::SourceCursor;
 use super::merge::{Direction, Merge, SeekTo};
+use super::stretches::Passed;
 use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
 use crate::value::Value;
@@ -121,21 +122,62 @@ impl Range {
             let merge = self.open(direction)?;
             *self.end_mut(direction) = merge;
         }
-        loop {
-            let Some(merge) = self.end_mut(direction).as_mut() else { return Ok(None) };
-            let Some(source) = merge.current() else { return Ok(None) };
-            let key = Key::new(source.key().expect("the current source is on an entry"));
-            let value = (source.kind() != ValueKind::Tombstone).then(|| source.value());
-            if !self.is_within(&key, direction) {
-                return Ok(None);
+        self.pass_tombstones(direction)?;
+        let Some(source) = self.end(direction).and_then(Merge::current) else { return Ok(None) };
+        let key = Key::new(source.key().expect("the current source is on an entry"));
+        if !self.is_within(&key, direction) {
+            return Ok(None);
+        }
+        let value = source.value();
+        if let Some(merge) = self.end_mut(direction).as_mut() {
+            merge.advance()?;
+        }
+        self.pass(&key, direction);
+        Ok(Some((key, value)))
+    }
+
+    /// To the next living key, if one lies within the bounds.
+    #[inline]
+    fn pass_tombstones(&mut self, direction: Direction) -> Result<()> {
+        match self.tombstone(direction) {
+            Some(_) => self.pass_stretch(direction),
+            None => Ok(()),
+        }
+    }
+
+    /// The key of the tombstone that a direction has come to, within the bounds.
+    #[inline]
+    fn tombstone(&self, direction: Direction) -> Option<&[u8]> {
+        let source = self.end(direction)?.current()?;
+        let key = source.key().filter(|_| source.kind() == ValueKind::Tombstone)?;
+        self.is_within(key, direction).then_some(key)
+    }
+
+    /// Steps over tombstones, and leaps where it is known that nothing lives.
+    fn pass_stretch(&mut self, direction: Direction) -> Result<()> {
+        let Some(ReadView { state, visible }) = self.view.clone() else { return Ok(()) };
+        let mut passed = Passed::default();
+        while let Some(key) = self.tombstone(direction) {
+            let must_ask = passed.step(key, direction == Direction::Up);
+            let known = if must_ask { state.stretches.find(self.partition, key, visible) } else { None };
+            if must_ask {
+                passed.asked(known.as_ref());
             }
-            if let Some(merge) = self.end_mut(direction).as_mut() {
-                merge.advance(&key)?;
+            let Some(merge) = self.end_mut(direction).as_mut() else { break };
+            match (known, direction) {
+                (Some(known), Direction::Up) => merge.seek(SeekTo::Key(&keys::successor(known.last())))?,
+                (Some(known), Direction::Down) => merge.seek(SeekTo::Key(known.first()))?,
+                (None, _) => merge.advance()?,
             }
-            if let Some(value) = value {
-                self.pass(&key, direction);
-                return Ok(Some((key, value)));
-            }
+        }
+        passed.end(&state.stretches, self.partition, visible);
+        Ok(())
+    }
+
+    fn end(&self, direction: Direction) -> Option<&Merge> {
+        match direction {
+            Direction::Up => self.front.as_ref(),
+            Direction::Down => self.back.as_ref(),
         }
     }
 

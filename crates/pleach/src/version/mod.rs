@@ -6,6 +6,7 @@
 //! # Invariants
 //! 1. *Age order*: runs of a sub-tree are sorted by stage, then newest first; the first hit wins. Checked in
 //!    [`SubTree::check_invariants`], together with the invariants of each run.
+//!    A compaction's inputs and its output lie next to each other, so that nothing changes its age.
 //! 2. *Immutable*: an edit makes a new version that shares what did not change.
 //! 3. *Numbers*: every file and run number in a version is below `next_id`, every partition's below `next_partition`.
 
@@ -13,6 +14,7 @@ mod apply;
 pub(crate) mod edit;
 mod file;
 mod map;
+mod older;
 mod run;
 mod summary;
 
@@ -26,6 +28,7 @@ pub(crate) use apply::FileTable;
 use edit::{Edit, EditItem, JobMeta, RunId};
 pub(crate) use file::{SstFile, Trash};
 use map::PartitionMap;
+pub(crate) use older::OlderRuns;
 pub(crate) use run::{Run, RunFile};
 
 /// A partition's runs and compactions.
@@ -67,6 +70,11 @@ impl SubTree {
             let mut runs = job.inputs.iter().chain([&job.output]);
             if let Some(missing) = runs.find(|id| self.run(**id).is_none()) {
                 return Err(format!("a compaction refers to run {}, which is not there", missing.0));
+            }
+            let is_part = |run: &Arc<Run>| run.id == job.output || job.inputs.contains(&run.id);
+            let len = self.runs.iter().skip_while(|run| !is_part(run)).take_while(|run| is_part(run)).count();
+            if len != job.inputs.len() + 1 {
+                return Err(format!("a run lies between run {} and what is merged into it", job.output.0));
             }
         }
         Ok(())

@@ -97,6 +97,11 @@ impl Run {
         (&*file.meta.smallest <= user_key && user_key <= &*file.meta.largest).then_some(file)
     }
 
+    /// Whether the run may hold `user_key`: by clip, key range and filter. A no is certain.
+    pub(crate) fn may_hold(&self, user_key: &[u8], hash: u64) -> bool {
+        self.file_for(user_key).is_some_and(|file| file.may_contain(hash))
+    }
+
     /// Whether the run holds `user_key` in all likelihood: by clip, key range and filter. Without the filter nothing is
     /// likely: to believe the contrary would make garbage of every entry, and compactions of it.
     pub(crate) fn likely_holds(&self, user_key: &[u8], hash: u64) -> bool {
@@ -106,7 +111,10 @@ impl Run {
 
     /// Index of the first file whose largest key is `user_key` or above.
     pub(crate) fn first_file_reaching(&self, user_key: &[u8]) -> usize {
-        self.files.partition_point(|f| &*f.meta.largest < user_key)
+        let Some(last) = self.files.len().checked_sub(1) else { return 0 };
+        // The locator names the last file that does not begin above the key.
+        let file = if last == 0 { 0 } else { self.locator.find(user_key) as usize };
+        file + usize::from(&*self.files[file].meta.largest < user_key)
     }
 
     /// Bytes of entries, those below the clip included.

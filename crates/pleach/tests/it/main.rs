@@ -15,3 +15,4 @@ mod metamorphic;
 mod model;
 mod rig;
 mod threads;
+mod tombstones;

@@ -95,16 +95,26 @@ fn snapshots_and_batches_stay_whole_beside_everything_else() {
         }
         stop.store(true, Ordering::Release);
     });
+    check_last_round(&db, "at the end");
     db.settle().unwrap();
+    check_last_round(&db, "when all has settled");
     db.verify().unwrap();
     let stats = db.stats();
     assert!(stats.flushes > 5 && stats.compactions > 1, "{stats:?}");
     db.close().unwrap();
     let db = options().open(dir.path()).unwrap();
-    for writer in 0..WRITERS {
-        for i in 0..KEYS {
-            let value = db.partition("left").unwrap().get(key(writer, i)).unwrap().unwrap();
-            assert_eq!(round_of(&value), ROUNDS);
+    check_last_round(&db, "after a new start");
+}
+
+/// Every key has the value of the last round.
+fn check_last_round(db: &Db, when: &str) {
+    for name in ["left", "right"] {
+        let partition = db.partition(name).unwrap();
+        for writer in 0..WRITERS {
+            for i in 0..KEYS {
+                let round = round_of(&partition.get(key(writer, i)).unwrap().unwrap());
+                assert_eq!(round, ROUNDS, "{when}, partition {name}, writer {writer}, key {i}");
+            }
         }
     }
 }

@@ -43,6 +43,7 @@ pub(super) const SITES: &[Site] = &[
     site("sst.footer.crc", Catcher::Damage),
     site("plant.unlink_early", Catcher::Crash),
     site("plant.tombstone_dropped", Catcher::Crash),
+    site("plant.run_not_asked", Catcher::Crash),
     site("plant.clip_missing", Catcher::Crash),
     site("plant.floor_high", Catcher::Crash),
     site("plant.flushed_high", Catcher::Crash),

@@ -1,7 +1,10 @@
 //! Every workload on the reference engine and on Pleach with its answers checked, and the streams it is made of.
 
+mod figures;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::interrupt::Interrupt;
 use super::record::Record;
 use super::runner::run_workloads;
 use super::settings::Settings;
@@ -12,6 +15,12 @@ use crate::workload::{Op, Shape, WORKLOADS, Workload};
 const KEYS: u64 = 2000;
 
 fn run(factory: &EngineFactory, words: &str) -> Vec<Record> {
+    let (records, done) = run_until(factory, words, &Interrupt::default());
+    done.expect("the workloads run");
+    records
+}
+
+fn run_until(factory: &EngineFactory, words: &str, interrupt: &Interrupt) -> (Vec<Record>, Result<()>) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let words: Vec<&str> = words.split_whitespace().collect();
     let mut settings = Settings::from_words(&words).expect("the words are well-formed");
@@ -21,16 +30,20 @@ fn run(factory: &EngineFactory, words: &str) -> Vec<Record> {
         records.push(record);
         Ok(())
     };
-    run_workloads(factory, &settings, &mut sink).expect("the workloads run");
-    records
+    let done = run_workloads(factory, &settings, interrupt, &mut sink);
+    assert!(!settings.dir.join(factory.name).exists(), "the store is removed");
+    (records, done)
 }
 
 fn all_workloads() -> String {
     WORKLOADS.iter().map(|workload| workload.name).collect::<Vec<_>>().join(",")
 }
 
-/// What must be the same for every engine.
+/// What must be the same for every engine. How long a compaction takes, and how much is read meanwhile, is its own.
 fn answers(record: &Record) -> (String, u64, u64, u64, u64, u64) {
+    if record.workload == "readwhilecompacting" {
+        return (record.workload.clone(), 0, 0, record.missed, 0, record.live_bytes);
+    }
     (
         record.workload.clone(),
         record.ops,
@@ -100,6 +113,94 @@ fn time_and_rate_end_a_workload_as_told() {
 }
 
 #[test]
+fn a_workload_may_have_its_own_number_of_threads() {
+    let words = "--workloads readrandom,readrandom@2,queue@3,ycsb-d@2,ycsb-d --keys 900 --ops 300";
+    for factory in [&REFERENCE, &PLEACH] {
+        let records = run(factory, words);
+        let said: Vec<_> = records.iter().map(|record| (&record.workload[..], record.threads)).collect();
+        let expected = [("readrandom", 1), ("readrandom", 2), ("queue", 3), ("ycsb-d", 2), ("ycsb-d", 1)];
+        assert_eq!(said, expected);
+        for record in &records {
+            assert_eq!((record.ops, record.missed, record.wrong), (300, 0, 0), "{}", record.workload);
+        }
+    }
+}
+
+#[test]
+fn a_load_that_takes_too_long_ends_and_others_find_all_keys() {
+    let words = "--workloads fillrandom,readrandom,overwrite,readrandom --keys 300000 --load-limit 0.02 --ops 300001 \
+        --warmup 0";
+    let records = run(&REFERENCE, words);
+    let [fill, read, overwrite, again] = &records[..] else { panic!("{}", records.len()) };
+    assert!(fill.ops < 300_000 && fill.seconds < 0.2, "{}", fill.ops);
+    assert_eq!((fill.stopped_after_s, fill.live_bytes), (Some(0.02), fill.ops * 116));
+    assert!(fill.prepared_by.is_empty());
+    // The limit of loads does not hold for reads.
+    assert_eq!((read.ops, read.missed, read.stopped_after_s), (300_001, 0, None));
+    assert_eq!(read.prepared_by, ["load in key order"]);
+    assert_eq!(read.live_bytes, 300_000 * 116);
+    assert!(overwrite.ops < 300_000 && overwrite.stopped_after_s.is_some());
+    assert_eq!(again.prepared_by, ["load in key order", "overwrite"]);
+    assert_eq!(again.missed, 0);
+}
+
+#[test]
+fn an_unmeasured_load_that_takes_too_long_goes_on_in_key_order() {
+    let words = "--workloads readrandom,deleterandom,readrandom --keys 300000 --load-limit 0.02 --ops 1000";
+    let records = run(&REFERENCE, words);
+    for record in &records {
+        assert_eq!((record.missed, record.prepared_by.join(",")), (0, "load in key order".to_owned()));
+    }
+    let unlimited = run(&REFERENCE, "--workloads readrandom --keys 1000").pop().expect("one record");
+    assert_eq!(unlimited.prepared_by, ["load in random order"]);
+}
+
+#[test]
+fn a_load_that_ends_in_time_is_whole() {
+    let words = "--workloads fillrandom,overwrite,readrandom --keys 1000 --load-limit 60 --duration 0.2";
+    let records = run(&PLEACH, words);
+    assert_eq!(records.iter().map(|record| record.stopped_after_s).collect::<Vec<_>>(), [None; 3]);
+    // The limit of loads takes the place of the duration.
+    assert_eq!((records[0].ops, records[1].ops), (1000, 1000));
+    assert!(records[2].ops > 1000 && records[2].seconds < 0.6);
+    assert_eq!(records[2].prepared_by, ["fillrandom", "overwrite"]);
+}
+
+#[test]
+fn workloads_start_from_a_settled_store_and_pay_what_they_owe() {
+    // Half of a memtable is in memory when the puts have ended.
+    let words =
+        "--workloads fillrandom,overwrite --keys 6000 --value-size 1000 --tune pleach.memtable_bytes=4194304";
+    let records = run(&PLEACH, words);
+    for record in &records {
+        let written = record.write_amp_sst.unwrap_or(0.0);
+        assert!(written >= 1.0, "{}: {written}", record.workload);
+        assert!(record.write_amp_engine > record.write_amp_sst, "the log counts");
+        assert!(record.peak_space_amp >= record.space_amp);
+    }
+}
+
+#[test]
+fn a_failure_is_a_record_and_an_interrupt_is_none() {
+    let interrupt = Interrupt::default();
+    let words = "--workloads readrandom,readafterdelete,readrandom --keys 5";
+    let (records, done) = run_until(&PLEACH, words, &interrupt);
+    assert!(done.is_err());
+    let said: Vec<_> = records.iter().map(|record| (&record.workload[..], record.error.is_some())).collect();
+    assert_eq!(said, [("readrandom", false), ("readafterdelete", true)]);
+
+    let waiting = interrupt.clone();
+    let asker = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        waiting.ask();
+    });
+    let words = "--workloads readseq,readrandom --keys 1000 --duration 60";
+    let (records, done) = run_until(&PLEACH, words, &interrupt);
+    asker.join().expect("it does not panic");
+    assert!(records.is_empty() && done.is_err_and(|error| error.to_string() == "interrupted"));
+}
+
+#[test]
 fn costs_are_counted() {
     let record =
         run(&PLEACH, "--workloads fillrandom --keys 5000 --value-size 1000").pop().expect("one record");
@@ -136,7 +237,7 @@ fn wrong_settings_are_refused() {
         Settings::from_words(&words).map_or(true, |settings| {
             let mut settings = settings;
             settings.dir = std::env::temp_dir().join("pleach-bench-never-made");
-            run_workloads(&PLEACH, &settings, &mut |_| Ok(())).is_err()
+            run_workloads(&PLEACH, &settings, &Interrupt::default(), &mut |_| Ok(())).is_err()
         })
     };
     for words in [
@@ -146,6 +247,8 @@ fn wrong_settings_are_refused() {
         "--threads 0",
         "--rate 0",
         "--duration -1",
+        "--load-limit 0",
+        "--workloads readrandom@0",
         "--value-size many",
         "--tune sst_bytes=1",
         "--tune pleach.no_such=1",
@@ -157,8 +260,9 @@ fn wrong_settings_are_refused() {
 
 /// A fingerprint of a stream's first operations.
 fn fingerprint(workload: &Workload, settings: &Settings, thread: usize) -> u64 {
-    let store = Store::new(&REFERENCE, settings, 1.0).expect("the settings are well-formed");
-    let mut context = store.context(workload.name, workload.shape, thread);
+    let interrupt = Interrupt::default();
+    let store = Store::new(&REFERENCE, settings, 1.0, &interrupt).expect("the settings are well-formed");
+    let mut context = store.context(workload.name, workload.shape, thread, settings.threads);
     context.scan_len = workload.scan_len.unwrap_or(context.scan_len);
     let mut stream = workload.shape.stream(&context, settings.distribution);
     let (mut op, mut hasher) = (Op::new(), DefaultHasher::new());

@@ -1,0 +1,157 @@
+//! Accounting: what was seen while a workload ran, made into a record.
+
+use std::collections::BTreeMap;
+
+use super::phase::Outcome;
+use super::record::{Record, Series};
+use super::settings::Settings;
+use super::store::Store;
+use crate::engine::{EngineFactory, EngineStats};
+use crate::measure::{
+    Latency, Machine, ProcessCounts, SERIES_BUCKET_NS, Sampler, disk_bytes, peak_rss_bytes, quiet_disk_bytes,
+    rss_anonymous_bytes,
+};
+use crate::workload::{Planned, Shape};
+
+/// What was seen while a workload ran.
+pub(super) struct Seen {
+    pub(super) outcome: Outcome,
+    pub(super) extra: BTreeMap<String, f64>,
+    pub(super) settle_s: f64,
+    pub(super) cpu_ops_ns: u64,
+    /// The limit that ended a load.
+    pub(super) stopped_after_s: Option<f64>,
+}
+
+/// Disk use at the end; of a store that settles, without what it is about to remove.
+fn final_disk_bytes(store: &Store<'_>, shape: Shape) -> u64 {
+    let settles = !store.settings.no_settle && shape.writes();
+    if settles { quiet_disk_bytes(store.dir()) } else { disk_bytes(store.dir()) }
+}
+
+/// The record, but for its costs.
+pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, samples: &Sampler) -> Record {
+    let settings = store.settings;
+    let Planned { workload, threads } = *planned;
+    let Outcome { recorder, tally, seconds, beside } = &seen.outcome;
+    let latency = Latency::of(&recorder.all_kinds());
+    let mut by_kind = BTreeMap::new();
+    for (kind, histogram) in recorder.by_kind() {
+        by_kind.insert(kind.name().to_owned(), Latency::of(histogram));
+    }
+    let mut written_bytes = tally.written_bytes;
+    if let Some((recorder, tally)) = beside {
+        written_bytes += tally.written_bytes;
+        for (kind, histogram) in recorder.by_kind() {
+            by_kind.insert(format!("{}_beside", kind.name()), Latency::of(histogram));
+        }
+    }
+    Record {
+        engine: store.factory.name.to_owned(),
+        workload: workload.name.to_owned(),
+        keys: settings.keys,
+        threads,
+        ops: tally.ops,
+        ops_per_s: tally.ops as f64 / seconds,
+        p50_ns: latency.p50_ns,
+        p99_ns: latency.p99_ns,
+        p999_ns: latency.p999_ns,
+        peak_disk_bytes: samples.peak_disk_bytes(),
+        peak_rss_bytes: peak_rss_bytes(),
+        p95_ns: latency.p95_ns,
+        max_ns: latency.max_ns,
+        mean_ns: latency.mean_ns,
+        seconds: *seconds,
+        settle_s: seen.settle_s,
+        cpu_ops_s: seen.cpu_ops_ns as f64 / 1e9,
+        longest_gap_ns: recorder.longest_gap_ns,
+        timed_every: recorder.interval_max,
+        found: tally.found,
+        missed: tally.missed,
+        wrong: tally.wrong,
+        user_read_bytes: tally.read_bytes,
+        user_written_bytes: written_bytes,
+        live_bytes: store.live_bytes,
+        final_disk_bytes: final_disk_bytes(store, workload.shape),
+        rss_anonymous_bytes: rss_anonymous_bytes(),
+        extra: seen.extra.clone(),
+        by_kind,
+        latency_curve: latency.curve,
+        series: Series {
+            bucket_ms: SERIES_BUCKET_NS / 1_000_000,
+            ops: recorder.series.clone(),
+            disk_bytes: samples.disk_bytes.clone(),
+            rss_bytes: samples.rss_bytes.clone(),
+        },
+        about: store.factory.about.to_owned(),
+        capabilities: store.factory.capabilities,
+        stopped_after_s: seen.stopped_after_s,
+        config: settings.without_paths(),
+        machine: Machine::this(&settings.dir),
+        ..Record::default()
+    }
+}
+
+/// The record of a workload that came to nothing.
+pub(super) fn failed_record(
+    factory: &EngineFactory,
+    settings: &Settings,
+    planned: &Planned,
+    error: &str,
+) -> Record {
+    Record {
+        about: factory.about.to_owned(),
+        capabilities: factory.capabilities,
+        ..unknown_record(factory.name, settings, planned, error)
+    }
+}
+
+/// The same, told by someone who cannot ask the engine.
+pub(super) fn unknown_record(engine: &str, settings: &Settings, planned: &Planned, error: &str) -> Record {
+    Record {
+        engine: engine.to_owned(),
+        workload: planned.workload.name.to_owned(),
+        keys: settings.keys,
+        threads: planned.threads,
+        error: Some(error.to_owned()),
+        config: settings.without_paths(),
+        machine: Machine::this(&settings.dir),
+        ..Record::default()
+    }
+}
+
+/// Adds what the workload cost: amplifications, processor time, bytes.
+pub(super) fn add_costs(
+    record: &mut Record,
+    counts: &ProcessCounts,
+    before: &EngineStats,
+    stats: EngineStats,
+) {
+    let ratio = |bytes: u64, of: u64| (of > 0).then(|| bytes as f64 / of as f64);
+    let written = record.user_written_bytes;
+    record.cpu_s = counts.cpu_ns as f64 / 1e9;
+    record.storage_read_bytes = counts.storage_read_bytes;
+    record.storage_write_bytes = counts.storage_write_bytes;
+    record.read_call_bytes = counts.read_call_bytes;
+    record.write_call_bytes = counts.write_call_bytes;
+    // A file system in memory counts no storage bytes; there the calls have to do.
+    let storage =
+        if counts.storage_write_bytes > 0 { counts.storage_write_bytes } else { counts.write_call_bytes };
+    record.write_amp = ratio(storage, written);
+    record.write_amp_calls = ratio(counts.write_call_bytes, written);
+    let of_users = |bytes: Option<u64>, before: Option<u64>| {
+        bytes.and_then(|bytes| ratio(bytes.saturating_sub(before.unwrap_or(0)), written))
+    };
+    record.write_amp_engine = of_users(stats.written_bytes, before.written_bytes);
+    record.write_amp_sst = of_users(beyond_log(&stats), beyond_log(before));
+    record.read_amp = ratio(counts.storage_read_bytes, record.user_read_bytes);
+    record.read_amp_calls = ratio(counts.read_call_bytes, record.user_read_bytes);
+    record.space_amp = ratio(record.final_disk_bytes, record.live_bytes);
+    record.peak_space_amp = ratio(record.peak_disk_bytes, record.live_bytes);
+    record.engine_stats = stats;
+}
+
+/// What an engine has written to other files than the log: flushes and compactions.
+fn beyond_log(stats: &EngineStats) -> Option<u64> {
+    stats.written_bytes?.checked_sub(stats.log_bytes?)
+}

@@ -1,0 +1,157 @@
+//! The measured part of a workload: its threads, limits and rate, and the few workloads that are more than one phase.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::execute::Tally;
+use super::phase::{Outcome, Phase, Work};
+use super::progress::watched;
+use super::settings::Settings;
+use super::store::Store;
+use crate::engine::{Direction, Result};
+use crate::measure::{Latency, Recorder, Stopwatch};
+use crate::workload::{DROPPED, OpKind, PARTITIONS, Planned, Shape, partition_of};
+
+/// Operations of a workload in all; none where only the stream's end or the time ends it.
+pub(super) fn ops_of(store: &Store<'_>, shape: Shape) -> Option<u64> {
+    match shape {
+        Shape::Fill { .. } => Some(store.settings.keys),
+        Shape::DropPartitions => Some(DROPPED.len() as u64),
+        _ if store.settings.ops.is_some() => store.settings.ops,
+        Shape::Delete => shape.ops_by_default(store.settings.keys),
+        _ if store.settings.load_limit.is_some() && shape.is_load() => Some(store.settings.keys),
+        _ if store.settings.duration.is_some() => None,
+        _ => shape.ops_by_default(store.settings.keys),
+    }
+}
+
+/// Seconds after which a workload ends.
+fn limit_s(settings: &Settings, shape: Shape) -> Option<f64> {
+    match shape {
+        _ if shape.is_load() && settings.load_limit.is_some() => settings.load_limit,
+        Shape::Fill { .. } => None,
+        _ => settings.duration,
+    }
+}
+
+/// The limit of loads, where it has ended one before all was done.
+pub(super) fn stopped_after_s(store: &Store<'_>, shape: Shape, outcome: &Outcome) -> Option<f64> {
+    let limit_s = store.settings.load_limit.filter(|_| shape.is_load());
+    limit_s.filter(|_| ops_of(store, shape).is_some_and(|ops| outcome.tally.ops < ops))
+}
+
+/// One stream for each thread.
+pub(super) fn streams(store: &Store<'_>, planned: &Planned, purpose: &'static str) -> Vec<Work> {
+    let Planned { workload, threads } = *planned;
+    let stream = |thread| {
+        let mut context = store.context(purpose, workload.shape, thread, threads);
+        context.scan_len = workload.scan_len.unwrap_or(context.scan_len);
+        Work::Ops(workload.shape.stream(&context, store.settings.distribution))
+    };
+    (0..threads).map(stream).collect()
+}
+
+pub(super) fn run_shape(
+    store: &Store<'_>,
+    planned: &Planned,
+    progress: &AtomicU64,
+) -> Result<(Outcome, BTreeMap<String, f64>)> {
+    let settings = store.settings;
+    let Planned { workload, threads } = *planned;
+    let shape = workload.shape;
+    let mut measured = store.phase(Vec::new(), progress);
+    measured.ops = ops_of(store, shape).unwrap_or(u64::MAX);
+    measured.duration_s = limit_s(settings, shape);
+    measured.rate = settings.rate.filter(|_| !matches!(shape, Shape::Fill { .. }));
+    match shape {
+        Shape::DropPartitions => return Ok((drop_partitions(store, progress)?, BTreeMap::new())),
+        Shape::ReadAfterDrop => return read_after_drop(store, planned, measured),
+        Shape::ReadAll { reverse } => {
+            let direction = if reverse { Direction::Reverse } else { Direction::Forward };
+            measured.work = (0..threads).map(|_| Work::ScanAll(direction)).collect();
+        }
+        _ => measured.work = streams(store, planned, workload.name),
+    }
+    if shape == Shape::ReadWhileWriting {
+        let context = store.context("writer", shape, threads, threads);
+        measured.beside = Some((Shape::writer_stream(&context), settings.write_rate));
+    }
+    let engine = store.engine();
+    if shape == Shape::ReadWhileCompacting && store.factory.capabilities.compaction {
+        // Whatever the limits of others, from the compaction's start to its end.
+        (measured.ops, measured.duration_s) = (u64::MAX, None);
+        measured.until = Some(Box::new(|| engine.compact()));
+    }
+    let outcome = measured.run()?;
+    Ok((outcome, BTreeMap::new()))
+}
+
+/// Drops some partitions, one by one.
+fn drop_partitions(store: &Store<'_>, progress: &AtomicU64) -> Result<Outcome> {
+    let mut recorder = Recorder::new(Stopwatch::start(), store.timing_cost_ns, true);
+    for partition in DROPPED {
+        let begin_ns = recorder.now_ns();
+        store.engine().drop_partition(partition)?;
+        let end_ns = recorder.now_ns();
+        recorder.timed(OpKind::DropPartition, begin_ns, end_ns, 1);
+        progress.fetch_add(1, Ordering::Relaxed);
+    }
+    let seconds = recorder.now_ns() as f64 / 1e9;
+    let tally = Tally {
+        ops: DROPPED.len() as u64,
+        live_bytes: -dropped_bytes(store).cast_signed(),
+        ..Tally::default()
+    };
+    Ok(Outcome { recorder, tally, seconds, beside: None })
+}
+
+/// Bytes of keys and values in the partitions that are dropped.
+fn dropped_bytes(store: &Store<'_>) -> u64 {
+    let mut key = Vec::new();
+    let dropped = (0..store.dataset.keys).filter(|&index| DROPPED.contains(&partition_of(index)));
+    dropped.map(|index| store.dataset.entry_bytes(index, &mut key)).sum()
+}
+
+/// What is read in quiet before the measured part, by workloads that are compared with that.
+pub(super) fn run_before(store: &Store<'_>, planned: &Planned) -> Result<Option<Outcome>> {
+    let shape = planned.workload.shape;
+    let name = planned.workload.name;
+    if !matches!(shape, Shape::ReadAfterDrop | Shape::ReadWhileCompacting) {
+        return Ok(None);
+    }
+    if shape == Shape::ReadAfterDrop && store.dataset.keys < PARTITIONS as u64 {
+        return Err(format!("{name} needs at least {PARTITIONS} keys").into());
+    }
+    let progress = AtomicU64::new(0);
+    let ops = ops_of(store, shape);
+    let mut phase = store.phase(streams(store, planned, "before"), &progress);
+    phase.ops = ops.unwrap_or(u64::MAX);
+    phase.duration_s = limit_s(store.settings, shape);
+    phase.rate = store.settings.rate;
+    let label = format!("{} {name} (before)", store.factory.name);
+    watched(&label, ops, store.dir(), &progress, || phase.run()).0.map(Some)
+}
+
+/// What a record says of the part before, and of the measured one beside it.
+pub(super) fn compared_with(before: &Outcome, outcome: &Outcome) -> [(String, f64); 3] {
+    let ops_per_s = |outcome: &Outcome| outcome.tally.ops as f64 / outcome.seconds;
+    let latency = Latency::of(&before.recorder.all_kinds());
+    [
+        ("before_ops_per_s".to_owned(), ops_per_s(before)),
+        ("before_p99_ns".to_owned(), latency.p99_ns as f64),
+        ("share_of_before".to_owned(), ops_per_s(outcome) / ops_per_s(before)),
+    ]
+}
+
+/// Drops partitions and reads the others at once.
+fn read_after_drop(
+    store: &Store<'_>,
+    planned: &Planned,
+    measured: Phase<'_>,
+) -> Result<(Outcome, BTreeMap<String, f64>)> {
+    let drops = drop_partitions(store, &AtomicU64::new(0))?;
+    let work = streams(store, planned, planned.workload.name);
+    let mut outcome = Phase { work, ..measured }.run()?;
+    outcome.tally.live_bytes += drops.tally.live_bytes;
+    Ok((outcome, BTreeMap::from([("drop_s".to_owned(), drops.seconds)])))
+}

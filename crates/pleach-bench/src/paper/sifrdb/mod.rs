@@ -1,0 +1,96 @@
+//! SifrDB's figures: Lu et al., "A Novel Multi-Stage Forest-Based Key-Value Store for Holistic Performance
+//! Improvement", TPDS 2020, sections 3 and 5.
+//!
+//! Their set-up: a billion pairs of 123 bytes on average (keys of 23 bytes, values uniform in 1 to 200), 118 GB; a
+//! write buffer of 4 MiB, SSTs of 2 MiB, four trees a stage; one thread; two Xeons of 14 cores and a SATA SSD (Intel
+//! S3520). What decides write amplification is the ratio of data to write buffer (about 30,000, that is 17 trees in
+//! more than seven stages), so the write buffer shrinks with the data here. The paper gives bars and curves without
+//! numbers except where its text names them; only those are quoted.
+
+mod fig12;
+mod fig2;
+mod fig9;
+
+use super::Session;
+use crate::bench::Record;
+use crate::report::{bytes, count, print};
+
+pub(super) use fig2::fig2;
+pub(super) use fig9::{fig9, fig9a, fig9b, fig9c, fig9d};
+pub(super) use fig12::fig12;
+
+/// Write buffer here.
+const MEMTABLE_BYTES: u64 = 128 << 10;
+/// Half a write buffer, as theirs.
+const SST_BYTES: u64 = 64 << 10;
+
+/// What scales an engine down, as settings by its own names: its write buffer, and its files where they can be as
+/// small.
+fn scaled(engine: &str) -> Vec<String> {
+    let settings: Vec<(&str, String)> = match engine {
+        _ if is_pleach(engine) => {
+            vec![("memtable_bytes", MEMTABLE_BYTES.to_string()), ("sst_bytes", SST_BYTES.to_string())]
+        }
+        "leveldb" => vec![
+            ("write_buffer_bytes", MEMTABLE_BYTES.to_string()),
+            // The smallest that LevelDB takes.
+            ("file_bytes", (1_u64 << 20).to_string()),
+        ],
+        "fjall" => vec![("memtable_bytes", MEMTABLE_BYTES.to_string())],
+        _ if engine.starts_with("rocksdb") => vec![("memtable_bytes", MEMTABLE_BYTES.to_string())],
+        _ => Vec::new(),
+    };
+    settings.into_iter().map(|(name, value)| tune(engine, name, &value)).collect()
+}
+
+/// Whether it is Pleach, in whatever shape.
+fn is_pleach(engine: &str) -> bool {
+    engine == "pleach" || engine.starts_with("pleach-")
+}
+
+/// The name of an engine's setting for the bits per key of its filters; none where it has no filters.
+fn filter_setting(engine: &str) -> Option<&'static str> {
+    match engine {
+        "leveldb" | "fjall" => Some("filter_bits"),
+        _ if engine.starts_with("rocksdb") => Some("filter_bits"),
+        _ if is_pleach(engine) => Some("filter_bits_per_key"),
+        _ => None,
+    }
+}
+
+/// The words of a command line.
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// One `--tune`.
+fn tune(engine: &str, name: &str, value: &str) -> String {
+    format!("--tune={engine}.{name}={value}")
+}
+
+fn print_setup(session: &Session<'_>, keys: u64) {
+    print(&format!(
+        "Theirs: 1 G pairs, 23 B keys, values of 1 to 200 B, 118 GB; write buffer 4 MiB, SSTs of 2 MiB, growth factor 4\n\
+         for forests, 10 for trees. Ours: {} pairs, 23 B keys, values of 1 to 200 B; write buffer {}, SSTs of {};\n\
+         Pleach's forests with factor 4. Engines without such settings have their own. Bars and curves of the paper\n\
+         carry no numbers; quoted is what its text says.\n",
+        count(session.keys(keys) as f64),
+        bytes(MEMTABLE_BYTES as f64),
+        bytes(SST_BYTES as f64),
+    ));
+}
+
+fn print_row(cells: &[&str]) {
+    let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:<22}")).collect();
+    print(aligned.join(" ").trim_end());
+}
+
+/// Flushes and compactions per byte of the user's, as the paper counts ("app data"), without the log. Of an engine
+/// that does not count, what the system does, without as much as the log of the user's own bytes takes.
+fn amplification(record: &Record) -> Option<f64> {
+    record.write_amp_sst.or_else(|| record.write_amp.map(|with_log| (with_log - 1.0).max(0.0)))
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "not told".into(), |value| format!("{value:.2}"))
+}

@@ -1,0 +1,82 @@
+//! The key a cursor is on, put together from its block's prefix and its entry's suffix.
+//!
+//! Short keys stand in the buffer itself: no allocation for a cursor, and a short suffix is copied by one instruction.
+
+/// Keys up to this length take no allocation.
+const INLINE_LEN: usize = 64;
+/// Suffixes up to this length are copied with what follows them.
+const CHUNK: usize = 16;
+
+/// See the module's text.
+pub(super) struct KeyBuffer {
+    inline: [u8; INLINE_LEN],
+    /// The whole key, when it is longer.
+    long: Vec<u8>,
+    len: usize,
+}
+
+impl KeyBuffer {
+    pub(super) fn new() -> Self {
+        Self { inline: [0; INLINE_LEN], long: Vec::new(), len: 0 }
+    }
+
+    /// The key.
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self.inline.get(..self.len) {
+            Some(key) => key,
+            None => &self.long,
+        }
+    }
+
+    /// Makes `prefix` what the key begins with.
+    pub(super) fn set_prefix(&mut self, prefix: &[u8]) {
+        if let Some(start) = self.inline.get_mut(..prefix.len()) {
+            start.copy_from_slice(prefix);
+        }
+        self.long.clear();
+        self.len = prefix.len();
+    }
+
+    /// Makes `bytes[suffix]` what follows the first `prefix_len` bytes, which stay.
+    ///
+    /// Requires: they are the prefix last set, which `prefix` is again.
+    #[inline]
+    pub(super) fn set_suffix(&mut self, prefix: &[u8], bytes: &[u8], suffix: std::ops::Range<usize>) {
+        let (at, len) = (prefix.len(), suffix.len());
+        self.len = at + len;
+        if len <= CHUNK
+            && let Some(from) = bytes.get(suffix.start..).and_then(|rest| rest.first_chunk::<CHUNK>())
+            && let Some(to) = self.inline.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<CHUNK>())
+        {
+            *to = *from;
+        } else if let Some(to) = self.inline.get_mut(at..at + len) {
+            to.copy_from_slice(&bytes[suffix]);
+        } else {
+            self.long.clear();
+            self.long.extend_from_slice(prefix);
+            self.long.extend_from_slice(&bytes[suffix]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_all_lengths_come_back() {
+        let bytes: Vec<u8> = (0..200).collect();
+        let mut key = KeyBuffer::new();
+        for prefix_len in [0, 1, 40, 47, 48, 49, 63, 64, 65, 100] {
+            let prefix = vec![7; prefix_len];
+            key.set_prefix(&prefix);
+            for len in [0, 1, 15, 16, 17, 23, 24, 60, 64, 65, 100, 3] {
+                for start in [0, 90, 200 - len] {
+                    key.set_suffix(&prefix, &bytes, start..start + len);
+                    assert_eq!(key.bytes(), [&prefix, &bytes[start..start + len]].concat());
+                }
+            }
+        }
+    }
+}

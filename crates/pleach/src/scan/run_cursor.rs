@@ -1,0 +1,222 @@
+//! A cursor over the visible part of a run, as user keys of one partition.
+//!
+//! It walks the run's files one after the other, passes over what lies below the clip, and shows of a shared flush file
+//! only the section of its partition.
+
+use std::sync::Arc;
+
+use pleach_env::Result;
+use pleach_table::{CursorMode, SstCursor, Toward};
+
+use super::merge::{Direction, SeekTo};
+use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
+use crate::version::edit::{RunFileMeta, RunKind};
+use crate::version::{Run, RunFile, SubTree};
+
+/// The cursor. Not on an entry until a seek finds one.
+pub(super) struct RunCursor {
+    run: Arc<Run>,
+    mode: CursorMode,
+    /// In front of each key of the file: the partition's number in a section, nothing otherwise.
+    prefix: Option<[u8; PARTITION_PREFIX_LEN]>,
+    /// Index of the file that `sst` reads.
+    file: usize,
+    pub(super) sst: SstCursor,
+    /// Whether `sst` is on an entry of this run.
+    valid: bool,
+    /// Whether `sst` may be on the first entry of its file, reached on the way up.
+    at_file_start: bool,
+    seek: Option<Seek>,
+}
+
+/// A seek that is not done yet.
+struct Seek {
+    direction: Direction,
+    /// The key sought as the file stores it; `None` for the file's end.
+    key: Option<PartitionKey>,
+}
+
+impl RunCursor {
+    /// Requires: the run has files.
+    pub(super) fn new(partition: PartitionId, run: Arc<Run>, mode: CursorMode) -> Self {
+        let prefix = (run.kind == RunKind::Section).then(|| partition.prefix());
+        let first = run.files.first().expect("only runs that have files are scanned");
+        let sst = SstCursor::new(Arc::clone(first.file.sst()), mode);
+        Self { run, mode, prefix, file: 0, sst, valid: false, at_file_start: false, seek: None }
+    }
+
+    /// The file that the entry is in.
+    pub(super) fn path(&self) -> &std::path::Path {
+        self.run.files[self.file].file.sst().path()
+    }
+
+    /// Begins a seek; [`RunCursor::continue_seek`] ends it.
+    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction) {
+        self.valid = false;
+        self.seek = None;
+        let run = Arc::clone(&self.run);
+        let last = run.files.len() - 1;
+        let clip = run.clip.as_deref();
+        let (user_key, toward) = match (direction, to) {
+            (Direction::Up, SeekTo::Start) => (clip, Toward::NotBelow),
+            (Direction::Up, SeekTo::Key(key)) => (clip.max(Some(key)), Toward::NotBelow),
+            (Direction::Down, SeekTo::Start) => (None, Toward::Below),
+            (Direction::Down, SeekTo::Key(key)) => (Some(key), Toward::Below),
+        };
+        let file = match (user_key, direction) {
+            (Some(key), _) => run.first_file_reaching(key),
+            (None, Direction::Up) => 0,
+            (None, Direction::Down) => last,
+        };
+        if file > last && direction == Direction::Up {
+            return;
+        }
+        self.enter(file.min(last));
+        let key = match (self.prefix, user_key, direction) {
+            (None, user_key, _) => user_key.map(PartitionKey::from_slice),
+            (Some(prefix), None, Direction::Down) => {
+                next_prefix(prefix).map(|end| PartitionKey::from_slice(&end))
+            }
+            (Some(prefix), user_key, _) => {
+                let mut key = PartitionKey::from_slice(&prefix);
+                key.extend_from_slice(user_key.unwrap_or_default());
+                Some(key)
+            }
+        };
+        if let Some(key) = &key {
+            self.sst.begin_seek(key, toward);
+        }
+        self.seek = Some(Seek { direction, key });
+    }
+
+    /// Goes on with a seek until it has to wait for memory; returns whether it is done.
+    pub(super) fn continue_seek(&mut self) -> Result<bool> {
+        let Some(Seek { direction, key }) = &self.seek else { return Ok(true) };
+        let direction = *direction;
+        match (key, direction) {
+            (Some(key), _) => {
+                if !self.sst.continue_seek(key)? {
+                    return Ok(false);
+                }
+            }
+            (None, Direction::Up) => self.sst.seek_first()?,
+            (None, Direction::Down) => self.sst.seek_last()?,
+        }
+        self.seek = None;
+        match direction {
+            Direction::Up => {
+                self.settle();
+                self.at_file_start = true;
+            }
+            Direction::Down => self.settle_down()?,
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<()> {
+        self.sst.next()?;
+        self.at_file_start = false;
+        if !self.sst.valid() && self.file + 1 < self.run.files.len() {
+            return self.enter_next();
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// To the first entry of the next file.
+    pub(super) fn enter_next(&mut self) -> Result<()> {
+        if self.file + 1 == self.run.files.len() {
+            self.valid = false;
+            return Ok(());
+        }
+        self.enter(self.file + 1);
+        self.sst.seek_first()?;
+        self.settle();
+        self.at_file_start = true;
+        Ok(())
+    }
+
+    /// The file at whose first entry the cursor stands, if all of it is the run's and not hidden by the clip.
+    #[inline]
+    pub(super) fn whole_file_ahead(&self) -> Option<&RunFile> {
+        if !self.at_file_start {
+            return None;
+        }
+        let file = &self.run.files[self.file];
+        let is_whole =
+            self.valid && self.run.kind == RunKind::Ssts && *file.meta.smallest == *self.user_key();
+        is_whole.then_some(file)
+    }
+
+    /// What the current file says of the run's entries in it.
+    pub(super) fn file_meta(&self) -> &RunFileMeta {
+        &self.run.files[self.file].meta
+    }
+
+    /// Goes on over the run as `tree` has it now.
+    pub(super) fn follow(&mut self, tree: &SubTree) {
+        let current = self.run.files[self.file].file.id;
+        let Some(run) = tree.run(self.run.id) else { return };
+        if let Some(file) = run.files.iter().position(|f| f.file.id == current) {
+            (self.run, self.file) = (Arc::clone(run), file);
+        }
+    }
+
+    #[inline]
+    pub(super) fn prev(&mut self) -> Result<()> {
+        self.sst.prev()?;
+        self.at_file_start = false;
+        self.settle_down()
+    }
+
+    /// Where nothing is left in this file, to the end of the one before.
+    #[inline]
+    fn settle_down(&mut self) -> Result<()> {
+        if !self.sst.valid() && self.file > 0 {
+            // A run of several files is no section.
+            self.enter(self.file - 1);
+            self.sst.seek_last()?;
+        }
+        self.settle();
+        if self.valid && self.run.clip.as_deref().is_some_and(|clip| self.user_key() < clip) {
+            self.valid = false;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, file: usize) {
+        if file != self.file {
+            self.file = file;
+            self.sst = SstCursor::new(Arc::clone(self.run.files[file].file.sst()), self.mode);
+        }
+    }
+
+    /// Decides whether the entry under `sst` belongs to the run. Going up, the seek has passed the clip.
+    #[inline]
+    fn settle(&mut self) {
+        self.valid = self.sst.valid()
+            && match self.prefix {
+                Some(prefix) => self.sst.key().starts_with(&prefix),
+                None => true,
+            };
+    }
+
+    #[inline]
+    fn user_key(&self) -> &[u8] {
+        let key = self.sst.key();
+        if self.prefix.is_some() { &key[PARTITION_PREFIX_LEN..] } else { key }
+    }
+
+    /// The user key the cursor is on.
+    #[inline]
+    pub(super) fn key(&self) -> Option<&[u8]> {
+        self.valid.then(|| self.user_key())
+    }
+}
+
+/// The first partition prefix after `prefix`.
+#[expect(clippy::big_endian_bytes, reason = "byte order is key order")]
+fn next_prefix(prefix: [u8; PARTITION_PREFIX_LEN]) -> Option<[u8; PARTITION_PREFIX_LEN]> {
+    u32::from_be_bytes(prefix).checked_add(1).map(u32::to_be_bytes)
+}

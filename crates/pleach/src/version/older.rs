@@ -1,0 +1,96 @@
+//! The runs below what is being written: whether one of them may hold a key.
+//!
+//! That decides about tombstones, and is sampled for an estimate of garbage (see `db/sst_output.rs`). Flush and compaction ask, tombstone by tombstone, whether it still hides anything. Clip, key ranges and filters
+//! answer from memory, and their "no" is certain; where all runs say no, the tombstone is not written.
+//!
+//! # Why that is safe
+//! What must hold is: at the moment when the output is shown to readers, and ever after, no run that is older than it
+//! holds the key.
+//! 1. *Nothing is added below.* The runs asked are all that are older, in one version. Later versions differ below the
+//!    inputs only by compactions of older runs, which move entries and invent none. A flush adds newer runs; memtables
+//!    are flushed oldest first, by one job, so what is older than the memtable being flushed is in runs already.
+//! 2. *A clip hides only what its output holds*: both are set by one edit, so every entry is in one run of a version.
+//!    The output of the asking job holds nothing but what its inputs held, newer than or of the age of the tombstone.
+//! 3. *Inputs need not be asked*: the merge passes over what is older in them.
+//! 4. *Snapshots* pin the version and the memtables that they read; they never see the output.
+//! 5. *Crashes.* An output counts from the edit that names it. A job that is resumed asks the version it finds, which
+//!    again differs below the inputs only as in 1. A memtable that is recovered holds the tombstone again.
+//! 6. *Shared files* have one filter over hashes of partition and key. Another partition's keys can make it say maybe,
+//!    never no.
+//! 7. *Without a filter*, or with one that is not in memory, only clip and key ranges say no.
+//!
+//! # Cost
+//! A hash per tombstone, and per older run a search for the file and a cache line of its filter.
+
+use std::sync::Arc;
+
+use pleach_env::failpoint;
+use pleach_table::key_hash;
+
+use super::edit::RunId;
+use super::{Run, SubTree};
+use crate::keys::PartitionId;
+
+/// The runs of a partition that are older than what is being written.
+pub(crate) struct OlderRuns {
+    partition: PartitionId,
+    runs: Vec<Arc<Run>>,
+}
+
+impl OlderRuns {
+    /// All runs of the sub-tree: what is older than a memtable.
+    pub(crate) fn than_memtable(partition: PartitionId, tree: &SubTree) -> Self {
+        Self::new(partition, &tree.runs)
+    }
+
+    /// What is older than the runs `inputs`, apart from `output`, into which they are merged: it holds no key that is
+    /// yet to be merged.
+    pub(crate) fn than_inputs(
+        partition: PartitionId,
+        tree: &SubTree,
+        inputs: &[RunId],
+        output: Option<RunId>,
+    ) -> Self {
+        let below = tree.runs.iter().rposition(|run| inputs.contains(&run.id)).map_or(0, |last| last + 1);
+        let mut older = Self::new(partition, &tree.runs[below..]);
+        older.runs.retain(|run| Some(run.id) != output);
+        older
+    }
+
+    fn new(partition: PartitionId, runs: &[Arc<Run>]) -> Self {
+        let mut runs = runs.to_vec();
+        if runs.len() > 1 && failpoint::skipped("plant.run_not_asked") {
+            runs.pop();
+        }
+        Self { partition, runs }
+    }
+
+    /// The partition.
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// Entries of each run.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().map(|run| run.entries())
+    }
+
+    /// Hash of a key of the partition.
+    pub(crate) fn hash(&self, user_key: &[u8]) -> u64 {
+        key_hash(self.partition.0, user_key)
+    }
+
+    /// Whether one of them may hold `user_key`, as a value or as a tombstone. A no is certain.
+    pub(crate) fn may_hold(&self, user_key: &[u8]) -> bool {
+        !self.runs.is_empty() && self.may_hold_hashed(user_key, self.hash(user_key))
+    }
+
+    fn may_hold_hashed(&self, user_key: &[u8], hash: u64) -> bool {
+        self.runs.iter().any(|run| run.may_hold(user_key, hash))
+    }
+
+    /// Whether one of them holds `user_key` in all likelihood. For estimates: neither a yes nor a no is certain.
+    pub(crate) fn likely_hold_hashed(&self, user_key: &[u8], hash: u64) -> bool {
+        self.runs.iter().any(|run| run.likely_holds(user_key, hash))
+    }
+}
