@@ -22,7 +22,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Names, values and whether a value counts bytes, in the order in which they are told. The one list of all fields.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 25] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 28] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -38,6 +38,9 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 25] {
         ("cache_bytes", stats.cache_bytes, true),
         ("cache_capacity_bytes", stats.cache_capacity_bytes, true),
         ("index_filter_bytes", stats.index_filter_bytes, true),
+        ("filter_bytes", stats.filter_bytes, true),
+        ("filters_missing", stats.filters_missing, false),
+        ("wasted_probes", stats.wasted_probes, false),
         ("operations", stats.operations, false),
         ("log_bytes", stats.log_bytes, true),
         ("flushes", stats.flushes, false),

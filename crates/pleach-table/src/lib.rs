@@ -53,7 +53,7 @@ mod sst;
 mod summary;
 
 pub use codec::Codec;
-pub use filter::{false_positive_rate, probes_for};
+pub use filter::{Filter, false_positive_rate, probes_for};
 pub use frame::{BlockRef, FrameCache, FrameCacheStats};
 pub use hash::key_hash;
 pub use kind::ValueKind;

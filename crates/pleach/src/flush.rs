@@ -48,6 +48,28 @@ struct Flush<'i> {
 struct SharedFile<'i> {
     output: SstOutput<'i>,
     sections: Vec<(PartitionId, RunMeta)>,
+    /// Entries of the sections, and bits that their keys should have in the file's filter.
+    entries: u64,
+    filter_bits: f64,
+}
+
+impl<'i> SharedFile<'i> {
+    fn new(inner: &'i Inner) -> Result<Self> {
+        Ok(Self { output: inner.new_sst_output()?, sections: Vec::new(), entries: 0, filter_bits: 0.0 })
+    }
+
+    /// Notes how many bits per key a section's entries should have.
+    #[expect(clippy::cast_precision_loss, reason = "a mean, to choose by")]
+    fn note_filter(&mut self, entries: u64, bits_per_key: f32) {
+        self.entries += entries;
+        self.filter_bits += entries as f64 * f64::from(bits_per_key);
+    }
+
+    /// Bits per key of the file's one filter: the mean over its entries.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "as above")]
+    fn filter_bits(&self) -> f32 {
+        (self.filter_bits / self.entries.max(1) as f64) as f32
+    }
 }
 
 impl Inner {
@@ -134,7 +156,7 @@ impl<'i> Flush<'i> {
             } else {
                 STAGE_FIRST
             };
-            self.write_own_run(partition, stage, &older, cursor)
+            self.write_own_run(memtable, stage, &older, cursor)
         } else {
             self.write_section(partition, &older, cursor)
         }
@@ -143,18 +165,23 @@ impl<'i> Flush<'i> {
     /// A large slice: SSTs of its own.
     fn write_own_run(
         &mut self,
-        partition: PartitionId,
+        memtable: &Arc<Memtable>,
         stage: u8,
         older: &OlderRuns,
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
+        let partition = older.partition();
         let mut files = Vec::new();
         let mut output: Option<SstOutput<'i>> = None;
         let sst_bytes = self.inner.options.sst_bytes;
+        let filter_bits = |entries| self.inner.filter_bits(entries, older.sizes(), 0);
+        let mut run_bits = None;
         while on_partition(cursor, partition) {
             if !hides_nothing(older, cursor) {
                 if let Some(full) = output.take_if(|o| o.len() >= sst_bytes) {
-                    files.push(self.finish_own(full)?);
+                    let entries = || full.entries() + entries_from(memtable, partition, cursor.key());
+                    let bits = *run_bits.get_or_insert_with(|| filter_bits(entries()));
+                    files.push(self.finish_own(full, bits)?);
                 }
                 let sst = match &mut output {
                     Some(sst) => sst,
@@ -166,7 +193,8 @@ impl<'i> Flush<'i> {
             cursor.next();
         }
         if let Some(last) = output {
-            files.push(self.finish_own(last)?);
+            let bits = run_bits.unwrap_or_else(|| filter_bits(last.entries()));
+            files.push(self.finish_own(last, bits)?);
         }
         if !files.is_empty() {
             let run = RunMeta { id: RunId::NEXT, stage, kind: RunKind::Ssts, clip: None, files };
@@ -175,8 +203,8 @@ impl<'i> Flush<'i> {
         Ok(())
     }
 
-    fn finish_own(&mut self, output: SstOutput<'i>) -> Result<RunFileMeta> {
-        let (file, meta) = output.finish()?;
+    fn finish_own(&mut self, output: SstOutput<'i>, filter_bits: f32) -> Result<RunFileMeta> {
+        let (file, meta) = output.finish(filter_bits)?;
         self.name_file(file);
         Ok(meta)
     }
@@ -190,7 +218,7 @@ impl<'i> Flush<'i> {
     ) -> Result<()> {
         let mut shared = match self.shared.take() {
             Some(shared) => shared,
-            None => SharedFile { output: self.inner.new_sst_output()?, sections: Vec::new() },
+            None => SharedFile::new(self.inner)?,
         };
         let (mut smallest, mut largest) = (Vec::new(), Vec::new());
         while on_partition(cursor, partition) {
@@ -205,6 +233,8 @@ impl<'i> Flush<'i> {
             cursor.next();
         }
         if let Some(section) = shared.output.end_section(&smallest, &largest) {
+            let filter_bits = self.inner.filter_bits(section.entries, older.sizes(), 0);
+            shared.note_filter(section.entries, filter_bits);
             let run = RunMeta {
                 id: RunId::NEXT,
                 stage: STAGE_SECTIONS,
@@ -223,7 +253,8 @@ impl<'i> Flush<'i> {
             shared.output.abandon();
             return Ok(());
         }
-        let (file, _sections_have_ended) = shared.output.finish()?;
+        let filter_bits = shared.filter_bits();
+        let (file, _sections_have_ended) = shared.output.finish(filter_bits)?;
         self.name_file(file);
         for (partition, run) in shared.sections {
             self.edit.push(EditItem::AddRun { partition, run });
@@ -280,4 +311,16 @@ fn slice_reaches(memtable: &Arc<Memtable>, partition: PartitionId, bytes: usize)
         cursor.next();
     }
     sum >= bytes
+}
+
+/// Entries of `partition` in the memtable from `key`, a partition key, on.
+fn entries_from(memtable: &Arc<Memtable>, partition: PartitionId, key: &[u8]) -> u64 {
+    let mut cursor = memtable.cursor(u64::MAX);
+    cursor.seek(key);
+    let mut entries = 0;
+    while on_partition(&cursor, partition) {
+        entries += 1;
+        cursor.next();
+    }
+    entries
 }

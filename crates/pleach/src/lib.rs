@@ -41,6 +41,7 @@ mod batch;
 mod coding;
 mod compaction;
 mod db;
+mod filters;
 mod flush;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

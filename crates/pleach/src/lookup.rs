@@ -1,14 +1,15 @@
 //! A point lookup as a state machine that knows nothing of I/O.
 //!
 //! It asks the memtables, then tests clip and key range of *all* runs and has their filter lines fetched together, and
-//! only then asks for blocks, newest run first, where the filter says maybe. Whoever drives it (a blocking `pread`, or later an asynchronous ring) brings the blocks it asks for.
+//! only then asks for blocks, newest run first, where the filter says maybe. Whoever drives it (a blocking `pread`, or
+//! later an asynchronous ring) brings the blocks it asks for.
 //!
 //! # Cost
 //! A cached hit: one probe per memtable, one filter line per run (prefetched together), one index search and one block
 //! for each run whose filter says maybe, newest first until the key is found.
 //!
 //! # Origin
-//! Filters of all SSTs in memory: `SifrDB`, section 3.3; the serial policy is its "no parallel search" case.
+//! Filters of SSTs in memory: `SifrDB`, section 4.1; the serial policy is its "no parallel search" case.
 
 use std::sync::Arc;
 
@@ -17,10 +18,12 @@ use pleach_log::SeqNo;
 use pleach_table::{BlockRef, Sst, ValueKind, key_hash};
 use smallvec::SmallVec;
 
+use crate::db::Inner;
 use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
 use crate::memtable::Memtable;
 use crate::state::State;
 use crate::value::Value;
+use crate::version::RunFile;
 use crate::version::edit::RunKind;
 
 /// What a lookup needs next.
@@ -45,11 +48,14 @@ pub(crate) struct Lookup<'s> {
     hash: u64,
     candidates: SmallVec<[Candidate<'s>; 16]>,
     /// Candidates up to here are settled.
-    next: usize,
+    next: u32,
+    /// Whether it is one of those by which the most useful filters are found.
+    /// (A number, for a flag makes the result of [`Lookup::start`] dearer to move.)
+    is_counted: u32,
 }
 
 struct Candidate<'s> {
-    sst: &'s Arc<Sst>,
+    file: &'s RunFile,
     /// Whether the SST holds partition keys.
     shared: bool,
 }
@@ -76,7 +82,8 @@ impl<'s> Lookup<'s> {
                 });
             }
         }
-        let mut lookup = Self { key, hash, candidates: SmallVec::new(), next: 0 };
+        let is_counted = u32::from(is_counted(hash, visible));
+        let mut lookup = Self { key, hash, candidates: SmallVec::new(), next: 0, is_counted };
         lookup.find_candidates(state, partition);
         Ok(lookup)
     }
@@ -92,9 +99,8 @@ impl<'s> Lookup<'s> {
         let user_key = &self.key[PARTITION_PREFIX_LEN..];
         for run in &tree.runs {
             if let Some(file) = run.file_for(user_key) {
-                let sst = file.file.sst();
-                sst.prefetch_filter(self.hash);
-                self.candidates.push(Candidate { sst, shared: run.kind == RunKind::Section });
+                file.prefetch_filter(self.hash);
+                self.candidates.push(Candidate { file, shared: run.kind == RunKind::Section });
             }
         }
     }
@@ -103,11 +109,23 @@ impl<'s> Lookup<'s> {
     #[inline]
     pub(crate) fn step(&mut self) -> Step<'_> {
         loop {
-            let Some(candidate) = self.candidates.get(self.next) else { return Step::Done(None) };
-            if candidate.sst.may_contain(self.hash) {
-                return Step::NeedBlock(candidate.sst, candidate.sst.block_for(self.stored_key(candidate)));
+            let Some(candidate) = self.candidates.get(self.next as usize) else {
+                self.note_absences(self.next);
+                return Step::Done(None);
+            };
+            if candidate.file.may_contain(self.hash) {
+                let sst = candidate.file.file.sst();
+                return Step::NeedBlock(sst, sst.block_for(self.stored_key(candidate)));
             }
             self.next += 1;
+        }
+    }
+
+    /// Counts the candidates before this one as visited in vain, if the lookup is one of those that are counted.
+    #[inline]
+    fn note_absences(&self, end: u32) {
+        if self.is_counted != 0 {
+            note_absences(&self.candidates[..end as usize]);
         }
     }
 
@@ -120,9 +138,12 @@ impl<'s> Lookup<'s> {
     /// Takes the block last asked for.
     #[inline]
     pub(crate) fn supply(&mut self, block: BlockRef) -> Supplied {
-        let candidate = &self.candidates[self.next];
-        let found = candidate.sst.get_in_block(&block, self.stored_key(candidate), self.hash);
+        let candidate = &self.candidates[self.next as usize];
+        let found = candidate.file.file.sst().get_in_block(&block, self.stored_key(candidate), self.hash);
         self.next += 1;
+        if found.is_some() {
+            self.note_absences(self.next - 1);
+        }
         match found {
             None => Supplied::NotThere,
             Some((ValueKind::Tombstone, _)) => Supplied::Answer(None),
@@ -131,9 +152,23 @@ impl<'s> Lookup<'s> {
     }
 }
 
+#[cold]
+fn note_absences(candidates: &[Candidate<'_>]) {
+    for candidate in candidates {
+        candidate.file.file.note_absence();
+    }
+}
+
+/// One lookup in 16: by key, and another choice after each write. No counter, which threads would have to share.
+#[inline]
+fn is_counted(hash: u64, visible: SeqNo) -> bool {
+    (hash ^ visible).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60 == 0
+}
+
 /// Runs a lookup to its end, reading blocks with the caller's thread.
 #[inline]
 pub(crate) fn get_blocking(
+    inner: &Inner,
     state: &State,
     partition: PartitionId,
     user_key: &[u8],
@@ -148,8 +183,9 @@ pub(crate) fn get_blocking(
             Step::Done(answer) => return Ok(answer),
             Step::NeedBlock(sst, number) => sst.read_block(number)?,
         };
-        if let Supplied::Answer(answer) = lookup.supply(block) {
-            return Ok(answer);
+        match lookup.supply(block) {
+            Supplied::Answer(answer) => return Ok(answer),
+            Supplied::NotThere => inner.note_wasted_probe(),
         }
     }
 }

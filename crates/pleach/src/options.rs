@@ -9,6 +9,7 @@ use pleach_table::Codec;
 
 use crate::compaction::picker::Policy;
 use crate::db::Db;
+use crate::filters::StageFill;
 
 /// How to open a store. Every option can be left alone.
 ///
@@ -98,6 +99,11 @@ impl Options {
 
     /// Memory to use in all, in bytes: an eighth for each memtable (at most 64 MiB), half for cached blocks, the rest
     /// for indexes and filters. Default 512 MiB, at least 1 MiB.
+    ///
+    /// A store that has more indexes and filters when it is opened than the rest has room for caches fewer blocks, down to
+    /// a quarter. Filters that find no room are left on the disk: those that would spare the fewest searches for their
+    /// size ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of the
+    /// data; so are the filters that open ranges and snapshots hold.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
@@ -236,9 +242,23 @@ impl Options {
         self.memtable_budget() as u64
     }
 
-    /// Bytes for cached blocks.
-    pub(crate) fn cache_bytes(&self) -> usize {
-        self.memory / 2
+    /// Bytes for cached blocks in a store that has `tables` bytes of indexes and filters.
+    pub(crate) fn cache_bytes(&self, tables: u64) -> usize {
+        let tables = usize::try_from(tables).unwrap_or(usize::MAX);
+        let room = self.memory - self.memtables_share();
+        room.saturating_sub(tables).clamp(self.memory / 4, self.memory / 2)
+    }
+
+    /// Bytes for filters beside `cache_bytes` and `index_bytes`. An eighth of the memory is for both, at least, and half of
+    /// that for filters.
+    pub(crate) fn filter_bytes_max(&self, cache_bytes: u64, index_bytes: u64) -> u64 {
+        let share = ((self.memory - self.memtables_share()) as u64).saturating_sub(cache_bytes);
+        share.saturating_sub(index_bytes).max(share / 2)
+    }
+
+    /// Bytes for memtables, as they are by default; larger ones, if told, come on top.
+    fn memtables_share(&self) -> usize {
+        (1 + SEALED_MAX) * self.memtable_budget().min(self.memory / 8)
     }
 
     /// Number of compaction threads.
@@ -255,6 +275,11 @@ impl Options {
             memtable_bytes: self.memtable_budget() as u64,
             tombstone_age_max: self.tombstone_age_max.as_secs(),
         }
+    }
+
+    /// How the shape fills its stages, by which bits of filters are given out.
+    pub(crate) fn stage_fill(&self) -> StageFill {
+        StageFill::of(self.shape, self.runs_per_stage)
     }
 
     /// Files smaller than this are copied rather than moved, so that small ones do not stay small for ever.

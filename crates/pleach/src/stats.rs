@@ -16,6 +16,8 @@ pub(crate) struct Counters {
     pub(crate) moved_bytes: AtomicU64,
     pub(crate) removed_files: AtomicU64,
     pub(crate) stall_ns: AtomicU64,
+    /// Counted where a block has been searched already, so it costs a lookup nothing that does not waste one.
+    pub(crate) wasted_probes: AtomicU64,
 }
 
 /// Adds to a counter.
@@ -51,6 +53,10 @@ pub struct Stats {
     pub cache_capacity_bytes: u64,
     /// Memory of indexes and filters of open SSTs in bytes.
     pub index_filter_bytes: u64,
+    /// Memory of filters alone in bytes: a part of [`Stats::index_filter_bytes`].
+    pub filter_bytes: u64,
+    /// SSTs whose filters are not in memory for lack of it: a point read that reaches one searches it.
+    pub filters_missing: u64,
     /// Last sequence number: one is used by each put and delete.
     pub last_sequence_number: u64,
     /// Puts and deletes committed.
@@ -80,6 +86,8 @@ pub struct Stats {
     pub removed_files: u64,
     /// Time writers waited for a flush, or were slowed down because background work was behind.
     pub stalled: Duration,
+    /// Runs that point reads searched in vain: the filter said maybe, or there was none, and the key was not there.
+    pub wasted_probes: u64,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
     /// Whether the log ended in a half-written batch, which was cut off, when the store was opened: the mark of a crash.
@@ -117,6 +125,7 @@ impl Counters {
         stats.compaction_written_bytes = get(&self.compaction_written_bytes);
         stats.moved_bytes = get(&self.moved_bytes);
         stats.removed_files = get(&self.removed_files);
+        stats.wasted_probes = get(&self.wasted_probes);
         stats.stalled = Duration::from_nanos(get(&self.stall_ns));
     }
 }

@@ -150,6 +150,8 @@ impl Engine for PleachEngine {
             ("tombstones_passed", stats.tombstones_passed),
             ("cache_bytes", stats.cache_bytes),
             ("memtable_bytes", stats.memtable_bytes),
+            ("filter_bytes", stats.filter_bytes),
+            ("wasted_probes", stats.wasted_probes),
         ];
         Ok(EngineStats {
             written_bytes: Some(stats.log_bytes + stats.flush_bytes + stats.compaction_written_bytes),

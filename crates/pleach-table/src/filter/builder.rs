@@ -1,6 +1,6 @@
 //! Collects the hashes of an SST's keys and makes the filter block of them.
 
-use super::{HEAD_LEN, LINE_BITS, LINE_LEN, line_of, positions, probes_for};
+use super::{FIELDS, HEAD_LEN, LINE_BITS, LINE_LEN, fields, line_of, position_words, probes_for};
 use crate::limits::FILTER_LEN_MAX;
 
 /// Grammar: `new (add)* encode`.
@@ -13,6 +13,12 @@ impl FilterBuilder {
     /// No bits a key means no filter.
     pub(crate) fn new(bits_per_key: f32) -> Self {
         Self { bits_per_key, hashes: Vec::new() }
+    }
+
+    /// Requires: the bits were above 0 from the beginning.
+    pub(crate) fn set_bits_per_key(&mut self, bits_per_key: f32) {
+        debug_assert!(self.bits_per_key > 0.0, "hashes were collected");
+        self.bits_per_key = bits_per_key;
     }
 
     #[inline]
@@ -51,12 +57,13 @@ impl FilterBuilder {
         out.extend_from_slice(&u32::try_from(lines).expect("a filter is at most 32 MiB").to_le_bytes());
         let start = out.len();
         out.resize(start + lines * LINE_LEN, 0);
-        let bits = &mut out[start..];
+        let bits = out[start..].as_chunks_mut::<LINE_LEN>().0;
         for &hash in &self.hashes {
-            let line = &mut bits[line_of(hash, lines) * LINE_LEN..][..LINE_LEN];
-            for position in positions(hash).take(probes as usize) {
-                line[position / 8] |= 1 << (position % 8);
-            }
+            let line = &mut bits[line_of(hash, lines)];
+            let [low, high] = position_words(hash);
+            let mut set = |position: usize| line[position / 8 % LINE_LEN] |= 1 << (position % 8);
+            fields(low, probes.min(FIELDS)).for_each(&mut set);
+            fields(high, probes.saturating_sub(FIELDS)).for_each(&mut set);
         }
         (lines * LINE_BITS) as u64
     }

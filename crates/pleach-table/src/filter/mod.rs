@@ -14,10 +14,12 @@
 mod builder;
 mod rate;
 mod reader;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use builder::FilterBuilder;
 pub use rate::{false_positive_rate, probes_for};
-pub(crate) use reader::Filter;
+pub use reader::Filter;
 
 /// Bits of a line.
 const LINE_BITS: usize = 512;
@@ -25,8 +27,8 @@ const LINE_BITS: usize = 512;
 const LINE_LEN: usize = LINE_BITS / 8;
 /// Bytes before the lines: probes, three zeros, number of lines.
 const HEAD_LEN: usize = 8;
-/// Positions that one 64-bit word of hash can give.
-const PROBES_MAX: u32 = 14;
+/// Bits that a key sets at most.
+const PROBES_MAX: u32 = 2 * FIELDS;
 
 /// The line of `lines` that a hash belongs to.
 #[inline]
@@ -34,14 +36,22 @@ fn line_of(hash: u64, lines: usize) -> usize {
     (((hash >> 32) * lines as u64) >> 32) as usize
 }
 
-/// The bits of its line that a hash sets, of which the first `probes` count.
+/// Positions that a word of hash gives: fields of 9 bits.
+const FIELDS: u32 = 7;
+const FIELD_BITS: u32 = 9;
+
+/// The words whose fields, from the lowest on, are the positions that a hash sets in its line. The second one counts
+/// only where a key sets more than [`FIELDS`] bits.
 #[inline]
-fn positions(hash: u64) -> impl Iterator<Item = usize> {
+fn position_words(hash: u64) -> [u64; 2] {
     let low = mix(hash);
-    let high = mix(low);
-    (0..7)
-        .map(move |i| (low >> (9 * i) & 511) as usize)
-        .chain((0..7).map(move |i| (high >> (9 * i) & 511) as usize))
+    [low, mix(low)]
+}
+
+/// The first `count` fields of `word`, each below [`LINE_BITS`].
+#[inline]
+fn fields(word: u64, count: u32) -> impl Iterator<Item = usize> {
+    (0..count).map(move |i| (word >> (FIELD_BITS * i) & 511) as usize)
 }
 
 #[inline]

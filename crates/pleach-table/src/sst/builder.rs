@@ -153,6 +153,14 @@ impl SstBuilder {
         result
     }
 
+    /// Gives the filter another size than the options say; what counts is what was set when the SST is finished, when
+    /// more is known of the run it will be in.
+    ///
+    /// Requires: the options asked for a filter.
+    pub fn set_filter_bits_per_key(&mut self, bits: f32) {
+        self.filter.set_bits_per_key(bits);
+    }
+
     /// Number of entries added.
     pub fn entries(&self) -> u64 {
         self.properties.entries

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pleach_env::{Env, Error, File, FileId, OpenOptions, Result};
+use pleach_env::{Env, Error, File, FileId, OpenOptions, Result, Site};
 use pleach_index::{Index, Malformed};
 
 use super::load::read;
@@ -16,6 +16,9 @@ use crate::frame::{FrameCache, FrameWords};
 use crate::limits::{FOOTER_LEN, TAIL_LEN_MAX};
 use crate::properties::Properties;
 use crate::summary::SstSummary;
+
+/// Failpoint of the checksums of the tail's blocks.
+pub(super) const TAIL_CRC: Site = "sst.tail.crc";
 
 impl Sst {
     /// Opens the file `path`, which must be the SST `file_id`.
@@ -46,7 +49,7 @@ impl Sst {
             return Err(Error::corruption(path, file_len - FOOTER_LEN as u64, message));
         }
         let words = FrameWords::new(parts.extents.blocks());
-        let Parts { footer, extents, index, filter, summary } = parts;
+        let Parts { footer, extents, index, filter, filter_extent, summary } = parts;
         let path = path.to_path_buf();
         Ok(Self {
             path,
@@ -57,6 +60,7 @@ impl Sst {
             extents,
             index,
             filter,
+            filter_extent,
             summary,
             cache,
             words,
@@ -70,6 +74,7 @@ struct Parts {
     extents: Extents,
     index: Index,
     filter: Option<Filter>,
+    filter_extent: (u64, u32),
     summary: SstSummary,
 }
 
@@ -135,10 +140,11 @@ impl Opening<'_> {
             0 => None,
             len => Some(blocks.take(BlockType::Filter, len, Filter::decode)?),
         };
+        let filter_extent = (tail_at + u64::from(footer.index_len), footer.filter_len);
         let properties = blocks.take(BlockType::Properties, footer.properties_len, Properties::decode)?;
         let tail_len = u32::try_from(tail_len).expect("at most TAIL_LEN_MAX");
         let summary = properties.into_summary(file_len, tail_len, footer_crc, extents.blocks());
-        Ok(Parts { footer, extents, index, filter, summary })
+        Ok(Parts { footer, extents, index, filter, filter_extent, summary })
     }
 }
 
@@ -161,7 +167,7 @@ impl Blocks<'_> {
         let (block, rest) =
             self.rest.split_at_checked(len as usize).expect("the footer's lengths fill the tail");
         (self.rest, self.offset) = (rest, offset + u64::from(len));
-        let (_, payload) = check(block, self.opening.file_id, offset, block_type, "sst.tail.crc")
+        let (_, payload) = check(block, self.opening.file_id, offset, block_type, TAIL_CRC)
             .map_err(|m| damaged(path, offset, m))?;
         let payload_at = offset + (block.len() - payload.len()) as u64;
         decode(payload).map_err(|m| damaged(path, payload_at, m))

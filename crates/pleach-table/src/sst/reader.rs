@@ -1,4 +1,4 @@
-//! An open SST: index and filter in memory, blocks through the frame cache.
+//! An open SST: its index, and unless it was taken its filter, in memory; blocks through the frame cache.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,7 +8,8 @@ use std::sync::Arc;
 use pleach_env::{Error, File, FileId, Result};
 use pleach_index::{Index, Malformed};
 
-use crate::block::DataBlock;
+use super::open::TAIL_CRC;
+use crate::block::{BlockType, DataBlock, check};
 use crate::codec::Codec;
 use crate::extents::Extents;
 use crate::filter::Filter;
@@ -32,7 +33,10 @@ pub struct Sst {
     pub(super) codec: Codec,
     pub(super) extents: Extents,
     pub(super) index: Index,
+    /// `None` where there is none, and where somebody else has it.
     pub(super) filter: Option<Filter>,
+    /// Offset and length of the filter block; a length of 0 where there is none.
+    pub(super) filter_extent: (u64, u32),
     pub(super) summary: SstSummary,
     pub(super) cache: Arc<FrameCache>,
     pub(super) words: Arc<FrameWords>,
@@ -66,8 +70,34 @@ impl Sst {
 
     /// Bytes of memory that index, filter and frame words take as long as the SST is open.
     pub fn memory(&self) -> usize {
-        let filter = self.filter.as_ref().map_or(0, Filter::memory);
-        self.index.memory() + self.extents.memory() + filter + 4 * self.blocks() as usize
+        self.index.memory() + self.extents.memory() + self.filter_memory() + 4 * self.blocks() as usize
+    }
+
+    /// Bytes of memory of the filter.
+    pub fn filter_memory(&self) -> usize {
+        self.filter.as_ref().map_or(0, Filter::memory)
+    }
+
+    /// Takes the filter out: from now on the SST has none in memory, and [`Sst::may_contain`] says maybe of every key. For
+    /// owners of many SSTs, who decide which filters stay in memory.
+    pub fn take_filter(&mut self) -> Option<Filter> {
+        self.filter.take()
+    }
+
+    /// Reads the filter from the file again: one read of [`SstSummary::filter_bits`]. `None` where the file has none.
+    ///
+    /// # Errors
+    /// `Io` when the read fails, `Corruption` when the block is damaged.
+    pub fn load_filter(&self) -> Result<Option<Filter>> {
+        let (offset, len) = self.filter_extent;
+        if len == 0 {
+            return Ok(None);
+        }
+        let block = self.read(offset, len as usize)?;
+        let (_, payload) = check(&block, self.file_id, offset, BlockType::Filter, TAIL_CRC)
+            .map_err(|m| self.damaged(offset, m))?;
+        let payload_at = offset + (block.len() - payload.len()) as u64;
+        Filter::decode(payload).map(Some).map_err(|m| self.damaged(payload_at, m))
     }
 
     /// Number of data blocks; at least 1.
@@ -83,7 +113,7 @@ impl Sst {
         }
     }
 
-    /// Whether a key with this hash can be in the SST; always, where there is no filter.
+    /// Whether a key with this hash can be in the SST; always, where there is no filter in memory.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))

@@ -66,8 +66,10 @@ impl CompactionJob {
         let Some(tree) = state.version.tree(partition) else { return Ok(None) };
         let inputs: Vec<_> = meta.inputs.iter().filter_map(|id| tree.run(*id)).cloned().collect();
         let commit_bytes = inputs.iter().map(|run| run.bytes()).sum::<u64>() / COMMIT_SHARE;
-        let merging = Merging::new(partition, inputs.into_iter(), meta.drops_tombstones)?;
         let output_stage = tree.run(meta.output).map_or(0, |run| run.stage);
+        let merged: Vec<_> = meta.inputs.iter().copied().chain([meta.output]).collect();
+        let filter_bits = inner.filter_bits_of_merged(tree, &merged, output_stage);
+        let merging = Merging::new(partition, inputs.into_iter(), meta.drops_tombstones, filter_bits)?;
         Ok(Some(Self { partition, meta, output_stage, merging, uncommitted: Vec::new(), commit_bytes }))
     }
 

@@ -19,6 +19,8 @@ use crate::version::{OlderRuns, Run, SstFile, SubTree};
 pub(super) struct Merging {
     merge: Merge,
     drops_tombstones: bool,
+    /// Bits per key of the outputs' filters.
+    filter_bits: f32,
     /// Last key merged; empty before the first.
     last_key: Vec<u8>,
 }
@@ -53,13 +55,14 @@ impl Merging {
         partition: PartitionId,
         inputs: impl Iterator<Item = Arc<Run>>,
         drops_tombstones: bool,
+        filter_bits: f32,
     ) -> Result<Self> {
         let mode = CursorMode::Streaming { forget: false };
         let inputs = inputs.filter(|run| !run.files.is_empty());
         let sources = inputs.map(|run| SourceCursor::over_run(partition, run, mode)).collect();
         let mut merge = Merge::new(sources, Direction::Up);
         merge.seek(SeekTo::Start)?;
-        Ok(Self { merge, drops_tombstones, last_key: Vec::new() })
+        Ok(Self { merge, drops_tombstones, filter_bits, last_key: Vec::new() })
     }
 
     /// Whether all is merged.
@@ -92,7 +95,7 @@ impl Merging {
         match (merged, output) {
             (Ok(()), None) => Ok(None),
             (Ok(()), Some(output)) => {
-                let (file, meta) = output.finish()?;
+                let (file, meta) = output.finish(self.filter_bits)?;
                 add(&inner.counters.compaction_written_bytes, file.summary.file_len);
                 Ok(Some(Made::Written(file, meta)))
             }

@@ -37,7 +37,10 @@ impl PartialJob {
         let Some(tree) = state.version.tree(partition) else { return Ok(None) };
         let inputs = [Some((plan.upper, vec![plan.file])), plan.lower.clone()];
         let inputs = inputs.into_iter().flatten().filter_map(|(run, files)| part_of(tree, run, &files));
-        let merging = Merging::new(partition, inputs, plan.drops_tombstones)?;
+        let merged: Vec<_> =
+            [Some(plan.upper), plan.lower.as_ref().map(|(run, _)| *run)].into_iter().flatten().collect();
+        let filter_bits = inner.filter_bits_of_merged(tree, &merged, plan.output_stage);
+        let merging = Merging::new(partition, inputs, plan.drops_tombstones, filter_bits)?;
         Ok(Some(Self { partition, plan, merging, outputs: Vec::new() }))
     }
 

@@ -88,10 +88,10 @@ impl Inner {
         JobStep::Idle
     }
 
-    /// Removes files that nothing needs any more.
+    /// Removes files that nothing needs any more, and then sees to the filters.
     fn clean_step(&self) -> JobStep {
         self.remove_obsolete();
-        JobStep::Idle
+        self.tend_filters()
     }
 
     /// Removes files that nothing needs any more, and tells how many: what the cleaner does, for those who cannot wait

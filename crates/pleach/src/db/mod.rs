@@ -1,6 +1,7 @@
 //! The store: a handle that is cheap to clone, and what stands behind it.
 
 mod background;
+mod filters;
 mod handle;
 mod inner;
 mod open;

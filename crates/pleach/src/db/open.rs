@@ -18,8 +18,9 @@ use pleach_env::{Env, Error, ErrorKind, FileId, FileLock, Result, failpoint};
 use pleach_log::{
     Append, LogWriter, ManifestHint, Record, RecordBuf, Recovery, parse_segment_name, recover, segment_path,
 };
-use pleach_table::{FrameCache, Sst};
+use pleach_table::FrameCache;
 
+use super::filters::open_ssts;
 use super::inner::{Inner, Parts, Versions, Writer};
 use super::sst_output::{parse_sst_name, sst_path};
 use super::write::insert_operations;
@@ -74,9 +75,9 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Inner, Box<dyn FileL
         None => Current { manifest: create_store(&*env, dir, &options, &listing)?, closed: None },
     };
     let trash = Arc::new(Trash::default());
-    let (found, files) = read_store(&env, dir, current, &trash, listing)?;
-    let cache = FrameCache::new(options.cache_bytes());
-    open_ssts(&env, dir, &found.version, &cache, options.direct_reads)?;
+    let (mut found, files) = read_store(&env, dir, current, &trash, listing)?;
+    let cache;
+    (found.version, cache) = open_ssts(&env, dir, &found.version, &options)?;
     let inner = start(dir, options, cache, trash, files, &found)?;
     remove_leftovers(&inner, &found);
     if failpoint::skipped("plant.leftovers_early") {
@@ -302,32 +303,6 @@ fn check_closed(
         Some((segment, offset)) => Error::corruption(&segment_path(dir, segment), offset, message),
         None => Error::new(ErrorKind::Corruption, message).at_path(&dir.join(manifest::CURRENT)),
     })
-}
-
-/// Opens every live SST: footer, index and filter come into memory.
-fn open_ssts(
-    env: &Arc<dyn Env>,
-    dir: &Path,
-    version: &Version,
-    cache: &Arc<FrameCache>,
-    direct: bool,
-) -> Result<()> {
-    for file in version.live_files() {
-        let path = sst_path(dir, file.id);
-        let metadata = env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?;
-        if metadata.is_none() {
-            return Err(Error::corruption(&path, 0, "the manifest names this SST, but it is missing"));
-        }
-        if file.summary.value_pointers > 0 {
-            return Err(Error::unsupported(
-                &path,
-                "the SST points to separated values, which this build cannot read",
-            ));
-        }
-        let sst = Sst::open(env, &path, file.id, Some(&file.summary), Arc::clone(cache), direct)?;
-        file.opened(Arc::new(sst));
-    }
-    Ok(())
 }
 
 /// Writes the new manifest and the first fresh segment. From here on files are written.

@@ -76,17 +76,18 @@ impl Partition {
         self.check_live()?;
         let inner = self.inner();
         let state = inner.state.load();
-        get_blocking(&state, self.live.id, key, inner.last_visible())
+        get_blocking(inner, &state, self.live.id, key, inner.last_visible())
     }
 
     /// Reads the values of many keys, in their order, from one consistent view.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Value>>> {
         self.check_live()?;
-        let view = self.inner().read_view();
+        let inner = self.inner();
+        let view = inner.read_view();
         keys.into_iter()
             .map(|key| {
                 check_key(key.as_ref())?;
-                get_blocking(&view.state, self.live.id, key.as_ref(), view.visible)
+                get_blocking(inner, &view.state, self.live.id, key.as_ref(), view.visible)
             })
             .collect()
     }

@@ -41,7 +41,8 @@ impl Snapshot {
     pub fn get(&self, partition: &Partition, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check(partition)?;
         check_key(key.as_ref())?;
-        get_blocking(&self.view.state, partition.id(), key.as_ref(), self.view.visible)
+        let inner = &self.shared.inner;
+        get_blocking(inner, &self.view.state, partition.id(), key.as_ref(), self.view.visible)
     }
 
     /// The entries that were in `bounds`.

@@ -7,8 +7,10 @@ use pleach_env::{FileId, Result};
 use pleach_table::{Sst, SstBuilder, SstOptions, ValueKind};
 
 use super::inner::Inner;
-use crate::version::edit::RunFileMeta;
-use crate::version::{OlderRuns, SstFile};
+use crate::filters;
+use crate::flush::STAGE_FIRST;
+use crate::version::edit::{RunFileMeta, RunId};
+use crate::version::{OlderRuns, SstFile, SubTree};
 
 /// Path of SST `id` in `dir`.
 pub(crate) fn sst_path(dir: &Path, id: FileId) -> PathBuf {
@@ -60,7 +62,7 @@ impl Tally {
     fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns, hash: u64) {
         if self.entries.is_multiple_of(SAMPLED_EVERY) {
             self.sampled += 1;
-            self.overwrites += u64::from(older.may_hold_hashed(entry.user_key, hash));
+            self.overwrites += u64::from(older.likely_hold_hashed(entry.user_key, hash));
         }
         self.entries += 1;
         self.bytes += (entry.stored_key.len() + entry.value.len()) as u64;
@@ -87,6 +89,27 @@ impl Tally {
 }
 
 impl Inner {
+    /// Bits per key for the filters of a new run of about `entries` that will stand beside runs of `others`, with
+    /// `upper_stages` stages over it.
+    pub(crate) fn filter_bits(
+        &self,
+        entries: u64,
+        others: impl IntoIterator<Item = u64>,
+        upper_stages: u8,
+    ) -> f32 {
+        let options = &self.options;
+        let average = options.filter_bits_per_key;
+        filters::bits_per_key(average, options.stage_fill(), entries, others, upper_stages)
+    }
+
+    /// Bits per key for the filters of what becomes of the runs `merged`: a run of `stage`.
+    pub(crate) fn filter_bits_of_merged(&self, tree: &SubTree, merged: &[RunId], stage: u8) -> f32 {
+        let (merged, others): (Vec<_>, Vec<_>) = tree.runs.iter().partition(|run| merged.contains(&run.id));
+        let entries = merged.iter().map(|run| run.entries()).sum();
+        let others = others.iter().map(|run| run.entries());
+        self.filter_bits(entries, others, stage.saturating_sub(STAGE_FIRST))
+    }
+
     /// Starts a new SST.
     pub(crate) fn new_sst_output(&self) -> Result<SstOutput<'_>> {
         let id = self.new_file_id();
@@ -102,7 +125,7 @@ impl Inner {
         let cache = Arc::clone(&self.cache);
         let sst =
             Sst::open(&self.env, &path, file.id, Some(&file.summary), cache, self.options.direct_reads)?;
-        file.opened(Arc::new(sst));
+        file.opened(sst, true);
         Ok(())
     }
 }
@@ -127,10 +150,18 @@ impl SstOutput<'_> {
         (tally.entries > 0).then(|| tally.meta(self.id, smallest, largest, tally.bytes))
     }
 
-    /// Makes the file durable, except for its name, and opens it. The second part says what all of it, but for sections
-    /// that have ended, is as part of a run.
-    pub(crate) fn finish(self) -> Result<(Arc<SstFile>, RunFileMeta)> {
-        let Self { inner, id, builder, tally } = self;
+    /// Number of entries added.
+    pub(crate) fn entries(&self) -> u64 {
+        self.builder.entries()
+    }
+
+    /// Makes the file durable, except for its name, and opens it. `filter_bits` is what [`Inner::filter_bits`] says. The
+    /// second part of the result is what all of the file, but for sections that have ended, is as part of a run.
+    pub(crate) fn finish(self, filter_bits: f32) -> Result<(Arc<SstFile>, RunFileMeta)> {
+        let Self { inner, id, mut builder, tally } = self;
+        if filter_bits > 0.0 {
+            builder.set_filter_bits_per_key(filter_bits);
+        }
         let opened = builder.finish().and_then(|summary| {
             let meta = tally.meta(id, &summary.smallest, &summary.largest, summary.file_len);
             let file = Arc::new(SstFile::new(id, summary, Arc::clone(&inner.trash)));

@@ -74,7 +74,10 @@ impl Inner {
             stats.ssts += 1;
             stats.sst_bytes += file.summary.file_len;
             stats.sst_entries += file.summary.entries;
-            stats.index_filter_bytes += file.sst().memory() as u64;
+            let (filter_bytes, is_missing) = file.filter_memory();
+            stats.index_filter_bytes += file.sst().memory() as u64 + filter_bytes;
+            stats.filter_bytes += filter_bytes;
+            stats.filters_missing += u64::from(is_missing);
         }
         stats.tombstones_passed = self.state.load().stretches.passed();
         stats.pinned_bytes = self.trash.pinned_bytes();

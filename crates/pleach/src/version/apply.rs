@@ -38,7 +38,7 @@ impl FileTable {
         let (file, references) =
             self.files.get_mut(&meta.file).ok_or_else(|| format!("file {} is not known", meta.file))?;
         *references += 1;
-        Ok(RunFile { file: Arc::clone(file), meta: meta.clone() })
+        Ok(RunFile::new(Arc::clone(file), meta.clone()))
     }
 
     fn release(&mut self, file: &RunFile) {
@@ -63,6 +63,22 @@ impl Version {
             next.apply_item(item, files)?;
         }
         Ok(next)
+    }
+
+    /// The same, with the filters of all files as they are now.
+    pub(crate) fn with_filters(&self) -> Self {
+        let mut next = self.clone();
+        for (id, partition) in self.partitions() {
+            let runs: Vec<_> = partition.tree.runs.iter().map(|run| run.with_filters()).collect();
+            if runs.iter().all(Option::is_none) {
+                continue;
+            }
+            let runs = partition.tree.runs.iter().zip(runs);
+            let runs = runs.map(|(old, new)| new.map_or_else(|| Arc::clone(old), Arc::new)).collect();
+            let tree = Arc::new(SubTree { runs, jobs: partition.tree.jobs.clone() });
+            next.partitions.set(id, Some(PartitionState { name: Arc::clone(&partition.name), tree }));
+        }
+        next
     }
 
     fn apply_item(&mut self, item: &EditItem, files: &mut FileTable) -> Result<(), String> {

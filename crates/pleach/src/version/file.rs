@@ -5,27 +5,105 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use pleach_env::{FileId, JobWaker};
-use pleach_table::{Sst, SstSummary};
+use pleach_table::{Filter, Sst, SstSummary};
+
+use crate::filters::FilterDemand;
 
 /// An SST that some version refers to. Shared by versions, and through them by readers and snapshots.
 pub(crate) struct SstFile {
     pub(crate) id: FileId,
     pub(crate) summary: SstSummary,
     sst: OnceLock<Arc<Sst>>,
+    filter: Mutex<KeptFilter>,
+    /// Of the lookups that are counted: those that came here in vain, whether the filter knew it or not. Halved now and
+    /// then, so that the past fades.
+    absences: AtomicU64,
     /// Set once the durable version no longer names the file.
     obsolete: AtomicBool,
     trash: Arc<Trash>,
 }
 
+/// What is in memory of a file's filter.
+#[derive(Default)]
+struct KeptFilter {
+    /// `None` where there is no memory for it, and where the file has none.
+    filter: Option<Arc<Filter>>,
+    /// Whether its file was opened only lately, so that its absences do not say much.
+    is_fresh: bool,
+    /// Whether reading it again has failed; it is not tried once more.
+    is_lost: bool,
+}
+
 impl SstFile {
     /// A file that is named by an edit and not opened yet.
     pub(crate) fn new(id: FileId, summary: SstSummary, trash: Arc<Trash>) -> Self {
-        Self { id, summary, sst: OnceLock::new(), obsolete: AtomicBool::new(false), trash }
+        let (filter, absences) = (Mutex::default(), AtomicU64::new(0));
+        Self { id, summary, sst: OnceLock::new(), filter, absences, obsolete: AtomicBool::new(false), trash }
     }
 
-    /// Gives the file its reader, once.
-    pub(crate) fn opened(&self, sst: Arc<Sst>) {
-        let _already_open = self.sst.set(sst);
+    /// Gives the file its reader, once. `keeps_filter` says whether its filter is to stay in memory.
+    pub(crate) fn opened(&self, mut sst: Sst, keeps_filter: bool) {
+        let filter = sst.take_filter().filter(|_| keeps_filter).map(Arc::new);
+        *self.filter.lock() = KeptFilter { is_fresh: true, is_lost: false, filter };
+        let _already_open = self.sst.set(Arc::new(sst));
+    }
+
+    /// The filter, if it is in memory. Lookups do not ask here: runs have it at hand.
+    pub(crate) fn filter(&self) -> Option<Arc<Filter>> {
+        self.filter.lock().filter.clone()
+    }
+
+    /// Bytes of the filter in memory, and whether it is missing though the file has one.
+    pub(crate) fn filter_memory(&self) -> (u64, bool) {
+        let kept = self.filter.lock();
+        let bytes = kept.filter.as_ref().map_or(0, |filter| filter.memory() as u64);
+        (bytes, bytes == 0 && self.summary.filter_bits > 0)
+    }
+
+    /// What speaks for keeping the filter. Where there is none to be had, it takes nothing and counts as kept.
+    pub(crate) fn filter_demand(&self) -> FilterDemand {
+        let kept = self.filter.lock();
+        let can_be_had = self.summary.filter_bits > 0 && !kept.is_lost;
+        FilterDemand {
+            bytes: if can_be_had { self.summary.filter_bits / 8 } else { 0 },
+            absences: self.absences.load(Ordering::Relaxed),
+            is_kept: kept.filter.is_some() || !can_be_had,
+            is_fresh: kept.is_fresh,
+        }
+    }
+
+    /// About how many bytes of memory the index takes.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        let SstSummary { tail_len, filter_bits, data_blocks, .. } = self.summary;
+        u64::from(tail_len).saturating_sub(filter_bits / 8) + 4 * u64::from(data_blocks)
+    }
+
+    /// Lets go of the filter. Who has it already may go on with it.
+    pub(crate) fn drop_filter(&self) {
+        self.filter.lock().filter = None;
+    }
+
+    /// Reads the filter into memory. Where that fails the file does without one: answers stay right, and
+    /// `Db::verify` tells what is wrong with it.
+    pub(crate) fn load_filter(&self) {
+        let loaded = self.sst().load_filter();
+        let mut kept = self.filter.lock();
+        match loaded {
+            Ok(filter) => kept.filter = filter.map(Arc::new),
+            Err(_verify_tells) => kept.is_lost = true,
+        }
+    }
+
+    /// Counts a lookup that came here in vain.
+    pub(crate) fn note_absence(&self) {
+        self.absences.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lets half of the counted absences fade.
+    pub(crate) fn age_absences(&self) {
+        let counted = self.absences.load(Ordering::Relaxed);
+        self.absences.fetch_sub(counted.div_ceil(2), Ordering::Relaxed);
+        self.filter.lock().is_fresh = false;
     }
 
     /// The reader. Requires: the file has been opened; recovery and executors open files before a version shows them.

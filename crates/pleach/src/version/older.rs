@@ -17,7 +17,7 @@
 //!    again differs below the inputs only as in 1. A memtable that is recovered holds the tombstone again.
 //! 6. *Shared files* have one filter over hashes of partition and key. Another partition's keys can make it say maybe,
 //!    never no.
-//! 7. *Without a filter* only clip and key ranges say no.
+//! 7. *Without a filter*, or with one that is not in memory, only clip and key ranges say no.
 //!
 //! # Cost
 //! A hash per tombstone, and per older run a search for the file and a cache line of its filter.
@@ -65,6 +65,16 @@ impl OlderRuns {
         Self { partition, runs }
     }
 
+    /// The partition.
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// Entries of each run.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().map(|run| run.entries())
+    }
+
     /// Hash of a key of the partition.
     pub(crate) fn hash(&self, user_key: &[u8]) -> u64 {
         key_hash(self.partition.0, user_key)
@@ -75,8 +85,12 @@ impl OlderRuns {
         !self.runs.is_empty() && self.may_hold_hashed(user_key, self.hash(user_key))
     }
 
-    /// The same for a key whose hash is known.
-    pub(crate) fn may_hold_hashed(&self, user_key: &[u8], hash: u64) -> bool {
+    fn may_hold_hashed(&self, user_key: &[u8], hash: u64) -> bool {
         self.runs.iter().any(|run| run.may_hold(user_key, hash))
+    }
+
+    /// Whether one of them holds `user_key` in all likelihood. For estimates: neither a yes nor a no is certain.
+    pub(crate) fn likely_hold_hashed(&self, user_key: &[u8], hash: u64) -> bool {
+        self.runs.iter().any(|run| run.likely_holds(user_key, hash))
     }
 }

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use pleach_index::{Index, IndexBuilder};
+use pleach_table::Filter;
 
 use super::edit::{RunFileMeta, RunId, RunKind, RunMeta};
 use super::file::SstFile;
@@ -22,6 +23,36 @@ use super::file::SstFile;
 pub(crate) struct RunFile {
     pub(crate) file: Arc<SstFile>,
     pub(crate) meta: RunFileMeta,
+    /// The file's filter, if it was in memory when this version was made.
+    filter: Option<Arc<Filter>>,
+}
+
+impl RunFile {
+    pub(crate) fn new(file: Arc<SstFile>, meta: RunFileMeta) -> Self {
+        let filter = file.filter();
+        Self { file, meta, filter }
+    }
+
+    /// Starts fetching what [`RunFile::may_contain`] will look at.
+    #[inline]
+    pub(crate) fn prefetch_filter(&self, hash: u64) {
+        if let Some(filter) = &self.filter {
+            filter.prefetch(hash);
+        }
+    }
+
+    /// Whether a key with this hash can be in the file; always, where its filter is not in memory.
+    #[inline]
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// The same, with its filter as it is now; `None` when that has not changed.
+    fn with_filter(&self) -> Option<Self> {
+        let new = Self::new(Arc::clone(&self.file), self.meta.clone());
+        let is_same = new.filter.as_ref().map(Arc::as_ptr) == self.filter.as_ref().map(Arc::as_ptr);
+        (!is_same).then_some(new)
+    }
 }
 
 /// The run. Immutable, shared by versions.
@@ -68,7 +99,14 @@ impl Run {
 
     /// Whether the run may hold `user_key`: by clip, key range and filter. A no is certain.
     pub(crate) fn may_hold(&self, user_key: &[u8], hash: u64) -> bool {
-        self.file_for(user_key).is_some_and(|file| file.file.sst().may_contain(hash))
+        self.file_for(user_key).is_some_and(|file| file.may_contain(hash))
+    }
+
+    /// Whether the run holds `user_key` in all likelihood: by clip, key range and filter. Without the filter nothing is
+    /// likely: to believe the contrary would make garbage of every entry, and compactions of it.
+    pub(crate) fn likely_holds(&self, user_key: &[u8], hash: u64) -> bool {
+        let file = self.file_for(user_key);
+        file.and_then(|file| file.filter.as_ref()).is_some_and(|filter| filter.may_contain(hash))
     }
 
     /// Index of the first file whose largest key is `user_key` or above.
@@ -119,6 +157,16 @@ impl Run {
     /// The run with other files.
     pub(crate) fn with_files(&self, files: Vec<RunFile>) -> Self {
         Self::new(self.id, self.stage, self.kind, self.clip.clone(), files)
+    }
+
+    /// The run with its files' filters as they are now; `None` when nothing has changed.
+    pub(super) fn with_filters(&self) -> Option<Self> {
+        let changed: Vec<_> = self.files.iter().map(RunFile::with_filter).collect();
+        if changed.iter().all(Option::is_none) {
+            return None;
+        }
+        let files = self.files.iter().zip(changed).map(|(old, new)| new.unwrap_or_else(|| old.clone()));
+        Some(self.with_files(files.collect()))
     }
 
     /// An error message when an invariant does not hold.

@@ -10,6 +10,7 @@ mod basics;
 mod compaction;
 mod crash;
 mod faults;
+mod filters;
 mod metamorphic;
 mod model;
 mod rig;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use pleach::Shape;
 use pleach::env::SimEnv;
+use pleach::env::failpoint::with_skipped;
 
 use crate::rig::action::Action;
 use crate::rig::catch::catch;
@@ -72,7 +73,10 @@ fn one_history_gives_the_same_answers_under_all_options() {
     println!("seeds {seed}..{}, {} sets of options", seed + cases, setups().len());
     in_parallel(cases, |case| {
         let seed = seed + case;
-        catch(|| compare(seed)).map_err(|m| format!("{m}\nrepeat: PLEACH_SEED={seed} PLEACH_CASES=1"))
+        // Every other history with memory for few filters.
+        let site = ["", "tune.short_filters"][usize::from(seed % 2 == 0)];
+        catch(|| with_skipped(site, || compare(seed)))
+            .map_err(|m| format!("{m}\nrepeat: PLEACH_SEED={seed} PLEACH_CASES=1"))
     });
 }
 

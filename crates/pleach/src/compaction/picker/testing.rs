@@ -72,7 +72,7 @@ fn file(id: u64, at: usize, spec: &str) -> RunFile {
         smallest: smallest.into_bytes(),
         largest: largest.into_bytes(),
     };
-    RunFile { file: Arc::new(SstFile::new(meta.file, summary, Arc::default())), meta }
+    RunFile::new(Arc::new(SstFile::new(meta.file, summary, Arc::default())), meta)
 }
 
 /// A plan in words.

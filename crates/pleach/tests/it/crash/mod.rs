@@ -48,6 +48,12 @@ fn a_crash_while_manifests_are_replaced_leaves_a_prefix() {
     campaign("tune.short_manifests", vars::number("PLEACH_CRASH_STATES", STATES) / 5);
 }
 
+/// Where memory is short, filters come and go while the store runs.
+#[test]
+fn a_crash_while_filters_are_dropped_leaves_a_prefix() {
+    campaign("tune.short_filters", vars::number("PLEACH_CRASH_STATES", STATES) / 10);
+}
+
 /// Visits states until there are enough of them, with this site switched off.
 fn campaign(site: &'static str, states: u64) -> Totals {
     let seed = vars::seed();
