@@ -173,7 +173,13 @@ impl<'i> Flush<'i> {
         let partition = older.partition();
         let mut files = Vec::new();
         let mut output: Option<SstOutput<'i>> = None;
-        let sst_bytes = self.inner.options.sst_bytes;
+        let first_key = &cursor.key()[PARTITION_PREFIX_LEN..];
+        let sst_bytes = if older.all_end_before(first_key) {
+            // Nothing will be merged with it.
+            self.inner.options.sst_bytes
+        } else {
+            self.inner.options.flushed_sst_bytes()
+        };
         let filter_bits = |entries| self.inner.filter_bits(entries, older.sizes(), 0);
         let mut run_bits = None;
         while on_partition(cursor, partition) {

@@ -287,6 +287,12 @@ impl Options {
         self.sst_bytes.min(self.memtable_budget() as u64) / 4
     }
 
+    /// Size at which an SST of a flush is complete: small, because many such runs are merged at once, and no input is
+    /// gone before the merge is past its end.
+    pub(crate) fn flushed_sst_bytes(&self) -> u64 {
+        self.sst_bytes.min(self.memtable_budget() as u64 / 8)
+    }
+
     /// Slices of a flush smaller than this become sections of a shared file; larger ones get SSTs of their own.
     pub(crate) fn section_bytes_max(&self) -> usize {
         self.memtable_budget() / 16

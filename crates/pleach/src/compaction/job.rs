@@ -39,7 +39,7 @@ pub(crate) enum Progress {
 
 /// A job commits its progress at least whenever it has written this part of its inputs' bytes, so that a small job needs
 /// little extra space too. Each commit costs two syncs.
-const COMMIT_SHARE: u64 = 16;
+const COMMIT_SHARE: u64 = 32;
 
 impl CompactionJob {
     /// Enters a planned job into the version; `None` when the partition was dropped meanwhile. `output` is the number

@@ -1,6 +1,7 @@
 //! The runs below what is being written: whether one of them may hold a key.
 //!
-//! That decides about tombstones, and is sampled for an estimate of garbage (see `db/sst_output.rs`). Flush and compaction ask, tombstone by tombstone, whether it still hides anything. Clip, key ranges and filters
+//! That decides about tombstones, and is sampled for an estimate of garbage (see `db/sst_output.rs`). Flush and compaction
+//! ask, tombstone by tombstone, whether it still hides anything. Clip, key ranges and filters
 //! answer from memory, and their "no" is certain; where all runs say no, the tombstone is not written.
 //!
 //! # Why that is safe
@@ -68,6 +69,12 @@ impl OlderRuns {
     /// The partition.
     pub(crate) fn partition(&self) -> PartitionId {
         self.partition
+    }
+
+    /// Whether all their keys are below `user_key`.
+    pub(crate) fn all_end_before(&self, user_key: &[u8]) -> bool {
+        let last = |run: &Arc<Run>| run.files.last().is_none_or(|file| &*file.meta.largest < user_key);
+        self.runs.iter().all(last)
     }
 
     /// Entries of each run.
