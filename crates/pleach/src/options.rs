@@ -29,6 +29,7 @@ pub struct Options {
     pub(crate) shape: Shape,
     pub(crate) runs_per_stage: usize,
     pub(crate) compaction_threads: Option<usize>,
+    pub(crate) compaction_bytes_per_second: u64,
     pub(crate) tombstone_age_max: Duration,
     pub(crate) sst_bytes: u64,
     pub(crate) clean_every: usize,
@@ -83,6 +84,7 @@ impl Options {
             shape: Shape::ForestOverBottom,
             runs_per_stage: 4,
             compaction_threads: None,
+            compaction_bytes_per_second: 0,
             tombstone_age_max: Duration::from_secs(7 * 24 * 60 * 60),
             sst_bytes: 64 << 20,
             clean_every: 10,
@@ -145,6 +147,15 @@ impl Options {
     #[must_use]
     pub fn compaction_threads(mut self, threads: usize) -> Self {
         self.compaction_threads = Some(threads);
+        self
+    }
+
+    /// Bytes that compactions may write in a second, all threads together, so that reads beside them keep their speed;
+    /// default 0, no bound. The bound is lifted while compactions are so far behind that writers are slowed down, and
+    /// while somebody waits in [`Db::compact`], [`Db::settle`] or a close.
+    #[must_use]
+    pub fn compaction_bytes_per_second(mut self, bytes: u64) -> Self {
+        self.compaction_bytes_per_second = bytes;
         self
     }
 
@@ -284,7 +295,7 @@ impl Options {
 
     /// Files smaller than this are copied rather than moved, so that small ones do not stay small for ever.
     pub(crate) fn moved_bytes_min(&self) -> u64 {
-        self.sst_bytes.min(self.memtable_budget() as u64) / 4
+        self.flushed_sst_bytes()
     }
 
     /// Size at which an SST of a flush is complete: small, because many such runs are merged at once, and no input is

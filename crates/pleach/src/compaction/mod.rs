@@ -16,6 +16,9 @@
 
 mod job;
 mod merging;
+mod pace;
 mod partial;
 pub(crate) mod picker;
 pub(crate) mod worker;
+
+pub(crate) use pace::Pacer;

@@ -22,6 +22,9 @@ use crate::version::SubTree;
 /// Memtables that use less are left to the log when the store is closed: some ten milliseconds for the next open.
 const FLUSHED_AT_CLOSE_MIN: usize = 4 << 20;
 
+/// Longest sleep of a compaction before it looks whether there is a hurry.
+const NAP_MAX: Duration = Duration::from_millis(20);
+
 /// Starts the jobs of a store.
 pub(crate) fn start_jobs(inner: &Arc<Inner>) -> Vec<JobHandle> {
     let env = &inner.env;
@@ -153,6 +156,27 @@ impl Inner {
     pub(crate) fn is_quiet(&self) -> bool {
         let sealed_at = Duration::from_nanos(self.sealed_at_ns.load(Ordering::Relaxed));
         self.settling.load(Ordering::Acquire) > 0 || self.env.now() >= sealed_at + QUIET_AFTER
+    }
+
+    /// Sleeps as the budget of compactions demands after `bytes` of output, unless there is a hurry.
+    pub(crate) fn keep_pace(&self, bytes: u64) {
+        if !self.pacer.is_on() || self.is_hurried() {
+            return;
+        }
+        let mut left = self.pacer.charge(bytes, self.env.now());
+        while !left.is_zero() && !self.is_hurried() {
+            let nap = left.min(NAP_MAX);
+            self.env.sleep(nap);
+            left -= nap;
+        }
+    }
+
+    /// Whether somebody waits for compactions to end, or is slowed down by them.
+    fn is_hurried(&self) -> bool {
+        self.is_closed()
+            || self.pressure.is_on(0.0)
+            || self.settling.load(Ordering::Acquire) > 0
+            || !self.background.lock().to_compact.is_empty()
     }
 
     /// Makes the log durable.

@@ -17,6 +17,7 @@ use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpo
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, RetiredSegments, SeqNo};
 use pleach_table::FrameCache;
 
+use crate::compaction::Pacer;
 use crate::db::pressure::Pressure;
 use crate::db::write::WriteRequest;
 use crate::keys::PartitionId;
@@ -77,6 +78,8 @@ pub(crate) struct Inner {
 
     /// What writers are charged for the debts of background work.
     pub(crate) pressure: Pressure,
+    /// What compactions may write in a second.
+    pub(crate) pacer: Pacer,
     /// State of background work.
     pub(crate) background: Mutex<Background>,
     /// Signalled when a memtable was flushed or background work failed.
@@ -168,6 +171,7 @@ impl Inner {
             progress: env.waiter(),
             env,
             dir: parts.dir,
+            pacer: Pacer::new(parts.options.compaction_bytes_per_second),
             options: parts.options,
             cache: parts.cache,
             trash: parts.trash,
@@ -344,9 +348,14 @@ impl Inner {
         self.poison.get()
     }
 
+    /// Whether the store has been closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
     /// An error when the store is poisoned or closed.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.closed.load(Ordering::Relaxed) {
+        if self.is_closed() {
             return Err(Error::new(ErrorKind::Closed, "the store has been closed"));
         }
         self.check_not_poisoned()

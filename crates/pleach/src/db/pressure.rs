@@ -25,7 +25,7 @@ pub(crate) struct Pressure {
 }
 
 /// Runs in a sub-tree from which on writers are slowed down, and those at which they nearly stop.
-const RUNS: (f64, f64) = (28.0, 64.0);
+const RUNS: (f64, f64) = (40.0, 80.0);
 
 /// The same for garbage, as a share of the live entries.
 const GARBAGE: (f64, f64) = (0.3, 0.5);

@@ -1,5 +1,6 @@
 //! Compactions as their users see them: steps, space and shapes, on a simulated machine.
 
+mod pace;
 mod shapes;
 mod space;
 mod steps;

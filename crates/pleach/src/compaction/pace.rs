@@ -1,0 +1,63 @@
+//! The pace of compactions: a budget of bytes a second, so that merges leave the disk and the processors to others.
+//!
+//! Without a budget compactions go as fast as they can. With one, workers sleep between pieces of their output, until
+//! debts begin to slow writers down, or somebody waits for compactions to end: then the budget is lifted, because what is
+//! put off would cost more than it spares.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The workers' common budget.
+#[derive(Debug, Default)]
+pub(crate) struct Pacer {
+    /// Zero: no bound.
+    bytes_per_s: u64,
+    /// When, in the environment's time, what was written so far is within the budget.
+    paid_at_ns: AtomicU64,
+}
+
+/// Output between two looks at the budget.
+pub(super) const PIECE_BYTES: u64 = 1 << 20;
+
+const NS_PER_S: u128 = 1_000_000_000;
+
+impl Pacer {
+    /// A budget; none for zero.
+    pub(crate) fn new(bytes_per_s: u64) -> Self {
+        Self { bytes_per_s, paid_at_ns: AtomicU64::new(0) }
+    }
+
+    /// Whether there is a budget.
+    pub(crate) fn is_on(&self) -> bool {
+        self.bytes_per_s > 0
+    }
+
+    /// Takes `bytes` out of the budget at the time `now`; how long to sleep until the next are due.
+    pub(crate) fn charge(&self, bytes: u64, now: Duration) -> Duration {
+        let ns = u128::from(bytes) * NS_PER_S / u128::from(self.bytes_per_s.max(1));
+        let (price, now) = (clamped(ns), clamped(now.as_nanos()));
+        let pay = |paid_at: u64| Some(paid_at.max(now).saturating_add(price));
+        let before = self.paid_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
+        let before = before.expect("the closure always pays");
+        Duration::from_nanos(before.max(now).saturating_add(price) - now)
+    }
+}
+
+fn clamped(ns: u128) -> u64 {
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_share_the_budget() {
+        let pacer = Pacer::new(1 << 20);
+        let at = Duration::from_secs;
+        assert_eq!(pacer.charge(1 << 20, at(10)), at(1));
+        assert_eq!(pacer.charge(1 << 20, at(10)), at(2), "another worker, at the same time");
+        assert_eq!(pacer.charge(1 << 20, at(12)), at(1), "what was spared while nobody worked is lost");
+        assert_eq!(pacer.charge(1 << 20, at(100)), at(1));
+    }
+}
