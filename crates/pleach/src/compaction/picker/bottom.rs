@@ -5,9 +5,10 @@
 //! bottom half a time on average, a forest its last stage once.
 //!
 //! Flushed runs are small and many: while data is written, their stage takes `k` times `k` of them before they are merged.
-//! When it is quiet, they are merged at `k`, for the reads. The later stages take twice `k`, and flushed runs never go
-//! into the bottom directly. Both spare rewrites: a load of 16 to 128 memtables is written twice in all, and larger ones
-//! some three times (`k` = 4).
+//! When it is quiet, they are merged at `k`, for the reads. A later stage takes two and a half times `k`; then its oldest
+//! twice `k` are merged, so that not all that has just been written is written again. Flushed runs never go into the bottom
+//! directly. With `k` = 4 a load of new keys is written twice in all up to some 150 memtables, and three times up to some
+//! 600; at most 9 runs of a stage are left to read.
 //!
 //! Overwritten keys are another matter: they would double the space. Each file says about how many of its entries hide
 //! older ones (sampled with the filters when it was written), so garbage is known before it is merged. When it exceeds a
@@ -29,25 +30,32 @@ const GARBAGE_MEMTABLES: u128 = 2;
 
 /// The merge that is due.
 pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
-    pick_garbage(policy, situation).or_else(|| {
-        let mut stages = situation.stages();
-        stages.find_map(|(start, len)| {
-            let plan = pick_stage(situation, start, len, capacity(policy, situation.tree.runs[start].stage))?;
-            Some(if reaches_bottom(situation, start) {
-                situation.merge_from(start, STAGE_BOTTOM)
-            } else {
-                plan
-            })
-        })
+    pick_garbage(policy, situation)
+        .or_else(|| situation.stages().find_map(|(start, len)| pick_full(policy, situation, start, len)))
+}
+
+/// The merge of the stage of `len` runs at `start`, if it is full.
+fn pick_full(policy: &Policy, situation: Situation<'_>, start: usize, len: usize) -> Option<WholePlan> {
+    let stage = situation.tree.runs[start].stage;
+    let plan = pick_stage(situation, start, len, capacity(policy, stage))?;
+    if stage <= STAGE_FIRST || plan.output_stage == stage {
+        return Some(plan);
+    }
+    let taken = len.min(2 * policy.k);
+    let oldest = start + len - taken;
+    Some(if reaches_bottom(situation, oldest) {
+        situation.merge_from(oldest, STAGE_BOTTOM)
+    } else {
+        situation.merge(oldest, taken, plan.output_stage)
     })
 }
 
-/// Runs that a stage takes.
+/// Runs at which a stage is merged.
 fn capacity(policy: &Policy, stage: u8) -> usize {
     match (stage, policy.is_quiet) {
-        (STAGE_FIRST, true) => policy.k,
         (STAGE_FIRST, false) => policy.k * policy.k,
-        _ => 2 * policy.k,
+        (..=STAGE_FIRST, _) => policy.k,
+        _ => 2 * policy.k + policy.k / 2,
     }
 }
 
@@ -55,13 +63,9 @@ fn capacity(policy: &Policy, stage: u8) -> usize {
 /// once for every growth by one more than this. It does not bound the space, garbage does.
 const GROWTH: u128 = 2;
 
-/// Whether the runs from `start` on are all free and no flushed ones, and those above the bottom large enough to go into
-/// it.
+/// Whether the runs from `start` on are all free, and those above the bottom large enough to go into it.
 fn reaches_bottom(situation: Situation<'_>, start: usize) -> bool {
     let runs = &situation.tree.runs[start..];
-    if runs[0].stage <= STAGE_FIRST {
-        return false;
-    }
     let (bottom, forest): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.stage == STAGE_BOTTOM);
     let bytes = |runs: &[&Arc<Run>]| runs.iter().map(|run| u128::from(run.bytes())).sum::<u128>();
     situation.free_from() <= start && bytes(&forest) >= GROWTH * bytes(&bottom)
@@ -97,9 +101,9 @@ mod tests {
     fn the_first_full_stage_of_merged_runs_becomes_the_bottom() {
         assert_eq!(pick("1:4b100 1:3b100", &[]), "nothing");
         assert_eq!(pick("1:4b100 1:3b100 1:2b100", &[]), "4 3 2 -> stage 2, drop tombstones");
-        assert_eq!(pick("2:6b9 2:5b9 2:4b9 2:3b9 2:2b9", &[]), "nothing");
-        let full = "2:7b9 2:6b9 2:5b9 2:4b9 2:3b9 2:2b9";
-        assert_eq!(pick(full, &[]), "7 6 5 4 3 2 -> stage 60, drop tombstones");
+        assert_eq!(pick("2:7b9 2:6b9 2:5b9 2:4b9 2:3b9 2:2b9", &[]), "nothing");
+        let full = "2:8b9 2:7b9 2:6b9 2:5b9 2:4b9 2:3b9 2:2b9";
+        assert_eq!(pick(full, &[]), "7 6 5 4 3 2 -> stage 60, drop tombstones", "the youngest stays");
     }
 
     #[test]
@@ -113,16 +117,16 @@ mod tests {
         assert_eq!(pick("1:9b9 1:8b9 1:7b9 1:6b9 1:5b9 1:4b9 1:3b9 1:2b9 60:1b99"), "nothing");
         let full = pick("1:10b9 1:9b9 1:8b9 1:7b9 1:6b9 1:5b9 1:4b9 1:3b9 1:2b9 60:1b99");
         assert_eq!(full, "10 9 8 7 6 5 4 3 2 -> stage 2");
-        let full = "2:7b9 2:6b9 2:5b9 2:4b9 2:3b9 2:2b9 60:1b99";
+        let full = "2:8b9 2:7b9 2:6b9 2:5b9 2:4b9 2:3b9 2:2b9 60:1b99";
         assert_eq!(pick(full), "7 6 5 4 3 2 -> stage 3", "other stages do not wait");
     }
 
     #[test]
     fn the_bottom_is_merged_when_the_forest_is_twice_as_large() {
-        let stage = "2:7b100 2:6b100 2:5b100 2:4b100 2:3b100 2:2b100";
+        let stage = "2:8b9 2:7b100 2:6b100 2:5b100 2:4b100 2:3b100 2:2b100";
         assert_eq!(pick(&format!("{stage} 60:1b301"), &[]), "7 6 5 4 3 2 -> stage 3");
         assert_eq!(pick(&format!("{stage} 60:1b300"), &[]), "7 6 5 4 3 2 1 -> stage 60, drop tombstones");
-        let below = "2:8b100 2:7b100 2:6b100 2:5b100 2:4b100 2:3b100 3:2b600 60:1b600";
+        let below = "2:9b9 2:8b100 2:7b100 2:6b100 2:5b100 2:4b100 2:3b100 3:2b600 60:1b600";
         assert_eq!(pick(below, &[]), "8 7 6 5 4 3 2 1 -> stage 60, drop tombstones");
     }
 
@@ -138,7 +142,7 @@ mod tests {
     fn a_bottom_at_work_does_not_stop_the_forest() {
         let busy = &[10, 3, 2, 1];
         assert_eq!(pick("1:6b9 1:5b9 1:4b9 2:3b9 2:2b9 60:10 60:1b9", busy), "6 5 4 -> stage 2");
-        let full = "2:9b9 2:8b9 2:7b9 2:6b9 2:5b9 2:4b9 2:3b9 2:2b9 60:10 60:1b9";
-        assert_eq!(pick(full, busy), "9 8 7 6 5 4 -> stage 2");
+        let full = "2:11b9 2:9b9 2:8b9 2:7b9 2:6b9 2:5b9 2:4b9 2:3b9 2:2b9 60:10 60:1b9";
+        assert_eq!(pick(full, busy), "11 9 8 7 6 5 4 -> stage 2");
     }
 }
