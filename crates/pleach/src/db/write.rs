@@ -145,9 +145,10 @@ impl Inner {
             next_seq += u64::from(count);
             Append { record: request.operations.record_mut(), first_seq, count }
         });
+        let start = writer.log.offset();
         let appended = writer.log.append(records);
         appended.map_err(|e| self.log_failed(&writer.log, e))?;
-        add(&self.counters.log_bytes, bytes as u64);
+        add(&self.counters.log_bytes, writer.log.offset() - start);
         if syncs {
             self.sync_writer(writer)?;
         }
