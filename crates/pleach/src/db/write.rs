@@ -261,7 +261,7 @@ fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
 fn forget_stretches(stretches: &DeletedStretches, request: &WriteRequest) {
     let decoded = Operations::decode(request.operations.payload(), &mut |op| {
         if op.kind != ValueKind::Tombstone {
-            stretches.forget(op.partition_key);
+            stretches.forget(&op.partition_key());
         }
     });
     debug_assert!(decoded.is_ok());
@@ -278,7 +278,7 @@ fn refuse_to_wait(group: &mut [WriteRequest], why: &str) {
 /// Inserts a batch's operations under consecutive sequence numbers from `next_seq` on.
 pub(crate) fn insert_operations(memtable: &Memtable, payload: &[u8], next_seq: &mut u64) {
     Operations::decode(payload, &mut |op| {
-        memtable.insert(op.hash(), op.partition_key, *next_seq, op.kind, op.value);
+        memtable.insert(op.hash(), &op.partition_key(), *next_seq, op.kind, op.value);
         *next_seq += 1;
     })
     .expect("operations were encoded here, or checked by recovery");
