@@ -111,8 +111,11 @@ impl Compactions {
             return JobStep::IdleFor(QUIET_AFTER);
         }
         let version = &self.inner.state.load().version;
-        let waits =
-            version.partitions().any(|(_, p)| p.tree.runs.iter().any(|r| r.tombstones_since().is_some()));
+        // Tombstones grow old, and reads of several runs may come to be worth a merge.
+        let waits = version.partitions().any(|(_, partition)| {
+            let runs = &partition.tree.runs;
+            runs.len() > 1 || runs.iter().any(|run| run.tombstones_since().is_some())
+        });
         if waits { JobStep::IdleFor(TOMBSTONES_CHECKED_EVERY) } else { JobStep::Idle }
     }
 
