@@ -78,12 +78,19 @@ impl Inner {
         }
     }
 
+    /// What a job does after a failed step. On a full disk it is tried again if files could be removed, but once only
+    /// for each version: what goes may be what the failed step itself has written.
     pub(crate) fn background_failed(&self, error: Error) -> JobStep {
         if error.is_out_of_space() {
-            if self.remove_obsolete() > 0 {
+            let removed = self.remove_obsolete();
+            let version = Arc::downgrade(&self.state.load().version);
+            let mut background = self.background.lock();
+            if removed > 0 && !background.retried_in.ptr_eq(&version) {
+                background.retried_in = version;
                 return JobStep::Again;
             }
-            self.background.lock().out_of_space = Some(error);
+            background.out_of_space = Some(error);
+            drop(background);
             self.progress.notify_all();
         } else {
             self.set_poison(error);

@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -130,6 +130,8 @@ pub(crate) struct Versions {
 pub(crate) struct Background {
     /// The last flush or compaction found the disk full; writers that need room get this error.
     pub(crate) out_of_space: Option<Error>,
+    /// The version in which a step that found the disk full was tried again after the removal of files.
+    pub(crate) retried_in: Weak<Version>,
     /// Partitions whose runs somebody waits to see merged into one.
     pub(crate) to_compact: BTreeSet<PartitionId>,
     /// Partial compactions in progress, which the version does not know.
