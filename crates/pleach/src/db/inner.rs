@@ -5,7 +5,7 @@
 //! `background` are taken last and held for a moment only. Readers
 //! take none: they load `state`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -134,6 +134,10 @@ pub(crate) struct Background {
     pub(crate) retried_in: Weak<Version>,
     /// Partitions whose runs somebody waits to see merged into one.
     pub(crate) to_compact: BTreeSet<PartitionId>,
+    /// How many wait for each of them.
+    pub(crate) asking: BTreeMap<PartitionId, usize>,
+    /// The store is going: nobody will do what is waited for.
+    pub(crate) jobs_stopped: bool,
     /// Partial compactions in progress, which the version does not know.
     pub(crate) partial_jobs: usize,
 }
@@ -222,6 +226,11 @@ impl Inner {
         // Under the lock no run has got a number and is not yet in the version.
         let versions = self.versions.lock();
         (Arc::clone(&versions.version), self.new_run_id())
+    }
+
+    /// Last sequence number that readers may see.
+    pub(crate) fn last_visible(&self) -> u64 {
+        self.visible.load(Ordering::Acquire)
     }
 
     /// A consistent view for snapshots and scans: no write in its files is newer than its sequence number.

@@ -3,17 +3,23 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pleach::env::SimEnv;
-use pleach::{Db, Options, Shape};
+use pleach::env::{Fault, FaultKind, SimEnv};
+use pleach::{Db, ErrorKind, Options, Shape};
 
 use crate::rig::setup::DIR;
 
-const MEMTABLE_BYTES: usize = 8 << 20;
+/// Bytes of a memtable: large ones are flushed with several writes.
+const LARGE: usize = 8 << 20;
+const SMALL: usize = 128 << 10;
 
-fn open(env: &Arc<SimEnv>) -> Db {
+fn open(env: &Arc<SimEnv>, memtable_bytes: usize) -> Db {
+    options(env, memtable_bytes).open(DIR).unwrap()
+}
+
+fn options(env: &Arc<SimEnv>, memtable_bytes: usize) -> Options {
     let options =
-        Options::new().env(Arc::<SimEnv>::clone(env)).memory(64 << 20).memtable_bytes(MEMTABLE_BYTES);
-    options.sst_bytes(2 << 20).shape(Shape::ForestOverBottom).compaction_threads(1).open(DIR).unwrap()
+        Options::new().env(Arc::<SimEnv>::clone(env)).memory(64 << 20).memtable_bytes(memtable_bytes);
+    options.sst_bytes(2 << 20).shape(Shape::ForestOverBottom).compaction_threads(2)
 }
 
 fn put_all(db: &Db, keys: std::ops::Range<u32>) {
@@ -25,12 +31,36 @@ fn sst_count(env: &SimEnv) -> usize {
     env.file_names(Path::new(DIR)).iter().filter(|name| name.ends_with(".sst")).count()
 }
 
+/// Has `act` called at each call that changes the disk while an SST is there that was not there before. The SST's own
+/// writes come first, so no lock is held but, later on, that of the manifest.
+fn while_writing_ssts(env: &Arc<SimEnv>, mut act: impl FnMut() + Send + 'static) {
+    let (weak, before) = (Arc::downgrade(env), sst_count(env));
+    env.on_op(Box::new(move |_, _| {
+        if weak.upgrade().is_some_and(|env| sst_count(&env) > before) {
+            act();
+        }
+    }));
+}
+
+/// A store with a few runs in two partitions, more than it is to have.
+fn open_with_runs(env: &Arc<SimEnv>) -> Db {
+    let db = options(env, SMALL).shape(Shape::Forest).runs_per_stage(64).open(DIR).unwrap();
+    for keys in [0..300, 100..400, 200..500] {
+        put_all(&db, keys);
+        let other = db.partition("other").unwrap();
+        (0..300u32).for_each(|key| other.put(key.to_be_bytes(), [3; 100]).unwrap());
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    options(env, SMALL).shape(Shape::Forest).runs_per_stage(2).open(DIR).unwrap()
+}
+
 /// An SST that was being written once stayed, and those that were finished let the flush be tried again and again.
 #[test]
 fn a_flush_on_a_full_disk_leaves_nothing() {
     for free in (1..=20).map(|quarter| quarter << 18) {
         let env = SimEnv::new(1);
-        let db = open(&env);
+        let db = open(&env, LARGE);
         let small = db.partition("small").unwrap();
         small.put(b"in a shared file", [2; 1000]).unwrap();
         put_all(&db, 0..3000);
@@ -47,4 +77,62 @@ fn a_flush_on_a_full_disk_leaves_nothing() {
         db.verify().unwrap();
     }
     panic!("no flush went through");
+}
+
+/// It once waited for ever, because nobody was left to tell it.
+#[test]
+fn who_waits_for_background_work_learns_of_a_close() {
+    let env = SimEnv::new(1);
+    let db = open_with_runs(&env);
+    let mut other_handle = Some(db.clone());
+    while_writing_ssts(&env, move || {
+        if let Some(db) = other_handle.take() {
+            db.close().unwrap();
+        }
+    });
+    assert_eq!(db.compact().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.settle().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// It once waited for all that was written meanwhile too.
+#[test]
+fn a_flush_ends_though_others_go_on_writing() {
+    let env = SimEnv::new(1);
+    let db = open(&env, SMALL);
+    put_all(&db, 0..50);
+    let busy = db.clone();
+    while_writing_ssts(&env, move || {
+        let partition = busy.default_partition();
+        let mut keys = 0..1000u32;
+        // Memtables fill up as fast as they are flushed.
+        while busy.stats().flushes < 100
+            && keys.next().is_some_and(|key| partition.try_put(key.to_be_bytes(), [4; 1000]).is_ok())
+        {
+        }
+    });
+    db.flush().unwrap();
+    let flushes = db.stats().flushes;
+    assert!(flushes < 10, "waited for {flushes} flushes");
+    env.on_op(Box::new(|_, _| {}));
+}
+
+/// The other's failure once took the request away, which looked as if it had been fulfilled.
+#[test]
+fn a_compaction_is_done_though_another_caller_met_a_full_disk() {
+    for seed in 0..20 {
+        let env = SimEnv::new(seed);
+        let db = open_with_runs(&env);
+        let (weak, mut other_caller) = (Arc::downgrade(&env), Some(db.clone()));
+        while_writing_ssts(&env, move || {
+            if let (Some(db), Some(env)) = (other_caller.take(), weak.upgrade()) {
+                env.add_fault(Fault { at_op: env.op_count(), kind: FaultKind::NoSpaceFrom });
+                assert!(db.default_partition().compact().unwrap_err().is_out_of_space());
+                env.clear_faults();
+            }
+        });
+        let partition = db.default_partition();
+        assert!(partition.stats().unwrap().runs > 1, "seed {seed}: {:?}", db.stats());
+        partition.compact().unwrap();
+        assert_eq!(partition.stats().unwrap().runs, 1, "seed {seed}");
+    }
 }
