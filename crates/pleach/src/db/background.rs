@@ -24,7 +24,8 @@ use crate::version::{SubTree, Version};
 /// Memtables that use less are left to the log when the store is closed: some ten milliseconds for the next open.
 const FLUSHED_AT_CLOSE_MIN: usize = 4 << 20;
 
-/// Longest sleep of a compaction before it looks whether there is a hurry.
+/// Longest sleep of a compaction before it looks whether there is a hurry, and of a writer before it looks whether it is
+/// still to be slowed down.
 const NAP_MAX: Duration = Duration::from_millis(20);
 
 /// Starts the jobs of a store.
@@ -69,9 +70,14 @@ impl Inner {
         }
     }
 
+    /// Looks at the debts of the newest version.
+    pub(crate) fn measure_pressure(&self) {
+        self.pressure.measure(&self.state.load().version, &self.options.policy(false));
+    }
+
     /// Tells waiting writers, and the other jobs, that something has changed.
     pub(crate) fn note_progress(&self) {
-        self.pressure.measure(&self.state.load().version, self.options.memtable_budget() as u64);
+        self.measure_pressure();
         self.background.lock().out_of_space = None;
         self.progress.notify_all();
         if let Some(wakers) = self.wakers.get() {
@@ -188,12 +194,20 @@ impl Inner {
         if !self.pacer.is_on() || self.is_hurried() {
             return;
         }
-        let mut left = self.pacer.charge(bytes, self.env.now());
-        while !left.is_zero() && !self.is_hurried() {
+        self.nap(self.pacer.charge(bytes, self.env.now()), || self.is_hurried());
+    }
+
+    /// Sleeps until it is over, or for `left`; `false` when it was over before.
+    pub(crate) fn nap(&self, mut left: Duration, is_over: impl Fn() -> bool) -> bool {
+        while !left.is_zero() {
+            if is_over() {
+                return false;
+            }
             let nap = left.min(NAP_MAX);
             self.env.sleep(nap);
             left -= nap;
         }
+        true
     }
 
     /// Whether somebody waits for compactions to end, or is slowed down by them.

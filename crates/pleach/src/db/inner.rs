@@ -78,6 +78,8 @@ pub(crate) struct Inner {
 
     /// What writers are charged for the debts of background work.
     pub(crate) pressure: Pressure,
+    /// A commit leader waits for a flush, or is slowed down: who comes now would wait with it.
+    pub(crate) writers_wait: AtomicBool,
     /// What compactions may write in a second.
     pub(crate) pacer: Pacer,
     /// State of background work.
@@ -199,6 +201,7 @@ impl Inner {
             versions: Mutex::new(parts.versions),
             swap: Mutex::new(()),
             pressure: Pressure::default(),
+            writers_wait: AtomicBool::new(false),
             background: Mutex::new(Background::default()),
             wakers: OnceLock::new(),
         }

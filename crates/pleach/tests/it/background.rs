@@ -1,9 +1,10 @@
 //! Who waits for background work, and what a full disk makes of it, on a simulated machine.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
-use pleach::env::{Fault, FaultKind, SimEnv};
+use pleach::env::{Env, Fault, FaultKind, SimEnv};
 use pleach::{Db, ErrorKind, Options, Shape};
 
 use crate::rig::setup::DIR;
@@ -135,4 +136,50 @@ fn a_compaction_is_done_though_another_caller_met_a_full_disk() {
         partition.compact().unwrap();
         assert_eq!(partition.stats().unwrap().runs, 1, "seed {seed}");
     }
+}
+
+/// A writer that waits for a flush once kept those waiting who did not want to.
+#[test]
+fn who_does_not_want_to_wait_is_not_queued_behind_who_waits() {
+    let env = SimEnv::new(1);
+    let db = open(&env, SMALL);
+    let mut other = Some(db.default_partition());
+    let (verdict, verdicts) = mpsc::channel();
+    while_writing_ssts(&env, move || {
+        let Some(other) = other.take() else { return };
+        let (answer, answers) = mpsc::channel();
+        std::thread::spawn(move || answer.send(other.try_put(b"impatient", b"")));
+        verdict.send(answers.recv_timeout(Duration::from_secs(10))).unwrap();
+    });
+    // The jobs of a simulated machine run while somebody waits, and only then.
+    put_all(&db, 0..2000);
+    let answer = verdicts.recv().unwrap().expect("the answer comes while the other waits");
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Conflict);
+    env.on_op(Box::new(|_, _| {}));
+}
+
+/// The debts of a store were once looked at when its first flush had ended, and those of a dropped partition stayed.
+#[test]
+fn an_open_and_a_drop_look_at_the_debts() {
+    let env = SimEnv::new(1);
+    let forest = |k| options(&env, LARGE).shape(Shape::Forest).runs_per_stage(k).open(DIR).unwrap();
+    let db = forest(64);
+    let other = db.partition("other").unwrap();
+    for key in 0..60u8 {
+        other.put([key], [5; 100]).unwrap();
+        db.flush().unwrap();
+    }
+    drop(other);
+    db.close().unwrap();
+    let db = forest(2);
+    let took = || {
+        let started = env.now();
+        db.default_partition().put(b"a", vec![6; 256 << 10]).unwrap();
+        env.now() - started
+    };
+    let slowed = took();
+    assert!(slowed > Duration::from_millis(2), "{slowed:?} with the runs of another shape");
+    db.drop_partition(db.find_partition("other").unwrap()).unwrap();
+    let free = took();
+    assert!(free < Duration::from_micros(500), "{free:?} without debts");
 }
