@@ -1,9 +1,12 @@
 //! What all handles and jobs of a store share.
 //!
 //! # Concurrency
-//! Locks, in the order in which they may be taken: `writer`, `versions`, `swap`; `hint`, `framed_files` and
-//! `background` are taken last and held for a moment only. Readers
-//! take none: they load `state`.
+//! Locks, in the order in which they may be taken: `names`, `writer`, `versions`, `swap`. The workers' list of
+//! compactions comes before `versions`, and is never taken together with `names` or `writer`. `hint`, `framed_files`,
+//! `background` and the list of deleted stretches are taken last and held for a moment only.
+//!
+//! Lookups take none of them: they load `state`. So do scans, but that they look into the list of deleted stretches
+//! where they pass tombstones. Getting hold of a partition reads `names`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;

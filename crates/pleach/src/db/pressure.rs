@@ -132,20 +132,15 @@ impl Debt {
 /// pickers leave alone while data is written, and twice as many.
 fn runs_limits(policy: &Policy, tree: &SubTree) -> (f64, f64) {
     let k = policy.k;
-    let mut later: Vec<_> = tree
-        .runs
-        .iter()
-        .map(|run| run.stage)
-        .filter(|s| (STAGE_FIRST + 1..STAGE_BOTTOM).contains(s))
-        .collect();
-    later.dedup();
+    let stages = tree.runs.chunk_by(|a, b| a.stage == b.stage).map(|runs| runs[0].stage);
+    let later = stages.filter(|stage| (STAGE_FIRST + 1..STAGE_BOTTOM).contains(stage)).count();
     let sections = k - 1;
     let at_rest = sections
         + match policy.shape {
-            Shape::Forest => (1 + later.len()) * (k - 1),
+            Shape::Forest => (1 + later) * (k - 1),
             // The bottom, and of later stages two, for they come with the next merges.
-            Shape::ForestOverBottom => k * k + later.len().max(2) * (2 * k + k / 2 - 1),
-            Shape::Leveled => k - 1 + later.len(),
+            Shape::ForestOverBottom => k * k + later.max(2) * (2 * k + k / 2 - 1),
+            Shape::Leveled => k - 1 + later,
         };
     let soft = as_f64((at_rest + at_rest / 10).max(RUNS_MIN) as u64);
     (soft, 2.0 * soft)
