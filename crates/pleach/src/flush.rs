@@ -39,6 +39,8 @@ struct Flush<'i> {
     version: Arc<Version>,
     edit: Edit,
     written: Vec<Arc<SstFile>>,
+    /// The unfinished SST of a large slice.
+    own: Option<SstOutput<'i>>,
     shared: Option<SharedFile<'i>>,
     /// Now, in seconds since 1970.
     now: u64,
@@ -82,6 +84,7 @@ impl Inner {
             version: Arc::clone(&state.version),
             edit: Edit::default(),
             written: Vec::new(),
+            own: None,
             shared: None,
             now: self.env.wall_clock().as_secs(),
         };
@@ -172,7 +175,6 @@ impl<'i> Flush<'i> {
     ) -> Result<()> {
         let partition = older.partition();
         let mut files = Vec::new();
-        let mut output: Option<SstOutput<'i>> = None;
         let first_key = &cursor.key()[PARTITION_PREFIX_LEN..];
         let sst_bytes = if older.all_end_before(first_key) {
             // Nothing will be merged with it.
@@ -184,21 +186,21 @@ impl<'i> Flush<'i> {
         let mut run_bits = None;
         while on_partition(cursor, partition) {
             if !hides_nothing(older, cursor) {
-                if let Some(full) = output.take_if(|o| o.len() >= sst_bytes) {
+                if let Some(full) = self.own.take_if(|o| o.len() >= sst_bytes) {
                     let entries = || full.entries() + entries_from(memtable, partition, cursor.key());
                     let bits = *run_bits.get_or_insert_with(|| filter_bits(entries()));
                     files.push(self.finish_own(full, bits)?);
                 }
-                let sst = match &mut output {
+                let sst = match &mut self.own {
                     Some(sst) => sst,
-                    None => output.insert(self.inner.new_sst_output()?),
+                    None => self.own.insert(self.inner.new_sst_output()?),
                 };
                 let user_key = &cursor.key()[PARTITION_PREFIX_LEN..];
                 sst.add(&new_entry(cursor, user_key, self.now), older)?;
             }
             cursor.next();
         }
-        if let Some(last) = output {
+        if let Some(last) = self.own.take() {
             let bits = run_bits.unwrap_or_else(|| filter_bits(last.entries()));
             files.push(self.finish_own(last, bits)?);
         }
@@ -222,9 +224,9 @@ impl<'i> Flush<'i> {
         older: &OlderRuns,
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
-        let mut shared = match self.shared.take() {
+        let shared = match &mut self.shared {
             Some(shared) => shared,
-            None => SharedFile::new(self.inner)?,
+            None => self.shared.insert(SharedFile::new(self.inner)?),
         };
         let (mut smallest, mut largest) = (Vec::new(), Vec::new());
         while on_partition(cursor, partition) {
@@ -250,7 +252,6 @@ impl<'i> Flush<'i> {
             };
             shared.sections.push((partition, run));
         }
-        self.shared = Some(shared);
         Ok(())
     }
 
@@ -274,12 +275,15 @@ impl<'i> Flush<'i> {
         self.written.push(file);
     }
 
-    /// Removes what a failed flush has written.
+    /// Removes what a failed flush has written: at once, for what others have left to be removed is what would let it
+    /// be tried again.
     fn abandon(self) {
-        if let Some(shared) = self.shared {
-            shared.output.abandon();
+        self.own.into_iter().chain(self.shared.map(|shared| shared.output)).for_each(SstOutput::abandon);
+        for file in self.written {
+            let id = file.id;
+            drop(file);
+            self.inner.remove_sst(id);
         }
-        self.written.iter().for_each(|file| file.mark_obsolete());
     }
 }
 

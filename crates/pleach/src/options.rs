@@ -161,7 +161,7 @@ impl Options {
 
     /// Age at which the tombstone of a deleted key is merged with what it hides, so that deleted data really goes:
     /// default seven days. Counted in seconds from the tombstone's flush; looked at whenever a flush or a compaction
-    /// ends.
+    /// ends, and every minute while nothing is written.
     #[must_use]
     pub fn tombstone_age_max(mut self, age: Duration) -> Self {
         self.tombstone_age_max = age;

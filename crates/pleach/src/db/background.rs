@@ -3,11 +3,13 @@
 //! A full disk stops a job until it is woken again: by the next write that needs room, by the next flush, or by files
 //! that were removed. Any other failure poisons the store: reads go on, writes are refused.
 
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pleach_env::{Error, JobHandle, JobStep, JobWaker, Result};
+use parking_lot::MutexGuard;
+use pleach_env::{Error, ErrorKind, JobHandle, JobStep, JobWaker, Result};
 use pleach_log::segment_path;
 
 use super::inner::{Background, Inner, Wakers};
@@ -17,12 +19,13 @@ use crate::compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use crate::keys::PartitionId;
 use crate::manifest::manifest_path;
 use crate::stats::add;
-use crate::version::SubTree;
+use crate::version::{SubTree, Version};
 
 /// Memtables that use less are left to the log when the store is closed: some ten milliseconds for the next open.
 const FLUSHED_AT_CLOSE_MIN: usize = 4 << 20;
 
-/// Longest sleep of a compaction before it looks whether there is a hurry.
+/// Longest sleep of a compaction before it looks whether there is a hurry, and of a writer before it looks whether it is
+/// still to be slowed down.
 const NAP_MAX: Duration = Duration::from_millis(20);
 
 /// Starts the jobs of a store.
@@ -67,9 +70,14 @@ impl Inner {
         }
     }
 
+    /// Looks at the debts of the newest version.
+    pub(crate) fn measure_pressure(&self) {
+        self.pressure.measure(&self.state.load().version, &self.options.policy(false));
+    }
+
     /// Tells waiting writers, and the other jobs, that something has changed.
     pub(crate) fn note_progress(&self) {
-        self.pressure.measure(&self.state.load().version, self.options.memtable_budget() as u64);
+        self.measure_pressure();
         self.background.lock().out_of_space = None;
         self.progress.notify_all();
         if let Some(wakers) = self.wakers.get() {
@@ -78,12 +86,19 @@ impl Inner {
         }
     }
 
+    /// What a job does after a failed step. On a full disk it is tried again if files could be removed, but once only
+    /// for each version: what goes may be what the failed step itself has written.
     pub(crate) fn background_failed(&self, error: Error) -> JobStep {
         if error.is_out_of_space() {
-            if self.remove_obsolete() > 0 {
+            let removed = self.remove_obsolete();
+            let version = Arc::downgrade(&self.state.load().version);
+            let mut background = self.background.lock();
+            if removed > 0 && !background.retried_in.ptr_eq(&version) {
+                background.retried_in = version;
                 return JobStep::Again;
             }
-            self.background.lock().out_of_space = Some(error);
+            background.out_of_space = Some(error);
+            drop(background);
             self.progress.notify_all();
         } else {
             self.set_poison(error);
@@ -125,31 +140,47 @@ impl Inner {
 
     /// Asks for the partition's runs to be merged into one, and waits until they are.
     pub(crate) fn compact_partition(&self, partition: PartitionId) -> Result<()> {
-        self.background.lock().to_compact.insert(partition);
+        self.background.lock().ask_for(partition);
         let result = self.wait_for_background(|background| !background.to_compact.contains(&partition));
-        if result.is_err() {
-            self.background.lock().to_compact.remove(&partition);
-        }
+        self.background.lock().ask_no_more(partition);
         result
     }
 
     /// Waits until the compactions have nothing left to do.
     pub(crate) fn wait_for_compactions(&self) -> Result<()> {
-        let policy = self.options.policy(true);
         self.settling.fetch_add(1, Ordering::AcqRel);
-        let settled = self.wait_for_background(|background| {
-            let version = Arc::clone(&self.state.load().version);
-            let now = self.env.wall_clock().as_secs();
-            let is_settled = |tree: &SubTree| {
-                let situation = Situation { tree, busy: &[], now };
-                tree.jobs.is_empty() && picker::pick(&policy, situation).is_none()
-            };
-            background.partial_jobs == 0
-                && version.partitions().all(|(_, p)| is_settled(&p.tree))
-                && picker::pick_held_up(&version).is_none()
-        });
+        let settled = self.wait_until_settled();
         self.settling.fetch_sub(1, Ordering::AcqRel);
         settled
+    }
+
+    fn wait_until_settled(&self) -> Result<()> {
+        self.background.lock().out_of_space = None;
+        loop {
+            // The pickers take their time: commit leaders, who need the lock, are not to wait for them.
+            let version = Arc::clone(&self.state.load().version);
+            let is_settled = self.is_settled(&version);
+            let mut background = self.background.lock();
+            if !Arc::ptr_eq(&version, &self.state.load().version) {
+                continue;
+            }
+            if is_settled && background.partial_jobs == 0 {
+                return Ok(());
+            }
+            drop(version);
+            self.wait_for_progress(&mut background)?;
+        }
+    }
+
+    /// Whether, where nothing is written, no compaction is at work or due.
+    fn is_settled(&self, version: &Version) -> bool {
+        let policy = self.options.policy(true);
+        let now = self.env.wall_clock().as_secs();
+        let is_settled = |tree: &SubTree| {
+            let situation = Situation { tree, busy: &[], now };
+            tree.jobs.is_empty() && picker::pick(&policy, situation).is_none()
+        };
+        version.partitions().all(|(_, p)| is_settled(&p.tree)) && picker::pick_held_up(version).is_none()
     }
 
     /// Whether nothing has been written for a while, or somebody waits for the compactions to end.
@@ -163,12 +194,20 @@ impl Inner {
         if !self.pacer.is_on() || self.is_hurried() {
             return;
         }
-        let mut left = self.pacer.charge(bytes, self.env.now());
-        while !left.is_zero() && !self.is_hurried() {
+        self.nap(self.pacer.charge(bytes, self.env.now()), || self.is_hurried());
+    }
+
+    /// Sleeps until it is over, or for `left`; `false` when it was over before.
+    pub(crate) fn nap(&self, mut left: Duration, is_over: impl Fn() -> bool) -> bool {
+        while !left.is_zero() {
+            if is_over() {
+                return false;
+            }
             let nap = left.min(NAP_MAX);
             self.env.sleep(nap);
             left -= nap;
         }
+        true
     }
 
     /// Whether somebody waits for compactions to end, or is slowed down by them.
@@ -195,20 +234,32 @@ impl Inner {
         // What failed before is tried again: by now there may be room.
         background.out_of_space = None;
         while !done(&background) {
-            if self.poison().is_some() {
-                drop(background);
-                return self.check_not_poisoned();
-            }
-            if let Some(error) = background.out_of_space.take() {
-                return Err(error);
-            }
-            self.wake_jobs();
-            self.progress.wait(&mut background);
+            self.wait_for_progress(&mut background)?;
         }
         Ok(())
     }
 
-    /// Seals the memtable and waits until all memtables are flushed.
+    /// Waits until something has changed; an error where what is waited for may never come.
+    fn wait_for_progress(&self, background: &mut MutexGuard<'_, Background>) -> Result<()> {
+        self.check_not_poisoned()?;
+        if background.jobs_stopped {
+            return Err(Error::new(ErrorKind::Closed, "the store has been closed"));
+        }
+        if let Some(error) = &background.out_of_space {
+            return Err(error.clone());
+        }
+        self.wake_jobs();
+        self.progress.wait(background);
+        Ok(())
+    }
+
+    /// Tells those who wait for background work that there is none any more.
+    pub(crate) fn note_jobs_stopped(&self) {
+        self.background.lock().jobs_stopped = true;
+        self.progress.notify_all();
+    }
+
+    /// Seals the memtable and waits until all that has been written so far is flushed.
     pub(crate) fn flush_all(&self) -> Result<()> {
         self.check_writable()?;
         self.flush_memtables()
@@ -224,20 +275,35 @@ impl Inner {
     }
 
     fn flush_memtables(&self) -> Result<()> {
-        {
+        let last_seq = {
             let mut writer = self.writer.lock();
             if !writer.active.memtable.is_empty() {
                 self.wait_for_flush()?;
                 self.seal(&mut writer)?;
             }
-        }
-        self.wait_until(|| self.state.load().sealed.is_empty())
+            writer.next_seq - 1
+        };
+        // Later ones are not waited for: others may go on writing for ever.
+        self.wait_until(|| self.state.load().sealed.iter().all(|m| m.memtable.last_seq() > last_seq))
     }
 }
 
-impl Inner {
-    /// Last sequence number that readers may see.
-    pub(crate) fn last_visible(&self) -> u64 {
-        self.visible.load(Ordering::Acquire)
+impl Background {
+    /// Asks for the partition's runs to be merged into one.
+    fn ask_for(&mut self, partition: PartitionId) {
+        self.to_compact.insert(partition);
+        *self.asking.entry(partition).or_default() += 1;
+    }
+
+    /// Ends what [`Background::ask_for`] began. A request that failed goes with the last of those who asked, so that none
+    /// of them takes it for fulfilled.
+    fn ask_no_more(&mut self, partition: PartitionId) {
+        if let Entry::Occupied(mut asking) = self.asking.entry(partition) {
+            *asking.get_mut() -= 1;
+            if *asking.get() == 0 {
+                asking.remove();
+                self.to_compact.remove(&partition);
+            }
+        }
     }
 }

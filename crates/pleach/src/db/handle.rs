@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use pleach_env::{FileLock, JobHandle, Result};
@@ -50,6 +49,8 @@ impl Shared {
         // What the log holds is read again at the next open: a lot of it is better in files. A failure is no loss.
         let _stays_in_the_log = self.inner.flush_if_large();
         self.jobs.lock().clear();
+        // A commit leader may be waiting for a flush, with `writer` locked.
+        self.inner.note_jobs_stopped();
         let mut writer = self.inner.writer.lock();
         if self.inner.poison().is_some() {
             return Ok(()); // Nothing more can be promised; the error has been reported.
@@ -144,7 +145,8 @@ impl Db {
         self.inner().sync_log()
     }
 
-    /// Writes all memtables to files and waits until that is done. Not needed for durability.
+    /// Writes what the memtables hold to files and waits until that is done; not for what others write meanwhile. Not
+    /// needed for durability.
     pub fn flush(&self) -> Result<()> {
         self.inner().flush_all()
     }
@@ -188,14 +190,14 @@ impl Db {
     }
 
     /// Closes the store: background work stops, everything written is made durable. Other handles get `Closed` errors
-    /// for writes. Dropping the last handle does the same, but cannot report an error.
+    /// for writes, and so do those who wait for background work. Dropping the last handle does the same, but cannot report an error.
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }
 
     /// Last sequence number that readers see; it grows by one with each put and delete.
     pub fn last_sequence_number(&self) -> u64 {
-        self.inner().visible.load(Ordering::Acquire)
+        self.inner().last_visible()
     }
 }
 

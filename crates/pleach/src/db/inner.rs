@@ -1,14 +1,17 @@
 //! What all handles and jobs of a store share.
 //!
 //! # Concurrency
-//! Locks, in the order in which they may be taken: `writer`, `versions`, `swap`; `hint`, `framed_files` and
-//! `background` are taken last and held for a moment only. Readers
-//! take none: they load `state`.
+//! Locks, in the order in which they may be taken: `names`, `writer`, `versions`, `swap`. The workers' list of
+//! compactions comes before `versions`, and is never taken together with `names` or `writer`. `hint`, `framed_files`,
+//! `background` and the list of deleted stretches are taken last and held for a moment only.
+//!
+//! Lookups take none of them: they load `state`. So do scans, but that they look into the list of deleted stretches
+//! where they pass tombstones. Getting hold of a partition reads `names`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -78,6 +81,8 @@ pub(crate) struct Inner {
 
     /// What writers are charged for the debts of background work.
     pub(crate) pressure: Pressure,
+    /// A commit leader waits for a flush, or is slowed down: who comes now would wait with it.
+    pub(crate) writers_wait: AtomicBool,
     /// What compactions may write in a second.
     pub(crate) pacer: Pacer,
     /// State of background work.
@@ -130,8 +135,14 @@ pub(crate) struct Versions {
 pub(crate) struct Background {
     /// The last flush or compaction found the disk full; writers that need room get this error.
     pub(crate) out_of_space: Option<Error>,
+    /// The version in which a step that found the disk full was tried again after the removal of files.
+    pub(crate) retried_in: Weak<Version>,
     /// Partitions whose runs somebody waits to see merged into one.
     pub(crate) to_compact: BTreeSet<PartitionId>,
+    /// How many wait for each of them.
+    pub(crate) asking: BTreeMap<PartitionId, usize>,
+    /// The store is going: nobody will do what is waited for.
+    pub(crate) jobs_stopped: bool,
     /// Partial compactions in progress, which the version does not know.
     pub(crate) partial_jobs: usize,
 }
@@ -193,6 +204,7 @@ impl Inner {
             versions: Mutex::new(parts.versions),
             swap: Mutex::new(()),
             pressure: Pressure::default(),
+            writers_wait: AtomicBool::new(false),
             background: Mutex::new(Background::default()),
             wakers: OnceLock::new(),
         }
@@ -220,6 +232,11 @@ impl Inner {
         // Under the lock no run has got a number and is not yet in the version.
         let versions = self.versions.lock();
         (Arc::clone(&versions.version), self.new_run_id())
+    }
+
+    /// Last sequence number that readers may see.
+    pub(crate) fn last_visible(&self) -> u64 {
+        self.visible.load(Ordering::Acquire)
     }
 
     /// A consistent view for snapshots and scans: no write in its files is newer than its sequence number.

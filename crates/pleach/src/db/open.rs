@@ -85,6 +85,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Inner, Box<dyn FileL
     }
     rewrite_log_tail(&inner, &found)?;
     remove_old_segments(&inner, &found);
+    inner.measure_pressure();
     Ok((inner, lock))
 }
 

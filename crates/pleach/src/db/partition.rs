@@ -117,7 +117,8 @@ impl Partition {
         self.write(key.as_ref(), Some(value.as_ref()), durability, true)
     }
 
-    /// As [`Partition::put`], but where that would wait for a flush to make room it fails with a `Conflict` error.
+    /// As [`Partition::put`], but it fails with a `Conflict` error where that would wait for background work: for a flush
+    /// to make room, or, slowed down because compactions are behind, for more than a millisecond.
     pub fn try_put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Some(value.as_ref()), Durability::Buffered, false)
     }

@@ -73,6 +73,7 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     inner.commit_edit(edit, Vec::new(), State::with_version)?;
     live.dropped.store(true, Ordering::Release);
     names.remove(&live.name);
+    inner.note_progress(); // Its debts are gone.
     inner.wake_jobs();
     Ok(())
 }

@@ -12,6 +12,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::compaction::picker::{Policy, STAGE_BOTTOM};
+use crate::flush::STAGE_FIRST;
+use crate::options::Shape;
 use crate::version::{Run, SubTree, Version};
 
 /// What the writers of a store are charged.
@@ -24,10 +27,11 @@ pub(crate) struct Pressure {
     paid_at_ns: AtomicU64,
 }
 
-/// Runs in a sub-tree from which on writers are slowed down, and those at which they nearly stop.
-const RUNS: (f64, f64) = (40.0, 80.0);
+/// Least number of runs in a sub-tree from which on writers are slowed down. Arbitrary: a long merge lets about so many
+/// gather above it, whatever the options.
+const RUNS_MIN: usize = 40;
 
-/// The same for garbage, as a share of the live entries.
+/// Garbage, as a share of the live entries, from which on writers are slowed down, and that at which they nearly stop.
 const GARBAGE: (f64, f64) = (0.3, 0.5);
 
 /// Garbage of so many memtables does not count.
@@ -42,16 +46,21 @@ const CHARGE_MAX_NS: f64 = 1_000_000.0;
 /// Sleeps are put off until they are worth it.
 const SLEEP_MIN_NS: u64 = 100_000;
 
-/// Longest sleep at once; the rest stays owed.
-const SLEEP_MAX_NS: u64 = 1_000_000;
+/// Longest sleep of a group that owes less by itself, for what others have left owed. From here on who does not want to
+/// wait is refused.
+pub(super) const SLEEP_FOR_OTHERS_NS: u64 = 1_000_000;
+
+/// The most that is owed at a time, and so the longest sleep; the rest is forgiven. At the hard limit groups of a megabyte
+/// become ten megabytes a second.
+const DEBT_MAX_NS: u64 = 100_000_000;
 
 impl Pressure {
-    /// Looks at the debts of a version.
-    pub(crate) fn measure(&self, version: &Version, memtable_bytes: u64) {
+    /// Looks at the debts of a version. What the policy bears, or never merges for, is none.
+    pub(crate) fn measure(&self, version: &Version, policy: &Policy) {
         let (mut way, mut space_way) = (0.0_f64, 0.0_f64);
         for (_, partition) in version.partitions() {
-            let debt = Debt::of(&partition.tree, memtable_bytes);
-            way = way.max(way_to(debt.runs, RUNS));
+            let debt = Debt::of(&partition.tree, policy);
+            way = way.max(way_to(debt.runs, runs_limits(policy, &partition.tree)));
             space_way = space_way.max(way_to(debt.garbage_share, GARBAGE));
         }
         self.space_is_short.store(space_way > 0.0, Ordering::Relaxed);
@@ -71,16 +80,27 @@ impl Pressure {
     /// Charges a group of writes; the sleep that is due. `memtable_way` is how far the memtables are on the way to a stop.
     pub(crate) fn charge(&self, bytes: usize, memtable_way: f64, now: Duration) -> Option<Duration> {
         let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_way));
-        let now = nanos(now);
-        let paid_at = self.paid_at_ns.load(Ordering::Relaxed).max(now) + bytes as u64 * per_kib / 1024;
-        self.paid_at_ns.store(paid_at, Ordering::Relaxed);
-        let due = paid_at - now;
-        (due >= SLEEP_MIN_NS).then(|| Duration::from_nanos(due.min(SLEEP_MAX_NS)))
+        let own = (bytes as u64).saturating_mul(per_kib) / 1024;
+        let debt = self.debt_ns(now).saturating_add(own).min(DEBT_MAX_NS);
+        self.paid_at_ns.store(nanos(now) + debt, Ordering::Relaxed);
+        let due = debt.min(own.max(SLEEP_FOR_OTHERS_NS));
+        (due >= SLEEP_MIN_NS).then(|| Duration::from_nanos(due))
     }
 
-    /// Whether the next write would have to sleep.
-    pub(crate) fn must_sleep(&self, now: Duration) -> bool {
-        self.paid_at_ns.load(Ordering::Relaxed).saturating_sub(nanos(now)) >= SLEEP_MAX_NS
+    /// Forgets what is owed.
+    pub(crate) fn forgive(&self) {
+        self.paid_at_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the sleep of a group with `bytes` of those who bear to wait would be felt by those who do not.
+    pub(crate) fn must_sleep(&self, bytes: usize, memtable_way: f64, now: Duration) -> bool {
+        let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_way));
+        let own = (bytes as u64).saturating_mul(per_kib) / 1024;
+        self.debt_ns(now).saturating_add(own) >= SLEEP_FOR_OTHERS_NS
+    }
+
+    fn debt_ns(&self, now: Duration) -> u64 {
+        self.paid_at_ns.load(Ordering::Relaxed).saturating_sub(nanos(now))
     }
 }
 
@@ -95,15 +115,35 @@ struct Debt {
 }
 
 impl Debt {
-    fn of(tree: &SubTree, memtable_bytes: u64) -> Self {
+    fn of(tree: &SubTree, policy: &Policy) -> Self {
         let (entries, bytes) = (tree.sum(Run::entries), tree.sum(Run::bytes));
         let garbage = tree.sum(Run::garbage).min(entries);
         let garbage_bytes = as_f64(bytes) * as_f64(garbage) / as_f64(entries.max(1));
-        let counts = garbage_bytes > as_f64(GARBAGE_MEMTABLES * memtable_bytes);
+        // The other shapes do not merge for garbage: nothing that the writers could wait for is due.
+        let counts = policy.shape == Shape::ForestOverBottom
+            && garbage_bytes > as_f64(GARBAGE_MEMTABLES * policy.memtable_bytes);
         let share = as_f64(garbage) / as_f64((entries - garbage).max(1));
         let runs = tree.runs.iter().filter(|run| !run.files.is_empty()).count() as u64;
         Self { runs: as_f64(runs), garbage_share: if counts { share } else { 0.0 } }
     }
+}
+
+/// Runs of a sub-tree from which on writers are slowed down, and those at which they nearly stop: a tenth more than the
+/// pickers leave alone while data is written, and twice as many.
+fn runs_limits(policy: &Policy, tree: &SubTree) -> (f64, f64) {
+    let k = policy.k;
+    let stages = tree.runs.chunk_by(|a, b| a.stage == b.stage).map(|runs| runs[0].stage);
+    let later = stages.filter(|stage| (STAGE_FIRST + 1..STAGE_BOTTOM).contains(stage)).count();
+    let sections = k - 1;
+    let at_rest = sections
+        + match policy.shape {
+            Shape::Forest => (1 + later) * (k - 1),
+            // The bottom, and of later stages two, for they come with the next merges.
+            Shape::ForestOverBottom => k * k + later.max(2) * (2 * k + k / 2 - 1),
+            Shape::Leveled => k - 1 + later,
+        };
+    let soft = as_f64((at_rest + at_rest / 10).max(RUNS_MIN) as u64);
+    (soft, 2.0 * soft)
 }
 
 /// How far `value` is on the way from the soft to the hard limit: 0 to 1.
@@ -128,6 +168,8 @@ fn as_f64(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compaction::picker::testing::{policy, tree};
+    use crate::compaction::picker::{self, Situation};
 
     #[test]
     fn the_charge_grows_smoothly() {
@@ -150,9 +192,70 @@ mod tests {
         assert_eq!(slow, None);
         assert_eq!(pressure.charge(9 * 1024, 0.0, at(1000)), None);
         assert_eq!(pressure.charge(1024, 0.0, at(1000)), Some(at(100)));
-        // Nobody sleeps long at once, but what is left is not forgotten, until its time has passed.
-        assert_eq!(pressure.charge(1 << 20, 0.0, at(2000)), Some(at(1000)));
-        assert!(pressure.must_sleep(at(3000)));
-        assert!(!pressure.must_sleep(at(2000 + 10_240)));
+        // A large group sleeps for all that it owes.
+        assert_eq!(pressure.charge(1 << 20, 0.0, at(2000)), Some(at(10_240)));
+    }
+
+    #[test]
+    fn nobody_sleeps_long_for_others() {
+        let pressure = Pressure::default();
+        let at = Duration::from_micros;
+        pressure.per_kib_ns.store(10_000, Ordering::Relaxed);
+        assert!(!pressure.must_sleep(0, 0.0, at(0)));
+        assert!(pressure.must_sleep(100 << 10, 0.0, at(0)));
+        assert_eq!(pressure.charge(1 << 30, 0.0, at(0)), Some(at(100_000)), "the rest is forgiven");
+        assert_eq!(pressure.charge(116, 0.0, at(10_000)), Some(at(1000)));
+        assert!(pressure.must_sleep(0, 0.0, at(98_000)));
+        assert!(!pressure.must_sleep(0, 0.0, at(100_000)));
+        pressure.forgive();
+        assert!(!pressure.must_sleep(0, 0.0, at(10_000)));
+        // Not even at the hard limit.
+        assert_eq!(pressure.charge(116, 1.0, at(200_000)), Some(Duration::from_nanos(113_281)));
+    }
+
+    /// A sub-tree that has, of each stage, so many runs without garbage.
+    fn tree_of(stages: &[(u8, usize)]) -> SubTree {
+        let stages = stages.iter().flat_map(|&(stage, count)| std::iter::repeat_n(stage, count));
+        let specs: Vec<_> = stages.rev().enumerate().map(|(id, stage)| format!("{stage}:{id}b9")).collect();
+        let specs: Vec<_> = specs.into_iter().rev().collect();
+        tree(&specs.join(" "), &[])
+    }
+
+    fn slowed(policy: &Policy, tree: &SubTree) -> bool {
+        Debt::of(tree, policy).runs > runs_limits(policy, tree).0
+    }
+
+    #[test]
+    fn what_the_pickers_leave_alone_is_no_debt() {
+        for k in [2, 3, 4, 8, 16, 64] {
+            let policy = |shape| Policy { k, is_quiet: false, ..policy(shape) };
+            let later = 2 * k + k / 2 - 1;
+            for (shape, full) in [
+                (Shape::Forest, [(0, k - 1), (1, k - 1), (2, k - 1), (3, k - 1)]),
+                (Shape::ForestOverBottom, [(1, k * k - 1), (2, later), (3, later), (60, 1)]),
+                (Shape::Leveled, [(0, k - 1), (1, k - 1), (2, 1), (3, 1)]),
+            ] {
+                let (policy, tree) = (policy(shape), tree_of(&full));
+                let situation = Situation { tree: &tree, busy: &[], now: 0 };
+                assert_eq!(picker::pick(&policy, situation), None, "{shape:?}, k = {k}: the premise");
+                assert!(!slowed(&policy, &tree), "{shape:?}, k = {k}");
+                let twice = tree_of(&full.map(|(stage, count)| (stage, 2 * count)));
+                assert!(
+                    twice.runs.len() <= RUNS_MIN || slowed(&policy, &twice),
+                    "{shape:?}, k = {k}: twice as many"
+                );
+            }
+        }
+        let policy = policy(Shape::ForestOverBottom);
+        let policy = Policy { k: 4, ..policy };
+        assert_eq!(runs_limits(&policy, &SubTree::default()), (40.0, 80.0));
+    }
+
+    #[test]
+    fn garbage_is_a_debt_where_it_is_merged_for() {
+        let tree = tree("1:2b100000o90000 60:1b100000", &[]);
+        let share = |shape| Debt::of(&tree, &policy(shape)).garbage_share;
+        assert!(share(Shape::ForestOverBottom) > GARBAGE.1);
+        assert_eq!((share(Shape::Forest), share(Shape::Leveled)), (0.0, 0.0));
     }
 }

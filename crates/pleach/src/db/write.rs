@@ -17,6 +17,7 @@ use pleach_table::ValueKind;
 use smallvec::SmallVec;
 
 use super::inner::{Inner, LivePartition, Writer};
+use super::pressure::SLEEP_FOR_OTHERS_NS;
 use crate::batch::Operations;
 use crate::memtable::Memtable;
 use crate::options::SEALED_MAX;
@@ -46,6 +47,9 @@ impl Inner {
     pub(crate) fn commit(&self, request: WriteRequest) -> (Operations, Result<()>) {
         if request.operations.count() == 0 {
             return (request.operations, self.check_writable());
+        }
+        if !request.may_wait && self.writers_wait.load(Ordering::Relaxed) {
+            return (request.operations, Err(would_wait("writers are waiting for background work")));
         }
         let done = self.queue.submit(request, |group| self.lead(group));
         let result = done.result.unwrap_or_else(|| {
@@ -86,7 +90,7 @@ impl Inner {
         }
         let way = self.memtable_way(writer);
         let is_slowed = self.pressure.is_on(way);
-        if is_slowed && self.pressure.must_sleep(self.env.now()) {
+        if is_slowed && self.pressure.must_sleep(waiting_bytes(group), way, self.env.now()) {
             refuse_to_wait(group, "background work is behind");
         }
         self.log_group(writer, group)?;
@@ -106,13 +110,24 @@ impl Inner {
         share(writer.active.memtable.used_bytes()) / share(self.options.memtable_budget())
     }
 
-    /// Sleeps for what the group has written, if background work is behind.
+    /// Sleeps for what the group has written, if background work is behind. Those who are not to wait leave it owed.
     fn pay(&self, group: &[WriteRequest], way: f64) {
-        let written = group.iter().filter(|r| matches!(r.result, Some(Ok(()))));
-        let bytes = written.map(|r| r.operations.record_len()).sum();
+        let written = || group.iter().filter(|r| matches!(r.result, Some(Ok(()))));
+        let bytes = written().map(|r| r.operations.record_len()).sum();
+        if bytes == 0 {
+            return;
+        }
         let started = self.env.now();
-        if let Some(sleep) = self.pressure.charge(bytes, way, started) {
-            self.env.sleep(sleep);
+        let due = self.pressure.charge(bytes, way, started);
+        if let Some(due) = due.filter(|_| written().any(|r| r.may_wait)) {
+            let way_now = || if self.must_wait_for_flush() { way } else { 0.0 };
+            let is_over = || self.is_closed() || !self.pressure.is_on(way_now());
+            let is_felt = due >= Duration::from_nanos(SLEEP_FOR_OTHERS_NS);
+            self.writers_wait.store(is_felt, Ordering::Relaxed);
+            if !self.nap(due, is_over) {
+                self.pressure.forgive();
+            }
+            self.writers_wait.store(false, Ordering::Relaxed);
             self.add_stall(started);
         }
     }
@@ -220,9 +235,11 @@ impl Inner {
             return Ok(());
         }
         let started = self.env.now();
-        self.wait_until(|| !self.must_wait_for_flush())?;
+        self.writers_wait.store(true, Ordering::Relaxed);
+        let waited = self.wait_until(|| !self.must_wait_for_flush());
+        self.writers_wait.store(false, Ordering::Relaxed);
         self.add_stall(started);
-        Ok(())
+        waited
     }
 
     /// Seals the active memtable and starts a new one with a new log segment.
@@ -270,9 +287,18 @@ fn forget_stretches(stretches: &DeletedStretches, request: &WriteRequest) {
 /// Answers those who do not want to wait.
 fn refuse_to_wait(group: &mut [WriteRequest], why: &str) {
     for request in group.iter_mut().filter(|r| !r.may_wait && r.result.is_none()) {
-        let message = format!("{why}; try again");
-        request.result = Some(Err(Error::new(ErrorKind::Conflict, message)));
+        request.result = Some(Err(would_wait(why)));
     }
+}
+
+/// The error of those who do not want to wait.
+fn would_wait(why: &str) -> Error {
+    Error::new(ErrorKind::Conflict, format!("{why}; try again"))
+}
+
+/// Bytes of those admitted who may be slowed down.
+fn waiting_bytes(group: &[WriteRequest]) -> usize {
+    group.iter().filter(|r| r.may_wait && r.result.is_none()).map(|r| r.operations.record_len()).sum()
 }
 
 /// Inserts a batch's operations under consecutive sequence numbers from `next_seq` on.

@@ -6,6 +6,7 @@
     reason = "the rigs are tests, though most of them is no #[test]"
 )]
 
+mod background;
 mod basics;
 mod compaction;
 mod crash;

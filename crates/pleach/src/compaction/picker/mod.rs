@@ -15,7 +15,7 @@ mod forest;
 mod held_up;
 mod leveled;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use pleach_env::FileId;
 

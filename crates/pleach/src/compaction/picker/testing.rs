@@ -11,7 +11,7 @@ use crate::version::edit::{JobMeta, RunFileMeta, RunId, RunKind};
 use crate::version::{Run, RunFile, SstFile, SubTree};
 
 /// A policy with three runs a stage, memtables of 100 bytes and tombstones of 100 seconds at most.
-pub(super) fn policy(shape: Shape) -> Policy {
+pub(crate) fn policy(shape: Shape) -> Policy {
     Policy { shape, k: 3, is_quiet: true, memtable_bytes: 100, tombstone_age_max: 100 }
 }
 
@@ -19,7 +19,7 @@ pub(super) fn policy(shape: Shape) -> Policy {
 /// it a file of as many entries of a byte each, `t` and a second a tombstone in it flushed then, `o` and a number
 /// entries that hide older ones: `1:7b100t5o20`. A `+` begins another file, whose keys follow. `busy` are the output
 /// and the inputs of a job.
-pub(super) fn tree(runs: &str, busy: &[u64]) -> SubTree {
+pub(crate) fn tree(runs: &str, busy: &[u64]) -> SubTree {
     let mut tree = SubTree { runs: runs.split_whitespace().map(run).collect(), ..SubTree::default() };
     if let [output, inputs @ ..] = busy {
         let inputs = inputs.iter().copied().map(RunId).collect();
