@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pleach_env::{Result, failpoint};
 use pleach_table::{CursorMode, ValueKind};
 
-use super::pace::PIECE_BYTES;
+use super::pace::Pieces;
 use crate::db::{Inner, NewEntry, SstOutput};
 use crate::keys::PartitionId;
 use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
@@ -125,12 +125,11 @@ impl Merging {
         output: &mut Option<SstOutput<'i>>,
     ) -> Result<()> {
         let sst_bytes = inner.options.sst_bytes;
-        let (mut read_bytes, mut paced_bytes) = (0, 0);
+        let (mut read_bytes, mut pieces) = (0, Pieces::default());
         while let Some(source) = self.merge.current() {
             if let Some(sst) = output {
-                if sst.len() >= paced_bytes + PIECE_BYTES {
-                    inner.keep_pace(sst.len() - paced_bytes);
-                    paced_bytes = sst.len();
+                if let Some(bytes) = pieces.piece(sst.len()) {
+                    inner.keep_pace(bytes);
                 }
                 let is_full = sst.len() >= sst_bytes;
                 // Cut early where a file can be moved, but not into small pieces.
@@ -166,7 +165,7 @@ impl Merging {
             self.merge.advance()?;
         }
         add(&inner.counters.compaction_read_bytes, read_bytes);
-        inner.keep_pace(output.as_ref().map_or(0, |sst| sst.len() - paced_bytes));
+        inner.keep_pace(output.as_ref().map_or(0, |sst| pieces.rest(sst.len())));
         Ok(())
     }
 }
