@@ -57,20 +57,21 @@ impl CompactionJob {
         edit.push(EditItem::AddRun { partition, run });
         edit.push(EditItem::StartJob { partition, job: meta.clone() });
         inner.commit_edit(edit, Vec::new(), State::with_version)?;
-        Self::resume(inner, partition, meta)
+        Ok(Self::resume(inner, partition, meta))
     }
 
     /// Goes on with a job that the version knows; `None` when the partition was dropped meanwhile.
-    pub(crate) fn resume(inner: &Inner, partition: PartitionId, meta: JobMeta) -> Result<Option<Self>> {
+    pub(crate) fn resume(inner: &Inner, partition: PartitionId, meta: JobMeta) -> Option<Self> {
         let state = inner.state.load_full();
-        let Some(tree) = state.version.tree(partition) else { return Ok(None) };
+        let tree = state.version.tree(partition)?;
         let inputs: Vec<_> = meta.inputs.iter().filter_map(|id| tree.run(*id)).cloned().collect();
-        let commit_bytes = inputs.iter().map(|run| run.bytes()).sum::<u64>() / COMMIT_SHARE;
+        let bytes = inputs.iter().map(|run| run.bytes()).fold(0, u64::saturating_add);
+        let commit_bytes = bytes / COMMIT_SHARE;
         let output_stage = tree.run(meta.output).map_or(0, |run| run.stage);
         let merged: Vec<_> = meta.inputs.iter().copied().chain([meta.output]).collect();
         let filter_bits = inner.filter_bits_of_merged(tree, &merged, output_stage);
-        let merging = Merging::new(partition, inputs.into_iter(), meta.drops_tombstones, filter_bits)?;
-        Ok(Some(Self { partition, meta, output_stage, merging, uncommitted: Vec::new(), commit_bytes }))
+        let merging = Merging::new(partition, inputs.into_iter(), meta.drops_tombstones, filter_bits);
+        Some(Self { partition, meta, output_stage, merging, uncommitted: Vec::new(), commit_bytes })
     }
 
     pub(crate) fn partition(&self) -> PartitionId {
@@ -85,7 +86,7 @@ impl CompactionJob {
         self.meta.output
     }
 
-    /// Writes one output SST, and commits when enough of them have gathered or nothing is left.
+    /// Writes one output SST, or reads as much as that takes; commits when enough has gathered or nothing is left.
     ///
     /// After an error the job is to be dropped; it can be resumed from what was committed.
     pub(crate) fn step(&mut self, inner: &Inner) -> Result<Progress> {
@@ -95,9 +96,10 @@ impl CompactionJob {
         };
         let made = self.merging.next_file(inner, &older)?;
         drop(older);
+        let is_in_vain = made.is_none();
         self.uncommitted.extend(made);
         let done = self.merging.is_done();
-        if done || self.should_commit(inner) {
+        if done || is_in_vain || self.should_commit(inner) {
             self.commit(inner, done)?;
         }
         Ok(if done { Progress::Done } else { Progress::More })
@@ -106,6 +108,7 @@ impl CompactionJob {
     fn should_commit(&self, inner: &Inner) -> bool {
         let written: u64 = self.uncommitted.iter().map(Made::written_bytes).sum();
         self.uncommitted.len() >= inner.options.clean_every
+            || inner.is_closed()
             || (written > 0 && (written >= self.commit_bytes || inner.is_space_short(written)))
     }
 

@@ -19,6 +19,10 @@ mod merging;
 mod pace;
 mod partial;
 pub(crate) mod picker;
+mod requests;
+#[cfg(test)]
+mod tests;
 pub(crate) mod worker;
 
 pub(crate) use pace::Pacer;
+pub(crate) use requests::Requests;

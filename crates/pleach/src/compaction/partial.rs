@@ -32,16 +32,16 @@ pub(crate) struct PartialJob {
 
 impl PartialJob {
     /// Starts a planned job; `None` when the partition was dropped meanwhile.
-    pub(crate) fn start(inner: &Inner, partition: PartitionId, plan: PartialPlan) -> Result<Option<Self>> {
+    pub(crate) fn start(inner: &Inner, partition: PartitionId, plan: PartialPlan) -> Option<Self> {
         let state = inner.state.load();
-        let Some(tree) = state.version.tree(partition) else { return Ok(None) };
+        let tree = state.version.tree(partition)?;
         let inputs = [Some((plan.upper, vec![plan.file])), plan.lower.clone()];
         let inputs = inputs.into_iter().flatten().filter_map(|(run, files)| part_of(tree, run, &files));
         let merged: Vec<_> =
             [Some(plan.upper), plan.lower.as_ref().map(|(run, _)| *run)].into_iter().flatten().collect();
         let filter_bits = inner.filter_bits_of_merged(tree, &merged, plan.output_stage);
-        let merging = Merging::new(partition, inputs, plan.drops_tombstones, filter_bits)?;
-        Ok(Some(Self { partition, plan, merging, outputs: Vec::new() }))
+        let merging = Merging::new(partition, inputs, plan.drops_tombstones, filter_bits);
+        Some(Self { partition, plan, merging, outputs: Vec::new() })
     }
 
     pub(crate) fn partition(&self) -> PartitionId {
@@ -57,7 +57,7 @@ impl PartialJob {
         [Some(self.plan.upper), self.plan.lower.as_ref().map(|(run, _)| *run)].into_iter().flatten()
     }
 
-    /// Writes one output SST; commits when nothing is left.
+    /// Writes one output SST, or reads as much as that takes; commits when nothing is left.
     ///
     /// After an error the job is to be abandoned.
     pub(crate) fn step(&mut self, inner: &Inner) -> Result<Progress> {

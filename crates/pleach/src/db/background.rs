@@ -139,7 +139,7 @@ impl Inner {
         self.settling.fetch_add(1, Ordering::AcqRel);
         let settled = self.wait_for_background(|background| {
             let version = Arc::clone(&self.state.load().version);
-            let now = self.env.wall_clock().as_secs();
+            let now = self.compaction_clock();
             let is_settled = |tree: &SubTree| {
                 let situation = Situation { tree, busy: &[], now };
                 tree.jobs.is_empty() && picker::pick(&policy, situation).is_none()

@@ -5,7 +5,7 @@
 //! `background` are taken last and held for a moment only. Readers
 //! take none: they load `state`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpo
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, RetiredSegments, SeqNo};
 use pleach_table::FrameCache;
 
-use crate::compaction::Pacer;
+use crate::compaction::{Pacer, Requests};
 use crate::db::pressure::Pressure;
 use crate::db::write::WriteRequest;
 use crate::keys::PartitionId;
@@ -131,7 +131,7 @@ pub(crate) struct Background {
     /// The last flush or compaction found the disk full; writers that need room get this error.
     pub(crate) out_of_space: Option<Error>,
     /// Partitions whose runs somebody waits to see merged into one.
-    pub(crate) to_compact: BTreeSet<PartitionId>,
+    pub(crate) to_compact: Requests,
     /// Partial compactions in progress, which the version does not know.
     pub(crate) partial_jobs: usize,
 }

@@ -33,6 +33,16 @@ pub(crate) enum Plan {
     Partial(PartialPlan),
 }
 
+impl Plan {
+    /// The stage that it merges into.
+    pub(crate) fn output_stage(&self) -> u8 {
+        match self {
+            Self::Whole(plan) => plan.output_stage,
+            Self::Partial(plan) => plan.output_stage,
+        }
+    }
+}
+
 /// A merge of whole runs into a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WholePlan {

@@ -1,0 +1,109 @@
+//! Compactions step by step, as a store's own workers do them.
+
+use std::sync::Arc;
+
+use pleach_env::{Job, JobStep, SimEnv};
+
+use super::job::{CompactionJob, Progress};
+use super::picker::{self, Situation};
+use super::worker::{Compactions, Worker};
+use crate::db::Inner;
+use crate::keys::PartitionId;
+use crate::{Db, Options, Shape};
+
+const DIR: &str = "/store";
+const DEFAULT: PartitionId = PartitionId(0);
+
+/// A store that merges `k` runs of a stage.
+fn open(env: &Arc<SimEnv>, k: usize) -> Db {
+    let options = Options::new().env(Arc::<SimEnv>::clone(env)).memory(1 << 20).memtable_bytes(32 << 10);
+    let options = options.sst_bytes(4 << 10).shape(Shape::Forest).runs_per_stage(k);
+    options.compaction_threads(1).open(DIR).unwrap()
+}
+
+/// Of all partitions, the sum of what `of` tells of their jobs, runs and files.
+fn sums(inner: &Inner) -> (usize, usize, usize) {
+    let version = Arc::clone(&inner.state.load().version);
+    version.partitions().fold((0, 0, 0), |(jobs, runs, files), (_, partition)| {
+        let tree = &partition.tree;
+        let file_count: usize = tree.runs.iter().map(|run| run.files.len()).sum();
+        (jobs + tree.jobs.len(), runs + tree.runs.len(), files + file_count)
+    })
+}
+
+#[test]
+fn jobs_wait_until_there_is_a_worker() {
+    const PARTITIONS: usize = 100;
+    let env = SimEnv::new(1);
+    let db = open(&env, 64);
+    for round in 0..4 {
+        for i in 0..PARTITIONS {
+            db.partition(&format!("p{i}")).unwrap().put("key", [round; 100]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    drop(db);
+    let db = open(&env, 2);
+    let inner = db.inner();
+    assert_eq!(sums(inner).1, 4 * PARTITIONS);
+    let mut worker = Worker(Arc::new(Compactions::new(Arc::clone(inner))));
+    let (mut jobs_max, mut steps) = (0, 0);
+    while matches!(worker.step(), JobStep::Again) {
+        jobs_max = jobs_max.max(sums(inner).0);
+        steps += 1;
+        assert!(steps < 10 * PARTITIONS, "it ends");
+    }
+    assert!(jobs_max <= 2, "{jobs_max} jobs at a time");
+    assert_eq!(sums(inner), (0, PARTITIONS, PARTITIONS), "every partition had its turn");
+}
+
+#[test]
+fn a_request_is_fulfilled_beside_writers() {
+    let env = SimEnv::new(1);
+    let db = open(&env, 4);
+    let partition = db.default_partition();
+    let mut key = 0_u32;
+    let mut write = || {
+        for _ in 0..100 {
+            key = key.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            partition.put(format!("{:08}", key % 10_000), [1; 100]).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    (0..30).for_each(|_| write());
+    db.inner().background.lock().to_compact.insert(DEFAULT);
+    db.inner().wake_jobs();
+    let rounds = (0..1000).take_while(|_| {
+        write();
+        db.inner().background.lock().to_compact.contains(&DEFAULT)
+    });
+    let rounds = rounds.count();
+    assert!(rounds > 0 && rounds < 1000, "the merge lasts {rounds} flushes");
+    db.verify().unwrap();
+}
+
+#[test]
+fn a_merge_that_drops_all_goes_on_in_steps() {
+    let env = SimEnv::new(1);
+    let db = open(&env, 64);
+    let partition = db.default_partition();
+    let keys = || (0..10_000).map(|i| format!("{i:08}"));
+    keys().for_each(|key| partition.put(key, [1; 100]).unwrap());
+    db.compact().unwrap();
+    keys().for_each(|key| partition.delete(key).unwrap());
+    db.flush().unwrap();
+    let inner = db.inner();
+    let (version, output) = inner.plan_basis();
+    let situation = Situation { tree: version.tree(DEFAULT).unwrap(), busy: &[], now: 0 };
+    let plan = picker::pick_all(&inner.options.policy(true), situation).unwrap();
+    let mut job = CompactionJob::start(inner, DEFAULT, plan, output).unwrap().unwrap();
+    let before = sums(inner).2;
+    let mut files = Vec::new();
+    while job.step(inner).unwrap() == Progress::More {
+        files.push(sums(inner).2);
+    }
+    assert!(files.len() > 50, "{} steps", files.len());
+    assert!(files[files.len() / 2] < before * 2 / 3, "inputs go meanwhile: {files:?} of {before}");
+    assert_eq!(sums(inner), (0, 0, 0));
+    assert_eq!(partition.iter().count(), 0);
+}
