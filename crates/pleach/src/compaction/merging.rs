@@ -97,7 +97,10 @@ impl Merging {
             self.merge.seek(SeekTo::Start)?;
             self.is_open = true;
         }
-        if let Some(moved) = self.movable_file(inner) {
+        if let Some(mut moved) = self.movable_file(inner) {
+            if self.drops_tombstones {
+                moved.overwrites = 0; // Nothing older is left that it could hide.
+            }
             self.last_key.clear();
             self.last_key.extend_from_slice(&moved.largest);
             self.merge.skip_file()?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pleach_env::{Job, JobStep, SimEnv};
 
 use super::job::{CompactionJob, Progress};
-use super::picker::{self, Situation};
+use super::picker::{self, Situation, WholePlan};
 use super::worker::{Compactions, Worker};
 use crate::db::Inner;
 use crate::keys::PartitionId;
@@ -106,4 +106,51 @@ fn a_merge_that_drops_all_goes_on_in_steps() {
     assert!(files[files.len() / 2] < before * 2 / 3, "inputs go meanwhile: {files:?} of {before}");
     assert_eq!(sums(inner), (0, 0, 0));
     assert_eq!(partition.iter().count(), 0);
+}
+
+#[test]
+fn new_keys_are_no_garbage_whatever_the_filters_say() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20).memtable_bytes(1 << 20);
+    let options = options.shape(Shape::Forest).runs_per_stage(64).filter_bits_per_key(2.0);
+    let db = options.open(DIR).unwrap();
+    let partition = db.default_partition();
+    let write = |numbers: std::ops::Range<u32>| {
+        for i in numbers {
+            partition.put(format!("{:08x}", i.wrapping_mul(2_654_435_761)), [1; 10]).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    (0..12).for_each(|round| write(round * 10_000..(round + 1) * 10_000));
+    let stats = db.stats();
+    assert!(stats.sst_garbage < stats.sst_entries / 15, "{stats:#?}");
+    let before = stats.sst_garbage;
+    write(0..10_000);
+    let stats = db.stats();
+    assert!(
+        (7000..13_000).contains(&(stats.sst_garbage - before)),
+        "10000 keys were overwritten: {stats:#?}"
+    );
+}
+
+#[test]
+fn a_moved_file_hides_nothing_when_nothing_older_is_left() {
+    let env = SimEnv::new(1);
+    let db = open(&env, 64);
+    let partition = db.default_partition();
+    for _ in 0..2 {
+        (0..250).for_each(|i| partition.put(format!("{i:08}"), [1; 100]).unwrap());
+        db.flush().unwrap();
+    }
+    let inner = db.inner();
+    let (version, output) = inner.plan_basis();
+    let newest = &version.tree(DEFAULT).unwrap().runs[0];
+    assert!(newest.garbage() > 0, "some of it overwrites others");
+    let plan = WholePlan { inputs: vec![newest.id], output_stage: newest.stage, drops_tombstones: true };
+    let mut job = CompactionJob::start(inner, DEFAULT, plan, output).unwrap().unwrap();
+    while job.step(inner).unwrap() == Progress::More {}
+    assert!(db.stats().moved_bytes > 0);
+    let state = inner.state.load_full();
+    let files = &state.version.tree(DEFAULT).unwrap().run(output).unwrap().files;
+    assert_eq!(files[0].meta.overwrites, 0);
 }

@@ -56,7 +56,8 @@ pub(crate) struct Inner {
     /// The first error after which writing would not be safe.
     poison: OnceLock<Error>,
     closed: AtomicBool,
-    /// Searches in vain after which the choice of filters in memory is looked at again; 0 while all are.
+    /// Searches in vain after which the choice of filters in memory is looked at again; 0 while all are. The highest number
+    /// before the first look.
     pub(crate) filters_looked_at_after: AtomicU64,
     /// When, in the environment's time, the last memtable was sealed.
     pub(crate) sealed_at_ns: AtomicU64,
@@ -184,7 +185,7 @@ impl Inner {
             next_id: AtomicU64::new(parts.next_id),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
-            filters_looked_at_after: AtomicU64::new(0),
+            filters_looked_at_after: AtomicU64::new(u64::MAX),
             sealed_at_ns: AtomicU64::new(0),
             settling: AtomicUsize::new(0),
             writer: Mutex::new(parts.writer),
