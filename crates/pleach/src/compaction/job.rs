@@ -9,7 +9,8 @@
 
 use pleach_env::{FileId, Result, failpoint};
 
-use super::merging::{Made, Merging};
+use super::merging::Merging;
+use super::outputs::Outputs;
 use super::picker::WholePlan;
 use crate::db::Inner;
 use crate::keys::{PartitionId, successor};
@@ -25,7 +26,7 @@ pub(crate) struct CompactionJob {
     output_stage: u8,
     merging: Merging,
     /// Outputs that no edit names yet.
-    uncommitted: Vec<Made>,
+    uncommitted: Outputs,
     /// Progress is committed when this much was written since the last time.
     commit_bytes: u64,
 }
@@ -71,7 +72,7 @@ impl CompactionJob {
         let merged: Vec<_> = meta.inputs.iter().copied().chain([meta.output]).collect();
         let filter_bits = inner.filter_bits_of_merged(tree, &merged, output_stage);
         let merging = Merging::new(partition, inputs.into_iter(), meta.drops_tombstones, filter_bits);
-        Some(Self { partition, meta, output_stage, merging, uncommitted: Vec::new(), commit_bytes })
+        Some(Self { partition, meta, output_stage, merging, uncommitted: Outputs::default(), commit_bytes })
     }
 
     pub(crate) fn partition(&self) -> PartitionId {
@@ -97,7 +98,7 @@ impl CompactionJob {
         let made = self.merging.next_file(inner, &older)?;
         drop(older);
         let is_in_vain = made.is_none();
-        self.uncommitted.extend(made);
+        self.uncommitted.add(made);
         let done = self.merging.is_done();
         if done || is_in_vain || self.should_commit(inner) {
             self.commit(inner, done)?;
@@ -106,7 +107,7 @@ impl CompactionJob {
     }
 
     fn should_commit(&self, inner: &Inner) -> bool {
-        let written: u64 = self.uncommitted.iter().map(Made::written_bytes).sum();
+        let written = self.uncommitted.written_bytes();
         self.uncommitted.len() >= inner.options.clean_every
             || inner.is_closed()
             || (written > 0 && (written >= self.commit_bytes || inner.is_space_short(written)))
@@ -122,23 +123,14 @@ impl CompactionJob {
     /// Makes the progress durable and shows it to readers.
     fn commit(&mut self, inner: &Inner, done: bool) -> Result<()> {
         let partition = self.partition;
-        if self.uncommitted.iter().any(|made| made.written_bytes() > 0) {
-            inner.sync_dir("compaction.dir_sync")?;
-        }
+        self.uncommitted.sync_names(inner)?;
         let state = inner.state.load_full();
         let Some(tree) = state.version.tree(partition) else {
             self.abandon();
             return Ok(());
         };
         let mut edit = Edit::default();
-        let (mut files, mut metas) = (Vec::new(), Vec::new());
-        for made in self.uncommitted.drain(..) {
-            metas.push(made.meta().clone());
-            if let Made::Written(file, _) = made {
-                edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
-                files.push(file);
-            }
-        }
+        let (files, metas) = self.uncommitted.name_in(&mut edit);
         let output = tree.run(self.meta.output);
         let output_stays_empty = metas.is_empty() && output.is_none_or(|run| run.files.is_empty());
         if !metas.is_empty() {
@@ -195,11 +187,7 @@ impl CompactionJob {
 
     /// Lets the files go that no edit names.
     pub(crate) fn abandon(&mut self) {
-        for made in self.uncommitted.drain(..) {
-            if let Made::Written(file, _) = made {
-                file.mark_obsolete();
-            }
-        }
+        self.uncommitted.abandon();
     }
 }
 

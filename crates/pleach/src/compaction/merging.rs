@@ -8,13 +8,14 @@ use std::sync::Arc;
 use pleach_env::{Result, failpoint};
 use pleach_table::{CursorMode, ValueKind};
 
+use super::outputs::Made;
 use super::pace::Pieces;
 use crate::db::{Inner, NewEntry, SstOutput};
 use crate::keys::PartitionId;
 use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
 use crate::stats::add;
 use crate::version::edit::RunFileMeta;
-use crate::version::{OlderRuns, Run, SstFile, SubTree};
+use crate::version::{OlderRuns, Run, SubTree};
 
 /// The merge. It reads nothing before its first file is asked for: jobs may wait long for their first step.
 pub(super) struct Merging {
@@ -35,30 +36,6 @@ const READ_MAX: u64 = 16;
 
 /// Bytes of entries after which a step ends when the store is being closed.
 const READ_AT_CLOSE: u64 = 1 << 20;
-
-/// A file of the output.
-pub(super) enum Made {
-    /// A new file.
-    Written(Arc<SstFile>, RunFileMeta),
-    /// A file of an input.
-    Moved(RunFileMeta),
-}
-
-impl Made {
-    pub(super) fn meta(&self) -> &RunFileMeta {
-        match self {
-            Self::Written(_, meta) | Self::Moved(meta) => meta,
-        }
-    }
-
-    /// Bytes on the disk that were not there before.
-    pub(super) fn written_bytes(&self) -> u64 {
-        match self {
-            Self::Written(_, meta) => meta.bytes,
-            Self::Moved(_) => 0,
-        }
-    }
-}
 
 impl Merging {
     /// A merge of `inputs`, newest first, from the first visible key on.

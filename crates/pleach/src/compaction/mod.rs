@@ -16,6 +16,7 @@
 
 mod job;
 mod merging;
+mod outputs;
 mod pace;
 mod partial;
 pub(crate) mod picker;

@@ -31,11 +31,13 @@ impl Requests {
     }
 
     /// Whether it was asked for and is not fulfilled.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as of a set")]
     pub(crate) fn contains(&self, partition: &PartitionId) -> bool {
         self.pending.contains_key(partition)
     }
 
     /// Takes a request back.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as of a set")]
     pub(crate) fn remove(&mut self, partition: &PartitionId) {
         self.pending.remove(partition);
     }

@@ -134,7 +134,7 @@ impl Inner {
     /// Bits per key for the filters of what becomes of the runs `merged`: a run of `stage`.
     pub(crate) fn filter_bits_of_merged(&self, tree: &SubTree, merged: &[RunId], stage: u8) -> f32 {
         let (merged, others): (Vec<_>, Vec<_>) = tree.runs.iter().partition(|run| merged.contains(&run.id));
-        let entries = merged.iter().map(|run| run.entries()).sum();
+        let entries = merged.iter().map(|run| run.entries()).fold(0, u64::saturating_add);
         let others = others.iter().map(|run| run.entries());
         self.filter_bits(entries, others, stage.saturating_sub(STAGE_FIRST))
     }

@@ -195,3 +195,29 @@ impl Trash {
         std::mem::take(&mut self.files.lock())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pleach_env::{Env, SimEnv};
+    use pleach_table::{Codec, FrameCache, SstBuilder, SstOptions, ValueKind};
+
+    use super::*;
+
+    #[test]
+    fn a_filter_that_is_not_there_is_looked_for_once() {
+        let env: Arc<dyn Env> = SimEnv::new(1);
+        let (path, id) = (Path::new("/1.sst"), FileId(1));
+        let options = SstOptions { codec: Codec::None, filter_bits_per_key: 0.0 };
+        let mut builder = SstBuilder::create(&env, path, id, options).unwrap();
+        builder.add(b"key", ValueKind::Put, b"value", 0).unwrap();
+        let summary = SstSummary { filter_bits: 512, ..builder.finish().unwrap() };
+        let sst = Sst::open(&env, path, id, None, FrameCache::new(1 << 20), false).unwrap();
+        let file = SstFile::new(id, summary, Arc::default());
+        file.opened(sst, true);
+        assert!(!file.filter_demand().is_kept);
+        file.load_filter();
+        assert!(file.filter_demand().is_kept, "there is none to be had");
+    }
+}

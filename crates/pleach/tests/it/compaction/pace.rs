@@ -32,7 +32,7 @@ fn store(env: &Arc<SimEnv>) -> (Db, Model) {
 fn cost(env: &SimEnv, db: &Db, work: impl FnOnce()) -> (Duration, u64) {
     let (written, started) = (db.stats().compaction_written_bytes, env.now());
     work();
-    (env.now() - started, db.stats().compaction_written_bytes - written)
+    (env.now().saturating_sub(started), db.stats().compaction_written_bytes - written)
 }
 
 #[test]
