@@ -154,3 +154,28 @@ fn a_moved_file_hides_nothing_when_nothing_older_is_left() {
     let files = &state.version.tree(DEFAULT).unwrap().run(output).unwrap().files;
     assert_eq!(files[0].meta.overwrites, 0);
 }
+
+/// Wherever the output ends, also where a block that has just been compressed made it shorter than it seemed.
+#[test]
+fn compressed_outputs_end_anywhere() {
+    for entries in 1040..1075 {
+        let env = SimEnv::new(1);
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(64 << 20).compression(true);
+        let db = options.compaction_bytes_per_second(1 << 30).open(DIR).unwrap();
+        let partition = db.default_partition();
+        let mut value = vec![0; 2000];
+        let mut rng = 1_u32;
+        for i in 0..entries {
+            for byte in &mut value[..1000] {
+                rng = rng.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                *byte = (rng >> 24) as u8;
+            }
+            partition.put(format!("{:04}", i * 7919 % entries), &value).unwrap();
+            if i == entries / 2 {
+                db.flush().unwrap();
+            }
+        }
+        db.compact().unwrap();
+        assert!(db.stats().compaction_written_bytes > 1 << 20);
+    }
+}
