@@ -37,7 +37,7 @@ pub use commit::CommitQueue;
 pub use durability::Durability;
 pub use frame::{
     Append, FILE_HEADER_LEN, FileKind, FrameOptions, FrameWriter, ManifestHint, PAYLOAD_LEN_MAX,
-    RECORD_HEADER_LEN, RecordBuf, SEQ_MAX, SeqNo,
+    RECORD_HEADER_LEN, RecordBuf, SEQ_MAX, SHORT_HEADER_LEN, SeqNo,
 };
 pub use recovery::{FrameRecovery, Record, Recovery, read_frames, recover};
 pub use segment::{LOG_SEGMENT, parse_segment_name, segment_path};

@@ -1,7 +1,7 @@
 //! Write batches: operations over any partitions that become visible and durable together.
 //!
 //! A batch is built in the bytes that the log will hold, so that committing it copies nothing: for each operation the
-//! kind, the length of the partition key, for a put the length of the value, then the bytes themselves.
+//! kind, the partition, the length of the key, for a put the length of the value, then the bytes themselves.
 //! Layout: docs/format/batch.md.
 
 use pleach_env::{Error, Result};
@@ -9,8 +9,8 @@ use pleach_log::RecordBuf;
 use pleach_table::{ValueKind, key_hash};
 
 use crate::coding::{Decoder, put_varint};
-use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId};
-use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, PARTITION_KEY_LEN_MAX, VALUE_LEN_MAX};
+use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, partition_key};
+use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 use crate::memtable::Memtable;
 
 /// Operations in the form of a log record.
@@ -35,11 +35,11 @@ impl Operations {
         let out = self.record.bytes_mut();
         let kind = if value.is_some() { ValueKind::Put } else { ValueKind::Tombstone };
         out.push(kind.number());
-        put_varint(out, (PARTITION_PREFIX_LEN + key.len()) as u64);
+        put_varint(out, u64::from(partition.get()));
+        put_varint(out, key.len() as u64);
         if value.is_some() {
             put_varint(out, value_bytes.len() as u64);
         }
-        out.extend_from_slice(&partition.prefix());
         out.extend_from_slice(key);
         out.extend_from_slice(value_bytes);
         self.count += 1;
@@ -93,7 +93,7 @@ impl Operations {
 pub(crate) struct Operation<'a> {
     pub(crate) kind: ValueKind,
     pub(crate) partition: PartitionId,
-    pub(crate) partition_key: &'a [u8],
+    pub(crate) user_key: &'a [u8],
     pub(crate) value: &'a [u8],
 }
 
@@ -104,21 +104,27 @@ impl<'a> Operation<'a> {
         if kind == ValueKind::ValuePointer {
             return None; // A batch carries values; only files point to them.
         }
+        let partition = rest.u32()?;
         let key_len = rest.len()?;
         let value_len = if kind == ValueKind::Tombstone { 0 } else { rest.len()? };
-        if key_len > PARTITION_KEY_LEN_MAX || value_len > VALUE_LEN_MAX {
+        if !(1..=KEY_LEN_MAX).contains(&key_len) || value_len > VALUE_LEN_MAX {
             return None;
         }
-        let partition_key = rest.take(key_len)?;
+        let user_key = rest.take(key_len)?;
         let value = rest.take(value_len)?;
-        let (partition, user_key) = keys::split_partition_key(partition_key)?;
-        (!user_key.is_empty()).then_some(Self { kind, partition, partition_key, value })
+        Some(Self { kind, partition: PartitionId(partition), user_key, value })
+    }
+
+    /// The key by which memtables are ordered.
+    #[inline]
+    pub(crate) fn partition_key(&self) -> PartitionKey {
+        partition_key(self.partition, self.user_key)
     }
 
     /// The hash by which memtables, filters and blocks know the key.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
-        key_hash(self.partition.0, &self.partition_key[PARTITION_PREFIX_LEN..])
+        key_hash(self.partition.0, self.user_key)
     }
 }
 
@@ -158,7 +164,7 @@ mod tests {
         let mut plain = Vec::new();
         Operations::decode(payload, &mut |op| {
             let value = (op.kind == ValueKind::Put).then(|| op.value.to_vec());
-            plain.push((op.partition.get(), op.partition_key[PARTITION_PREFIX_LEN..].to_vec(), value));
+            plain.push((op.partition.get(), op.user_key.to_vec(), value));
         })?;
         Ok(plain)
     }
@@ -166,22 +172,23 @@ mod tests {
     #[test]
     fn stored_bytes_are_fixed() {
         let batch = operations(&[(1, b"alice".to_vec(), Some(b"1".to_vec())), (258, b"x".to_vec(), None)]);
-        assert_eq!(batch.payload(), b"\x01\x09\x01\0\0\0\x01alice1\x02\x05\0\0\x01\x02x");
+        assert_eq!(batch.payload(), b"\x01\x01\x05\x01alice1\x02\x82\x02\x01x");
         assert_eq!(batch.count(), 2);
     }
 
     #[test]
     fn what_is_no_batch_is_refused() {
         for (payload, why) in [
-            (&b"\0\x05\0\0\0\x01x"[..], "no kind"),
-            (b"\x03\x05\0\0\0\0\x01x", "a value pointer"),
-            (b"\x04\x05\0\0\0\x01x", "an unknown kind"),
-            (b"\x02\x04\0\0\0\x01", "an empty key"),
-            (b"\x02\x03\0\0\0", "no room for a partition"),
-            (b"\x02\x84\x80\x04\0\0\0\x01", "a key above the limit"),
-            (b"\x01\x05\x81\x80\x80\x80\x02\0\0\0\x01x", "a value above the limit"),
-            (b"\x01\x05\x02\0\0\0\x01xv", "a value longer than the rest"),
-            (b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01x", "a length of 2^64 - 1"),
+            (&b"\0\x01\x01x"[..], "no kind"),
+            (b"\x03\x01\x01\0x", "a value pointer"),
+            (b"\x04\x01\x01x", "an unknown kind"),
+            (b"\x02\x01\0", "an empty key"),
+            (b"\x02\x81", "a partition that does not end"),
+            (b"\x02\x80\x80\x80\x80\x10\x01x", "a partition above 2^32"),
+            (b"\x02\x01\x80\x80\x04x", "a key above the limit"),
+            (b"\x01\x01\x01\x81\x80\x80\x80\x02x", "a value above the limit"),
+            (b"\x01\x01\x01\x02xv", "a value longer than the rest"),
+            (b"\x01\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01x", "a length of 2^64 - 1"),
         ] {
             assert!(decoded(payload).is_err(), "{why}");
         }
@@ -215,7 +222,7 @@ mod tests {
         #[test]
         fn any_bytes_give_an_error_or_operations_within_limits(bytes in vec(any::<u8>(), 0..200)) {
             let mut taken = 0;
-            let _any_answer = Operations::decode(&bytes, &mut |op| taken += op.partition_key.len() + op.value.len());
+            let _any_answer = Operations::decode(&bytes, &mut |op| taken += op.user_key.len() + op.value.len());
             prop_assert!(taken <= bytes.len());
         }
     }

@@ -10,7 +10,6 @@ use pleach_log::{Append, FrameWriter, RecordBuf};
 use pleach_table::ValueKind;
 
 use crate::batch::Operations;
-use crate::keys::PARTITION_PREFIX_LEN;
 use crate::manifest;
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
@@ -37,8 +36,7 @@ pub fn batch(bytes: &[u8]) {
     let mut again = Operations::default();
     let decoded = Operations::decode(bytes, &mut |op| {
         let value = (op.kind == ValueKind::Put).then_some(op.value);
-        let key = &op.partition_key[PARTITION_PREFIX_LEN..];
-        again.push(op.partition, key, value).expect("what decodes is within the limits");
+        again.push(op.partition, op.user_key, value).expect("what decodes is within the limits");
     });
     if decoded.is_err() {
         return;
@@ -46,7 +44,7 @@ pub fn batch(bytes: &[u8]) {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let note = |into: &mut Vec<_>, payload: &[u8]| {
         Operations::decode(payload, &mut |op| {
-            into.push((op.kind, op.partition_key.to_vec(), op.value.to_vec()));
+            into.push((op.kind, op.partition, op.user_key.to_vec(), op.value.to_vec()));
         })
     };
     note(&mut first, bytes).expect("it did before");

@@ -25,6 +25,7 @@ use crate::state::State;
 use crate::value::Value;
 use crate::version::RunFile;
 use crate::version::edit::RunKind;
+use crate::version::reads::GET_NS;
 
 /// What a lookup needs next.
 pub(crate) enum Step<'l> {
@@ -96,6 +97,9 @@ impl<'s> Lookup<'s> {
     #[inline]
     fn find_candidates(&mut self, state: &'s State, partition: PartitionId) {
         let Some(tree) = state.version.tree(partition) else { return };
+        if self.is_counted != 0 {
+            tree.reads.note(tree.runs.len(), GET_NS * COUNTED_EVERY);
+        }
         let user_key = &self.key[PARTITION_PREFIX_LEN..];
         for run in &tree.runs {
             if let Some(file) = run.file_for(user_key) {
@@ -159,10 +163,13 @@ fn note_absences(candidates: &[Candidate<'_>]) {
     }
 }
 
-/// One lookup in 16: by key, and another choice after each write. No counter, which threads would have to share.
+/// One lookup in so many is counted.
+const COUNTED_EVERY: u64 = 16;
+
+/// One lookup in [`COUNTED_EVERY`]: by key, and another choice after each write. No counter, which threads would have to share.
 #[inline]
 fn is_counted(hash: u64, visible: SeqNo) -> bool {
-    (hash ^ visible).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60 == 0
+    (hash ^ visible).wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / COUNTED_EVERY
 }
 
 /// Runs a lookup to its end, reading blocks with the caller's thread.

@@ -19,7 +19,7 @@ const CHECKED_LEN: usize = FILE_HEADER_LEN - 4;
 pub struct FileKind {
     /// First eight bytes of every file of this kind.
     pub magic: [u8; 8],
-    /// Newest format version that this build writes and reads.
+    /// Format version that this build writes, and the only one that it reads.
     pub version: u32,
     /// What messages call it: "log segment".
     pub name: &'static str,
@@ -109,6 +109,14 @@ impl FileHeader {
             );
             return Err(Error::unsupported(path, message));
         }
+        if (1..kind.version).contains(&version) {
+            let message = format!(
+                "{} has format version {version} of an early build, which this build cannot read; dump the store with a \
+                 build of that time, load it with this one",
+                kind.name
+            );
+            return Err(Error::unsupported(path, message));
+        }
         let header = Self {
             id: FileId(u64_at(bytes, 16)),
             hint: ManifestHint { file: FileId(u64_at(bytes, 24)), len: u64_at(bytes, 32) },
@@ -118,7 +126,7 @@ impl FileHeader {
             return Err(Error::corruption(path, 16, message));
         }
         if version == 0 || u32_at(bytes, 12) != 0 || bytes[40..CHECKED_LEN].iter().any(|&b| b != 0) {
-            let message = format!("expected version 1..={} and zeros in reserved bytes", kind.version);
+            let message = format!("expected version {} and zeros in reserved bytes", kind.version);
             return Err(Error::corruption(path, 8, message));
         }
         Ok(header)

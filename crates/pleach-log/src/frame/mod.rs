@@ -22,6 +22,6 @@ mod writer;
 
 pub use header::{FILE_HEADER_LEN, FileKind, ManifestHint};
 pub(crate) use reader::{Found, FrameReader, Opened};
-pub use record::{Append, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordBuf, SEQ_MAX, SeqNo};
+pub use record::{Append, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordBuf, SEQ_MAX, SHORT_HEADER_LEN, SeqNo};
 pub(crate) use record::{RecordHeader, RecordKind};
 pub use writer::{FrameOptions, FrameWriter};

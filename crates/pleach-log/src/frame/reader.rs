@@ -17,7 +17,7 @@ use std::sync::Arc;
 use pleach_env::{Env, Error, File, FileId, OpenOptions, Result, failpoint};
 
 use super::header::{FILE_HEADER_LEN, FileHeader, FileKind, HeaderState};
-use super::record::{RECORD_HEADER_LEN, RecordHeader, SeqNo, crc_of_header};
+use super::record::{RECORD_HEADER_LEN, RecordHeader, SeqNo};
 
 /// Bytes read at once. Large enough to make the cost of a call vanish.
 const WINDOW_LEN: usize = 1 << 20;
@@ -195,23 +195,23 @@ impl FrameReader {
     /// Reads and verifies what stands at `offset`, at most the file's length.
     fn check_record(&mut self, offset: u64) -> Result<Checked> {
         let left = self.len - offset;
-        if left < RECORD_HEADER_LEN as u64 {
-            return Ok(Err("the end of the file"));
-        }
+        let due = self.next_seq.map(|seq| (seq, self.epoch));
         let mut head = [0; RECORD_HEADER_LEN];
-        head.copy_from_slice(self.bytes(offset, RECORD_HEADER_LEN)?);
-        if head == [0; RECORD_HEADER_LEN] {
-            return Ok(Err("zeros"));
+        let head_len = usize::try_from(left).unwrap_or(usize::MAX).min(RECORD_HEADER_LEN);
+        let head = &mut head[..head_len];
+        head.copy_from_slice(self.bytes(offset, head_len)?);
+        if head.iter().all(|&b| b == 0) {
+            return Ok(Err(if left < RECORD_HEADER_LEN as u64 { "the end of the file" } else { "zeros" }));
         }
-        let header = match RecordHeader::decode(&head) {
+        let header = match RecordHeader::decode(head, due) {
             Ok(header) => header,
             Err(found) => return Ok(Err(found)),
         };
         if record_len(&header) > left {
             return Ok(Err("a payload longer than the rest of the file"));
         }
-        let crc = crc_of_header(&head, self.id, offset);
-        if self.load_payload(offset, &header, crc)? == RecordHeader::stored_crc(&head)
+        let crc = header.crc(head, self.id, offset);
+        if self.load_payload(offset, &header, crc)? == RecordHeader::stored_crc(head)
             || failpoint::skipped("log.record.crc")
         {
             return Ok(Ok(header));
@@ -222,11 +222,11 @@ impl FrameReader {
     /// Reads the payload that follows the header at `offset`, and returns `crc` continued over it.
     fn load_payload(&mut self, offset: u64, header: &RecordHeader, crc: u32) -> Result<u32> {
         let len = header.payload_len as usize;
-        let start = offset + RECORD_HEADER_LEN as u64;
-        if RECORD_HEADER_LEN + len <= WINDOW_LEN {
+        let start = offset + header.len() as u64;
+        if header.len() + len <= WINDOW_LEN {
             // With its header, so that a record across the window's end moves the window to its start.
-            let bytes = self.bytes(offset, RECORD_HEADER_LEN + len)?;
-            let crc = crc32c::crc32c_append(crc, &bytes[RECORD_HEADER_LEN..]);
+            let bytes = self.bytes(offset, header.len() + len)?;
+            let crc = crc32c::crc32c_append(crc, &bytes[header.len()..]);
             let end = self.window_index(start) + len;
             self.payload = Some(end - len..end);
             return Ok(crc);
@@ -304,13 +304,14 @@ impl FrameReader {
 }
 
 fn record_len(header: &RecordHeader) -> u64 {
-    RECORD_HEADER_LEN as u64 + u64::from(header.payload_len)
+    header.len() as u64 + u64::from(header.payload_len)
 }
 
-/// The first place in `bytes` that could hold the header of a record which claims `next_seq` to be durable.
+/// The first place in `bytes` that could hold the header of a record which claims `next_seq` to be durable. Short ones
+/// claim nothing.
 fn first_candidate(bytes: &[u8], next_seq: SeqNo) -> Option<(usize, RecordHeader)> {
     bytes.windows(RECORD_HEADER_LEN).enumerate().find_map(|(at, window)| {
-        let header = RecordHeader::decode(window.first_chunk()?).ok()?;
+        let header = RecordHeader::decode(window, None).ok()?;
         let near = header.first_seq.checked_sub(next_seq).is_some_and(|ahead| ahead < SEARCH_SEQ_WINDOW);
         let claims = header.durable_seq().is_some_and(|durable_seq| durable_seq >= next_seq);
         (near && claims).then_some((at, header))

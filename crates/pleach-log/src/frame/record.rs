@@ -12,8 +12,14 @@ pub type SeqNo = u64;
 /// is due after it must be nameable too.
 pub const SEQ_MAX: SeqNo = (1 << 56) - 1;
 
-/// Length of the header in front of every payload.
+/// Length of the longest header in front of a payload.
 pub const RECORD_HEADER_LEN: usize = 24;
+
+/// Length of the header of a short record: one operation, small, and not the first.
+pub const SHORT_HEADER_LEN: usize = 6;
+
+/// Longest payload of a short record: what 13 bits say.
+pub(crate) const SHORT_PAYLOAD_MAX: u32 = (1 << 13) - 1;
 
 /// Longest payload (1 GiB). Arbitrary, far above any sensible batch; it keeps a damaged length from being believed.
 pub const PAYLOAD_LEN_MAX: usize = 1 << 30;
@@ -27,7 +33,7 @@ pub(crate) const EPOCH_MAX: u8 = (1 << 5) - 1;
 const KIND_BITS: u32 = 3;
 const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
 
-/// What a record is. Numbers on disk: never renumber; 3 to 7 are reserved.
+/// What a record is. Numbers on disk: never renumber; 4 to 7 are reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RecordKind {
@@ -35,6 +41,9 @@ pub(crate) enum RecordKind {
     Data = 1,
     /// No payload, no sequence numbers: written after a sync to say so, and after a failed append as a fence.
     Marker = 2,
+    /// A payload that takes the one sequence number that is due; number and epoch are those of the chain, and the
+    /// checksum covers them. It makes no claim of what is durable.
+    Short = 3,
 }
 
 /// A decoded record header. Its checksum is compared by the reader, which knows the address.
@@ -65,32 +74,54 @@ impl RecordHeader {
         u32::try_from((first_seq - 1).saturating_sub(durable_seq)).unwrap_or(LAG_UNKNOWN)
     }
 
-    /// Encodes the header of a record with `payload` at `offset` of file `id`, checksum included.
+    /// Length of this header on disk.
+    pub(crate) fn len(&self) -> usize {
+        if self.kind == RecordKind::Short { SHORT_HEADER_LEN } else { RECORD_HEADER_LEN }
+    }
+
+    /// Whether the record can be a short one.
+    pub(crate) fn can_be_short(&self) -> bool {
+        self.kind == RecordKind::Data && self.count == 1 && self.payload_len <= SHORT_PAYLOAD_MAX
+    }
+
+    /// Encodes the header of a record with `payload` at `offset` of file `id`, checksum included: the last
+    /// [`RecordHeader::len`] bytes.
     pub(crate) fn encode(&self, id: FileId, offset: u64, payload: &[u8]) -> [u8; RECORD_HEADER_LEN] {
         let mut bytes = [0; RECORD_HEADER_LEN];
-        bytes[4..8].copy_from_slice(&self.payload_len.to_le_bytes());
-        bytes[8] = self.kind as u8 | (self.epoch << KIND_BITS);
-        bytes[9..16].copy_from_slice(&self.first_seq.to_le_bytes()[..7]);
-        bytes[16..20].copy_from_slice(&self.count.to_le_bytes());
-        bytes[20..24].copy_from_slice(&self.durable_lag.to_le_bytes());
-        let crc = crc32c::crc32c_append(crc_of_header(&bytes, id, offset), payload);
-        bytes[0..4].copy_from_slice(&crc.to_le_bytes());
+        let header = &mut bytes[RECORD_HEADER_LEN - self.len()..];
+        let [low, high, ..] = self.payload_len.to_le_bytes();
+        if self.kind == RecordKind::Short {
+            header[4] = self.kind as u8 | (high << KIND_BITS);
+            header[5] = low;
+        } else {
+            header[4] = self.kind as u8 | (self.epoch << KIND_BITS);
+            header[5..12].copy_from_slice(&self.first_seq.to_le_bytes()[..7]);
+            header[12..16].copy_from_slice(&self.payload_len.to_le_bytes());
+            header[16..20].copy_from_slice(&self.count.to_le_bytes());
+            header[20..24].copy_from_slice(&self.durable_lag.to_le_bytes());
+        }
+        let crc = crc32c::crc32c_append(self.crc(header, id, offset), payload);
+        header[0..4].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
-    /// Decodes a header, or says in what it cannot be one. The checksum is still to be compared.
-    pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_LEN]) -> Result<Self, &'static str> {
-        let kind = match bytes[8] & KIND_MASK {
+    /// Decodes the header that `bytes` begin with, or says in what it cannot be one. The checksum is still to be
+    /// compared. `due` are the number and the epoch that a short record would have.
+    pub(crate) fn decode(bytes: &[u8], due: Option<(SeqNo, u8)>) -> Result<Self, &'static str> {
+        const END: &str = "the end of the file";
+        let kind = match bytes.get(4).ok_or(END)? & KIND_MASK {
             1 => RecordKind::Data,
             2 => RecordKind::Marker,
+            3 => return Self::decode_short(bytes.first_chunk().ok_or(END)?, due),
             _ => return Err("an unknown record kind"),
         };
+        let bytes: &[u8; RECORD_HEADER_LEN] = bytes.first_chunk().ok_or(END)?;
         let mut seq = [0; 8];
-        seq[..7].copy_from_slice(&bytes[9..16]);
+        seq[..7].copy_from_slice(&bytes[5..12]);
         let header = Self {
             kind,
-            epoch: bytes[8] >> KIND_BITS,
-            payload_len: word(bytes, 4),
+            epoch: bytes[4] >> KIND_BITS,
+            payload_len: word(bytes, 12),
             first_seq: u64::from_le_bytes(seq),
             count: word(bytes, 16),
             durable_lag: word(bytes, 20),
@@ -107,22 +138,39 @@ impl RecordHeader {
         }
     }
 
+    fn decode_short(bytes: &[u8; SHORT_HEADER_LEN], due: Option<(SeqNo, u8)>) -> Result<Self, &'static str> {
+        let (first_seq, epoch) = due.ok_or("a short record that no other one precedes")?;
+        if first_seq >= SEQ_MAX {
+            return Err("a sequence number out of range");
+        }
+        let payload_len = u32::from(bytes[5]) | u32::from(bytes[4] >> KIND_BITS) << 8;
+        let kind = RecordKind::Short;
+        Ok(Self { kind, epoch, payload_len, first_seq, count: 1, durable_lag: LAG_UNKNOWN })
+    }
+
+    /// Checksum over the address, what a short record leaves out, and the encoded header without its checksum field;
+    /// the payload is to be appended.
+    pub(crate) fn crc(&self, encoded: &[u8], id: FileId, offset: u64) -> u32 {
+        let mut covered = [0; 16 + RECORD_HEADER_LEN - 4];
+        covered[0..8].copy_from_slice(&id.0.to_le_bytes());
+        covered[8..16].copy_from_slice(&offset.to_le_bytes());
+        if self.kind == RecordKind::Short {
+            covered[16..24].copy_from_slice(&self.first_seq.to_le_bytes());
+            covered[24] = self.epoch;
+            covered[25..27].copy_from_slice(&encoded[4..6]);
+            return crc32c::crc32c(&covered[..27]);
+        }
+        covered[16..].copy_from_slice(&encoded[4..RECORD_HEADER_LEN]);
+        crc32c::crc32c(&covered)
+    }
+
     /// Checksum found in an encoded header.
-    pub(crate) fn stored_crc(bytes: &[u8; RECORD_HEADER_LEN]) -> u32 {
-        word(bytes, 0)
+    pub(crate) fn stored_crc(encoded: &[u8]) -> u32 {
+        word(encoded, 0)
     }
 }
 
-/// Checksum over the address and the header without its checksum field; the payload is to be appended.
-pub(crate) fn crc_of_header(bytes: &[u8; RECORD_HEADER_LEN], id: FileId, offset: u64) -> u32 {
-    let mut covered = [0; 16 + RECORD_HEADER_LEN - 4];
-    covered[0..8].copy_from_slice(&id.0.to_le_bytes());
-    covered[8..16].copy_from_slice(&offset.to_le_bytes());
-    covered[16..].copy_from_slice(&bytes[4..]);
-    crc32c::crc32c(&covered)
-}
-
-fn word(bytes: &[u8; RECORD_HEADER_LEN], at: usize) -> u32 {
+fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
@@ -161,7 +209,7 @@ impl RecordBuf {
         self.bytes.len() - RECORD_HEADER_LEN
     }
 
-    /// Length in the log: header and payload.
+    /// Length in the log at most: the longest header and the payload.
     pub fn record_len(&self) -> usize {
         self.bytes.len()
     }
@@ -181,7 +229,7 @@ impl RecordBuf {
     pub(crate) fn seal(&mut self, header: &RecordHeader, id: FileId, offset: u64) -> &[u8] {
         let encoded = header.encode(id, offset, self.payload());
         self.bytes[..RECORD_HEADER_LEN].copy_from_slice(&encoded);
-        &self.bytes
+        &self.bytes[RECORD_HEADER_LEN - header.len()..]
     }
 }
 

@@ -35,9 +35,65 @@ fn golden_bytes_of_a_record() {
         durable_lag: 0x1110_0f0e,
     };
     let bytes = header.encode(FileId(5), 4096, b"hi");
-    assert_eq!(hex(&bytes), "4972a2e70200000019010203040506070a0b0c0d0e0f1011");
-    assert_eq!(RecordHeader::decode(&bytes), Ok(header));
+    assert_eq!(hex(&bytes), "714a5d4d1901020304050607020000000a0b0c0d0e0f1011");
+    assert_eq!(RecordHeader::decode(&bytes, None), Ok(header));
     assert_eq!(header.durable_seq(), Some(0x07_0605_0403_0200 - 0x1110_0f0e));
+}
+
+#[test]
+fn golden_bytes_of_a_short_record() {
+    let header = RecordHeader {
+        kind: RecordKind::Short,
+        epoch: 3,
+        payload_len: 258,
+        first_seq: 0x07_0605_0403_0201,
+        count: 1,
+        durable_lag: LAG_UNKNOWN,
+    };
+    let bytes = header.encode(FileId(5), 4096, &[b'x'; 258]);
+    assert_eq!(hex(&bytes[RECORD_HEADER_LEN - header.len()..]), "e51bd0670b02");
+    let short = &bytes[RECORD_HEADER_LEN - header.len()..];
+    assert_eq!(RecordHeader::decode(short, Some((header.first_seq, header.epoch))), Ok(header));
+    assert!(RecordHeader::decode(short, None).is_err(), "nothing precedes it");
+    assert!(RecordHeader::decode(short, Some((SEQ_MAX, 0))).is_err());
+    assert!(RecordHeader::decode(&short[..5], Some((1, 0))).is_err());
+}
+
+/// Which records of a file are long: the first, and those that make up for what damage could take.
+#[test]
+fn long_records_tell_what_is_durable() {
+    let env = SimEnv::new(1);
+    let path = Path::new("file");
+    let options = FrameOptions {
+        kind: KIND,
+        id: FileId(1),
+        hint: ManifestHint::NONE,
+        preallocate: None,
+        next_seq: 1,
+        durable_seq: 0,
+    };
+    let mut writer = FrameWriter::create(&*env, path, &options).unwrap();
+    let mut put = |writer: &mut FrameWriter, count: u32| {
+        let mut record = RecordBuf::new();
+        record.bytes_mut().extend_from_slice(&[7; 100]);
+        let (first_seq, before) = (writer.next_seq(), writer.offset());
+        writer.append([Append { record: &mut record, first_seq, count }]).unwrap();
+        writer.offset() - before == 100 + RECORD_HEADER_LEN as u64
+    };
+    let long: Vec<_> = (0..1000).filter(|_| put(&mut writer, 1)).map(|_| ()).collect();
+    // About every 16 KiB in 106 kB, and more often at first: at some 0.5, 1, 2, 4, 8, 16 and 32 KiB.
+    assert!((9..=14).contains(&long.len()), "{}", long.len());
+    assert!(put(&mut writer, 2), "several operations");
+    writer.sync("log.sync").unwrap();
+    assert!(put(&mut writer, 1), "something else is durable");
+    let distances: Vec<_> = (0..100).map(|_| put(&mut writer, 1)).collect();
+    let places: Vec<_> = (0..100).filter(|&i| distances[i]).collect();
+    assert!(places[0] <= 6 && places.windows(2).all(|w| w[1] <= 2 * w[0] + 6), "{places:?}");
+    let (mut reader, _) = FrameReader::open(&*env, path, &KIND, FileId(1)).unwrap();
+    for seq in 1..=1000 {
+        let Found::Record(header, _) = reader.advance().unwrap() else { panic!("the chain ends at {seq}") };
+        assert_eq!((header.first_seq, reader.payload()), (seq, &[7; 100][..]));
+    }
 }
 
 #[test]
@@ -59,9 +115,9 @@ fn headers_out_of_range_are_refused() {
         count: 1,
         durable_lag: 0,
     };
-    assert!(RecordHeader::decode(&good.encode(FileId(1), 64, &[])).is_ok());
+    assert!(RecordHeader::decode(&good.encode(FileId(1), 64, &[]), None).is_ok());
     let marker = RecordHeader { kind: RecordKind::Marker, first_seq: SEQ_MAX, count: 0, ..good };
-    assert!(RecordHeader::decode(&marker.encode(FileId(1), 64, &[])).is_ok());
+    assert!(RecordHeader::decode(&marker.encode(FileId(1), 64, &[]), None).is_ok());
     for bad in [
         RecordHeader { count: 0, ..good },
         RecordHeader { count: 2, ..good },
@@ -70,7 +126,7 @@ fn headers_out_of_range_are_refused() {
         RecordHeader { count: 1, ..marker },
         RecordHeader { payload_len: 1, ..marker },
     ] {
-        assert!(RecordHeader::decode(&bad.encode(FileId(1), 64, &[])).is_err(), "{bad:?}");
+        assert!(RecordHeader::decode(&bad.encode(FileId(1), 64, &[]), None).is_err(), "{bad:?}");
     }
 }
 
@@ -104,7 +160,7 @@ fn damaged_lengths_cost_no_memory() {
     writer.file().write_all_at(&[8], 1_000_000).unwrap();
     assert!(read(false) <= 2 << 20);
     for len in [4_999_999_u32, 5_000_001, 1 << 30, u32::MAX] {
-        writer.file().write_all_at(&len.to_le_bytes(), 64 + 4).unwrap();
+        writer.file().write_all_at(&len.to_le_bytes(), 64 + 12).unwrap();
         assert!(read(false) <= 2 << 20);
     }
 }

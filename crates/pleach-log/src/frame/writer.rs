@@ -73,6 +73,7 @@ pub struct FrameWriter {
     next_seq: SeqNo,
     durable_seq: SeqNo,
     epoch: u8,
+    claims: Claims,
     fence: Fence,
     poisoned: bool,
     /// Scratch for groups; empty between calls.
@@ -107,6 +108,7 @@ impl FrameWriter {
             next_seq: options.next_seq,
             durable_seq: options.durable_seq,
             epoch: 0,
+            claims: Claims::default(),
             fence: Fence::None,
             poisoned: false,
             group: Vec::new(),
@@ -134,22 +136,23 @@ impl FrameWriter {
     }
 
     fn append_one(&mut self, append: Append<'_>) -> Result<()> {
-        let header = append.header(self.next_seq, self.durable_seq, self.epoch)?;
+        let mut header = append.header(self.next_seq, self.durable_seq, self.epoch)?;
+        let claims = self.claims.choose(&mut header, self.offset, self.durable_seq);
         let record = append.record;
         let bytes = record.seal(&header, self.id, self.offset);
         reserve(&*self.file, self.preallocate, &mut self.reserved, self.offset, bytes.len())
             .map_err(|e| self.no_space(e))?;
         let written = self.file.write_all_at(bytes, self.offset);
-        self.finish_append(written, bytes.len(), header.next_seq())
+        self.finish_append(written, bytes.len(), header.next_seq(), claims)
     }
 
     fn append_group<'a>(&mut self, records: impl Iterator<Item = Append<'a>>) -> Result<()> {
         let mut group = std::mem::take(&mut self.group);
-        let result = self.build_group(&mut group, records).and_then(|next_seq| {
+        let result = self.build_group(&mut group, records).and_then(|(next_seq, claims)| {
             reserve(&*self.file, self.preallocate, &mut self.reserved, self.offset, group.len())
                 .map_err(|e| self.no_space(e))?;
             let written = self.file.write_all_at(&group, self.offset);
-            self.finish_append(written, group.len(), next_seq)
+            self.finish_append(written, group.len(), next_seq, claims)
         });
         group.clear();
         group.shrink_to(GROUP_KEPT);
@@ -161,17 +164,16 @@ impl FrameWriter {
         &self,
         group: &mut Vec<u8>,
         records: impl Iterator<Item = Append<'a>>,
-    ) -> Result<SeqNo> {
-        let mut next_seq = self.next_seq;
+    ) -> Result<(SeqNo, Claims)> {
+        let (mut next_seq, mut claims) = (self.next_seq, self.claims);
         for append in records {
-            let header = append.header(next_seq, self.durable_seq, self.epoch)?;
-            let payload = append.record.payload();
+            let mut header = append.header(next_seq, self.durable_seq, self.epoch)?;
             let offset = self.offset + group.len() as u64;
-            group.extend_from_slice(&header.encode(self.id, offset, payload));
-            group.extend_from_slice(payload);
+            claims = claims.choose(&mut header, offset, self.durable_seq);
+            group.extend_from_slice(append.record.seal(&header, self.id, offset));
             next_seq = header.next_seq();
         }
-        Ok(next_seq)
+        Ok((next_seq, claims))
     }
 
     /// The error of a failed reservation: nothing was written, so no fence is needed.
@@ -180,9 +182,16 @@ impl FrameWriter {
         Error::io(&format!("reserve space for the {}", self.name), &self.path, error)
     }
 
-    fn finish_append(&mut self, written: io::Result<()>, len: usize, next_seq: SeqNo) -> Result<()> {
+    fn finish_append(
+        &mut self,
+        written: io::Result<()>,
+        len: usize,
+        next_seq: SeqNo,
+        claims: Claims,
+    ) -> Result<()> {
         match written {
             Ok(()) => {
+                self.claims = claims;
                 self.offset += len as u64;
                 self.data_end = self.offset;
                 self.next_seq = next_seq;
@@ -199,6 +208,7 @@ impl FrameWriter {
     fn raise_fence(&mut self) {
         debug_assert!(self.epoch < EPOCH_MAX, "appends stop before the last epoch");
         self.epoch += 1;
+        self.claims = Claims::default();
         self.fence = Fence::Write;
         // Best effort: the next append, or rotation, insists.
         let _ = self.write_fence();
@@ -343,6 +353,42 @@ impl FrameWriter {
     /// The sequence number that is due next.
     pub fn next_seq(&self) -> SeqNo {
         self.next_seq
+    }
+}
+
+/// Which records say what was durable: the long ones. The others can be short.
+///
+/// The first record of a file is long, the first after each change of what is durable, and the first after a fence.
+/// From there on another one follows at twice the distance each time, from a sector on and at the latest after
+/// [`CLAIM_DISTANCE_MAX`] bytes: so damage can take the newest durable record together with all that tells of it only where
+/// it is as large as what was written since, or as that distance.
+#[derive(Clone, Copy, Debug, Default)]
+struct Claims {
+    /// What the last long record stated, and where the first one that stated it is.
+    stated: Option<(SeqNo, u64)>,
+    /// Where the last long record is.
+    last_at: u64,
+}
+
+/// Bytes between long records, at least: a sector.
+const CLAIM_DISTANCE_MIN: u64 = 512;
+
+/// And at most.
+const CLAIM_DISTANCE_MAX: u64 = 16 << 10;
+
+impl Claims {
+    /// Makes the record at `offset` a short one if it can be; the state after it.
+    fn choose(self, header: &mut RecordHeader, offset: u64, durable_seq: SeqNo) -> Self {
+        let (is_stated, since_change) = match self.stated {
+            Some((seq, at)) if seq == durable_seq => (true, offset - at),
+            _ => (false, 0),
+        };
+        let distance = (since_change / 2).clamp(CLAIM_DISTANCE_MIN, CLAIM_DISTANCE_MAX);
+        if is_stated && header.can_be_short() && offset - self.last_at < distance {
+            header.kind = RecordKind::Short;
+            return self;
+        }
+        Self { stated: Some((durable_seq, offset - since_change)), last_at: offset }
     }
 }
 

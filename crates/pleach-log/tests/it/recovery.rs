@@ -2,7 +2,7 @@
 
 use pleach_env::{ErrorKind, FileId};
 use pleach_log::{
-    FILE_HEADER_LEN, FileKind, FrameOptions, FrameWriter, ManifestHint, RECORD_HEADER_LEN, SeqNo, read_frames,
+    FILE_HEADER_LEN, FileKind, FrameOptions, FrameWriter, ManifestHint, SHORT_HEADER_LEN, SeqNo, read_frames,
 };
 
 use crate::support::{HINT, Logged, Machine, append, logged, record_of, rotate};
@@ -20,11 +20,11 @@ fn append_each(
     records
 }
 
-/// Zeros the record that ends at `end` of segment `id`, header and all.
+/// Zeros the short record that ends at `end` of segment `id`, header and all.
 fn zero_record(machine: &Machine, id: u64, end: u64, payload_len: usize) {
     let mut bytes = machine.read(id);
     let end = usize::try_from(end).unwrap();
-    bytes[end - payload_len - RECORD_HEADER_LEN..end].fill(0);
+    bytes[end - payload_len - SHORT_HEADER_LEN..end].fill(0);
     machine.write(id, &bytes);
 }
 
@@ -51,7 +51,7 @@ fn a_hole_in_unsynced_records_is_a_torn_tail() {
     let (result, visited) = machine.recover(&[1], 1);
     let recovery = result.unwrap();
     assert_eq!(visited, records[..2]);
-    assert_eq!(recovery.torn, Some((FileId(1), third_end - 44)));
+    assert_eq!(recovery.torn, Some((FileId(1), third_end - 26)));
     assert_eq!((recovery.next_seq, recovery.records, recovery.bytes), (3, 2, 40));
 }
 
@@ -65,7 +65,7 @@ fn the_same_hole_is_corruption_once_a_later_record_calls_it_durable() {
     append_each(&mut log, 4..=4, 20);
     zero_record(&machine, 1, third_end, 20);
     let error = machine.recover(&[1], 1).0.unwrap_err();
-    assert_eq!((error.kind(), error.offset()), (ErrorKind::Corruption, Some(third_end - 44)));
+    assert_eq!((error.kind(), error.offset()), (ErrorKind::Corruption, Some(third_end - 26)));
     assert!(error.to_string().contains("expected the record from sequence number 3 on"), "{error}");
     // Unless SSTs hold it.
     let (result, visited) = machine.recover(&[1], 4);
@@ -211,9 +211,9 @@ fn bytes_made_up_to_look_like_nested_records_are_given_up_on() {
     append_each(&mut log, 1..=1, 10);
     let mut bytes = machine.read(1);
     let mut header = [0; 24];
-    header[4..8].copy_from_slice(&100_000_u32.to_le_bytes());
-    header[8] = 1;
-    header[9] = 200;
+    header[4] = 1;
+    header[5] = 200;
+    header[12..16].copy_from_slice(&100_000_u32.to_le_bytes());
     header[16] = 1;
     for chunk in bytes[98..].chunks_exact_mut(24) {
         chunk.copy_from_slice(&header);

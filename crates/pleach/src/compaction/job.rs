@@ -11,7 +11,7 @@ use pleach_env::{FileId, Result, failpoint};
 
 use super::merging::Merging;
 use super::outputs::Outputs;
-use super::picker::WholePlan;
+use super::picker::{STAGE_BOTTOM, WholePlan};
 use crate::db::Inner;
 use crate::keys::{PartitionId, successor};
 use crate::state::State;
@@ -58,6 +58,11 @@ impl CompactionJob {
         edit.push(EditItem::AddRun { partition, run });
         edit.push(EditItem::StartJob { partition, job: meta.clone() });
         inner.commit_edit(edit, Vec::new(), State::with_version)?;
+        if stage == STAGE_BOTTOM
+            && let Some(tree) = inner.state.load().version.tree(partition)
+        {
+            tree.reads.reset();
+        }
         Ok(Self::resume(inner, partition, meta))
     }
 

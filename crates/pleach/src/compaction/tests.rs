@@ -179,3 +179,17 @@ fn compressed_outputs_end_anywhere() {
         assert!(db.stats().compaction_written_bytes > 1_000_000);
     }
 }
+
+#[test]
+fn what_reads_make_due_keeps_nobody_waiting() {
+    let env = SimEnv::new(1);
+    let db = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20).open(DIR).unwrap();
+    for key in ["a", "b"] {
+        db.default_partition().put(key, "value").unwrap();
+        db.settle().unwrap();
+    }
+    assert_eq!(db.stats().runs, 2);
+    db.inner().state.load().version.tree(DEFAULT).unwrap().reads.note(2, 1 << 40);
+    db.settle().unwrap();
+    assert_eq!(db.stats().runs, 1);
+}

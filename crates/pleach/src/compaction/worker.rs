@@ -16,6 +16,7 @@
 //! The list's lock is held while jobs are chosen and entered into the manifest, never during a step.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -131,8 +132,11 @@ impl Compactions {
             return JobStep::IdleFor(QUIET_AFTER);
         }
         let version = &self.inner.state.load().version;
-        let waits =
-            version.partitions().any(|(_, p)| p.tree.runs.iter().any(|r| r.tombstones_since().is_some()));
+        // Tombstones grow old, and reads of several runs may come to be worth a merge.
+        let waits = version.partitions().any(|(_, partition)| {
+            let runs = &partition.tree.runs;
+            runs.len() > 1 || runs.iter().any(|run| run.tombstones_since().is_some())
+        });
         if waits { JobStep::IdleFor(TOMBSTONES_CHECKED_EVERY) } else { JobStep::Idle }
     }
 
@@ -213,7 +217,9 @@ impl Compactions {
             let (version, requests) = self.tend_requests(list);
             let moment = self.moment();
             let below = self.is_full(list).then(|| list.first_stage());
-            let is_settled = std::ptr::eq(list.settled.0.as_ptr(), Arc::as_ptr(&version))
+            // Reads may have made something due meanwhile: who waits for the end must not wait for the next look.
+            let is_settled = self.inner.settling.load(Ordering::Acquire) == 0
+                && std::ptr::eq(list.settled.0.as_ptr(), Arc::as_ptr(&version))
                 && (list.settled.1, list.settled.2) == (moment, below);
             let is_answered = requests.open().next().is_none();
             if (is_settled && is_answered) || below.is_some_and(|below| below <= STAGE_FIRST) {

@@ -145,9 +145,10 @@ impl Inner {
             next_seq += u64::from(count);
             Append { record: request.operations.record_mut(), first_seq, count }
         });
+        let start = writer.log.offset();
         let appended = writer.log.append(records);
         appended.map_err(|e| self.log_failed(&writer.log, e))?;
-        add(&self.counters.log_bytes, bytes as u64);
+        add(&self.counters.log_bytes, writer.log.offset() - start);
         if syncs {
             self.sync_writer(writer)?;
         }
@@ -260,7 +261,7 @@ fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
 fn forget_stretches(stretches: &DeletedStretches, request: &WriteRequest) {
     let decoded = Operations::decode(request.operations.payload(), &mut |op| {
         if op.kind != ValueKind::Tombstone {
-            stretches.forget(op.partition_key);
+            stretches.forget(&op.partition_key());
         }
     });
     debug_assert!(decoded.is_ok());
@@ -277,7 +278,7 @@ fn refuse_to_wait(group: &mut [WriteRequest], why: &str) {
 /// Inserts a batch's operations under consecutive sequence numbers from `next_seq` on.
 pub(crate) fn insert_operations(memtable: &Memtable, payload: &[u8], next_seq: &mut u64) {
     Operations::decode(payload, &mut |op| {
-        memtable.insert(op.hash(), op.partition_key, *next_seq, op.kind, op.value);
+        memtable.insert(op.hash(), &op.partition_key(), *next_seq, op.kind, op.value);
         *next_seq += 1;
     })
     .expect("operations were encoded here, or checked by recovery");

@@ -88,6 +88,7 @@ impl Range {
             .map(|memtable| SourceCursor::over_memtable(self.partition, memtable.cursor(view.visible)))
             .collect();
         if let Some(tree) = view.state.version.tree(self.partition) {
+            tree.reads.note_seek(tree.runs.len());
             let runs = tree.runs.iter().filter(|run| !run.files.is_empty());
             sources.extend(
                 runs.map(|run| SourceCursor::over_run(self.partition, Arc::clone(run), CursorMode::Cached)),

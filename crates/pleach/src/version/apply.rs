@@ -107,7 +107,7 @@ impl Version {
             }
             let runs = partition.tree.runs.iter().zip(runs);
             let runs = runs.map(|(old, new)| new.map_or_else(|| Arc::clone(old), Arc::new)).collect();
-            let tree = Arc::new(SubTree { runs, jobs: partition.tree.jobs.clone() });
+            let tree = Arc::new(SubTree { runs, ..SubTree::clone(&partition.tree) });
             next.partitions.set(id, Some(PartitionState { name: Arc::clone(&partition.name), tree }));
         }
         next

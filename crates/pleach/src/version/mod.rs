@@ -15,6 +15,7 @@ pub(crate) mod edit;
 mod file;
 mod map;
 mod older;
+pub(crate) mod reads;
 mod run;
 mod summary;
 
@@ -29,6 +30,7 @@ use edit::{Edit, EditItem, JobMeta, RunId};
 pub(crate) use file::{SstFile, Trash};
 use map::PartitionMap;
 pub(crate) use older::OlderRuns;
+use reads::ReadCost;
 pub(crate) use run::{Run, RunFile};
 
 /// A partition's runs and compactions.
@@ -37,6 +39,7 @@ pub(crate) struct SubTree {
     /// In age order: stage ascending, within a stage newest first.
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) jobs: Vec<JobMeta>,
+    pub(crate) reads: Arc<ReadCost>,
 }
 
 impl SubTree {

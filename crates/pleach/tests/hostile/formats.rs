@@ -1,4 +1,4 @@
-//! Files of newer formats, with right checksums: refused as unsupported, never called damaged, never touched.
+//! Files of other formats, with right checksums: refused as unsupported, never called damaged, never touched.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -33,21 +33,27 @@ fn a_newer_layout_is_unsupported() {
     assert_eq!(found, UNSUPPORTED);
 }
 
-/// Bumps the version in the header of a framed file.
-fn bump_framed(bytes: &mut [u8]) {
-    bytes[8..12].copy_from_slice(&2u32.to_le_bytes());
+/// Sets the version in the header of a framed file.
+fn set_framed_version(bytes: &mut [u8], version: u32) {
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[..60]);
     bytes[60..64].copy_from_slice(&crc.to_le_bytes());
 }
 
 #[test]
-fn a_newer_manifest_is_unsupported() {
-    assert_eq!(error_after(FileKind::Manifest, |bytes| bump_framed(bytes)), UNSUPPORTED);
+fn another_manifest_version_is_unsupported() {
+    for version in [1, 3] {
+        let found = error_after(FileKind::Manifest, |bytes| set_framed_version(bytes, version));
+        assert_eq!(found, UNSUPPORTED, "version {version}");
+    }
 }
 
 #[test]
-fn a_newer_log_segment_is_unsupported() {
-    assert_eq!(error_after(FileKind::Log, |bytes| bump_framed(bytes)), UNSUPPORTED);
+fn another_log_version_is_unsupported() {
+    for version in [1, 3] {
+        let found = error_after(FileKind::Log, |bytes| set_framed_version(bytes, version));
+        assert_eq!(found, UNSUPPORTED, "version {version}");
+    }
 }
 
 #[test]

@@ -10,6 +10,9 @@
 //! directly. With `k` = 4 a load of new keys is written twice in all up to some 150 memtables, and three times up to some
 //! 600; at most 9 runs of a stage are left to read.
 //!
+//! Runs that have been merged so far cost reads some time each. Once reads have spent as much as a merge of everything
+//! takes (`version/reads`), everything goes into the bottom.
+//!
 //! Overwritten keys are another matter: they would double the space. Each file says about how many of its entries hide
 //! older ones (sampled with the filters when it was written), so garbage is known before it is merged. When it exceeds a
 //! share of what lives, everything goes into the bottom.
@@ -31,6 +34,7 @@ const GARBAGE_MEMTABLES: u128 = 2;
 /// The merge that is due.
 pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     pick_garbage(policy, situation)
+        .or_else(|| pick_for_reads(situation))
         .or_else(|| situation.stages().find_map(|(start, len)| pick_full(policy, situation, start, len)))
 }
 
@@ -71,6 +75,15 @@ fn reaches_bottom(situation: Situation<'_>, start: usize) -> bool {
     situation.free_from() <= start && bytes(&forest) >= GROWTH * bytes(&bottom)
 }
 
+/// The merge of everything, if reads have paid for it.
+fn pick_for_reads(situation: Situation<'_>) -> Option<WholePlan> {
+    let tree = situation.tree;
+    let is_due = tree.runs.len() > 1
+        && situation.free_from() == 0
+        && tree.reads.outweighs_merge_of(tree.sum(Run::bytes));
+    is_due.then(|| situation.merge_from(0, STAGE_BOTTOM))
+}
+
 /// The merge of the free oldest runs, if they hold more garbage than is borne.
 fn pick_garbage(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     let start = situation.free_from();
@@ -90,6 +103,7 @@ mod tests {
     use super::super::testing::{policy, told, tree};
     use super::super::{Plan, Policy, Situation};
     use crate::options::Shape;
+    use crate::version::reads::{MERGE_NS_PER_BYTE, SEEK_NS};
 
     fn pick(runs: &str, busy: &[u64]) -> String {
         let tree = tree(runs, busy);
@@ -128,6 +142,22 @@ mod tests {
         assert_eq!(pick(&format!("{stage} 60:1b300"), &[]), "7 6 5 4 3 2 1 -> stage 60, drop tombstones");
         let below = "2:9b9 2:8b100 2:7b100 2:6b100 2:5b100 2:4b100 2:3b100 3:2b600 60:1b600";
         assert_eq!(pick(below, &[]), "8 7 6 5 4 3 2 1 -> stage 60, drop tombstones");
+    }
+
+    #[test]
+    fn reads_bring_everything_down_when_they_have_paid_for_it() {
+        let tree = tree("1:4b1000 2:3b1000 60:1b4000", &[]);
+        let situation = Situation { tree: &tree, busy: &[], now: 0 };
+        let policy = policy(Shape::ForestOverBottom);
+        let pick = |policy: &Policy| told(super::pick(policy, situation).map(Plan::Whole));
+        let due = 6000 * MERGE_NS_PER_BYTE / (2 * SEEK_NS);
+        for _ in 0..due {
+            assert_eq!(pick(&policy), "nothing");
+            tree.reads.note(tree.runs.len(), SEEK_NS);
+        }
+        assert_eq!(pick(&policy), "4 3 1 -> stage 60, drop tombstones");
+        tree.reads.reset();
+        assert_eq!(pick(&policy), "nothing");
     }
 
     #[test]

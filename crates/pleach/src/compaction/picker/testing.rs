@@ -20,7 +20,7 @@ pub(super) fn policy(shape: Shape) -> Policy {
 /// entries that hide older ones: `1:7b100t5o20`. A `+` begins another file, whose keys follow. `busy` are the output
 /// and the inputs of a job.
 pub(super) fn tree(runs: &str, busy: &[u64]) -> SubTree {
-    let mut tree = SubTree { runs: runs.split_whitespace().map(run).collect(), jobs: Vec::new() };
+    let mut tree = SubTree { runs: runs.split_whitespace().map(run).collect(), ..SubTree::default() };
     if let [output, inputs @ ..] = busy {
         let inputs = inputs.iter().copied().map(RunId).collect();
         tree.jobs.push(JobMeta { output: RunId(*output), inputs, drops_tombstones: false });

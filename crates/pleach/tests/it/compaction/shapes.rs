@@ -52,3 +52,27 @@ fn an_existing_store_takes_another_shape() {
         }
     }
 }
+
+/// Runs that no write merges any more are merged once reads have paid for it.
+#[test]
+fn runs_that_are_read_again_and_again_become_one() {
+    let env = SimEnv::new(1);
+    let db = SETUP.open(&env).unwrap();
+    let (mut model, mut rng) = (Model::new(), Rng::with_seed(3));
+    put_random(&db, &mut model, &mut rng, (4000, 1_000_000_000));
+    db.settle().unwrap();
+    let runs = db.stats().runs;
+    assert!(runs > 1, "{runs} runs after a load");
+    let partition = db.default_partition();
+    for _ in 0..100 {
+        assert!(partition.range(b"5".as_slice()..).next().is_some());
+    }
+    db.settle().unwrap();
+    assert_eq!(db.stats().runs, runs, "a few reads are not worth it");
+    for _ in 0..20_000 {
+        assert!(partition.range(b"5".as_slice()..).next().is_some());
+    }
+    db.settle().unwrap();
+    assert_eq!(db.stats().runs, 1);
+    check(&db, &model, "merged for the reads");
+}
