@@ -1,8 +1,9 @@
 //! Compactions step by step, as a store's own workers do them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use pleach_env::{Job, JobStep, SimEnv};
+use pleach_env::{Env, Job, JobStep, SimEnv};
 
 use super::job::{CompactionJob, Progress};
 use super::picker::{self, Situation, WholePlan};
@@ -188,6 +189,10 @@ fn what_reads_make_due_keeps_nobody_waiting() {
         db.default_partition().put(key, "value").unwrap();
         db.settle().unwrap();
     }
+    // The workers have seen the quiet store.
+    env.sleep(Duration::from_secs(5));
+    db.inner().wake_jobs();
+    env.run_jobs();
     assert_eq!(db.stats().runs, 2);
     db.inner().state.load().version.tree(DEFAULT).unwrap().reads.note(2, 1 << 40);
     db.settle().unwrap();
