@@ -24,3 +24,6 @@ pub(crate) const PARTITION_KEY_LEN_MAX: usize = KEY_LEN_MAX + crate::keys::PARTI
 
 const _: () = assert!(BATCH_BYTES_MAX < u32::MAX as usize, "a batch's length is a u32 in the log");
 const _: () = assert!(VALUE_LEN_MAX + KEY_LEN_MAX < BATCH_BYTES_MAX, "any single entry fits in a batch");
+
+/// Highest stage of a run: that of the bottom.
+pub(crate) const STAGE_MAX: u8 = 60;

@@ -35,7 +35,7 @@ const NEAR_END: usize = 4;
 pub enum CursorMode {
     /// Through the cache.
     Cached,
-    /// Through a buffer of 1 MiB, past the cache.
+    /// Through a buffer that grows to 1 MiB, past the cache.
     Streaming {
         /// Whether to drop what has been read from the operating system's cache.
         forget: bool,

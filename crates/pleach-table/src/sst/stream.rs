@@ -14,6 +14,10 @@ use crate::limits::{HEADER_LEN, PAGE};
 /// Bytes read at a time: large enough that a device works at full rate.
 const WINDOW_LEN: u64 = 1 << 20;
 
+/// Bytes read at first. It is doubled with every read that goes on where the last one ended, so that who wants little, as a
+/// small section of a shared file, neither reads much nor holds it.
+const WINDOW_LEN_FIRST: u64 = 64 << 10;
+
 /// See the module's text. It holds one block at a time, checked and unfolded.
 pub(super) struct BlockStream {
     /// Bytes `window` of the file.
@@ -71,11 +75,15 @@ impl BlockStream {
         }
         let data_end = sst.summary.file_len - u64::from(sst.summary.tail_len);
         let page = PAGE as u64;
+        let goes_on =
+            !self.window.is_empty() && range.start <= self.window.end && range.end >= self.window.start;
+        let before = if goes_on { self.window.end - self.window.start } else { 0 };
+        let len = (2 * before).clamp(WINDOW_LEN_FIRST, WINDOW_LEN);
         let window = if range.start >= self.window.start {
             let start = range.start / page * page;
-            start..range.end.max(data_end.min(start + WINDOW_LEN))
+            start..range.end.max(data_end.min(start + len))
         } else {
-            range.start.min(range.end.saturating_sub(WINDOW_LEN)) / page * page..range.end
+            range.start.min(range.end.saturating_sub(len)) / page * page..range.end
         };
         if self.forget && !self.window.is_empty() {
             sst.file.forget(self.window.start, self.window.end - self.window.start);

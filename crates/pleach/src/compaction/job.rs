@@ -9,7 +9,8 @@
 
 use pleach_env::{FileId, Result, failpoint};
 
-use super::merging::{Made, Merging};
+use super::merging::Merging;
+use super::outputs::Outputs;
 use super::picker::{STAGE_BOTTOM, WholePlan};
 use crate::db::Inner;
 use crate::keys::{PartitionId, successor};
@@ -25,7 +26,7 @@ pub(crate) struct CompactionJob {
     output_stage: u8,
     merging: Merging,
     /// Outputs that no edit names yet.
-    uncommitted: Vec<Made>,
+    uncommitted: Outputs,
     /// Progress is committed when this much was written since the last time.
     commit_bytes: u64,
 }
@@ -62,20 +63,21 @@ impl CompactionJob {
         {
             tree.reads.reset();
         }
-        Self::resume(inner, partition, meta)
+        Ok(Self::resume(inner, partition, meta))
     }
 
     /// Goes on with a job that the version knows; `None` when the partition was dropped meanwhile.
-    pub(crate) fn resume(inner: &Inner, partition: PartitionId, meta: JobMeta) -> Result<Option<Self>> {
+    pub(crate) fn resume(inner: &Inner, partition: PartitionId, meta: JobMeta) -> Option<Self> {
         let state = inner.state.load_full();
-        let Some(tree) = state.version.tree(partition) else { return Ok(None) };
+        let tree = state.version.tree(partition)?;
         let inputs: Vec<_> = meta.inputs.iter().filter_map(|id| tree.run(*id)).cloned().collect();
-        let commit_bytes = inputs.iter().map(|run| run.bytes()).sum::<u64>() / COMMIT_SHARE;
+        let bytes = inputs.iter().map(|run| run.bytes()).fold(0, u64::saturating_add);
+        let commit_bytes = bytes / COMMIT_SHARE;
         let output_stage = tree.run(meta.output).map_or(0, |run| run.stage);
         let merged: Vec<_> = meta.inputs.iter().copied().chain([meta.output]).collect();
         let filter_bits = inner.filter_bits_of_merged(tree, &merged, output_stage);
-        let merging = Merging::new(partition, inputs.into_iter(), meta.drops_tombstones, filter_bits)?;
-        Ok(Some(Self { partition, meta, output_stage, merging, uncommitted: Vec::new(), commit_bytes }))
+        let merging = Merging::new(partition, inputs.into_iter(), meta.drops_tombstones, filter_bits);
+        Some(Self { partition, meta, output_stage, merging, uncommitted: Outputs::default(), commit_bytes })
     }
 
     pub(crate) fn partition(&self) -> PartitionId {
@@ -90,7 +92,7 @@ impl CompactionJob {
         self.meta.output
     }
 
-    /// Writes one output SST, and commits when enough of them have gathered or nothing is left.
+    /// Writes one output SST, or reads as much as that takes; commits when enough has gathered or nothing is left.
     ///
     /// After an error the job is to be dropped; it can be resumed from what was committed.
     pub(crate) fn step(&mut self, inner: &Inner) -> Result<Progress> {
@@ -100,17 +102,19 @@ impl CompactionJob {
         };
         let made = self.merging.next_file(inner, &older)?;
         drop(older);
-        self.uncommitted.extend(made);
+        let is_in_vain = made.is_none();
+        self.uncommitted.add(made);
         let done = self.merging.is_done();
-        if done || self.should_commit(inner) {
+        if done || is_in_vain || self.should_commit(inner) {
             self.commit(inner, done)?;
         }
         Ok(if done { Progress::Done } else { Progress::More })
     }
 
     fn should_commit(&self, inner: &Inner) -> bool {
-        let written: u64 = self.uncommitted.iter().map(Made::written_bytes).sum();
+        let written = self.uncommitted.written_bytes();
         self.uncommitted.len() >= inner.options.clean_every
+            || inner.is_closed()
             || (written > 0 && (written >= self.commit_bytes || inner.is_space_short(written)))
     }
 
@@ -124,23 +128,14 @@ impl CompactionJob {
     /// Makes the progress durable and shows it to readers.
     fn commit(&mut self, inner: &Inner, done: bool) -> Result<()> {
         let partition = self.partition;
-        if self.uncommitted.iter().any(|made| made.written_bytes() > 0) {
-            inner.sync_dir("compaction.dir_sync")?;
-        }
+        self.uncommitted.sync_names(inner)?;
         let state = inner.state.load_full();
         let Some(tree) = state.version.tree(partition) else {
             self.abandon();
             return Ok(());
         };
         let mut edit = Edit::default();
-        let (mut files, mut metas) = (Vec::new(), Vec::new());
-        for made in self.uncommitted.drain(..) {
-            metas.push(made.meta().clone());
-            if let Made::Written(file, _) = made {
-                edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
-                files.push(file);
-            }
-        }
+        let (files, metas) = self.uncommitted.name_in(&mut edit);
         let output = tree.run(self.meta.output);
         let output_stays_empty = metas.is_empty() && output.is_none_or(|run| run.files.is_empty());
         if !metas.is_empty() {
@@ -197,11 +192,7 @@ impl CompactionJob {
 
     /// Lets the files go that no edit names.
     pub(crate) fn abandon(&mut self) {
-        for made in self.uncommitted.drain(..) {
-            if let Made::Written(file, _) = made {
-                file.mark_obsolete();
-            }
-        }
+        self.uncommitted.abandon();
     }
 }
 

@@ -8,17 +8,19 @@ use std::sync::Arc;
 use pleach_env::{Result, failpoint};
 use pleach_table::{CursorMode, ValueKind};
 
-use super::pace::PIECE_BYTES;
+use super::outputs::Made;
+use super::pace::Pieces;
 use crate::db::{Inner, NewEntry, SstOutput};
 use crate::keys::PartitionId;
 use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
 use crate::stats::add;
 use crate::version::edit::RunFileMeta;
-use crate::version::{OlderRuns, Run, SstFile, SubTree};
+use crate::version::{OlderRuns, Run, SubTree};
 
-/// The merge.
+/// The merge. It reads nothing before its first file is asked for: jobs may wait long for their first step.
 pub(super) struct Merging {
     merge: Merge,
+    is_open: bool,
     drops_tombstones: bool,
     /// Bits per key of the outputs' filters.
     filter_bits: f32,
@@ -26,29 +28,14 @@ pub(super) struct Merging {
     last_key: Vec<u8>,
 }
 
-/// A file of the output.
-pub(super) enum Made {
-    /// A new file.
-    Written(Arc<SstFile>, RunFileMeta),
-    /// A file of an input.
-    Moved(RunFileMeta),
-}
+/// Bytes of entries read in a step that has written nothing, in lengths of an SST: then progress is to be committed.
+const READ_IN_VAIN: u64 = 2;
 
-impl Made {
-    pub(super) fn meta(&self) -> &RunFileMeta {
-        match self {
-            Self::Written(_, meta) | Self::Moved(meta) => meta,
-        }
-    }
+/// The same for any step. An SST that is small because most of what was read is gone is not cut sooner.
+const READ_MAX: u64 = 16;
 
-    /// Bytes on the disk that were not there before.
-    pub(super) fn written_bytes(&self) -> u64 {
-        match self {
-            Self::Written(_, meta) => meta.bytes,
-            Self::Moved(_) => 0,
-        }
-    }
-}
+/// Bytes of entries after which a step ends when the store is being closed.
+const READ_AT_CLOSE: u64 = 1 << 20;
 
 impl Merging {
     /// A merge of `inputs`, newest first, from the first visible key on.
@@ -57,18 +44,17 @@ impl Merging {
         inputs: impl Iterator<Item = Arc<Run>>,
         drops_tombstones: bool,
         filter_bits: f32,
-    ) -> Result<Self> {
+    ) -> Self {
         let mode = CursorMode::Streaming { forget: false };
         let inputs = inputs.filter(|run| !run.files.is_empty());
         let sources = inputs.map(|run| SourceCursor::over_run(partition, run, mode)).collect();
-        let mut merge = Merge::new(sources, Direction::Up);
-        merge.seek(SeekTo::Start)?;
-        Ok(Self { merge, drops_tombstones, filter_bits, last_key: Vec::new() })
+        let merge = Merge::new(sources, Direction::Up);
+        Self { merge, is_open: false, drops_tombstones, filter_bits, last_key: Vec::new() }
     }
 
     /// Whether all is merged.
     pub(super) fn is_done(&self) -> bool {
-        self.merge.current().is_none()
+        self.is_open && self.merge.current().is_none()
     }
 
     /// Last key merged; empty before the first.
@@ -81,10 +67,17 @@ impl Merging {
         self.merge.follow(tree);
     }
 
-    /// The next file: a new one, full or the last, or one that is moved. `None` when nothing was left to write. `older`
-    /// are the runs below the inputs.
+    /// The next file: a new one, or one that is moved. `None` when much was read, or all that was left, and nothing of it
+    /// is to be written. `older` are the runs below the inputs.
     pub(super) fn next_file(&mut self, inner: &Inner, older: &OlderRuns) -> Result<Option<Made>> {
-        if let Some(moved) = self.movable_file(inner) {
+        if !self.is_open {
+            self.merge.seek(SeekTo::Start)?;
+            self.is_open = true;
+        }
+        if let Some(mut moved) = self.movable_file(inner) {
+            if self.drops_tombstones {
+                moved.overwrites = 0; // Nothing older is left that it could hide.
+            }
             self.last_key.clear();
             self.last_key.extend_from_slice(&moved.largest);
             self.merge.skip_file()?;
@@ -125,12 +118,17 @@ impl Merging {
         output: &mut Option<SstOutput<'i>>,
     ) -> Result<()> {
         let sst_bytes = inner.options.sst_bytes;
-        let (mut read_bytes, mut paced_bytes) = (0, 0);
+        let hidden_before = self.merge.hidden_bytes();
+        let (mut read_bytes, mut pieces) = (0, Pieces::default());
         while let Some(source) = self.merge.current() {
+            let read = read_bytes + self.merge.hidden_bytes() - hidden_before;
+            let read_max = if output.is_some() { READ_MAX } else { READ_IN_VAIN };
+            if read >= sst_bytes.saturating_mul(read_max) || (read >= READ_AT_CLOSE && inner.is_closed()) {
+                break;
+            }
             if let Some(sst) = output {
-                if sst.len() >= paced_bytes + PIECE_BYTES {
-                    inner.keep_pace(sst.len() - paced_bytes);
-                    paced_bytes = sst.len();
+                if let Some(bytes) = pieces.piece(sst.len()) {
+                    inner.keep_pace(bytes);
                 }
                 let is_full = sst.len() >= sst_bytes;
                 // Cut early where a file can be moved, but not into small pieces.
@@ -165,8 +163,9 @@ impl Merging {
             }
             self.merge.advance()?;
         }
-        add(&inner.counters.compaction_read_bytes, read_bytes);
-        inner.keep_pace(output.as_ref().map_or(0, |sst| sst.len() - paced_bytes));
+        let read = read_bytes + self.merge.hidden_bytes() - hidden_before;
+        add(&inner.counters.compaction_read_bytes, read);
+        inner.keep_pace(output.as_ref().map_or(0, |sst| pieces.rest(sst.len())));
         Ok(())
     }
 }

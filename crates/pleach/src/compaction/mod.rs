@@ -16,9 +16,14 @@
 
 mod job;
 mod merging;
+mod outputs;
 mod pace;
 mod partial;
 pub(crate) mod picker;
+mod requests;
+#[cfg(test)]
+mod tests;
 pub(crate) mod worker;
 
 pub(crate) use pace::Pacer;
+pub(crate) use requests::Requests;

@@ -17,7 +17,32 @@ pub(crate) struct Pacer {
 }
 
 /// Output between two looks at the budget.
-pub(super) const PIECE_BYTES: u64 = 1 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Most that is owed at a time, so that no single charge stops the workers for good.
+const DEBT_MAX: Duration = Duration::from_secs(60);
+
+/// The part of an output that was charged for. Its length is an estimate, which may also shrink: what waits to be
+/// compressed counts in full.
+#[derive(Default)]
+pub(super) struct Pieces {
+    charged: u64,
+}
+
+impl Pieces {
+    /// The bytes to charge for now that the output has `len` bytes, if there is a piece of them.
+    #[inline]
+    pub(super) fn piece(&mut self, len: u64) -> Option<u64> {
+        (len >= self.charged.saturating_add(PIECE_BYTES)).then(|| self.rest(len))
+    }
+
+    /// The bytes to charge for, however few.
+    pub(super) fn rest(&mut self, len: u64) -> u64 {
+        let bytes = len.saturating_sub(self.charged);
+        self.charged = self.charged.max(len);
+        bytes
+    }
+}
 
 const NS_PER_S: u128 = 1_000_000_000;
 
@@ -36,10 +61,11 @@ impl Pacer {
     pub(crate) fn charge(&self, bytes: u64, now: Duration) -> Duration {
         let ns = u128::from(bytes) * NS_PER_S / u128::from(self.bytes_per_s.max(1));
         let (price, now) = (clamped(ns), clamped(now.as_nanos()));
-        let pay = |paid_at: u64| Some(paid_at.max(now).saturating_add(price));
+        let latest = now.saturating_add(clamped(DEBT_MAX.as_nanos()));
+        let paid = |paid_at: u64| paid_at.max(now).saturating_add(price).min(latest);
+        let pay = |paid_at| Some(paid(paid_at));
         let before = self.paid_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
-        let before = before.expect("the closure always pays");
-        Duration::from_nanos(before.max(now).saturating_add(price) - now)
+        Duration::from_nanos(paid(before.expect("the closure always pays")) - now)
     }
 }
 
@@ -59,5 +85,24 @@ mod tests {
         assert_eq!(pacer.charge(1 << 20, at(10)), at(2), "another worker, at the same time");
         assert_eq!(pacer.charge(1 << 20, at(12)), at(1), "what was spared while nobody worked is lost");
         assert_eq!(pacer.charge(1 << 20, at(100)), at(1));
+    }
+
+    #[test]
+    fn debts_have_a_bound() {
+        let pacer = Pacer::new(1);
+        let at = Duration::from_secs;
+        assert_eq!(pacer.charge(u64::MAX, at(10)), DEBT_MAX);
+        assert_eq!(pacer.charge(1, at(10)), DEBT_MAX);
+        assert_eq!(pacer.charge(1, at(11) + DEBT_MAX), at(1), "and end");
+    }
+
+    #[test]
+    fn an_output_that_shrinks_is_not_charged_twice() {
+        let mut pieces = Pieces::default();
+        assert_eq!(pieces.piece(PIECE_BYTES - 1), None);
+        assert_eq!(pieces.piece(PIECE_BYTES + 4000), Some(PIECE_BYTES + 4000));
+        assert_eq!(pieces.rest(PIECE_BYTES), 0, "a block was compressed");
+        assert_eq!(pieces.piece(2 * PIECE_BYTES + 3999), None);
+        assert_eq!(pieces.rest(PIECE_BYTES + 5000), 1000);
     }
 }

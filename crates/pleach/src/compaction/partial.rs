@@ -13,7 +13,8 @@ use pleach_env::{FileId, Result};
 use smallvec::SmallVec;
 
 use super::job::Progress;
-use super::merging::{Made, Merging};
+use super::merging::Merging;
+use super::outputs::Outputs;
 use super::picker::PartialPlan;
 use crate::db::Inner;
 use crate::keys::PartitionId;
@@ -27,21 +28,21 @@ pub(crate) struct PartialJob {
     partition: PartitionId,
     plan: PartialPlan,
     merging: Merging,
-    outputs: Vec<Made>,
+    outputs: Outputs,
 }
 
 impl PartialJob {
     /// Starts a planned job; `None` when the partition was dropped meanwhile.
-    pub(crate) fn start(inner: &Inner, partition: PartitionId, plan: PartialPlan) -> Result<Option<Self>> {
+    pub(crate) fn start(inner: &Inner, partition: PartitionId, plan: PartialPlan) -> Option<Self> {
         let state = inner.state.load();
-        let Some(tree) = state.version.tree(partition) else { return Ok(None) };
+        let tree = state.version.tree(partition)?;
         let inputs = [Some((plan.upper, vec![plan.file])), plan.lower.clone()];
         let inputs = inputs.into_iter().flatten().filter_map(|(run, files)| part_of(tree, run, &files));
         let merged: Vec<_> =
             [Some(plan.upper), plan.lower.as_ref().map(|(run, _)| *run)].into_iter().flatten().collect();
         let filter_bits = inner.filter_bits_of_merged(tree, &merged, plan.output_stage);
-        let merging = Merging::new(partition, inputs, plan.drops_tombstones, filter_bits)?;
-        Ok(Some(Self { partition, plan, merging, outputs: Vec::new() }))
+        let merging = Merging::new(partition, inputs, plan.drops_tombstones, filter_bits);
+        Some(Self { partition, plan, merging, outputs: Outputs::default() })
     }
 
     pub(crate) fn partition(&self) -> PartitionId {
@@ -57,7 +58,7 @@ impl PartialJob {
         [Some(self.plan.upper), self.plan.lower.as_ref().map(|(run, _)| *run)].into_iter().flatten()
     }
 
-    /// Writes one output SST; commits when nothing is left.
+    /// Writes one output SST, or reads as much as that takes; commits when nothing is left.
     ///
     /// After an error the job is to be abandoned.
     pub(crate) fn step(&mut self, inner: &Inner) -> Result<Progress> {
@@ -67,7 +68,7 @@ impl PartialJob {
         };
         let made = self.merging.next_file(inner, &older)?;
         drop(older);
-        self.outputs.extend(made);
+        self.outputs.add(made);
         if !self.merging.is_done() {
             return Ok(Progress::More);
         }
@@ -85,23 +86,14 @@ impl PartialJob {
 
     fn commit(&mut self, inner: &Inner) -> Result<()> {
         let partition = self.partition;
-        if self.outputs.iter().any(|made| made.written_bytes() > 0) {
-            inner.sync_dir("compaction.dir_sync")?;
-        }
+        self.outputs.sync_names(inner)?;
         let state = inner.state.load_full();
         let Some(tree) = state.version.tree(partition) else {
             self.abandon();
             return Ok(());
         };
         let mut edit = Edit::default();
-        let (mut files, mut metas) = (Vec::new(), Vec::new());
-        for made in self.outputs.drain(..) {
-            metas.push(made.meta().clone());
-            if let Made::Written(file, _) = made {
-                edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
-                files.push(file);
-            }
-        }
+        let (files, metas) = self.outputs.name_in(&mut edit);
         self.push_changes(inner, &mut edit, tree, metas);
         drop(state);
         inner.commit_edit(edit, files, State::with_version)?;
@@ -140,11 +132,7 @@ impl PartialJob {
 
     /// Lets the files go that no edit names.
     pub(crate) fn abandon(&mut self) {
-        for made in self.outputs.drain(..) {
-            if let Made::Written(file, _) = made {
-                file.mark_obsolete();
-            }
-        }
+        self.outputs.abandon();
     }
 }
 

@@ -3,7 +3,10 @@
 //! A worker takes the most urgent job off the list, does one step and puts it back, so that small jobs overtake large
 //! ones and jobs on different runs, or in different sub-trees, go on side by side. Urgent is what lies in the upper
 //! stages, because every read and every later merge waits for it; but when garbage has outgrown the space target, the
-//! merges of the oldest runs go first.
+//! merges of the oldest runs go first, every other time.
+//!
+//! Jobs are started no sooner than there is a worker for them, each partition in its turn: a job holds a file's buffer for
+//! each of its inputs. Only one that is more urgent than all that wait is started beside them.
 //!
 //! # Invariants
 //! 1. *No run twice*: a run is at work by one job at most. The version tells of whole-run jobs, the list of partial ones.
@@ -13,6 +16,7 @@
 //! The list's lock is held while jobs are chosen and entered into the manifest, never during a step.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -22,7 +26,9 @@ use pleach_env::{Job, JobStep, Result};
 use super::job::{CompactionJob, Progress};
 use super::partial::PartialJob;
 use super::picker::{self, Plan, Situation};
+use super::requests::Requests;
 use crate::db::Inner;
+use crate::flush::STAGE_FIRST;
 use crate::keys::PartitionId;
 use crate::version::Version;
 use crate::version::edit::RunId;
@@ -43,14 +49,27 @@ struct List {
     known: BTreeSet<(PartitionId, RunId)>,
     /// Runs at work by partial jobs that wait or are in a step.
     partial: Vec<(PartitionId, RunId)>,
-    /// The version in which there was nothing more to start, and the moment.
-    settled: (Weak<Version>, Moment),
+    /// The version in which there was nothing more to start, the moment, and the stage from which on nothing was looked
+    /// for.
+    settled: (Weak<Version>, Moment, Option<u8>),
     /// Whether the version may know jobs that are not `known`.
     resumes: bool,
+    /// The partition whose turn was the last.
+    last: PartitionId,
+    /// Jobs taken off the list so far.
+    taken: u64,
 }
 
-/// Whether it is quiet, and the minute.
+/// Whether it is quiet, and the time by which tombstones are judged.
 type Moment = (bool, u64);
+
+/// A job to start.
+struct Picked {
+    partition: PartitionId,
+    plan: Plan,
+    /// The request that it fulfils.
+    request: Option<u64>,
+}
 
 /// How long nothing must have been written until it is quiet.
 pub(crate) const QUIET_AFTER: Duration = Duration::from_secs(2);
@@ -66,7 +85,7 @@ enum AnyJob {
 impl Job for Worker {
     fn step(&mut self) -> JobStep {
         let compactions = &self.0;
-        if compactions.inner.poison().is_some() {
+        if compactions.inner.poison().is_some() || compactions.inner.is_closed() {
             return JobStep::Idle;
         }
         match compactions.step() {
@@ -88,6 +107,8 @@ impl Compactions {
             partial: Vec::new(),
             settled: Default::default(),
             resumes: true,
+            last: PartitionId(0),
+            taken: 0,
         };
         Self { inner, list: Mutex::new(list) }
     }
@@ -99,7 +120,7 @@ impl Compactions {
             // What it has not committed is dropped. Is it known to the version, then it is resumed from its clip.
             job.abandon();
         }
-        self.put_back(job, matches!(progress, Ok(Progress::More)));
+        self.put_back(job, progress.as_ref().ok().copied());
         progress?;
         self.inner.note_progress();
         Ok(JobStep::Again)
@@ -122,12 +143,16 @@ impl Compactions {
     /// The most urgent job, off the list; jobs that are due are started first.
     fn take_job(&self) -> Result<Option<AnyJob>> {
         let mut list = self.list.lock();
-        if list.resumes {
-            self.resume(&mut list)?;
+        self.resume(&mut list);
+        let started = self.start_new(&mut list);
+        if list.waiting.is_empty() {
+            started?;
         }
-        self.start_new(&mut list)?;
+        // What cannot be started for lack of space may be, once a job that waits has gone on.
+        list.taken += 1;
+        let oldest_first = self.inner.pressure.is_space_short() && list.taken.is_multiple_of(2);
         let stages = list.waiting.iter().map(AnyJob::output_stage).enumerate();
-        let urgent = if self.inner.pressure.is_space_short() {
+        let urgent = if oldest_first {
             stages.max_by_key(|(_, stage)| *stage)
         } else {
             stages.min_by_key(|(_, stage)| *stage)
@@ -135,9 +160,10 @@ impl Compactions {
         Ok(urgent.map(|(at, _)| list.waiting.swap_remove(at)))
     }
 
-    fn put_back(&self, job: AnyJob, has_more: bool) {
+    /// What becomes of a job after a step; `progress` is `None` after an error.
+    fn put_back(&self, job: AnyJob, progress: Option<Progress>) {
         let mut list = self.list.lock();
-        if has_more {
+        if progress == Some(Progress::More) {
             list.waiting.push(job);
             return;
         }
@@ -146,7 +172,7 @@ impl Compactions {
             AnyJob::Whole(job) => {
                 list.known.remove(&(partition, job.output()));
                 // After a failure the version still has it.
-                list.resumes = true;
+                list.resumes |= progress.is_none();
             }
             AnyJob::Partial(job) => {
                 let runs: Vec<_> = job.runs().collect();
@@ -157,62 +183,77 @@ impl Compactions {
         self.inner.background.lock().partial_jobs = list.partial.len();
     }
 
+    /// Whether as many jobs wait as there are workers.
+    fn is_full(&self, list: &List) -> bool {
+        list.waiting.len() >= self.inner.options.compaction_worker_count()
+    }
+
     /// Goes on with the jobs that the version knows and the list does not: of an earlier life of the store, or failed.
-    fn resume(&self, list: &mut List) -> Result<()> {
+    fn resume(&self, list: &mut List) {
+        if !list.resumes || self.is_full(list) {
+            return;
+        }
         let version = Arc::clone(&self.inner.state.load().version);
         for (partition, state) in version.partitions() {
             for meta in &state.tree.jobs {
                 if list.known.contains(&(partition, meta.output)) {
                     continue;
                 }
-                if let Some(job) = CompactionJob::resume(&self.inner, partition, meta.clone())? {
+                if self.is_full(list) {
+                    return;
+                }
+                if let Some(job) = CompactionJob::resume(&self.inner, partition, meta.clone()) {
                     list.known.insert((partition, meta.output));
                     list.waiting.push(AnyJob::Whole(job));
                 }
             }
         }
         list.resumes = false;
-        Ok(())
     }
 
-    /// Starts what the pickers ask for in the newest version.
+    /// Starts what the pickers ask for in the newest version, as far as there are workers for it.
     fn start_new(&self, list: &mut List) -> Result<()> {
         loop {
-            let version = Arc::clone(&self.inner.state.load().version);
-            let requests_done = self.requests_done(list, &version);
+            let (version, requests) = self.tend_requests(list);
             let moment = self.moment();
-            let is_settled =
-                std::ptr::eq(list.settled.0.as_ptr(), Arc::as_ptr(&version)) && list.settled.1 == moment;
-            if requests_done && is_settled {
+            let below = self.is_full(list).then(|| list.first_stage());
+            // Reads may have made something due meanwhile: who waits for the end must not wait for the next look.
+            let is_settled = self.inner.settling.load(Ordering::Acquire) == 0
+                && std::ptr::eq(list.settled.0.as_ptr(), Arc::as_ptr(&version))
+                && (list.settled.1, list.settled.2) == (moment, below);
+            let is_answered = requests.open().next().is_none();
+            if (is_settled && is_answered) || below.is_some_and(|below| below <= STAGE_FIRST) {
                 return Ok(());
             }
             let (version, output) = self.inner.plan_basis();
-            let Some((partition, plan)) = self.pick(list, &version) else {
-                list.settled = (Arc::downgrade(&version), moment);
+            let Some(picked) = self.pick(list, &version, &requests, below) else {
+                list.settled = (Arc::downgrade(&version), moment, below);
                 return Ok(());
             };
-            self.start(list, partition, plan, output)?;
+            self.start(list, picked, output)?;
         }
     }
 
     /// What, besides the version, decides what there is to start.
     fn moment(&self) -> Moment {
-        let now = self.inner.env.wall_clock();
-        (self.inner.is_quiet(), now.as_secs() / TOMBSTONES_CHECKED_EVERY.as_secs())
+        (self.inner.is_quiet(), self.inner.compaction_clock())
     }
 
-    fn start(&self, list: &mut List, partition: PartitionId, plan: Plan, output: RunId) -> Result<()> {
+    fn start(&self, list: &mut List, picked: Picked, output: RunId) -> Result<()> {
+        let Picked { partition, plan, request } = picked;
+        list.last = partition;
         match plan {
             Plan::Whole(plan) => {
-                // If it fails halfway, the version may have it.
-                list.resumes = true;
                 if let Some(job) = CompactionJob::start(&self.inner, partition, plan, output)? {
-                    list.known.insert((partition, job.output()));
+                    list.known.insert((partition, output));
                     list.waiting.push(AnyJob::Whole(job));
+                }
+                if let Some(number) = request {
+                    self.inner.background.lock().to_compact.started(partition, number, output);
                 }
             }
             Plan::Partial(plan) => {
-                if let Some(job) = PartialJob::start(&self.inner, partition, plan)? {
+                if let Some(job) = PartialJob::start(&self.inner, partition, plan) {
                     list.partial.extend(job.runs().map(|run| (partition, run)));
                     list.waiting.push(AnyJob::Partial(job));
                     self.inner.background.lock().partial_jobs = list.partial.len();
@@ -222,46 +263,75 @@ impl Compactions {
         Ok(())
     }
 
-    fn pick(&self, list: &List, version: &Version) -> Option<(PartitionId, Plan)> {
-        let requested = self.inner.background.lock().to_compact.clone();
+    /// What to start next: what was asked for first, then each partition in its turn. Only what goes into a stage below
+    /// `below`, if that is given.
+    ///
+    /// Requires: the requests were looked at before the version, so that it has all that was to be merged.
+    fn pick(&self, list: &List, version: &Version, requests: &Requests, below: Option<u8>) -> Option<Picked> {
         let policy = self.inner.options.policy(self.inner.is_quiet());
-        let now = self.inner.env.wall_clock().as_secs();
-        let all = requested.iter().find_map(|&id| {
+        let now = self.inner.compaction_clock();
+        let picked = |partition, plan: Plan, request| {
+            let is_urgent = below.is_none_or(|below| plan.output_stage() < below);
+            is_urgent.then_some(Picked { partition, plan, request })
+        };
+        let all = requests.open().find_map(|(id, number)| {
             let busy = list.busy(id);
             let situation = Situation { tree: version.tree(id)?, busy: &busy, now };
-            Some((id, Plan::Whole(picker::pick_all(&policy, situation)?)))
+            picked(id, Plan::Whole(picker::pick_all(&policy, situation)?), Some(number))
         });
         let by_policy = || {
-            version.partitions().filter(|(id, _)| !requested.contains(id)).find_map(|(id, partition)| {
+            let later = version.partitions().filter(|(id, _)| *id > list.last);
+            let earlier = version.partitions().filter(|(id, _)| *id <= list.last);
+            later.chain(earlier).filter(|(id, _)| !requests.is_open(*id)).find_map(|(id, partition)| {
                 let busy = list.busy(id);
                 let situation = Situation { tree: &partition.tree, busy: &busy, now };
-                Some((id, picker::pick(&policy, situation)?))
+                picked(id, picker::pick(&policy, situation)?, None)
             })
         };
-        let held_up = || picker::pick_held_up(version).map(|(id, plan)| (id, Plan::Whole(plan)));
+        let held_up = || {
+            let (id, plan) = picker::pick_held_up(version)?;
+            picked(id, Plan::Whole(plan), None)
+        };
         all.or_else(by_policy).or_else(held_up)
     }
 
-    /// Takes the requests that are fulfilled off their list; `true` when none is left.
-    fn requests_done(&self, list: &List, version: &Version) -> bool {
+    /// Takes the requests that are fulfilled off their list. The newest version, and what is left of the requests.
+    fn tend_requests(&self, list: &List) -> (Arc<Version>, Requests) {
         let policy = self.inner.options.policy(true);
         let mut background = self.inner.background.lock();
-        let before = background.to_compact.len();
-        background.to_compact.retain(|id| {
-            version.tree(*id).is_some_and(|tree| {
-                let busy = list.busy(*id);
-                let situation = Situation { tree, busy: &busy, now: 0 };
-                !tree.jobs.is_empty() || !busy.is_empty() || picker::pick_all(&policy, situation).is_some()
-            })
+        // Loaded after the requests are seen: it has what was flushed before they were made.
+        let version = Arc::clone(&self.inner.state.load().version);
+        let any_went = background.to_compact.retain(|id, merge| {
+            let Some(tree) = version.tree(id) else { return false };
+            if let Some(output) = merge {
+                return tree.jobs.iter().any(|job| job.output == output);
+            }
+            let busy = list.busy(id);
+            let situation = Situation { tree, busy: &busy, now: 0 };
+            !tree.jobs.is_empty() || !busy.is_empty() || picker::pick_all(&policy, situation).is_some()
         });
-        if background.to_compact.len() < before {
+        if any_went {
             self.inner.progress.notify_all();
         }
-        background.to_compact.is_empty()
+        (version, background.to_compact.clone())
+    }
+}
+
+impl Inner {
+    /// Now, in seconds since 1970, by which the age of tombstones is judged. It goes by steps, so that there is not
+    /// something new to look at all the time.
+    pub(crate) fn compaction_clock(&self) -> u64 {
+        let step = TOMBSTONES_CHECKED_EVERY.as_secs();
+        self.env.wall_clock().as_secs() / step * step
     }
 }
 
 impl List {
+    /// The first stage into which a waiting job goes.
+    fn first_stage(&self) -> u8 {
+        self.waiting.iter().map(AnyJob::output_stage).min().unwrap_or(u8::MAX)
+    }
+
     /// Runs of the partition that partial jobs are at work on.
     fn busy(&self, partition: PartitionId) -> Vec<RunId> {
         self.partial.iter().filter(|(of, _)| *of == partition).map(|(_, run)| *run).collect()

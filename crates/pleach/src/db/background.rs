@@ -175,7 +175,7 @@ impl Inner {
     /// Whether, where nothing is written, no compaction is at work or due.
     fn is_settled(&self, version: &Version) -> bool {
         let policy = self.options.policy(true);
-        let now = self.env.wall_clock().as_secs();
+        let now = self.compaction_clock();
         let is_settled = |tree: &SubTree| {
             let situation = Situation { tree, busy: &[], now };
             tree.jobs.is_empty() && picker::pick(&policy, situation).is_none()

@@ -78,9 +78,17 @@ fn budget(options: &Options, cache_bytes: u64, index_bytes: u64) -> u64 {
 impl Inner {
     /// Brings the filters into memory that belong there, and lets go of the others.
     pub(super) fn tend_filters(&self) -> JobStep {
+        let (filter_bytes, all_index_bytes) = self.versions.lock().files.table_bytes();
+        let cache_bytes = self.cache.stats().capacity;
+        // Where none was missing and all fit, there is nothing to choose.
+        if self.filters_looked_at_after.load(Ordering::Relaxed) == 0
+            && filter_bytes <= budget(&self.options, cache_bytes, all_index_bytes)
+        {
+            return JobStep::Idle;
+        }
         let files = self.state.load().version.live_files();
         let demands: Vec<_> = files.iter().map(|file| file.filter_demand()).collect();
-        let budget = budget(&self.options, self.cache.stats().capacity, index_bytes(&files));
+        let budget = budget(&self.options, cache_bytes, index_bytes(&files));
         let chosen = filters::choose(budget, &demands);
         let plan = || {
             files.iter().zip(&demands).zip(&chosen).map(|((file, demand), &chosen)| (file, demand, chosen))

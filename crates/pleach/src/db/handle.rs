@@ -151,7 +151,8 @@ impl Db {
         self.inner().flush_all()
     }
 
-    /// Merges each partition into one run and waits until that is done: the densest and fastest to read form.
+    /// Merges each partition into one run and waits until that is done: the densest and fastest to read form. What is written
+    /// meanwhile stays beside it.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         // The version is let go of before the wait: it would hold the space of what is merged.

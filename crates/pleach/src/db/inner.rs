@@ -8,7 +8,7 @@
 //! Lookups take none of them: they load `state`. So do scans, but that they look into the list of deleted stretches
 //! where they pass tombstones. Getting hold of a partition reads `names`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -20,7 +20,7 @@ use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpo
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, RetiredSegments, SeqNo};
 use pleach_table::FrameCache;
 
-use crate::compaction::Pacer;
+use crate::compaction::{Pacer, Requests};
 use crate::db::pressure::Pressure;
 use crate::db::write::WriteRequest;
 use crate::keys::PartitionId;
@@ -59,7 +59,8 @@ pub(crate) struct Inner {
     /// The first error after which writing would not be safe.
     poison: OnceLock<Error>,
     closed: AtomicBool,
-    /// Searches in vain after which the choice of filters in memory is looked at again; 0 while all are.
+    /// Searches in vain after which the choice of filters in memory is looked at again; 0 while all are. The highest number
+    /// before the first look.
     pub(crate) filters_looked_at_after: AtomicU64,
     /// When, in the environment's time, the last memtable was sealed.
     pub(crate) sealed_at_ns: AtomicU64,
@@ -138,7 +139,7 @@ pub(crate) struct Background {
     /// The version in which a step that found the disk full was tried again after the removal of files.
     pub(crate) retried_in: Weak<Version>,
     /// Partitions whose runs somebody waits to see merged into one.
-    pub(crate) to_compact: BTreeSet<PartitionId>,
+    pub(crate) to_compact: Requests,
     /// How many wait for each of them.
     pub(crate) asking: BTreeMap<PartitionId, usize>,
     /// The store is going: nobody will do what is waited for.
@@ -195,7 +196,7 @@ impl Inner {
             next_id: AtomicU64::new(parts.next_id),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
-            filters_looked_at_after: AtomicU64::new(0),
+            filters_looked_at_after: AtomicU64::new(u64::MAX),
             sealed_at_ns: AtomicU64::new(0),
             settling: AtomicUsize::new(0),
             writer: Mutex::new(parts.writer),

@@ -51,18 +51,47 @@ struct Tally {
     bytes: u64,
     tombstones: u64,
     tombstones_since: u64,
+    overwrites: Overwrites,
+}
+
+/// An estimate, from a sample, of how many entries hide one of an older run.
+#[derive(Clone, Copy, Default)]
+struct Overwrites {
     sampled: u64,
-    overwrites: u64,
+    /// How many of them the filters of older runs seem to know, and how many they would if they held none.
+    seen: u64,
+    seen_in_error: f64,
 }
 
 /// Of so many entries one is looked up in the filters of older runs: about a nanosecond for each entry.
 const SAMPLED_EVERY: u64 = 64;
 
+impl Overwrites {
+    fn sample(&mut self, (is_seen, error_rate): (bool, f64)) {
+        self.sampled += 1;
+        self.seen += u64::from(is_seen);
+        self.seen_in_error += error_rate;
+    }
+
+    /// About how many of `entries`, of which each sampled one stands for as many as every other.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate, between 0 and `entries`"
+    )]
+    fn of(self, entries: u64) -> u64 {
+        // What is held is always seen; of the rest as much is as the filters err.
+        let (sampled, seen) = (self.sampled as f64, self.seen as f64);
+        let share = (seen - self.seen_in_error) / (sampled - self.seen_in_error).max(sampled / 100.0);
+        ((share.clamp(0.0, 1.0) * entries as f64).round() as u64).min(entries)
+    }
+}
+
 impl Tally {
     fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns, hash: u64) {
         if self.entries.is_multiple_of(SAMPLED_EVERY) {
-            self.sampled += 1;
-            self.overwrites += u64::from(older.likely_hold_hashed(entry.user_key, hash));
+            self.overwrites.sample(older.seem_to_hold(entry.user_key, hash));
         }
         self.entries += 1;
         self.bytes += (entry.stored_key.len() + entry.value.len()) as u64;
@@ -83,7 +112,7 @@ impl Tally {
             bytes,
             tombstones: self.tombstones,
             tombstones_since: self.tombstones_since,
-            overwrites: self.overwrites * self.entries / self.sampled.max(1),
+            overwrites: self.overwrites.of(self.entries),
         }
     }
 }
@@ -105,7 +134,7 @@ impl Inner {
     /// Bits per key for the filters of what becomes of the runs `merged`: a run of `stage`.
     pub(crate) fn filter_bits_of_merged(&self, tree: &SubTree, merged: &[RunId], stage: u8) -> f32 {
         let (merged, others): (Vec<_>, Vec<_>) = tree.runs.iter().partition(|run| merged.contains(&run.id));
-        let entries = merged.iter().map(|run| run.entries()).sum();
+        let entries = merged.iter().map(|run| run.entries()).fold(0, u64::saturating_add);
         let others = others.iter().map(|run| run.entries());
         self.filter_bits(entries, others, stage.saturating_sub(STAGE_FIRST))
     }
@@ -181,5 +210,27 @@ impl Inner {
     /// Best effort: the next open removes what is left.
     pub(crate) fn remove_sst(&self, id: FileId) {
         let _left_for_the_next_open = self.env.remove_file(&sst_path(&self.dir, id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_filters_say_in_error_is_no_overwrite() {
+        let estimate = |yes: u64, no: u64, error_rate| {
+            let mut overwrites = Overwrites::default();
+            (0..yes).for_each(|_| overwrites.sample((true, error_rate)));
+            (0..no).for_each(|_| overwrites.sample((false, error_rate)));
+            overwrites.of(64 * (yes + no))
+        };
+        assert_eq!(estimate(0, 0, 0.0), 0);
+        assert_eq!(estimate(1, 0, 0.01), 64);
+        assert_eq!(estimate(100, 0, 0.9), 6400, "all of them");
+        assert_eq!(estimate(40, 60, 0.4), 0);
+        assert_eq!(estimate(70, 30, 0.4), 3200, "half of them");
+        assert_eq!(estimate(3, 97, 0.4), 0);
+        assert_eq!(estimate(3, 0, 1.0), 0, "nothing is known");
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Merge {
     ties: u32,
     /// How many of them let it be looked at again.
     ties_max: u32,
+    /// Bytes of the entries that newer ones hid.
+    hidden_bytes: u64,
 }
 
 /// A source in the order.
@@ -72,7 +74,13 @@ impl Merge {
             shared: SmallVec::new(),
             ties: 0,
             ties_max: TIES_MIN,
+            hidden_bytes: 0,
         }
+    }
+
+    /// Bytes of the entries passed over so far because newer ones hide them.
+    pub(crate) fn hidden_bytes(&self) -> u64 {
+        self.hidden_bytes
     }
 
     /// Seeks all sources.
@@ -143,6 +151,8 @@ impl Merge {
             && first.head == second.head
             && self.key(first) == self.key(second)
         {
+            let hidden = &self.sources[second.source as usize];
+            self.hidden_bytes += (self.key(second).len() + hidden.value_bytes().len()) as u64;
             self.step(1)?;
         }
         self.step(0)

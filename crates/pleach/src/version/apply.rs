@@ -1,6 +1,7 @@
 //! Applying edits: from one version to the next, with every reference checked, because edits come from disk.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use pleach_env::FileId;
@@ -16,22 +17,39 @@ use crate::keys::PartitionId;
 #[derive(Default)]
 pub(crate) struct FileTable {
     files: HashMap<FileId, (Arc<SstFile>, usize)>,
+    /// Files that no run referred to at some time since the unreferenced ones were taken out.
+    loose: Vec<FileId>,
+    /// Bytes of all files' filters, and of their indexes.
+    filter_bytes: u128,
+    index_bytes: u128,
     trash: Arc<Trash>,
 }
 
 impl FileTable {
     pub(crate) fn new(trash: Arc<Trash>) -> Self {
-        Self { files: HashMap::new(), trash }
+        Self { trash, ..Self::default() }
     }
 
     /// Makes a file known; no run refers to it yet.
     pub(crate) fn add(&mut self, file: Arc<SstFile>) {
-        self.files.entry(file.id).or_insert((file, 0));
+        if let Entry::Vacant(entry) = self.files.entry(file.id) {
+            self.loose.push(file.id);
+            self.filter_bytes += u128::from(file.filter_bytes());
+            self.index_bytes += u128::from(file.index_bytes());
+            entry.insert((file, 0));
+        }
+    }
+
+    /// Bytes that all filters take if they are in memory, and those that the indexes take.
+    pub(crate) fn table_bytes(&self) -> (u64, u64) {
+        let clamped = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
+        (clamped(self.filter_bytes), clamped(self.index_bytes))
     }
 
     fn add_unopened(&mut self, id: FileId, summary: SstSummary) {
-        let trash = Arc::clone(&self.trash);
-        self.files.entry(id).or_insert_with(|| (Arc::new(SstFile::new(id, summary, trash)), 0));
+        if !self.files.contains_key(&id) {
+            self.add(Arc::new(SstFile::new(id, summary, Arc::clone(&self.trash))));
+        }
     }
 
     fn acquire(&mut self, meta: &RunFileMeta) -> Result<RunFile, String> {
@@ -44,12 +62,26 @@ impl FileTable {
     fn release(&mut self, file: &RunFile) {
         if let Some((_, references)) = self.files.get_mut(&file.file.id) {
             *references -= 1;
+            if *references == 0 {
+                self.loose.push(file.file.id);
+            }
         }
     }
 
     /// Takes out the files no run refers to any more.
     pub(crate) fn take_unreferenced(&mut self) -> Vec<Arc<SstFile>> {
-        self.files.extract_if(|_, (_, references)| *references == 0).map(|(_, (file, _))| file).collect()
+        let mut taken = Vec::new();
+        for id in std::mem::take(&mut self.loose) {
+            if let Entry::Occupied(entry) = self.files.entry(id)
+                && entry.get().1 == 0
+            {
+                let (file, _) = entry.remove();
+                self.filter_bytes -= u128::from(file.filter_bytes());
+                self.index_bytes -= u128::from(file.index_bytes());
+                taken.push(file);
+            }
+        }
+        taken
     }
 }
 

@@ -9,7 +9,7 @@ use pleach_table::SstSummary;
 use super::summary;
 use crate::coding::{Decoder, put_bytes, put_varint};
 use crate::keys::PartitionId;
-use crate::limits::{KEY_LEN_MAX, NEXT_ID_MAX, PARTITION_NAME_LEN_MAX, PARTITIONS_MAX};
+use crate::limits::{KEY_LEN_MAX, NEXT_ID_MAX, PARTITION_NAME_LEN_MAX, PARTITIONS_MAX, STAGE_MAX};
 
 /// Number of a run. Within a stage, higher means newer. Drawn from the same counter as file numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -284,7 +284,7 @@ impl RunMeta {
 
     fn decode(rest: &mut Decoder<'_>) -> Option<Self> {
         let id = run_id(rest)?;
-        let stage = rest.u8()?;
+        let stage = rest.u8().filter(|stage| *stage <= STAGE_MAX)?;
         let kind = match rest.u8()? {
             KIND_SSTS => RunKind::Ssts,
             KIND_SECTION => RunKind::Section,
@@ -394,7 +394,7 @@ mod tests {
 
     fn run() -> impl Strategy<Value = RunMeta> {
         let kind = prop_oneof![Just(RunKind::Ssts), Just(RunKind::Section)];
-        (any::<u64>(), any::<u8>(), kind, proptest::option::of(key()), vec(file(), 0..4))
+        (any::<u64>(), 0..=STAGE_MAX, kind, proptest::option::of(key()), vec(file(), 0..4))
             .prop_map(|(id, stage, kind, clip, files)| RunMeta { id: RunId(id), stage, kind, clip, files })
     }
 
@@ -519,6 +519,7 @@ mod tests {
             (b"\x04\xff\xff\xff\xff\x0f\x01a", "a partition above the limit"),
             (b"\x04\x01\x02\xff\xfe", "a name that is no text"),
             (b"\x07\x01\x0a\x01\x02\x00\x00", "a run of an unknown kind"),
+            (b"\x07\x01\x0a\x3d\x00\x00\x00", "a stage above the bottom"),
             (b"\x0a\x01\x05\xff\xff\xff\xff\x0f\x01", "more files than bytes"),
         ] {
             assert_eq!(Edit::decode(bytes), None, "{why}");

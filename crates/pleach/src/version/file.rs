@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use pleach_env::{FileId, JobWaker};
-use pleach_table::{Filter, Sst, SstSummary};
+use pleach_table::{Filter, Sst, SstSummary, false_positive_rate, probes_for};
 
 use crate::filters::FilterDemand;
 
@@ -15,6 +15,8 @@ pub(crate) struct SstFile {
     pub(crate) summary: SstSummary,
     sst: OnceLock<Arc<Sst>>,
     filter: Mutex<KeptFilter>,
+    /// See [`SstFile::filter_error_rate`].
+    filter_error_rate: OnceLock<f64>,
     /// Of the lookups that are counted: those that came here in vain, whether the filter knew it or not. Halved now and
     /// then, so that the past fades.
     absences: AtomicU64,
@@ -37,8 +39,16 @@ struct KeptFilter {
 impl SstFile {
     /// A file that is named by an edit and not opened yet.
     pub(crate) fn new(id: FileId, summary: SstSummary, trash: Arc<Trash>) -> Self {
-        let (filter, absences) = (Mutex::default(), AtomicU64::new(0));
-        Self { id, summary, sst: OnceLock::new(), filter, absences, obsolete: AtomicBool::new(false), trash }
+        Self {
+            id,
+            summary,
+            sst: OnceLock::new(),
+            filter: Mutex::default(),
+            filter_error_rate: OnceLock::new(),
+            absences: AtomicU64::new(0),
+            obsolete: AtomicBool::new(false),
+            trash,
+        }
     }
 
     /// Gives the file its reader, once. `keeps_filter` says whether its filter is to stay in memory.
@@ -53,6 +63,11 @@ impl SstFile {
         self.filter.lock().filter.clone()
     }
 
+    /// Whether the filter in memory, or none, is this one.
+    pub(crate) fn has_filter(&self, filter: Option<&Arc<Filter>>) -> bool {
+        self.filter.lock().filter.as_ref().map(Arc::as_ptr) == filter.map(Arc::as_ptr)
+    }
+
     /// Bytes of the filter in memory, and whether it is missing though the file has one.
     pub(crate) fn filter_memory(&self) -> (u64, bool) {
         let kept = self.filter.lock();
@@ -65,11 +80,27 @@ impl SstFile {
         let kept = self.filter.lock();
         let can_be_had = self.summary.filter_bits > 0 && !kept.is_lost;
         FilterDemand {
-            bytes: if can_be_had { self.summary.filter_bits / 8 } else { 0 },
+            bytes: if can_be_had { self.filter_bytes() } else { 0 },
             absences: self.absences.load(Ordering::Relaxed),
             is_kept: kept.filter.is_some() || !can_be_had,
             is_fresh: kept.is_fresh,
         }
+    }
+
+    /// About the rate at which the filter says yes of keys that the file does not have.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "an estimate")]
+    pub(crate) fn filter_error_rate(&self) -> f64 {
+        *self.filter_error_rate.get_or_init(|| {
+            let bits_per_key = self.summary.filter_bits as f64 / self.summary.entries.max(1) as f64;
+            // Below a bit a key the arithmetic takes long, and the filter says yes nearly always.
+            let bits_per_key = bits_per_key.min(64.0) as f32;
+            if bits_per_key < 1.0 { 1.0 } else { false_positive_rate(bits_per_key, probes_for(bits_per_key)) }
+        })
+    }
+
+    /// Bytes that the filter takes in memory.
+    pub(crate) fn filter_bytes(&self) -> u64 {
+        self.summary.filter_bits / 8
     }
 
     /// About how many bytes of memory the index takes.
@@ -89,8 +120,9 @@ impl SstFile {
         let loaded = self.sst().load_filter();
         let mut kept = self.filter.lock();
         match loaded {
-            Ok(filter) => kept.filter = filter.map(Arc::new),
-            Err(_verify_tells) => kept.is_lost = true,
+            Ok(Some(filter)) => kept.filter = Some(Arc::new(filter)),
+            // The file may be without a filter though its summary gives the size of one.
+            Ok(None) | Err(_) => kept.is_lost = true,
         }
     }
 
@@ -161,5 +193,31 @@ impl Trash {
     /// All that waits.
     pub(crate) fn take(&self) -> Vec<FileId> {
         std::mem::take(&mut self.files.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pleach_env::{Env, SimEnv};
+    use pleach_table::{Codec, FrameCache, SstBuilder, SstOptions, ValueKind};
+
+    use super::*;
+
+    #[test]
+    fn a_filter_that_is_not_there_is_looked_for_once() {
+        let env: Arc<dyn Env> = SimEnv::new(1);
+        let (path, id) = (Path::new("/1.sst"), FileId(1));
+        let options = SstOptions { codec: Codec::None, filter_bits_per_key: 0.0 };
+        let mut builder = SstBuilder::create(&env, path, id, options).unwrap();
+        builder.add(b"key", ValueKind::Put, b"value", 0).unwrap();
+        let summary = SstSummary { filter_bits: 512, ..builder.finish().unwrap() };
+        let sst = Sst::open(&env, path, id, None, FrameCache::new(1 << 20), false).unwrap();
+        let file = SstFile::new(id, summary, Arc::default());
+        file.opened(sst, true);
+        assert!(!file.filter_demand().is_kept);
+        file.load_filter();
+        assert!(file.filter_demand().is_kept, "there is none to be had");
     }
 }

@@ -32,6 +32,9 @@ use super::edit::RunId;
 use super::{Run, SubTree};
 use crate::keys::PartitionId;
 
+/// Filters are asked for an estimate while, taken together, they do not err more often: noise would drown what they tell.
+const ERROR_RATE_MAX: f64 = 0.5;
+
 /// The runs of a partition that are older than what is being written.
 pub(crate) struct OlderRuns {
     partition: PartitionId,
@@ -96,8 +99,16 @@ impl OlderRuns {
         self.runs.iter().any(|run| run.may_hold(user_key, hash))
     }
 
-    /// Whether one of them holds `user_key` in all likelihood. For estimates: neither a yes nor a no is certain.
-    pub(crate) fn likely_hold_hashed(&self, user_key: &[u8], hash: u64) -> bool {
-        self.runs.iter().any(|run| run.likely_holds(user_key, hash))
+    /// Whether one of them seems to hold `user_key`, and how likely that would be if none did. For estimates: neither a yes
+    /// nor a no is certain. Not all are asked where filters are small, but the oldest, which has the most keys, is.
+    pub(crate) fn seem_to_hold(&self, user_key: &[u8], hash: u64) -> (bool, f64) {
+        let (mut is_seen, mut all_deny) = (false, 1.0);
+        for (filter, error_rate) in self.runs.iter().rev().filter_map(|run| run.filter_for(user_key)) {
+            if 1.0 - all_deny * (1.0 - error_rate) <= ERROR_RATE_MAX {
+                is_seen |= filter.may_contain(hash);
+                all_deny *= 1.0 - error_rate;
+            }
+        }
+        (is_seen, 1.0 - all_deny)
     }
 }

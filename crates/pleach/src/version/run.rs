@@ -47,11 +47,9 @@ impl RunFile {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 
-    /// The same, with its filter as it is now; `None` when that has not changed.
-    fn with_filter(&self) -> Option<Self> {
-        let new = Self::new(Arc::clone(&self.file), self.meta.clone());
-        let is_same = new.filter.as_ref().map(Arc::as_ptr) == self.filter.as_ref().map(Arc::as_ptr);
-        (!is_same).then_some(new)
+    /// Whether the file's filter is in memory, or not, as it was when this version was made.
+    fn has_filter_of_now(&self) -> bool {
+        self.file.has_filter(self.filter.as_ref())
     }
 }
 
@@ -102,11 +100,11 @@ impl Run {
         self.file_for(user_key).is_some_and(|file| file.may_contain(hash))
     }
 
-    /// Whether the run holds `user_key` in all likelihood: by clip, key range and filter. Without the filter nothing is
-    /// likely: to believe the contrary would make garbage of every entry, and compactions of it.
-    pub(crate) fn likely_holds(&self, user_key: &[u8], hash: u64) -> bool {
-        let file = self.file_for(user_key);
-        file.and_then(|file| file.filter.as_ref()).is_some_and(|filter| filter.may_contain(hash))
+    /// The filter that knows of `user_key`, and how likely it says yes of a key that is not there. `None` where no file has
+    /// the key in its range, and where the filter is not in memory.
+    pub(crate) fn filter_for(&self, user_key: &[u8]) -> Option<(&Filter, f64)> {
+        let file = self.file_for(user_key)?;
+        Some((&**file.filter.as_ref()?, file.file.filter_error_rate()))
     }
 
     /// Index of the first file whose largest key is `user_key` or above.
@@ -161,11 +159,10 @@ impl Run {
 
     /// The run with its files' filters as they are now; `None` when nothing has changed.
     pub(super) fn with_filters(&self) -> Option<Self> {
-        let changed: Vec<_> = self.files.iter().map(RunFile::with_filter).collect();
-        if changed.iter().all(Option::is_none) {
+        if self.files.iter().all(RunFile::has_filter_of_now) {
             return None;
         }
-        let files = self.files.iter().zip(changed).map(|(old, new)| new.unwrap_or_else(|| old.clone()));
+        let files = self.files.iter().map(|f| RunFile::new(Arc::clone(&f.file), f.meta.clone()));
         Some(self.with_files(files.collect()))
     }
 

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use pleach::env::{Env, SimEnv};
 use pleach::{Db, Options, Partition, Snapshot};
 
 const DELETED: u64 = 100_000;
@@ -171,4 +174,23 @@ fn scans_over_deleted_stretches_find_what_a_map_finds() {
     }
     let stats = db.stats();
     assert!(stats.tombstones_passed > 0, "{stats:?}");
+}
+
+/// What is due is judged by one clock, by those who wait and by those who work.
+#[test]
+fn a_tombstone_that_comes_of_age_between_two_looks_keeps_nobody_waiting() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20).memtable_bytes(32 << 10);
+    let db = options.tombstone_age_max(Duration::from_secs(100)).open("/store").unwrap();
+    let partition = db.default_partition();
+    partition.put("key", "value").unwrap();
+    db.flush().unwrap();
+    partition.delete("key").unwrap();
+    db.settle().unwrap();
+    assert_eq!(db.stats().sst_entries, 2);
+    for _ in 0..20 {
+        env.sleep(Duration::from_secs(9));
+        db.settle().unwrap();
+    }
+    assert_eq!(db.stats().sst_entries, 0);
 }

@@ -25,7 +25,8 @@ pub(crate) fn pick_held_up(version: &Version) -> Option<(PartitionId, WholePlan)
     };
     for (_, partition) in version.partitions() {
         for section in sections(&partition.tree) {
-            *live_bytes.entry(section.file.id).or_default() += section.meta.bytes;
+            let bytes = live_bytes.entry(section.file.id).or_default();
+            *bytes = bytes.saturating_add(section.meta.bytes);
         }
     }
     version.partitions().find_map(|(id, partition)| {

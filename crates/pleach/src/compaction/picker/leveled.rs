@@ -14,7 +14,7 @@ use crate::flush::STAGE_FIRST;
 use crate::version::{Run, RunFile};
 
 /// How many times larger a stage is than the one above it.
-const FANOUT: u64 = 10;
+pub(super) const FANOUT: u64 = 10;
 
 /// The merge of the lowest stage that needs one.
 pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<Plan> {
@@ -60,7 +60,8 @@ fn pick_file(policy: &Policy, situation: Situation<'_>, at: usize) -> Option<Par
         return None;
     }
     let cost = |file: &&RunFile| {
-        let below: u64 = lower.map_or(0, |run| overlapping(run, file).map(|f| f.meta.bytes).sum());
+        let below: u64 =
+            lower.map_or(0, |run| overlapping(run, file).map(|f| f.meta.bytes).fold(0, u64::saturating_add));
         below.saturating_mul(1000) / file.meta.bytes.max(1)
     };
     let file = upper.files.iter().min_by_key(cost)?;

@@ -20,6 +20,7 @@ pub(crate) mod testing;
 use pleach_env::FileId;
 
 use crate::flush::STAGE_FIRST;
+use crate::limits;
 use crate::options::Shape;
 use crate::version::SubTree;
 use crate::version::edit::RunId;
@@ -31,6 +32,16 @@ pub(crate) use held_up::pick_held_up;
 pub(crate) enum Plan {
     Whole(WholePlan),
     Partial(PartialPlan),
+}
+
+impl Plan {
+    /// The stage that it merges into.
+    pub(crate) fn output_stage(&self) -> u8 {
+        match self {
+            Self::Whole(plan) => plan.output_stage,
+            Self::Partial(plan) => plan.output_stage,
+        }
+    }
 }
 
 /// A merge of whole runs into a new one.
@@ -80,7 +91,7 @@ pub(crate) struct Situation<'a> {
 }
 
 /// The stage of the bottom run.
-pub(crate) const STAGE_BOTTOM: u8 = 60;
+pub(crate) const STAGE_BOTTOM: u8 = limits::STAGE_MAX;
 
 /// The last stage of a forest.
 const STAGE_MAX: u8 = STAGE_BOTTOM - 1;
@@ -92,7 +103,8 @@ pub(crate) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<Plan> {
         Shape::ForestOverBottom => bottom::pick(policy, situation).map(Plan::Whole),
         Shape::Leveled => leveled::pick(policy, situation),
     };
-    by_shape.or_else(|| pick_aged(policy, situation).map(Plan::Whole))
+    let of_any_shape = || pick_aged(policy, situation).or_else(|| pick_foreign_bottom(policy, situation));
+    by_shape.or_else(|| of_any_shape().map(Plan::Whole))
 }
 
 /// The merge of everything into one run, unless that is what there is. Not while a job is at work.
@@ -103,7 +115,7 @@ pub(crate) fn pick_all(policy: &Policy, situation: Situation<'_>) -> Option<Whol
     if is_busy || (tree.runs.len() == 1 && first.stage >= STAGE_FIRST) {
         return None;
     }
-    Some(situation.merge_from(0, oldest_stage(policy, tree)))
+    Some(situation.merge_from(0, oldest_stage(policy, tree, 0)?))
 }
 
 /// The merge of a run with tombstones above the age that the policy bears, with all that is older.
@@ -112,15 +124,48 @@ fn pick_aged(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     let limit = situation.now.saturating_sub(policy.tombstone_age_max);
     let newest = runs.iter().position(|run| run.tombstones_since().is_some_and(|since| since < limit))?;
     let is_free = runs[newest..].iter().all(|run| !situation.is_busy(run.id));
-    is_free.then(|| situation.merge_from(newest, oldest_stage(policy, situation.tree)))
+    let stage = oldest_stage(policy, situation.tree, newest).filter(|_| is_free)?;
+    Some(situation.merge_from(newest, stage))
 }
 
-/// The stage of a run that takes in the oldest ones.
-fn oldest_stage(policy: &Policy, tree: &SubTree) -> u8 {
-    match policy.shape {
-        Shape::ForestOverBottom => STAGE_BOTTOM,
-        Shape::Forest | Shape::Leveled => tree.last_stage().max(STAGE_FIRST),
+/// The merge that gives the bottom run of another shape a stage of this one: most of its files are moved, not copied.
+fn pick_foreign_bottom(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
+    let runs = &situation.tree.runs;
+    let start = runs.iter().position(|run| run.stage == STAGE_BOTTOM)?;
+    let is_free = runs[start..].iter().all(|run| !situation.is_busy(run.id));
+    if policy.shape == Shape::ForestOverBottom || !is_free {
+        return None;
     }
+    Some(situation.merge_from(start, oldest_stage(policy, situation.tree, start)?))
+}
+
+/// The stage of a run that takes in the oldest ones, those from `start` on. It is above the stage of the next newer one,
+/// or the new run would count as newer than that; `None` where there is no such stage.
+fn oldest_stage(policy: &Policy, tree: &SubTree, start: usize) -> Option<u8> {
+    let (newer, taken) = tree.runs.split_at(start);
+    let least = newer.last().map_or(STAGE_FIRST, |run| run.stage.saturating_add(1).max(STAGE_FIRST));
+    match (policy.shape, tree.last_stage()) {
+        (Shape::ForestOverBottom, _) => (least <= STAGE_BOTTOM).then_some(STAGE_BOTTOM),
+        (_, STAGE_BOTTOM) => {
+            let bytes = taken.iter().map(|run| run.bytes()).fold(0, u64::saturating_add);
+            (least <= STAGE_MAX).then(|| fitting_stage(policy, bytes).max(least))
+        }
+        (_, last) => (least <= STAGE_MAX).then(|| last.max(least)),
+    }
+}
+
+/// The stage of a forest, or of levels, whose runs are about so large.
+fn fitting_stage(policy: &Policy, bytes: u64) -> u8 {
+    let k = policy.k as u64;
+    let (mut stage, mut size, factor) = match policy.shape {
+        Shape::Leveled => (STAGE_FIRST + 1, policy.memtable_bytes.saturating_mul(k), leveled::FANOUT),
+        Shape::Forest | Shape::ForestOverBottom => (STAGE_FIRST, policy.memtable_bytes, k),
+    };
+    while size < bytes && stage < STAGE_MAX {
+        size = size.saturating_mul(factor);
+        stage += 1;
+    }
+    stage
 }
 
 impl Situation<'_> {
@@ -202,5 +247,25 @@ mod tests {
         assert_eq!(pick("1:9 2:5t50 3:2", 151), "5 2 -> stage 3, drop tombstones");
         assert_eq!(pick("1:9 2:5 3:2t1", 151), "2 -> stage 3, drop tombstones");
         assert_eq!(pick("1:9t7 2:5t50 3:2", 500), "9 5 2 -> stage 3, drop tombstones");
+        assert_eq!(pick("2:9 2:5t50", 151), "5 -> stage 3, drop tombstones", "it stays older than the other");
+        assert_eq!(pick("59:9 59:5t50", 151), "nothing");
+    }
+
+    #[test]
+    fn the_bottom_of_another_shape_gets_a_stage() {
+        let pick = |shape, runs, busy: &[u64]| {
+            let (tree, policy) = (tree(runs, busy), policy(shape));
+            told(pick(&policy, Situation { tree: &tree, busy: &[], now: 0 }))
+        };
+        // Memtables of 100 bytes, three runs a stage.
+        let forest = |runs| pick(Shape::Forest, runs, &[]);
+        assert_eq!(forest("60:1b300"), "1 -> stage 2, drop tombstones");
+        assert_eq!(forest("1:4 60:1b2000"), "1 -> stage 4, drop tombstones");
+        assert_eq!(forest("1:4 7:3 60:1b2000"), "1 -> stage 8, drop tombstones", "it stays the oldest");
+        assert_eq!(forest("59:3 60:1b2000"), "nothing");
+        assert_eq!(pick(Shape::Forest, "60:9 60:1b300", &[9, 1]), "nothing", "at work");
+        assert_eq!(pick(Shape::Leveled, "60:1b3001", &[]), "1 -> stage 4, drop tombstones");
+        assert_eq!(pick(Shape::ForestOverBottom, "60:1b3001", &[]), "nothing");
+        assert_eq!(all(Shape::Forest, "1:9b50 60:1b250", &[]), "9 1 -> stage 2, drop tombstones");
     }
 }

@@ -1,0 +1,76 @@
+//! Partitions whose runs somebody waits to see merged into one.
+//!
+//! A request is fulfilled when a merge that was started for it, of all runs there were, has ended. Runs that are flushed
+//! meanwhile do not count, or beside writers it would never be.
+
+use std::collections::BTreeMap;
+
+use crate::keys::PartitionId;
+use crate::version::edit::RunId;
+
+/// The requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Requests {
+    pending: BTreeMap<PartitionId, Request>,
+    /// Requests made so far.
+    made: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    number: u64,
+    /// The output of the merge that was started for it.
+    merge: Option<RunId>,
+}
+
+impl Requests {
+    /// Asks for the merge of all that the partition holds now: one that is under way already is not enough.
+    pub(crate) fn insert(&mut self, partition: PartitionId) {
+        self.made += 1;
+        self.pending.insert(partition, Request { number: self.made, merge: None });
+    }
+
+    /// Whether it was asked for and is not fulfilled.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as of a set")]
+    pub(crate) fn contains(&self, partition: &PartitionId) -> bool {
+        self.pending.contains_key(partition)
+    }
+
+    /// Takes a request back.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as of a set")]
+    pub(crate) fn remove(&mut self, partition: &PartitionId) {
+        self.pending.remove(partition);
+    }
+
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Whether a merge has yet to be started for the partition.
+    pub(super) fn is_open(&self, partition: PartitionId) -> bool {
+        self.pending.get(&partition).is_some_and(|request| request.merge.is_none())
+    }
+
+    /// Partitions for which a merge has yet to be started, with the number of the request.
+    pub(super) fn open(&self) -> impl Iterator<Item = (PartitionId, u64)> {
+        let open = self.pending.iter().filter(|(_, request)| request.merge.is_none());
+        open.map(|(id, request)| (*id, request.number))
+    }
+
+    /// Takes note that the merge into `output` does what request `number` asks for, if it is still there.
+    pub(super) fn started(&mut self, partition: PartitionId, number: u64, output: RunId) {
+        if let Some(request) = self.pending.get_mut(&partition)
+            && request.number == number
+        {
+            request.merge = Some(output);
+        }
+    }
+
+    /// Keeps the requests that `is_pending` for the merge that was started; returns whether any went.
+    pub(super) fn retain(&mut self, is_pending: impl Fn(PartitionId, Option<RunId>) -> bool) -> bool {
+        let before = self.pending.len();
+        self.pending.retain(|id, request| is_pending(*id, request.merge));
+        self.pending.len() < before
+    }
+}
