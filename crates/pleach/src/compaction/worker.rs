@@ -2,8 +2,8 @@
 //!
 //! A worker takes the most urgent job off the list, does one step and puts it back, so that small jobs overtake large
 //! ones and jobs on different runs, or in different sub-trees, go on side by side. Urgent is what lies in the upper
-//! stages, because every read and every later merge waits for it; but when garbage has outgrown the space target, the
-//! merges of the oldest runs go first, every other time.
+//! stages, because every read and every later merge waits for it. Every fourth step goes to the last stage, so that a long
+//! merge ends however busy the others are; every other one, when garbage has outgrown the space target.
 //!
 //! Jobs are started no sooner than there is a worker for them, each partition in its turn: a job holds a file's buffer for
 //! each of its inputs. Only one that is more urgent than all that wait is started beside them.
@@ -73,6 +73,9 @@ struct Picked {
 
 /// How long nothing must have been written until it is quiet.
 pub(crate) const QUIET_AFTER: Duration = Duration::from_secs(2);
+
+/// One step in so many goes to the job of the last stage, so that it ends however busy the others are.
+const LAST_STAGE_SHARE: u64 = 4;
 
 /// How often the age of tombstones is looked at when nothing else happens.
 const TOMBSTONES_CHECKED_EVERY: Duration = Duration::from_secs(60);
@@ -150,7 +153,8 @@ impl Compactions {
         }
         // What cannot be started for lack of space may be, once a job that waits has gone on.
         list.taken += 1;
-        let oldest_first = self.inner.pressure.is_space_short() && list.taken.is_multiple_of(2);
+        let share = if self.inner.pressure.is_space_short() { 2 } else { LAST_STAGE_SHARE };
+        let oldest_first = list.taken.is_multiple_of(share);
         let stages = list.waiting.iter().map(AnyJob::output_stage).enumerate();
         let urgent = if oldest_first {
             stages.max_by_key(|(_, stage)| *stage)
