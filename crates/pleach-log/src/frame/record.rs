@@ -112,7 +112,7 @@ impl RecordHeader {
         let kind = match bytes.get(4).ok_or(END)? & KIND_MASK {
             1 => RecordKind::Data,
             2 => RecordKind::Marker,
-            3 => return Self::decode_short(bytes.first_chunk().ok_or(END)?, due),
+            3 => return Self::decode_short(*bytes.first_chunk().ok_or(END)?, due),
             _ => return Err("an unknown record kind"),
         };
         let bytes: &[u8; RECORD_HEADER_LEN] = bytes.first_chunk().ok_or(END)?;
@@ -138,7 +138,7 @@ impl RecordHeader {
         }
     }
 
-    fn decode_short(bytes: &[u8; SHORT_HEADER_LEN], due: Option<(SeqNo, u8)>) -> Result<Self, &'static str> {
+    fn decode_short(bytes: [u8; SHORT_HEADER_LEN], due: Option<(SeqNo, u8)>) -> Result<Self, &'static str> {
         let (first_seq, epoch) = due.ok_or("a short record that no other one precedes")?;
         if first_seq >= SEQ_MAX {
             return Err("a sequence number out of range");

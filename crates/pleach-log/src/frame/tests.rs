@@ -73,7 +73,7 @@ fn long_records_tell_what_is_durable() {
         durable_seq: 0,
     };
     let mut writer = FrameWriter::create(&*env, path, &options).unwrap();
-    let mut put = |writer: &mut FrameWriter, count: u32| {
+    let put = |writer: &mut FrameWriter, count: u32| {
         let mut record = RecordBuf::new();
         record.bytes_mut().extend_from_slice(&[7; 100]);
         let (first_seq, before) = (writer.next_seq(), writer.offset());
