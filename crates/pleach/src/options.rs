@@ -42,11 +42,11 @@ pub struct Options {
 #[non_exhaustive]
 pub enum Shape {
     /// A split forest: each stage holds up to [`Options::runs_per_stage`] runs, which are then merged into one run of the
-    /// next stage. Writes least. A key that is overwritten again and again may take the space of as many versions as
-    /// there are stages.
+    /// next stage. A key that is overwritten again and again may take the space of as many versions as there are runs.
     Forest,
-    /// A split forest above one large run that holds most of the data: cheaper still to write, for the first stage takes
-    /// many small runs while data is being written, and the space of overwritten and deleted data is bounded.
+    /// A split forest above one large run. Writes least, for its stages take more runs, the first of them most while data
+    /// is being written; once reads have spent as much time on further runs as a merge takes, all become one. The space of
+    /// overwritten and deleted data is bounded.
     #[default]
     ForestOverBottom,
     /// One run a stage, each ten times as large as the one above, merged part by part. Reads least, writes most.
@@ -169,7 +169,8 @@ impl Options {
     }
 
     /// Runs a stage holds before they are merged into one run of the next stage: 2 to 64, default 4 (`SifrDB`'s k).
-    /// More write less and read more.
+    /// More write less and read more. With [`Shape::ForestOverBottom`] the first stage holds k times k while data is
+    /// being written, later ones two and a half times k.
     #[must_use]
     pub fn runs_per_stage(mut self, k: usize) -> Self {
         self.runs_per_stage = k;
@@ -183,8 +184,8 @@ impl Options {
         self
     }
 
-    /// SSTs a compaction writes between two commits of its progress: 1 to 1000, default 10 (`SifrDB`'s early cleaning).
-    /// A compaction needs about this many SSTs of extra space.
+    /// SSTs a compaction writes at most between two commits of its progress: 1 to 1000, default 10 (`SifrDB`'s early
+    /// cleaning). A large compaction needs about this many SSTs of extra space; a small one commits more often.
     #[must_use]
     pub fn clean_every(mut self, ssts: usize) -> Self {
         self.clean_every = ssts;
@@ -209,7 +210,8 @@ impl Options {
     ///
     /// # Errors
     /// `InvalidArgument`: an option is out of range, or the directory holds something that is no store.
-    /// `Conflict`: another process, or this one, has the store open. `Unsupported`: written by a newer format.
+    /// `Conflict`: another process, or this one, has the store open. `Unsupported`: written in a format that is newer, or from before the first
+    /// release.
     /// `Corruption`: a file is damaged; it is named. `Io`: the system refused. Nothing is changed by a failed open,
     /// except that an interrupted recovery may leave files that the next open removes.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {

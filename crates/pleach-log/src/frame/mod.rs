@@ -8,7 +8,8 @@
 //! 1. *One truth per offset.* Every byte offset of a file holds at most one version of a record, except after a failed
 //!    append; there a fence of a higher epoch is made durable before anything else is written. `FrameWriter::append`.
 //! 2. *Own address.* A record's checksum covers its file and offset, so a misdirected or stale block is not a record.
-//! 3. *Contiguous numbers.* A record starts at the sequence number after its predecessor's last. Both ends check.
+//! 3. *Contiguous numbers.* A record starts at the sequence number after its predecessor's last. Both ends check; a short
+//!    record does not state its number, and its checksum is right for that number only.
 //!
 //! # On disk
 //! Layout: docs/format/log.md.

@@ -10,6 +10,15 @@ use super::*;
 
 const KIND: FileKind = FileKind { magic: *b"PLCHTEST", version: 0x0102, name: "test file" };
 
+const OPTIONS: FrameOptions = FrameOptions {
+    kind: KIND,
+    id: FileId(1),
+    hint: ManifestHint::NONE,
+    preallocate: None,
+    next_seq: 1,
+    durable_seq: 0,
+};
+
 #[test]
 fn golden_bytes_of_a_header() {
     let header =
@@ -64,15 +73,7 @@ fn golden_bytes_of_a_short_record() {
 fn long_records_tell_what_is_durable() {
     let env = SimEnv::new(1);
     let path = Path::new("file");
-    let options = FrameOptions {
-        kind: KIND,
-        id: FileId(1),
-        hint: ManifestHint::NONE,
-        preallocate: None,
-        next_seq: 1,
-        durable_seq: 0,
-    };
-    let mut writer = FrameWriter::create(&*env, path, &options).unwrap();
+    let mut writer = FrameWriter::create(&*env, path, &OPTIONS).unwrap();
     let put = |writer: &mut FrameWriter, count: u32| {
         let mut record = RecordBuf::new();
         record.bytes_mut().extend_from_slice(&[7; 100]);
@@ -134,15 +135,7 @@ fn headers_out_of_range_are_refused() {
 fn damaged_lengths_cost_no_memory() {
     let env = SimEnv::new(1);
     let path = Path::new("file");
-    let options = FrameOptions {
-        kind: KIND,
-        id: FileId(1),
-        hint: ManifestHint::NONE,
-        preallocate: None,
-        next_seq: 1,
-        durable_seq: 0,
-    };
-    let mut writer = FrameWriter::create(&*env, path, &options).unwrap();
+    let mut writer = FrameWriter::create(&*env, path, &OPTIONS).unwrap();
     let mut record = RecordBuf::new();
     record.bytes_mut().resize(RECORD_HEADER_LEN + 5_000_000, 7);
     writer.append([Append { record: &mut record, first_seq: 1, count: 1 }]).unwrap();

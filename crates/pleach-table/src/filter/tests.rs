@@ -1,4 +1,6 @@
+//! Filters: their bytes, no false negative, and false positives as theory has them.
 #![expect(clippy::cast_precision_loss, reason = "figures to compare")]
+
 use super::*;
 
 fn filter(bits_per_key: f32, hashes: impl Iterator<Item = u64>) -> (Filter, Vec<u8>) {

@@ -77,8 +77,8 @@ pub(crate) const QUIET_AFTER: Duration = Duration::from_secs(2);
 /// One step in so many goes to the job of the last stage, so that it ends however busy the others are.
 const LAST_STAGE_SHARE: u64 = 4;
 
-/// How often the age of tombstones is looked at when nothing else happens.
-const TOMBSTONES_CHECKED_EVERY: Duration = Duration::from_secs(60);
+/// How often the age of tombstones, and what reads have cost, is looked at when nothing else happens.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(60);
 
 enum AnyJob {
     Whole(CompactionJob),
@@ -140,7 +140,7 @@ impl Compactions {
             let runs = &partition.tree.runs;
             runs.len() > 1 || runs.iter().any(|run| run.tombstones_since().is_some())
         });
-        if waits { JobStep::IdleFor(TOMBSTONES_CHECKED_EVERY) } else { JobStep::Idle }
+        if waits { JobStep::IdleFor(LOOKED_AT_EVERY) } else { JobStep::Idle }
     }
 
     /// The most urgent job, off the list; jobs that are due are started first.
@@ -325,7 +325,7 @@ impl Inner {
     /// Now, in seconds since 1970, by which the age of tombstones is judged. It goes by steps, so that there is not
     /// something new to look at all the time.
     pub(crate) fn compaction_clock(&self) -> u64 {
-        let step = TOMBSTONES_CHECKED_EVERY.as_secs();
+        let step = LOOKED_AT_EVERY.as_secs();
         self.env.wall_clock().as_secs() / step * step
     }
 }

@@ -52,12 +52,12 @@ fn kept_free(state: &State, options: &Options) -> u64 {
     let memtables = state.memtables().map(|memtable| memtable.used_bytes() as u64).chain([to_come]);
     let flush: u64 = memtables.map(|bytes| bytes + bytes.min(sst_bytes)).sum();
     let steps = state.version.partitions().map(|(_, partition)| step_bytes(&partition.tree, sst_bytes));
-    log + flush + steps.max().unwrap_or(0)
+    (log + flush).saturating_add(steps.max().unwrap_or(0))
 }
 
 /// Bytes that a merge of all runs writes before the first input's file is behind it, and what it writes at a time.
 fn step_bytes(tree: &SubTree, sst_bytes: u64) -> u64 {
     let file_max = |run: &Run| run.files.iter().map(|file| file.meta.bytes).max().unwrap_or(0);
     let jobs = 1 + tree.jobs.len() as u64;
-    (tree.sum(file_max) + jobs * sst_bytes).min(tree.sum(Run::bytes))
+    tree.sum(file_max).saturating_add(jobs * sst_bytes).min(tree.sum(Run::bytes))
 }

@@ -157,6 +157,11 @@ impl Inner {
         file.opened(sst, true);
         Ok(())
     }
+
+    /// Removes the file of an SST. Best effort: the next open removes what is left.
+    pub(crate) fn remove_sst(&self, id: FileId) {
+        let _left_for_the_next_open = self.env.remove_file(&sst_path(&self.dir, id));
+    }
 }
 
 impl SstOutput<'_> {
@@ -203,13 +208,6 @@ impl SstOutput<'_> {
     /// Gives up and removes the file.
     pub(crate) fn abandon(self) {
         self.builder.abandon();
-    }
-}
-
-impl Inner {
-    /// Best effort: the next open removes what is left.
-    pub(crate) fn remove_sst(&self, id: FileId) {
-        let _left_for_the_next_open = self.env.remove_file(&sst_path(&self.dir, id));
     }
 }
 

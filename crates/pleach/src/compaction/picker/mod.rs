@@ -4,6 +4,7 @@
 //! - `bottom`: [`Shape::ForestOverBottom`], a forest above a single large run.
 //! - `leveled`: [`Shape::Leveled`], one run a stage, merged part by part.
 //! - `held_up`: shared flush files of which little is alive.
+//! - here, for any shape: everything on demand, old tombstones, the bottom run that another shape has left.
 //!
 //! Every picker takes a sub-tree of any other shape as it is and leads it, merge by merge, to its own.
 //!

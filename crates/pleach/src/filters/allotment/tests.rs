@@ -1,4 +1,6 @@
+//! Bits per key: what they cost and spare in forests of all sizes, against equal bits.
 #![expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "figures to compare")]
+
 use pleach_table::{false_positive_rate, probes_for};
 
 use super::*;
