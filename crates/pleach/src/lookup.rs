@@ -166,7 +166,8 @@ fn note_absences(candidates: &[Candidate<'_>]) {
 /// One lookup in so many is counted.
 const COUNTED_EVERY: u64 = 16;
 
-/// One lookup in [`COUNTED_EVERY`]: by key, and another choice after each write. No counter, which threads would have to share.
+/// One lookup in [`COUNTED_EVERY`]: by key, and another choice after each write. No counter, which threads would have to
+/// share.
 #[inline]
 fn is_counted(hash: u64, visible: SeqNo) -> bool {
     (hash ^ visible).wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / COUNTED_EVERY
