@@ -69,6 +69,12 @@ pub trait File: Send + Sync {
     /// Requires: `offset` and `len` are multiples of 4096.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
 
+    /// Hints that reads come in no order and name all that they want: nothing around them is worth fetching.
+    fn expect_random_reads(&self);
+
+    /// Hints that the given range will be read soon: fetching it begins, and the caller goes on.
+    fn prefetch(&self, offset: u64, len: u64);
+
     /// Hints that the given range will not be read soon, so that the next read comes from the device.
     fn forget(&self, offset: u64, len: u64);
 

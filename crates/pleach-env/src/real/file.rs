@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{Advice, FallocateFlags};
@@ -12,6 +13,14 @@ use crate::failpoint;
 
 /// An open regular file; one system call per method.
 pub(super) struct RealFile(pub(super) fs::File);
+
+impl RealFile {
+    /// Advises on `len` bytes, or on all behind `offset`. It is a hint: its failure has no effect on what is read, only on
+    /// where from.
+    fn advise(&self, offset: u64, len: Option<NonZeroU64>, advice: Advice) {
+        let _ = rustix::fs::fadvise(&self.0, offset, len, advice);
+    }
+}
 
 impl File for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -59,9 +68,16 @@ impl File for RealFile {
         Ok(rustix::fs::fallocate(&self.0, flags, offset, len)?)
     }
 
-    /// A hint: its failure has no effect on what is read, only on where from. Dirty pages stay cached.
+    fn expect_random_reads(&self) {
+        self.advise(0, None, Advice::Random);
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        self.advise(offset, NonZeroU64::new(len), Advice::WillNeed);
+    }
+
+    /// Dirty pages stay cached.
     fn forget(&self, offset: u64, len: u64) {
-        let Some(len) = std::num::NonZeroU64::new(len) else { return };
-        let _ = rustix::fs::fadvise(&self.0, offset, Some(len), Advice::DontNeed);
+        self.advise(offset, NonZeroU64::new(len), Advice::DontNeed);
     }
 }

@@ -139,6 +139,10 @@ impl File for SimFile {
         Ok(())
     }
 
+    fn expect_random_reads(&self) {}
+
+    fn prefetch(&self, _offset: u64, _len: u64) {}
+
     fn forget(&self, _offset: u64, _len: u64) {}
 }
 

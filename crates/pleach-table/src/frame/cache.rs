@@ -117,13 +117,14 @@ impl FrameCache {
         (word.load(Ordering::Relaxed) == seen).then_some(pin)
     }
 
-    /// Asks for what [`FrameCache::lookup`] of the block and a look at its beginning will need.
+    /// Asks for what [`FrameCache::lookup`] of the block and a look at its beginning will need. Returns whether a frame
+    /// seems to hold it.
     #[inline]
-    pub(crate) fn prefetch(&self, words: &FrameWords, block: u32) {
+    pub(crate) fn prefetch(&self, words: &FrameWords, block: u32) -> bool {
         let seen = words.word(block).load(Ordering::Relaxed);
-        if let (Some(first), Some(slab)) = (seen.checked_sub(1), &self.slab) {
-            slab.prefetch(first);
-        }
+        let (Some(first), Some(slab)) = (seen.checked_sub(1), &self.slab) else { return false };
+        slab.prefetch(first);
+        true
     }
 
     /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large or nothing is free.

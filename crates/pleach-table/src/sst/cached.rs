@@ -1,17 +1,17 @@
 //! Blocks read one after the other through the cache: for range scans.
 //!
-//! The block a walk begins with counts as a use; what follows is admitted cold. After a few neighbouring blocks, more of
-//! them are read at once, ever more, and stay pinned until the walk has passed them.
+//! The block a walk begins with counts as a use; what follows is admitted cold. A walk that goes on to a neighbouring
+//! block reads several at once, ever more, which stay pinned until it has passed them. Once it has shown to be long, the
+//! device is asked for the next ones before they are needed.
 
 use pleach_env::Result;
 
 use super::reader::Sst;
 use crate::frame::{BlockRef, Warmth};
 
-/// Blocks passed in one direction before the cursor reads ahead.
-const PATIENCE: u32 = 2;
-/// Bytes read ahead at first, and at most.
-const AHEAD_LEN_MIN: u64 = 32 << 10;
+/// Bytes read at once where a walk goes on for the first time: a device takes hardly longer for them than for one block.
+const AHEAD_LEN_MIN: u64 = 16 << 10;
+/// Bytes read at once at most. A walk that has come to this has the device fetch the next bytes meanwhile.
 const AHEAD_LEN_MAX: u64 = 256 << 10;
 
 /// See the module's text.
@@ -19,8 +19,6 @@ const AHEAD_LEN_MAX: u64 = 256 << 10;
 pub(super) struct CachedBlocks {
     current: Option<BlockRef>,
     number: u32,
-    /// Neighbouring blocks entered one after the other.
-    passed: u32,
     ahead: Vec<(u32, BlockRef)>,
     ahead_len: u64,
 }
@@ -40,28 +38,26 @@ impl CachedBlocks {
     /// Makes `block` the current one; `adjacent` says that it is a neighbour of the one before.
     pub(super) fn load(&mut self, sst: &Sst, block: u32, adjacent: bool) -> Result<()> {
         let forward = block >= self.number;
-        (self.passed, self.ahead_len) =
-            if adjacent { (self.passed + 1, self.ahead_len) } else { (0, AHEAD_LEN_MIN) };
         self.number = block;
         self.current = None;
-        self.current = Some(self.find(sst, block, forward)?);
+        self.current = Some(if adjacent {
+            self.find(sst, block, forward)?
+        } else {
+            self.ahead_len = AHEAD_LEN_MIN;
+            sst.read_block(block)?
+        });
         Ok(())
     }
 
+    /// The next block of a walk.
     fn find(&mut self, sst: &Sst, block: u32, forward: bool) -> Result<BlockRef> {
         if let Some(at) = self.ahead.iter().position(|(no, _)| *no == block) {
             return Ok(self.ahead.swap_remove(at).1);
         }
-        if self.passed == 0 {
-            return sst.read_block(block);
+        match sst.cache.lookup(&sst.words, block, false) {
+            Some(block) => Ok(block),
+            None => self.read_ahead(sst, block, forward),
         }
-        if let Some(block) = sst.cache.lookup(&sst.words, block, false) {
-            return Ok(block);
-        }
-        if self.passed < PATIENCE {
-            return sst.load_block(block, Warmth::Cold);
-        }
-        self.read_ahead(sst, block, forward)
     }
 
     /// Reads the block and uncached neighbours in the walk's direction at once.
@@ -84,12 +80,21 @@ impl CachedBlocks {
             }
             (start, end, first, last) = (new_start, new_end, first.min(next), last.max(next));
         }
+        let is_long = self.ahead_len == AHEAD_LEN_MAX;
         self.ahead_len = (self.ahead_len * 2).min(AHEAD_LEN_MAX);
         if first == last {
             return sst.load_block(block, Warmth::Cold);
         }
         let bytes =
             sst.read(start, usize::try_from(end - start).expect("at most AHEAD_LEN_MAX and a block"))?;
+        if is_long {
+            let next = if forward {
+                end..(end + self.ahead_len).min(sst.data_end())
+            } else {
+                start.saturating_sub(self.ahead_len)..start
+            };
+            sst.prefetch(next);
+        }
         for no in first..=last {
             let (offset, len) = sst.block_extent(no);
             let at = usize::try_from(offset - start).expect("inside the bytes read");

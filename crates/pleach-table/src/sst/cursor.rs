@@ -5,8 +5,8 @@
 //!    never goes on behind a part it has not seen.
 //!
 //! # Cost
-//! A step inside a block copies the key's suffix and nothing else. Cached mode reads ahead once it has passed two
-//! blocks in one direction. A cached seek waits for memory some eight times: frame word, frame, and a comparison for
+//! A step inside a block copies the key's suffix and nothing else. Cached mode reads ahead once it has passed a
+//! block. A cached seek waits for memory some eight times: frame word, frame, and a comparison for
 //! each halving of the block. [`SstCursor::begin_seek`] and [`SstCursor::continue_seek`] do it wait by wait, so that
 //! seeks of several cursors wait together.
 
@@ -67,6 +67,7 @@ pub struct SstCursor {
 struct Seek {
     toward: Toward,
     block: u32,
+    in_company: bool,
     stage: Stage,
 }
 
@@ -121,35 +122,38 @@ impl SstCursor {
 
     /// Moves to the first entry whose key is not below `key`; invalid if there is none.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.begin_seek(key, Toward::NotBelow);
+        self.begin_seek(key, Toward::NotBelow, false);
         while !self.continue_seek(key)? {}
         Ok(())
     }
 
     /// Moves to the last entry whose key is below `key`; invalid if there is none.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.begin_seek(key, Toward::Below);
+        self.begin_seek(key, Toward::Below, false);
         while !self.continue_seek(key)? {}
         Ok(())
     }
 
-    /// Begins a seek. Until [`SstCursor::continue_seek`] says that it is done, the cursor is invalid.
-    pub fn begin_seek(&mut self, key: &[u8], toward: Toward) {
+    /// Begins a seek. Until [`SstCursor::continue_seek`] says that it is done, the cursor is invalid. With `in_company`
+    /// other cursors seek at the same time: a block that is not cached is asked for before it is waited for.
+    pub fn begin_seek(&mut self, key: &[u8], toward: Toward, in_company: bool) {
         self.place = None;
         let block = self.sst.block_for(key);
-        self.seek = Some(Seek { toward, block, stage: Stage::Word });
+        self.seek = Some(Seek { toward, block, in_company, stage: Stage::Word });
     }
 
-    /// Goes on with a seek until it has to wait for memory; returns whether it is done. Blocks that are not cached are
-    /// read meanwhile.
+    /// Goes on with a seek until it has to wait for memory or the device; returns whether it is done.
     ///
     /// Requires: begun with the same `key`.
     pub fn continue_seek(&mut self, key: &[u8]) -> Result<bool> {
         let Some(seek) = &mut self.seek else { return Ok(true) };
         match &mut seek.stage {
             Stage::Word => {
-                if let Source::Cached(_) = self.source {
-                    self.sst.cache.prefetch(&self.sst.words, seek.block);
+                if let Source::Cached(_) = self.source
+                    && !self.sst.cache.prefetch(&self.sst.words, seek.block)
+                    && seek.in_company
+                {
+                    self.sst.prefetch_block(seek.block);
                 }
                 seek.stage = Stage::Frame;
                 Ok(false)
@@ -172,7 +176,7 @@ impl SstCursor {
 
     /// Goes where the search points, or to the neighbouring block.
     fn end_seek(&mut self) -> Result<bool> {
-        let Some(Seek { toward, block, stage: Stage::Entry(layout, search) }) = self.seek.take() else {
+        let Some(Seek { toward, block, stage: Stage::Entry(layout, search), .. }) = self.seek.take() else {
             unreachable!("only a search ends a seek")
         };
         let rank = search.answer();

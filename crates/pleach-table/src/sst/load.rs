@@ -1,6 +1,7 @@
 //! Bringing blocks from the file into memory: read, check, unfold, validate, admit.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use pleach_env::{Error, File, Result};
@@ -67,6 +68,25 @@ impl Sst {
             Some(frames) => Home::Frames(frames),
             None => Home::Heap(AlignedBuffer::zeroed(len)),
         }
+    }
+
+    /// Asks the device for a block that is not in the cache: [`Sst::read_block`] will wait the shorter. Without the page
+    /// cache there is no place for it yet.
+    pub(super) fn prefetch_block(&self, block: u32) {
+        let (offset, len) = self.block_extent(block);
+        self.prefetch(offset..offset + u64::from(len));
+    }
+
+    /// The same for any bytes.
+    pub(super) fn prefetch(&self, range: Range<u64>) {
+        if !self.direct && !range.is_empty() {
+            self.file.prefetch(range.start, range.end - range.start);
+        }
+    }
+
+    /// Where the data blocks end.
+    pub(super) fn data_end(&self) -> u64 {
+        self.summary.file_len - u64::from(self.summary.tail_len)
     }
 
     /// Reads `len` bytes at `offset`.

@@ -36,6 +36,7 @@ impl Sst {
         let file = env
             .open_file(path, OpenOptions { write: false, direct })
             .map_err(|e| Error::io("open the SST", path, e))?;
+        file.expect_random_reads();
         let opening = Opening { file: &*file, path, file_id, direct };
         let (file_len, tail_len) = match summary {
             Some(summary) => opening.lengths_from(summary)?,

@@ -73,13 +73,14 @@ impl BlockStream {
         if self.window.start <= range.start && range.end <= self.window.end {
             return Ok(());
         }
-        let data_end = sst.summary.file_len - u64::from(sst.summary.tail_len);
+        let data_end = sst.data_end();
         let page = PAGE as u64;
         let goes_on =
             !self.window.is_empty() && range.start <= self.window.end && range.end >= self.window.start;
         let before = if goes_on { self.window.end - self.window.start } else { 0 };
         let len = (2 * before).clamp(WINDOW_LEN_FIRST, WINDOW_LEN);
-        let window = if range.start >= self.window.start {
+        let forward = range.start >= self.window.start;
+        let window = if forward {
             let start = range.start / page * page;
             start..range.end.max(data_end.min(start + len))
         } else {
@@ -92,6 +93,10 @@ impl BlockStream {
         let len = usize::try_from(window.end - window.start).expect("a window fits in memory");
         self.buffer = None;
         self.buffer = Some(sst.read(window.start, len)?);
+        if goes_on && forward {
+            // The device works while this window is gone through.
+            sst.prefetch(window.end..data_end.min(window.end + (2 * len as u64).min(WINDOW_LEN)));
+        }
         self.window = window;
         Ok(())
     }

@@ -35,8 +35,8 @@ impl SourceCursor {
         Self { partition, source: Source::Run(RunCursor::new(partition, run, mode)) }
     }
 
-    /// Begins a seek; [`SourceCursor::continue_seek`] ends it.
-    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction) {
+    /// Begins a seek, `in_company` when other runs are sought in too; [`SourceCursor::continue_seek`] ends it.
+    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction, in_company: bool) {
         match &mut self.source {
             Source::Memtable(cursor) => match (direction, to) {
                 (Direction::Up, SeekTo::Start) => cursor.seek(&self.partition.prefix()),
@@ -49,8 +49,13 @@ impl SourceCursor {
                     None => cursor.seek_last(),
                 },
             },
-            Source::Run(cursor) => cursor.begin_seek(to, direction),
+            Source::Run(cursor) => cursor.begin_seek(to, direction, in_company),
         }
+    }
+
+    /// Whether it is over a run.
+    pub(super) fn is_run(&self) -> bool {
+        matches!(self.source, Source::Run(_))
     }
 
     /// Goes on with a seek until it has to wait for memory; returns whether it is done.

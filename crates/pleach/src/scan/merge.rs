@@ -85,10 +85,11 @@ impl Merge {
 
     /// Seeks all sources.
     pub(crate) fn seek(&mut self, to: SeekTo<'_>) -> Result<()> {
+        let in_company = self.sources.iter().filter(|source| source.is_run()).nth(1).is_some();
         for source in &mut self.sources {
-            source.begin_seek(to, self.direction);
+            source.begin_seek(to, self.direction, in_company);
         }
-        // While one source waits for memory the others ask for theirs.
+        // While one source waits for memory or the device the others ask for theirs.
         let mut done = false;
         while !done {
             done = true;
