@@ -5,7 +5,7 @@
 //! closes them before it writes: every read sees all that is committed.
 //!
 //! redb has no durability between none and a sync: what is committed without one is lost when the process is killed,
-//! until a later commit with one. `Buffered` is therefore weaker than elsewhere. Nor has it compression, filters or
+//! until a later commit with one, which is made now and then. `Buffered` is therefore weaker than elsewhere. Nor has it compression, filters or
 //! background threads.
 //!
 //! Settings by name: `sync_every`, commits without a sync between two with one (0: never but at a flush).
@@ -38,6 +38,10 @@ pub(crate) const REDB: EngineFactory = EngineFactory {
 
 const FILE: &str = "store.redb";
 
+/// What commits without a sync have freed waits for one with a sync, and the more there is the slower each commit. With 3
+/// million keys overwrites took 88, 129, 459 and 1820 us with a sync after 50, 150, 1000 and 10,000.
+const SYNC_EVERY: u64 = 50;
+
 type Key = &'static [u8];
 type Definition<'n> = TableDefinition<'n, Key, Key>;
 type ReadTable = ReadOnlyTable<Key, Key>;
@@ -53,7 +57,7 @@ struct RedbEngine {
 
 fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
     let mut config = config.clone();
-    let sync_every = config.take_tuning("sync_every")?.unwrap_or(0);
+    let sync_every = config.take_tuning("sync_every")?.unwrap_or(SYNC_EVERY);
     config.no_tuning_left()?;
     let db = Database::builder()
         .set_cache_size(usize::try_from(config.memory_bytes)?)

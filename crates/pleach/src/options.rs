@@ -61,6 +61,8 @@ const MEMORY_MIN: usize = 1 << 20;
 
 /// Largest memtable by default. Larger ones make fewer, larger flushes, but cost cache misses and recovery time.
 const MEMTABLE_BYTES_MAX: usize = 64 << 20;
+/// SSTs that a compacted partition has at least, unless they would become very small.
+const SSTS_MIN: u64 = 64;
 
 /// Memtables that may be sealed and not yet flushed before writers wait for the flush.
 pub(crate) const SEALED_MAX: usize = 2;
@@ -177,7 +179,8 @@ impl Options {
         self
     }
 
-    /// Target length of an SST in bytes: 4 KiB to 2 GiB, default 64 MiB.
+    /// Target length of an SST in bytes: 4 KiB to 2 GiB, default 64 MiB. Partitions with less than 64 of them have smaller
+    /// ones, down to an eighth of a memtable.
     #[must_use]
     pub fn sst_bytes(mut self, bytes: u64) -> Self {
         self.sst_bytes = bytes;
@@ -304,6 +307,12 @@ impl Options {
     /// gone before the merge is past its end.
     pub(crate) fn flushed_sst_bytes(&self) -> u64 {
         self.sst_bytes.min(self.memtable_budget() as u64 / 8)
+    }
+
+    /// Size at which an SST of a compaction is complete, in a partition of `total` bytes. Of each input a part of a file
+    /// stays on disk after it was merged, and small stores notice that.
+    pub(crate) fn compacted_sst_bytes(&self, total: u64) -> u64 {
+        (total / SSTS_MIN).clamp(self.flushed_sst_bytes(), self.sst_bytes)
     }
 
     /// Slices of a flush smaller than this become sections of a shared file; larger ones get SSTs of their own.

@@ -76,7 +76,9 @@ impl CompactionJob {
         let output_stage = tree.run(meta.output).map_or(0, |run| run.stage);
         let merged: Vec<_> = meta.inputs.iter().copied().chain([meta.output]).collect();
         let filter_bits = inner.filter_bits_of_merged(tree, &merged, output_stage);
-        let merging = Merging::new(partition, inputs.into_iter(), meta.drops_tombstones, filter_bits);
+        let sst_bytes = inner.options.compacted_sst_bytes(tree.sum(Run::bytes));
+        let merging =
+            Merging::new(partition, inputs.into_iter(), meta.drops_tombstones, filter_bits, sst_bytes);
         Some(Self { partition, meta, output_stage, merging, uncommitted: Outputs::default(), commit_bytes })
     }
 

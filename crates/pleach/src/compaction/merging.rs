@@ -24,6 +24,8 @@ pub(super) struct Merging {
     drops_tombstones: bool,
     /// Bits per key of the outputs' filters.
     filter_bits: f32,
+    /// Size at which an output is complete.
+    sst_bytes: u64,
     /// Last key merged; empty before the first.
     last_key: Vec<u8>,
 }
@@ -44,12 +46,13 @@ impl Merging {
         inputs: impl Iterator<Item = Arc<Run>>,
         drops_tombstones: bool,
         filter_bits: f32,
+        sst_bytes: u64,
     ) -> Self {
         let mode = CursorMode::Streaming { forget: false };
         let inputs = inputs.filter(|run| !run.files.is_empty());
         let sources = inputs.map(|run| SourceCursor::over_run(partition, run, mode)).collect();
         let merge = Merge::new(sources, Direction::Up);
-        Self { merge, is_open: false, drops_tombstones, filter_bits, last_key: Vec::new() }
+        Self { merge, is_open: false, drops_tombstones, filter_bits, sst_bytes, last_key: Vec::new() }
     }
 
     /// Whether all is merged.
@@ -87,9 +90,10 @@ impl Merging {
         let mut output: Option<SstOutput<'_>> = None;
         let merged = self.fill(inner, older, &mut output);
         match (merged, output) {
-            (Ok(()), None) => Ok(None),
-            (Ok(()), Some(output)) => {
+            (Ok(_), None) => Ok(None),
+            (Ok(mut pieces), Some(output)) => {
                 let (file, meta) = output.finish(self.filter_bits)?;
+                inner.keep_pace(pieces.rest(file.summary.file_len));
                 add(&inner.counters.compaction_written_bytes, file.summary.file_len);
                 Ok(Some(Made::Written(file, meta)))
             }
@@ -111,13 +115,14 @@ impl Merging {
         (is_large && is_clean && is_alone()).then(|| file.meta.clone())
     }
 
+    /// Writes entries until the output is complete; returns what of it was charged for.
     fn fill<'i>(
         &mut self,
         inner: &'i Inner,
         older: &OlderRuns,
         output: &mut Option<SstOutput<'i>>,
-    ) -> Result<()> {
-        let sst_bytes = inner.options.sst_bytes;
+    ) -> Result<Pieces> {
+        let sst_bytes = self.sst_bytes;
         let hidden_before = self.merge.hidden_bytes();
         let (mut read_bytes, mut pieces) = (0, Pieces::default());
         while let Some(source) = self.merge.current() {
@@ -165,7 +170,6 @@ impl Merging {
         }
         let read = read_bytes + self.merge.hidden_bytes() - hidden_before;
         add(&inner.counters.compaction_read_bytes, read);
-        inner.keep_pace(output.as_ref().map_or(0, |sst| pieces.rest(sst.len())));
-        Ok(())
+        Ok(pieces)
     }
 }

@@ -41,7 +41,8 @@ impl PartialJob {
         let merged: Vec<_> =
             [Some(plan.upper), plan.lower.as_ref().map(|(run, _)| *run)].into_iter().flatten().collect();
         let filter_bits = inner.filter_bits_of_merged(tree, &merged, plan.output_stage);
-        let merging = Merging::new(partition, inputs, plan.drops_tombstones, filter_bits);
+        let sst_bytes = inner.options.compacted_sst_bytes(tree.sum(Run::bytes));
+        let merging = Merging::new(partition, inputs, plan.drops_tombstones, filter_bits, sst_bytes);
         Some(Self { partition, plan, merging, outputs: Outputs::default() })
     }
 
