@@ -17,6 +17,10 @@ use std::process::ExitCode;
 
 use pleach_bench::{EngineFactory, PLEACH, PLEACH_FOREST, PLEACH_LEVELED, REFERENCE};
 
+/// For all engines, those in C and C++ included. It gives back to the system what RocksDB's memtables have freed.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     pleach_bench::run(&engines())
 }
