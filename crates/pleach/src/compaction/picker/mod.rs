@@ -145,13 +145,16 @@ fn pick_foreign_bottom(policy: &Policy, situation: Situation<'_>) -> Option<Whol
 fn oldest_stage(policy: &Policy, tree: &SubTree, start: usize) -> Option<u8> {
     let (newer, taken) = tree.runs.split_at(start);
     let least = newer.last().map_or(STAGE_FIRST, |run| run.stage.saturating_add(1).max(STAGE_FIRST));
+    let fitting = || {
+        let bytes = taken.iter().map(|run| run.bytes()).fold(0, u64::saturating_add);
+        fitting_stage(policy, bytes).max(least)
+    };
     match (policy.shape, tree.last_stage()) {
         (Shape::ForestOverBottom, _) => (least <= STAGE_BOTTOM).then_some(STAGE_BOTTOM),
-        (_, STAGE_BOTTOM) => {
-            let bytes = taken.iter().map(|run| run.bytes()).fold(0, u64::saturating_add);
-            (least <= STAGE_MAX).then(|| fitting_stage(policy, bytes).max(least))
-        }
-        (_, last) => (least <= STAGE_MAX).then(|| last.max(least)),
+        (_, STAGE_BOTTOM) => (least <= STAGE_MAX).then(fitting),
+        // Where it is too large for its stage, files of it would go on to the next at once, and make another run.
+        (Shape::Leveled, last) => (least <= STAGE_MAX).then(|| fitting().max(last)),
+        (Shape::Forest, last) => (least <= STAGE_MAX).then(|| last.max(least)),
     }
 }
 
@@ -235,6 +238,10 @@ mod tests {
         assert_eq!(pick("0:9 1:5 3:2", &[]), "9 5 2 -> stage 3, drop tombstones");
         assert_eq!(pick("0:9 1:5 3:2", &[5, 9]), "nothing", "one job at a time");
         assert_eq!(all(Shape::ForestOverBottom, "0:9 1:5 3:2", &[]), "9 5 2 -> stage 60, drop tombstones");
+        // Memtables of 100 bytes, three runs a stage: levels of 300 and 3000 bytes.
+        assert_eq!(all(Shape::Leveled, "1:9b50 2:5b250", &[]), "9 5 -> stage 2, drop tombstones");
+        assert_eq!(all(Shape::Leveled, "1:9b51 2:5b250", &[]), "9 5 -> stage 3, drop tombstones", "it fits");
+        assert_eq!(all(Shape::Leveled, "1:9b51 4:5b250", &[]), "9 5 -> stage 4, drop tombstones");
     }
 
     #[test]
