@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use pleach::{Db, Key, Options, Partition, Shape, Value, WriteBatch};
+use pleach::{Db, Options, Partition, Shape, WriteBatch};
 
 use super::{
     Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Removal, Result,
@@ -198,10 +198,9 @@ impl Session for PleachSession<'_> {
     fn scan(&mut self, scan: &Scan<'_>, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         let from = scan.from.map_or(Bound::Unbounded, Bound::Included);
         let mut left = scan.limit;
-        let mut see = |entry: pleach::Result<(Key, Value)>| -> Result<bool> {
-            let (key, value) = entry?;
+        let mut see = |(key, value): (&[u8], &[u8])| {
             left -= 1;
-            Ok(visit(&key, &value) && left > 0)
+            visit(key, value) && left > 0
         };
         if scan.limit == 0 {
             return Ok(());
@@ -210,11 +209,11 @@ impl Session for PleachSession<'_> {
         match scan.direction {
             Direction::Forward => {
                 let mut range = partition.range::<&[u8]>((from, Bound::Unbounded));
-                while range.next().map_or(Ok(false), &mut see)? {}
+                while range.next_entry()?.is_some_and(&mut see) {}
             }
             Direction::Reverse => {
                 let mut range = partition.range::<&[u8]>((Bound::Unbounded, from));
-                while range.next_back().map_or(Ok(false), &mut see)? {}
+                while range.next_back_entry()?.is_some_and(&mut see) {}
             }
         }
         Ok(())

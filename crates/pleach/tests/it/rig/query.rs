@@ -160,10 +160,17 @@ fn near(rng: &mut Rng, key: &[u8]) -> Key {
 fn walk(mut range: Range, limit: usize, coins: u64) -> pleach::Result<Answer> {
     let mut answer = Vec::new();
     for step in 0..limit {
-        let entry = if is_back(coins, step) { range.next_back() } else { range.next() };
-        let Some(entry) = entry else { break };
-        let (key, value) = entry?;
-        answer.push((key.to_vec(), Some(value.into_vec())));
+        let back = is_back(coins, step);
+        // Every third entry is lent.
+        let entry = if step % 3 == 1 {
+            let lent = if back { range.next_back_entry()? } else { range.next_entry()? };
+            lent.map(|(key, value)| (key.to_vec(), value.to_vec()))
+        } else {
+            let owned = if back { range.next_back() } else { range.next() }.transpose()?;
+            owned.map(|(key, value)| (key.into_vec(), value.into_vec()))
+        };
+        let Some((key, value)) = entry else { break };
+        answer.push((key, Some(value)));
     }
     Ok(answer)
 }
