@@ -5,8 +5,8 @@
 //! closes them before it writes: every read sees all that is committed.
 //!
 //! redb has no durability between none and a sync: what is committed without one is lost when the process is killed,
-//! until a later commit with one, which is made now and then. `Buffered` is therefore weaker than elsewhere. Nor has it compression, filters or
-//! background threads.
+//! until a later commit with one, which is made now and then. `Buffered` is therefore weaker than elsewhere. Nor has it
+//! compression, filters or background threads.
 //!
 //! Settings by name: `sync_every`, commits without a sync between two with one (0: never but at a flush).
 

@@ -213,8 +213,8 @@ impl Options {
     ///
     /// # Errors
     /// `InvalidArgument`: an option is out of range, or the directory holds something that is no store.
-    /// `Conflict`: another process, or this one, has the store open. `Unsupported`: written in a format that is newer, or from before the first
-    /// release.
+    /// `Conflict`: another process, or this one, has the store open. `Unsupported`: written in a format that is newer, or
+    /// from before the first release.
     /// `Corruption`: a file is damaged; it is named. `Io`: the system refused. Nothing is changed by a failed open,
     /// except that an interrupted recovery may leave files that the next open removes.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {

@@ -15,7 +15,7 @@ use crate::failpoint;
 pub(super) struct RealFile(pub(super) fs::File);
 
 impl RealFile {
-    /// Advises on `len` bytes, or on all behind `offset`. It is a hint: its failure has no effect on what is read, only on
+    /// Advises on `len` bytes, or on all behind `offset` where there is none. It is a hint: its failure has no effect on what is read, only on
     /// where from.
     fn advise(&self, offset: u64, len: Option<NonZeroU64>, advice: Advice) {
         let _ = rustix::fs::fadvise(&self.0, offset, len, advice);
@@ -73,11 +73,13 @@ impl File for RealFile {
     }
 
     fn prefetch(&self, offset: u64, len: u64) {
-        self.advise(offset, NonZeroU64::new(len), Advice::WillNeed);
+        let Some(len) = NonZeroU64::new(len) else { return };
+        self.advise(offset, Some(len), Advice::WillNeed);
     }
 
     /// Dirty pages stay cached.
     fn forget(&self, offset: u64, len: u64) {
-        self.advise(offset, NonZeroU64::new(len), Advice::DontNeed);
+        let Some(len) = NonZeroU64::new(len) else { return };
+        self.advise(offset, Some(len), Advice::DontNeed);
     }
 }

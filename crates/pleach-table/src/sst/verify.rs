@@ -12,9 +12,9 @@ impl Sst {
     /// Reads every block from the file, past the caches, and checks checksums, order, counts, and that index, filter
     /// and tags find every key. `hash_of` gives a key's hash, the one it was added with.
     ///
-    /// Used on compaction outputs before their inputs may go, and by scrubbing.
+    /// Used by scrubbing.
     pub fn verify(self: &Arc<Self>, hash_of: impl Fn(&[u8]) -> u64) -> Result<()> {
-        let tail_at = self.summary.file_len - u64::from(self.summary.tail_len);
+        let tail_at = self.data_end();
         self.file.forget(0, self.summary.file_len);
         let filter = self.load_filter()?;
         let mut cursor = SstCursor::new(self.clone(), CursorMode::Streaming { forget: true });

@@ -1,4 +1,8 @@
 //! A range of a partition as an iterator that can be walked from both ends.
+//!
+//! # Invariants
+//! 1. *The end that gave an entry stands on it* until the range is walked again, from whichever end: so entries can be lent.
+//!    Then it moves on, and its bound moves behind the entry when it is the other end's turn, so that they never cross.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -224,7 +228,7 @@ impl Range {
         }
     }
 
-    /// As [`Range::find`]; the end of one end is that of the range.
+    /// As [`Range::find`]. When there is nothing more for one end, or an error, there is nothing more for either.
     fn walk(&mut self, direction: Direction) -> Result<bool> {
         let found = self.find(direction);
         if !matches!(found, Ok(true)) {
@@ -243,8 +247,8 @@ impl Range {
     }
 
     fn lend_entry(&mut self, direction: Direction) -> Result<Option<(&[u8], &[u8])>> {
-        let found = self.walk(direction)?;
-        Ok(self.entry(direction).filter(|_| found).map(|(key, source)| (key, source.value_bytes())))
+        self.walk(direction)?;
+        Ok(self.entry(direction).map(|(key, source)| (key, source.value_bytes())))
     }
 
     /// The next entry from the start, as [`Iterator::next`] has it, but lent: nothing is copied or pinned. It is the
