@@ -173,12 +173,11 @@ impl SstBuilder {
 
     fn tail_len_estimate(&self) -> usize {
         let index = self.index.encoded_len_max() + 4 * self.starts.len();
-        index
-            + self.filter.encoded_len()
-            + 4 * HEADER_LEN
-            + 2 * self.properties.largest.len()
-            + FOOTER_LEN
-            + 128
+        // What waits becomes a block too; what separates it from the last one written is at most a byte longer than
+        // that one's last key.
+        let next_boundary = self.block_end_key.len() + 8;
+        let ends = self.properties.smallest.len() + self.properties.largest.len();
+        index + next_boundary + self.filter.encoded_len() + 4 * HEADER_LEN + ends + FOOTER_LEN + 128
     }
 
     /// Offset of the next byte of the file.

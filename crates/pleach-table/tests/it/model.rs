@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use pleach_table::{Codec, CursorMode, FrameCache, Sst, SstCursor, SstOptions, ValueKind};
+use pleach_table::{Codec, CursorMode, FrameCache, KEY_LEN_MAX, Sst, SstCursor, SstOptions, ValueKind};
 use proptest::prelude::*;
 
 use crate::support::{Entries, build, get, hash, machine, numbered, open};
@@ -213,6 +213,19 @@ fn a_block_read_by_others_is_admitted() {
     }
 }
 
+/// What is not yet in the index and the properties when the length is estimated (`build` compares) can be as long as
+/// the longest keys.
+#[test]
+fn the_estimated_length_counts_long_keys() {
+    let long = |last: u8| [vec![b'x'; KEY_LEN_MAX - 1], vec![last]].concat();
+    let put = || (ValueKind::Put, Vec::new());
+    for keys in [vec![long(0), long(1)], vec![long(0), b"y".to_vec()], vec![b"a".to_vec(), long(0)]] {
+        let (_, env) = machine();
+        let entries: Entries = keys.into_iter().map(|key| (key, put())).collect();
+        build(&env, &entries, SstOptions { filter_bits_per_key: 0.0, ..SstOptions::default() });
+    }
+}
+
 #[test]
 #[should_panic(expected = "ascending order")]
 fn a_key_added_out_of_order_is_the_callers_mistake() {
@@ -242,6 +255,6 @@ fn keys_and_values_beyond_the_limits_are_refused() {
     let mut builder =
         pleach_table::SstBuilder::create(&env, path, crate::support::FILE, SstOptions::default()).unwrap();
     assert!(builder.add(b"", ValueKind::Put, b"", 0).is_err());
-    assert!(builder.add(&vec![1; pleach_table::KEY_LEN_MAX + 1], ValueKind::Put, b"", 0).is_err());
-    builder.add(&vec![1; pleach_table::KEY_LEN_MAX], ValueKind::Put, b"", 0).unwrap();
+    assert!(builder.add(&vec![1; KEY_LEN_MAX + 1], ValueKind::Put, b"", 0).is_err());
+    builder.add(&vec![1; KEY_LEN_MAX], ValueKind::Put, b"", 0).unwrap();
 }
