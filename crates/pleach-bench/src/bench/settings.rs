@@ -66,10 +66,13 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) rate: Option<f64>,
 
-    /// Gets before the measured part of workloads that read; by default a tenth of the keys, at most a million. They end
-    /// after half of `--duration`.
+    /// Gets before the measured part of workloads that read; by default a tenth of the keys, at most a million.
     #[arg(long)]
     pub(crate) warmup: Option<u64>,
+
+    /// Seconds after which they end all the same; by default half of `--duration`.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) warmup_limit: Option<f64>,
 
     /// Keys per write of loads and `overwrite`.
     #[arg(long, default_value_t = 1)]
@@ -174,6 +177,7 @@ impl Settings {
         let numbers = [
             ("--duration", self.duration),
             ("--load-limit", self.load_limit),
+            ("--warmup-limit", self.warmup_limit),
             ("--rate", self.rate),
             ("--write-rate", Some(self.write_rate)),
         ];
@@ -221,10 +225,10 @@ impl Settings {
         self.warmup.unwrap_or_else(|| (self.keys / 10).min(1_000_000))
     }
 
-    /// Seconds after which the warm-up ends, so that a slow engine does not spend more time on it than on what is
+    /// Seconds after which the warm-up ends. By default a slow engine does not spend more time on it than on what is
     /// measured.
     pub(crate) fn warmup_s(&self) -> Option<f64> {
-        self.duration.map(|seconds| seconds / 2.0)
+        self.warmup_limit.or(self.duration.map(|seconds| seconds / 2.0))
     }
 
     /// The settings without paths of this machine, for those who read the results elsewhere.

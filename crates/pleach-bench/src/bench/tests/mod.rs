@@ -113,6 +113,15 @@ fn time_and_rate_end_a_workload_as_told() {
 }
 
 #[test]
+fn a_warm_up_ends_after_its_limit() {
+    let words = "--workloads readrandom --keys 500 --ops 500 --warmup 1000000000000 --warmup-limit 0.1";
+    let started = std::time::Instant::now();
+    let record = run(&REFERENCE, words).pop().expect("one record");
+    assert_eq!(record.ops, 500);
+    assert!(started.elapsed().as_secs_f64() >= 0.1);
+}
+
+#[test]
 fn a_workload_may_have_its_own_number_of_threads() {
     let words = "--workloads readrandom,readrandom@2,queue@3,ycsb-d@2,ycsb-d --keys 900 --ops 300";
     for factory in [&REFERENCE, &PLEACH] {
@@ -248,6 +257,7 @@ fn wrong_settings_are_refused() {
         "--rate 0",
         "--duration -1",
         "--load-limit 0",
+        "--warmup-limit 0",
         "--workloads readrandom@0",
         "--value-size many",
         "--tune sst_bytes=1",
