@@ -8,7 +8,8 @@
 //! until a later commit with one, which is made now and then. `Buffered` is therefore weaker than elsewhere. Nor has it
 //! compression, filters or background threads.
 //!
-//! Settings by name: `sync_every`, commits without a sync between two with one (0: never but at a flush); `cache_bytes`.
+//! Settings by name: `sync_every`, commits without a sync between two with one (0: never but at a flush);
+//! `cache_bytes`, instead of all memory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -60,9 +61,8 @@ fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
     let sync_every = config.take_tuning("sync_every")?.unwrap_or(SYNC_EVERY);
     let cache_bytes = config.take_tuning("cache_bytes")?.unwrap_or(config.memory_bytes);
     config.no_tuning_left()?;
-    let db = Database::builder()
-        .set_cache_size(usize::try_from(cache_bytes)?)
-        .create(config.dir.join(FILE))?;
+    let db =
+        Database::builder().set_cache_size(usize::try_from(cache_bytes)?).create(config.dir.join(FILE))?;
     let names: Vec<String> = (0..config.partitions).map(|number| format!("p{number}")).collect();
     let txn = db.begin_write()?;
     for name in &names {

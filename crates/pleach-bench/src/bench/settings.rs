@@ -70,7 +70,7 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) warmup: Option<u64>,
 
-    /// Seconds after which they end all the same; by default half of `--duration`.
+    /// Seconds after which the warm-up ends, whatever `--warmup` says; by default half of `--duration`.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) warmup_limit: Option<f64>,
 

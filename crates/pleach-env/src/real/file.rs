@@ -15,8 +15,8 @@ use crate::failpoint;
 pub(super) struct RealFile(pub(super) fs::File);
 
 impl RealFile {
-    /// Advises on `len` bytes, or on all behind `offset` where there is none. It is a hint: its failure has no effect on what is read, only on
-    /// where from.
+    /// Advises on `len` bytes, or on all behind `offset` where there is none. It is a hint: its failure has no effect on
+    /// what is read, only on where from.
     fn advise(&self, offset: u64, len: Option<NonZeroU64>, advice: Advice) {
         let _ = rustix::fs::fadvise(&self.0, offset, len, advice);
     }

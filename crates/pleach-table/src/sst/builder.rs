@@ -173,8 +173,8 @@ impl SstBuilder {
 
     fn tail_len_estimate(&self) -> usize {
         let index = self.index.encoded_len_max() + 4 * self.starts.len();
-        // What waits becomes a block too; what separates it from the last one written is at most a byte longer than
-        // that one's last key.
+        // What waits becomes a block too. What separates it from the last one written is at most a byte longer than that
+        // one's last key; its end and the block's start take seven more.
         let next_boundary = self.block_end_key.len() + 8;
         let ends = self.properties.smallest.len() + self.properties.largest.len();
         index + next_boundary + self.filter.encoded_len() + 4 * HEADER_LEN + ends + FOOTER_LEN + 128
