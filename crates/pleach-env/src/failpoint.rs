@@ -3,6 +3,9 @@
 //! With the `failpoints` feature, [`skipped`] asks a thread-local name set by `with_skipped`; without it, it is
 //! `false` at compile time. The simulator runs a whole store on one thread, so tests in parallel do not disturb each
 //! other. The list of sites, and the test that each of them is missed, stand in docs/testing.md.
+//!
+//! [`reached`] names a point of a race. A test holds the threads that reach it with `hold`, lets others run, and then
+//! releases them: so it forces an order that chance gives once in a million runs.
 
 use crate::env::Site;
 
@@ -37,3 +40,19 @@ pub fn with_skipped<T>(site: Site, body: impl FnOnce() -> T) -> T {
     let _restore = Restore(SKIPPED.with(|s| s.replace(Some(site))));
     body()
 }
+
+/// A named point of a race: where a test can hold a thread until others have gone ahead. Without the `failpoints`
+/// feature, and where no test holds it, it does nothing.
+#[inline]
+pub fn reached(site: Site) {
+    #[cfg(feature = "failpoints")]
+    hold::wait_if_held(site);
+    #[cfg(not(feature = "failpoints"))]
+    let _ = site;
+}
+
+#[cfg(feature = "failpoints")]
+pub use hold::{Hold, hold};
+
+#[cfg(feature = "failpoints")]
+mod hold;
