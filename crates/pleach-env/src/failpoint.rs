@@ -52,7 +52,7 @@ pub fn reached(site: Site) {
 }
 
 #[cfg(feature = "failpoints")]
-pub use hold::{Hold, hold};
+pub use hold::{Hold, held_points, hold};
 
 #[cfg(feature = "failpoints")]
 mod hold;

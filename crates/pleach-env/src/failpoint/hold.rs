@@ -5,10 +5,14 @@
 //! a time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::env::Site;
+
+/// Longest wait for threads to reach a point. Arbitrary, far above what any race needs: a test fails rather than hangs.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// How many threads wait at each held point.
 static HELD: Mutex<BTreeMap<Site, usize>> = Mutex::new(BTreeMap::new());
@@ -30,10 +34,17 @@ pub fn hold(site: Site) -> Hold {
 
 impl Hold {
     /// Waits until `count` threads wait at the point.
+    ///
+    /// # Panics
+    /// After a minute, with the names of the held points.
     pub fn wait_for(&self, count: usize) {
         let mut held = HELD.lock();
         while held.get(self.0).is_none_or(|&waiting| waiting < count) {
-            CHANGED.wait(&mut held);
+            if CHANGED.wait_for(&mut held, WAIT_MAX).timed_out() {
+                let points = describe(&held);
+                drop(held); // The hold is dropped by the panic, and takes the lock.
+                panic!("fewer than {count} threads reach {}; held points: {points}", self.0);
+            }
         }
     }
 
@@ -46,6 +57,19 @@ impl Drop for Hold {
         HELD.lock().remove(self.0);
         CHANGED.notify_all();
     }
+}
+
+/// The held points with the number of threads that wait at each, for messages.
+pub fn held_points() -> String {
+    describe(&HELD.lock())
+}
+
+fn describe(held: &BTreeMap<Site, usize>) -> String {
+    if held.is_empty() {
+        return "none".to_owned();
+    }
+    let points: Vec<_> = held.iter().map(|(site, waiting)| format!("{site} ({waiting} waiting)")).collect();
+    points.join(", ")
 }
 
 pub(super) fn wait_if_held(site: Site) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pleach_env::{Error, ErrorKind, Result};
+use pleach_env::{Error, ErrorKind, Result, failpoint};
 use pleach_log::{Append, Durability, LogWriter, SEQ_MAX};
 use pleach_table::ValueKind;
 use smallvec::SmallVec;
@@ -183,6 +183,7 @@ impl Inner {
             add(&self.counters.operations, u64::from(request.operations.count()));
             request.result = Some(Ok(()));
         }
+        failpoint::reached("commit.inserted");
         self.visible.store(writer.next_seq - 1, Ordering::Release);
     }
 
