@@ -119,12 +119,22 @@ pub(crate) fn check_punch(offset: u64, len: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "a range to punch begins and ends at multiples of 4096"))
 }
 
-/// An exclusive lock on a file, held until dropped or until the process ends.
+/// Who may hold a lock on a file at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMode {
+    /// Others that share it too: for readers, who change nothing.
+    Shared,
+    /// Nobody else.
+    Exclusive,
+}
+
+/// A lock on a file, held until dropped or until the process ends.
 pub trait FileLock: Send + Sync {}
 
 /// The machine: names, clock, randomness, jobs. Shared as `Arc<dyn Env>`.
 pub trait Env: Send + Sync + 'static {
-    /// Creates `path` and its missing parents, and makes the new names durable.
+    /// Creates `path` and its missing parents, and makes the new names durable. Who may use them is the system's to
+    /// say (on Unix the umask), as it is for files.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
 
     /// Names in `path`, sorted, with their metadata. Names that are not UTF-8 are left out: none of them is ours.
@@ -148,9 +158,12 @@ pub trait Env: Send + Sync + 'static {
     /// Removes a file's name; its bytes go when the last handle is closed.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Takes an exclusive lock on `path`, creating the file where needed; `None` when another handle, of this
-    /// process or another, holds it. The file is never removed.
-    fn lock_file(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>>;
+    /// Locks `path`; `None` when another handle, of this process or another, holds it in a mode that excludes this one.
+    ///
+    /// [`LockMode::Exclusive`] creates the file where needed; it is never removed. [`LockMode::Shared`] creates nothing
+    /// and needs no permission to write: where the file is missing, the lock excludes writers all the same, as far as
+    /// the file system can lock a directory.
+    fn lock_file(&self, path: &Path, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>>;
 
     /// Free bytes on the file system of `path` that this process may use.
     fn available_space(&self, path: &Path) -> io::Result<u64>;

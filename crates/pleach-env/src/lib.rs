@@ -17,7 +17,7 @@ mod real;
 mod sim;
 mod waiter;
 
-pub use env::{Env, File, FileLock, Metadata, OpenOptions, Site};
+pub use env::{Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::FileId;
 pub use job::{Job, JobHandle, JobStep, JobWaker};

@@ -5,8 +5,8 @@
 //! environments. Built for Linux; what a file system may lack (`O_DIRECT`, `fallocate`) has a fallback.
 //!
 //! # Invariants
-//! 1. Private: every handle is close-on-exec, files are created with mode 0600 and directories with 0700, and a
-//!    symbolic link or special file in place of a file is refused.
+//! 1. Ordinary: every handle is close-on-exec, files are created with mode 0666 and directories with 0777, of which
+//!    the process's umask takes away what it will, and a symbolic link or special file in place of a file is refused.
 //! 2. One sync, one report: a failed `fdatasync` or `fsync` is returned and never repeated here.
 //!
 //! # Concurrency
@@ -14,6 +14,7 @@
 
 mod file;
 mod job;
+mod lock;
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::env::{Env, File, FileLock, Metadata, OpenOptions, Site};
+use crate::env::{Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::failpoint;
 use crate::job::{Job, JobHandle};
 use crate::waiter::Waiter;
@@ -78,7 +79,7 @@ impl Env for RealEnv {
             }
         }
         for dir in missing.into_iter().rev() {
-            match rustix::fs::mkdir(dir, Mode::RWXU) {
+            match rustix::fs::mkdir(dir, Mode::from_raw_mode(0o777)) {
                 Ok(()) => {}
                 Err(Errno::EXIST) if is_dir(dir) => {} // Made by another process meanwhile.
                 Err(e) => return Err(e.into()),
@@ -151,13 +152,8 @@ impl Env for RealEnv {
         fs::remove_file(path)
     }
 
-    fn lock_file(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
-        let file = open(path, OFlags::RDWR | OFlags::CREATE)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Box::new(RealLock { _file: file }))),
-            Err(fs::TryLockError::WouldBlock) => Ok(None),
-            Err(fs::TryLockError::Error(e)) => Err(e),
-        }
+    fn lock_file(&self, path: &Path, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>> {
+        lock::lock(path, mode)
     }
 
     fn available_space(&self, path: &Path) -> io::Result<u64> {
@@ -199,18 +195,11 @@ impl Env for RealEnv {
     }
 }
 
-/// Holds the `flock`, which belongs to the open file and ends with it.
-struct RealLock {
-    _file: fs::File,
-}
-
-impl FileLock for RealLock {}
-
 /// Opens a file by the rules of invariant 1. `NONBLOCK` has no effect on a regular file; it keeps the open of a pipe
 /// that somebody put there from waiting for ever.
 fn open(path: &Path, flags: OFlags) -> io::Result<fs::File> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mode = Mode::RUSR | Mode::WUSR;
+    let mode = Mode::from_raw_mode(0o666);
     Ok(rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, mode))?.into())
 }
 

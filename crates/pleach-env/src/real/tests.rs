@@ -11,19 +11,27 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).expect("the path exists").permissions().mode() & 0o777
 }
 
+/// The process's umask, which only changing it tells.
+fn umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:")).expect("Linux tells it");
+    u32::from_str_radix(line.trim(), 8).expect("it is octal")
+}
+
 #[test]
-fn files_and_directories_are_private() {
+fn files_and_directories_obey_the_umask() {
     let dir = tempfile::tempdir().unwrap();
     let env = RealEnv::new();
     let nested = dir.path().join("a/b/c");
     env.create_dir_all(&nested).unwrap();
     env.create_dir_all(&nested).unwrap();
     env.create_file(&nested.join("f")).unwrap();
-    env.lock_file(&nested.join("LOCK")).unwrap().expect("nobody holds it");
-    assert_eq!(mode_of(&dir.path().join("a")) & 0o077, 0);
-    assert_eq!(mode_of(&nested) & 0o077, 0);
-    assert_eq!(mode_of(&nested.join("f")), 0o600);
-    assert_eq!(mode_of(&nested.join("LOCK")), 0o600);
+    env.lock_file(&nested.join("LOCK"), LockMode::Exclusive).unwrap().expect("nobody holds it");
+    let umask = umask();
+    assert_eq!(mode_of(&dir.path().join("a")), 0o777 & !umask);
+    assert_eq!(mode_of(&nested), 0o777 & !umask);
+    assert_eq!(mode_of(&nested.join("f")), 0o666 & !umask);
+    assert_eq!(mode_of(&nested.join("LOCK")), 0o666 & !umask);
 }
 
 #[test]
@@ -37,7 +45,8 @@ fn symbolic_links_and_directories_are_refused() {
         assert!(env.open_file(&link, OpenOptions { write, direct: false }).is_err());
         assert!(env.open_file(dir.path(), OpenOptions { write, direct: false }).is_err());
     }
-    assert!(env.lock_file(&link).is_err());
+    assert!(env.lock_file(&link, LockMode::Exclusive).is_err());
+    assert!(env.lock_file(&link, LockMode::Shared).is_err());
     assert!(!env.metadata(&link).unwrap().expect("the link exists").is_file);
     assert!(env.create_dir_all(&dir.path().join("target/below")).is_err());
 }
@@ -47,12 +56,43 @@ fn lock_excludes_a_second_one_in_the_same_process() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
     let env = RealEnv::new();
-    let lock = env.lock_file(&path).unwrap().expect("nobody holds it");
-    assert!(env.lock_file(&path).unwrap().is_none());
-    assert!(RealEnv::new().lock_file(&path).unwrap().is_none());
+    let lock = env.lock_file(&path, LockMode::Exclusive).unwrap().expect("nobody holds it");
+    assert!(env.lock_file(&path, LockMode::Exclusive).unwrap().is_none());
+    assert!(RealEnv::new().lock_file(&path, LockMode::Exclusive).unwrap().is_none());
     drop(lock);
-    assert!(env.lock_file(&path).unwrap().is_some());
+    assert!(env.lock_file(&path, LockMode::Exclusive).unwrap().is_some());
     assert!(path.exists(), "the lock file is never removed");
+}
+
+#[test]
+fn readers_of_a_store_without_a_lock_file_exclude_a_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let env = RealEnv::new();
+    let readers = [(); 2].map(|()| env.lock_file(&path, LockMode::Shared).unwrap().expect("no writer"));
+    assert!(!path.exists(), "a reader creates nothing");
+    assert!(env.lock_file(&path, LockMode::Exclusive).unwrap().is_none());
+    assert!(path.exists(), "the writer does");
+    assert!(env.lock_file(&path, LockMode::Exclusive).unwrap().is_none(), "the readers are still there");
+    let late = env.lock_file(&path, LockMode::Shared).unwrap().expect("the writer went away");
+    drop(readers);
+    assert!(env.lock_file(&path, LockMode::Exclusive).unwrap().is_none());
+    drop(late);
+    assert!(env.lock_file(&path, LockMode::Exclusive).unwrap().is_some());
+}
+
+#[test]
+fn a_shared_lock_needs_no_permission_to_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let env = RealEnv::new();
+    drop(env.lock_file(&path, LockMode::Exclusive).unwrap());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    assert!(env.lock_file(&path, LockMode::Shared).unwrap().is_some());
+    assert!(env.lock_file(&dir.path().join("none"), LockMode::Shared).unwrap().is_some());
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(!dir.path().join("none").exists());
 }
 
 #[test]

@@ -85,6 +85,12 @@ impl SimEnv {
         machine.disk.used_bytes(machine.open.keys().copied())
     }
 
+    /// Mounts the disk read-only, or for writing again. Where it is read-only, every mutating call fails with `EROFS`, and
+    /// so do opening a file for writing and locking one exclusively. Crash images can be written.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.machine.lock().read_only = read_only;
+    }
+
     /// Lets every later call to files and directories fail, so that a store can be dropped without touching its disk.
     /// Crash images can still be taken, and the helpers below still work.
     pub fn power_off(&self) {

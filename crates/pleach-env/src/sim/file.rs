@@ -13,7 +13,7 @@ use super::block::BLOCK_LEN;
 use super::fault::FaultKind;
 use super::inode::{FILE_LEN_MAX, Ino};
 use super::machine::{Machine, Op, Turn};
-use crate::env::{File, FileLock, OpenOptions, Site, check_punch};
+use crate::env::{File, FileLock, LockMode, OpenOptions, Site, check_punch};
 use crate::failpoint;
 
 /// Keeps its inode alive, and the environment with it.
@@ -162,6 +162,14 @@ fn failed_len(rng: &mut Rng, len: usize) -> usize {
     }
 }
 
+/// Who holds a locked file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    Exclusively,
+    /// By this many, at least one.
+    Shared(usize),
+}
+
 /// A held lock.
 pub(super) struct SimLock {
     env: Weak<SimEnv>,
@@ -169,10 +177,21 @@ pub(super) struct SimLock {
 }
 
 impl SimLock {
-    /// Takes the lock unless somebody holds it.
-    pub(super) fn take(env: &Weak<SimEnv>, machine: &mut Machine, path: &Path) -> Option<Self> {
-        let path = path.to_path_buf();
-        machine.locks.insert(path.clone()).then(|| Self { env: Weak::clone(env), path })
+    /// Takes the lock unless somebody holds it in a mode that excludes this one.
+    pub(super) fn take(
+        env: &Weak<SimEnv>,
+        machine: &mut Machine,
+        path: &Path,
+        mode: LockMode,
+    ) -> Option<Self> {
+        let held = match (mode, machine.locks.get(path)) {
+            (LockMode::Exclusive, None) => Held::Exclusively,
+            (LockMode::Shared, None) => Held::Shared(1),
+            (LockMode::Shared, Some(Held::Shared(count))) => Held::Shared(count + 1),
+            (LockMode::Exclusive, Some(_)) | (LockMode::Shared, Some(Held::Exclusively)) => return None,
+        };
+        machine.locks.insert(path.to_path_buf(), held);
+        Some(Self { env: Weak::clone(env), path: path.to_path_buf() })
     }
 }
 
@@ -180,8 +199,13 @@ impl FileLock for SimLock {}
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        if let Some(env) = self.env.upgrade() {
-            env.machine.lock().locks.remove(&self.path);
+        let Some(env) = self.env.upgrade() else { return };
+        let mut machine = env.machine.lock();
+        match machine.locks.get_mut(&self.path) {
+            Some(Held::Shared(count)) if *count > 1 => *count -= 1,
+            _ => {
+                machine.locks.remove(&self.path);
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ use super::block::BLOCK_LEN;
 use super::capture::Capture;
 use super::disk::Disk;
 use super::fault::{FaultKind, Faults};
+use super::file::Held;
 use super::inode::Ino;
 
 /// A mutating call.
@@ -65,7 +66,8 @@ pub(super) struct Machine {
     pub(super) disk: Disk,
     /// How many handles each open inode has.
     pub(super) open: BTreeMap<Ino, usize>,
-    pub(super) locks: BTreeSet<PathBuf>,
+    /// Who holds each locked file.
+    pub(super) locks: BTreeMap<PathBuf, Held>,
     pub(super) clock: Duration,
     /// Answers `random_u64`.
     pub(super) numbers: Rng,
@@ -76,6 +78,7 @@ pub(super) struct Machine {
     pub(super) faults: Faults,
     pub(super) capacity: Option<u64>,
     pub(super) powered_off: bool,
+    pub(super) read_only: bool,
     pub(super) capture_wanted: BTreeSet<u64>,
     pub(super) captured: Vec<(u64, Capture)>,
 }
@@ -86,7 +89,7 @@ impl Machine {
         Self {
             disk,
             open: BTreeMap::new(),
-            locks: BTreeSet::new(),
+            locks: BTreeMap::new(),
             clock: Duration::ZERO,
             numbers: seeds.fork(),
             lengths: seeds.fork(),
@@ -95,6 +98,7 @@ impl Machine {
             faults: Faults::default(),
             capacity,
             powered_off: false,
+            read_only: false,
             capture_wanted: BTreeSet::new(),
             captured: Vec::new(),
         }
@@ -108,6 +112,11 @@ impl Machine {
     pub(super) fn check_power(&mut self) -> io::Result<()> {
         self.powered_off |= self.faults.is_crashed(self.op_count);
         if self.powered_off { Err(power_off_error()) } else { Ok(()) }
+    }
+
+    /// Fails where the disk is mounted read-only.
+    pub(super) fn check_writable(&self) -> io::Result<()> {
+        if self.read_only { Err(Errno::ROFS.into()) } else { Ok(()) }
     }
 
     /// Counts a read and says how it fails.
@@ -199,6 +208,7 @@ impl SimEnv {
             let capture = machine.capture();
             machine.captured.push((number, capture));
         }
+        machine.check_writable()?;
         let fault = machine.faults.at_op(number);
         Ok(Turn { machine, fault })
     }

@@ -52,7 +52,7 @@ pub use capture::Capture;
 pub use crash::CrashPolicy;
 pub use fault::{Fault, FaultKind};
 
-use crate::env::{Env, File, FileLock, Metadata, OpenOptions, Site};
+use crate::env::{Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::failpoint;
 use crate::job::{Job, JobHandle};
 use crate::waiter::Waiter;
@@ -171,6 +171,9 @@ impl Env for SimEnv {
         let mut machine = self.machine.lock();
         machine.check_power()?;
         let ino = machine.disk.lookup(path)?;
+        if options.write {
+            machine.check_writable()?;
+        }
         Ok(SimFile::open(self.this(), machine, ino, options))
     }
 
@@ -194,13 +197,16 @@ impl Env for SimEnv {
     }
 
     /// Not counted as a mutating call, though it may create the file, whose name is then pending as any other.
-    fn lock_file(&self, path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
+    fn lock_file(&self, path: &Path, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>> {
         let mut machine = self.machine.lock();
         machine.check_power()?;
-        if machine.disk.find(path).is_none() {
-            machine.disk.create(path)?;
+        if mode == LockMode::Exclusive {
+            machine.check_writable()?;
+            if machine.disk.find(path).is_none() {
+                machine.disk.create(path)?;
+            }
         }
-        let lock = SimLock::take(&self.this, &mut machine, path);
+        let lock = SimLock::take(&self.this, &mut machine, path, mode);
         Ok(lock.map(|lock| Box::new(lock) as Box<dyn FileLock>))
     }
 

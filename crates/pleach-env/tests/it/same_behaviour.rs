@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pleach_env::{Env, File, JobStep, OpenOptions, RealEnv, SimEnv};
+use pleach_env::{Env, File, JobStep, LockMode, OpenOptions, RealEnv, SimEnv};
 
 /// Runs one case on both machines, each with an empty directory.
 fn on_both(case: impl Fn(&dyn Env, &Path) -> Result<()>) {
@@ -168,13 +168,34 @@ fn directories_nest_and_list_their_names_in_order() {
 fn locks_exclude_until_dropped_and_leave_their_file() {
     on_both(|env, dir| {
         let path = dir.join("LOCK");
-        let lock = env.lock_file(&path)?.expect("nobody holds it");
-        assert!(env.lock_file(&path)?.is_none());
-        let other = env.lock_file(&dir.join("OTHER"))?;
+        let lock = env.lock_file(&path, LockMode::Exclusive)?.expect("nobody holds it");
+        assert!(env.lock_file(&path, LockMode::Exclusive)?.is_none());
+        assert!(env.lock_file(&path, LockMode::Shared)?.is_none());
+        let other = env.lock_file(&dir.join("OTHER"), LockMode::Exclusive)?;
         assert!(other.is_some());
         drop(lock);
-        assert!(env.lock_file(&path)?.is_some());
+        assert!(env.lock_file(&path, LockMode::Exclusive)?.is_some());
         assert!(env.metadata(&path)?.is_some());
+        Ok(())
+    });
+}
+
+#[test]
+fn readers_share_a_lock_create_nothing_and_exclude_a_writer() {
+    on_both(|env, dir| {
+        for name in ["MISSING", "LOCK"] {
+            let path = dir.join(name);
+            if name == "LOCK" {
+                drop(env.lock_file(&path, LockMode::Exclusive)?);
+            }
+            let first = env.lock_file(&path, LockMode::Shared)?.expect("nobody holds it");
+            let second = env.lock_file(&path, LockMode::Shared)?.expect("only a reader holds it");
+            assert_eq!(env.metadata(&path)?.is_some(), name == "LOCK");
+            drop(first);
+            assert!(env.lock_file(&path, LockMode::Exclusive)?.is_none(), "{name}: one reader is left");
+            drop(second);
+            assert!(env.lock_file(&path, LockMode::Exclusive)?.is_some(), "{name}: no reader is left");
+        }
         Ok(())
     });
 }

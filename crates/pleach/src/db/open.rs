@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{Env, Error, ErrorKind, FileId, FileLock, Result, failpoint};
+use pleach_env::{Env, Error, ErrorKind, FileId, FileLock, LockMode, Result, failpoint};
 use pleach_log::{
     Append, LogWriter, ManifestHint, Record, RecordBuf, Recovery, parse_segment_name, recover, segment_path,
 };
@@ -114,7 +114,7 @@ fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Box<dyn Fi
         }
     }
     let path = dir.join(LOCK);
-    match env.lock_file(&path).map_err(|e| Error::io("lock the store", &path, e))? {
+    match env.lock_file(&path, LockMode::Exclusive).map_err(|e| Error::io("lock the store", &path, e))? {
         Some(lock) => Ok(lock),
         None => Err(Error::new(
             ErrorKind::Conflict,

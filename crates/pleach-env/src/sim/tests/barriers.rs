@@ -288,11 +288,11 @@ fn captures_hold_the_moment_before_their_call() {
 fn a_crash_image_starts_afresh_and_leaves_the_old_machine_alone() {
     let env = machine(1);
     put(&env, "f", b"bytes");
-    let _lock = env.lock_file(&path("LOCK")).unwrap().expect("nobody holds it");
+    let _lock = env.lock_file(&path("LOCK"), LockMode::Exclusive).unwrap().expect("nobody holds it");
     env.set_fault(Some(Fault { at_op: 0, kind: FaultKind::Eio }));
     let image = env.crash_image(CrashPolicy::Everything, 9);
     assert_eq!((image.op_count(), image.read_count()), (0, 0));
-    assert!(image.lock_file(&path("LOCK")).unwrap().is_some(), "locks do not survive");
+    assert!(image.lock_file(&path("LOCK"), LockMode::Exclusive).unwrap().is_some(), "locks do not survive");
     image.clear_faults();
     image.remove_file(&path("f")).unwrap();
     sync_dir(&image);

@@ -170,7 +170,7 @@ fn without_power_every_call_fails() {
         env.metadata(dir).err(),
         env.rename(&path("f"), &path("g")).err(),
         env.remove_file(&path("f")).err(),
-        env.lock_file(&path("LOCK")).err(),
+        env.lock_file(&path("LOCK"), LockMode::Exclusive).err(),
         env.available_space(dir).err(),
     ];
     for error in results {
@@ -179,6 +179,38 @@ fn without_power_every_call_fails() {
     assert_eq!(env.op_count(), ops);
     drop(file);
     assert_eq!(read(&env.crash_image(CrashPolicy::DurableOnly, 1), "f").unwrap(), b"bytes");
+}
+
+#[test]
+fn a_read_only_disk_can_be_read_and_shared_and_nothing_else() {
+    let env = machine(1);
+    let file = put_durably(&env, "f", b"bytes");
+    env.set_read_only(true);
+    let dir = Path::new("/d");
+    let refused = [
+        file.write_at(b"x", 0).err(),
+        file.sync("test.file").err(),
+        file.set_len(0).err(),
+        file.allocate(0).err(),
+        env.create_dir_all(Path::new("/e")).err(),
+        env.sync_dir(dir, "test.dir").err(),
+        env.create_file(&path("g")).err(),
+        env.open_file(&path("f"), OpenOptions { write: true, direct: false }).err(),
+        env.rename(&path("f"), &path("g")).err(),
+        env.remove_file(&path("f")).err(),
+        env.lock_file(&path("LOCK"), LockMode::Exclusive).err(),
+    ];
+    for error in refused {
+        assert_eq!(error.expect("it failed").kind(), ErrorKind::ReadOnlyFilesystem);
+    }
+    let _lock = env.lock_file(&path("LOCK"), LockMode::Shared).unwrap().expect("nobody holds it");
+    env.create_dir_all(dir).unwrap();
+    assert_eq!(env.list_dir(dir).unwrap().len(), 1);
+    file.read_exact_at(&mut [0; 5], 0).unwrap();
+    env.open_file(&path("f"), OpenOptions::default()).unwrap();
+    env.set_read_only(false);
+    file.write_all_at(b"x", 0).unwrap();
+    assert_eq!(read(&env, "f").unwrap(), b"xytes");
 }
 
 #[test]

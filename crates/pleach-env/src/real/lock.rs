@@ -1,0 +1,78 @@
+//! The operating system's lock on a store: `flock` on a file that is never removed.
+//!
+//! Writers take it exclusively, readers share it. A reader creates nothing, so a store that was copied without its lock
+//! file has none: then readers share a lock on the directory instead, and a writer, who creates the file, looks at the
+//! directory's lock once it holds its own.
+//!
+//! # Invariants
+//! 1. *A reader of the directory and a writer exclude each other.* The reader locks the directory and then looks again
+//!    for the file. The writer makes the file and then tries the directory. Whichever comes second sees the other.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{open, or_dot};
+use crate::env::{FileLock, LockMode};
+
+/// Holds the `flock`, which belongs to the open file and ends with it.
+struct RealLock {
+    _file: fs::File,
+}
+
+impl FileLock for RealLock {}
+
+/// See [`Env::lock_file`](crate::Env::lock_file).
+pub(super) fn lock(path: &Path, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>> {
+    match mode {
+        LockMode::Exclusive => lock_exclusively(path),
+        LockMode::Shared => lock_shared(path),
+    }
+}
+
+fn lock_exclusively(path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
+    let Some(lock) = try_flock(open(path, OFlags::RDWR | OFlags::CREATE)?, LockMode::Exclusive)? else {
+        return Ok(None);
+    };
+    // Invariant 1. It is held for this moment only: nobody who comes later finds the file missing.
+    match open_dir(path).and_then(|dir| try_flock(dir, LockMode::Exclusive)) {
+        Ok(None) => Ok(None),
+        // Some file systems lock files that are open for writing only, and a directory never is.
+        Ok(Some(_)) | Err(_) => Ok(Some(lock)),
+    }
+}
+
+fn lock_shared(path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
+    match open(path, OFlags::RDONLY) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        file => return try_flock(file?, LockMode::Shared),
+    }
+    let Some(lock) = try_flock(open_dir(path)?, LockMode::Shared)? else { return Ok(None) };
+    match open(path, OFlags::RDONLY) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Some(lock)),
+        file => try_flock(file?, LockMode::Shared),
+    }
+}
+
+/// The lock, or `None` when another open file holds it in a mode that excludes this one.
+fn try_flock(file: fs::File, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>> {
+    let operation = match mode {
+        LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        LockMode::Shared => FlockOperation::NonBlockingLockShared,
+    };
+    match rustix::io::retry_on_intr(|| rustix::fs::flock(&file, operation)) {
+        Ok(()) => Ok(Some(Box::new(RealLock { _file: file }))),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The directory that `path` is in.
+fn open_dir(path: &Path) -> io::Result<fs::File> {
+    let dir = or_dot(path.parent().unwrap_or(path));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()))?.into())
+}
