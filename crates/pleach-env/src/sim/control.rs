@@ -41,6 +41,22 @@ impl SimEnv {
         self.machine.lock().read_count
     }
 
+    /// Number of calls of `open_file`, `list_dir` and `lock_file` begun so far.
+    pub fn open_count(&self) -> u64 {
+        self.machine.lock().open_count
+    }
+
+    /// Limits the handles that are open at a time, or no longer: where there are as many, every call that opens a file or
+    /// directory fails with `EMFILE`, be it only for the time of the call. Locks count as handles. A crash image has no limit.
+    pub fn set_handle_limit(&self, limit: Option<usize>) {
+        self.machine.lock().handle_limit = limit;
+    }
+
+    /// Handles of files that are open now, and locks that are held.
+    pub fn handle_count(&self) -> usize {
+        self.machine.lock().handle_count()
+    }
+
     /// Has `hook` called before each mutating call, with the call's number and name and with no lock held. It replaces
     /// the hook before it. Calls that the hook makes itself do not call it.
     ///

@@ -12,7 +12,8 @@ use rustix::io::Errno;
 pub struct Fault {
     /// Number of the mutating call that it strikes, as counted by [`SimEnv::op_count`](crate::SimEnv::op_count): the
     /// first call of an environment has number 0. For [`FaultKind::ReadEio`], the number of the read, as counted by
-    /// [`SimEnv::read_count`](crate::SimEnv::read_count).
+    /// [`SimEnv::read_count`](crate::SimEnv::read_count). For [`FaultKind::OpenTooManyFiles`], the number of the open, as
+    /// counted by [`SimEnv::open_count`](crate::SimEnv::open_count).
     pub at_op: u64,
     /// What happens then.
     pub kind: FaultKind,
@@ -41,20 +42,51 @@ pub enum FaultKind {
     CrashAfter,
     /// The read fails with `EIO`.
     ReadEio,
+    /// The call does all that it is asked to and then fails with `EIO`. Bytes of a write, and all that was pending in its
+    /// file, are durable; so is what a sync should make durable. Names stay pending, as after a call that succeeds.
+    FailsYetDone,
+    /// The call, if it opens a file or directory (`create_file`, `sync_dir`, `create_dir_all`), fails with `EMFILE` and has
+    /// no effect. Calls that open nothing succeed.
+    TooManyFiles,
+    /// The open fails with `EMFILE`.
+    OpenTooManyFiles,
+}
+
+/// What numbers the calls that a fault can strike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counter {
+    Ops,
+    Reads,
+    Opens,
 }
 
 impl FaultKind {
-    fn counts_reads(self) -> bool {
-        self == FaultKind::ReadEio
+    fn counter(self) -> Counter {
+        match self {
+            FaultKind::ReadEio => Counter::Reads,
+            FaultKind::OpenTooManyFiles => Counter::Opens,
+            _ => Counter::Ops,
+        }
     }
 
-    /// The error that the struck call returns, where it fails whatever it is.
+    /// The error that the struck call returns instead of doing something, where it fails whatever it is.
     pub(super) fn error(self) -> Option<io::Error> {
         match self {
             FaultKind::Eio | FaultKind::ReadEio => Some(Errno::IO.into()),
             FaultKind::NoSpace => Some(Errno::NOSPC.into()),
+            FaultKind::OpenTooManyFiles => Some(Errno::MFILE.into()),
             _ => None,
         }
+    }
+
+    /// The error that the struck call returns, where it opens a file or directory.
+    pub(super) fn open_error(self) -> Option<io::Error> {
+        if self == FaultKind::TooManyFiles { Some(Errno::MFILE.into()) } else { self.error() }
+    }
+
+    /// The error that the struck call returns after it has done what it was asked to.
+    pub(super) fn late_error(self) -> Option<io::Error> {
+        (self == FaultKind::FailsYetDone).then(|| Errno::IO.into())
     }
 
     /// The error that a struck sync returns.
@@ -86,16 +118,21 @@ impl Faults {
 
     /// The fault of the mutating call with this number. The sticky kinds are asked for by their own questions.
     pub(super) fn at_op(&mut self, number: u64) -> Option<FaultKind> {
-        self.strike(number, false)
+        self.strike(number, Counter::Ops)
     }
 
     /// The fault of the read with this number.
     pub(super) fn at_read(&mut self, number: u64) -> Option<FaultKind> {
-        self.strike(number, true)
+        self.strike(number, Counter::Reads)
     }
 
-    fn strike(&mut self, number: u64, read: bool) -> Option<FaultKind> {
-        let fault = self.planted.iter().find(|f| f.at_op == number && f.kind.counts_reads() == read)?;
+    /// The fault of the open with this number.
+    pub(super) fn at_open(&mut self, number: u64) -> Option<FaultKind> {
+        self.strike(number, Counter::Opens)
+    }
+
+    fn strike(&mut self, number: u64, counter: Counter) -> Option<FaultKind> {
+        let fault = self.planted.iter().find(|f| f.at_op == number && f.kind.counter() == counter)?;
         self.struck += 1;
         Some(fault.kind)
     }

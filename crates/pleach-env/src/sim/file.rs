@@ -83,6 +83,10 @@ impl File for SimFile {
         if written > 0 {
             inode.write(&buf[..written], offset);
         }
+        if turn.end().is_err() {
+            turn.machine.disk.inode_mut(self.ino).sync();
+        }
+        turn.end()?;
         turn.check_fault()?;
         if written == 0 { Err(Errno::NOSPC.into()) } else { Ok(written) }
     }
@@ -96,7 +100,7 @@ impl File for SimFile {
         let error = turn.fault.and_then(FaultKind::sync_error);
         let inode = turn.machine.disk.inode(self.ino);
         if inode.is_settled() {
-            return error.map_or(Ok(()), Err);
+            return error.map_or_else(|| turn.end(), Err);
         }
         let inode = turn.machine.disk.inode_mut(self.ino);
         if let Some(error) = error {
@@ -104,7 +108,7 @@ impl File for SimFile {
             return Err(error);
         }
         inode.sync();
-        Ok(())
+        turn.end()
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -117,7 +121,7 @@ impl File for SimFile {
         let mut turn = self.begin_change(Op::SetLen, Some(len))?;
         turn.check_fault()?;
         turn.machine.disk.inode_mut(self.ino).set_len(len);
-        Ok(())
+        turn.end()
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
@@ -128,7 +132,7 @@ impl File for SimFile {
             return Err(Errno::NOSPC.into());
         }
         turn.machine.disk.inode_mut(self.ino).allocate(len);
-        Ok(())
+        turn.end()
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -136,7 +140,7 @@ impl File for SimFile {
         let mut turn = self.begin_change(Op::Punch, Some(offset.saturating_add(len)))?;
         turn.check_fault()?;
         turn.machine.disk.inode_mut(self.ino).punch(offset, len);
-        Ok(())
+        turn.end()
     }
 
     fn expect_random_reads(&self) {}
@@ -168,6 +172,16 @@ pub(super) enum Held {
     Exclusively,
     /// By this many, at least one.
     Shared(usize),
+}
+
+impl Held {
+    /// How many handles hold it.
+    pub(super) fn count(self) -> usize {
+        match self {
+            Held::Exclusively => 1,
+            Held::Shared(count) => count,
+        }
+    }
 }
 
 /// A held lock.

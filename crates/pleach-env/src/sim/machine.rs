@@ -75,6 +75,8 @@ pub(super) struct Machine {
     pub(super) lengths: Rng,
     pub(super) op_count: u64,
     pub(super) read_count: u64,
+    pub(super) open_count: u64,
+    pub(super) handle_limit: Option<usize>,
     pub(super) faults: Faults,
     pub(super) capacity: Option<u64>,
     pub(super) powered_off: bool,
@@ -95,6 +97,8 @@ impl Machine {
             lengths: seeds.fork(),
             op_count: 0,
             read_count: 0,
+            open_count: 0,
+            handle_limit: None,
             faults: Faults::default(),
             capacity,
             powered_off: false,
@@ -128,6 +132,30 @@ impl Machine {
             Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    /// Counts a call that opens something and changes nothing, and says how it fails.
+    pub(super) fn begin_open(&mut self) -> io::Result<()> {
+        self.check_power()?;
+        self.open_count += 1;
+        match self.faults.at_open(self.open_count - 1).and_then(FaultKind::error) {
+            Some(error) => Err(error),
+            None => self.check_handles(),
+        }
+    }
+
+    /// Fails where not even one more file or directory can be opened.
+    pub(super) fn check_handles(&self) -> io::Result<()> {
+        match self.handle_limit {
+            Some(limit) if self.handle_count() >= limit => Err(Errno::MFILE.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Open handles of files, and locks, which are open files too.
+    pub(super) fn handle_count(&self) -> usize {
+        let locks = self.locks.values().map(|held| held.count());
+        self.open.values().sum::<usize>() + locks.sum::<usize>()
     }
 
     /// Bytes that files can still take.
@@ -179,6 +207,22 @@ impl Turn<'_> {
     /// Fails when the call is struck by a fault that makes any call fail.
     pub(super) fn check_fault(&self) -> io::Result<()> {
         match self.fault.and_then(FaultKind::error) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for a call that opens a file or directory. It fails too where no more can be opened.
+    pub(super) fn check_open(&self) -> io::Result<()> {
+        match self.fault.and_then(FaultKind::open_error) {
+            Some(error) => Err(error),
+            None => self.machine.check_handles(),
+        }
+    }
+
+    /// What the call returns that has done what it was asked to.
+    pub(super) fn end(&self) -> io::Result<()> {
+        match self.fault.and_then(FaultKind::late_error) {
             Some(error) => Err(error),
             None => Ok(()),
         }

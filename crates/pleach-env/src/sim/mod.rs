@@ -131,14 +131,15 @@ impl Env for SimEnv {
             }
         }
         let mut turn = self.begin(Op::CreateDirAll)?;
-        turn.check_fault()?;
+        turn.check_open()?;
         turn.machine.check_space()?;
-        turn.machine.disk.create_dir_all(path)
+        turn.machine.disk.create_dir_all(path)?;
+        turn.end()
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Metadata)>> {
         let mut machine = self.machine.lock();
-        machine.check_power()?;
+        machine.begin_open()?;
         machine.disk.list(path)
     }
 
@@ -151,25 +152,27 @@ impl Env for SimEnv {
         if let Some(error) = turn.fault.and_then(Kind::sync_error) {
             return Err(error);
         }
+        turn.check_open()?;
         let Machine { disk, open, .. } = &mut *turn.machine;
         disk.check_dir(path)?;
         disk.sync_dir(path, |ino| open.contains_key(&ino));
-        Ok(())
+        turn.end()
     }
 
     fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let mut turn = self.begin(Op::CreateFile)?;
-        turn.check_fault()?;
+        turn.check_open()?;
         turn.machine.disk.vacant(path)?;
         turn.machine.check_space()?;
         let ino = turn.machine.disk.create(path)?;
+        turn.end()?;
         let options = OpenOptions { write: true, direct: false };
         Ok(SimFile::open(self.this(), turn.machine, ino, options))
     }
 
     fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let mut machine = self.machine.lock();
-        machine.check_power()?;
+        machine.begin_open()?;
         let ino = machine.disk.lookup(path)?;
         if options.write {
             machine.check_writable()?;
@@ -187,19 +190,21 @@ impl Env for SimEnv {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut turn = self.begin(Op::Rename)?;
         turn.check_fault()?;
-        turn.machine.disk.rename(from, to)
+        turn.machine.disk.rename(from, to)?;
+        turn.end()
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut turn = self.begin(Op::RemoveFile)?;
         turn.check_fault()?;
-        turn.machine.disk.remove(path)
+        turn.machine.disk.remove(path)?;
+        turn.end()
     }
 
     /// Not counted as a mutating call, though it may create the file, whose name is then pending as any other.
     fn lock_file(&self, path: &Path, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>> {
         let mut machine = self.machine.lock();
-        machine.check_power()?;
+        machine.begin_open()?;
         if mode == LockMode::Exclusive {
             machine.check_writable()?;
             if machine.disk.find(path).is_none() {

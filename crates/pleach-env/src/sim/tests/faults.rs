@@ -2,6 +2,8 @@
 
 use std::io::ErrorKind;
 
+use rustix::io::Errno;
+
 use super::*;
 
 fn next(env: &SimEnv, kind: FaultKind) -> Fault {
@@ -179,6 +181,67 @@ fn without_power_every_call_fails() {
     assert_eq!(env.op_count(), ops);
     drop(file);
     assert_eq!(read(&env.crash_image(CrashPolicy::DurableOnly, 1), "f").unwrap(), b"bytes");
+}
+
+#[test]
+fn a_call_can_fail_although_it_was_done() {
+    let env = machine(1);
+    let file = put_durably(&env, "f", b"bytes");
+    let strike = || env.set_fault(Some(next(&env, FaultKind::FailsYetDone)));
+    let durable = |name: &str| read(&env.crash_image(CrashPolicy::DurableOnly, 1), name);
+
+    strike();
+    assert_eq!(file.write_at(b"B", 0).unwrap_err().raw_os_error(), Some(Errno::IO.raw_os_error()));
+    assert_eq!(durable("f").unwrap(), b"Bytes");
+    file.write_all_at(b"Y", 1).unwrap();
+    strike();
+    assert!(file.sync("test.file").is_err());
+    assert_eq!(durable("f").unwrap(), b"BYtes");
+
+    strike();
+    assert!(env.create_file(&path("g")).is_err());
+    assert!(env.metadata(&path("g")).unwrap().is_some());
+    assert_eq!(durable("g"), None, "names wait for their barrier");
+    strike();
+    assert!(env.sync_dir(Path::new("/d"), "test.dir").is_err());
+    assert_eq!(durable("g").unwrap(), b"");
+    strike();
+    assert!(env.rename(&path("g"), &path("h")).is_err());
+    assert!(env.metadata(&path("h")).unwrap().is_some());
+    strike();
+    assert!(env.remove_file(&path("h")).is_err());
+    assert!(env.metadata(&path("h")).unwrap().is_none());
+}
+
+#[test]
+fn handles_are_limited_and_opens_have_a_counter_of_their_own() {
+    let is_too_many =
+        |error: Option<io::Error>| error.and_then(|e| e.raw_os_error()) == Some(Errno::MFILE.raw_os_error());
+    let env = machine(1);
+    let dir = Path::new("/d");
+    let file = put_durably(&env, "f", b"bytes");
+    env.set_handle_limit(Some(2));
+    let lock = env.lock_file(&path("LOCK"), LockMode::Exclusive).unwrap();
+    assert_eq!(env.handle_count(), 2);
+    assert!(is_too_many(env.create_file(&path("g")).err()));
+    assert!(is_too_many(env.open_file(&path("f"), OpenOptions::default()).err()));
+    assert!(is_too_many(env.list_dir(dir).err()));
+    assert!(is_too_many(env.sync_dir(dir, "test.dir").err()));
+    assert!(is_too_many(env.lock_file(&path("OTHER"), LockMode::Shared).err()));
+    assert_eq!(env.metadata(&path("g")).unwrap(), None);
+    file.write_all_at(b"B", 0).unwrap();
+    drop(lock);
+    env.sync_dir(dir, "test.dir").unwrap();
+    env.set_handle_limit(None);
+
+    env.set_fault(Some(next(&env, FaultKind::TooManyFiles)));
+    assert!(is_too_many(env.create_file(&path("g")).err()));
+    env.set_fault(Some(next(&env, FaultKind::TooManyFiles)));
+    file.write_all_at(b"b", 0).unwrap();
+    env.set_fault(Some(Fault { at_op: env.open_count() + 1, kind: FaultKind::OpenTooManyFiles }));
+    env.open_file(&path("f"), OpenOptions::default()).unwrap();
+    assert!(is_too_many(env.open_file(&path("f"), OpenOptions::default()).err()));
+    env.open_file(&path("f"), OpenOptions::default()).unwrap();
 }
 
 #[test]
