@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use pleach::limits::PARTITION_NAME_LEN_MAX;
 use pleach::{Db, ErrorKind, Options, Partition};
 
 use crate::bytes::parse_size;
@@ -46,6 +47,17 @@ impl StoreArgs {
     /// Name of the partition to work on.
     pub(crate) fn partition_name(&self) -> &str {
         self.partition.as_deref().unwrap_or(DEFAULT_PARTITION)
+    }
+
+    /// An error when no partition can have the given name. For commands that may create a store: they shall not do so in vain.
+    pub(crate) fn check_partition_name(&self) -> Result<()> {
+        let len = self.partition_name().len();
+        if (1..=PARTITION_NAME_LEN_MAX).contains(&len) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "a partition's name has 1 to {PARTITION_NAME_LEN_MAX} bytes; this one has {len}"
+        )))
     }
 
     /// Opens a store that must be there.

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use pleach::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use serde_json::json;
 
 use crate::bytes::argument;
@@ -33,6 +34,8 @@ pub(crate) struct PutArgs {
 pub(crate) fn run(store: &StoreArgs, args: &PutArgs) -> Result<()> {
     let key = argument(&args.key, args.hex)?;
     let value = value(args)?;
+    check(&key, &value)?;
+    store.check_partition_name()?;
     let db = store.open_or_create(args.no_create)?;
     let partition = store.partition_or_create(&db, args.no_create)?;
     partition.put(&key, &value)?;
@@ -41,6 +44,21 @@ pub(crate) fn run(store: &StoreArgs, args: &PutArgs) -> Result<()> {
         print_document(
             &json!({"partition": partition.name(), "entries": 1, "bytes": key.len() + value.len()}),
         )?;
+    }
+    Ok(())
+}
+
+/// An error when the store would refuse the entry: then none is created for it.
+fn check(key: &[u8], value: &[u8]) -> Result<()> {
+    if !(1..=KEY_LEN_MAX).contains(&key.len()) {
+        return Err(Failure::usage(format!(
+            "a key has 1 to {KEY_LEN_MAX} bytes; this one has {}",
+            key.len()
+        )));
+    }
+    if value.len() > VALUE_LEN_MAX {
+        let len = value.len();
+        return Err(Failure::usage(format!("a value has at most {VALUE_LEN_MAX} bytes; this one has {len}")));
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use crate::bytes::Form;
-use crate::failure::Result;
+use crate::bytes::{Form, shown};
+use crate::failure::{Failure, Result};
 use crate::output::Output;
 
 /// Writes entries in one format.
@@ -70,6 +70,31 @@ impl Writer for Csv {
 
     fn finish(self: Box<Self>) -> Result<()> {
         self.rows.into_inner().map_err(csv::IntoInnerError::into_error)?.finish()
+    }
+}
+
+/// Keys as lines, as `load --format lines` reads them.
+pub(super) struct Lines {
+    pub(super) output: Output,
+    pub(super) hex: bool,
+}
+
+impl Writer for Lines {
+    fn entry(&mut self, key: &[u8], _value: &[u8]) -> Result<()> {
+        if self.hex {
+            return self.output.line(Form::Hex.text(key));
+        }
+        if key.contains(&b'\n') {
+            let key = shown(key, false);
+            return Err(Failure::usage(format!("the key {key} has a newline, so it is not a line"))
+                .hint("say --hex, or choose another format"));
+        }
+        self.output.write_all(key)?;
+        Ok(self.output.write_all(b"\n")?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        self.output.finish()
     }
 }
 

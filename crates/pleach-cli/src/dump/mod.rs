@@ -22,9 +22,11 @@ const TELL_EVERY: u64 = 1 << 10;
   jsonl    {\"key\":\"...\",\"value\":\"...\"}; what is not UTF-8 as key_base64, value_base64
   tsv      key, tab, value, with escapes \\t \\n \\r \\\\ \\xNN
   csv      with a header row; bytes as they are, quoted where needed
-  values   values as they are, a newline after each
-  stanzas  values as they are, an empty line after each
-`pleach load` reads the first three back to the same bytes.")]
+  lines    keys as they are, a newline after each; no values
+  values   values as they are, a newline after each; no keys
+  stanzas  values as they are, an empty line after each; no keys
+`pleach load` reads the first three back to the same entries, and `lines` to the
+same keys.")]
 pub(crate) struct DumpArgs {
     /// Write to a file instead of standard output
     #[arg(long, short, value_name = "FILE")]
@@ -32,7 +34,7 @@ pub(crate) struct DumpArgs {
     /// Format of the output
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
-    /// jsonl, tsv, csv: keys and values in hexadecimal
+    /// jsonl, tsv, csv, lines: keys and values in hexadecimal
     #[arg(long)]
     hex: bool,
 }
@@ -42,6 +44,7 @@ enum Format {
     Jsonl,
     Tsv,
     Csv,
+    Lines,
     Values,
     Stanzas,
 }
@@ -99,6 +102,7 @@ fn writer(output: Output, args: &DumpArgs) -> Result<Box<dyn Writer>> {
         Format::Jsonl => Box::new(formats::Jsonl { output, hex: args.hex }),
         Format::Tsv => Box::new(formats::Tsv { output, form }),
         Format::Csv => Box::new(formats::Csv::new(output, args.hex)?),
+        Format::Lines => Box::new(formats::Lines { output, hex: args.hex }),
         Format::Values => Box::new(formats::Values { output, stanzas: false }),
         Format::Stanzas => Box::new(formats::Values { output, stanzas: true }),
     })

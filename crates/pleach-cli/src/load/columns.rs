@@ -1,135 +1,175 @@
-//! The formats `tsv` and `csv`: rows of columns, two of which are the key and the value.
+//! Columns of a row, for the formats `tsv` and `csv`: which one is the key, and what the value is.
+//!
+//! No column is dropped silently. Without `--value-column` the value is the other one of two columns, and the whole row
+//! where there are more. A whole row is a JSON object with the names of the header, or a JSON array where there is no
+//! header.
 
-use std::io;
-
-use csv::{ByteRecord, Reader, ReaderBuilder, Trim};
+use serde_json::{Map, Value, json};
 
 use super::LoadArgs;
-use super::record::{Found, LineReader, Record, Records};
-use super::source::Source;
-use crate::bytes::Form;
+use super::record::{Found, Record};
+use crate::bytes::{Form, put_json};
 use crate::failure::{Failure, Result};
 
-/// Two columns, counted from zero, and how their bytes are written.
-struct Columns {
+/// Where a row's value is.
+enum ValueOf {
+    /// Nothing was said: the first row decides.
+    FirstRow,
+    Column(usize),
+    /// The other one of two columns.
+    Other(usize),
+    WholeRow {
+        columns: usize,
+    },
+}
+
+/// Key and value of rows, columns counted from zero, and how their bytes are written.
+pub(super) struct Columns {
     key: usize,
-    value: usize,
+    value: ValueOf,
+    /// Names of the columns; none without a header.
+    header: Option<Vec<String>>,
     /// `None`: as they are.
     form: Option<Form>,
 }
 
 impl Columns {
-    fn new(args: &LoadArgs, form: Option<Form>, header: Option<&ByteRecord>) -> Result<Self> {
-        let column = |given: &Option<String>, default| match given {
-            Some(given) => find_column(given, header),
-            None => Ok(default),
+    pub(super) fn new(args: &LoadArgs, form: Option<Form>, header: Option<Vec<Vec<u8>>>) -> Result<Self> {
+        let column = |given: &Option<String>| match given {
+            Some(given) => find_column(given, header.as_deref()).map(Some),
+            None => Ok(None),
         };
-        Ok(Self { key: column(&args.key_column, 0)?, value: column(&args.value_column, 1)?, form })
+        let key = column(&args.key_column)?.unwrap_or(0);
+        let value = match (column(&args.value_column)?, &header) {
+            (Some(column), _) => ValueOf::Column(column),
+            (None, Some(names)) => value_of(key, names.len(), args.whole_row),
+            (None, None) => ValueOf::FirstRow,
+        };
+        let header = header.map(|names| names.iter().map(|name| lossy(name)).collect::<Vec<_>>());
+        if let (ValueOf::WholeRow { .. }, Some(names)) = (&value, &header) {
+            check_names(names)?;
+        }
+        Ok(Self { key, value, header, form })
     }
 
-    /// Fills `record` from the row whose columns `get` gives.
-    fn fill<'r>(&self, record: &mut Record, get: impl Fn(usize) -> Option<&'r [u8]>) -> Found {
-        for (column, bytes) in [(self.key, &mut record.key), (self.value, &mut record.value)] {
-            bytes.clear();
-            let Some(text) = get(column) else {
-                return Found::Malformed(format!("there is no column {}", column + 1));
-            };
-            let read = if let Some(form) = self.form {
-                form.read(text, bytes)
-            } else {
-                bytes.extend_from_slice(text);
-                Ok(())
-            };
-            if let Err(reason) = read {
-                return Found::Malformed(format!("column {}: {reason}", column + 1));
+    /// Fills `record` from a row.
+    pub(super) fn fill(&mut self, record: &mut Record, row: &[&[u8]], whole_row: bool) -> Found {
+        if matches!(self.value, ValueOf::FirstRow) {
+            self.value = value_of(self.key, row.len(), whole_row);
+        }
+        match self.try_fill(record, row) {
+            Ok(()) => Found::Entry,
+            Err(reason) => Found::Malformed(reason),
+        }
+    }
+
+    fn try_fill(&self, record: &mut Record, row: &[&[u8]]) -> Result<(), String> {
+        self.read(row, self.key, &mut record.key)?;
+        match self.value {
+            ValueOf::FirstRow => unreachable!("the first row has decided"),
+            ValueOf::Column(column) => self.read(row, column, &mut record.value),
+            ValueOf::Other(column) => {
+                check_width(row, 2)?;
+                self.read(row, column, &mut record.value)
+            }
+            ValueOf::WholeRow { columns } => {
+                check_width(row, columns)?;
+                self.whole_row(row, &mut record.value)
             }
         }
-        Found::Entry
+    }
+
+    /// The bytes of a column.
+    fn read(&self, row: &[&[u8]], column: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
+        bytes.clear();
+        let text = row.get(column).ok_or_else(|| format!("there is no column {}", column + 1))?;
+        let Some(form) = self.form else {
+            bytes.extend_from_slice(text);
+            return Ok(());
+        };
+        form.read(text, bytes).map_err(|reason| format!("column {}: {reason}", column + 1))
+    }
+
+    /// The row as JSON. What is not UTF-8 is written in base64, as `pleach dump` does it.
+    fn whole_row(&self, row: &[&[u8]], out: &mut Vec<u8>) -> Result<(), String> {
+        let mut cell = Vec::new();
+        let document = if let Some(names) = &self.header {
+            let mut object = Map::new();
+            for (column, name) in names.iter().enumerate() {
+                self.read(row, column, &mut cell)?;
+                put_json(&mut object, name, &cell, false);
+            }
+            Value::Object(object)
+        } else {
+            let mut cells = Vec::new();
+            for column in 0..row.len() {
+                self.read(row, column, &mut cell)?;
+                let text = std::str::from_utf8(&cell).map_err(|_| not_text(column))?;
+                cells.push(json!(text));
+            }
+            Value::Array(cells)
+        };
+        out.clear();
+        serde_json::to_writer(out, &document).map_err(|e| e.to_string())
     }
 }
 
-fn find_column(given: &str, header: Option<&ByteRecord>) -> Result<usize> {
+/// What the value of a row of so many columns is, where no column was chosen.
+fn value_of(key: usize, columns: usize, whole_row: bool) -> ValueOf {
+    match (key, columns) {
+        (0 | 1, 2) if !whole_row => ValueOf::Other(1 - key),
+        // A row of one column has no value to give: `there is no column 2`.
+        (_, 0 | 1) if !whole_row => ValueOf::Other(1),
+        _ => ValueOf::WholeRow { columns },
+    }
+}
+
+fn check_width(row: &[&[u8]], columns: usize) -> Result<(), String> {
+    let found = row.len();
+    if found < columns {
+        return Err(format!("there is no column {}: the row has {found}, others have {columns}", found + 1));
+    }
+    if found > columns {
+        return Err(format!("the row has {found} columns, others have {columns}"));
+    }
+    Ok(())
+}
+
+fn not_text(column: usize) -> String {
+    format!("column {} is not UTF-8, so the row cannot become a JSON array; say --value-column", column + 1)
+}
+
+/// A JSON object has each name once.
+fn check_names(names: &[String]) -> Result<()> {
+    for (at, name) in names.iter().enumerate() {
+        if names[..at].contains(name) {
+            return Err(Failure::usage(format!("the header has two columns called {name:?}"))
+                .hint("choose one with --value-column NUMBER, or say --no-header"));
+        }
+    }
+    Ok(())
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn find_column(given: &str, header: Option<&[Vec<u8>]>) -> Result<usize> {
     if let Some(at) = header.and_then(|names| names.iter().position(|name| name == given.as_bytes())) {
         return Ok(at);
     }
     match given.parse::<usize>() {
         Ok(number @ 1..) => Ok(number - 1),
         Ok(0) => Err(Failure::usage("columns are counted from 1")),
-        Err(_) if header.is_some() => {
-            let names: Vec<_> = header.into_iter().flatten().map(String::from_utf8_lossy).collect();
-            Err(Failure::usage(format!("the csv header has no column {given:?}"))
-                .hint(format!("it has: {}", names.join(", "))))
-        }
-        Err(_) => {
-            Err(Failure::usage(format!("column {given:?}: there is no header, so give a number from 1")))
-        }
-    }
-}
-
-/// Rows of columns with a tab between them.
-pub(super) struct Tsv {
-    lines: LineReader,
-    columns: Columns,
-    line: Vec<u8>,
-}
-
-impl Tsv {
-    pub(super) fn new(source: Source, args: &LoadArgs) -> Result<Self> {
-        let form = match (args.hex, args.no_escapes) {
-            (true, _) => Some(Form::Hex),
-            (false, true) => None,
-            (false, false) => Some(Form::Escaped),
-        };
-        Ok(Self {
-            lines: LineReader::new(source),
-            columns: Columns::new(args, form, None)?,
-            line: Vec::new(),
-        })
-    }
-}
-
-impl Records for Tsv {
-    fn next(&mut self, record: &mut Record) -> io::Result<Found> {
-        if !self.lines.read(&mut self.line)? {
-            return Ok(Found::End);
-        }
-        record.line = self.lines.number;
-        if self.line.last() == Some(&b'\r') {
-            self.line.pop();
-        }
-        Ok(self.columns.fill(record, |column| self.line.split(|&b| b == b'\t').nth(column)))
-    }
-}
-
-/// Comma-separated rows, quoted as usual.
-pub(super) struct Csv {
-    rows: Reader<Source>,
-    columns: Columns,
-    row: ByteRecord,
-}
-
-impl Csv {
-    pub(super) fn new(source: Source, args: &LoadArgs) -> Result<Self> {
-        let mut rows = (ReaderBuilder::new().has_headers(!args.no_header).flexible(true).trim(Trim::None))
-            .from_reader(source);
-        let header = if args.no_header { None } else { Some(read_header(&mut rows, args)?) };
-        let columns = Columns::new(args, args.hex.then_some(Form::Hex), header.as_ref())?;
-        Ok(Self { rows, columns, row: ByteRecord::new() })
-    }
-}
-
-fn read_header(rows: &mut Reader<Source>, args: &LoadArgs) -> Result<ByteRecord> {
-    let header = rows.byte_headers().map_err(|e| Failure::io("read", args.input_name(), &e.into()))?;
-    Ok(header.clone())
-}
-
-impl Records for Csv {
-    fn next(&mut self, record: &mut Record) -> io::Result<Found> {
-        // A flexible reader of bytes has no other errors than those of its input.
-        if !self.rows.read_byte_record(&mut self.row).map_err(io::Error::from)? {
-            return Ok(Found::End);
-        }
-        record.line = self.row.position().map_or(0, csv::Position::line);
-        Ok(self.columns.fill(record, |column| self.row.get(column)))
+        Err(_) => match header {
+            Some(names) => {
+                let names: Vec<_> = names.iter().map(|name| lossy(name)).collect();
+                Err(Failure::usage(format!("the csv header has no column {given:?}"))
+                    .hint(format!("it has: {}", names.join(", "))))
+            }
+            None => {
+                Err(Failure::usage(format!("column {given:?}: there is no header, so give a number from 1")))
+            }
+        },
     }
 }

@@ -14,8 +14,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(source: Source, number: bool, hex: bool) -> Self {
-        Self { input: LineReader::new(source), number, hex, line: Vec::new() }
+    pub(super) fn new(source: Source, number: bool, hex: bool, crlf: bool) -> Self {
+        Self { input: LineReader::new(source, crlf), number, hex, line: Vec::new() }
     }
 }
 
@@ -38,6 +38,10 @@ impl Records for Lines {
         record.key.extend_from_slice(&self.line);
         Ok(Found::Entry)
     }
+
+    fn kept_returns(&self) -> u64 {
+        self.input.kept_returns
+    }
 }
 
 #[cfg(test)]
@@ -46,7 +50,16 @@ mod tests {
     use super::*;
 
     fn lines(text: &'static str, number: bool, hex: bool) -> Vec<String> {
-        all(&mut Lines::new(io::BufReader::new(Box::new(text.as_bytes())), number, hex))
+        all(&mut Lines::new(io::BufReader::new(Box::new(text.as_bytes())), number, hex, false))
+    }
+
+    #[test]
+    fn a_carriage_return_is_part_of_the_key_unless_it_is_said_to_end_the_line() {
+        let lines = |crlf| Lines::new(io::BufReader::new(Box::new(&b"a\r\nb\nc\r"[..])), false, false, crlf);
+        let (mut kept, mut ended) = (lines(false), lines(true));
+        assert_eq!(all(&mut kept), ["1 a\r=", "2 b=", "3 c\r="]);
+        assert_eq!(all(&mut ended), ["1 a=", "2 b=", "3 c\r="]);
+        assert_eq!((kept.kept_returns(), ended.kept_returns()), (1, 0));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::time::Instant;
 
 use indicatif::ProgressBar;
@@ -50,28 +51,31 @@ impl<'a> Loader<'a> {
     }
 
     /// Reads all records and commits them. Whatever ends the load, the records before that are committed.
-    pub(super) fn load(&mut self, records: &mut dyn Records, interrupt: &Interrupt) -> Result<()> {
-        let read = self.read(records, interrupt);
+    pub(super) fn load(
+        &mut self,
+        first: First,
+        records: &mut dyn Records,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        let read = self.read(first, records, interrupt);
         let committed = self.commit();
         read.and(committed)
     }
 
-    fn read(&mut self, records: &mut dyn Records, interrupt: &Interrupt) -> Result<()> {
-        let mut record = Record::default();
+    fn read(&mut self, first: First, records: &mut dyn Records, interrupt: &Interrupt) -> Result<()> {
+        let First { mut record, found } = first;
+        let mut found = Ok(found);
         loop {
-            let found = records.next(&mut record);
             // An interrupted producer may have left half a record: nothing is taken any more.
             if interrupt.is_asked() {
                 return Err(Failure::new(Exit::Interrupted, "interrupted"));
             }
-            match found.map_err(|e| Failure::io("read", self.args.input_name(), &e))? {
+            match found? {
                 Found::End => return Ok(()),
                 Found::Malformed(reason) => self.malformed(record.line, &reason)?,
-                Found::Entry => match refusal(&record) {
-                    Some(reason) => self.malformed(record.line, &reason)?,
-                    None => self.add(&record)?,
-                },
+                Found::Entry => self.add(&record)?,
             }
+            found = next(records, &mut record, self.args);
         }
     }
 
@@ -80,9 +84,7 @@ impl<'a> Loader<'a> {
             self.summary.skip(line);
             return Ok(());
         }
-        let input = self.args.input_name().display();
-        Err(Failure::usage(format!("{input}, line {line}: {reason}"))
-            .hint("--skip-malformed skips and counts what cannot be read"))
+        Err(malformed(self.args, line, reason))
     }
 
     fn add(&mut self, record: &Record) -> Result<()> {
@@ -114,6 +116,41 @@ impl<'a> Loader<'a> {
         self.summary.repeated_keys = self.repeats.count();
         self.summary
     }
+}
+
+/// The first record, read before a store is created for it.
+pub(super) struct First {
+    record: Record,
+    found: Found,
+}
+
+impl First {
+    /// An error when it is malformed, unless such records are to be skipped.
+    pub(super) fn read(records: &mut dyn Records, args: &LoadArgs) -> Result<Self> {
+        let mut record = Record::default();
+        let found = next(records, &mut record, args)?;
+        match found {
+            Found::Malformed(reason) if !args.skip_malformed => Err(malformed(args, record.line, &reason)),
+            found => Ok(Self { record, found }),
+        }
+    }
+}
+
+/// The next record; what the engine would refuse is malformed.
+fn next(records: &mut dyn Records, record: &mut Record, args: &LoadArgs) -> Result<Found> {
+    let found = records.next(record).map_err(|e| match e.kind() {
+        io::ErrorKind::InvalidData => Failure::usage(format!("{}: {e}", args.input_name().display())),
+        _ => Failure::io("read", args.input_name(), &e),
+    })?;
+    Ok(match (found, refusal(record)) {
+        (Found::Entry, Some(reason)) => Found::Malformed(reason),
+        (found, _) => found,
+    })
+}
+
+fn malformed(args: &LoadArgs, line: u64, reason: &str) -> Failure {
+    Failure::usage(format!("{}, line {line}: {reason}", args.input_name().display()))
+        .hint("mend the input, or say --skip-malformed to skip and count what cannot be read")
 }
 
 /// Why the engine would refuse a record.

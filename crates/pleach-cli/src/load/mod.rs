@@ -5,13 +5,16 @@
 //! counted.
 
 mod columns;
+mod csv;
 mod jsonl;
 mod lines;
 mod loader;
+mod quotes;
 mod record;
 mod source;
 mod stanzas;
 mod summary;
+mod tsv;
 
 use std::path::{Path, PathBuf};
 
@@ -21,9 +24,9 @@ use pleach::Db;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::open::StoreArgs;
-use loader::Loader;
+use loader::{First, Loader};
 use record::Records;
-use source::{Source, open_source};
+use source::{Source, open_source, skip_byte_order_mark};
 
 /// Loads of at least this size end with a flush: recovering less takes a few milliseconds.
 const FLUSHED_BYTES_MIN: u64 = 1 << 20;
@@ -31,13 +34,19 @@ const FLUSHED_BYTES_MIN: u64 = 1 << 20;
 #[derive(Args)]
 #[command(after_help = "Formats:
   lines    the line is the key, the value is empty (--number: the line's number)
-  tsv      two columns, with the escapes that `dump` writes, unless --no-escapes
-  csv      a header row, then the two columns; quoted as usual
+  tsv      columns with the escapes that `dump` writes, unless --no-escapes
+  csv      a header row, then columns, quoted as usual
   jsonl    as `dump` writes it; with --key-field any objects, each whole line
            is a value
   stanzas  \"Field: value\" lines, stanzas separated by empty lines, as printed by
            `apt-cache dumpavail`; the value is the stanza's bytes
-A key that comes again replaces the earlier one.")]
+Of tsv and csv rows with two columns, one is the key and the other one the
+value. Of rows with more columns the whole row is the value, unless
+--value-column chooses one: a JSON object with the names of the csv header, or
+a JSON array where there is no header.
+Carriage returns are kept: say --crlf for lines that end with \\r\\n.
+A key that comes again replaces the earlier one; the summary counts these.
+A store or partition that is missing is created.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct LoadArgs {
     /// File to read; "-" for standard input
@@ -49,9 +58,15 @@ pub(crate) struct LoadArgs {
     /// tsv, csv: column of the key, a number from 1 or a name of the csv header [default: 1]
     #[arg(long, value_name = "COLUMN")]
     key_column: Option<String>,
-    /// tsv, csv: column of the value [default: 2]
+    /// tsv, csv: column of the value [default: the other one of two, else the whole row]
     #[arg(long, value_name = "COLUMN")]
     value_column: Option<String>,
+    /// tsv, csv: the value is the whole row as JSON, even of two columns
+    #[arg(long, conflicts_with = "value_column")]
+    whole_row: bool,
+    /// lines, tsv: lines end with \r\n
+    #[arg(long)]
+    crlf: bool,
     /// csv: the first row is data already
     #[arg(long)]
     no_header: bool,
@@ -117,6 +132,8 @@ impl LoadArgs {
         let given_and_fitting = [
             ("--key-column", self.key_column.is_some(), columns),
             ("--value-column", self.value_column.is_some(), columns),
+            ("--whole-row", self.whole_row, columns),
+            ("--crlf", self.crlf, matches!(format, Format::Lines | Format::Tsv)),
             ("--no-header", self.no_header, format == Format::Csv),
             ("--no-escapes", self.no_escapes, format == Format::Tsv),
             ("--key-field", self.key_field.is_some(), matches!(format, Format::Jsonl | Format::Stanzas)),
@@ -134,9 +151,9 @@ impl LoadArgs {
 
     fn records(&self, format: Format, source: Source) -> Result<Box<dyn Records>> {
         Ok(match format {
-            Format::Lines => Box::new(lines::Lines::new(source, self.number, self.hex)),
-            Format::Tsv => Box::new(columns::Tsv::new(source, self)?),
-            Format::Csv => Box::new(columns::Csv::new(source, self)?),
+            Format::Lines => Box::new(lines::Lines::new(source, self.number, self.hex, self.crlf)),
+            Format::Tsv => Box::new(tsv::Tsv::new(source, self)?),
+            Format::Csv => Box::new(csv::Csv::new(source, self)?),
             Format::Jsonl => {
                 Box::new(jsonl::Jsonl::new(source, self.key_field.clone(), self.value_field.clone()))
             }
@@ -155,18 +172,28 @@ impl LoadArgs {
 pub(crate) fn run(store: &StoreArgs, args: &LoadArgs) -> Result<()> {
     let format = args.format()?;
     args.check(format)?;
+    store.check_partition_name()?;
     let interrupt = Interrupt::install()?;
-    // The input comes first: no store is created for an input that is not there.
-    let (source, bar) = open_source(&args.file, &interrupt)?;
+    // The input comes first: no store is created for an input that is not there, or cannot be read.
+    let (mut source, bar) = open_source(&args.file, &interrupt)?;
+    let skipped = format != Format::Lines && skip_mark(&mut source, args)?;
     let mut records = args.records(format, source)?;
+    let first = First::read(&mut *records, args)?;
+    interrupt.check()?;
     let db = store.open_or_create(args.no_create)?;
     let partition = store.partition_or_create(&db, args.no_create)?;
     let mut loader = Loader::new(&db, &partition, args, bar);
-    let result = loader.load(&mut *records, &interrupt);
-    let summary = loader.finish();
+    let result = loader.load(first, &mut *records, &interrupt);
+    let mut summary = loader.finish();
+    summary.skipped_mark = skipped;
+    summary.kept_returns = records.kept_returns();
     drop(partition);
     let closed = close(db, summary.bytes);
     summary.report(result.and(closed), store.json, args.input_name())
+}
+
+fn skip_mark(source: &mut Source, args: &LoadArgs) -> Result<bool> {
+    skip_byte_order_mark(source).map_err(|e| Failure::io("read", args.input_name(), &e))
 }
 
 /// Makes the load durable. A large one is written to files, too: the next open need not recover it from the log.

@@ -27,6 +27,11 @@ pub(super) enum Found {
 pub(super) trait Records {
     /// Fills `record` with the next entry.
     fn next(&mut self, record: &mut Record) -> io::Result<Found>;
+
+    /// How many lines ended with a carriage return that was kept.
+    fn kept_returns(&self) -> u64 {
+        0
+    }
 }
 
 /// Lines of the input with their numbers.
@@ -34,11 +39,15 @@ pub(super) struct LineReader {
     source: Source,
     /// Lines read so far, which is the number of the last one.
     pub(super) number: u64,
+    /// Whether a carriage return before the newline is part of the line's end.
+    crlf: bool,
+    /// Lines with a carriage return at their end that is not.
+    pub(super) kept_returns: u64,
 }
 
 impl LineReader {
-    pub(super) fn new(source: Source) -> Self {
-        Self { source, number: 0 }
+    pub(super) fn new(source: Source, crlf: bool) -> Self {
+        Self { source, number: 0, crlf, kept_returns: 0 }
     }
 
     /// Appends the next line with its newline to `line`; returns its length, 0 at the end.
@@ -48,12 +57,17 @@ impl LineReader {
         Ok(len)
     }
 
-    /// Puts the next line, without its newline, into `line`; returns whether there was one.
+    /// Puts the next line, without its end, into `line`; returns whether there was one.
     pub(super) fn read(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
         let len = self.append(line)?;
         if line.last() == Some(&b'\n') {
             line.pop();
+            let has_return = line.last() == Some(&b'\r');
+            if has_return && self.crlf {
+                line.pop();
+            }
+            self.kept_returns += u64::from(has_return && !self.crlf);
         }
         Ok(len > 0)
     }

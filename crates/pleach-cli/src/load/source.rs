@@ -4,7 +4,7 @@
 //! answers at once and is read directly.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -42,6 +42,18 @@ pub(super) fn open_source(path: &Path, interrupt: &Interrupt) -> Result<(Source,
     };
     let bar = progress::over_bytes(len);
     Ok((BufReader::with_capacity(CHUNK_LEN, Box::new(bar.wrap_read(input))), bar))
+}
+
+/// The mark that some programs put in front of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Passes over a byte order mark; returns whether there was one.
+pub(super) fn skip_byte_order_mark(source: &mut Source) -> io::Result<bool> {
+    let starts = source.fill_buf()?.starts_with(BYTE_ORDER_MARK);
+    if starts {
+        source.consume(BYTE_ORDER_MARK.len());
+    }
+    Ok(starts)
 }
 
 /// Length of standard input where it is a regular file.

@@ -15,7 +15,7 @@ pub(super) struct Stanzas {
 
 impl Stanzas {
     pub(super) fn new(source: Source, key_field: &str) -> Self {
-        Self { lines: LineReader::new(source), key_field: key_field.to_owned() }
+        Self { lines: LineReader::new(source, false), key_field: key_field.to_owned() }
     }
 
     /// The value of the key field, when `line` is that field. Names differ in nothing but case.

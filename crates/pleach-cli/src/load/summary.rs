@@ -20,6 +20,10 @@ pub(super) struct Summary {
     pub(super) seconds: f64,
     /// Keys of the input that came again; `None` when there were too many keys to count them.
     pub(super) repeated_keys: Option<u64>,
+    /// Whether the input began with a byte order mark.
+    pub(super) skipped_mark: bool,
+    /// Lines whose carriage return was kept.
+    pub(super) kept_returns: u64,
     malformed: u64,
     malformed_lines: Vec<u64>,
 }
@@ -47,7 +51,8 @@ impl Summary {
             }
             Err(failure) => {
                 complain_of(&failure);
-                note(format!("{} before that are in the store", entries(self.entries)));
+                let verb = if self.entries == 1 { "is" } else { "are" };
+                note(format!("{} before that {verb} in the store", entries(self.entries)));
                 Err(Failure::quiet(failure.exit))
             }
             Ok(()) => Ok(()),
@@ -69,6 +74,8 @@ impl Summary {
             "seconds": self.seconds,
             "entries_per_second": per_second(self.entries, self.seconds),
             "repeated_keys": self.repeated_keys,
+            "skipped_byte_order_mark": self.skipped_mark,
+            "kept_carriage_returns": self.kept_returns,
             "malformed": self.malformed,
             "malformed_first_lines": self.malformed_lines,
         }))
@@ -88,6 +95,15 @@ impl Summary {
                 ));
             }
             None => note("repeated keys were not counted, there were too many keys; the later value wins"),
+        }
+        if self.skipped_mark {
+            note("skipped the byte order mark at the beginning");
+        }
+        if self.kept_returns > 0 {
+            let lines = count(self.kept_returns);
+            note(format!(
+                "kept the carriage return at the end of {lines} lines; --crlf takes it as a line's end"
+            ));
         }
         if self.malformed > 0 {
             let lines: Vec<_> = self.malformed_lines.iter().map(ToString::to_string).collect();

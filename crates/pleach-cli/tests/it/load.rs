@@ -11,7 +11,7 @@ fn the_extension_tells_the_format() {
     let store = Store::new();
     let inputs = [
         ("a.txt", "x\ny\n", "x\t\ny\t\n"),
-        ("a.tsv", "x\t1\t?\ny\t2\n", "x\t1\ny\t2\n"),
+        ("a.tsv", "x\t1\ny\t2\n", "x\t1\ny\t2\n"),
         ("a.csv", "name,n\n\"x,x\",1\ny,2\n", "x,x\t1\ny\t2\n"),
         ("a.jsonl", "{\"key\":\"x\",\"value\":\"1\"}\n", "x\t1\n"),
     ];
@@ -22,6 +22,97 @@ fn the_extension_tells_the_format() {
     }
     let file = store.file("a.bin", "x");
     store.run(["load", file.to_str().unwrap()]).failed(3, &["format", "--format"]);
+}
+
+#[test]
+fn no_column_is_lost_unless_one_is_chosen() {
+    let store = Store::new();
+    let csv = "id,name,mail\n1,ann,\"a@x\"\n2,\"b \"\"b\"\"\",b@x\n";
+    store.ok_with_input(["load", "--format", "csv", "--key-column", "id"], csv);
+    assert_eq!(
+        store.ok(["dump", "--format", "values"]),
+        "{\"id\":\"1\",\"name\":\"ann\",\"mail\":\"a@x\"}\n\
+         {\"id\":\"2\",\"name\":\"b \\\"b\\\"\",\"mail\":\"b@x\"}\n"
+    );
+    let load = |name: &str, args: &[&str], input: &str| {
+        store.ok_with_input(["load", "--partition", name].iter().chain(args), input);
+        store.ok(["scan", "--partition", name])
+    };
+    assert_eq!(load("tsv", &["--format", "tsv"], "a\t1\t2\n"), "a\t[\"a\",\"1\",\"2\"]\n");
+    assert_eq!(load("bare", &["--format", "csv", "--no-header"], "a,1,2\n"), "a\t[\"a\",\"1\",\"2\"]\n");
+    assert_eq!(load("two", &["--format", "csv", "--key-column", "2"], "v,k\n1,a\n"), "a\t1\n");
+    let two = load("row", &["--format", "csv", "--whole-row"], "k,v\na,1\n");
+    assert_eq!(two, "a\t{\"k\":\"a\",\"v\":\"1\"}\n");
+    let uneven =
+        |rows: &str| store.run_with_input(["load", "--format", "csv", "--partition", "uneven"], rows);
+    uneven("a,b\n1,2,3\n").failed(3, &["line 2: the row has 3 columns, others have 2"]);
+    uneven("a,b,c\n1,2\n").failed(3, &["line 2: there is no column 3"]);
+    uneven("a,b,a\n1,2,3\n").failed(3, &["two columns called \"a\""]);
+}
+
+#[test]
+fn an_open_quote_is_malformed_and_says_where_it_opened() {
+    let store = Store::new();
+    let text = "id,name\n1,ann\n2,\"bob\n3,\"carl\"\n4,dora\n";
+    let ran = store.run_with_input(["load", "--format", "csv"], text);
+    ran.failed(
+        3,
+        &[
+            "standard input, line 3: the quote that opens here closes in line 4",
+            "1 entry before that is in the store",
+        ],
+    );
+    let text = "id,name\n1,ann\n2,\"bob\n3,carl\n";
+    let ran = store.run_with_input(["load", "--format", "csv"], text);
+    ran.failed(3, &["line 3: the quote that opens here is never closed", "2 line breaks", "double it"]);
+    let ran = store.run_with_input(["load", "--format", "csv", "--skip-malformed"], text);
+    assert!(ran.code == 0 && ran.err.contains("loaded 1 entry") && ran.err.contains("line 3"), "{ran:?}");
+    store.run_with_input(["load", "--format", "csv"], "\"id,name\n1,ann\n").failed(3, &["line 1: the quote"]);
+}
+
+#[test]
+fn lines_come_back_as_they_were() {
+    let store = Store::new();
+    let text = "\u{feff}a\n\0b\nc\r\n\\d\n\u{e9}\n";
+    let ran = store.run_with_input(["load", "--format", "lines"], text);
+    assert!(
+        ran.code == 0 && ran.err.contains("kept the carriage return") && ran.err.contains("--crlf"),
+        "{ran:?}"
+    );
+    let mut sorted: Vec<_> = text.split_inclusive('\n').collect();
+    sorted.sort_unstable();
+    assert_eq!(store.ok(["dump", "--format", "lines"]), sorted.concat());
+    store.ok_with_input(["load", "--format", "lines", "--crlf", "--partition", "w"], "a\r\nb\r\n");
+    assert_eq!(store.ok(["dump", "--format", "lines", "--partition", "w"]), "a\nb\n");
+    store.ok(["put", "x\ny", "", "--partition", "w"]);
+    store
+        .run(["dump", "--format", "lines", "-o", "/dev/null", "--partition", "w"])
+        .failed(3, &["newline", "--hex"]);
+    assert_eq!(store.ok(["dump", "--format", "lines", "--hex", "--partition", "w"]), "61\n62\n780a79\n");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_name() {
+    let store = Store::new();
+    let ran = store.run_with_input(["load", "--format", "csv", "--key-column", "id"], "\u{feff}id,v\n1,2\n");
+    assert!(ran.code == 0 && ran.err.contains("skipped the byte order mark"), "{ran:?}");
+    assert_eq!(store.ok(["scan"]), "1\t2\n");
+}
+
+#[test]
+fn input_that_is_refused_at_once_creates_no_store() {
+    let store = Store::new();
+    for (args, input) in [
+        (vec!["load", "--format", "jsonl"], "nonsense\n"),
+        (vec!["load", "--format", "csv"], "id,id,id\n1,2,3\n"),
+        (vec!["load", "--format", "lines"], "\n"),
+        (vec!["load", "--format", "lines", "--partition", ""], "a\n"),
+        (vec!["put", "", "v"], ""),
+        (vec!["put", "k", "v", "--partition", ""], ""),
+    ] {
+        store.run_with_input(&args, input).failed(3, &["error"]);
+        assert!(!store.db().exists(), "{args:?}");
+    }
 }
 
 #[test]
