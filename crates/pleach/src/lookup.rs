@@ -189,7 +189,9 @@ pub(crate) fn get_blocking(
     loop {
         let block = match lookup.step() {
             Step::Done(answer) => return Ok(answer),
-            Step::NeedBlock(sst, number) => sst.read_block(number)?,
+            Step::NeedBlock(sst, number) => {
+                sst.read_block(number).map_err(|error| inner.read_failed(error))?
+            }
         };
         match lookup.supply(block) {
             Supplied::Answer(answer) => return Ok(answer),

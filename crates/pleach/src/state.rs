@@ -4,6 +4,7 @@
 //! snapshot is such a state plus the sequence number up to which its memtables are read.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pleach_env::FileId;
 use pleach_log::SeqNo;
@@ -27,12 +28,20 @@ pub(crate) struct State {
     pub(crate) version: Arc<Version>,
     /// What scans know of deleted keys; the same in all states of a store.
     pub(crate) stretches: Arc<DeletedStretches>,
+    /// Whether the store has been closed; the same in all states of a store.
+    pub(crate) closed: Arc<AtomicBool>,
 }
 
 impl State {
     /// The same memtables over another version.
     pub(crate) fn with_version(&self, version: Arc<Version>) -> Self {
         Self { version, ..self.clone() }
+    }
+
+    /// Whether the store has been closed, or is being closed.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// The memtables, newest first.

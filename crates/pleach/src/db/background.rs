@@ -12,6 +12,7 @@ use parking_lot::MutexGuard;
 use pleach_env::{Error, ErrorKind, JobHandle, JobStep, JobWaker, Result};
 use pleach_log::segment_path;
 
+use super::closing::closed_error;
 use super::inner::{Background, Inner, Wakers};
 use super::sst_output::sst_path;
 use crate::compaction::picker::{self, Situation};
@@ -89,6 +90,9 @@ impl Inner {
     /// What a job does after a failed step. On a full disk it is tried again if files could be removed, but once only
     /// for each version: what goes may be what the failed step itself has written.
     pub(crate) fn background_failed(&self, error: Error) -> JobStep {
+        if error.kind() == ErrorKind::Closed {
+            return JobStep::Idle;
+        }
         if error.is_out_of_space() {
             let removed = self.remove_obsolete();
             let version = Arc::downgrade(&self.state.load().version);
@@ -220,8 +224,9 @@ impl Inner {
 
     /// Makes the log durable.
     pub(crate) fn sync_log(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
         self.check_writable()?;
-        self.sync_writer(&mut self.writer.lock())
+        self.sync_writer(&mut writer)
     }
 
     /// Waits for background work until `done` says so, or until it fails.
@@ -243,7 +248,7 @@ impl Inner {
     fn wait_for_progress(&self, background: &mut MutexGuard<'_, Background>) -> Result<()> {
         self.check_not_poisoned()?;
         if background.jobs_stopped {
-            return Err(Error::new(ErrorKind::Closed, "the store has been closed"));
+            return Err(closed_error());
         }
         if let Some(error) = &background.out_of_space {
             return Err(error.clone());
@@ -277,6 +282,7 @@ impl Inner {
     fn flush_memtables(&self) -> Result<()> {
         let last_seq = {
             let mut writer = self.writer.lock();
+            self.check_not_ended()?;
             if !writer.active.memtable.is_empty() {
                 self.wait_for_flush()?;
                 self.seal(&mut writer)?;

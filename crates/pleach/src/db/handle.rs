@@ -34,33 +34,12 @@ pub struct Db {
 
 /// The store and what lives as long as it is open.
 pub(crate) struct Shared {
-    // Dropped in this order: jobs stop first, the lock goes last.
-    jobs: Mutex<Vec<JobHandle>>,
+    pub(super) jobs: Mutex<Vec<JobHandle>>,
     pub(crate) inner: Arc<Inner>,
-    _lock: Box<dyn FileLock>,
-}
-
-impl Shared {
-    /// Stops background work, and makes what was written durable.
-    fn close(&self) -> Result<()> {
-        if !self.inner.set_closed() {
-            return Ok(());
-        }
-        // What the log holds is read again at the next open: a lot of it is better in files. A failure is no loss.
-        let _stays_in_the_log = self.inner.flush_if_large();
-        self.jobs.lock().clear();
-        // A commit leader may be waiting for a flush, with `writer` locked.
-        self.inner.note_jobs_stopped();
-        let mut writer = self.inner.writer.lock();
-        if self.inner.poison().is_some() {
-            return Ok(()); // Nothing more can be promised; the error has been reported.
-        }
-        self.inner.sync_writer(&mut writer)?;
-        let Inner { env, dir, versions, .. } = &*self.inner;
-        let noted = versions.lock().manifest.note_closed(&**env, dir, writer.log.last_seq());
-        // On a full disk the store is as durable without the note; only damage is harder to notice.
-        noted.or_else(|error| if error.is_out_of_space() { Ok(()) } else { Err(error) })
-    }
+    /// The lock on the directory, until the store is closed.
+    pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
+    /// How the close ended. Held while the store is being closed.
+    pub(super) closed: Mutex<Option<Result<()>>>,
 }
 
 impl Drop for Shared {
@@ -83,7 +62,8 @@ impl Db {
         let (inner, lock) = open::open(path, options)?;
         let inner = Arc::new(inner);
         let jobs = Mutex::new(start_jobs(&inner));
-        Ok(Self { shared: Arc::new(Shared { jobs, inner, _lock: lock }) })
+        let (lock, closed) = (Mutex::new(Some(lock)), Mutex::new(None));
+        Ok(Self { shared: Arc::new(Shared { jobs, inner, lock, closed }) })
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
@@ -101,6 +81,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` when the name is empty or longer than 255 bytes; otherwise as for writes.
     pub fn partition(&self, name: &str) -> Result<Partition> {
+        self.inner().check_not_closed()?;
         let live = match self.inner().find_partition(name) {
             Some(live) => live,
             None => self.inner().create_partition(name)?,
@@ -190,8 +171,14 @@ impl Db {
         self.inner().poison().cloned()
     }
 
-    /// Closes the store: background work stops, everything written is made durable. Other handles get `Closed` errors
-    /// for writes, and so do those who wait for background work. Dropping the last handle does the same, but cannot report an error.
+    /// Closes the store: everything written is made durable, background work stops, and the lock is released, so that the
+    /// directory can be opened again at once. From then on every handle of the store answers `Closed`: partitions,
+    /// snapshots, ranges and batches, for reads too. Keys and values that were returned stay valid. Dropping the last
+    /// handle closes the store too, but cannot report an error.
+    ///
+    /// # Errors
+    /// `Poisoned` when an earlier failure had stopped the store; the message says whether all writes are durable. `Io` when
+    /// the last sync fails. The store is closed all the same. When another handle closed the store before, its result.
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }

@@ -58,7 +58,10 @@ pub(crate) struct Inner {
     next_id: AtomicU64,
     /// The first error after which writing would not be safe.
     poison: OnceLock<Error>,
-    closed: AtomicBool,
+    /// Whether the store has been closed, or is being closed: that of all states.
+    pub(crate) closed: Arc<AtomicBool>,
+    /// Set, under `writer` and `versions`, when the store has been closed: nothing more is written to its files.
+    pub(crate) ended: AtomicBool,
     /// Searches in vain after which the choice of filters in memory is looked at again; 0 while all are. The highest number
     /// before the first look.
     pub(crate) filters_looked_at_after: AtomicU64,
@@ -192,10 +195,11 @@ impl Inner {
             memtable_pool: parts.memtable_pool,
             queue: CommitQueue::new(WriteRequest::cost),
             visible: AtomicU64::new(parts.writer.next_seq - 1),
+            closed: Arc::clone(&parts.state.closed),
             state: ArcSwap::from_pointee(parts.state),
             next_id: AtomicU64::new(parts.next_id),
             poison: OnceLock::new(),
-            closed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             filters_looked_at_after: AtomicU64::new(u64::MAX),
             sealed_at_ns: AtomicU64::new(0),
             settling: AtomicUsize::new(0),
@@ -271,7 +275,8 @@ impl Inner {
         change: impl FnOnce(&State, Arc<Version>) -> State,
     ) -> Result<()> {
         let mut versions = self.versions.lock();
-        let edit = match self.make_durable(&mut versions, edit) {
+        let durable = self.check_not_ended().and_then(|()| self.make_durable(&mut versions, edit));
+        let edit = match durable {
             Ok(edit) => edit,
             Err(error) => {
                 if self.poison().is_none() {
@@ -366,16 +371,9 @@ impl Inner {
         self.poison.get()
     }
 
-    /// Whether the store has been closed.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
-    }
-
     /// An error when the store is poisoned or closed.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        if self.is_closed() {
-            return Err(Error::new(ErrorKind::Closed, "the store has been closed"));
-        }
+        self.check_not_closed()?;
         self.check_not_poisoned()
     }
 
@@ -387,11 +385,6 @@ impl Inner {
                 format!("the store refuses writes after an earlier failure; open it anew (cause: {cause})"),
             )),
         }
-    }
-
-    /// Refuses all later writes because the store is going.
-    pub(crate) fn set_closed(&self) -> bool {
-        !self.closed.swap(true, Ordering::AcqRel)
     }
 
     /// What a new log segment is to note of the manifest.

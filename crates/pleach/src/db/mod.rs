@@ -1,6 +1,7 @@
 //! The store: a handle that is cheap to clone, and what stands behind it.
 
 mod background;
+mod closing;
 mod filters;
 mod handle;
 mod inner;
@@ -15,6 +16,7 @@ mod verify;
 mod write;
 mod write_batch;
 
+pub(crate) use closing::closed_error;
 pub use handle::Db;
 pub(crate) use inner::Inner;
 pub use partition::Partition;

@@ -341,7 +341,13 @@ fn start(
         active: Arc::clone(&active),
         stretches: Arc::clone(&stretches),
     };
-    let state = State { active, sealed: Vec::new(), version: Arc::clone(&version), stretches };
+    let state = State {
+        active,
+        sealed: Vec::new(),
+        version: Arc::clone(&version),
+        stretches,
+        closed: Arc::default(),
+    };
     let versions = Versions { version, files, manifest, floor_is_pinned: true };
     let dir = dir.to_path_buf();
     let segments = vec![segment];

@@ -5,10 +5,11 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::Result;
+use pleach_env::{Error, Result};
 use pleach_log::Durability;
 use smallvec::smallvec;
 
+use super::closing::closed_error;
 use super::handle::{Db, Shared};
 use super::inner::{Inner, LivePartition};
 use super::write::{WriteRequest, dropped_error};
@@ -61,7 +62,13 @@ impl Partition {
 
     /// An error when the partition has been dropped.
     pub(crate) fn check_live(&self) -> Result<()> {
-        if self.live.dropped.load(Ordering::Acquire) { Err(dropped_error(&self.live.name)) } else { Ok(()) }
+        if self.live.dropped.load(Ordering::Acquire) { Err(self.gone()) } else { Ok(()) }
+    }
+
+    /// Why the partition is not there any more.
+    #[cold]
+    fn gone(&self) -> Error {
+        if self.inner().is_closed() { closed_error() } else { dropped_error(&self.live.name) }
     }
 
     /// Reads the value of `key`.

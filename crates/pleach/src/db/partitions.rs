@@ -31,8 +31,8 @@ impl Inner {
                 name.len()
             )));
         }
-        self.check_writable()?;
         let mut names = self.names.write();
+        self.check_writable()?;
         if let Some(live) = names.get(name) {
             return Ok(Arc::clone(live));
         }
@@ -58,10 +58,10 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     if &*live.name == DEFAULT_PARTITION {
         return Err(Error::invalid("the default partition cannot be dropped"));
     }
-    inner.check_writable()?;
     let mut names = inner.names.write();
     // No commit is under way while the flag changes, so every batch is wholly before the drop or refused.
     let mut writer = inner.writer.lock();
+    inner.check_writable()?;
     if live.dropped.load(Ordering::Relaxed) {
         return Err(dropped_error(&live.name));
     }

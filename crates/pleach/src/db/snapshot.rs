@@ -71,6 +71,7 @@ impl Snapshot {
         if !partition.is_of(&self.shared) {
             return Err(Error::invalid("the partition belongs to another store than the snapshot"));
         }
+        self.shared.inner.check_not_closed()?;
         if self.view.state.version.is_live(partition.id()) {
             return Ok(());
         }

@@ -26,6 +26,7 @@ pub struct VerifyReport {
 
 /// Reads and checks every live SST.
 pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
+    inner.check_not_closed()?;
     let version = Arc::clone(&inner.state.load().version);
     version.check_invariants().map_err(|message| Error::new(ErrorKind::Corruption, message))?;
     let mut owners: HashMap<FileId, (Option<PartitionId>, Arc<SstFile>)> = HashMap::new();
@@ -42,11 +43,13 @@ pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) 
     let total = files.iter().map(|(_, file)| file.summary.file_len).sum();
     let mut report = VerifyReport::default();
     for (owner, file) in files {
-        file.sst().verify(|key| match owner {
-            Some(partition) => key_hash(partition.get(), key),
-            None => split_partition_key(key)
-                .map_or(0, |(partition, user_key)| key_hash(partition.get(), user_key)),
-        })?;
+        file.sst()
+            .verify(|key| match owner {
+                Some(partition) => key_hash(partition.get(), key),
+                None => split_partition_key(key)
+                    .map_or(0, |(partition, user_key)| key_hash(partition.get(), user_key)),
+            })
+            .map_err(|error| inner.read_failed(error))?;
         report.ssts += 1;
         report.bytes += file.summary.file_len;
         report.entries += file.summary.entries;

@@ -13,6 +13,7 @@ use pleach_table::{CursorMode, ValueKind};
 use super::cursor::SourceCursor;
 use super::merge::{Direction, Merge, SeekTo};
 use super::stretches::Passed;
+use crate::db::closed_error;
 use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
 use crate::value::Value;
@@ -20,7 +21,7 @@ use crate::value::Value;
 /// Entries of a partition in key order: an owned iterator over one consistent view, from either end.
 ///
 /// The view is that of the moment the range was made; writes since then are not seen. It pins memtables and files until
-/// it is dropped. After an error the iterator ends; it never skips what it could not read.
+/// it is dropped. When the store is closed, the range answers `Closed`. After an error the iterator ends; it never skips what it could not read.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -122,6 +123,9 @@ impl Range {
     fn find(&mut self, direction: Direction) -> Result<bool> {
         if let Some(error) = self.error.take() {
             return Err(error);
+        }
+        if self.is_closed() {
+            return Err(closed_error());
         }
         if let Some(given) = self.given.take() {
             if given != direction {
@@ -230,12 +234,21 @@ impl Range {
 
     /// As [`Range::find`]. When there is nothing more for one end, or an error, there is nothing more for either.
     fn walk(&mut self, direction: Direction) -> Result<bool> {
-        let found = self.find(direction);
+        let mut found = self.find(direction);
+        if found.is_err() && self.is_closed() {
+            // The file may have been removed by the next open of the directory.
+            found = Err(closed_error());
+        }
         if !matches!(found, Ok(true)) {
             self.view = None;
             (self.front, self.back, self.given) = (None, None, None);
         }
         found
+    }
+
+    /// Whether the store was closed under the range.
+    fn is_closed(&self) -> bool {
+        self.view.as_ref().is_some_and(|view| view.state.is_closed())
     }
 
     fn take_entry(&mut self, direction: Direction) -> Option<Result<(Key, Value)>> {

@@ -113,6 +113,11 @@ impl Version {
         }
     }
 
+    /// The same numbers without partitions: what readers of a closed store see.
+    pub(crate) fn without_partitions(&self) -> Self {
+        Self { partitions: PartitionMap::default(), ..self.clone() }
+    }
+
     /// The sub-tree of a partition; `None` when it was dropped.
     #[inline]
     pub(crate) fn tree(&self, partition: PartitionId) -> Option<&Arc<SubTree>> {

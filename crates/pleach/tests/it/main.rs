@@ -8,6 +8,7 @@
 
 mod background;
 mod basics;
+mod closing;
 mod compaction;
 mod crash;
 mod faults;

@@ -149,7 +149,12 @@ impl Driver {
 
     fn reopen(&mut self) -> pleach::Result<()> {
         if let Some(db) = self.db.take() {
-            db.close()?;
+            let was_poisoned = db.poisoned().is_some();
+            match db.close() {
+                // It tells once more what has been told.
+                Err(error) if was_poisoned && error.kind() == ErrorKind::Poisoned => {}
+                result => result?,
+            }
         }
         self.db = Some(self.setup.open(&self.env)?);
         Ok(())

@@ -1,0 +1,136 @@
+//! Closing a store: what it promises, and to whom.
+//!
+//! # The contract
+//! 1. *Durable*: when `close` returns `Ok`, everything that was written is durable.
+//! 2. *Told*: when background work has failed before, `close` makes the log durable all the same and then returns that
+//!    failure. A failed sync is never repeated. Each later `close`, of any handle, returns what the first one returned.
+//! 3. *Closed for all*: when `close` returns, every handle of the store (partition, snapshot, range, batch) answers
+//!    [`ErrorKind::Closed`]. Keys and values that were returned before stay valid.
+//! 4. *Free*: when `close` returns, no job runs, no file of the store is written any more, and the lock is released: the
+//!    directory can be opened again at once, by this process too.
+//!
+//! A read that began before the close ends with the right answer or with `Closed`. The files it reads may be removed by
+//! the next open, but not while a file descriptor of them is open; where one has to be opened again and is gone, the
+//! error is `Closed`. Obsolete files that a snapshot or a range still pinned stay on the disk until the next open.
+//!
+//! # Concurrency
+//! One thread closes; others that call `close` meanwhile wait for it. It takes `names`, `writer` and `versions` to end the
+//! store, so whoever holds one of them afterwards and looks at [`Inner::check_not_ended`] writes nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pleach_env::{Error, ErrorKind, Result};
+
+use super::handle::Shared;
+use super::inner::{Inner, Writer};
+use crate::memtable::Memtable;
+use crate::state::{LoggedMemtable, State};
+use crate::version::FileTable;
+
+/// Budget of the memtable of a closed store, which stays empty.
+const EMPTY_MEMTABLE_BYTES: usize = 16 << 10;
+
+impl Shared {
+    /// Closes the store, or tells how that ended before. See the module's contract.
+    pub(super) fn close(&self) -> Result<()> {
+        let mut closed = self.closed.lock();
+        if let Some(result) = &*closed {
+            return result.clone();
+        }
+        self.inner.set_closed();
+        // What the log holds is read again at the next open: a lot of it is better in files. A failure is no loss.
+        let _stays_in_the_log = self.inner.flush_if_large();
+        self.jobs.lock().clear();
+        // A commit leader may be waiting for a flush, with `writer` locked.
+        self.inner.note_jobs_stopped();
+        let result = self.inner.end();
+        drop(self.lock.lock().take());
+        *closed = Some(result.clone());
+        result
+    }
+}
+
+impl Inner {
+    /// Makes the log durable, notes that, and lets go of everything that readers see.
+    fn end(&self) -> Result<()> {
+        let names = self.names.write();
+        let mut writer = self.writer.lock();
+        let result = self.make_close_durable(&mut writer);
+        self.remove_obsolete();
+        names.values().for_each(|live| live.dropped.store(true, Ordering::Release));
+        let mut versions = self.versions.lock();
+        self.ended.store(true, Ordering::Release);
+        let version = Arc::new(versions.version.without_partitions());
+        versions.version = Arc::clone(&version);
+        versions.files = FileTable::new(Arc::clone(&self.trash));
+        let active = empty_memtable(&writer);
+        writer.active = Arc::clone(&active);
+        let stretches = Arc::clone(&writer.stretches);
+        let closed = Arc::clone(&self.closed);
+        self.swap_state(|_| State { active, sealed: Vec::new(), version, stretches, closed });
+        result
+    }
+
+    fn make_close_durable(&self, writer: &mut Writer) -> Result<()> {
+        let Some(cause) = self.poison().cloned() else { return self.close_healthy(writer) };
+        if writer.log.is_poisoned() {
+            let message = format!("the store was closed, but writes may be lost after a failure: {cause}");
+            return Err(Error::new(ErrorKind::Poisoned, message));
+        }
+        self.forget_flushed(writer);
+        let what = match writer.log.sync() {
+            Ok(()) => {
+                "every write is durable in the log, but an earlier failure had stopped the store".to_owned()
+            }
+            Err(error) => format!("writes may be lost ({error}) after an earlier failure"),
+        };
+        Err(Error::new(ErrorKind::Poisoned, format!("the store was closed; {what}: {cause}")))
+    }
+
+    fn close_healthy(&self, writer: &mut Writer) -> Result<()> {
+        self.sync_writer(writer)?;
+        let versions = self.versions.lock();
+        let noted = versions.manifest.note_closed(&*self.env, &self.dir, writer.log.last_seq());
+        // On a full disk the store is as durable without the note; only damage is harder to notice.
+        noted.or_else(|error| if error.is_out_of_space() { Ok(()) } else { Err(error) })
+    }
+
+    /// Refuses all later writes because the store is going.
+    fn set_closed(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether the store has been closed, or is being closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// An error when the store has been closed, or is being closed.
+    pub(crate) fn check_not_closed(&self) -> Result<()> {
+        if self.is_closed() { Err(closed_error()) } else { Ok(()) }
+    }
+
+    /// An error when nothing may be written to the store's files any more. Requires: `writer` or `versions` is held.
+    pub(crate) fn check_not_ended(&self) -> Result<()> {
+        if self.ended.load(Ordering::Acquire) { Err(closed_error()) } else { Ok(()) }
+    }
+
+    /// What a read answers that met `error`: in a store that was closed meanwhile, the file may have been removed.
+    #[cold]
+    pub(crate) fn read_failed(&self, error: Error) -> Error {
+        if self.is_closed() { closed_error() } else { error }
+    }
+}
+
+/// What takes the place of the memtables.
+fn empty_memtable(writer: &Writer) -> Arc<LoggedMemtable> {
+    let pool = Memtable::pool(EMPTY_MEMTABLE_BYTES, 0);
+    let memtable = Arc::new(Memtable::new(EMPTY_MEMTABLE_BYTES, &pool));
+    Arc::new(LoggedMemtable { memtable, first_segment: writer.active.first_segment })
+}
+
+/// The error of whoever uses a store after its close.
+pub(crate) fn closed_error() -> Error {
+    Error::new(ErrorKind::Closed, "the store has been closed; open it again for new handles")
+}

@@ -1,0 +1,182 @@
+//! What a close promises, on a simulated and on the real machine.
+
+use std::sync::Arc;
+
+use pleach::env::{CrashPolicy, Fault, FaultKind, SimEnv};
+use pleach::{Db, Durability, ErrorKind, Options};
+
+use crate::rig::setup::DIR;
+
+fn open(env: &Arc<SimEnv>) -> Db {
+    options(env).open(DIR).unwrap()
+}
+
+fn options(env: &Arc<SimEnv>) -> Options {
+    Options::new().env(Arc::<SimEnv>::clone(env)).memory(64 << 20).memtable_bytes(128 << 10)
+}
+
+/// Lets a flush fail with a device error, so that the store is poisoned and its log is healthy.
+fn poison_by_flush(env: &Arc<SimEnv>, db: &Db) {
+    env.run_jobs();
+    db.default_partition().put(b"a", b"1").unwrap();
+    let ops = env.op_count();
+    db.flush().unwrap();
+    let calls = env.op_count() - ops;
+    db.default_partition().put(b"b", b"2").unwrap();
+    for call in (0..calls).rev() {
+        env.add_fault(Fault { at_op: env.op_count() + call, kind: FaultKind::Eio });
+        if db.flush().is_err() && db.poisoned().is_some() {
+            env.clear_faults();
+            return;
+        }
+        env.clear_faults();
+        db.default_partition().put(b"b", b"2").unwrap();
+    }
+    panic!("no flush failed");
+}
+
+/// It once returned `Ok`, and did not sync the log, which was healthy.
+#[test]
+fn a_close_after_a_failed_flush_syncs_the_log_and_tells() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let keys = db.default_partition();
+    keys.put(b"a", b"1").unwrap();
+    poison_by_flush(&env, &db);
+    let syncs_before = env.crash_image(CrashPolicy::DurableOnly, 1);
+    let lost = options(&syncs_before).open(DIR).unwrap();
+    assert_eq!(lost.default_partition().get(b"b").unwrap(), None, "the write is only buffered");
+    let (second, third) = (db.clone(), db.clone());
+    let error = db.close().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Poisoned);
+    assert!(error.to_string().contains("every write is durable"), "{error}");
+    assert_eq!(second.close().unwrap_err().to_string(), error.to_string());
+    drop(third);
+    let crashed = env.crash_image(CrashPolicy::DurableOnly, 1);
+    let db = options(&crashed).open(DIR).unwrap();
+    assert_eq!(db.default_partition().get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+/// The last handle's drop is a close too.
+#[test]
+fn a_drop_after_a_failed_flush_syncs_the_log() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    poison_by_flush(&env, &db);
+    drop(db);
+    let crashed = env.crash_image(CrashPolicy::DurableOnly, 1);
+    let db = options(&crashed).open(DIR).unwrap();
+    assert_eq!(db.default_partition().get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn a_close_whose_sync_fails_tells_each_handle_and_does_not_sync_again() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    db.default_partition().put(b"a", b"1").unwrap();
+    env.add_fault(Fault { at_op: env.op_count(), kind: FaultKind::SyncFails });
+    let other = db.clone();
+    let error = db.close().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    let ops = env.op_count();
+    assert_eq!(other.close().unwrap_err().to_string(), error.to_string());
+    assert_eq!(env.op_count(), ops);
+}
+
+#[test]
+fn a_close_after_a_failed_sync_of_the_log_does_not_repeat_it() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    db.default_partition().put(b"a", b"1").unwrap();
+    env.add_fault(Fault { at_op: env.op_count(), kind: FaultKind::SyncFails });
+    db.sync().unwrap_err();
+    let ops = env.op_count();
+    let error = db.close().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Poisoned);
+    assert!(error.to_string().contains("writes may be lost"), "{error}");
+    assert_eq!(env.op_count(), ops);
+}
+
+/// Handles once went on reading, and kept the directory locked.
+#[test]
+fn after_a_close_every_handle_answers_closed_and_the_directory_can_be_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let users = db.partition("users").unwrap();
+    for key in 0..100u32 {
+        users.put(key.to_le_bytes(), [7; 1000]).unwrap();
+    }
+    db.flush().unwrap();
+    users.put(b"buffered", b"1").unwrap();
+    let (snapshot, other) = (db.snapshot(), db.clone());
+    let value = users.get(5u32.to_le_bytes()).unwrap().unwrap();
+    let buffered = users.get(b"buffered").unwrap().unwrap();
+    let (mut range, mut unread) = (users.iter(), users.iter());
+    let first = range.next().unwrap().unwrap();
+    let mut batch = db.batch();
+    batch.put(&users, b"late", b"1");
+    db.close().unwrap();
+
+    // While the old handles live.
+    let again = Db::open(dir.path()).unwrap();
+    let closed = |error: pleach::Error| assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    closed(users.get(5u32.to_le_bytes()).unwrap_err());
+    closed(users.get_many([b"a"]).unwrap_err());
+    closed(users.put(b"a", b"").unwrap_err());
+    closed(users.try_put(b"a", b"").unwrap_err());
+    closed(users.iter().next().unwrap().unwrap_err());
+    closed(users.stats().unwrap_err());
+    closed(users.compact().unwrap_err());
+    closed(snapshot.get(&users, b"a").unwrap_err());
+    closed(snapshot.prefix(&users, b"a").next().unwrap().unwrap_err());
+    closed(range.next().unwrap().unwrap_err());
+    assert!(range.next().is_none());
+    closed(unread.next_back().unwrap().unwrap_err());
+    closed(batch.commit(Durability::Sync).unwrap_err());
+    closed(other.partition("users").unwrap_err());
+    closed(other.partition("new").unwrap_err());
+    closed(other.default_partition().get(b"a").unwrap_err());
+    closed(other.snapshot().get(&users, b"a").unwrap_err());
+    closed(other.sync().unwrap_err());
+    closed(other.flush().unwrap_err());
+    closed(other.compact().unwrap_err());
+    closed(other.settle().unwrap_err());
+    closed(other.verify().unwrap_err());
+    closed(other.drop_partition(users.clone()).unwrap_err());
+    assert_eq!((&*value, &*buffered, first.1.len()), (&[7u8; 1000][..], &b"1"[..], 1000));
+
+    // What was obsolete and pinned is not left behind, and the old handles do no harm when they go.
+    again.compact().unwrap();
+    drop((snapshot, other, users, range));
+    again.verify().unwrap();
+    let users = again.find_partition("users").unwrap();
+    assert_eq!(users.iter().count(), 101);
+    assert_eq!(again.stats().ssts, ssts_in(dir.path()));
+}
+
+/// A snapshot keeps files that are obsolete; the next open removes them.
+#[test]
+fn files_pinned_at_a_close_are_removed_by_the_next_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let keys = db.default_partition();
+    for round in 0..3u32 {
+        for key in 0..100u32 {
+            keys.put(key.to_le_bytes(), [u8::try_from(round).unwrap(); 1000]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let snapshot = db.snapshot();
+    db.compact().unwrap();
+    db.close().unwrap();
+    assert!(ssts_in(dir.path()) > 1, "the snapshot pins what was merged");
+    let db = Db::open(dir.path()).unwrap();
+    assert_eq!(ssts_in(dir.path()), db.stats().ssts);
+    drop(snapshot);
+    db.verify().unwrap();
+}
+
+fn ssts_in(dir: &std::path::Path) -> u64 {
+    let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    names.filter(|path| path.extension().is_some_and(|e| e == "sst")).count() as u64
+}
