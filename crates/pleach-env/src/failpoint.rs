@@ -5,7 +5,9 @@
 //! other. The list of sites, and the test that each of them is missed, stand in docs/testing.md.
 //!
 //! [`reached`] names a point of a race. A test holds the threads that reach it with `hold`, lets others run, and then
-//! releases them: so it forces an order that chance gives once in a million runs.
+//! releases them: so it forces an order that chance gives once in a million runs. In a simulated machine with several
+//! clients ([`SimEnv::run_clients`](crate::SimEnv::run_clients)) each such point is also one where the scheduler may let
+//! another thread go on.
 
 use crate::env::Site;
 
@@ -41,12 +43,26 @@ pub fn with_skipped<T>(site: Site, body: impl FnOnce() -> T) -> T {
     body()
 }
 
+/// `body` with the barrier or check switched off that is so on the calling thread, for another thread.
+#[cfg(feature = "failpoints")]
+pub(crate) fn inherited(body: crate::baton::Body) -> crate::baton::Body {
+    match SKIPPED.with(std::cell::Cell::get) {
+        Some(site) => Box::new(move || with_skipped(site, body)),
+        None => body,
+    }
+}
+
 /// A named point of a race: where a test can hold a thread until others have gone ahead. Without the `failpoints`
 /// feature, and where no test holds it, it does nothing.
 #[inline]
+#[cfg_attr(feature = "failpoints", track_caller)]
 pub fn reached(site: Site) {
     #[cfg(feature = "failpoints")]
-    hold::wait_if_held(site);
+    if crate::baton::is_held() {
+        crate::baton::pass();
+    } else {
+        hold::wait_if_held(site);
+    }
     #[cfg(not(feature = "failpoints"))]
     let _ = site;
 }

@@ -7,6 +7,8 @@
 //!
 //! The crate also holds what all layers share: the [`Error`] type and the [`failpoint`] registry.
 
+#[cfg(feature = "failpoints")]
+mod baton;
 mod env;
 mod error;
 pub mod failpoint;
@@ -15,6 +17,7 @@ mod job;
 pub mod memory;
 mod real;
 mod sim;
+pub mod sync;
 mod waiter;
 
 pub use env::{Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
@@ -22,5 +25,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use ids::FileId;
 pub use job::{Job, JobHandle, JobStep, JobWaker};
 pub use real::RealEnv;
+#[cfg(feature = "failpoints")]
+pub use sim::Clients;
 pub use sim::{Capture, CrashPolicy, Fault, FaultKind, SimEnv};
 pub use waiter::Waiter;

@@ -2,7 +2,8 @@
 //!
 //! On a real machine it is a `parking_lot::Condvar`. In the simulator nobody else could ever signal it, so waiting
 //! releases the lock, steps one background job, and returns: callers wait in a loop around their condition. Where no job
-//! is ready, a wait with a timeout lets the virtual time pass instead, and one without would never end.
+//! is ready, a wait with a timeout lets the virtual time pass instead, and one without would never end. A simulated
+//! client, which has a thread of its own, waits as on a real machine: until it is notified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,47 @@ use parking_lot::{Condvar, MutexGuard};
 pub struct Waiter(Kind);
 
 /// What a simulated wait does instead of waiting; the timeout, where there is one.
-type SimWait = Arc<dyn Fn(Option<Duration>) + Send + Sync>;
+type SimWait = Arc<dyn Fn(Waited) + Send + Sync>;
+
+/// How a simulated wait is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// By a step of a job, or by the time that passes where there is a timeout.
+    Alone(Option<Duration>),
+    /// Beside other threads: the timeout is over.
+    #[cfg(feature = "failpoints")]
+    TimedOut(Duration),
+}
 
 enum Kind {
     Real(Condvar),
-    Sim(SimWait),
+    Sim(Simulated),
+}
+
+struct Simulated {
+    wait: SimWait,
+    #[cfg(feature = "failpoints")]
+    key: crate::baton::Key,
+}
+
+impl Simulated {
+    #[cfg_attr(feature = "failpoints", track_caller)]
+    fn wait<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Option<Duration>) {
+        #[cfg(feature = "failpoints")]
+        {
+            let timed_out = timeout.map(|timeout| move || (self.wait)(Waited::TimedOut(timeout)));
+            let timed_out = timed_out.as_ref().map(|timed_out| timed_out as &dyn Fn());
+            if crate::baton::wait(&self.key, guard, timed_out) {
+                return;
+            }
+        }
+        MutexGuard::unlocked(guard, || (self.wait)(Waited::Alone(timeout)));
+    }
+
+    fn notify_all(&self) {
+        #[cfg(feature = "failpoints")]
+        crate::baton::notify(&self.key, usize::MAX);
+    }
 }
 
 impl Waiter {
@@ -27,31 +64,40 @@ impl Waiter {
 
     /// `wait` runs one background job. When none is ready it lets the timeout pass or, without one, panics.
     pub(crate) fn sim(wait: SimWait) -> Self {
-        Self(Kind::Sim(wait))
+        Self(Kind::Sim(Simulated {
+            wait,
+            #[cfg(feature = "failpoints")]
+            key: crate::baton::Key::new(),
+        }))
     }
 
     /// Releases the lock, waits for a notification, takes the lock again.
+    #[cfg_attr(feature = "failpoints", track_caller)]
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         match &self.0 {
             Kind::Real(condvar) => condvar.wait(guard),
-            Kind::Sim(wait) => MutexGuard::unlocked(guard, || wait(None)),
+            Kind::Sim(sim) => sim.wait(guard, None),
         }
     }
 
     /// As [`Waiter::wait`], for `timeout` at most.
+    #[cfg_attr(feature = "failpoints", track_caller)]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
         match &self.0 {
             Kind::Real(condvar) => {
                 condvar.wait_for(guard, timeout);
             }
-            Kind::Sim(wait) => MutexGuard::unlocked(guard, || wait(Some(timeout))),
+            Kind::Sim(sim) => sim.wait(guard, Some(timeout)),
         }
     }
 
     /// Wakes everyone who waits.
     pub fn notify_all(&self) {
-        if let Kind::Real(condvar) = &self.0 {
-            condvar.notify_all();
+        match &self.0 {
+            Kind::Real(condvar) => {
+                condvar.notify_all();
+            }
+            Kind::Sim(sim) => sim.notify_all(),
         }
     }
 }

@@ -24,7 +24,7 @@ use std::hint;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use pleach_env::sync::{Condvar, Mutex};
 
 /// Most requests in a group besides the leader's own. Arbitrary; by then the costs of a group are well shared.
 const GROUP_REQUESTS_MAX: usize = 128;

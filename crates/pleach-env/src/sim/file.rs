@@ -15,6 +15,7 @@ use super::inode::{FILE_LEN_MAX, Ino};
 use super::machine::{Machine, Op, Turn};
 use crate::env::{File, FileLock, LockMode, OpenOptions, Site, check_punch};
 use crate::failpoint;
+use crate::sync::point;
 
 /// Keeps its inode alive, and the environment with it.
 pub(super) struct SimFile {
@@ -59,6 +60,7 @@ impl SimFile {
 
 impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        point();
         let mut machine = self.env.machine.lock();
         machine.begin_read()?;
         self.check_alignment(buf.as_ptr().addr(), buf.len(), offset)?;

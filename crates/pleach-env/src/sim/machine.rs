@@ -20,6 +20,7 @@ use super::disk::Disk;
 use super::fault::{FaultKind, Faults};
 use super::file::Held;
 use super::inode::Ino;
+use crate::sync::point;
 
 /// A mutating call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +232,9 @@ impl Turn<'_> {
 
 impl SimEnv {
     /// The gate. Only here is the hook called, without the lock; calls that it makes itself do not call it again.
+    #[cfg_attr(feature = "failpoints", track_caller)]
     pub(super) fn begin(&self, op: Op) -> io::Result<Turn<'_>> {
+        point();
         let number = {
             let mut machine = self.machine.lock();
             machine.check_power()?;

@@ -22,7 +22,8 @@
 //! 2. What a crash keeps has been there: no byte, length or name is invented.
 //!
 //! # Concurrency
-//! Meant for one thread; the locks make it `Send + Sync` and no more. There are three, never held together: the
+//! Meant for one thread, or for those of [`SimEnv::run_clients`], of which one runs at a time; the locks make it
+//! `Send + Sync` and no more. There are three, never held together: the
 //! machine's, the schedule's and the hook's. None is held while a job or a hook runs.
 //!
 //! # Cost
@@ -31,6 +32,8 @@
 
 mod block;
 mod capture;
+#[cfg(feature = "failpoints")]
+mod clients;
 mod control;
 mod crash;
 mod dir;
@@ -49,12 +52,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 pub use capture::Capture;
+#[cfg(feature = "failpoints")]
+pub use clients::Clients;
 pub use crash::CrashPolicy;
 pub use fault::{Fault, FaultKind};
 
 use crate::env::{Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::failpoint;
 use crate::job::{Job, JobHandle};
+use crate::sync::point;
 use crate::waiter::Waiter;
 use disk::Disk;
 use fault::FaultKind as Kind;
@@ -231,6 +237,7 @@ impl Env for SimEnv {
     }
 
     fn sleep(&self, duration: Duration) {
+        point();
         self.machine.lock().clock += duration;
     }
 

@@ -9,13 +9,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread::ThreadId;
 
 use fastrand::Rng;
 
 use super::SimEnv;
 use crate::job::{Job, JobHandle, JobStep, JobWaker};
-use crate::waiter::Waiter;
+use crate::waiter::{Waited, Waiter};
 
 /// Steps after which [`SimEnv::run_jobs`] gives up. Arbitrary, far above what a test's jobs need.
 const STEPS_MAX: u64 = 1_000_000;
@@ -28,6 +28,8 @@ struct Slot {
     name: String,
     /// Absent while it steps.
     job: Option<Box<dyn Job>>,
+    /// The thread in which it steps.
+    steps_in: Option<ThreadId>,
     ready: bool,
 }
 
@@ -46,7 +48,10 @@ impl Schedule {
 
     fn add(&mut self, name: &str, job: Box<dyn Job>) -> u64 {
         self.jobs_spawned += 1;
-        self.slots.insert(self.jobs_spawned, Slot { name: name.to_owned(), job: Some(job), ready: false });
+        self.slots.insert(
+            self.jobs_spawned,
+            Slot { name: name.to_owned(), job: Some(job), steps_in: None, ready: false },
+        );
         self.jobs_spawned
     }
 
@@ -57,6 +62,7 @@ impl Schedule {
         let id = *self.rng.choice(&ready)?;
         let slot = self.slots.get_mut(&id)?;
         slot.ready = false;
+        slot.steps_in = Some(std::thread::current().id());
         Some((id, slot.job.take()?))
     }
 
@@ -64,6 +70,7 @@ impl Schedule {
     fn put_back(&mut self, id: u64, job: Box<dyn Job>, step: JobStep) -> Option<Box<dyn Job>> {
         let Some(slot) = self.slots.get_mut(&id) else { return Some(job) };
         slot.job = Some(job);
+        slot.steps_in = None;
         slot.ready |= step == JobStep::Again;
         None
     }
@@ -72,6 +79,19 @@ impl Schedule {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.ready = true;
         }
+    }
+
+    /// Whether a job is ready for a step.
+    #[cfg(feature = "failpoints")]
+    pub(super) fn has_ready(&self) -> bool {
+        self.slots.values().any(|slot| slot.ready && slot.job.is_some())
+    }
+
+    /// Whether the job is in a step in another thread than this one.
+    #[cfg(feature = "failpoints")]
+    pub(super) fn steps_elsewhere(&self, id: u64) -> bool {
+        let thread = self.slots.get(&id).and_then(|slot| slot.steps_in);
+        thread.is_some_and(|thread| thread != std::thread::current().id())
     }
 
     /// For messages: each job's name and state.
@@ -119,6 +139,8 @@ impl SimEnv {
         };
         let stop = move || {
             if let Some(env) = stopping.upgrade() {
+                #[cfg(feature = "failpoints")]
+                env.wait_for_step(id);
                 let slot = env.schedule.lock().slots.remove(&id);
                 drop(slot);
             }
@@ -130,8 +152,16 @@ impl SimEnv {
     /// one without panics: nobody is left who could end it. So do waits without end.
     pub(super) fn add_waiter(&self) -> Waiter {
         let this = self.this.clone();
-        Waiter::sim(Arc::new(move |timeout: Option<Duration>| {
+        Waiter::sim(Arc::new(move |waited| {
             let env = this.upgrade().expect("simulated deadlock: the environment waited in is gone");
+            let timeout = match waited {
+                Waited::Alone(timeout) => timeout,
+                #[cfg(feature = "failpoints")]
+                Waited::TimedOut(timeout) => {
+                    env.machine.lock().clock += timeout;
+                    return;
+                }
+            };
             env.count_wait();
             if !env.step_job() {
                 match timeout {
@@ -154,6 +184,8 @@ impl SimEnv {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use parking_lot::Mutex;
 
     use super::*;

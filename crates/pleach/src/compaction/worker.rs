@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use pleach_env::sync::Mutex;
 use pleach_env::{Job, JobStep, Result};
 
 use super::job::{CompactionJob, Progress};

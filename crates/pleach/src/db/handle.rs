@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use pleach_env::sync::Mutex;
 use pleach_env::{FileLock, JobHandle, Result};
 
 use super::background::start_jobs;

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, RwLock};
 use pleach_env::memory::RegionPool;
+use pleach_env::sync::{Mutex, RwLock};
 use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpoint};
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, RetiredSegments, SeqNo};
 use pleach_table::FrameCache;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use pleach_env::sync::Mutex;
 use pleach_env::{FileId, JobWaker};
 use pleach_table::{Filter, Sst, SstSummary, false_positive_rate, probes_for};
 

@@ -1,6 +1,8 @@
 //! Behaviour of the simulated machine: barriers and crashes, faults, and random histories against an oracle.
 
 mod barriers;
+#[cfg(feature = "failpoints")]
+mod clients;
 mod faults;
 mod oracle;
 

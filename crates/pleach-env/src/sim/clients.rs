@@ -1,0 +1,60 @@
+//! Clients: threads of a test that use one simulated machine beside each other.
+//!
+//! They take turns by seed, with each other and with the background jobs, at the points that `baton.rs` lists. A test
+//! that has no clients runs on its one thread as before, and its seeds mean the same.
+
+use std::sync::Arc;
+
+use super::SimEnv;
+use crate::baton::{Baton, Body, pass_until, run_jobs};
+use crate::failpoint::inherited;
+
+/// Threads that step jobs beside the clients: as many steps may be under way at a time.
+const RUNNERS: usize = 3;
+
+/// What runs on one machine at a time.
+#[derive(Default)]
+pub struct Clients(Vec<(String, Body)>);
+
+impl Clients {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a client. Its name is for messages.
+    pub fn add(&mut self, name: &str, body: impl FnOnce() + Send + 'static) {
+        self.0.push((name.to_owned(), Box::new(body)));
+    }
+}
+
+impl SimEnv {
+    /// Runs the clients until all have ended, with steps of ready jobs between and beside them. The seed decides who
+    /// goes on when. They see the failpoint that is switched off on this thread.
+    ///
+    /// # Panics
+    /// With the message of a client or job that panicked; when nobody can go on; when one blocks for a minute in what
+    /// the scheduler does not know. Where others still wait then, their threads stay behind.
+    pub fn run_clients(self: &Arc<Self>, seed: u64, clients: Clients) {
+        let env = Arc::clone(self);
+        let baton = Baton::new(seed, Box::new(move || env.schedule.lock().has_ready()));
+        for (name, body) in clients.0 {
+            baton.add(name, true, inherited(body));
+        }
+        for number in 0..RUNNERS {
+            let env = Arc::clone(self);
+            let steps = move || {
+                run_jobs(|| {
+                    env.step_job();
+                });
+            };
+            baton.add(format!("jobs {number}"), false, inherited(Box::new(steps)));
+        }
+        baton.run();
+    }
+
+    /// Waits until the job is not in a step in another thread.
+    pub(super) fn wait_for_step(&self, id: u64) {
+        pass_until(|| !self.schedule.lock().steps_elsewhere(id));
+    }
+}
