@@ -78,7 +78,8 @@ const POISONED: &str =
     "an earlier sync failed, so no more can be promised; check the device, then open the store again";
 const DAMAGED: &str =
     "nothing was changed; restore the file from a backup, `pleach verify` checks the whole store";
-const UNSUPPORTED: &str = "the store was written by a newer version of pleach";
+const UNSUPPORTED: &str =
+    "another version of pleach wrote the store; the message says whether a newer or an older one reads it";
 const REFUSED: &str =
     "opening a store writes to its directory, even for reading (recovery); it must be writable";
 
@@ -86,6 +87,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let of = |exit| Self::new(exit, &error);
         match error.kind() {
+            ErrorKind::NotFound => of(Exit::NotFound),
             ErrorKind::Corruption => of(Exit::Damage).hint(DAMAGED),
             ErrorKind::InvalidArgument | ErrorKind::Closed => of(Exit::Usage),
             ErrorKind::Unsupported => of(Exit::Usage).hint(UNSUPPORTED),

@@ -84,7 +84,7 @@ impl StoreArgs {
                 Failure::new(Exit::Busy, format!("the store {} is open elsewhere", dir.display()))
                     .hint("one process at a time has a store open; close it there and try again")
             }
-            ErrorKind::InvalidArgument if dir.is_dir() && is_empty(dir) => no_store(dir),
+            ErrorKind::NotFound => no_store(dir),
             ErrorKind::InvalidArgument if dir.is_file() => {
                 Failure::usage(format!("{} is a file; a store is a directory", dir.display()))
             }
@@ -115,10 +115,6 @@ pub(crate) fn open_dir(dir: &Path, create: bool, memory: Option<usize>) -> pleac
         options = options.memory(bytes);
     }
     options.open(dir)
-}
-
-fn is_empty(dir: &Path) -> bool {
-    std::fs::read_dir(dir).is_ok_and(|mut names| names.next().is_none())
 }
 
 fn no_store(dir: &Path) -> Failure {

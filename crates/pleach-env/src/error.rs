@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Io,
     /// An argument is out of its documented range; nothing was done.
     InvalidArgument,
+    /// There is no store where one must be: the directory is missing, or holds none, and creating one was not asked for.
+    NotFound,
     /// The files were written by a format version, or name a feature, that this build does not know.
     Unsupported,
     /// Somebody else holds what is asked for (another process has the store open); try again later.
@@ -35,6 +37,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Corruption => "corruption",
             ErrorKind::Io => "input/output error",
             ErrorKind::InvalidArgument => "invalid argument",
+            ErrorKind::NotFound => "no such store",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Conflict => "conflict",
             ErrorKind::Closed => "closed",
@@ -89,7 +92,8 @@ impl Error {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
-    /// `path` needs a newer build; `message` says what was found and what this build knows.
+    /// `path` needs another build; `message` says what was found, what this build knows, and whether a newer or an older
+    /// build reads it.
     pub fn unsupported(path: &Path, message: impl Into<String>) -> Self {
         Self::build(ErrorKind::Unsupported, message.into(), Some(path), None, None)
     }

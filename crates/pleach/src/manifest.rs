@@ -220,8 +220,7 @@ fn parse_current(path: &Path, bytes: &[u8]) -> Result<Current> {
     match text.lines().next() {
         Some(CURRENT_HEADER) => {}
         Some(other) if other.starts_with("pleach ") && is_whole => {
-            let message = format!("the store's layout is {other:?}; this build knows {CURRENT_HEADER:?}");
-            return Err(Error::unsupported(path, message));
+            return Err(Error::unsupported(path, other_layout(other)));
         }
         _ => return damaged("CURRENT does not begin as it should"),
     }
@@ -232,6 +231,17 @@ fn parse_current(path: &Path, bytes: &[u8]) -> Result<Current> {
         Some(current) if current.encode() == text || failpoint::skipped("current.crc") => Ok(current),
         _ => damaged("CURRENT has a valid checksum but makes no sense"),
     }
+}
+
+/// What to do about a layout that is not this build's.
+fn other_layout(line: &str) -> String {
+    let number = |line: &str| line.strip_prefix("pleach ")?.parse::<u64>().ok();
+    let advice = if number(line).is_some_and(|found| Some(found) < number(CURRENT_HEADER)) {
+        "an older build wrote it: dump the store with that one and load it with this one"
+    } else {
+        "a newer build wrote it: open the store with that one"
+    };
+    format!("the store's layout is {line:?}, this build knows {CURRENT_HEADER:?}; {advice}")
 }
 
 fn damaged_current(path: &Path, message: &str) -> Error {
@@ -302,6 +312,8 @@ mod tests {
         };
         assert_eq!(kind("pleach 2\nanything\n"), ErrorKind::Unsupported);
         assert_eq!(kind("pleach 12\n"), ErrorKind::Unsupported);
+        assert!(other_layout("pleach 12").contains("a newer build"));
+        assert!(other_layout("pleach 0").contains("an older build"));
         for body in [
             "",
             "pleach 1\n",

@@ -212,7 +212,8 @@ impl Options {
     /// Opens the store in directory `path`, creating it where allowed, and recovers it from its log.
     ///
     /// # Errors
-    /// `InvalidArgument`: an option is out of range, or the directory holds something that is no store.
+    /// `NotFound`: there is no store, and none is to be created. `InvalidArgument`: an option is out of range, or the
+    /// directory holds something that is no store; nothing is created in it.
     /// `Conflict`: another process, or this one, has the store open. `Unsupported`: written in a format that is newer, or
     /// from before the first release.
     /// `Corruption`: a file is damaged; it is named. `Io`: the system refused. Nothing is changed by a failed open,

@@ -89,29 +89,19 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Inner, Box<dyn FileL
     Ok((inner, lock))
 }
 
-/// Makes sure that the directory is there, and takes its lock.
+/// Makes sure that the directory is there, and takes its lock. Refuses, before it creates anything, a directory that is
+/// not to become a store.
 fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Box<dyn FileLock>> {
     let metadata = env.metadata(dir).map_err(|e| Error::io("look for the directory", dir, e))?;
     match metadata {
         Some(metadata) if metadata.is_file => {
             return Err(Error::invalid(format!("{} is a file; a store is a directory", dir.display())));
         }
-        Some(_) => {}
+        Some(_) => look_before_locking(&**env, dir, options)?,
         None if options.create_if_missing => {
             env.create_dir_all(dir).map_err(|e| Error::io("create the directory", dir, e))?;
         }
-        None => {
-            return Err(Error::invalid(format!(
-                "there is no store at {}, and creating one was not asked for",
-                dir.display()
-            )));
-        }
-    }
-    if !options.create_if_missing && env.metadata(&dir.join(manifest::CURRENT)).is_ok_and(|m| m.is_none()) {
-        let listing = list(&**env, dir)?;
-        if listing.is_fresh() {
-            return Err(Error::invalid(format!("the directory {} holds no store", dir.display())));
-        }
+        None => return Err(no_store(dir)),
     }
     let path = dir.join(LOCK);
     match env.lock_file(&path, LockMode::Exclusive).map_err(|e| Error::io("lock the store", &path, e))? {
@@ -122,6 +112,23 @@ fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Box<dyn Fi
         )
         .at_path(dir)),
     }
+}
+
+/// An error for a directory in which a lock file would be an intrusion. What else may be wrong is looked for under the
+/// lock.
+fn look_before_locking(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
+    let path = dir.join(manifest::CURRENT);
+    if env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?.is_some() {
+        return Ok(());
+    }
+    let listing = list(env, dir)?;
+    if listing.is_fresh() { listing.check_creatable(dir, options) } else { Ok(()) }
+}
+
+fn no_store(dir: &Path) -> Error {
+    let message =
+        "there is no store here, and creating one was not asked for; look at the path, or create it";
+    Error::new(ErrorKind::NotFound, message).at_path(dir)
 }
 
 fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
@@ -168,6 +175,18 @@ impl Listing {
             && self.manifests.iter().all(|id| *id == FIRST_MANIFEST)
     }
 
+    /// An error when no store may be created in the directory.
+    fn check_creatable(&self, dir: &Path, options: &Options) -> Result<()> {
+        match &self.foreign {
+            _ if !options.create_if_missing => Err(no_store(dir)),
+            None => Ok(()),
+            Some(name) => Err(Error::invalid(format!(
+                "{} is no store: it holds other files ({name:?}); give an empty or a new directory",
+                dir.display()
+            ))),
+        }
+    }
+
     fn last_id(&self) -> u64 {
         self.segments.iter().chain(&self.ssts).chain(&self.manifests).map(|id| id.0).max().unwrap_or(0)
     }
@@ -182,15 +201,7 @@ fn create_store(env: &dyn Env, dir: &Path, options: &Options, listing: &Listing)
             "CURRENT is missing, but the directory holds files of a store; restore CURRENT",
         ));
     }
-    if let Some(name) = &listing.foreign {
-        return Err(Error::invalid(format!(
-            "{} is no store: it holds other files ({name:?}); give an empty or a new directory",
-            dir.display()
-        )));
-    }
-    if !options.create_if_missing {
-        return Err(Error::invalid(format!("the directory {} holds no store", dir.display())));
-    }
+    listing.check_creatable(dir, options)?;
     for id in &listing.manifests {
         let path = manifest::manifest_path(dir, *id);
         env.remove_file(&path).map_err(|e| Error::io("remove a half-made manifest", &path, e))?;
@@ -261,7 +272,7 @@ fn check_record(dir: &Path, version: &Version, record: &Record<'_>) -> Result<()
 
 /// Segments note how far the manifest was durable when they were created; it must reach at least as far now.
 fn check_hint(dir: &Path, hint: Option<ManifestHint>, manifest_id: FileId, end: u64) -> Result<()> {
-    let Some(hint) = hint else { return Ok(()) };
+    let Some(hint) = hint.filter(|_| !failpoint::skipped("plant.hint_ignored")) else { return Ok(()) };
     let path = manifest::manifest_path(dir, manifest_id);
     if hint.file > manifest_id {
         return Err(Error::corruption(

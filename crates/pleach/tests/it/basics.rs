@@ -38,6 +38,27 @@ fn a_directory_of_others_is_refused() {
     assert_eq!(std::fs::read(dir.path().join("thesis.txt")).unwrap(), b"do not touch");
 }
 
+/// It once left `LOCK` behind, and was an invalid argument like any other.
+#[test]
+fn a_refused_open_creates_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = |path: &std::path::Path| {
+        let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+        names.collect::<Vec<_>>()
+    };
+    let kind = |path: &std::path::Path, create| {
+        Options::new().create_if_missing(create).open(path).unwrap_err().kind()
+    };
+    assert_eq!(kind(&dir.path().join("missing"), false), ErrorKind::NotFound);
+    assert_eq!(kind(dir.path(), false), ErrorKind::NotFound);
+    assert!(names(dir.path()).is_empty());
+    std::fs::write(dir.path().join("thesis.txt"), b"do not touch").unwrap();
+    assert_eq!(kind(dir.path(), false), ErrorKind::NotFound);
+    assert_eq!(kind(dir.path(), true), ErrorKind::InvalidArgument);
+    assert_eq!(kind(&dir.path().join("thesis.txt"), true), ErrorKind::InvalidArgument);
+    assert_eq!(names(dir.path()), ["thesis.txt"]);
+}
+
 #[test]
 fn many_keys_survive_flush_compaction_and_reopening() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastrand::Rng;
+use pleach::env::failpoint::with_skipped;
 use pleach::env::{CrashPolicy, Env, Fault, FaultKind, SimEnv};
 use pleach::{ErrorKind, Shape};
 
@@ -106,6 +107,32 @@ fn the_first_bytes_of_a_header_are_a_torn_header() {
     assert_eq!(db.default_partition().get(b"a").unwrap().as_deref(), Some(&b"value"[..]));
     assert!(!image.file_names(Path::new(DIR)).contains(&"900000.log".to_owned()));
     assert!(image.metadata(&path).unwrap().is_none());
+}
+
+/// The last edits of a manifest were gone, and with them the marker that tells of them: it looked like a manifest that was
+/// shorter. The log had noted how long it was, and a partition that had been created was not there.
+#[test]
+fn a_manifest_cut_behind_what_the_log_notes_is_damage() {
+    let large = Op { slot: 0, key: b"large".as_slice().into(), value: Some(vec![1; 9000].into()) };
+    let fill = Action::Write { ops: vec![large], sync: true };
+    // The memtable is full after two of them, and the log segment that the third one goes to has the note.
+    let driver = after(&[Action::Create(1), fill.clone(), fill.clone(), fill]);
+    let image = driver.env.crash_image(CrashPolicy::Everything, 1);
+    let names = image.file_names(Path::new(DIR));
+    let path = Path::new(DIR).join(names.iter().find(|name| name.starts_with("MANIFEST-")).unwrap());
+    let bytes = image.read_file(&path).unwrap();
+    let cut_at = |len: usize| {
+        let image = driver.env.crash_image(CrashPolicy::Everything, 1);
+        image.write_file(&path, &bytes[..len]);
+        SETUP.open(&image).map(|db| db.partitions().len())
+    };
+    let (mut refused, mut missed) = (0, 0);
+    for len in 1..bytes.len() {
+        refused += u32::from(cut_at(len).is_err_and(|e| e.kind() == ErrorKind::Corruption));
+        assert_ne!(cut_at(len).ok(), Some(1), "cut to {len} bytes, the partition is gone and nobody says so");
+        missed += u32::from(with_skipped("plant.hint_ignored", || cut_at(len)).ok() == Some(1));
+    }
+    assert!(refused > 0 && missed > 0, "{refused} cuts are noticed, {missed} only by the note");
 }
 
 /// A flush found the disk full while its edit was written; long after, with room again, `settle` told of it once more.
