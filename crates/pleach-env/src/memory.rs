@@ -24,17 +24,23 @@ impl Region {
     ///
     /// Requires: `len` is not zero. Out of memory ends the process, as any allocation does.
     pub fn new(len: usize) -> Self {
+        Self::try_new(len).unwrap_or_else(|| handle_alloc_error(Self::layout(len)))
+    }
+
+    /// `len` zeroed bytes; `None` when the system does not give them.
+    ///
+    /// Requires: `len` is not zero.
+    pub fn try_new(len: usize) -> Option<Self> {
         assert_ne!(len, 0, "a region holds something");
         if len >= HUGE_PAGE
             && !cfg!(miri)
             && let Some(start) = map(len)
         {
-            return Self { start, len, mapped: true };
+            return Some(Self { start, len, mapped: true });
         }
-        let layout = Self::layout(len);
         // SAFETY: the layout's size is not zero.
-        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
-        Self { start, len, mapped: false }
+        let start = NonNull::new(unsafe { alloc_zeroed(Self::layout(len)) })?;
+        Some(Self { start, len, mapped: false })
     }
 
     fn layout(len: usize) -> Layout {
@@ -109,8 +115,13 @@ impl RegionPool {
 
     /// A region that is zeroed if it is fresh and holds whatever its last owner wrote if it is not.
     pub fn take(&self) -> Region {
+        self.try_take().unwrap_or_else(|| Region::new(self.region_len))
+    }
+
+    /// As [`RegionPool::take`]; `None` when the system gives no memory.
+    pub fn try_take(&self) -> Option<Region> {
         let kept = self.kept.lock().pop();
-        kept.unwrap_or_else(|| Region::new(self.region_len))
+        kept.or_else(|| Region::try_new(self.region_len))
     }
 
     /// Gives a region back. One of another length, or one too many, is freed.
@@ -171,5 +182,10 @@ mod tests {
             bytes[len - 1] = 1;
             assert!(region.start().as_ptr().addr().is_multiple_of(4096));
         }
+    }
+
+    #[test]
+    fn memory_that_the_system_does_not_have_is_no_region() {
+        assert!(Region::try_new(1 << 62).is_none());
     }
 }

@@ -11,14 +11,14 @@ use pleach_table::{ValueKind, key_hash};
 use crate::coding::{Decoder, put_varint};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, partition_key};
 use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
-use crate::memtable::Memtable;
+use crate::memtable::{Footprint, Memtable};
 
 /// Operations in the form of a log record.
 #[derive(Default)]
 pub(crate) struct Operations {
     record: RecordBuf,
     count: u32,
-    footprint: usize,
+    footprint: Footprint,
 }
 
 impl Operations {
@@ -43,7 +43,7 @@ impl Operations {
         out.extend_from_slice(key);
         out.extend_from_slice(value_bytes);
         self.count += 1;
-        self.footprint += Memtable::footprint(PARTITION_PREFIX_LEN + key.len(), value_bytes.len());
+        self.footprint = self.footprint.and(footprint(key, value_bytes));
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl Operations {
     }
 
     /// Memory the operations will take in a memtable.
-    pub(crate) fn footprint(&self) -> usize {
+    pub(crate) fn footprint(&self) -> Footprint {
         self.footprint
     }
 
@@ -76,7 +76,15 @@ impl Operations {
     pub(crate) fn clear(&mut self) {
         self.record.clear();
         self.count = 0;
-        self.footprint = 0;
+        self.footprint = Footprint::default();
+    }
+
+    /// Memory that the operations of a checked payload will take in a memtable.
+    pub(crate) fn footprint_of(payload: &[u8]) -> Footprint {
+        let mut sum = Footprint::default();
+        let decoded = Self::decode(payload, &mut |op| sum = sum.and(op.footprint()));
+        debug_assert!(decoded.is_ok(), "checked before");
+        sum
     }
 
     /// The operations that a log record's payload holds; an error message where it is no batch.
@@ -121,11 +129,20 @@ impl<'a> Operation<'a> {
         partition_key(self.partition, self.user_key)
     }
 
+    /// Memory the operation takes in a memtable.
+    pub(crate) fn footprint(&self) -> Footprint {
+        footprint(self.user_key, self.value)
+    }
+
     /// The hash by which memtables, filters and blocks know the key.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
         key_hash(self.partition.0, self.user_key)
     }
+}
+
+fn footprint(user_key: &[u8], value: &[u8]) -> Footprint {
+    Memtable::footprint(PARTITION_PREFIX_LEN + user_key.len(), value.len())
 }
 
 /// An error when `key` is empty or too long.

@@ -25,5 +25,21 @@ pub(crate) const PARTITION_KEY_LEN_MAX: usize = KEY_LEN_MAX + crate::keys::PARTI
 const _: () = assert!(BATCH_BYTES_MAX < u32::MAX as usize, "a batch's length is a u32 in the log");
 const _: () = assert!(VALUE_LEN_MAX + KEY_LEN_MAX < BATCH_BYTES_MAX, "any single entry fits in a batch");
 
+/// Fewest bytes of an operation in a batch: the delete of a key of one byte.
+const OPERATION_LEN_MIN: usize = 4;
+
+/// Most operations of a batch.
+pub(crate) const OPERATIONS_MAX: usize = BATCH_BYTES_MAX / OPERATION_LEN_MIN;
+
+/// Most bytes of a memtable's record beside those of the operation (see `memtable/entry`), generously.
+const RECORD_OVERHEAD_MAX: usize = 64;
+
+const _: () = assert!(
+    BATCH_BYTES_MAX + OPERATIONS_MAX * RECORD_OVERHEAD_MAX < crate::memtable::FOOTPRINT_MAX,
+    "the memtable's memory for any batch can be reserved"
+);
+const _: () =
+    assert!(OPERATIONS_MAX < u32::MAX as usize, "the number of a batch's operations is a u32 in the log");
+
 /// Highest stage of a run: that of the bottom.
 pub(crate) const STAGE_MAX: u8 = 60;

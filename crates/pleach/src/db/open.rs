@@ -407,10 +407,17 @@ fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
 
 fn rewrite_record(inner: &Inner, record: &Record<'_>, buffer: &mut RecordBuf) -> Result<()> {
     let mut writer = inner.writer.lock();
-    let footprint = record.payload.len() + 64 * record.count as usize;
+    let footprint = Operations::footprint_of(record.payload);
     if inner.is_full_for(&writer, footprint) {
         inner.seal(&mut writer)?;
         while inner.flush_oldest()? {}
+    }
+    if !writer.active.memtable.reserve(footprint) {
+        let message = format!(
+            "a batch in the log needs {} bytes of memory, which the system does not give; let the process have more",
+            footprint.bytes
+        );
+        return Err(Error::new(ErrorKind::Io, message).at_path(&segment_path(&inner.dir, record.segment)));
     }
     buffer.clear();
     buffer.bytes_mut().extend_from_slice(record.payload);

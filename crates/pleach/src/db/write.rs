@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use super::inner::{Inner, LivePartition, Writer};
 use super::pressure::SLEEP_FOR_OTHERS_NS;
 use crate::batch::Operations;
-use crate::memtable::Memtable;
+use crate::memtable::{Footprint, Memtable};
 use crate::options::SEALED_MAX;
 use crate::scan::DeletedStretches;
 use crate::state::State;
@@ -76,7 +76,7 @@ impl Inner {
                 request.result = Some(Err(dropped_error(&gone.name)));
             }
         }
-        let footprint = group.iter().map(|r| r.operations.footprint()).sum();
+        let footprint = admitted_footprint(group);
         if self.is_full_for(writer, footprint) {
             if self.must_wait_for_flush() {
                 refuse_to_wait(group, "the memtables are full until a flush ends");
@@ -93,6 +93,10 @@ impl Inner {
         if is_slowed && self.pressure.must_sleep(waiting_bytes(group), way, self.env.now()) {
             refuse_to_wait(group, "background work is behind");
         }
+        // The last thing that may fail for want of memory: from the log on, nothing but the device may.
+        if !writer.active.memtable.reserve(admitted_footprint(group)) {
+            return Err(out_of_memory(admitted_footprint(group)));
+        }
         self.log_group(writer, group)?;
         self.insert_group(writer, group);
         if is_slowed {
@@ -106,8 +110,8 @@ impl Inner {
         if !self.must_wait_for_flush() {
             return 0.0;
         }
-        let share = |bytes: usize| u32::try_from(bytes).map_or(1.0, f64::from);
-        share(writer.active.memtable.used_bytes()) / share(self.options.memtable_budget())
+        let kib = |bytes: usize| f64::from(u32::try_from(bytes >> 10).unwrap_or(u32::MAX));
+        kib(writer.active.memtable.used_bytes()) / kib(self.options.memtable_budget())
     }
 
     /// Sleeps for what the group has written, if background work is behind. Those who are not to wait leave it owed.
@@ -221,9 +225,9 @@ impl Inner {
     }
 
     /// Whether the active memtable should be sealed rather than take `footprint` bytes more.
-    pub(crate) fn is_full_for(&self, writer: &Writer, footprint: usize) -> bool {
+    pub(crate) fn is_full_for(&self, writer: &Writer, footprint: Footprint) -> bool {
         let memtable = &writer.active.memtable;
-        !memtable.is_empty() && memtable.used_bytes() + footprint > self.options.memtable_budget()
+        !memtable.is_empty() && memtable.used_bytes_with(footprint) > self.options.memtable_budget()
     }
 
     fn must_wait_for_flush(&self) -> bool {
@@ -264,6 +268,21 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// What those of the group that are not refused take in the memtable.
+fn admitted_footprint(group: &[WriteRequest]) -> Footprint {
+    let admitted = group.iter().filter(|r| r.result.is_none());
+    admitted.fold(Footprint::default(), |sum, r| sum.and(r.operations.footprint()))
+}
+
+/// The error of operations that the memtable finds no memory for. Nothing of them was logged.
+fn out_of_memory(footprint: Footprint) -> Error {
+    Error::invalid(format!(
+        "{} operations need {} bytes of memory, which the system does not give; commit them in smaller batches or \
+         let the process have more memory",
+        footprint.records, footprint.bytes
+    ))
 }
 
 /// Has the index lines of the first operations fetched while the log is being written.

@@ -22,8 +22,20 @@ use std::sync::{Arc, OnceLock};
 
 use pleach_env::memory::{Region, RegionPool, prefetch};
 
-/// Chunks an arena can have. A memtable has about 16, and a batch adds at most as many as it has bytes in chunks.
-const CHUNKS: usize = 2048;
+/// Chunks an arena can have. A memtable is sealed after about 256 of them; a batch adds at most
+/// [`SHARED_CHUNKS_MAX`] times 4/3, or one for each GiB of its footprint.
+const CHUNKS: usize = 1024;
+
+/// Longest chunk: an offset in a chunk has 32 bits.
+const CHUNK_LEN_MAX: usize = 2 << 30;
+
+/// Largest footprint that is reserved: more than any batch has (`crate::limits` checks), and far from what the chunks
+/// can hold.
+pub(crate) const FOOTPRINT_MAX: usize = 64 << 30;
+
+/// A batch of more regions than this gets a chunk of its own length, so that chunks do not run out. Up to here it takes
+/// regions from the pool, whose pages are there already.
+const SHARED_CHUNKS_MAX: usize = 64;
 
 /// Where a record lies: chunk number in the upper half, byte offset in the lower. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,20 +58,49 @@ impl ArenaRef {
     }
 }
 
+/// Memory that allocations will take: what [`Arena::reserve`] makes sure of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Footprint {
+    /// Bytes of all allocations, each rounded up to 8.
+    pub(crate) bytes: usize,
+    /// The largest of them.
+    pub(crate) record_max: usize,
+    /// How many they are.
+    pub(crate) records: usize,
+}
+
+impl Footprint {
+    /// What both take together.
+    #[must_use]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            record_max: self.record_max.max(other.record_max),
+            records: self.records + other.records,
+        }
+    }
+}
+
 /// The arena. See the module's text.
 pub(crate) struct Arena {
+    /// Filled in order of their numbers. Those behind the current one are reserved for what comes.
     chunks: Box<[OnceLock<Region>; CHUNKS]>,
     /// Where chunks come from and go to.
     pool: Arc<RegionPool>,
     /// Written by the writer only: number of the current chunk and the bytes used in it.
     current: AtomicUsize,
     used: AtomicUsize,
+    /// Bytes of the chunks before the current one.
+    passed: AtomicUsize,
     /// Bytes of all chunks.
     reserved: AtomicUsize,
 }
 
+/// Bytes in front of the first record: reference 0 means none.
+const START: usize = 8;
+
 impl Arena {
-    /// An arena that grows by the pool's regions (or one of its own for a record that is larger).
+    /// An arena that grows by the pool's regions, or by larger ones where a batch needs them.
     pub(crate) fn new(pool: Arc<RegionPool>) -> Self {
         let chunks: Box<[OnceLock<Region>]> = (0..CHUNKS).map(|_| OnceLock::new()).collect();
         let Ok(chunks) = chunks.try_into() else { unreachable!("the slice has CHUNKS elements") };
@@ -67,7 +108,8 @@ impl Arena {
             chunks,
             pool,
             current: AtomicUsize::new(0),
-            used: AtomicUsize::new(8), // Reference 0 means none.
+            used: AtomicUsize::new(START),
+            passed: AtomicUsize::new(0),
             reserved: AtomicUsize::new(0),
         }
     }
@@ -79,33 +121,68 @@ impl Arena {
 
     /// Bytes given out, with what was left over at the ends of chunks.
     pub(crate) fn used(&self) -> usize {
-        let current = self.current.load(Ordering::Relaxed);
-        let in_current = self.chunks[current].get().map_or(0, Region::len);
-        self.reserved() - in_current + self.used.load(Ordering::Relaxed).min(in_current)
+        self.passed.load(Ordering::Relaxed) + self.used.load(Ordering::Relaxed)
+    }
+
+    /// Writer: makes sure that the next allocations, as far as `footprint` covers them, need no more memory. Returns
+    /// whether the system gave it; if not, the arena is as usable as before.
+    pub(crate) fn reserve(&self, footprint: Footprint) -> bool {
+        let Footprint { bytes, record_max, .. } = footprint;
+        if bytes > FOOTPRINT_MAX {
+            return false;
+        }
+        let mut index = self.current.load(Ordering::Relaxed);
+        let in_current = self.chunks[index].get().map(|c| c.len() - self.used.load(Ordering::Relaxed));
+        let mut room = in_current.unwrap_or(0);
+        index += usize::from(in_current.is_some());
+        // A record that does not fit leaves less than its length unused at the end of the chunk before.
+        while room < bytes {
+            let Some(slot) = self.chunks.get(index) else { return false };
+            let Some(len) = slot.get().map(Region::len).or_else(|| self.add_chunk(index, footprint)) else {
+                return false;
+            };
+            if len >= bytes + START {
+                return true;
+            }
+            room += len.saturating_sub(record_max + START);
+            index += 1;
+        }
+        true
+    }
+
+    /// Writer: the length of the new chunk `index`, made for allocations of `footprint`; `None` without memory.
+    #[cold]
+    fn add_chunk(&self, index: usize, footprint: Footprint) -> Option<usize> {
+        let region_len = self.pool.region_len();
+        let bytes = footprint.bytes + START;
+        let shares = bytes <= region_len
+            || (footprint.record_max <= region_len / 4 && bytes <= SHARED_CHUNKS_MAX * region_len);
+        let chunk = if shares { self.pool.try_take()? } else { Region::try_new(bytes.min(CHUNK_LEN_MAX))? };
+        let len = chunk.len();
+        self.reserved.fetch_add(len, Ordering::Relaxed);
+        let is_new = self.chunks[index].set(chunk).is_ok();
+        debug_assert!(is_new, "one writer, and the slot was empty");
+        Some(len)
     }
 
     /// Space for `len` bytes, aligned to 8, holding anything, which `fill` (told its place) writes before anybody else
     /// can know of it.
     ///
-    /// Requires: one caller at a time, and room for another chunk (see `CHUNKS`).
+    /// Requires: one caller at a time, and a reservation that covers it.
     pub(crate) fn allocate(&self, len: usize, fill: impl FnOnce(ArenaRef, &mut [u8])) -> ArenaRef {
         let len = len.next_multiple_of(8);
         let mut index = self.current.load(Ordering::Relaxed);
         let mut start = self.used.load(Ordering::Relaxed);
-        let fits = self.chunks[index]
-            .get()
-            .map_or(start + len <= self.pool.region_len(), |c| start + len <= c.len());
-        if !fits {
+        let chunk = loop {
+            let chunk =
+                self.chunks[index].get().expect("the memory of a batch is reserved before it is logged");
+            if start + len <= chunk.len() {
+                break chunk;
+            }
+            self.passed.fetch_add(chunk.len(), Ordering::Relaxed);
             index += 1;
             start = 0;
-            assert!(index < CHUNKS, "a memtable is sealed long before its arena is full");
-        }
-        let chunk = self.chunks[index].get_or_init(|| {
-            let fits = start + len <= self.pool.region_len();
-            let chunk = if fits { self.pool.take() } else { Region::new(start + len) };
-            self.reserved.fetch_add(chunk.len(), Ordering::Relaxed);
-            chunk
-        });
+        };
         self.current.store(index, Ordering::Relaxed);
         self.used.store(start + len, Ordering::Relaxed);
         let at = ArenaRef(((index as u64) << 32) | start as u64);
@@ -169,12 +246,17 @@ mod tests {
         Arena::new(Arc::new(RegionPool::new(chunk_len, 2)))
     }
 
+    /// Reserves for one record of `len` bytes, and allocates it.
+    fn allocate(arena: &Arena, len: usize, byte: u8) -> ArenaRef {
+        let bytes = len.next_multiple_of(8);
+        assert!(arena.reserve(Footprint { bytes, record_max: bytes, records: 1 }));
+        arena.allocate(len, |_, b| b.fill(byte))
+    }
+
     #[test]
     fn records_keep_their_bytes_while_others_are_added() {
         let arena = arena(256);
-        let refs: Vec<_> = (0u8..100)
-            .map(|i| arena.allocate(usize::from(i) + 1, |_, b| b[..=usize::from(i)].fill(i)))
-            .collect();
+        let refs: Vec<_> = (0u8..100).map(|i| allocate(&arena, usize::from(i) + 1, i)).collect();
         for (i, at) in (0u8..).zip(refs) {
             assert_eq!(arena.bytes(at, usize::from(i) + 1), vec![i; usize::from(i) + 1]);
         }
@@ -183,8 +265,8 @@ mod tests {
     #[test]
     fn a_record_larger_than_a_chunk_gets_its_own() {
         let arena = arena(64);
-        let large = arena.allocate(10_000, |_, b| b.fill(7));
-        let small = arena.allocate(8, |_, b| b.fill(1));
+        let large = allocate(&arena, 10_000, 7);
+        let small = allocate(&arena, 8, 1);
         assert_eq!(arena.bytes(large, 10_000), vec![7; 10_000]);
         assert_eq!(arena.bytes(small, 8), [1; 8]);
         assert!(arena.reserved() >= 10_000);
@@ -193,9 +275,41 @@ mod tests {
     #[test]
     fn words_are_atomic_and_start_as_written() {
         let arena = arena(64);
-        let at = arena.allocate(16, |_, b| b.fill(0));
+        let at = allocate(&arena, 16, 0);
         arena.word(at).store(5, Ordering::Release);
         assert_eq!(arena.word(at).load(Ordering::Acquire), 5);
         assert_eq!(arena.word(at.plus(8)).load(Ordering::Acquire), 0);
+    }
+
+    /// Allocates records of random lengths up to their reservation, again and again.
+    #[test]
+    fn a_reservation_covers_records_of_any_lengths() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        for region_len in [64, 4096, 64 << 10] {
+            let mut arena = arena(region_len);
+            for round in 0..100 {
+                if round % 8 == 0 {
+                    arena = self::arena(region_len); // As a memtable is sealed: chunks are enough for some batches.
+                }
+                let len_max = [16, 200, 5_000][rng.usize(..3)];
+                let lens: Vec<_> = (0..rng.usize(1..400)).map(|_| rng.usize(1..=len_max)).collect();
+                let rounded = || lens.iter().map(|len| len.next_multiple_of(8));
+                let (bytes, record_max) = (rounded().sum(), rounded().max().unwrap_or(0));
+                assert!(arena.reserve(Footprint { bytes, record_max, records: lens.len() }));
+                let reserved = arena.reserved();
+                let refs: Vec<_> = lens.iter().map(|&len| arena.allocate(len, |_, b| b.fill(9))).collect();
+                assert_eq!(arena.reserved(), reserved, "nothing more is taken from the system");
+                assert!(lens.iter().zip(refs).all(|(&len, at)| arena.bytes(at, len).iter().all(|&b| b == 9)));
+                assert!(arena.used() <= reserved);
+            }
+        }
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_refused_and_harms_nothing() {
+        let arena = arena(64);
+        assert!(!arena.reserve(Footprint { bytes: 1 << 60, record_max: 1 << 59, records: 2 }));
+        let at = allocate(&arena, 24, 3);
+        assert_eq!(arena.bytes(at, 24), [3; 24]);
     }
 }

@@ -8,6 +8,8 @@
 //! 1. Sequence numbers of inserts never go down; a key's versions are chained newest first.
 //! 2. A reader that passes `visible` sees exactly the versions up to it that were inserted before `visible` was
 //!    published.
+//! 3. *Nothing fails after the log*: what a batch needs of the arena is reserved before it is logged; the tree takes any
+//!    number of keys, and the hash index stops taking keys when it is full.
 //!
 //! # Concurrency
 //! One writer at a time (the commit leader); readers take no lock. A sealed memtable is immutable.
@@ -34,7 +36,7 @@ use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
 use arena::Arena;
-pub(crate) use arena::ArenaRef;
+pub(crate) use arena::{ArenaRef, FOOTPRINT_MAX, Footprint};
 pub(crate) use cursor::MemtableCursor;
 pub(crate) use entry::VersionView;
 use index::HashIndex;
@@ -42,6 +44,9 @@ use tree::Tree;
 
 /// Into how many chunks a memtable's budget is cut, so that little is left over at its end.
 const CHUNKS_PER_BUDGET: usize = 16;
+
+/// About what a key takes of the tree: 16 bytes, in leaves that are two thirds full.
+const TREE_BYTES_PER_KEY: usize = 24;
 
 /// The memtable. See the module's text.
 pub(crate) struct Memtable {
@@ -71,7 +76,17 @@ impl Memtable {
         Arc::new(RegionPool::new(region_len, kept * CHUNKS_PER_BUDGET))
     }
 
+    /// Writer: takes from the system what inserts of `footprint` will need of the arena. Returns whether it was given.
+    ///
+    /// A batch is logged only after that, so that no insert fails afterwards.
+    #[inline]
+    pub(crate) fn reserve(&self, footprint: Footprint) -> bool {
+        self.arena.reserve(footprint)
+    }
+
     /// Writer: adds a version. `hash` is that of the user key under its partition.
+    ///
+    /// Requires: a reservation that covers it.
     pub(crate) fn insert(&self, hash: u64, key: &[u8], seq: SeqNo, kind: ValueKind, value: &[u8]) {
         debug_assert!(seq >= self.last_seq.load(Ordering::Relaxed), "sequence numbers never go down");
         if let Some(record) = self.find_record(hash, key) {
@@ -131,9 +146,15 @@ impl Memtable {
         self.arena.used() + self.tree.bytes() + self.index.bytes()
     }
 
-    /// Memory taken once more by an entry of this size: what a writer asks before it lets a batch in.
-    pub(crate) fn footprint(key_len: usize, value_len: usize) -> usize {
-        entry::footprint(key_len, value_len) + 24
+    /// What an entry of this size takes at most of the arena.
+    pub(crate) fn footprint(key_len: usize, value_len: usize) -> Footprint {
+        let bytes = entry::footprint(key_len, value_len);
+        Footprint { bytes, record_max: bytes, records: 1 }
+    }
+
+    /// About how many bytes would be filled after inserts of `footprint`: what a writer asks before it lets a batch in.
+    pub(crate) fn used_bytes_with(&self, footprint: Footprint) -> usize {
+        self.used_bytes() + footprint.bytes + TREE_BYTES_PER_KEY * footprint.records
     }
 
     /// Versions held.

@@ -13,7 +13,12 @@ fn memtable(budget: usize) -> Memtable {
 }
 
 fn put(m: &Memtable, key: &[u8], seq: u64, value: &[u8]) {
-    m.insert(key_hash(0, key), key, seq, ValueKind::Put, value);
+    insert(m, key, seq, ValueKind::Put, value);
+}
+
+fn insert(m: &Memtable, key: &[u8], seq: u64, kind: ValueKind, value: &[u8]) {
+    assert!(m.reserve(Memtable::footprint(key.len(), value.len())));
+    m.insert(key_hash(0, key), key, seq, kind, value);
 }
 
 fn key_of(kind: u32, n: u64) -> Vec<u8> {
@@ -84,7 +89,7 @@ fn older_versions_stay_visible_to_older_readers() {
     let memtable = Arc::new(memtable(1 << 20));
     put(&memtable, b"a", 1, b"one");
     put(&memtable, b"a", 5, b"five");
-    memtable.insert(key_hash(0, b"a"), b"a", 9, ValueKind::Tombstone, b"");
+    insert(&memtable, b"a", 9, ValueKind::Tombstone, b"");
     let at = |seq| memtable.get(key_hash(0, b"a"), b"a", seq).map(|v| (v.kind, v.value.to_vec()));
     assert_eq!(at(0), None);
     assert_eq!(at(4), Some((ValueKind::Put, b"one".to_vec())));
@@ -99,6 +104,26 @@ fn ascending_inserts_fill_the_leaves() {
         put(&memtable, format!("{n:016}").as_bytes(), n + 1, b"");
     }
     assert!(memtable.tree.bytes() < 110 * 1_300, "100 full leaves and a few inner nodes");
+}
+
+/// Far more keys than the index and the first table of nodes take (see `tree::SLABS`, smaller in tests).
+#[test]
+fn any_number_of_tiny_keys_is_held() {
+    let count = if cfg!(miri) { 3_000 } else { 400_000u64 };
+    let memtable = Arc::new(memtable(16 << 10));
+    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    for n in 1..=count {
+        put(&memtable, &key(n), n, b"");
+    }
+    assert!(
+        (1..=count).all(|n| memtable.get(key_hash(0, &key(n)), &key(n), count).is_some_and(|v| v.seq == n))
+    );
+    let mut cursor = memtable.cursor(count);
+    cursor.seek_first();
+    for _ in 0..count {
+        cursor.next();
+    }
+    assert!(!cursor.is_valid());
 }
 
 #[test]

@@ -273,57 +273,95 @@ impl Tree {
 }
 
 /// Nodes by number, in slabs that never move: small ones first, for small memtables, then of equal size, so that
-/// growing never takes long.
+/// growing never takes long. The table of slabs is short too: a batch of very many keys gets a second one.
 struct Pool<T> {
-    slabs: Box<[OnceLock<Box<[T]>>]>,
+    slabs: Box<[Slab<T>]>,
+    far: OnceLock<Box<[Slab<T>]>>,
     len: AtomicU32,
 }
+
+type Slab<T> = OnceLock<Box<[T]>>;
 
 /// Nodes in the first slab; the next are twice as long each, up to [`SLAB_MAX`].
 const SLAB_MIN: u32 = 16;
 const SLAB_MAX: u32 = 256;
 
-/// Slabs of a pool: with leaves half full that is enough for 60 million keys, a batch of the largest size.
-const SLABS: usize = 8192;
-
 /// Nodes in the slabs that are shorter than [`SLAB_MAX`].
 const IN_SHORT_SLABS: u32 = SLAB_MAX - SLAB_MIN;
 const SHORT_SLABS: u32 = SLAB_MAX.ilog2() - SLAB_MIN.ilog2();
 
+/// Slabs of the first table. With leaves half full they hold two million keys, more than a memtable of the default size
+/// does. Fewer in tests, so that these reach the second table.
+const SLABS: u32 = if cfg!(test) { 16 } else { 256 };
+
+/// Nodes in the slabs of the first table.
+const IN_SLABS: u32 = IN_SHORT_SLABS + (SLABS - SHORT_SLABS) * SLAB_MAX;
+
+/// Nodes in a slab of the second table, and slabs of it.
+const FAR_SLAB: u32 = 4096;
+const FAR_SLABS: u32 = 4096;
+
+const _: () = assert!(
+    (IN_SLABS as usize + FAR_SLAB as usize * FAR_SLABS as usize) * (FANOUT / 2)
+        > crate::limits::OPERATIONS_MAX,
+    "leaves are at least half full, so the pool holds the keys of any batch"
+);
+const _: () =
+    assert!(IN_SLABS + FAR_SLAB * FAR_SLABS < INNER, "a node's number leaves the mark of inner nodes free");
+
 impl<T: Default> Pool<T> {
     fn new() -> Self {
-        Self { slabs: (0..SLABS).map(|_| OnceLock::new()).collect(), len: AtomicU32::new(0) }
+        Self { slabs: Self::table(SLABS), far: OnceLock::new(), len: AtomicU32::new(0) }
+    }
+
+    fn table(slabs: u32) -> Box<[Slab<T>]> {
+        (0..slabs).map(|_| OnceLock::new()).collect()
     }
 
     fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed) as usize
     }
 
+    /// Slab and index of a node of the first table.
     #[inline]
-    fn place(id: u32) -> (usize, usize) {
+    fn place(id: u32) -> (u32, u32) {
         if id >= IN_SHORT_SLABS {
             let rest = id - IN_SHORT_SLABS;
-            return ((SHORT_SLABS + rest / SLAB_MAX) as usize, (rest % SLAB_MAX) as usize);
+            return (SHORT_SLABS + rest / SLAB_MAX, rest % SLAB_MAX);
         }
         let shifted = id + SLAB_MIN;
         let slab = shifted.ilog2() - SLAB_MIN.ilog2();
-        (slab as usize, (shifted - (SLAB_MIN << slab)) as usize)
+        (slab, shifted - (SLAB_MIN << slab))
     }
 
     /// Writer: a new node's number.
     fn push(&self) -> u32 {
         let id = self.len.load(Ordering::Relaxed);
-        let (slab, _) = Self::place(id);
-        let len = (SLAB_MIN << slab.min(SHORT_SLABS as usize)).min(SLAB_MAX);
-        self.slabs[slab].get_or_init(|| (0..len).map(|_| T::default()).collect());
+        let fill = |len| (0..len).map(|_| T::default()).collect();
+        if id < IN_SLABS {
+            let (slab, _) = Self::place(id);
+            self.slabs[slab as usize].get_or_init(|| fill((SLAB_MIN << slab.min(SHORT_SLABS)).min(SLAB_MAX)));
+        } else {
+            let far = self.far.get_or_init(|| Self::table(FAR_SLABS));
+            far[((id - IN_SLABS) / FAR_SLAB) as usize].get_or_init(|| fill(FAR_SLAB));
+        }
         self.len.store(id + 1, Ordering::Relaxed);
         id
     }
 
     #[inline]
     fn at(&self, id: u32) -> &T {
+        if id >= IN_SLABS {
+            return self.far_at(id - IN_SLABS);
+        }
         let (slab, index) = Self::place(id);
-        &self.slabs[slab].get().expect("node numbers come from push")[index]
+        &self.slabs[slab as usize].get().expect("node numbers come from push")[index as usize]
+    }
+
+    #[cold]
+    fn far_at(&self, id: u32) -> &T {
+        let far = self.far.get().expect("node numbers come from push");
+        &far[(id / FAR_SLAB) as usize].get().expect("node numbers come from push")[(id % FAR_SLAB) as usize]
     }
 }
 
@@ -334,10 +372,11 @@ mod tests {
     #[test]
     fn nodes_have_places_of_their_own() {
         let pool = Pool::<AtomicU32>::new();
-        for id in 0..5_000 {
+        let count = IN_SLABS + 2 * FAR_SLAB + 1;
+        for id in 0..count {
             assert_eq!(pool.push(), id);
             pool.at(id).store(id, Ordering::Relaxed);
         }
-        assert!((0..5_000).all(|id| pool.at(id).load(Ordering::Relaxed) == id));
+        assert!((0..count).all(|id| pool.at(id).load(Ordering::Relaxed) == id));
     }
 }

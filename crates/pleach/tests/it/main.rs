@@ -13,6 +13,7 @@ mod compaction;
 mod crash;
 mod faults;
 mod filters;
+mod large_batches;
 mod metamorphic;
 mod model;
 mod rig;

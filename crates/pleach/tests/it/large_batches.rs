@@ -1,0 +1,97 @@
+//! Batches far larger than the memtable: every legal batch is taken under any `memory`, and recovery takes what other
+//! options have logged.
+
+use pleach::{Db, Durability, Options};
+
+/// The smallest memory: its memtables have 128 KiB.
+const SMALL: usize = 1 << 20;
+
+fn open(dir: &std::path::Path, memory: usize) -> Db {
+    Options::new().memory(memory).open(dir).unwrap()
+}
+
+/// A batch of `entries` values of `value_len` bytes, each different.
+fn commit_batch(db: &Db, entries: u32, value_len: usize) {
+    let partition = db.default_partition();
+    let mut batch = db.batch();
+    let mut value = vec![0; value_len];
+    for n in 0..entries {
+        value[..4].copy_from_slice(&n.to_le_bytes());
+        batch.put(&partition, n.to_le_bytes(), &value);
+    }
+    batch.commit(Durability::Buffered).unwrap();
+}
+
+fn check(db: &Db, entries: u32, value_len: usize) {
+    let partition = db.default_partition();
+    for n in 0..entries {
+        let value = partition.get(n.to_le_bytes()).unwrap().expect("the batch put it");
+        assert_eq!((value.len(), &value[..4]), (value_len, &n.to_le_bytes()[..]));
+    }
+    assert_eq!(partition.iter().count(), entries as usize);
+}
+
+#[test]
+fn a_batch_of_many_memtables_is_taken_with_little_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), SMALL);
+    commit_batch(&db, 19_456, 4 << 10);
+    check(&db, 19_456, 4 << 10);
+    db.default_partition().put("after", "it").unwrap();
+    db.close().unwrap();
+    let db = open(dir.path(), SMALL);
+    assert!(db.default_partition().contains("after").unwrap());
+    db.default_partition().delete("after").unwrap();
+    check(&db, 19_456, 4 << 10);
+}
+
+#[test]
+fn what_large_memory_logged_is_recovered_with_little() {
+    for (entries, value_len) in [(19_456, 4 << 10), (1_400, 60_000), (400_000, 4)] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(dir.path(), 1 << 30);
+        commit_batch(&db, entries, value_len);
+        let copy = tempfile::tempdir().unwrap();
+        copy_files(dir.path(), copy.path());
+        let db = open(copy.path(), SMALL);
+        check(&db, entries, value_len);
+    }
+}
+
+/// The files as they are while the store is open: what the kill of its process leaves.
+fn copy_files(from: &std::path::Path, to: &std::path::Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// By hand: `cargo test --release -p pleach --test it tiny_keys -- --ignored --nocapture` (some 10 GiB of memory).
+#[test]
+#[ignore = "takes some 10 GiB of memory and a minute"]
+fn a_batch_of_as_many_tiny_keys_as_fit_is_taken() {
+    let count: u32 = std::env::var("PLEACH_TINY_KEYS").map_or(100_000_000, |n| n.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), SMALL);
+    let partition = db.default_partition();
+    let mut batch = db.batch();
+    // Multiplying by an odd number visits every key once, in no order.
+    let key = |n: u32| n.wrapping_mul(0x9e37_79b1).to_le_bytes();
+    for n in 0..count {
+        batch.put(&partition, key(n), []);
+    }
+    println!("{} bytes in the batch", batch.bytes());
+    let started = std::time::Instant::now();
+    batch.commit(Durability::Buffered).unwrap();
+    println!("committed after {:?}; memtable {} bytes", started.elapsed(), db.stats().memtable_bytes);
+    assert!((0..count).step_by(1_000).all(|n| partition.contains(key(n)).unwrap()));
+    let copy = tempfile::tempdir().unwrap();
+    copy_files(dir.path(), copy.path());
+    drop((partition, db));
+    let started = std::time::Instant::now();
+    let db = open(copy.path(), SMALL);
+    println!("recovered after {:?}", started.elapsed());
+    let partition = db.default_partition();
+    assert!((0..count).step_by(1_000).all(|n| partition.contains(key(n)).unwrap()));
+    assert_eq!(partition.iter().count(), count as usize);
+}
