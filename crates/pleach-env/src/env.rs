@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bounded::OpenFiles;
 use crate::job::{Job, JobHandle};
 use crate::waiter::Waiter;
 
@@ -131,6 +132,12 @@ pub enum LockMode {
 /// A lock on a file, held until dropped or until the process ends.
 pub trait FileLock: Send + Sync {}
 
+/// An open directory.
+pub trait Dir: Send + Sync {
+    /// As [`Env::sync_dir`], without opening anything.
+    fn sync(&self, site: Site) -> io::Result<()>;
+}
+
 /// The machine: names, clock, randomness, jobs. Shared as `Arc<dyn Env>`.
 pub trait Env: Send + Sync + 'static {
     /// Creates `path` and its missing parents, and makes the new names durable. Who may use them is the system's to
@@ -143,11 +150,26 @@ pub trait Env: Send + Sync + 'static {
     /// Makes creations, renames and removals of names directly in `path` durable.
     fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()>;
 
+    /// Opens a directory, so that it can be synced where no descriptor is left.
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>>;
+
     /// Creates a new file for reading and writing; `AlreadyExists` when the name is taken.
     fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>>;
 
     /// Opens a file that exists. Symbolic links are refused.
     fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a file for reading whose bytes never change. An environment may close it and open it again when it is read, as
+    /// [`BoundedEnv`](crate::BoundedEnv) does.
+    ///
+    /// Requires: the name stays as long as the handle; a file that was closed meanwhile cannot be read without it.
+    fn open_stable_file(&self, path: &Path, direct: bool) -> io::Result<Arc<dyn File>> {
+        self.open_file(path, OpenOptions { write: false, direct })
+    }
+
+    /// The files that the environment's [`BoundedEnv`](crate::BoundedEnv)s have open. Asking first raises the process's
+    /// limit of descriptors as far as the system lets it.
+    fn open_files(&self) -> Arc<OpenFiles>;
 
     /// Metadata of a name, `None` when there is none.
     fn metadata(&self, path: &Path) -> io::Result<Option<Metadata>>;

@@ -6,6 +6,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// Result of every fallible Pleach call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -128,10 +130,38 @@ impl Error {
         self.0.source.as_ref()
     }
 
+    /// Whether the cause is a shortage that can pass: a full disk, no descriptor or no memory left. What failed so has
+    /// not been done, unless it was a sync, and can be tried again.
+    pub fn is_shortage(&self) -> bool {
+        let is_out_of_memory = |e: &io::Error| e.kind() == io::ErrorKind::OutOfMemory;
+        self.is_out_of_space() || self.is_out_of_files() || self.io_error().is_some_and(is_out_of_memory)
+    }
+
+    /// Whether the cause is that the process, or the system, has as many files open as it may.
+    pub fn is_out_of_files(&self) -> bool {
+        self.io_error().is_some_and(is_out_of_files)
+    }
+
     /// Whether the cause is a full disk or quota: free some space and try again.
     pub fn is_out_of_space(&self) -> bool {
         self.io_error()
             .is_some_and(|e| matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+}
+
+/// Whether no descriptor was left.
+pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].iter().any(|e| error.raw_os_error() == Some(e.raw_os_error()))
+}
+
+/// What a message adds to the words of the system.
+fn advice(error: &io::Error) -> &'static str {
+    if !is_out_of_files(error) {
+        ""
+    } else if error.raw_os_error() == Some(Errno::NFILE.raw_os_error()) {
+        "; the whole system has as many files open as it may: close some, or raise fs.file-max"
+    } else {
+        "; the process has as many files open as it may: raise the limit (ulimit -n), or let it open fewer"
     }
 }
 
@@ -152,7 +182,7 @@ impl fmt::Display for Error {
             (None, _) => {}
         }
         match &inner.source {
-            Some(source) => write!(f, ": {source}"),
+            Some(source) => write!(f, ": {source}{}", advice(source)),
             None => Ok(()),
         }
     }

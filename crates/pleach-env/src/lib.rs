@@ -5,10 +5,13 @@
 //! unlink and truncation persists on its own until its barrier, so that tests can cut the power at any moment and
 //! look at every state a disk may legally be in.
 //!
+//! A store wraps either in a [`BoundedEnv`], which closes SSTs that are not read where descriptors are short.
+//!
 //! The crate also holds what all layers share: the [`Error`] type and the [`failpoint`] registry.
 
 #[cfg(feature = "failpoints")]
 mod baton;
+mod bounded;
 mod env;
 mod error;
 pub mod failpoint;
@@ -20,7 +23,8 @@ mod sim;
 pub mod sync;
 mod waiter;
 
-pub use env::{Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
+pub use bounded::{BoundedEnv, OpenFiles};
+pub use env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::FileId;
 pub use job::{Job, JobHandle, JobStep, JobWaker};

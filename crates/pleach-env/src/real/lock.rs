@@ -12,10 +12,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::{open, or_dot};
+use super::{open, open_dir};
 use crate::env::{FileLock, LockMode};
 
 /// Holds the `flock`, which belongs to the open file and ends with it.
@@ -38,7 +38,7 @@ fn lock_exclusively(path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
         return Ok(None);
     };
     // Invariant 1. It is held for this moment only: nobody who comes later finds the file missing.
-    match open_dir(path).and_then(|dir| try_flock(dir, LockMode::Exclusive)) {
+    match parent(path).and_then(|dir| try_flock(dir, LockMode::Exclusive)) {
         Ok(None) => Ok(None),
         // Some file systems lock files that are open for writing only, and a directory never is.
         Ok(Some(_)) | Err(_) => Ok(Some(lock)),
@@ -50,7 +50,7 @@ fn lock_shared(path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         file => return try_flock(file?, LockMode::Shared),
     }
-    let Some(lock) = try_flock(open_dir(path)?, LockMode::Shared)? else { return Ok(None) };
+    let Some(lock) = try_flock(parent(path)?, LockMode::Shared)? else { return Ok(None) };
     match open(path, OFlags::RDONLY) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Some(lock)),
         file => try_flock(file?, LockMode::Shared),
@@ -71,8 +71,6 @@ fn try_flock(file: fs::File, mode: LockMode) -> io::Result<Option<Box<dyn FileLo
 }
 
 /// The directory that `path` is in.
-fn open_dir(path: &Path) -> io::Result<fs::File> {
-    let dir = or_dot(path.parent().unwrap_or(path));
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::io::retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()))?.into())
+fn parent(path: &Path) -> io::Result<fs::File> {
+    open_dir(path.parent().unwrap_or(path))
 }

@@ -20,13 +20,14 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::env::{Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
+use crate::bounded::OpenFiles;
+use crate::env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::failpoint;
 use crate::job::{Job, JobHandle};
 use crate::waiter::Waiter;
@@ -114,6 +115,10 @@ impl Env for RealEnv {
         sync_dir(path)
     }
 
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        Ok(Arc::new(RealDir(open_dir(path)?)))
+    }
+
     fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let file = open(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         Ok(Arc::new(RealFile(file)))
@@ -132,6 +137,12 @@ impl Env for RealEnv {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         Ok(Arc::new(RealFile(file)))
+    }
+
+    /// One for all environments of the process, for their descriptors are the same.
+    fn open_files(&self) -> Arc<OpenFiles> {
+        static OPEN_FILES: OnceLock<Arc<OpenFiles>> = OnceLock::new();
+        Arc::clone(OPEN_FILES.get_or_init(|| OpenFiles::for_descriptors(raise_descriptor_limit())))
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Option<Metadata>> {
@@ -205,9 +216,33 @@ fn open(path: &Path, flags: OFlags) -> io::Result<fs::File> {
 
 /// Makes the names in `path` durable. The directory itself may be reached through a symbolic link.
 fn sync_dir(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::fsync(open_dir(path)?)?)
+}
+
+fn open_dir(path: &Path) -> io::Result<fs::File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = rustix::io::retry_on_intr(|| rustix::fs::open(or_dot(path), flags, Mode::empty()))?;
-    Ok(rustix::fs::fsync(dir)?)
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::open(or_dot(path), flags, Mode::empty()))?.into())
+}
+
+/// An open directory of the operating system.
+struct RealDir(fs::File);
+
+impl Dir for RealDir {
+    fn sync(&self, site: Site) -> io::Result<()> {
+        if failpoint::skipped(site) {
+            return Ok(());
+        }
+        Ok(rustix::fs::fsync(&self.0)?)
+    }
+}
+
+/// Raises the soft limit of descriptors to the hard one; returns what it is then.
+fn raise_descriptor_limit() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let limit = if raised.is_ok() { maximum } else { current };
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 fn is_dir(path: &Path) -> bool {

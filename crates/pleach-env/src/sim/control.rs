@@ -41,18 +41,26 @@ impl SimEnv {
         self.machine.lock().read_count
     }
 
-    /// Number of calls of `open_file`, `list_dir` and `lock_file` begun so far.
+    /// Number of calls of `open_file`, `open_dir`, `list_dir` and `lock_file` begun so far.
     pub fn open_count(&self) -> u64 {
         self.machine.lock().open_count
     }
 
     /// Limits the handles that are open at a time, or no longer: where there are as many, every call that opens a file or
     /// directory fails with `EMFILE`, be it only for the time of the call. Locks count as handles. A crash image has no limit.
+    ///
+    /// A store is told at once, as if it had been opened under this limit. With [`SimEnv::set_other_handles`] it is not.
     pub fn set_handle_limit(&self, limit: Option<usize>) {
+        self.open_files.set_descriptors(limit.unwrap_or(usize::MAX));
         self.machine.lock().handle_limit = limit;
     }
 
-    /// Handles of files that are open now, and locks that are held.
+    /// Has somebody else in the process open this many handles, of which the store learns only when it finds none left.
+    pub fn set_other_handles(&self, count: usize) {
+        self.machine.lock().other_handles = count;
+    }
+
+    /// Handles of files and directories that are open now, and locks that are held.
     pub fn handle_count(&self) -> usize {
         self.machine.lock().handle_count()
     }

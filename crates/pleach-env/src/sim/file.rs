@@ -13,7 +13,7 @@ use super::block::BLOCK_LEN;
 use super::fault::FaultKind;
 use super::inode::{FILE_LEN_MAX, Ino};
 use super::machine::{Machine, Op, Turn};
-use crate::env::{File, FileLock, LockMode, OpenOptions, Site, check_punch};
+use crate::env::{Dir, File, FileLock, LockMode, OpenOptions, Site, check_punch};
 use crate::failpoint;
 use crate::sync::point;
 
@@ -155,6 +155,32 @@ impl File for SimFile {
 impl Drop for SimFile {
     fn drop(&mut self) {
         self.env.machine.lock().close_handle(self.ino);
+    }
+}
+
+/// A handle of a simulated directory. Keeps the environment alive.
+pub(super) struct SimDir {
+    env: Arc<SimEnv>,
+    path: PathBuf,
+}
+
+impl SimDir {
+    /// Requires: `machine` is the locked machine of `env`.
+    pub(super) fn open(env: Arc<SimEnv>, machine: &mut Machine, path: &Path) -> Arc<Self> {
+        machine.open_dirs += 1;
+        Arc::new(Self { env, path: path.to_path_buf() })
+    }
+}
+
+impl Dir for SimDir {
+    fn sync(&self, site: Site) -> io::Result<()> {
+        self.env.sync_names(&self.path, site, true)
+    }
+}
+
+impl Drop for SimDir {
+    fn drop(&mut self) {
+        self.env.machine.lock().open_dirs -= 1;
     }
 }
 

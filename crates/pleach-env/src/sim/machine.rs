@@ -67,6 +67,8 @@ pub(super) struct Machine {
     pub(super) disk: Disk,
     /// How many handles each open inode has.
     pub(super) open: BTreeMap<Ino, usize>,
+    /// How many handles directories have.
+    pub(super) open_dirs: usize,
     /// Who holds each locked file.
     pub(super) locks: BTreeMap<PathBuf, Held>,
     pub(super) clock: Duration,
@@ -78,6 +80,7 @@ pub(super) struct Machine {
     pub(super) read_count: u64,
     pub(super) open_count: u64,
     pub(super) handle_limit: Option<usize>,
+    pub(super) other_handles: usize,
     pub(super) faults: Faults,
     pub(super) capacity: Option<u64>,
     pub(super) powered_off: bool,
@@ -92,6 +95,7 @@ impl Machine {
         Self {
             disk,
             open: BTreeMap::new(),
+            open_dirs: 0,
             locks: BTreeMap::new(),
             clock: Duration::ZERO,
             numbers: seeds.fork(),
@@ -100,6 +104,7 @@ impl Machine {
             read_count: 0,
             open_count: 0,
             handle_limit: None,
+            other_handles: 0,
             faults: Faults::default(),
             capacity,
             powered_off: false,
@@ -148,15 +153,15 @@ impl Machine {
     /// Fails where not even one more file or directory can be opened.
     pub(super) fn check_handles(&self) -> io::Result<()> {
         match self.handle_limit {
-            Some(limit) if self.handle_count() >= limit => Err(Errno::MFILE.into()),
+            Some(limit) if self.handle_count() + self.other_handles >= limit => Err(Errno::MFILE.into()),
             _ => Ok(()),
         }
     }
 
-    /// Open handles of files, and locks, which are open files too.
+    /// Open handles of files and directories, and locks, which are open files too.
     pub(super) fn handle_count(&self) -> usize {
         let locks = self.locks.values().map(|held| held.count());
-        self.open.values().sum::<usize>() + locks.sum::<usize>()
+        self.open.values().sum::<usize>() + self.open_dirs + locks.sum::<usize>()
     }
 
     /// Bytes that files can still take.

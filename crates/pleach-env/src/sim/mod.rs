@@ -57,14 +57,15 @@ pub use clients::Clients;
 pub use crash::CrashPolicy;
 pub use fault::{Fault, FaultKind};
 
-use crate::env::{Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
+use crate::bounded::OpenFiles;
+use crate::env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::failpoint;
 use crate::job::{Job, JobHandle};
 use crate::sync::point;
 use crate::waiter::Waiter;
 use disk::Disk;
 use fault::FaultKind as Kind;
-use file::{SimFile, SimLock};
+use file::{SimDir, SimFile, SimLock};
 use machine::{Machine, Op};
 use schedule::Schedule;
 
@@ -98,6 +99,8 @@ type Hook = Box<dyn FnMut(u64, &'static str) + Send>;
 pub struct SimEnv {
     /// For what outlives the call: handles, wakers, waiters.
     this: Weak<SimEnv>,
+    /// Has a lock of its own, and none of the machine's is held while its files are opened or closed.
+    open_files: Arc<OpenFiles>,
     /// Disk, counters, clock, faults.
     machine: Mutex<Machine>,
     /// The jobs.
@@ -115,10 +118,30 @@ impl SimEnv {
     fn with_machine(seed: u64, machine: Machine) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
+            open_files: OpenFiles::for_descriptors(usize::MAX),
             machine: Mutex::new(machine),
             schedule: Mutex::new(Schedule::new(seed)),
             hook: Mutex::new(None),
         })
+    }
+
+    /// The barrier of a directory's names. One that a failpoint skips is counted all the same, so that the calls after it
+    /// keep their numbers.
+    fn sync_names(&self, path: &Path, site: Site, is_open: bool) -> io::Result<()> {
+        let mut turn = self.begin(Op::SyncDir)?;
+        if failpoint::skipped(site) {
+            return Ok(());
+        }
+        if let Some(error) = turn.fault.and_then(Kind::sync_error) {
+            return Err(error);
+        }
+        if !is_open {
+            turn.check_open()?;
+        }
+        let Machine { disk, open, .. } = &mut *turn.machine;
+        disk.check_dir(path)?;
+        disk.sync_dir(path, |ino| open.contains_key(&ino));
+        turn.end()
     }
 
     fn this(&self) -> Arc<Self> {
@@ -149,20 +172,15 @@ impl Env for SimEnv {
         machine.disk.list(path)
     }
 
-    /// A barrier that a failpoint skips is counted all the same, so that the calls after it keep their numbers.
     fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()> {
-        let mut turn = self.begin(Op::SyncDir)?;
-        if failpoint::skipped(site) {
-            return Ok(());
-        }
-        if let Some(error) = turn.fault.and_then(Kind::sync_error) {
-            return Err(error);
-        }
-        turn.check_open()?;
-        let Machine { disk, open, .. } = &mut *turn.machine;
-        disk.check_dir(path)?;
-        disk.sync_dir(path, |ino| open.contains_key(&ino));
-        turn.end()
+        self.sync_names(path, site, false)
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
+        let mut machine = self.machine.lock();
+        machine.begin_open()?;
+        machine.disk.check_dir(path)?;
+        Ok(SimDir::open(self.this(), &mut machine, path))
     }
 
     fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>> {
@@ -171,7 +189,7 @@ impl Env for SimEnv {
         turn.machine.disk.vacant(path)?;
         turn.machine.check_space()?;
         let ino = turn.machine.disk.create(path)?;
-        turn.end()?;
+        turn.end()?; // The name stays, without a handle.
         let options = OpenOptions { write: true, direct: false };
         Ok(SimFile::open(self.this(), turn.machine, ino, options))
     }
@@ -184,6 +202,10 @@ impl Env for SimEnv {
             machine.check_writable()?;
         }
         Ok(SimFile::open(self.this(), machine, ino, options))
+    }
+
+    fn open_files(&self) -> Arc<OpenFiles> {
+        Arc::clone(&self.open_files)
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Option<Metadata>> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pleach_env::{Env, Error, File, FileId, OpenOptions, Result, Site};
+use pleach_env::{Env, Error, File, FileId, Result, Site};
 use pleach_index::{Index, Malformed};
 
 use super::load::read;
@@ -33,9 +33,7 @@ impl Sst {
         cache: Arc<FrameCache>,
         direct: bool,
     ) -> Result<Self> {
-        let file = env
-            .open_file(path, OpenOptions { write: false, direct })
-            .map_err(|e| Error::io("open the SST", path, e))?;
+        let file = env.open_stable_file(path, direct).map_err(|e| Error::io("open the SST", path, e))?;
         file.expect_random_reads();
         let opening = Opening { file: &*file, path, file_id, direct };
         let (file_len, tail_len) = match summary {

@@ -1,6 +1,6 @@
 //! Background work: flush, compaction, removal of files. Each is a job that does one bounded step at a time.
 //!
-//! A full disk stops a job until it is woken again: by the next write that needs room, by the next flush, or by files
+//! A full disk, like any other shortage, stops a job until it is woken again: by the next write that needs room, by the next flush, or by files
 //! that were removed. Any other failure poisons the store: reads go on, writes are refused.
 
 use std::collections::btree_map::Entry;
@@ -93,7 +93,7 @@ impl Inner {
         if error.kind() == ErrorKind::Closed {
             return JobStep::Idle;
         }
-        if error.is_out_of_space() {
+        if error.is_shortage() {
             let removed = self.remove_obsolete();
             let version = Arc::downgrade(&self.state.load().version);
             let mut background = self.background.lock();

@@ -93,7 +93,7 @@ impl Inner {
         let versions = self.versions.lock();
         let noted = versions.manifest.note_closed(&*self.env, &self.dir, writer.log.last_seq());
         // On a full disk the store is as durable without the note; only damage is harder to notice.
-        noted.or_else(|error| if error.is_out_of_space() { Ok(()) } else { Err(error) })
+        noted.or_else(|error| if error.is_shortage() { Ok(()) } else { Err(error) })
     }
 
     /// Refuses all later writes because the store is going.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::sync::Mutex;
-use pleach_env::{FileLock, JobHandle, Result};
+use pleach_env::{BoundedEnv, FileLock, JobHandle, Result};
 
 use super::background::start_jobs;
 use super::inner::Inner;
@@ -58,7 +58,8 @@ impl Db {
         Options::new().open(path)
     }
 
-    pub(crate) fn open_with(path: &Path, options: Options) -> Result<Self> {
+    pub(crate) fn open_with(path: &Path, mut options: Options) -> Result<Self> {
+        options.env = Arc::new(BoundedEnv::new(options.env));
         let (inner, lock) = open::open(path, options)?;
         let inner = Arc::new(inner);
         let jobs = Mutex::new(start_jobs(&inner));

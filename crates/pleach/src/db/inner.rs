@@ -342,17 +342,15 @@ impl Inner {
                 self.framed_files.lock().old_manifests.push(old.id());
                 Ok(())
             }
+            // No descriptor was left, before CURRENT was renamed: the store's directory is open already.
+            Err(error) if error.is_out_of_files() => Err(error),
             // Half-made, CURRENT may name either: only a fresh open can tell.
             Err(error) => Err(self.set_poison(error)),
         }
     }
 
     fn manifest_failed(&self, versions: &Versions, error: Error) -> Error {
-        if versions.manifest.is_poisoned() || !error.is_out_of_space() {
-            self.set_poison(error)
-        } else {
-            error
-        }
+        if versions.manifest.is_poisoned() || !error.is_shortage() { self.set_poison(error) } else { error }
     }
 
     /// Refuses all later writes because of `error`, and returns it.
@@ -393,10 +391,13 @@ impl Inner {
     }
 
     /// Syncs the directory before something durable names new files in it.
+    ///
+    /// Where no descriptor was left to open it, nothing was synced and nothing is lost.
     pub(crate) fn sync_dir(&self, site: pleach_env::Site) -> Result<()> {
-        self.env
-            .sync_dir(&self.dir, site)
-            .map_err(|e| self.set_poison(Error::io("sync the directory", &self.dir, e)))
+        self.env.sync_dir(&self.dir, site).map_err(|e| {
+            let error = Error::io("sync the directory", &self.dir, e);
+            if error.is_out_of_files() { error } else { self.set_poison(error) }
+        })
     }
 
     /// Lets flush, compaction and cleaner look for work.

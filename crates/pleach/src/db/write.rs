@@ -191,10 +191,10 @@ impl Inner {
         self.visible.store(writer.next_seq - 1, Ordering::Release);
     }
 
-    /// A failed append: out of space leaves the store as it was, anything else ends writing. So does a full disk that
+    /// A failed append: a shortage leaves the store as it was, anything else ends writing. So does a full disk that
     /// a sync was the first to find.
     fn log_failed(&self, log: &LogWriter, error: Error) -> Error {
-        let is_harmless = error.is_out_of_space() || error.kind() != ErrorKind::Io;
+        let is_harmless = error.is_shortage() || error.kind() != ErrorKind::Io;
         if is_harmless && !log.is_poisoned() { error } else { self.set_poison(error) }
     }
 

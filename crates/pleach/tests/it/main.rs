@@ -11,6 +11,7 @@ mod basics;
 mod closing;
 mod compaction;
 mod crash;
+mod descriptors;
 mod faults;
 mod filters;
 mod large_batches;

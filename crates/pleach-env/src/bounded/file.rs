@@ -1,0 +1,171 @@
+//! A file that is open only while it is read, or until others need its descriptor.
+//!
+//! # Concurrency
+//! A read loads the handle without a lock and keeps it until it is done, so that a file is never closed under a reader.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwapOption;
+use rustix::io::Errno;
+
+use super::open_files::OpenFiles;
+use crate::env::{Env, File, OpenOptions, Site};
+
+/// What a file needs to be opened, and its handle while it is.
+pub(super) struct Shelved {
+    // Immutable.
+    env: Arc<dyn Env>,
+    path: PathBuf,
+    direct: bool,
+
+    /// Absent while the file is closed.
+    handle: ArcSwapOption<Handle>,
+    /// Whether it was read since the clock's hand passed. A hint, hence relaxed.
+    is_used: AtomicBool,
+    /// Whether to tell the system that reads come in no order. Set once, and read when the file is opened.
+    reads_randomly: AtomicBool,
+    /// Place in the list of open files plus one, or 0. Guarded by the list's lock.
+    place: AtomicUsize,
+}
+
+struct Handle(Arc<dyn File>);
+
+impl Shelved {
+    pub(super) fn place(&self) -> Option<usize> {
+        self.place.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(super) fn set_place(&self, place: Option<usize>) {
+        self.place.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
+    }
+
+    /// Whether the file was read since this was asked last.
+    pub(super) fn forget_use(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed) && self.is_used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Closes the file as soon as nobody reads it. Requires: it has been taken off the list.
+    pub(super) fn close(&self) {
+        drop(self.handle.swap(None));
+    }
+}
+
+/// A handle of a stable file.
+pub(super) struct BoundedFile {
+    shelved: Arc<Shelved>,
+    open_files: Arc<OpenFiles>,
+}
+
+impl BoundedFile {
+    /// Opens the file, so that who asks learns whether it can be.
+    pub(super) fn open(
+        env: Arc<dyn Env>,
+        open_files: Arc<OpenFiles>,
+        path: &Path,
+        direct: bool,
+    ) -> io::Result<Arc<dyn File>> {
+        let shelved = Shelved {
+            env,
+            path: path.to_path_buf(),
+            direct,
+            handle: ArcSwapOption::empty(),
+            is_used: AtomicBool::new(true),
+            reads_randomly: AtomicBool::new(false),
+            place: AtomicUsize::new(0),
+        };
+        let file = Self { shelved: Arc::new(shelved), open_files };
+        file.reopen()?;
+        Ok(Arc::new(file))
+    }
+
+    fn reopen(&self) -> io::Result<Arc<Handle>> {
+        let Shelved { env, path, direct, .. } = &*self.shelved;
+        let options = OpenOptions { write: false, direct: *direct };
+        let file = self.open_files.with_room(|| env.open_file(path, options))?;
+        if self.shelved.reads_randomly.load(Ordering::Relaxed) {
+            file.expect_random_reads();
+        }
+        let handle = Arc::new(Handle(file));
+        let before = self.shelved.handle.compare_and_swap(&None::<Arc<Handle>>, Some(Arc::clone(&handle)));
+        if before.is_none() {
+            self.open_files.add(&self.shelved);
+        }
+        Ok(handle) // Where another was faster, ours is closed after this read.
+    }
+
+    fn with<T>(&self, call: impl FnOnce(&dyn File) -> io::Result<T>) -> io::Result<T> {
+        if !self.shelved.is_used.load(Ordering::Relaxed) {
+            self.shelved.is_used.store(true, Ordering::Relaxed);
+        }
+        if let Some(handle) = &*self.shelved.handle.load() {
+            return call(&*handle.0);
+        }
+        call(&*self.reopen()?.0)
+    }
+}
+
+/// Stable files are read only.
+fn read_only<T>() -> io::Result<T> {
+    Err(Errno::BADF.into())
+}
+
+impl File for BoundedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.with(|file| file.read_at(buf, offset))
+    }
+
+    fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {
+        read_only()
+    }
+
+    fn sync(&self, _site: Site) -> io::Result<()> {
+        read_only()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.with(|file| file.len())
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        read_only()
+    }
+
+    fn allocate(&self, _len: u64) -> io::Result<()> {
+        read_only()
+    }
+
+    fn punch(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        read_only()
+    }
+
+    fn expect_random_reads(&self) {
+        self.shelved.reads_randomly.store(true, Ordering::Relaxed);
+        if let Some(handle) = &*self.shelved.handle.load() {
+            handle.0.expect_random_reads();
+        }
+    }
+
+    /// The read that follows opens the file anyway, and says what is wrong where that fails.
+    fn prefetch(&self, offset: u64, len: u64) {
+        let _a_hint = self.with(|file| {
+            file.prefetch(offset, len);
+            Ok(())
+        });
+    }
+
+    /// A closed file is not opened for a hint of what will not be read.
+    fn forget(&self, offset: u64, len: u64) {
+        if let Some(handle) = &*self.shelved.handle.load() {
+            handle.0.forget(offset, len);
+        }
+    }
+}
+
+impl Drop for BoundedFile {
+    fn drop(&mut self) {
+        self.open_files.remove(&self.shelved);
+    }
+}

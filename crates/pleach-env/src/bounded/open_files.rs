@@ -1,0 +1,157 @@
+//! The stable files that are open now, and which of them is closed when there are too many.
+//!
+//! A clock chooses: its hand passes the files in turn, spares one that was read since the hand passed it, and closes the
+//! next that was not. That is nearly the least recently used one, and a read has one flag to set.
+//!
+//! # Invariants
+//! 1. *A file is listed from soon after it is opened until soon before it is closed.* Whoever makes the handle of a file
+//!    present lists the file; whoever takes it off the list makes the handle absent. Hence a file is never listed twice.
+//! 2. *The list is no longer than the limit*, but for files that are just being opened. Descriptors can be more by those
+//!    that are being read while they are closed.
+//!
+//! # Concurrency
+//! One lock guards the list. No file is opened or closed under it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::file::Shelved;
+use crate::error::is_out_of_files;
+
+/// How often a call is made again after files were closed for it. Arbitrary: each time half of the open files go, so that
+/// who still finds no descriptor competes with somebody for them.
+const ATTEMPTS_MAX: usize = 8;
+/// Files that may be open however low the system's limit is.
+const LIMIT_MIN: usize = 4;
+
+/// The open files of all [`BoundedEnv`](crate::BoundedEnv)s of an environment.
+pub struct OpenFiles {
+    limit: AtomicUsize,
+    list: Mutex<List>,
+}
+
+#[derive(Default)]
+struct List {
+    files: Vec<Arc<Shelved>>,
+    /// Where the hand of the clock stands.
+    hand: usize,
+}
+
+impl OpenFiles {
+    /// At most half of the `descriptors` that the process may have, so that as many are left to others.
+    pub fn for_descriptors(descriptors: usize) -> Arc<Self> {
+        let limit = AtomicUsize::new((descriptors / 2).max(LIMIT_MIN));
+        Arc::new(Self { limit, list: Mutex::default() })
+    }
+
+    /// Changes the limit as if the environment had been made with so many `descriptors`.
+    pub(crate) fn set_descriptors(&self, descriptors: usize) {
+        self.limit.store((descriptors / 2).max(LIMIT_MIN), Ordering::Relaxed);
+    }
+
+    /// How many files may be open at a time.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// How many files are open.
+    pub fn len(&self) -> usize {
+        self.list.lock().files.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Lists a file that has just been opened, and closes others where there are too many.
+    pub(super) fn add(&self, file: &Arc<Shelved>) {
+        let closed = {
+            let mut list = self.list.lock();
+            list.push(Arc::clone(file));
+            let excess = list.files.len().saturating_sub(self.limit());
+            list.take(excess)
+        };
+        close_all(&closed);
+    }
+
+    /// Takes a file off the list that nobody will read again.
+    pub(super) fn remove(&self, file: &Shelved) {
+        let removed = {
+            let mut list = self.list.lock();
+            list.remove(file.place())
+        };
+        drop(removed);
+    }
+
+    /// Closes half of the open files; returns how many.
+    fn shed(&self) -> usize {
+        let closed = {
+            let mut list = self.list.lock();
+            let half = list.files.len().div_ceil(2);
+            list.take(half)
+        };
+        close_all(&closed);
+        closed.len()
+    }
+
+    /// Calls again after files have been closed, where none could be opened.
+    pub(super) fn with_room<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        for _ in 1..ATTEMPTS_MAX {
+            match call() {
+                Err(error) if is_out_of_files(&error) && self.shed() > 0 => {}
+                result => return result,
+            }
+        }
+        call()
+    }
+}
+
+fn close_all(files: &[Arc<Shelved>]) {
+    for file in files {
+        file.close();
+    }
+}
+
+impl List {
+    fn push(&mut self, file: Arc<Shelved>) {
+        file.set_place(Some(self.files.len()));
+        self.files.push(file);
+    }
+
+    fn remove(&mut self, place: Option<usize>) -> Option<Arc<Shelved>> {
+        let place = place?;
+        let removed = self.files.swap_remove(place);
+        removed.set_place(None);
+        if let Some(moved) = self.files.get(place) {
+            moved.set_place(Some(place));
+        }
+        Some(removed)
+    }
+
+    /// Takes `count` files off the list, those first that were not read lately. They are to be closed.
+    fn take(&mut self, count: usize) -> Vec<Arc<Shelved>> {
+        let mut taken = Vec::new();
+        // Each file is spared once at most.
+        let mut steps_left = self.files.len() + count;
+        while taken.len() < count && !self.files.is_empty() && steps_left > 0 {
+            steps_left -= 1;
+            self.hand %= self.files.len();
+            if self.files[self.hand].forget_use() {
+                self.hand += 1;
+            } else {
+                taken.extend(self.remove(Some(self.hand)));
+            }
+        }
+        taken
+    }
+}
+
+impl std::fmt::Debug for OpenFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenFiles").field("limit", &self.limit()).field("len", &self.len()).finish()
+    }
+}

@@ -1,0 +1,131 @@
+//! Behaviour of files that share descriptors, in the simulator and between threads.
+
+use super::*;
+use crate::{Fault, FaultKind, RealEnv, SimEnv};
+
+fn path(number: u64) -> PathBuf {
+    PathBuf::from(format!("/d/{number}"))
+}
+
+/// A machine with `count` files, each holding its number, opened as stable files.
+fn files(count: u64) -> (Arc<SimEnv>, BoundedEnv, Vec<Arc<dyn File>>) {
+    let env = SimEnv::new(1);
+    env.create_dir_all(Path::new("/d")).unwrap();
+    for number in 0..count {
+        env.create_file(&path(number)).unwrap().write_all_at(&number.to_le_bytes(), 0).unwrap();
+    }
+    env.set_handle_limit(Some(20));
+    let bounded = BoundedEnv::new(env.clone());
+    let files = (0..count).map(|number| bounded.open_stable_file(&path(number), false).unwrap()).collect();
+    (env, bounded, files)
+}
+
+fn read(file: &dyn File) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[test]
+fn any_number_of_files_share_half_of_the_descriptors() {
+    let (env, _, files) = files(100);
+    assert_eq!(env.handle_count(), 10);
+    for (number, file) in (0..).zip(&files) {
+        assert_eq!(read(&**file).unwrap(), number);
+        assert_eq!(file.len().unwrap(), 8);
+        assert!(env.handle_count() <= 10);
+    }
+    drop(files);
+    assert_eq!((env.handle_count(), env.open_files().len()), (0, 0));
+}
+
+#[test]
+fn files_that_are_read_stay_open() {
+    let (env, _, files) = files(100);
+    for file in &files[10..] {
+        for favourite in &files[..5] {
+            read(&**favourite).unwrap();
+        }
+        let opens = env.open_count();
+        read(&**file).unwrap();
+        assert!(env.open_count() <= opens + 1);
+    }
+    let opens = env.open_count();
+    for favourite in &files[..5] {
+        read(&**favourite).unwrap();
+    }
+    assert_eq!(env.open_count(), opens);
+}
+
+#[test]
+fn who_finds_no_descriptor_gets_that_of_a_stable_file() {
+    let (env, bounded, files) = files(100);
+    let dir = Path::new("/d");
+    bounded.sync_dir(dir, "test.dir").unwrap();
+    env.set_other_handles(10);
+    assert_eq!(env.create_file(&path(1000)).err().and_then(|e| e.raw_os_error()), Some(24));
+    let created: Vec<_> = (1000..1007).map(|number| bounded.create_file(&path(number)).unwrap()).collect();
+    bounded.list_dir(dir).unwrap();
+    let lock = bounded.lock_file(Path::new("/d/LOCK"), LockMode::Exclusive).unwrap();
+    assert_eq!(read(&*files[50]).unwrap(), 50);
+
+    let last = bounded.create_file(&path(1007)).unwrap();
+    assert_eq!(bounded.create_file(&path(1008)).err().and_then(|e| e.raw_os_error()), Some(24));
+    assert_eq!(read(&*files[51]).err().and_then(|e| e.raw_os_error()), Some(24));
+    bounded.sync_dir(dir, "test.dir").unwrap();
+    drop((created, lock, last));
+    assert_eq!(read(&*files[51]).unwrap(), 51);
+}
+
+#[test]
+fn one_refusal_is_not_noticed() {
+    let (env, bounded, files) = files(100);
+    env.set_fault(Some(Fault { at_op: env.open_count(), kind: FaultKind::OpenTooManyFiles }));
+    assert_eq!(read(&*files[3]).unwrap(), 3);
+    env.set_fault(Some(Fault { at_op: env.op_count(), kind: FaultKind::TooManyFiles }));
+    bounded.create_file(&path(1000)).unwrap();
+    assert_eq!(env.faults_struck(), 2);
+}
+
+#[test]
+fn a_stable_file_cannot_be_written() {
+    let (_, _, files) = files(1);
+    assert!(
+        files[0].write_at(b"x", 0).is_err() && files[0].set_len(0).is_err() && files[0].sync("test").is_err()
+    );
+}
+
+#[test]
+fn threads_read_right_while_files_come_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let open_files = OpenFiles::for_descriptors(12);
+    let open = |number: u64| {
+        let path = dir.path().join(number.to_string());
+        BoundedFile::open(Arc::clone(&env), Arc::clone(&open_files), &path, false).unwrap()
+    };
+    for number in 0..40u64 {
+        env.create_file(&dir.path().join(number.to_string()))
+            .unwrap()
+            .write_all_at(&number.to_le_bytes(), 0)
+            .unwrap();
+    }
+    let files: Vec<_> = (0..40).map(open).collect();
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (files, open) = (&files, &open);
+            scope.spawn(move || {
+                let mut numbers = fastrand::Rng::with_seed(seed);
+                for _ in 0..5_000 {
+                    let number = numbers.u64(..40);
+                    let own = (numbers.u8(..8) == 0).then(|| open(number));
+                    let file = own.as_ref().unwrap_or(&files[usize::try_from(number).unwrap()]);
+                    assert_eq!(read(&**file).unwrap(), number);
+                }
+            });
+        }
+    });
+    assert!(open_files.len() <= 6);
+    drop(files);
+    assert!(open_files.is_empty());
+}

@@ -1,0 +1,163 @@
+//! A store of many more files than the process may have open, and one that finds no descriptor at all.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use pleach::env::{Env, SimEnv};
+use pleach::{Db, Error, ErrorKind, Options, Shape};
+
+use crate::rig::setup::DIR;
+
+/// SSTs of one block.
+const SMALL: u64 = 4 << 10;
+
+fn options() -> Options {
+    Options::new().memory(64 << 20).memtable_bytes(256 << 10).sst_bytes(SMALL).compaction_threads(2)
+}
+
+fn simulated(env: &Arc<SimEnv>) -> Options {
+    options().env(Arc::<SimEnv>::clone(env))
+}
+
+/// The key: in the order of its number.
+fn name(key: u32) -> String {
+    format!("{key:08}")
+}
+
+fn value(key: u32) -> Vec<u8> {
+    key.to_le_bytes().repeat(250)
+}
+
+/// Writes `keys` keys, each once, into one block a handful, and flushes them.
+fn fill(db: &Db, keys: u32) -> Result<(), Error> {
+    let partition = db.default_partition();
+    for key in 0..keys {
+        // In an order that makes every flush cover the whole range.
+        let key = key * 7919 % keys;
+        partition.put(name(key), value(key))?;
+    }
+    db.flush()
+}
+
+fn check(db: &Db, keys: u32) {
+    let partition = db.default_partition();
+    for key in (0..keys).step_by(13) {
+        assert_eq!(partition.get(name(key)).unwrap().as_deref(), Some(&*value(key)));
+    }
+    let scanned = partition.iter().map(|entry| entry.unwrap().0.to_vec());
+    assert!(scanned.eq((0..keys).map(|key| name(key).into_bytes())));
+}
+
+/// Fills a store, reads, scans, compacts, reopens and verifies it.
+fn live(mut open: impl FnMut() -> Db, ssts: u32) {
+    let keys = 4 * ssts;
+    let db = open();
+    fill(&db, keys).unwrap();
+    check(&db, keys);
+    db.settle().unwrap();
+    check(&db, keys);
+    assert!(db.verify().unwrap().ssts >= u64::from(ssts));
+    db.close().unwrap();
+    let db = open();
+    check(&db, keys);
+    db.compact().unwrap();
+    check(&db, keys);
+    db.verify().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_store_has_more_files_than_descriptors() {
+    let env = SimEnv::new(1);
+    env.set_handle_limit(Some(48));
+    live(|| simulated(&env).shape(Shape::Leveled).open(DIR).unwrap(), 500);
+    assert_eq!(env.open_files().limit(), 24);
+}
+
+#[test]
+fn a_process_with_64_descriptors_keeps_1500_ssts() {
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "descriptors::child_with_few_descriptors", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn child_with_few_descriptors() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    live(|| options().open(dir.path().join("store")).unwrap(), 1500);
+}
+
+/// Whether the message says what to do about it.
+fn is_advised(error: &Error) -> bool {
+    error.kind() == ErrorKind::Io && error.to_string().contains("ulimit -n")
+}
+
+#[test]
+fn a_process_without_descriptors_poisons_nothing() {
+    for reserve in 0..4 {
+        let env = SimEnv::new(1);
+        let db = simulated(&env).open(DIR).unwrap();
+        fill(&db, 500).unwrap();
+        db.settle().unwrap();
+        let used = env.handle_count() - env.open_files().len();
+        env.set_handle_limit(Some(used + reserve));
+        // All that is left goes to somebody else, again and again.
+        env.set_other_handles(reserve);
+        let partition = db.default_partition();
+        let mut key = 10_000_u32;
+        let refused = loop {
+            match partition.put(name(key), value(key)) {
+                Ok(()) => key += 1,
+                Err(error) => break error,
+            }
+            assert!(key < 20_000, "no descriptor was ever needed");
+        };
+        assert!(is_advised(&refused), "{refused}");
+        let refused = db.flush().unwrap_err();
+        assert!(is_advised(&refused), "{refused}");
+        assert_eq!(db.poisoned().map(|error| error.to_string()), None);
+
+        env.set_handle_limit(None);
+        partition.put(b"afterwards", b"it goes on").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let db = simulated(&env).open(DIR).unwrap();
+        let partition = db.default_partition();
+        assert_eq!(partition.get(b"afterwards").unwrap().as_deref(), Some(&b"it goes on"[..]));
+        for key in (0..500).chain(10_000..key) {
+            assert_eq!(partition.get(name(key)).unwrap().as_deref(), Some(&*value(key)));
+        }
+    }
+}
+
+#[test]
+fn an_open_without_descriptors_says_so_and_harms_nothing() {
+    let env = SimEnv::new(1);
+    let db = simulated(&env).open(DIR).unwrap();
+    fill(&db, 300).unwrap();
+    db.close().unwrap();
+    let mut refused = 0;
+    for limit in 0..20 {
+        env.set_handle_limit(Some(limit));
+        match simulated(&env).open(DIR) {
+            Ok(db) => db.close().unwrap(),
+            Err(error) => {
+                assert!(is_advised(&error), "{error}");
+                refused += 1;
+            }
+        }
+        assert_eq!(env.handle_count(), 0);
+    }
+    assert!(refused >= 3);
+    env.set_handle_limit(None);
+    let db = simulated(&env).open(DIR).unwrap();
+    let partition = db.default_partition();
+    assert!((0..300u32).all(|key| partition.get(name(key)).unwrap().as_deref() == Some(&*value(key))));
+}
