@@ -17,6 +17,7 @@
 use std::sync::Arc;
 
 use pleach_env::{Result, failpoint};
+use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
 use crate::db::{Inner, NewEntry, SstOutput};
@@ -44,6 +45,8 @@ struct Flush<'i> {
     shared: Option<SharedFile<'i>>,
     /// Now, in seconds since 1970.
     now: u64,
+    /// The last sequence number in the memtable.
+    newest_seq: SeqNo,
 }
 
 /// The file that small slices share, and the sections in it.
@@ -87,6 +90,7 @@ impl Inner {
             own: None,
             shared: None,
             now: self.env.wall_clock().as_secs(),
+            newest_seq: oldest.memtable.last_seq(),
         };
         if let Err(error) = flush.write(&oldest.memtable) {
             flush.abandon();
@@ -205,7 +209,8 @@ impl<'i> Flush<'i> {
             files.push(self.finish_own(last, bits)?);
         }
         if !files.is_empty() {
-            let run = RunMeta { id: RunId::NEXT, stage, kind: RunKind::Ssts, clip: None, files };
+            let (kind, newest_seq) = (RunKind::Ssts, self.newest_seq);
+            let run = RunMeta { id: RunId::NEXT, stage, kind, clip: None, newest_seq, files };
             self.edit.push(EditItem::AddRun { partition, run });
         }
         Ok(())
@@ -248,6 +253,7 @@ impl<'i> Flush<'i> {
                 stage: STAGE_SECTIONS,
                 kind: RunKind::Section,
                 clip: None,
+                newest_seq: self.newest_seq,
                 files: vec![section],
             };
             shared.sections.push((partition, run));

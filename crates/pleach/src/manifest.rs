@@ -23,7 +23,7 @@ use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
 /// Kind of framed file.
-pub(crate) const MANIFEST: FileKind = FileKind { magic: *b"PLCHMAN1", version: 2, name: "manifest" };
+pub(crate) const MANIFEST: FileKind = FileKind { magic: *b"PLCHMAN1", version: 3, name: "manifest" };
 
 /// Name of the file that names the manifest.
 pub(crate) const CURRENT: &str = "CURRENT";
@@ -265,7 +265,10 @@ pub(crate) fn read_manifest(
         let damaged = |message: String| Error::corruption(&path, record.offset, message);
         let edit = Edit::decode(record.payload)
             .ok_or_else(|| damaged("the edit has a valid checksum but makes no sense".to_owned()))?;
-        version = version.apply(&edit, files).map_err(|m| damaged(format!("the edit does not fit: {m}")))?;
+        let applied = version.apply(&edit, files, &[]);
+        let (next, changes) = applied.map_err(|m| damaged(format!("the edit does not fit: {m}")))?;
+        version = next;
+        files.install(changes);
         Ok(())
     })?;
     if recovery.records == 0 {

@@ -53,8 +53,9 @@ impl CompactionJob {
     ) -> Result<Option<Self>> {
         let meta = JobMeta { output, inputs: plan.inputs, drops_tombstones: plan.drops_tombstones };
         let mut edit = Edit::default();
-        let stage = plan.output_stage;
-        let run = RunMeta { id: output, stage, kind: RunKind::Ssts, clip: None, files: Vec::new() };
+        let (stage, kind) = (plan.output_stage, RunKind::Ssts);
+        let newest_seq = inner.state.load().version.newest_seq(partition, &meta.inputs);
+        let run = RunMeta { id: output, stage, kind, clip: None, newest_seq, files: Vec::new() };
         edit.push(EditItem::AddRun { partition, run });
         edit.push(EditItem::StartJob { partition, job: meta.clone() });
         inner.commit_edit(edit, Vec::new(), State::with_version)?;
@@ -141,7 +142,8 @@ impl CompactionJob {
         let output = tree.run(self.meta.output);
         let output_stays_empty = metas.is_empty() && output.is_none_or(|run| run.files.is_empty());
         if !metas.is_empty() {
-            edit.push(EditItem::ExtendRun { partition, run: self.meta.output, files: metas });
+            let (run, newest_seq) = (self.meta.output, output.map_or(0, |run| run.newest_seq));
+            edit.push(EditItem::ExtendRun { partition, run, newest_seq, files: metas });
         }
         if done {
             self.push_end(&mut edit, output_stays_empty);

@@ -9,7 +9,8 @@
 
 use std::sync::Arc;
 
-use pleach_env::{FileId, Result};
+use pleach_env::{FileId, Result, failpoint};
+use pleach_log::SeqNo;
 use smallvec::SmallVec;
 
 use super::job::Progress;
@@ -21,7 +22,7 @@ use crate::keys::PartitionId;
 use crate::state::State;
 use crate::stats::add;
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
-use crate::version::{OlderRuns, Run, SubTree};
+use crate::version::{OlderRuns, Run, SstFile, SubTree};
 
 /// The job. Dropping it without [`PartialJob::abandon`] leaves files that the next open removes.
 pub(crate) struct PartialJob {
@@ -67,14 +68,18 @@ impl PartialJob {
             self.abandon();
             return Ok(Progress::Done);
         };
-        let made = self.merging.next_file(inner, &older)?;
-        drop(older);
-        self.outputs.add(made);
+        self.write_file(inner, &older)?;
         if !self.merging.is_done() {
             return Ok(Progress::More);
         }
         self.commit(inner)?;
         Ok(Progress::Done)
+    }
+
+    fn write_file(&mut self, inner: &Inner, older: &OlderRuns) -> Result<()> {
+        let made = self.merging.next_file(inner, older)?;
+        self.outputs.add(made);
+        Ok(())
     }
 
     /// The runs below both inputs; `None` when the partition was dropped.
@@ -86,23 +91,30 @@ impl PartialJob {
     }
 
     fn commit(&mut self, inner: &Inner) -> Result<()> {
-        let partition = self.partition;
         self.outputs.sync_names(inner)?;
-        let state = inner.state.load_full();
-        let Some(tree) = state.version.tree(partition) else {
+        let Some((edit, files)) = self.edit(inner) else {
             self.abandon();
             return Ok(());
         };
-        let mut edit = Edit::default();
-        let (files, metas) = self.outputs.name_in(&mut edit);
-        self.push_changes(inner, &mut edit, tree, metas);
-        drop(state);
+        failpoint::reached("compaction.partial_commit");
         inner.commit_edit(edit, files, State::with_version)?;
         add(&inner.counters.compactions, 1);
         Ok(())
     }
 
-    fn push_changes(&self, inner: &Inner, edit: &mut Edit, tree: &SubTree, outputs: Vec<RunFileMeta>) {
+    /// The edit, and the new files that it names; `None` when the partition was dropped.
+    fn edit(&mut self, inner: &Inner) -> Option<(Edit, Vec<Arc<SstFile>>)> {
+        let state = inner.state.load();
+        let tree = state.version.tree(self.partition)?;
+        let runs: SmallVec<[RunId; 2]> = self.runs().collect();
+        let newest_seq = state.version.newest_seq(self.partition, &runs);
+        let mut edit = Edit::default();
+        let (files, metas) = self.outputs.name_in(&mut edit);
+        self.push_changes(&mut edit, tree, newest_seq, metas);
+        Some((edit, files))
+    }
+
+    fn push_changes(&self, edit: &mut Edit, tree: &SubTree, newest_seq: SeqNo, outputs: Vec<RunFileMeta>) {
         let partition = self.partition;
         let PartialPlan { upper, file, lower, output_stage, .. } = &self.plan;
         if tree.run(*upper).is_some_and(|run| run.files.len() == 1) {
@@ -120,12 +132,14 @@ impl PartialJob {
                 if !files.is_empty() {
                     edit.push(EditItem::RemoveRunFiles { partition, run: *run, files: files.clone() });
                 }
-                edit.push(EditItem::ExtendRun { partition, run: *run, files: outputs });
+                edit.push(EditItem::ExtendRun { partition, run: *run, newest_seq, files: outputs });
             }
             None if outputs.is_empty() => {}
             None => {
-                let (id, stage) = (inner.new_run_id(), *output_stage);
-                let run = RunMeta { id, stage, kind: RunKind::Ssts, clip: None, files: outputs };
+                // A number given at the commit is right: what came into the stage since the plan is older than this,
+                // because nothing newer can pass the run above, which is busy.
+                let (id, stage, kind) = (RunId::NEXT, *output_stage, RunKind::Ssts);
+                let run = RunMeta { id, stage, kind, clip: None, newest_seq, files: outputs };
                 edit.push(EditItem::AddRun { partition, run });
             }
         }
@@ -142,4 +156,76 @@ fn part_of(tree: &SubTree, run: RunId, files: &[FileId]) -> Option<Arc<Run>> {
     let run = tree.run(run)?;
     let files = run.files.iter().filter(|file| files.contains(&file.meta.file)).cloned().collect();
     Some(Arc::new(run.with_files(files)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use pleach_env::SimEnv;
+
+    use super::*;
+    use crate::compaction::job::CompactionJob;
+    use crate::compaction::picker::{self, Plan, Situation};
+    use crate::{Db, Options, Shape};
+
+    const DEFAULT: PartitionId = PartitionId(0);
+    const KEYS: u32 = 4000;
+
+    fn open(env: &Arc<SimEnv>, shape: Shape, memtable_bytes: usize) -> Db {
+        let options = Options::new().env(Arc::<SimEnv>::clone(env)).memory(64 << 20).shape(shape);
+        let options = options.runs_per_stage(2).memtable_bytes(memtable_bytes).sst_bytes(16 << 10);
+        options.open("/store").unwrap()
+    }
+
+    fn write(db: &Db, values: Range<u8>) {
+        for value in values {
+            (0..KEYS).for_each(|i| db.default_partition().put(format!("{i:08}"), [value; 50]).unwrap());
+            db.flush().unwrap();
+        }
+    }
+
+    fn pick(inner: &Inner, busy: &[RunId]) -> (Plan, RunId) {
+        let (version, output) = inner.plan_basis();
+        let situation = Situation { tree: version.tree(DEFAULT).unwrap(), busy, now: 0 };
+        (picker::pick(&inner.options.policy(true), situation).unwrap(), output)
+    }
+
+    /// A forest over a bottom becomes levels. A worker has merged a file into a stage that was empty and is about to commit
+    /// it; another one gives the bottom run, which is older, that stage.
+    #[test]
+    fn an_older_run_that_comes_into_the_stage_meanwhile_stays_the_older_one() {
+        let env = SimEnv::new(1);
+        let db = open(&env, Shape::ForestOverBottom, 2 << 20);
+        write(&db, 0..2);
+        db.compact().unwrap();
+        write(&db, 2..4);
+        db.settle().unwrap();
+        db.close().unwrap();
+        let db = open(&env, Shape::Leveled, 32 << 10);
+        let inner = db.inner();
+        let (Plan::Partial(plan), _) = pick(inner, &[]) else { panic!("the stage is above its size") };
+        assert_eq!(plan.lower, None);
+        let stage = plan.output_stage;
+        let mut partial = PartialJob::start(inner, DEFAULT, plan).unwrap();
+        while !partial.merging.is_done() {
+            let older = partial.older_runs(inner).unwrap();
+            partial.write_file(inner, &older).unwrap();
+        }
+        partial.outputs.sync_names(inner).unwrap();
+        let (edit, files) = partial.edit(inner).unwrap();
+
+        let busy: Vec<_> = partial.runs().collect();
+        let (Plan::Whole(plan), output) = pick(inner, &busy) else { panic!("the bottom is foreign") };
+        assert_eq!(plan.output_stage, stage);
+        let mut whole = CompactionJob::start(inner, DEFAULT, plan, output).unwrap().unwrap();
+        while whole.step(inner).unwrap() == Progress::More {}
+
+        inner.commit_edit(edit, files, State::with_version).unwrap();
+        inner.state.load().version.check_invariants().unwrap();
+        for i in 0..KEYS {
+            let value = db.default_partition().get(format!("{i:08}")).unwrap().unwrap();
+            assert_eq!(value[0], 3, "key {i}");
+        }
+    }
 }

@@ -30,8 +30,8 @@ use crate::options::Options;
 use crate::scan::DeletedStretches;
 use crate::state::{LoggedMemtable, ReadView, State};
 use crate::stats::Counters;
-use crate::version::edit::{Edit, EditItem, RunId};
-use crate::version::{FileTable, SstFile, Trash, Version};
+use crate::version::edit::RunId;
+use crate::version::{FileTable, Trash, Version};
 
 /// The shared part of a store.
 pub(crate) struct Inner {
@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     /// Last sequence number whose batch is wholly in the memtable. Release by the commit leader, acquire by readers.
     pub(crate) visible: AtomicU64,
     /// Next file or run number.
-    next_id: AtomicU64,
+    pub(super) next_id: AtomicU64,
     /// The first error after which writing would not be safe.
     poison: OnceLock<Error>,
     /// Whether the store has been closed, or is being closed: that of all states.
@@ -75,7 +75,7 @@ pub(crate) struct Inner {
     /// The manifest and what it says.
     pub(crate) versions: Mutex<Versions>,
     /// What log segments note of the manifest.
-    hint: Mutex<ManifestHint>,
+    pub(super) hint: Mutex<ManifestHint>,
     /// Log segments and manifests that exist.
     pub(crate) framed_files: Mutex<FramedFiles>,
     /// Serialises swaps of `state`; innermost.
@@ -227,7 +227,10 @@ impl Inner {
     }
 
     /// A number for a new run, above those of all runs there are.
-    pub(crate) fn new_run_id(&self) -> RunId {
+    ///
+    /// Requires: `versions` is locked until the run is in the version, or until the number is known to whoever plans: see
+    /// [`RunId::NEXT`] and [`Inner::plan_basis`].
+    pub(super) fn new_run_id(&self) -> RunId {
         RunId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -261,96 +264,6 @@ impl Inner {
         let _one_at_a_time = self.swap.lock();
         let next = change(&self.state.load());
         self.state.store(Arc::new(next));
-    }
-
-    /// Makes an edit durable and shows its version to readers, in a state made by `change`. `added` are the files it
-    /// names, opened. What it says of partitions dropped meanwhile is left out.
-    ///
-    /// After an error nothing has changed, and the added files go; where the error was a failed sync, the store is
-    /// poisoned, and they stay, for the edit may have become durable.
-    pub(crate) fn commit_edit(
-        &self,
-        edit: Edit,
-        added: Vec<Arc<SstFile>>,
-        change: impl FnOnce(&State, Arc<Version>) -> State,
-    ) -> Result<()> {
-        let mut versions = self.versions.lock();
-        let durable = self.check_not_ended().and_then(|()| self.make_durable(&mut versions, edit));
-        let edit = match durable {
-            Ok(edit) => edit,
-            Err(error) => {
-                if self.poison().is_none() {
-                    for file in &added {
-                        file.mark_obsolete();
-                    }
-                }
-                return Err(error);
-            }
-        };
-        let Versions { version, files, .. } = &mut *versions;
-        for file in added {
-            files.add(file);
-        }
-        let next = match version.apply(&edit, files) {
-            Ok(next) => Arc::new(next),
-            Err(message) => {
-                let message = format!("an edit of this store does not fit it: {message}");
-                return Err(self.set_poison(Error::new(ErrorKind::Corruption, message)));
-            }
-        };
-        if cfg!(any(debug_assertions, feature = "paranoid")) {
-            next.check_invariants().expect("every edit keeps the invariants");
-        }
-        *version = Arc::clone(&next);
-        self.swap_state(|state| change(state, next));
-        for file in versions.files.take_unreferenced() {
-            file.mark_obsolete();
-        }
-        Ok(())
-    }
-
-    /// Completes the edit and appends it to the manifest.
-    fn make_durable(&self, versions: &mut Versions, mut edit: Edit) -> Result<Edit> {
-        self.check_not_poisoned()?;
-        if versions.manifest.should_replace() {
-            self.replace_manifest(versions)?;
-        }
-        edit.items.retain(|item| match item {
-            EditItem::LogFloor(_) => !versions.floor_is_pinned,
-            item => item.changed_tree().is_none_or(|partition| versions.version.is_live(partition)),
-        });
-        for item in &mut edit.items {
-            if let EditItem::AddRun { run, .. } = item
-                && run.id == RunId::NEXT
-            {
-                run.id = self.new_run_id();
-            }
-        }
-        edit.push(EditItem::NextId(self.next_id.load(Ordering::Relaxed)));
-        versions.manifest.append(&edit).map_err(|e| self.manifest_failed(versions, e))?;
-        *self.hint.lock() = versions.manifest.hint();
-        Ok(edit)
-    }
-
-    fn replace_manifest(&self, versions: &mut Versions) -> Result<()> {
-        let id = self.new_file_id();
-        let mut version = Version::clone(&versions.version);
-        version.next_id = self.next_id.load(Ordering::Relaxed);
-        match Manifest::create(&*self.env, &self.dir, id, &version) {
-            Ok(manifest) => {
-                let old = std::mem::replace(&mut versions.manifest, manifest);
-                self.framed_files.lock().old_manifests.push(old.id());
-                Ok(())
-            }
-            // No descriptor was left, before CURRENT was renamed: the store's directory is open already.
-            Err(error) if error.is_out_of_files() => Err(error),
-            // Half-made, CURRENT may name either: only a fresh open can tell.
-            Err(error) => Err(self.set_poison(error)),
-        }
-    }
-
-    fn manifest_failed(&self, versions: &Versions, error: Error) -> Error {
-        if versions.manifest.is_poisoned() || !error.is_shortage() { self.set_poison(error) } else { error }
     }
 
     /// Refuses all later writes because of `error`, and returns it.

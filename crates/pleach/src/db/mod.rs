@@ -2,6 +2,7 @@
 
 mod background;
 mod closing;
+mod edits;
 mod filters;
 mod handle;
 mod inner;

@@ -206,11 +206,12 @@ fn create_store(env: &dyn Env, dir: &Path, options: &Options, listing: &Listing)
         let path = manifest::manifest_path(dir, *id);
         env.remove_file(&path).map_err(|e| Error::io("remove a half-made manifest", &path, e))?;
     }
-    let mut files = FileTable::default();
+    let files = FileTable::default();
     let mut edit = Edit::default();
     edit.push(EditItem::NextId(FIRST_MANIFEST.0 + 1));
     edit.push(EditItem::CreatePartition { id: PartitionId(0), name: DEFAULT_PARTITION.to_owned() });
-    let version = Version::empty().apply(&edit, &mut files).expect("the first edit fits an empty version");
+    let applied = Version::empty().apply(&edit, &files, &[]);
+    let (version, _no_files) = applied.expect("the first edit fits an empty version");
     Manifest::create(env, dir, FIRST_MANIFEST, &version)?;
     Ok(FIRST_MANIFEST)
 }

@@ -1,100 +1,33 @@
 //! Applying edits: from one version to the next, with every reference checked, because edits come from disk.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use pleach_env::FileId;
-use pleach_table::SstSummary;
+use pleach_log::SeqNo;
 
 use super::edit::{Edit, EditItem, RunFileMeta, RunId, RunMeta};
-use super::file::{SstFile, Trash};
-use super::run::{Run, RunFile};
+use super::file::SstFile;
+use super::file_table::{ChangedFiles, FileChanges, FileTable};
+use super::run::Run;
 use super::{PartitionState, SubTree, Version};
 use crate::keys::PartitionId;
 
-/// Files by number, with how many runs of the newest version refer to each.
-#[derive(Default)]
-pub(crate) struct FileTable {
-    files: HashMap<FileId, (Arc<SstFile>, usize)>,
-    /// Files that no run referred to at some time since the unreferenced ones were taken out.
-    loose: Vec<FileId>,
-    /// Bytes of all files' filters, and of their indexes.
-    filter_bytes: u128,
-    index_bytes: u128,
-    trash: Arc<Trash>,
-}
-
-impl FileTable {
-    pub(crate) fn new(trash: Arc<Trash>) -> Self {
-        Self { trash, ..Self::default() }
-    }
-
-    /// Makes a file known; no run refers to it yet.
-    pub(crate) fn add(&mut self, file: Arc<SstFile>) {
-        if let Entry::Vacant(entry) = self.files.entry(file.id) {
-            self.loose.push(file.id);
-            self.filter_bytes += u128::from(file.filter_bytes());
-            self.index_bytes += u128::from(file.index_bytes());
-            entry.insert((file, 0));
-        }
-    }
-
-    /// Bytes that all filters take if they are in memory, and those that the indexes take.
-    pub(crate) fn table_bytes(&self) -> (u64, u64) {
-        let clamped = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
-        (clamped(self.filter_bytes), clamped(self.index_bytes))
-    }
-
-    fn add_unopened(&mut self, id: FileId, summary: SstSummary) {
-        if !self.files.contains_key(&id) {
-            self.add(Arc::new(SstFile::new(id, summary, Arc::clone(&self.trash))));
-        }
-    }
-
-    fn acquire(&mut self, meta: &RunFileMeta) -> Result<RunFile, String> {
-        let (file, references) =
-            self.files.get_mut(&meta.file).ok_or_else(|| format!("file {} is not known", meta.file))?;
-        *references += 1;
-        Ok(RunFile::new(Arc::clone(file), meta.clone()))
-    }
-
-    fn release(&mut self, file: &RunFile) {
-        if let Some((_, references)) = self.files.get_mut(&file.file.id) {
-            *references -= 1;
-            if *references == 0 {
-                self.loose.push(file.file.id);
-            }
-        }
-    }
-
-    /// Takes out the files no run refers to any more.
-    pub(crate) fn take_unreferenced(&mut self) -> Vec<Arc<SstFile>> {
-        let mut taken = Vec::new();
-        for id in std::mem::take(&mut self.loose) {
-            if let Entry::Occupied(entry) = self.files.entry(id)
-                && entry.get().1 == 0
-            {
-                let (file, _) = entry.remove();
-                self.filter_bytes -= u128::from(file.filter_bytes());
-                self.index_bytes -= u128::from(file.index_bytes());
-                taken.push(file);
-            }
-        }
-        taken
-    }
-}
-
 impl Version {
-    /// The version after `edit`; an error message when the edit does not fit this version.
-    ///
-    /// After an error `files` may count wrong: recovery gives up, and a running store never applies an edit that fails.
-    pub(crate) fn apply(&self, edit: &Edit, files: &mut FileTable) -> Result<Self, String> {
+    /// The version after `edit`, and what the edit changes in the table of this version's files; an error message when
+    /// it does not fit this version. `added` are opened files that it names.
+    pub(crate) fn apply(
+        &self,
+        edit: &Edit,
+        files: &FileTable,
+        added: &[Arc<SstFile>],
+    ) -> Result<(Self, FileChanges), String> {
         let mut next = self.clone();
+        let mut files = ChangedFiles::new(files, added);
         for item in &edit.items {
-            next.apply_item(item, files)?;
+            next.apply_item(item, &mut files)?;
         }
-        Ok(next)
+        next.check_changed(edit)?;
+        Ok((next, files.finish()))
     }
 
     /// The same, with the filters of all files as they are now.
@@ -113,7 +46,7 @@ impl Version {
         next
     }
 
-    fn apply_item(&mut self, item: &EditItem, files: &mut FileTable) -> Result<(), String> {
+    fn apply_item(&mut self, item: &EditItem, files: &mut ChangedFiles<'_>) -> Result<(), String> {
         match item {
             EditItem::NextId(id) => self.next_id = self.next_id.max(*id),
             EditItem::NextPartition(id) => self.next_partition = self.next_partition.max(*id),
@@ -123,8 +56,8 @@ impl Version {
             EditItem::CreatePartition { id, name } => self.create_partition(*id, name)?,
             EditItem::DropPartition { id } => self.drop_partition(*id, files)?,
             EditItem::AddRun { partition, run } => self.edit_tree(*partition, |t| t.add_run(run, files))?,
-            EditItem::ExtendRun { partition, run, files: added } => {
-                self.edit_tree(*partition, |t| t.extend_run(*run, added, files))?;
+            EditItem::ExtendRun { partition, run, newest_seq, files: added } => {
+                self.edit_tree(*partition, |t| t.extend_run(*run, *newest_seq, added, files))?;
             }
             EditItem::SetClip { partition, run, clip } => {
                 self.edit_tree(*partition, |t| t.replace_run(*run, |r| Ok(r.with_clip(clip.clone()))))?;
@@ -165,7 +98,7 @@ impl Version {
         Ok(())
     }
 
-    fn drop_partition(&mut self, id: PartitionId, files: &mut FileTable) -> Result<(), String> {
+    fn drop_partition(&mut self, id: PartitionId, files: &mut ChangedFiles<'_>) -> Result<(), String> {
         let tree = Arc::clone(self.tree(id).ok_or_else(|| format!("partition {id} does not exist"))?);
         tree.runs.iter().flat_map(|run| &run.files).for_each(|file| files.release(file));
         self.partitions.set(id, None);
@@ -187,29 +120,40 @@ impl Version {
 }
 
 impl SubTree {
-    fn add_run(&mut self, meta: &RunMeta, files: &mut FileTable) -> Result<(), String> {
+    fn add_run(&mut self, meta: &RunMeta, files: &mut ChangedFiles<'_>) -> Result<(), String> {
         if self.run(meta.id).is_some() {
             return Err(format!("run {} exists already", meta.id.0));
         }
         let run_files = meta.files.iter().map(|f| files.acquire(f)).collect::<Result<Vec<_>, _>>()?;
         Run::check_files(meta.id, meta.kind, &run_files)?;
-        let run = Run::new(meta.id, meta.stage, meta.kind, meta.clip.clone(), run_files);
+        let run = Run::new(meta, run_files);
         let position = self.runs.partition_point(|r| (r.stage, meta.id) < (meta.stage, r.id));
         self.runs.insert(position, Arc::new(run));
         Ok(())
     }
 
-    fn extend_run(&mut self, id: RunId, added: &[RunFileMeta], files: &mut FileTable) -> Result<(), String> {
+    fn extend_run(
+        &mut self,
+        id: RunId,
+        newest_seq: SeqNo,
+        added: &[RunFileMeta],
+        files: &mut ChangedFiles<'_>,
+    ) -> Result<(), String> {
         let added: Vec<_> = added.iter().map(|f| files.acquire(f)).collect::<Result<_, _>>()?;
         self.replace_run(id, |run| {
             let mut files = [&run.files[..], &added].concat();
             files.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
             Run::check_files(id, run.kind, &files)?;
-            Ok(run.with_files(files))
+            Ok(run.with_files(files).with_newest(newest_seq))
         })
     }
 
-    fn remove_files(&mut self, id: RunId, removed: &[FileId], files: &mut FileTable) -> Result<(), String> {
+    fn remove_files(
+        &mut self,
+        id: RunId,
+        removed: &[FileId],
+        files: &mut ChangedFiles<'_>,
+    ) -> Result<(), String> {
         self.replace_run(id, |run| {
             let (gone, kept): (Vec<_>, Vec<_>) =
                 run.files.iter().cloned().partition(|f| removed.contains(&f.file.id));
@@ -223,7 +167,7 @@ impl SubTree {
         })
     }
 
-    fn remove_run(&mut self, id: RunId, files: &mut FileTable) -> Result<(), String> {
+    fn remove_run(&mut self, id: RunId, files: &mut ChangedFiles<'_>) -> Result<(), String> {
         let position = self.position(id)?;
         let run = self.runs.remove(position);
         run.files.iter().for_each(|file| files.release(file));
@@ -242,5 +186,97 @@ impl SubTree {
 
     fn position(&self, id: RunId) -> Result<usize, String> {
         self.runs.iter().position(|run| run.id == id).ok_or_else(|| format!("run {} is not there", id.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edit::{JobMeta, RunKind};
+    use super::*;
+    use crate::compaction::picker::testing::summary;
+
+    const PARTITION: PartitionId = PartitionId(0);
+
+    fn run(id: u64, stage: u8, newest_seq: SeqNo, files: &[u64]) -> EditItem {
+        let file = |id: &u64| RunFileMeta {
+            file: FileId(*id),
+            smallest: Box::from(format!("{id:03}").as_bytes()),
+            largest: Box::from(format!("{id:03}").as_bytes()),
+            entries: 1,
+            bytes: 1,
+            tombstones: 0,
+            tombstones_since: 0,
+            overwrites: 0,
+        };
+        let files = files.iter().map(file).collect();
+        let run = RunMeta { id: RunId(id), stage, kind: RunKind::Ssts, clip: None, newest_seq, files };
+        EditItem::AddRun { partition: PARTITION, run }
+    }
+
+    /// A version with files 1 and 2 in run 10 of stage 1.
+    fn version() -> (Version, FileTable) {
+        let mut files = FileTable::default();
+        let items = vec![
+            EditItem::NextId(100),
+            EditItem::FlushedSeq(100),
+            EditItem::CreatePartition { id: PARTITION, name: "p".to_owned() },
+            EditItem::AddFile { file: FileId(1), summary: summary(1) },
+            EditItem::AddFile { file: FileId(2), summary: summary(1) },
+            run(10, 1, 50, &[1, 2]),
+        ];
+        let (version, changes) = Version::empty().apply(&Edit { items }, &files, &[]).unwrap();
+        files.install(changes);
+        (version, files)
+    }
+
+    fn refusal(items: Vec<EditItem>) -> String {
+        let (version, mut files) = version();
+        let (before, counts) = (version.as_edit(), files.counts());
+        let message = version.apply(&Edit { items }, &files, &[]).err().expect("it does not fit");
+        assert_eq!((version.as_edit(), files.counts()), (before, counts), "nothing changed: {message}");
+        assert_eq!(files.take_unreferenced().len(), 0);
+        message
+    }
+
+    #[test]
+    fn an_edit_that_does_not_fit_changes_nothing() {
+        let add = EditItem::AddFile { file: FileId(3), summary: summary(1) };
+        let remove = || EditItem::RemoveRun { partition: PARTITION, run: RunId(10) };
+        assert_eq!(refusal(vec![add.clone(), remove(), remove()]), "run 10 is not there");
+        assert_eq!(refusal(vec![add, run(11, 1, 60, &[3, 4])]), "file 000004 is not known");
+        let create = EditItem::CreatePartition { id: PARTITION, name: "q".to_owned() };
+        assert!(refusal(vec![remove(), create]).contains("exists already"));
+    }
+
+    #[test]
+    fn files_are_counted_when_an_edit_is_installed() {
+        let (version, mut files) = version();
+        let items = vec![
+            run(11, 1, 60, &[2]),
+            EditItem::RemoveRun { partition: PARTITION, run: RunId(10) },
+            EditItem::AddFile { file: FileId(3), summary: summary(1) },
+        ];
+        let (next, changes) = version.apply(&Edit { items }, &files, &[]).unwrap();
+        files.install(changes);
+        assert_eq!(files.counts(), [(FileId(1), 0), (FileId(2), 1), (FileId(3), 0)].into());
+        let gone: Vec<_> = files.take_unreferenced().iter().map(|file| file.id.0).collect();
+        assert_eq!(gone.len(), 2, "{gone:?}");
+        assert_eq!(next.live_files().len(), 1);
+    }
+
+    #[test]
+    fn a_run_does_not_come_before_a_newer_one() {
+        assert_eq!(
+            refusal(vec![run(11, 1, 49, &[2])]),
+            "partition 0 (\"p\"): run 10 holds newer writes than the run before it"
+        );
+        assert!(refusal(vec![run(11, 2, 51, &[2])]).contains("run 11 holds newer writes"));
+        assert!(refusal(vec![run(11, 1, 101, &[2])]).contains("above those flushed"));
+        // While they are merged, inputs and output are of one age.
+        let job = JobMeta { output: RunId(12), inputs: vec![RunId(11), RunId(10)], drops_tombstones: true };
+        let items =
+            vec![run(11, 1, 60, &[]), run(12, 2, 60, &[]), EditItem::StartJob { partition: PARTITION, job }];
+        let (version, files) = version();
+        version.apply(&Edit { items }, &files, &[]).unwrap();
     }
 }

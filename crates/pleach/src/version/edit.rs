@@ -16,8 +16,12 @@ use crate::limits::{KEY_LEN_MAX, NEXT_ID_MAX, PARTITION_NAME_LEN_MAX, PARTITIONS
 pub(crate) struct RunId(pub(crate) u64);
 
 impl RunId {
-    /// Stands for the number that the run gets when its edit is committed. A flush must not choose earlier: a
-    /// compaction begun meanwhile would get a higher number for older data.
+    /// Stands for the number that the run gets when its edit is committed.
+    ///
+    /// A run gets it when nothing newer can come into its stage before its edit: a flushed run, and the output of a
+    /// partial compaction. Neither must choose its number earlier: a compaction begun meanwhile would get a higher
+    /// number for older data. A compaction of whole runs is overtaken by newer runs of its stage, and takes its number
+    /// when it is planned: [`crate::db::Inner::plan_basis`].
     pub(crate) const NEXT: Self = Self(0);
 }
 
@@ -54,6 +58,8 @@ pub(crate) struct RunMeta {
     pub(crate) stage: u8,
     pub(crate) kind: RunKind,
     pub(crate) clip: Option<Box<[u8]>>,
+    /// No write in the run has a higher sequence number.
+    pub(crate) newest_seq: SeqNo,
     pub(crate) files: Vec<RunFileMeta>,
 }
 
@@ -94,6 +100,8 @@ pub(crate) enum EditItem {
     ExtendRun {
         partition: PartitionId,
         run: RunId,
+        /// As of a run; it never falls.
+        newest_seq: SeqNo,
         files: Vec<RunFileMeta>,
     },
     SetClip {
@@ -203,8 +211,8 @@ impl EditItem {
                 put(out, ADD_RUN, &[u64::from(partition.0)]);
                 run.encode(out);
             }
-            Self::ExtendRun { partition, run, files } => {
-                put(out, EXTEND_RUN, &[u64::from(partition.0), run.0]);
+            Self::ExtendRun { partition, run, newest_seq, files } => {
+                put(out, EXTEND_RUN, &[u64::from(partition.0), run.0, *newest_seq]);
                 encode_files(files, out);
             }
             Self::SetClip { partition, run, clip } => {
@@ -231,7 +239,7 @@ impl EditItem {
         Some(match rest.u8()? {
             NEXT_ID => Self::NextId(rest.varint().filter(|id| *id <= NEXT_ID_MAX)?),
             LOG_FLOOR => Self::LogFloor(file_id(rest)?),
-            FLUSHED_SEQ => Self::FlushedSeq(rest.varint().filter(|seq| *seq <= SEQ_MAX)?),
+            FLUSHED_SEQ => Self::FlushedSeq(seq(rest)?),
             NEXT_PARTITION => Self::NextPartition(rest.u32().filter(|next| *next <= PARTITIONS_MAX)?),
             CREATE_PARTITION => {
                 let id = partition(rest)?;
@@ -245,6 +253,7 @@ impl EditItem {
             EXTEND_RUN => Self::ExtendRun {
                 partition: partition(rest)?,
                 run: run_id(rest)?,
+                newest_seq: seq(rest)?,
                 files: decode_list(rest, RunFileMeta::decode)?,
             },
             SET_CLIP => Self::SetClip {
@@ -279,6 +288,7 @@ impl RunMeta {
             RunKind::Section => KIND_SECTION,
         });
         put_bytes(out, self.clip.as_deref().unwrap_or_default()); // No key is empty, so an empty clip means none.
+        put_varint(out, self.newest_seq);
         encode_files(&self.files, out);
     }
 
@@ -291,8 +301,9 @@ impl RunMeta {
             _ => return None,
         };
         let clip = key(rest, KEY_LEN_MAX + 1)?;
+        let newest_seq = seq(rest)?;
         let files = decode_list(rest, RunFileMeta::decode)?;
-        Some(Self { id, stage, kind, clip: (!clip.is_empty()).then_some(clip), files })
+        Some(Self { id, stage, kind, clip: (!clip.is_empty()).then_some(clip), newest_seq, files })
     }
 }
 
@@ -347,6 +358,10 @@ fn file_id(rest: &mut Decoder<'_>) -> Option<FileId> {
     rest.varint().map(FileId)
 }
 
+fn seq(rest: &mut Decoder<'_>) -> Option<SeqNo> {
+    rest.varint().filter(|seq| *seq <= SEQ_MAX)
+}
+
 fn run_id(rest: &mut Decoder<'_>) -> Option<RunId> {
     rest.varint().map(RunId)
 }
@@ -394,8 +409,15 @@ mod tests {
 
     fn run() -> impl Strategy<Value = RunMeta> {
         let kind = prop_oneof![Just(RunKind::Ssts), Just(RunKind::Section)];
-        (any::<u64>(), 0..=STAGE_MAX, kind, proptest::option::of(key()), vec(file(), 0..4))
-            .prop_map(|(id, stage, kind, clip, files)| RunMeta { id: RunId(id), stage, kind, clip, files })
+        (any::<u64>(), 0..=STAGE_MAX, kind, proptest::option::of(key()), 0..=SEQ_MAX, vec(file(), 0..4))
+            .prop_map(|(id, stage, kind, clip, newest_seq, files)| RunMeta {
+                id: RunId(id),
+                stage,
+                kind,
+                clip,
+                newest_seq,
+                files,
+            })
     }
 
     fn item() -> impl Strategy<Value = EditItem> {
@@ -411,8 +433,14 @@ mod tests {
             (any::<u64>(), summary())
                 .prop_map(|(id, summary)| EditItem::AddFile { file: FileId(id), summary }),
             (partition(), run()).prop_map(|(partition, run)| EditItem::AddRun { partition, run }),
-            (partition(), run_id(), vec(file(), 0..4))
-                .prop_map(|(partition, run, files)| EditItem::ExtendRun { partition, run, files }),
+            (partition(), run_id(), 0..=SEQ_MAX, vec(file(), 0..4)).prop_map(
+                |(partition, run, newest_seq, files)| EditItem::ExtendRun {
+                    partition,
+                    run,
+                    newest_seq,
+                    files
+                }
+            ),
             (partition(), run_id(), key()).prop_map(|(partition, run, clip)| EditItem::SetClip {
                 partition,
                 run,
@@ -462,7 +490,14 @@ mod tests {
             tombstones_since: 1000,
             overwrites: 2,
         };
-        let run = RunMeta { id: RunId(10), stage: 1, kind: RunKind::Ssts, clip: None, files: vec![file] };
+        let run = RunMeta {
+            id: RunId(10),
+            stage: 1,
+            kind: RunKind::Ssts,
+            clip: None,
+            newest_seq: 300,
+            files: vec![file],
+        };
         let items = vec![
             EditItem::AddFile { file: FileId(9), summary },
             EditItem::AddRun { partition: PartitionId(1), run },
@@ -475,7 +510,7 @@ mod tests {
 
     const EXAMPLE: &[u8] =
         b"\x06\x09\xbb\x22\xbb\x02\xf8\xac\xd1\x91\x01\x01\x03\x01\x00\x14\x80\x04\x02ab\x02xy\
-        \x07\x01\x0a\x01\x00\x00\x01\x09\x02ab\x02xy\x03\xbb\x22\x01\xe8\x07\x02\
+        \x07\x01\x0a\x01\x00\x00\xac\x02\x01\x09\x02ab\x02xy\x03\xbb\x22\x01\xe8\x07\x02\
         \x03\xac\x02\
         \x02\x08\
         \x01\x0b";
@@ -488,7 +523,12 @@ mod tests {
                 EditItem::NextPartition(3),
                 EditItem::CreatePartition { id: PartitionId(2), name: "users".to_owned() },
                 EditItem::DropPartition { id: PartitionId(1) },
-                EditItem::ExtendRun { partition: PartitionId(2), run: RunId(5), files: vec![] },
+                EditItem::ExtendRun {
+                    partition: PartitionId(2),
+                    run: RunId(5),
+                    newest_seq: 9,
+                    files: vec![],
+                },
                 EditItem::SetClip { partition: PartitionId(2), run: RunId(5), clip: Box::from(*b"m") },
                 EditItem::RemoveRunFiles { partition: PartitionId(2), run: RunId(5), files: vec![FileId(4)] },
                 EditItem::RemoveRun { partition: PartitionId(2), run: RunId(5) },
@@ -503,7 +543,7 @@ mod tests {
                 EditItem::EndJob { partition: PartitionId(2), output: RunId(7) },
             ],
         };
-        let bytes: &[u8] = b"\x0e\x03\x04\x02\x05users\x05\x01\x08\x02\x05\x00\x09\x02\x05\x01m\x0a\x02\x05\x01\x04\x0b\x02\x05\
+        let bytes: &[u8] = b"\x0e\x03\x04\x02\x05users\x05\x01\x08\x02\x05\x09\x00\x09\x02\x05\x01m\x0a\x02\x05\x01\x04\x0b\x02\x05\
             \x0c\x02\x07\x01\x02\x06\x05\x0d\x02\x07";
         assert_eq!(encoded(&small).escape_ascii().to_string(), bytes.escape_ascii().to_string());
     }
@@ -518,8 +558,8 @@ mod tests {
             (b"\x03\x80\x80\x80\x80\x80\x80\x80\x80\x01", "a sequence number above the limit"),
             (b"\x04\xff\xff\xff\xff\x0f\x01a", "a partition above the limit"),
             (b"\x04\x01\x02\xff\xfe", "a name that is no text"),
-            (b"\x07\x01\x0a\x01\x02\x00\x00", "a run of an unknown kind"),
-            (b"\x07\x01\x0a\x3d\x00\x00\x00", "a stage above the bottom"),
+            (b"\x07\x01\x0a\x01\x02\x00\x00\x00", "a run of an unknown kind"),
+            (b"\x07\x01\x0a\x3d\x00\x00\x00\x00", "a stage above the bottom"),
             (b"\x0a\x01\x05\xff\xff\xff\xff\x0f\x01", "more files than bytes"),
         ] {
             assert_eq!(Edit::decode(bytes), None, "{why}");

@@ -4,7 +4,9 @@
 //! one by reference count; the manifest records the edits. Nothing here does I/O.
 //!
 //! # Invariants
-//! 1. *Age order*: runs of a sub-tree are sorted by stage, then newest first; the first hit wins. Checked in
+//! 1. *Age order*: runs of a sub-tree are sorted by stage, then newest first; the first hit wins. Each run states up to
+//!    which sequence number it holds writes, and no run states a higher one than the run before it; a compaction's
+//!    inputs and its output count as one run. Checked by [`Version::apply`] for every edit before it is written, and in
 //!    [`SubTree::check_invariants`], together with the invariants of each run.
 //!    A compaction's inputs and its output lie next to each other, so that nothing changes its age.
 //! 2. *Immutable*: an edit makes a new version that shares what did not change.
@@ -13,21 +15,23 @@
 mod apply;
 pub(crate) mod edit;
 mod file;
+mod file_table;
 mod map;
 mod older;
 pub(crate) mod reads;
 mod run;
 mod summary;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pleach_env::FileId;
 use pleach_log::SeqNo;
 
 use crate::keys::PartitionId;
-pub(crate) use apply::FileTable;
 use edit::{Edit, EditItem, JobMeta, RunId};
 pub(crate) use file::{SstFile, Trash};
+pub(crate) use file_table::{FileChanges, FileTable};
 use map::PartitionMap;
 pub(crate) use older::OlderRuns;
 use reads::ReadCost;
@@ -65,10 +69,30 @@ impl SubTree {
 
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
         self.runs.iter().try_for_each(|run| run.check_invariants())?;
+        self.check_order()?;
+        self.check_jobs()
+    }
+
+    /// An error message where the order of the runs is not that of their ages.
+    fn check_order(&self) -> Result<(), String> {
         let ordered = self.runs.is_sorted_by(|a, b| (a.stage, b.id) < (b.stage, a.id));
         if !ordered {
-            return Err("runs of a sub-tree are out of age order".to_owned());
+            return Err("runs of a sub-tree are out of order".to_owned());
         }
+        let mut newest = SeqNo::MAX;
+        for run in &self.runs {
+            // The inputs of a compaction and its output are of one age, which is the output's.
+            let job = self.jobs.iter().find(|job| job.inputs.contains(&run.id));
+            let age = job.and_then(|job| self.run(job.output)).unwrap_or(run).newest_seq;
+            if age > newest {
+                return Err(format!("run {} holds newer writes than the run before it", run.id.0));
+            }
+            newest = age;
+        }
+        Ok(())
+    }
+
+    fn check_jobs(&self) -> Result<(), String> {
         for job in &self.jobs {
             let mut runs = job.inputs.iter().chain([&job.output]);
             if let Some(missing) = runs.find(|id| self.run(**id).is_none()) {
@@ -124,6 +148,13 @@ impl Version {
         self.partitions.get(partition).map(|p| &p.tree)
     }
 
+    /// The highest of the sequence numbers up to which `runs` of a partition hold writes.
+    pub(crate) fn newest_seq(&self, partition: PartitionId, runs: &[RunId]) -> SeqNo {
+        let tree = self.tree(partition).into_iter();
+        let runs = tree.flat_map(|tree| &tree.runs).filter(|run| runs.contains(&run.id));
+        runs.map(|run| run.newest_seq).max().unwrap_or(0)
+    }
+
     pub(crate) fn is_live(&self, partition: PartitionId) -> bool {
         self.partitions.get(partition).is_some()
     }
@@ -169,18 +200,43 @@ impl Version {
 
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
         for (id, partition) in self.partitions() {
-            partition
-                .tree
-                .check_invariants()
-                .map_err(|message| format!("partition {id} ({:?}): {message}", partition.name))?;
-            let numbers = partition
-                .tree
-                .runs
-                .iter()
-                .flat_map(|run| run.files.iter().map(|f| f.file.id.0).chain([run.id.0]));
-            if id.0 >= self.next_partition || numbers.max().is_some_and(|n| n >= self.next_id) {
-                return Err(format!("partition {id}: a number is at or above the next free one"));
+            self.check_partition(id, partition)?;
+        }
+        Ok(())
+    }
+
+    /// Checks what `edit` has changed: the order of runs always, the files in them where checks are not to be cheap.
+    pub(super) fn check_changed(&self, edit: &Edit) -> Result<(), String> {
+        let changed: BTreeSet<_> = edit.items.iter().filter_map(EditItem::changed_tree).collect();
+        for id in changed {
+            let Some(partition) = self.partitions.get(id) else { continue };
+            if cfg!(any(debug_assertions, feature = "paranoid")) {
+                self.check_partition(id, partition)?;
+                continue;
             }
+            let tree = &partition.tree;
+            let checked = tree.check_order().and_then(|()| tree.check_jobs());
+            checked.map_err(|message| format!("partition {id} ({:?}): {message}", partition.name))?;
+        }
+        Ok(())
+    }
+
+    fn check_partition(&self, id: PartitionId, partition: &PartitionState) -> Result<(), String> {
+        partition
+            .tree
+            .check_invariants()
+            .map_err(|message| format!("partition {id} ({:?}): {message}", partition.name))?;
+        let newest = partition.tree.runs.iter().map(|run| run.newest_seq).max();
+        if newest.is_some_and(|newest| newest > self.flushed_seq) {
+            return Err(format!("partition {id}: a run holds writes above those flushed"));
+        }
+        let numbers = partition
+            .tree
+            .runs
+            .iter()
+            .flat_map(|run| run.files.iter().map(|f| f.file.id.0).chain([run.id.0]));
+        if id.0 >= self.next_partition || numbers.max().is_some_and(|n| n >= self.next_id) {
+            return Err(format!("partition {id}: a number is at or above the next free one"));
         }
         Ok(())
     }

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use pleach_index::{Index, IndexBuilder};
+use pleach_log::SeqNo;
 use pleach_table::Filter;
 
 use super::edit::{RunFileMeta, RunId, RunKind, RunMeta};
@@ -59,6 +60,8 @@ pub(crate) struct Run {
     pub(crate) stage: u8,
     pub(crate) kind: RunKind,
     pub(crate) clip: Option<Box<[u8]>>,
+    /// No write in it has a higher sequence number.
+    pub(crate) newest_seq: SeqNo,
     pub(crate) files: Vec<RunFile>,
     /// Which file can hold a key.
     locator: Index,
@@ -66,11 +69,17 @@ pub(crate) struct Run {
 
 impl Run {
     /// Requires: [`Run::check_files`] finds nothing wrong.
-    pub(crate) fn new(
+    pub(crate) fn new(meta: &RunMeta, files: Vec<RunFile>) -> Self {
+        let RunMeta { id, stage, kind, ref clip, newest_seq, .. } = *meta;
+        Self::of(id, stage, kind, clip.clone(), newest_seq, files)
+    }
+
+    fn of(
         id: RunId,
         stage: u8,
         kind: RunKind,
         clip: Option<Box<[u8]>>,
+        newest_seq: SeqNo,
         files: Vec<RunFile>,
     ) -> Self {
         let mut locator = IndexBuilder::new();
@@ -78,7 +87,7 @@ impl Run {
             locator.boundary(&pair[0].meta.largest, &pair[1].meta.smallest);
         }
         let locator = locator.finish();
-        Self { id, stage, kind, clip, files, locator }
+        Self { id, stage, kind, clip, newest_seq, files, locator }
     }
 
     /// The only file that can hold `user_key`, by clip and key ranges.
@@ -143,18 +152,25 @@ impl Run {
             stage: self.stage,
             kind: self.kind,
             clip: self.clip.clone(),
+            newest_seq: self.newest_seq,
             files: self.files.iter().map(|f| f.meta.clone()).collect(),
         }
     }
 
     /// The run with another clip.
     pub(crate) fn with_clip(&self, clip: Box<[u8]>) -> Self {
-        Self::new(self.id, self.stage, self.kind, Some(clip), self.files.clone())
+        Self::of(self.id, self.stage, self.kind, Some(clip), self.newest_seq, self.files.clone())
     }
 
     /// The run with other files.
     pub(crate) fn with_files(&self, files: Vec<RunFile>) -> Self {
-        Self::new(self.id, self.stage, self.kind, self.clip.clone(), files)
+        Self::of(self.id, self.stage, self.kind, self.clip.clone(), self.newest_seq, files)
+    }
+
+    /// The run with writes up to `newest_seq`, too.
+    pub(super) fn with_newest(mut self, newest_seq: SeqNo) -> Self {
+        self.newest_seq = self.newest_seq.max(newest_seq);
+        self
     }
 
     /// The run with its files' filters as they are now; `None` when nothing has changed.

@@ -7,7 +7,7 @@ use pleach_table::SstSummary;
 
 use super::{Plan, Policy};
 use crate::options::Shape;
-use crate::version::edit::{JobMeta, RunFileMeta, RunId, RunKind};
+use crate::version::edit::{JobMeta, RunFileMeta, RunId, RunKind, RunMeta};
 use crate::version::{Run, RunFile, SstFile, SubTree};
 
 /// A policy with three runs a stage, memtables of 100 bytes and tombstones of 100 seconds at most.
@@ -35,7 +35,10 @@ fn run(word: &str) -> Arc<Run> {
     let id = rest[..digits].parse().unwrap();
     let files = rest[digits..].split('+').enumerate().filter(|(_, spec)| !spec.is_empty());
     let files = files.map(|(at, spec)| file(id * 100 + at as u64, at, spec)).collect();
-    Arc::new(Run::new(RunId(id), stage.parse().unwrap(), RunKind::Ssts, None, files))
+    let stage = stage.parse().unwrap();
+    let meta =
+        RunMeta { id: RunId(id), stage, kind: RunKind::Ssts, clip: None, newest_seq: 0, files: Vec::new() };
+    Arc::new(Run::new(&meta, files))
 }
 
 /// File number `at` of its run: keys from `<at>` to `<at>~`, or as `k<from>-<to>` says.
@@ -59,20 +62,25 @@ fn file(id: u64, at: usize, spec: &str) -> RunFile {
         tombstones_since: number('t'),
         overwrites: number('o'),
     };
-    let summary = SstSummary {
-        file_len: meta.bytes,
+    let summary = summary(meta.bytes);
+    RunFile::new(Arc::new(SstFile::new(meta.file, summary, Arc::default())), meta)
+}
+
+/// The summary of a file of so many entries of a byte each.
+pub(crate) fn summary(bytes: u64) -> SstSummary {
+    SstSummary {
+        file_len: bytes,
         tail_len: 0,
         footer_crc: 0,
         data_blocks: 0,
-        entries: meta.entries,
-        tombstones: meta.tombstones,
+        entries: bytes,
+        tombstones: 0,
         value_pointers: 0,
-        raw_bytes: meta.bytes,
+        raw_bytes: bytes,
         filter_bits: 0,
-        smallest: smallest.into_bytes(),
-        largest: largest.into_bytes(),
-    };
-    RunFile::new(Arc::new(SstFile::new(meta.file, summary, Arc::default())), meta)
+        smallest: Vec::new(),
+        largest: Vec::new(),
+    }
 }
 
 /// A plan in words.

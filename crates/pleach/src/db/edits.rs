@@ -1,0 +1,159 @@
+//! Committing version edits: checked, made durable, shown to readers.
+//!
+//! # Order
+//! 1. The edit is completed and applied: the next version, and what becomes of the file table. Nothing has changed yet.
+//! 2. It is appended to the manifest, and synced.
+//! 3. Table, version and state are replaced, and files that nothing refers to any more become obsolete.
+//!
+//! So an edit that does not fit the store never reaches the manifest, and one that cannot be written changes nothing.
+//!
+//! # Concurrency
+//! All of it happens under `versions`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pleach_env::{Error, ErrorKind, Result};
+
+use super::inner::{Inner, Versions};
+use crate::manifest::Manifest;
+use crate::state::State;
+use crate::version::edit::{Edit, EditItem, RunId};
+use crate::version::{FileChanges, SstFile, Version};
+
+impl Inner {
+    /// Makes an edit durable and shows its version to readers, in a state made by `change`. `added` are the files it
+    /// names, opened. What it says of partitions dropped meanwhile is left out.
+    ///
+    /// The edit is applied and checked before it is written: one that does not fit, which only a mistake in this program
+    /// can make, never reaches the manifest. It poisons the store, and the next open finds the store as it was.
+    ///
+    /// After an error nothing has changed, and the added files go; where the store is poisoned, they stay, for the edit
+    /// may have become durable.
+    pub(crate) fn commit_edit(
+        &self,
+        edit: Edit,
+        added: Vec<Arc<SstFile>>,
+        change: impl FnOnce(&State, Arc<Version>) -> State,
+    ) -> Result<()> {
+        let mut versions = self.versions.lock();
+        let (next, changes) = match self.make_durable(&mut versions, edit, &added) {
+            Ok(made) => made,
+            Err(error) => {
+                if self.poison().is_none() {
+                    for file in &added {
+                        file.mark_obsolete();
+                    }
+                }
+                return Err(error);
+            }
+        };
+        drop(added);
+        versions.files.install(changes);
+        versions.version = Arc::clone(&next);
+        self.swap_state(|state| change(state, next));
+        for file in versions.files.take_unreferenced() {
+            file.mark_obsolete();
+        }
+        Ok(())
+    }
+
+    /// Completes the edit, makes the next version with it, and appends it to the manifest.
+    fn make_durable(
+        &self,
+        versions: &mut Versions,
+        mut edit: Edit,
+        added: &[Arc<SstFile>],
+    ) -> Result<(Arc<Version>, FileChanges)> {
+        self.check_not_ended()?;
+        self.check_not_poisoned()?;
+        if versions.manifest.should_replace() {
+            self.replace_manifest(versions)?;
+        }
+        self.complete(versions, &mut edit);
+        let (next, changes) = versions.version.apply(&edit, &versions.files, added).map_err(|message| {
+            let message = format!(
+                "a change to the store's list of files does not fit it, so it was not written ({message}); this is a \
+                 mistake in this program; open the store again, and report it"
+            );
+            self.set_poison(Error::new(ErrorKind::Corruption, message))
+        })?;
+        versions.manifest.append(&edit).map_err(|e| self.manifest_failed(versions, e))?;
+        *self.hint.lock() = versions.manifest.hint();
+        Ok((Arc::new(next), changes))
+    }
+
+    /// Leaves out what does not count any more, and fills in numbers.
+    fn complete(&self, versions: &Versions, edit: &mut Edit) {
+        edit.items.retain(|item| match item {
+            EditItem::LogFloor(_) => !versions.floor_is_pinned,
+            item => item.changed_tree().is_none_or(|partition| versions.version.is_live(partition)),
+        });
+        for item in &mut edit.items {
+            if let EditItem::AddRun { run, .. } = item
+                && run.id == RunId::NEXT
+            {
+                run.id = self.new_run_id();
+            }
+        }
+        edit.push(EditItem::NextId(self.next_id.load(Ordering::Relaxed)));
+    }
+
+    fn replace_manifest(&self, versions: &mut Versions) -> Result<()> {
+        let id = self.new_file_id();
+        let mut version = Version::clone(&versions.version);
+        version.next_id = self.next_id.load(Ordering::Relaxed);
+        match Manifest::create(&*self.env, &self.dir, id, &version) {
+            Ok(manifest) => {
+                let old = std::mem::replace(&mut versions.manifest, manifest);
+                self.framed_files.lock().old_manifests.push(old.id());
+                Ok(())
+            }
+            // No descriptor was left, before CURRENT was renamed: the store's directory is open already.
+            Err(error) if error.is_out_of_files() => Err(error),
+            // Half-made, CURRENT may name either: only a fresh open can tell.
+            Err(error) => Err(self.set_poison(error)),
+        }
+    }
+
+    fn manifest_failed(&self, versions: &Versions, error: Error) -> Error {
+        if versions.manifest.is_poisoned() || !error.is_shortage() { self.set_poison(error) } else { error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pleach_env::{Env, SimEnv};
+
+    use super::*;
+    use crate::keys::PartitionId;
+    use crate::{Db, Options};
+
+    #[test]
+    fn an_edit_that_does_not_fit_never_reaches_the_manifest() {
+        let env = SimEnv::new(1);
+        let open = || Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20).open("/store").unwrap();
+        let db: Db = open();
+        db.default_partition().put("key", "value").unwrap();
+        db.flush().unwrap();
+        let inner = db.inner();
+        let manifest = inner.versions.lock().manifest.id();
+        let path = crate::manifest::manifest_path(Path::new("/store"), manifest);
+        let len = || env.metadata(&path).unwrap().unwrap().len;
+        let before = len();
+        let mut edit = Edit::default();
+        edit.push(EditItem::RemoveRun { partition: PartitionId(0), run: RunId(999) });
+        let error = inner.commit_edit(edit, Vec::new(), State::with_version).unwrap_err();
+        assert!(error.to_string().contains("run 999 is not there"), "{error}");
+        assert_eq!(len(), before);
+        let refused = db.default_partition().put("other", "value").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Poisoned);
+        assert!(db.default_partition().get("key").unwrap().is_some(), "reads go on");
+        drop(db);
+        let db = open();
+        assert!(db.default_partition().get("key").unwrap().is_some());
+        db.verify().unwrap();
+    }
+}

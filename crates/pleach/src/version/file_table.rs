@@ -1,0 +1,137 @@
+//! The file table: the files that the newest version refers to, counted, and what an edit changes in it.
+//!
+//! An edit is applied before it is written, and may turn out not to fit. So [`FileChanges`] holds what it does to the
+//! table apart from the table; [`FileTable::install`] carries it out once the edit is durable.
+//!
+//! # Cost
+//! An edit costs time for the files that it touches, whatever the number of files.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use pleach_env::FileId;
+use pleach_table::SstSummary;
+
+use super::edit::RunFileMeta;
+use super::file::{SstFile, Trash};
+use super::run::RunFile;
+
+/// A file and how many runs refer to it.
+type Counted = (Arc<SstFile>, usize);
+
+/// Files by number, with how many runs of the newest version refer to each.
+#[derive(Default)]
+pub(crate) struct FileTable {
+    files: HashMap<FileId, Counted>,
+    /// Files that no run referred to at some time since the unreferenced ones were taken out.
+    loose: Vec<FileId>,
+    /// Bytes of all files' filters, and of their indexes.
+    filter_bytes: u128,
+    index_bytes: u128,
+    trash: Arc<Trash>,
+}
+
+/// What one edit changes in the table: the files that it names, or whose references it changes, as they are after it.
+#[derive(Default)]
+pub(crate) struct FileChanges(HashMap<FileId, Counted>);
+
+/// The table as an edit in progress sees it.
+pub(super) struct ChangedFiles<'t> {
+    table: &'t FileTable,
+    changes: FileChanges,
+}
+
+impl FileTable {
+    pub(crate) fn new(trash: Arc<Trash>) -> Self {
+        Self { trash, ..Self::default() }
+    }
+
+    /// Bytes that all filters take if they are in memory, and those that the indexes take.
+    pub(crate) fn table_bytes(&self) -> (u64, u64) {
+        let clamped = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
+        (clamped(self.filter_bytes), clamped(self.index_bytes))
+    }
+
+    /// Carries out what an edit changes.
+    ///
+    /// Requires: the changes were made from this table as it is.
+    pub(crate) fn install(&mut self, changes: FileChanges) {
+        for (id, counted) in changes.0 {
+            if counted.1 == 0 {
+                self.loose.push(id);
+            }
+            match self.files.entry(id) {
+                Entry::Occupied(mut entry) => entry.get_mut().1 = counted.1,
+                Entry::Vacant(entry) => {
+                    self.filter_bytes += u128::from(counted.0.filter_bytes());
+                    self.index_bytes += u128::from(counted.0.index_bytes());
+                    entry.insert(counted);
+                }
+            }
+        }
+    }
+
+    /// Takes out the files no run refers to any more.
+    pub(crate) fn take_unreferenced(&mut self) -> Vec<Arc<SstFile>> {
+        let mut taken = Vec::new();
+        for id in std::mem::take(&mut self.loose) {
+            if let Entry::Occupied(entry) = self.files.entry(id)
+                && entry.get().1 == 0
+            {
+                let (file, _) = entry.remove();
+                self.filter_bytes -= u128::from(file.filter_bytes());
+                self.index_bytes -= u128::from(file.index_bytes());
+                taken.push(file);
+            }
+        }
+        taken
+    }
+
+    /// Every file, with how many runs refer to it.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> std::collections::BTreeMap<FileId, usize> {
+        self.files.iter().map(|(id, (_, references))| (*id, *references)).collect()
+    }
+}
+
+impl<'t> ChangedFiles<'t> {
+    /// The table with `added`, opened files that the edit names.
+    pub(super) fn new(table: &'t FileTable, added: &[Arc<SstFile>]) -> Self {
+        let added = added.iter().filter(|file| !table.files.contains_key(&file.id));
+        let changes = FileChanges(added.map(|file| (file.id, (Arc::clone(file), 0))).collect());
+        Self { table, changes }
+    }
+
+    pub(super) fn finish(self) -> FileChanges {
+        self.changes
+    }
+
+    /// Makes a file known; no run refers to it yet.
+    pub(super) fn add_unopened(&mut self, id: FileId, summary: SstSummary) {
+        if self.entry(id).is_none() {
+            let file = Arc::new(SstFile::new(id, summary, Arc::clone(&self.table.trash)));
+            self.changes.0.insert(id, (file, 0));
+        }
+    }
+
+    pub(super) fn acquire(&mut self, meta: &RunFileMeta) -> Result<RunFile, String> {
+        let (file, references) =
+            self.entry(meta.file).ok_or_else(|| format!("file {} is not known", meta.file))?;
+        *references += 1;
+        Ok(RunFile::new(Arc::clone(file), meta.clone()))
+    }
+
+    pub(super) fn release(&mut self, file: &RunFile) {
+        let (_, references) = self.entry(file.file.id).expect("a run's files are in the table");
+        *references -= 1;
+    }
+
+    /// The file as the edit has left it so far.
+    fn entry(&mut self, id: FileId) -> Option<&mut Counted> {
+        match self.changes.0.entry(id) {
+            Entry::Occupied(entry) => Some(entry.into_mut()),
+            Entry::Vacant(entry) => Some(entry.insert(self.table.files.get(&id)?.clone())),
+        }
+    }
+}
