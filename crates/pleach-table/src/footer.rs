@@ -13,7 +13,7 @@ use crate::limits::{FOOTER_LEN, TAIL_LEN_MAX};
 /// Last 8 bytes of every SST.
 const MAGIC: [u8; 8] = *b"PleachST";
 /// The format this build writes, and the only one it reads.
-const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 
 /// See the module's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(bytes[..4], crc.to_le_bytes());
         assert_eq!(
             bytes[4..],
-            *b"\x01\0\x01\0\x02\x01\0\0\0\0\0\0\x28\0\0\0\x58\0\0\0\x78\0\0\0\x88\x13\0\0\
+            *b"\x02\0\x01\0\x02\x01\0\0\0\0\0\0\x28\0\0\0\x58\0\0\0\x78\0\0\0\x88\x13\0\0\
                \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0PleachST"
         );
         assert_eq!(Footer::decode(&bytes, FileId(0x0102), 5000), Ok((FOOTER, crc)));

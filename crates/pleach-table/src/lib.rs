@@ -57,6 +57,6 @@ pub use filter::{Filter, false_positive_rate, probes_for};
 pub use frame::{BlockRef, FrameCache, FrameCacheStats};
 pub use hash::key_hash;
 pub use kind::ValueKind;
-pub use limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
-pub use sst::{CursorMode, Sst, SstBuilder, SstCursor, SstOptions, Toward};
+pub use limits::{KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX};
+pub use sst::{CursorMode, SalvageSst, Salvaged, Sst, SstBuilder, SstCursor, SstDamage, SstOptions, Toward};
 pub use summary::SstSummary;

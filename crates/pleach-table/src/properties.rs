@@ -8,7 +8,7 @@
 
 use pleach_index::Malformed;
 
-use crate::limits::KEY_LEN_MAX;
+use crate::limits::{KEY_LEN_MAX, NOTE_LEN_MAX};
 use crate::summary::SstSummary;
 
 /// Tags on disk. Never renumber. From [`SKIPPABLE`] on, a reader may skip what it does not know.
@@ -20,6 +20,7 @@ const RAW_VALUE_BYTES: u16 = 5;
 const FILTER_BITS: u16 = 6;
 const SMALLEST: u16 = 7;
 const LARGEST: u16 = 8;
+const NOTE: u16 = 9;
 const SKIPPABLE: u16 = 0x8000;
 
 /// See the module's text.
@@ -34,6 +35,8 @@ pub(crate) struct Properties {
     pub(crate) filter_bits: u64,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
+    /// What the layer above noted.
+    pub(crate) note: Vec<u8>,
 }
 
 impl Properties {
@@ -52,6 +55,7 @@ impl Properties {
         }
         put_field(out, SMALLEST, &self.smallest);
         put_field(out, LARGEST, &self.largest);
+        put_field(out, NOTE, &self.note);
     }
 
     /// The properties stored in `payload`.
@@ -70,7 +74,7 @@ impl Properties {
             seen += u32::from(tag < SKIPPABLE);
             (previous, input) = (tag, rest);
         }
-        let whole = seen == u32::from(LARGEST);
+        let whole = seen == u32::from(NOTE);
         if !whole || properties.entries == 0 || properties.smallest > properties.largest {
             return Err(Malformed::new(0, "the properties of an SST"));
         }
@@ -110,6 +114,7 @@ impl Properties {
             FILTER_BITS => self.filter_bits = number(value)?,
             SMALLEST => self.smallest = key(value)?,
             LARGEST => self.largest = key(value)?,
+            NOTE => self.note = (value.len() <= NOTE_LEN_MAX).then(|| value.to_vec())?,
             _ => return (tag >= SKIPPABLE).then_some(()),
         }
         Some(())
@@ -153,6 +158,7 @@ mod tests {
             filter_bits: 512,
             smallest: b"aa".to_vec(),
             largest: b"zz".to_vec(),
+            note: b"note".to_vec(),
         }
     }
 
@@ -166,7 +172,7 @@ mod tests {
     fn stored_bytes_are_fixed_and_come_back() {
         let payload = encoded();
         assert_eq!(payload[..14], *b"\x01\0\x08\0\0\0\x03\0\0\0\0\0\0\0");
-        assert_eq!(payload[6 * 14..], *b"\x07\0\x02\0\0\0aa\x08\0\x02\0\0\0zz");
+        assert_eq!(payload[6 * 14..], *b"\x07\0\x02\0\0\0aa\x08\0\x02\0\0\0zz\x09\0\x04\0\0\0note");
         assert!(Properties::decode(&payload).unwrap() == properties());
     }
 
@@ -176,7 +182,7 @@ mod tests {
         put_field(&mut payload, 0x8001, b"later");
         assert!(Properties::decode(&payload).unwrap() == properties());
         let mut payload = encoded();
-        put_field(&mut payload, 9, b"later");
+        put_field(&mut payload, 10, b"later");
         assert!(Properties::decode(&payload).is_err());
     }
 

@@ -26,7 +26,7 @@ use crate::memtable::{Memtable, MemtableCursor};
 use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
-use crate::version::{OlderRuns, SstFile, Version};
+use crate::version::{OlderRuns, Origin, SstFile, Version};
 
 /// Stage of sections, and of flushed runs that are newer than sections.
 pub(crate) const STAGE_SECTIONS: u8 = 0;
@@ -59,8 +59,9 @@ struct SharedFile<'i> {
 }
 
 impl<'i> SharedFile<'i> {
-    fn new(inner: &'i Inner) -> Result<Self> {
-        Ok(Self { output: inner.new_sst_output()?, sections: Vec::new(), entries: 0, filter_bits: 0.0 })
+    fn new(inner: &'i Inner, newest_seq: SeqNo) -> Result<Self> {
+        let origin = Origin { partition: None, stage: STAGE_SECTIONS, newest_seq };
+        Ok(Self { output: inner.new_sst_output(origin)?, sections: Vec::new(), entries: 0, filter_bits: 0.0 })
     }
 
     /// Notes how many bits per key a section's entries should have.
@@ -178,6 +179,7 @@ impl<'i> Flush<'i> {
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
         let partition = older.partition();
+        let origin = Origin { partition: Some(partition), stage, newest_seq: self.newest_seq };
         let mut files = Vec::new();
         let first_key = &cursor.key()[PARTITION_PREFIX_LEN..];
         let sst_bytes = if older.all_end_before(first_key) {
@@ -197,7 +199,7 @@ impl<'i> Flush<'i> {
                 }
                 let sst = match &mut self.own {
                     Some(sst) => sst,
-                    None => self.own.insert(self.inner.new_sst_output()?),
+                    None => self.own.insert(self.inner.new_sst_output(origin)?),
                 };
                 let user_key = &cursor.key()[PARTITION_PREFIX_LEN..];
                 sst.add(&new_entry(cursor, user_key, self.now), older)?;
@@ -231,7 +233,7 @@ impl<'i> Flush<'i> {
     ) -> Result<()> {
         let shared = match &mut self.shared {
             Some(shared) => shared,
-            None => self.shared.insert(SharedFile::new(self.inner)?),
+            None => self.shared.insert(SharedFile::new(self.inner, self.newest_seq)?),
         };
         let (mut smallest, mut largest) = (Vec::new(), Vec::new());
         while on_partition(cursor, partition) {

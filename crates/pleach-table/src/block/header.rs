@@ -47,6 +47,18 @@ impl Header {
         [0, 0, 0, 0, codec, kind, count_0, count_1, raw_0, raw_1, raw_2, raw_3, len_0, len_1, len_2, len_3]
     }
 
+    /// The type and the header of a block, if `bytes` can be one: for a search. Nothing of it is checked.
+    pub(crate) fn guess(bytes: &[u8; HEADER_LEN]) -> Option<(BlockType, Self)> {
+        let block_type = match bytes.get(5)? {
+            1 => BlockType::Data,
+            2 => BlockType::Index,
+            3 => BlockType::Filter,
+            4 => BlockType::Properties,
+            _ => return None,
+        };
+        Self::decode(bytes, block_type).ok().map(|header| (block_type, header))
+    }
+
     fn decode(bytes: &[u8; HEADER_LEN], block_type: BlockType) -> Result<Self, Malformed> {
         let [
             _,

@@ -20,8 +20,8 @@ use crate::filter::FilterBuilder;
 use crate::footer::Footer;
 use crate::kind::ValueKind;
 use crate::limits::{
-    BLOCK_LEN_MAX, FILE_LEN_MAX, FOOTER_LEN, HEADER_LEN, KEY_LEN_MAX, TAIL_LEN_MAX, VALUE_LEN_MAX,
-    unfolding_allowed,
+    BLOCK_LEN_MAX, FILE_LEN_MAX, FOOTER_LEN, HEADER_LEN, KEY_LEN_MAX, NOTE_LEN_MAX, TAIL_LEN_MAX,
+    VALUE_LEN_MAX, unfolding_allowed,
 };
 use crate::properties::Properties;
 use crate::summary::SstSummary;
@@ -161,6 +161,13 @@ impl SstBuilder {
         self.filter.set_bits_per_key(bits);
     }
 
+    /// Leaves a note in the file for the layer above: what [`Sst::note`](crate::Sst::note) gives back. At most
+    /// [`NOTE_LEN_MAX`] bytes.
+    pub fn set_note(&mut self, note: &[u8]) {
+        assert!(note.len() <= NOTE_LEN_MAX, "a note is short");
+        self.properties.note = note.to_vec();
+    }
+
     /// Number of entries added.
     pub fn entries(&self) -> u64 {
         self.properties.entries
@@ -177,7 +184,14 @@ impl SstBuilder {
         // one's last key; its end and the block's start take seven more.
         let next_boundary = self.block_end_key.len() + 8;
         let ends = self.properties.smallest.len() + self.properties.largest.len();
-        index + next_boundary + self.filter.encoded_len() + 4 * HEADER_LEN + ends + FOOTER_LEN + 128
+        index
+            + next_boundary
+            + self.filter.encoded_len()
+            + 4 * HEADER_LEN
+            + ends
+            + FOOTER_LEN
+            + 128
+            + NOTE_LEN_MAX
     }
 
     /// Offset of the next byte of the file.

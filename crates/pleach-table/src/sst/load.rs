@@ -14,7 +14,7 @@ use crate::frame::{AlignedBuffer, BlockRef, FrameMut, Warmth};
 use crate::limits::{HEADER_LEN, PAGE};
 
 /// Failpoint of the checksum of data blocks.
-const BLOCK_CRC: &str = "sst.block.crc";
+pub(super) const BLOCK_CRC: &str = "sst.block.crc";
 
 impl Sst {
     /// Admits a block that somebody has read from its [`Sst::block_extent`], exactly.

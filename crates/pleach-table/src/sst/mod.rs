@@ -10,6 +10,7 @@ mod key_buffer;
 mod load;
 mod open;
 mod reader;
+mod salvage;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -18,3 +19,4 @@ mod verify;
 pub use builder::{SstBuilder, SstOptions};
 pub use cursor::{CursorMode, SstCursor, Toward};
 pub use reader::Sst;
+pub use salvage::{SalvageSst, Salvaged, SstDamage};

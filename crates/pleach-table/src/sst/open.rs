@@ -9,9 +9,10 @@ use pleach_index::{Index, Malformed};
 use super::load::read;
 use super::reader::{Sst, damaged};
 use crate::block::{BlockType, check};
+use crate::codec::Codec;
 use crate::extents::Extents;
 use crate::filter::Filter;
-use crate::footer::{Footer, Rejected};
+use crate::footer::{Footer, Rejected, VERSION};
 use crate::frame::{FrameCache, FrameWords};
 use crate::limits::{FOOTER_LEN, TAIL_LEN_MAX};
 use crate::properties::Properties;
@@ -48,7 +49,7 @@ impl Sst {
             return Err(Error::corruption(path, file_len - FOOTER_LEN as u64, message));
         }
         let words = FrameWords::new(parts.extents.blocks());
-        let Parts { footer, extents, index, filter, filter_extent, summary } = parts;
+        let Parts { footer, extents, index, filter, filter_extent, summary, note } = parts;
         let path = path.to_path_buf();
         Ok(Self {
             path,
@@ -61,10 +62,27 @@ impl Sst {
             filter,
             filter_extent,
             summary,
+            note,
             cache,
             words,
         })
     }
+}
+
+/// What salvage needs of a whole tail.
+pub(super) struct Tail {
+    pub(super) codec: Codec,
+    pub(super) extents: Extents,
+    pub(super) summary: SstSummary,
+    pub(super) note: Box<[u8]>,
+}
+
+/// Reads and checks the tail of a file without a summary.
+pub(super) fn read_tail(file: &dyn File, path: &Path, file_id: FileId) -> Result<Tail> {
+    let opening = Opening { file, path, file_id, direct: false };
+    let (file_len, tail_len) = opening.lengths()?;
+    let Parts { footer, extents, summary, note, .. } = opening.read_tail(file_len, tail_len)?;
+    Ok(Tail { codec: footer.codec, extents, summary, note })
 }
 
 /// What the tail holds.
@@ -75,6 +93,7 @@ struct Parts {
     filter: Option<Filter>,
     filter_extent: (u64, u32),
     summary: SstSummary,
+    note: Box<[u8]>,
 }
 
 struct Opening<'a> {
@@ -114,7 +133,11 @@ impl Opening<'_> {
                 Error::corruption(self.path, file_len - (FOOTER_LEN - at) as u64, message)
             }
             Rejected::Version(version) => {
-                Error::unsupported(self.path, format!("found format version {version}, this build knows 1"))
+                let than = if version > VERSION { "newer" } else { "older" };
+                let message = format!(
+                    "the SST has format version {version}, which is {than} than this build reads ({VERSION})"
+                );
+                Error::unsupported(self.path, message)
             }
         })
     }
@@ -140,10 +163,11 @@ impl Opening<'_> {
             len => Some(blocks.take(BlockType::Filter, len, Filter::decode)?),
         };
         let filter_extent = (tail_at + u64::from(footer.index_len), footer.filter_len);
-        let properties = blocks.take(BlockType::Properties, footer.properties_len, Properties::decode)?;
+        let mut properties = blocks.take(BlockType::Properties, footer.properties_len, Properties::decode)?;
+        let note = std::mem::take(&mut properties.note).into_boxed_slice();
         let tail_len = u32::try_from(tail_len).expect("at most TAIL_LEN_MAX");
         let summary = properties.into_summary(file_len, tail_len, footer_crc, extents.blocks());
-        Ok(Parts { footer, extents, index, filter, filter_extent, summary })
+        Ok(Parts { footer, extents, index, filter, filter_extent, summary, note })
     }
 }
 

@@ -38,6 +38,7 @@ pub struct Sst {
     /// Offset and length of the filter block; a length of 0 where there is none.
     pub(super) filter_extent: (u64, u32),
     pub(super) summary: SstSummary,
+    pub(super) note: Box<[u8]>,
     pub(super) cache: Arc<FrameCache>,
     pub(super) words: Arc<FrameWords>,
 }
@@ -61,6 +62,11 @@ impl Sst {
     /// The file in brief.
     pub fn summary(&self) -> &SstSummary {
         &self.summary
+    }
+
+    /// What its writer noted of it: see [`SstBuilder::set_note`](crate::SstBuilder::set_note).
+    pub fn note(&self) -> &[u8] {
+        &self.note
     }
 
     /// Compression of its data blocks.

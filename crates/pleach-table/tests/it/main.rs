@@ -5,4 +5,5 @@ mod cache;
 mod damage;
 mod format;
 mod model;
+mod salvage;
 mod support;

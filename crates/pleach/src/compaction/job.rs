@@ -78,8 +78,8 @@ impl CompactionJob {
         let merged: Vec<_> = meta.inputs.iter().copied().chain([meta.output]).collect();
         let filter_bits = inner.filter_bits_of_merged(tree, &merged, output_stage);
         let sst_bytes = inner.options.compacted_sst_bytes(tree.sum(Run::bytes));
-        let merging =
-            Merging::new(partition, inputs.into_iter(), meta.drops_tombstones, filter_bits, sst_bytes);
+        let (inputs, drops_tombstones) = (inputs.into_iter(), meta.drops_tombstones);
+        let merging = Merging::new(partition, inputs, output_stage, drops_tombstones, filter_bits, sst_bytes);
         Some(Self { partition, meta, output_stage, merging, uncommitted: Outputs::default(), commit_bytes })
     }
 

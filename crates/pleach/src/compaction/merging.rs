@@ -15,12 +15,14 @@ use crate::keys::PartitionId;
 use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
 use crate::stats::add;
 use crate::version::edit::RunFileMeta;
-use crate::version::{OlderRuns, Run, SubTree};
+use crate::version::{OlderRuns, Origin, Run, SubTree};
 
 /// The merge. It reads nothing before its first file is asked for: jobs may wait long for their first step.
 pub(super) struct Merging {
     merge: Merge,
     is_open: bool,
+    /// What the outputs note.
+    origin: Origin,
     drops_tombstones: bool,
     /// Bits per key of the outputs' filters.
     filter_bits: f32,
@@ -40,19 +42,22 @@ const READ_MAX: u64 = 16;
 const READ_AT_CLOSE: u64 = 1 << 20;
 
 impl Merging {
-    /// A merge of `inputs`, newest first, from the first visible key on.
+    /// A merge of `inputs`, newest first, for `stage`, from the first visible key on.
     pub(super) fn new(
         partition: PartitionId,
         inputs: impl Iterator<Item = Arc<Run>>,
+        stage: u8,
         drops_tombstones: bool,
         filter_bits: f32,
         sst_bytes: u64,
     ) -> Self {
         let mode = CursorMode::Streaming { forget: false };
-        let inputs = inputs.filter(|run| !run.files.is_empty());
-        let sources = inputs.map(|run| SourceCursor::over_run(partition, run, mode)).collect();
+        let inputs: Vec<_> = inputs.filter(|run| !run.files.is_empty()).collect();
+        let newest_seq = inputs.iter().map(|run| run.newest_seq).max().unwrap_or(0);
+        let origin = Origin { partition: Some(partition), stage, newest_seq };
+        let sources = inputs.into_iter().map(|run| SourceCursor::over_run(partition, run, mode)).collect();
         let merge = Merge::new(sources, Direction::Up);
-        Self { merge, is_open: false, drops_tombstones, filter_bits, sst_bytes, last_key: Vec::new() }
+        Self { merge, is_open: false, origin, drops_tombstones, filter_bits, sst_bytes, last_key: Vec::new() }
     }
 
     /// Whether all is merged.
@@ -159,7 +164,7 @@ impl Merging {
             if !hides_nothing {
                 let sst = match output {
                     Some(sst) => sst,
-                    None => output.insert(inner.new_sst_output()?),
+                    None => output.insert(inner.new_sst_output(self.origin)?),
                 };
                 let since =
                     if is_tombstone { source.file_meta().map_or(0, |m| m.tombstones_since) } else { 0 };

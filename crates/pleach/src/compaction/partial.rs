@@ -43,7 +43,8 @@ impl PartialJob {
             [Some(plan.upper), plan.lower.as_ref().map(|(run, _)| *run)].into_iter().flatten().collect();
         let filter_bits = inner.filter_bits_of_merged(tree, &merged, plan.output_stage);
         let sst_bytes = inner.options.compacted_sst_bytes(tree.sum(Run::bytes));
-        let merging = Merging::new(partition, inputs, plan.drops_tombstones, filter_bits, sst_bytes);
+        let (stage, drops_tombstones) = (plan.output_stage, plan.drops_tombstones);
+        let merging = Merging::new(partition, inputs, stage, drops_tombstones, filter_bits, sst_bytes);
         Some(Self { partition, plan, merging, outputs: Outputs::default() })
     }
 

@@ -10,7 +10,7 @@ use super::inner::Inner;
 use crate::filters;
 use crate::flush::STAGE_FIRST;
 use crate::version::edit::{RunFileMeta, RunId};
-use crate::version::{OlderRuns, SstFile, SubTree};
+use crate::version::{OlderRuns, Origin, SstFile, SubTree};
 
 /// Path of SST `id` in `dir`.
 pub(crate) fn sst_path(dir: &Path, id: FileId) -> PathBuf {
@@ -140,11 +140,12 @@ impl Inner {
     }
 
     /// Starts a new SST.
-    pub(crate) fn new_sst_output(&self) -> Result<SstOutput<'_>> {
+    pub(crate) fn new_sst_output(&self, origin: Origin) -> Result<SstOutput<'_>> {
         let id = self.new_file_id();
         let options =
             SstOptions { codec: self.options.codec, filter_bits_per_key: self.options.filter_bits_per_key };
-        let builder = SstBuilder::create(&self.env, &sst_path(&self.dir, id), id, options)?;
+        let mut builder = SstBuilder::create(&self.env, &sst_path(&self.dir, id), id, options)?;
+        builder.set_note(&origin.encode());
         Ok(SstOutput { inner: self, id, builder, tally: Tally::default() })
     }
 

@@ -18,6 +18,7 @@ mod file;
 mod file_table;
 mod map;
 mod older;
+mod origin;
 pub(crate) mod reads;
 mod run;
 mod summary;
@@ -34,6 +35,7 @@ pub(crate) use file::{SstFile, Trash};
 pub(crate) use file_table::{FileChanges, FileTable};
 use map::PartitionMap;
 pub(crate) use older::OlderRuns;
+pub(crate) use origin::Origin;
 use reads::ReadCost;
 pub(crate) use run::{Run, RunFile};
 
