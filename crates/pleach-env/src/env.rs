@@ -206,8 +206,8 @@ pub trait Env: Send + Sync + 'static {
     /// A random number; in the simulator, from its seed.
     fn random_u64(&self) -> u64;
 
-    /// Starts a background job, asleep until it is woken.
-    fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> JobHandle;
+    /// Starts a background job, asleep until it is woken. Fails where the system has no thread for it.
+    fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> io::Result<JobHandle>;
 
     /// A condition variable whose wait lets the simulator step jobs.
     fn waiter(&self) -> Waiter;

@@ -130,7 +130,7 @@ impl Env for BoundedEnv {
         self.env.random_u64()
     }
 
-    fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> JobHandle {
+    fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> io::Result<JobHandle> {
         self.env.spawn_job(name, job)
     }
 

@@ -12,6 +12,7 @@
 //! and steps no more; wakes have no effect and dropping the handle does not panic again. Whoever needs to know must
 //! notice in the job itself, for example in the `Drop` of something it owns.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
@@ -22,16 +23,13 @@ const WOKEN: u8 = 1;
 const STOPPED: u8 = 2;
 
 /// Starts the job's thread, parked.
-pub(super) fn spawn(name: &str, job: Box<dyn Job>) -> JobHandle {
+pub(super) fn spawn(name: &str, job: Box<dyn Job>) -> io::Result<JobHandle> {
     let flags = Arc::new(AtomicU8::new(0));
     let body = {
         let flags = Arc::clone(&flags);
         move || run(&flags, job)
     };
-    let joiner = thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
-        .unwrap_or_else(|e| panic!("cannot start the thread of job {name}: {e}"));
+    let joiner = thread::Builder::new().name(name.to_owned()).spawn(body)?;
 
     let thread = joiner.thread().clone();
     let waker = {
@@ -43,7 +41,7 @@ pub(super) fn spawn(name: &str, job: Box<dyn Job>) -> JobHandle {
         }))
     };
     let stop = move || stop(&flags, joiner);
-    JobHandle { waker, stop: Some(Box::new(stop)) }
+    Ok(JobHandle { waker, stop: Some(Box::new(stop)) })
 }
 
 /// Nice value of a job that gives way: about a quarter of the share of a thread that does not (arbitrary).

@@ -195,9 +195,7 @@ impl Env for RealEnv {
         RandomState::new().build_hasher().finish()
     }
 
-    /// # Panics
-    /// When the operating system cannot start a thread.
-    fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> JobHandle {
+    fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> io::Result<JobHandle> {
         job::spawn(name, job)
     }
 

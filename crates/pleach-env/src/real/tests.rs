@@ -123,7 +123,7 @@ fn every_wake_is_followed_by_a_step() {
             JobStep::Idle
         }
     };
-    let handle = env.spawn_job("test-wakes", Box::new(job));
+    let handle = env.spawn_job("test-wakes", Box::new(job)).unwrap();
     let waker = handle.waker();
     for round in 1..=20_000 {
         request.store(round, Ordering::SeqCst);
@@ -147,7 +147,7 @@ fn a_job_sleeps_until_woken_and_stops_with_its_handle() {
         send.send(left).expect("the test listens");
         if left == 0 { JobStep::Idle } else { JobStep::Again }
     };
-    let handle = env.spawn_job("test-sleeps", Box::new(job));
+    let handle = env.spawn_job("test-sleeps", Box::new(job)).unwrap();
     assert!(receive.recv_timeout(Duration::from_millis(20)).is_err());
     handle.waker().wake();
     assert_eq!(receive.iter().take(3).collect::<Vec<_>>(), [2, 1, 0]);
@@ -166,7 +166,7 @@ fn a_job_that_is_idle_for_a_time_steps_again() {
         counted.fetch_add(1, Ordering::SeqCst);
         JobStep::IdleFor(Duration::from_millis(1))
     };
-    let handle = env.spawn_job("test-times", Box::new(job));
+    let handle = env.spawn_job("test-times", Box::new(job)).unwrap();
     handle.waker().wake();
     while steps.load(Ordering::SeqCst) < 5 {
         std::thread::yield_now();
@@ -176,7 +176,7 @@ fn a_job_that_is_idle_for_a_time_steps_again() {
 #[test]
 fn a_busy_job_stops_and_a_job_may_drop_its_own_handle() {
     let env = RealEnv::new();
-    let busy = env.spawn_job("test-busy", Box::new(|| JobStep::Again));
+    let busy = env.spawn_job("test-busy", Box::new(|| JobStep::Again)).unwrap();
     busy.waker().wake();
     drop(busy);
 
@@ -188,7 +188,7 @@ fn a_busy_job_stops_and_a_job_may_drop_its_own_handle() {
         send.send(()).expect("the test listens");
         JobStep::Again
     };
-    let handle = env.spawn_job("test-self", Box::new(job));
+    let handle = env.spawn_job("test-self", Box::new(job)).unwrap();
     let waker = handle.waker();
     *slot.lock() = Some(handle);
     waker.wake();
@@ -199,7 +199,7 @@ fn a_busy_job_stops_and_a_job_may_drop_its_own_handle() {
 #[test]
 fn dropping_the_handle_of_a_panicked_job_is_quiet() {
     let env = RealEnv::new();
-    let handle = env.spawn_job("test-panics", Box::new(|| panic!("intended by the test")));
+    let handle = env.spawn_job("test-panics", Box::new(|| panic!("intended by the test"))).unwrap();
     handle.waker().wake();
     drop(handle);
 }

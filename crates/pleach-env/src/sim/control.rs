@@ -55,6 +55,11 @@ impl SimEnv {
         self.machine.lock().handle_limit = limit;
     }
 
+    /// Limits the jobs that exist at a time, or no longer: where there are as many, the next cannot be spawned.
+    pub fn set_job_limit(&self, limit: Option<usize>) {
+        self.machine.lock().job_limit = limit;
+    }
+
     /// Has somebody else in the process open this many handles, of which the store learns only when it finds none left.
     pub fn set_other_handles(&self, count: usize) {
         self.machine.lock().other_handles = count;

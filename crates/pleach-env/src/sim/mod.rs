@@ -50,6 +50,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 pub use capture::Capture;
 #[cfg(feature = "failpoints")]
@@ -273,8 +274,12 @@ impl Env for SimEnv {
 
     /// The job steps in [`SimEnv::step_job`], in [`SimEnv::run_jobs`] and where the foreground waits. Dropping the
     /// handle from inside a step drops the job after that step.
-    fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> JobHandle {
-        self.add_job(name, job)
+    fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> io::Result<JobHandle> {
+        let (limit, count) = (self.machine.lock().job_limit, self.schedule.lock().job_count());
+        if limit.is_some_and(|limit| count >= limit) {
+            return Err(Errno::AGAIN.into());
+        }
+        Ok(self.add_job(name, job))
     }
 
     fn waiter(&self) -> Waiter {

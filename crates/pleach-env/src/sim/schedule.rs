@@ -46,6 +46,11 @@ impl Schedule {
         Self { slots: BTreeMap::new(), jobs_spawned: 0, wait_steps: 0, rng: Rng::with_seed(seed) }
     }
 
+    /// How many jobs there are.
+    pub(super) fn job_count(&self) -> usize {
+        self.slots.len()
+    }
+
     fn add(&mut self, name: &str, job: Box<dyn Job>) -> u64 {
         self.jobs_spawned += 1;
         self.slots.insert(
@@ -199,7 +204,7 @@ mod tests {
             trace.lock().push((name, env_in_job.random_u64() % 100));
             if left == 0 { JobStep::Idle } else { JobStep::Again }
         };
-        env.spawn_job("test", Box::new(job))
+        env.spawn_job("test", Box::new(job)).unwrap()
     }
 
     fn trace_of(seed: u64) -> Vec<(u8, u64)> {
@@ -235,7 +240,7 @@ mod tests {
             }
             JobStep::Idle
         };
-        let handle = env.spawn_job("self-waking", Box::new(job));
+        let handle = env.spawn_job("self-waking", Box::new(job)).unwrap();
         *waker.lock() = Some(handle.waker());
         handle.waker().wake();
         let mut stepped = 0;
@@ -257,7 +262,7 @@ mod tests {
             drop(own.lock().take());
             JobStep::Again
         };
-        let handle = env.spawn_job("self-stopping", Box::new(job));
+        let handle = env.spawn_job("self-stopping", Box::new(job)).unwrap();
         handle.waker().wake();
         *slot.lock() = Some(handle);
         assert!(env.step_job());
@@ -274,7 +279,7 @@ mod tests {
             *shared.lock() += 1;
             JobStep::Again
         };
-        let handle = env.spawn_job("worker", Box::new(job));
+        let handle = env.spawn_job("worker", Box::new(job)).unwrap();
         handle.waker().wake();
         let waiter = env.waiter();
         let mut guard = done.lock();
@@ -297,7 +302,7 @@ mod tests {
     #[should_panic(expected = "simulated deadlock: no job is ready; sleeper is asleep")]
     fn waiting_for_nobody_panics() {
         let env = SimEnv::new(1);
-        let _handle = env.spawn_job("sleeper", Box::new(|| JobStep::Idle));
+        let _handle = env.spawn_job("sleeper", Box::new(|| JobStep::Idle)).unwrap();
         let nothing = Mutex::new(());
         env.waiter().wait(&mut nothing.lock());
     }
@@ -306,7 +311,7 @@ mod tests {
     #[should_panic(expected = "simulated jobs never rest")]
     fn jobs_that_never_rest_are_noticed() {
         let env = SimEnv::new(1);
-        let handle = env.spawn_job("restless", Box::new(|| JobStep::Again));
+        let handle = env.spawn_job("restless", Box::new(|| JobStep::Again)).unwrap();
         handle.waker().wake();
         env.run_jobs();
     }
@@ -315,7 +320,7 @@ mod tests {
     #[should_panic(expected = "simulated livelock")]
     fn waits_without_end_are_noticed() {
         let env = SimEnv::new(1);
-        let handle = env.spawn_job("restless", Box::new(|| JobStep::Again));
+        let handle = env.spawn_job("restless", Box::new(|| JobStep::Again)).unwrap();
         handle.waker().wake();
         let nothing = Mutex::new(());
         let waiter = env.waiter();

@@ -223,7 +223,7 @@ fn a_woken_job_steps_until_idle_and_a_waiter_sees_it() {
             signal.notify_all();
             if *count % 10 == 0 { JobStep::Idle } else { JobStep::Again }
         };
-        let handle = env.spawn_job("test-counts", Box::new(job));
+        let handle = env.spawn_job("test-counts", Box::new(job)).unwrap();
         for round in 1..=3 {
             handle.waker().wake();
             let mut guard = count.lock();
@@ -251,7 +251,7 @@ fn dropping_a_handle_drops_the_job() {
             let _ = &token;
             JobStep::Idle
         };
-        let handle = env.spawn_job("test-drops", Box::new(job));
+        let handle = env.spawn_job("test-drops", Box::new(job)).unwrap();
         let waker = handle.waker();
         waker.wake();
         drop(handle);

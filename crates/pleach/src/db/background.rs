@@ -4,12 +4,13 @@
 //! that were removed. Any other failure poisons the store: reads go on, writes are refused.
 
 use std::collections::btree_map::Entry;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
-use pleach_env::{Error, ErrorKind, JobHandle, JobStep, JobWaker, Result};
+use pleach_env::{Error, ErrorKind, Job, JobHandle, JobStep, JobWaker, Result};
 use pleach_log::segment_path;
 
 use super::closing::closed_error;
@@ -29,20 +30,21 @@ const FLUSHED_AT_CLOSE_MIN: usize = 4 << 20;
 /// still to be slowed down.
 const NAP_MAX: Duration = Duration::from_millis(20);
 
-/// Starts the jobs of a store.
-pub(crate) fn start_jobs(inner: &Arc<Inner>) -> Vec<JobHandle> {
-    let env = &inner.env;
+/// Starts the jobs of a store: all of them, or none where the system has no thread for one.
+pub(crate) fn start_jobs(inner: &Arc<Inner>) -> Result<Vec<JobHandle>> {
     let flush = {
         let inner = Arc::clone(inner);
-        env.spawn_job("pleach-flush", Box::new(move || inner.flush_step()))
+        move || inner.flush_step()
     };
+    let flush = spawn(inner, "pleach-flush", flush)?;
     let compactions = Arc::new(Compactions::new(Arc::clone(inner)));
-    let worker = |_| env.spawn_job("pleach-compact", Box::new(Worker(Arc::clone(&compactions))));
-    let workers: Vec<_> = (0..inner.options.compaction_worker_count()).map(worker).collect();
+    let worker = |_| spawn(inner, "pleach-compact", Worker(Arc::clone(&compactions)));
+    let workers = (0..inner.options.compaction_worker_count()).map(worker).collect::<Result<Vec<_>>>()?;
     let cleaner = {
         let inner = Arc::clone(inner);
-        env.spawn_job("pleach-clean", Box::new(move || inner.clean_step()))
+        move || inner.clean_step()
     };
+    let cleaner = spawn(inner, "pleach-clean", cleaner)?;
     let wakers = Wakers {
         flush: flush.waker(),
         compaction: workers.iter().map(JobHandle::waker).collect(),
@@ -53,7 +55,38 @@ pub(crate) fn start_jobs(inner: &Arc<Inner>) -> Vec<JobHandle> {
     inner.wake_jobs();
     let mut jobs = vec![flush, cleaner];
     jobs.extend(workers);
-    jobs
+    Ok(jobs)
+}
+
+fn spawn(inner: &Arc<Inner>, name: &'static str, job: impl Job + 'static) -> Result<JobHandle> {
+    let job = Guarded { inner: Arc::clone(inner), name, job };
+    let failed = |e| Error::io("start a background thread (ulimit -u limits them)", &inner.dir, e);
+    inner.env.spawn_job(name, Box::new(job)).map_err(failed)
+}
+
+/// A job whose panic poisons the store: otherwise writers would wait forever for what it will never do.
+struct Guarded<J> {
+    inner: Arc<Inner>,
+    name: &'static str,
+    job: J,
+}
+
+impl<J: Job> Job for Guarded<J> {
+    /// What a panic leaves half done is only ever read: a poisoned store writes nothing.
+    fn step(&mut self) -> JobStep {
+        let step = panic::catch_unwind(AssertUnwindSafe(|| self.job.step()));
+        step.unwrap_or_else(|payload| {
+            let text = payload.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+            let message = format!("the job {} panicked: {}", self.name, text.unwrap_or("no message"));
+            self.inner.set_poison(Error::new(ErrorKind::Poisoned, message));
+            JobStep::Idle
+        })
+    }
+
+    fn gives_way(&self) -> bool {
+        self.job.gives_way()
+    }
 }
 
 impl Inner {

@@ -62,9 +62,17 @@ impl Db {
         options.env = Arc::new(BoundedEnv::new(options.env));
         let (inner, lock) = open::open(path, options)?;
         let inner = Arc::new(inner);
-        let jobs = Mutex::new(start_jobs(&inner));
-        let (lock, closed) = (Mutex::new(Some(lock)), Mutex::new(None));
-        Ok(Self { shared: Arc::new(Shared { jobs, inner, lock, closed }) })
+        let (jobs, lock, closed) = (Mutex::default(), Mutex::new(Some(lock)), Mutex::new(None));
+        let shared = Arc::new(Shared { jobs, inner, lock, closed });
+        match start_jobs(&shared.inner) {
+            Ok(jobs) => *shared.jobs.lock() = jobs,
+            Err(error) => {
+                // The close that follows waits for none of them.
+                shared.inner.note_jobs_stopped();
+                return Err(error);
+            }
+        }
+        Ok(Self { shared })
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {

@@ -17,6 +17,8 @@ mod filters;
 mod large_batches;
 mod metamorphic;
 mod model;
+mod panics;
 mod rig;
+mod shortage;
 mod threads;
 mod tombstones;

@@ -66,7 +66,7 @@ fn jobs_step_beside_clients_and_wake_them() {
             wakes.notify_all();
             JobStep::Again
         };
-        let handle = env.spawn_job("worker", Box::new(job));
+        let handle = env.spawn_job("worker", Box::new(job)).unwrap();
         handle.waker().wake();
         let mut clients = Clients::new();
         clients.add("waiting", move || {
