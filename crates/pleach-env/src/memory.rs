@@ -9,6 +9,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+
 /// Pieces at least this long are mapped and advised for huge pages; shorter ones come from the allocator.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -31,10 +33,22 @@ impl Region {
     ///
     /// Requires: `len` is not zero.
     pub fn try_new(len: usize) -> Option<Self> {
+        Self::try_with(len, MapFlags::PRIVATE)
+    }
+
+    /// `len` zeroed bytes of addresses, for which the system promises no memory before they are used: far more than the
+    /// machine has can be asked for. `None` when the process may not have so many.
+    ///
+    /// Requires: `len` is not zero.
+    pub fn try_new_lazy(len: usize) -> Option<Self> {
+        Self::try_with(len, MapFlags::PRIVATE | MapFlags::NORESERVE)
+    }
+
+    fn try_with(len: usize, flags: MapFlags) -> Option<Self> {
         assert_ne!(len, 0, "a region holds something");
         if len >= HUGE_PAGE
             && !cfg!(miri)
-            && let Some(start) = map(len)
+            && let Some(start) = map(len, flags)
         {
             return Some(Self { start, len, mapped: true });
         }
@@ -65,13 +79,11 @@ impl Region {
     }
 }
 
-fn map(len: usize) -> Option<NonNull<u8>> {
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+fn map(len: usize, flags: MapFlags) -> Option<NonNull<u8>> {
     // SAFETY: a fresh private mapping at an address of the kernel's choice aliases nothing.
-    let start = unsafe {
-        mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
-    }
-    .ok()?;
+    let start =
+        unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
+            .ok()?;
     // SAFETY: the range is the mapping just made; the advice does not change its contents.
     let _best_effort = unsafe { madvise(start, len, Advice::LinuxHugepage) };
     NonNull::new(start.cast())
@@ -140,9 +152,9 @@ pub struct AtomicWords {
 }
 
 impl AtomicWords {
-    /// `len` words, all zero.
-    pub fn new(len: usize) -> Self {
-        Self { region: Region::new(len * size_of::<AtomicU64>()), len }
+    /// `len` words, all zero; `None` when the system does not give them.
+    pub fn try_new(len: usize) -> Option<Self> {
+        Some(Self { region: Region::try_new(len * size_of::<AtomicU64>())?, len })
     }
 }
 
@@ -171,6 +183,16 @@ pub fn prefetch(address: *const u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_addresses_than_memory_can_be_had_and_more_than_addresses_cannot() {
+        let region = Region::try_new_lazy(4 << 40).expect("the process has 128 TiB of addresses");
+        assert_eq!(region.len(), 4 << 40);
+        // SAFETY: the region is ours alone and longer than that.
+        let last = unsafe { region.start().as_ptr().add((4 << 40) - 1).as_mut() };
+        *last.expect("not null") = 1;
+        assert!(Region::try_new(1 << 60).is_none() && Region::try_new_lazy(1 << 60).is_none());
+    }
 
     #[test]
     fn regions_are_zeroed_and_writable_at_both_sizes() {

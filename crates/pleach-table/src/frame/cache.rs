@@ -65,20 +65,29 @@ pub struct FrameCacheStats {
 }
 
 impl FrameCache {
-    /// A cache of `capacity_bytes`, rounded down to 16 KiB. Memory is taken from the system as it is first used.
+    /// As [`FrameCache::try_new`].
+    ///
+    /// # Panics
+    /// When the process may not have so many addresses.
     pub fn new(capacity_bytes: usize) -> Arc<Self> {
+        Self::try_new(capacity_bytes).expect("addresses for the cache")
+    }
+
+    /// A cache of `capacity_bytes`, rounded down to 16 KiB, and to 8 TiB. Memory is taken from the system as it is first
+    /// used; `None` when the process may not have so many addresses.
+    pub fn try_new(capacity_bytes: usize) -> Option<Arc<Self>> {
         let frames = u32::try_from(capacity_bytes / PAGE).unwrap_or(u32::MAX / 2);
         let shards = (frames / SHARD_FRAMES_MIN).clamp(1, SHARDS_MAX);
         let shard_frames = frames / shards / QUAD * QUAD;
-        let slab = (shard_frames > 0).then(|| SlabOwner::new(shard_frames * shards));
+        let slab = if shard_frames > 0 { Some(SlabOwner::try_new(shard_frames * shards)?) } else { None };
         let shards = (0..shards).map(|i| Mutex::new(Shard::new(i * shard_frames, shard_frames))).collect();
-        Arc::new(Self {
+        Some(Arc::new(Self {
             slab,
             shards,
             shard_frames,
             admissions: AtomicU64::new(0),
             heap_fallbacks: AtomicU64::new(0),
-        })
+        }))
     }
 
     /// What has happened so far.
@@ -244,5 +253,29 @@ impl Drop for FrameMut {
         if let Some(run) = self.run.take() {
             self.cache.shard_of(run.first()).lock().cancel(self.cache.slab(), run);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Admits the only block of each of these files.
+    fn admit(cache: &Arc<FrameCache>, files: impl Iterator<Item = u64>) -> Vec<Arc<FrameWords>> {
+        let words = files.map(|_| FrameWords::new(1));
+        let words: Vec<_> = words.collect();
+        for words in &words {
+            drop(cache.reserve(words, 0, PAGE, Warmth::Warm).expect("a frame is free").publish());
+        }
+        words
+    }
+
+    #[test]
+    fn a_cache_of_terabytes_costs_what_is_used_of_it() {
+        let cache = FrameCache::try_new(5 << 40).expect("addresses are plenty");
+        assert_eq!(cache.stats().capacity, 5 << 40);
+        let words = admit(&cache, 1..=1000);
+        assert_eq!(cache.stats().used, 1000 * PAGE as u64);
+        assert!(words.iter().all(|words| cache.lookup(words, 0, true).is_some()));
     }
 }

@@ -175,6 +175,7 @@ impl Shard {
             self.free[0].push(skipped);
         }
         self.fresh = place + frames;
+        slab.note_used(place); // All of it: a quad lies in one group.
         self.clear(slab, place, frames)
     }
 

@@ -24,7 +24,7 @@
 
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use pleach_env::memory::{Region, prefetch};
 
@@ -42,18 +42,39 @@ const TOO_MANY: u32 = 1 << 31;
 /// More than all pins together can be.
 const OWNER_SHARE: i64 = 1 << 60;
 
-/// A frame's state, and what the run it heads holds.
-#[derive(Default)]
+/// A frame's state, and what the run it heads holds. All zeros is a free frame.
+#[repr(C)]
 struct Frame {
     state: AtomicU32,
     /// Of a head: bytes in use in the lower half, frames beyond the first in the upper. Written under the lock.
     extent: AtomicU32,
 }
 
+/// The states of all frames: zeroed memory, which the system gives as it is used.
+struct Frames {
+    memory: Region,
+    len: usize,
+}
+
+impl Deref for Frames {
+    type Target = [Frame];
+
+    #[inline]
+    fn deref(&self) -> &[Frame] {
+        // SAFETY: the region is ours, aligned to 4096, zeroed (any bytes are a valid frame) and `len` frames long.
+        unsafe { std::slice::from_raw_parts(self.memory.start().as_ptr().cast(), self.len) }
+    }
+}
+
+/// Frames of a group; arbitrary. Groups that were never used are not looked at when the owner goes.
+const GROUP: usize = 1024;
+
 /// See the module's text.
 struct Slab {
     memory: Region,
-    frames: Box<[Frame]>,
+    frames: Frames,
+    /// Whether a frame of each [`GROUP`] was ever used. Set before the first of them is unlocked.
+    used_groups: Box<[AtomicBool]>,
     /// Pins that outlive the owner, plus `OWNER_SHARE` while there is an owner. At 0 the slab is freed.
     outstanding: AtomicI64,
 }
@@ -80,16 +101,23 @@ impl Run {
 }
 
 impl SlabOwner {
-    /// A slab of `frames` free frames, each a run of its own.
+    /// A slab of `frames` free frames, each a run of its own; `None` where the process may not have so many addresses.
     ///
     /// Requires: at least one frame.
-    pub(super) fn new(frames: u32) -> Self {
+    pub(super) fn try_new(frames: u32) -> Option<Self> {
+        let len = frames as usize;
         let slab = Slab {
-            memory: Region::new(frames as usize * PAGE),
-            frames: (0..frames).map(|_| Frame::default()).collect(),
+            memory: Region::try_new_lazy(len * PAGE)?,
+            frames: Frames { memory: Region::try_new_lazy(len * size_of::<Frame>())?, len },
+            used_groups: (0..len.div_ceil(GROUP)).map(|_| AtomicBool::new(false)).collect(),
             outstanding: AtomicI64::new(OWNER_SHARE),
         };
-        Self(NonNull::from(Box::leak(Box::new(slab))))
+        Some(Self(NonNull::from(Box::leak(Box::new(slab)))))
+    }
+
+    /// Takes note that a frame is used from now on.
+    pub(super) fn note_used(&self, frame: u32) {
+        self.slab().used_groups[frame as usize / GROUP].store(true, Ordering::Relaxed);
     }
 
     fn slab(&self) -> &Slab {
@@ -228,8 +256,11 @@ impl Drop for SlabOwner {
     fn drop(&mut self) {
         let slab = self.slab();
         let mut pins = 0;
-        for frame in &slab.frames {
-            pins += i64::from(frame.state.fetch_or(ORPHANED, Ordering::AcqRel) / PIN);
+        for (frames, is_used) in slab.frames.chunks(GROUP).zip(&slab.used_groups) {
+            if is_used.load(Ordering::Relaxed) {
+                let orphan = |frame: &Frame| frame.state.fetch_or(ORPHANED, Ordering::AcqRel) / PIN;
+                pins += frames.iter().map(orphan).map(i64::from).sum::<i64>();
+            }
         }
         release(self.0, OWNER_SHARE - pins);
     }

@@ -4,6 +4,7 @@
 //! compaction and now and then while lookups search in vain. Versions hold their files' filters, so a change shows in a
 //! new version, and readers, who pin theirs, take no lock.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +39,7 @@ pub(super) fn open_ssts(
     let indexes = index_bytes(&files);
     let cache_bytes =
         options.cache_bytes(demands.iter().map(|demand| demand.bytes).fold(indexes, u64::saturating_add));
-    let cache = FrameCache::new(cache_bytes);
+    let cache = FrameCache::try_new(cache_bytes).ok_or_else(|| no_memory(dir, cache_bytes))?;
     let chosen = filters::choose(budget(options, cache_bytes as u64, indexes), &demands);
     for (file, keeps_filter) in files.iter().zip(chosen) {
         let path = sst_path(dir, file.id);
@@ -57,6 +58,12 @@ pub(super) fn open_ssts(
         file.opened(sst, keeps_filter);
     }
     Ok((version.with_filters(), cache))
+}
+
+fn no_memory(dir: &Path, cache_bytes: usize) -> Error {
+    let action =
+        format!("reserve {cache_bytes} bytes of memory for cached blocks (ulimit -v, or a smaller memory)");
+    Error::io(&action, dir, io::ErrorKind::OutOfMemory.into())
 }
 
 fn is_short_for_tests() -> bool {

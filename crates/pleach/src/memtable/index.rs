@@ -21,6 +21,9 @@ const BUDGET_PER_SLOT: usize = 128;
 /// The index is full when this many of 8 slots are taken; probe sequences stay short.
 const FULL_EIGHTHS: usize = 6;
 
+/// Slots of the smallest index.
+const SLOTS_MIN: usize = 64;
+
 const REF_BITS: u32 = 48;
 
 pub(super) struct HashIndex {
@@ -34,13 +37,16 @@ pub(super) struct HashIndex {
 
 impl HashIndex {
     pub(super) fn new(budget: usize) -> Self {
-        let slots = (budget / BUDGET_PER_SLOT).next_power_of_two().max(64);
-        Self {
-            slots: AtomicWords::new(slots),
-            mask: slots - 1,
-            taken: AtomicU64::new(0),
-            complete: AtomicBool::new(true),
-        }
+        let mut slots = (budget / BUDGET_PER_SLOT).next_power_of_two().max(SLOTS_MIN);
+        // Where memory is short the index is smaller, and takes fewer keys.
+        let words = loop {
+            match AtomicWords::try_new(slots) {
+                Some(words) => break words,
+                None => slots /= 2,
+            }
+            assert!(slots >= SLOTS_MIN, "out of memory: not even {SLOTS_MIN} words are left");
+        };
+        Self { slots: words, mask: slots - 1, taken: AtomicU64::new(0), complete: AtomicBool::new(true) }
     }
 
     pub(super) fn bytes(&self) -> usize {
