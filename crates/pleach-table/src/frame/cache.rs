@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use pleach_env::FileId;
 
 use super::block_ref::BlockRef;
 use super::shard::{QUAD, Shard};
@@ -149,7 +150,7 @@ impl FrameCache {
             return None;
         }
         let frames = u32::try_from(len.div_ceil(PAGE).max(1)).expect("at most four");
-        let shard = block as usize % self.shards.len();
+        let shard = block.wrapping_add(words.salt) as usize % self.shards.len();
         let run = self.shards[shard].lock().reserve(slab, frames, words, block, warmth == Warmth::Cold);
         if run.is_none() {
             self.heap_fallbacks.fetch_add(1, Ordering::Relaxed);
@@ -168,7 +169,7 @@ impl FrameCache {
     /// Lets go of all frames of an SST that is being closed. Blocks still pinned stay until their pins go.
     pub(crate) fn forget(&self, words: &Arc<FrameWords>) {
         let Some(slab) = &self.slab else { return };
-        for word in &words.0 {
+        for word in &words.words {
             if let Some(first) = word.swap(0, Ordering::Relaxed).checked_sub(1) {
                 self.shard_of(first).lock().disown(slab, first, words);
             }
@@ -183,17 +184,24 @@ impl std::fmt::Debug for FrameCache {
 }
 
 /// One word per block of an SST: the number of the frame that holds it, plus one, or 0.
-pub(crate) struct FrameWords(Box<[AtomicU32]>);
+pub(crate) struct FrameWords {
+    words: Box<[AtomicU32]>,
+    /// The file's part in the choice of shards. Its blocks take them in turn, from here on.
+    salt: u32,
+}
 
 impl FrameWords {
-    /// No block is cached.
-    pub(crate) fn new(blocks: u32) -> Arc<Self> {
-        Arc::new(Self((0..blocks).map(|_| AtomicU32::new(0)).collect()))
+    /// No block is cached. Files of one block each fill all shards alike, whatever the steps of their numbers.
+    pub(crate) fn new(file: FileId, blocks: u32) -> Arc<Self> {
+        let words = (0..blocks).map(|_| AtomicU32::new(0)).collect();
+        // Fibonacci hashing: the upper half of a product with 2^64 divided by the golden ratio.
+        let salt = file.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        Arc::new(Self { words, salt: u32::try_from(salt).expect("the upper half") })
     }
 
     #[inline]
     pub(super) fn word(&self, block: u32) -> &AtomicU32 {
-        &self.0[block as usize]
+        &self.words[block as usize]
     }
 
     /// Asks for the cache line of a block's word.
@@ -262,12 +270,39 @@ mod tests {
 
     /// Admits the only block of each of these files.
     fn admit(cache: &Arc<FrameCache>, files: impl Iterator<Item = u64>) -> Vec<Arc<FrameWords>> {
-        let words = files.map(|_| FrameWords::new(1));
+        let words = files.map(|id| FrameWords::new(FileId(id), 1));
         let words: Vec<_> = words.collect();
         for words in &words {
             drop(cache.reserve(words, 0, PAGE, Warmth::Warm).expect("a frame is free").publish());
         }
         words
+    }
+
+    #[test]
+    fn files_of_one_block_use_all_shards() {
+        // Numbers as partitions, flushes and the log between them give them out.
+        for step in [1, 2, 3, 4, 32, 4096] {
+            let cache = FrameCache::new(4 * SHARD_FRAMES_MIN as usize * PAGE);
+            assert_eq!(cache.shards.len(), 4);
+            let _words = admit(&cache, (1..=8000).map(|n| n * step));
+            for shard in &cache.shards {
+                assert!((1700..=2300).contains(&shard.lock().used()), "step {step}: {}", shard.lock().used());
+            }
+            assert_eq!(cache.stats().evictions, 0, "step {step}");
+            let _words = admit(&cache, (8001..=20_000).map(|n| n * step));
+            let stats = cache.stats();
+            assert!(stats.used * 100 >= stats.capacity * 99, "step {step}: {stats:?}");
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_file_take_the_shards_in_turn() {
+        let cache = FrameCache::new(4 * SHARD_FRAMES_MIN as usize * PAGE);
+        let words = FrameWords::new(FileId(7), 400);
+        for block in 0..400 {
+            drop(cache.reserve(&words, block, PAGE, Warmth::Warm).expect("a frame is free").publish());
+        }
+        assert!(cache.shards.iter().all(|shard| shard.lock().used() == 100));
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Sst {
             let message = "expected the file that the manifest sums up, found another";
             return Err(Error::corruption(path, file_len - FOOTER_LEN as u64, message));
         }
-        let words = FrameWords::new(parts.extents.blocks());
+        let words = FrameWords::new(file_id, parts.extents.blocks());
         let Parts { footer, extents, index, filter, filter_extent, summary, note } = parts;
         let path = path.to_path_buf();
         Ok(Self {
