@@ -56,6 +56,11 @@ impl ArenaRef {
     pub(crate) fn plus(self, bytes: usize) -> Self {
         Self(self.0 + bytes as u64)
     }
+
+    /// The place `bytes` before in the same allocation.
+    pub(crate) fn minus(self, bytes: usize) -> Self {
+        Self(self.0 - bytes as u64)
+    }
 }
 
 /// Memory that allocations will take: what [`Arena::reserve`] makes sure of.

@@ -3,10 +3,22 @@
 //! ```text
 //! key record      latest version: u64 (atomic) | key length: u32 | key bytes | zeros to 8
 //! version record  older version: u64 | sequence number << 8 | kind: u64 | value length: u32 | value bytes | zeros to 8
+//! links           milestone before: u64 | milestone far before: u64, in front of a milestone's version record
 //! ```
 //!
 //! The first version is laid directly behind its key, so that a lookup of a key written once touches adjacent lines.
 //! An overwrite adds a version record and swings the key's `latest` word to it: neither tree nor index changes.
+//!
+//! References take 48 bits. The 16 above them hold, in `latest`, the number of overwrites modulo 2^16; in `older`, the
+//! mark of a milestone; in the first link, the length of the second one.
+//!
+//! # Cost
+//! Every sixteenth version of a key is a *milestone*. Its links lead to the milestone before it and to one far before, so
+//! that a snapshot finds its version in a logarithmic number of steps. A key overwritten fewer times pays nothing.
+//!
+//! # Origin
+//! The links of milestones: E. W. Myers, "An applicative random-access stack", 1983. The second link of a milestone
+//! passes `2^k - 1` others; where the last two links have equal lengths, the next one passes both.
 
 use std::sync::atomic::Ordering;
 
@@ -17,6 +29,14 @@ use super::arena::{Arena, ArenaRef};
 
 const KEY_HEADER: usize = 12;
 const VERSION_HEADER: usize = 20;
+const LINKS: usize = 16;
+
+/// Overwrites from one milestone to the next: few enough to be walked one by one, and many enough that their links cost
+/// little (arbitrary). It divides 2^16, modulo which overwrites are counted.
+const MILESTONE_EVERY: u64 = 16;
+
+const REF_BITS: u32 = 48;
+const MILESTONE: u64 = 1 << 63;
 
 /// One version of a key, as found in a memtable.
 #[derive(Clone, Copy)]
@@ -44,10 +64,73 @@ pub(super) fn add_key(arena: &Arena, key: &[u8], seq: SeqNo, kind: ValueKind, va
 /// Adds a version to the key whose record is at `key_at` and makes it the latest.
 pub(super) fn add_version(arena: &Arena, key_at: ArenaRef, seq: SeqNo, kind: ValueKind, value: &[u8]) {
     let latest = arena.word(key_at);
-    let older = latest.load(Ordering::Relaxed);
-    let at = arena
-        .allocate(VERSION_HEADER + value.len(), |_, bytes| write_version(bytes, older, seq, kind, value));
-    latest.store(at.to_word(), Ordering::Release);
+    let word = latest.load(Ordering::Relaxed);
+    let older = word & ((1 << REF_BITS) - 1);
+    let overwrites = (word >> REF_BITS) + 1;
+    let at = if overwrites.is_multiple_of(MILESTONE_EVERY) {
+        add_milestone(arena, older, seq, kind, value)
+    } else {
+        arena.allocate(VERSION_HEADER + value.len(), |_, bytes| write_version(bytes, older, seq, kind, value))
+    };
+    latest.store(at.to_word() | overwrites << REF_BITS, Ordering::Release);
+}
+
+#[cold]
+fn add_milestone(arena: &Arena, older: u64, seq: SeqNo, kind: ValueKind, value: &[u8]) -> ArenaRef {
+    let before = milestone_before(arena, older);
+    let links = before.map_or([0; 2], |before| Links::of(arena, before).next(arena, before).words());
+    let at = arena.allocate(LINKS + VERSION_HEADER + value.len(), |_, bytes| {
+        let (front, version) = bytes.split_at_mut(LINKS);
+        front[..8].copy_from_slice(&links[0].to_le_bytes());
+        front[8..].copy_from_slice(&links[1].to_le_bytes());
+        write_version(version, older | MILESTONE, seq, kind, value);
+    });
+    at.plus(LINKS)
+}
+
+/// The milestone among the versions from `word` on, if there is one: it is no more than [`MILESTONE_EVERY`] away.
+fn milestone_before(arena: &Arena, mut word: u64) -> Option<ArenaRef> {
+    while let Some(at) = reference(word) {
+        word = read_u64(arena.bytes(at, 8));
+        if word & MILESTONE != 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// What lies in front of a milestone.
+struct Links {
+    /// The milestone before.
+    before: Option<ArenaRef>,
+    /// One far before: `2^rank - 1` milestones.
+    far: Option<ArenaRef>,
+    rank: u64,
+}
+
+impl Links {
+    fn of(arena: &Arena, milestone: ArenaRef) -> Self {
+        let bytes = arena.bytes(milestone.minus(LINKS), LINKS);
+        let before = read_u64(&bytes[..8]);
+        Self { before: reference(before), far: reference(read_u64(&bytes[8..])), rank: before >> REF_BITS }
+    }
+
+    /// The links of the milestone that follows `own`, whose links these are.
+    fn next(&self, arena: &Arena, own: ArenaRef) -> Self {
+        let before = Some(own);
+        if let Some(far) = self.far {
+            let beyond = Self::of(arena, far);
+            if beyond.rank == self.rank {
+                return Self { before, far: beyond.far, rank: self.rank + 1 };
+            }
+        }
+        Self { before, far: before, rank: 1 }
+    }
+
+    fn words(&self) -> [u64; 2] {
+        let word = |at: Option<ArenaRef>| at.map_or(0, ArenaRef::to_word);
+        [word(self.before) | self.rank << REF_BITS, word(self.far)]
+    }
 }
 
 fn write_version(bytes: &mut [u8], older: u64, seq: SeqNo, kind: ValueKind, value: &[u8]) {
@@ -55,6 +138,12 @@ fn write_version(bytes: &mut [u8], older: u64, seq: SeqNo, kind: ValueKind, valu
     bytes[8..16].copy_from_slice(&(seq << 8 | u64::from(kind.number())).to_le_bytes());
     bytes[16..VERSION_HEADER].copy_from_slice(&len_u32(value.len()).to_le_bytes());
     bytes[VERSION_HEADER..VERSION_HEADER + value.len()].copy_from_slice(value);
+}
+
+/// The reference in a word without what its upper bits say.
+#[inline]
+fn reference(word: u64) -> Option<ArenaRef> {
+    ArenaRef::from_word(word & ((1 << REF_BITS) - 1))
 }
 
 /// The key of a key record.
@@ -67,15 +156,31 @@ pub(super) fn key(arena: &Arena, key_at: ArenaRef) -> &[u8] {
 /// The newest version of a key that is not newer than `visible`.
 #[inline]
 pub(super) fn visible_version(arena: &Arena, key_at: ArenaRef, visible: SeqNo) -> Option<VersionView<'_>> {
-    let mut word = arena.word(key_at).load(Ordering::Acquire);
-    while let Some(at) = ArenaRef::from_word(word) {
-        let view = version(arena, at);
-        if view.seq <= visible {
-            return Some(view);
-        }
-        word = view.older;
+    let newest = version(arena, reference(arena.word(key_at).load(Ordering::Acquire))?);
+    if newest.seq <= visible { Some(newest) } else { older_version(arena, newest, visible).0 }
+}
+
+/// The newest version not newer than `visible` below one that is newer, and the steps it took to find it.
+#[cold]
+fn older_version<'a>(
+    arena: &'a Arena,
+    mut view: VersionView<'a>,
+    visible: SeqNo,
+) -> (Option<VersionView<'a>>, u32) {
+    let mut steps = 0;
+    while view.seq > visible {
+        let linked = if view.older & MILESTONE == 0 { None } else { newer_link(arena, &view, visible) };
+        let Some(at) = linked.or_else(|| reference(view.older)) else { return (None, steps) };
+        view = version(arena, at);
+        steps += 1;
     }
-    None
+    (Some(view), steps)
+}
+
+/// The farthest milestone that a milestone's links lead to and that is newer than `visible`.
+fn newer_link(arena: &Arena, milestone: &VersionView<'_>, visible: SeqNo) -> Option<ArenaRef> {
+    let links = Links::of(arena, milestone.value_at.minus(VERSION_HEADER));
+    [links.far, links.before].into_iter().flatten().find(|&at| version(arena, at).seq > visible)
 }
 
 #[inline]
@@ -93,7 +198,8 @@ fn version(arena: &Arena, at: ArenaRef) -> VersionView<'_> {
     }
 }
 
-/// Bytes a new key with one version takes.
+/// Bytes a new key with one version takes. A version more takes less, with links in front of it too: a key record has at
+/// least [`LINKS`] bytes.
 pub(super) fn footprint(key_len: usize, value_len: usize) -> usize {
     (KEY_HEADER + key_len).next_multiple_of(8) + (VERSION_HEADER + value_len).next_multiple_of(8)
 }
@@ -121,5 +227,50 @@ impl NativeBytes for u64 {
     #[expect(clippy::host_endian_bytes, reason = "an in-memory word that is later read by an atomic load")]
     fn to_ne(self) -> [u8; 8] {
         self.to_ne_bytes()
+    }
+}
+
+const _: () = assert!(KEY_HEADER.next_multiple_of(8) >= LINKS && (1 << 16) % MILESTONE_EVERY == 0);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pleach_env::memory::RegionPool;
+
+    use super::super::arena::Footprint;
+    use super::*;
+
+    /// Versions have the odd numbers from 1 on.
+    fn overwritten(arena: &Arena, versions: u64) -> ArenaRef {
+        let bytes = footprint(3, 8) * usize::try_from(versions).unwrap();
+        assert!(arena.reserve(Footprint { bytes, record_max: footprint(3, 8), records: 1 }));
+        let key_at = add_key(arena, b"key", 1, ValueKind::Put, &1u64.to_le_bytes());
+        for seq in (1..versions).map(|n| 2 * n + 1) {
+            add_version(arena, key_at, seq, ValueKind::Put, &seq.to_le_bytes());
+        }
+        key_at
+    }
+
+    #[test]
+    fn any_version_of_a_key_overwritten_often_is_found_in_few_steps() {
+        // More than 2^16, so that the count of overwrites has started anew.
+        for versions in [1, 2, 16, 17, 33, 300, 150_000] {
+            let arena = Arena::new(Arc::new(RegionPool::new(1 << 20, 1)));
+            let key_at = overwritten(&arena, versions);
+            let latest = arena.word(key_at).load(Ordering::Relaxed);
+            let newest = version(&arena, reference(latest).unwrap());
+            let mut steps_max = 0;
+            for visible in 0..=2 * versions {
+                let expected = (visible + 1) / 2 * 2;
+                let found = visible_version(&arena, key_at, visible);
+                assert_eq!(found.map(|v| v.seq), expected.checked_sub(1), "{visible} of {versions}");
+                assert!(found.is_none_or(|v| v.value == v.seq.to_le_bytes()));
+                steps_max = steps_max.max(older_version(&arena, newest, visible).1);
+            }
+            let milestones = versions / MILESTONE_EVERY;
+            let bound = 2 * MILESTONE_EVERY + 3 * u64::from((milestones + 1).ilog2());
+            assert!(u64::from(steps_max) <= bound, "{steps_max} steps among {versions} versions, not {bound}");
+        }
     }
 }
