@@ -59,6 +59,7 @@ impl Inner {
         let result = self.make_close_durable(&mut writer);
         self.remove_obsolete();
         names.values().for_each(|live| live.dropped.store(true, Ordering::Release));
+        self.drops.fetch_add(1, Ordering::Release);
         let mut versions = self.versions.lock();
         self.ended.store(true, Ordering::Release);
         let version = Arc::new(versions.version.without_partitions());

@@ -56,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) visible: AtomicU64,
     /// Next file or run number.
     pub(super) next_id: AtomicU64,
+    /// Drops of partitions since the open. Raised, under `writer`, after the flag of the partition.
+    pub(crate) drops: AtomicU64,
     /// The first error after which writing would not be safe.
     poison: OnceLock<Error>,
     /// Whether the store has been closed, or is being closed: that of all states.
@@ -198,6 +200,7 @@ impl Inner {
             closed: Arc::clone(&parts.state.closed),
             state: ArcSwap::from_pointee(parts.state),
             next_id: AtomicU64::new(parts.next_id),
+            drops: AtomicU64::new(0),
             poison: OnceLock::new(),
             ended: AtomicBool::new(false),
             filters_looked_at_after: AtomicU64::new(u64::MAX),

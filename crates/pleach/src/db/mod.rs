@@ -13,6 +13,7 @@ mod pressure;
 mod snapshot;
 mod space;
 mod sst_output;
+mod touched;
 mod verify;
 mod write;
 mod write_batch;

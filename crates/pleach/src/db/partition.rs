@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use pleach_env::{Error, Result};
 use pleach_log::Durability;
-use smallvec::smallvec;
 
 use super::closing::closed_error;
 use super::handle::{Db, Shared};
 use super::inner::{Inner, LivePartition};
+use super::touched::TouchedPartitions;
 use super::write::{WriteRequest, dropped_error};
 use crate::batch::{Operations, check_key};
 use crate::keys::PartitionId;
@@ -144,8 +144,8 @@ impl Partition {
         let mut operations = BUFFER.take().unwrap_or_default();
         operations.clear();
         operations.push(self.live.id, key, value)?;
-        let partitions = smallvec![Arc::clone(&self.live)];
-        let request = WriteRequest { operations, partitions, durability, may_wait, result: None };
+        let partitions = TouchedPartitions::one(&self.live);
+        let request = WriteRequest { may_wait, ..WriteRequest::new(operations, partitions, durability) };
         let (operations, result) = self.inner().commit(request);
         if operations.payload().len() <= KEPT_BUFFER_LEN {
             BUFFER.set(Some(operations));

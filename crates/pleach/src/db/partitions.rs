@@ -72,6 +72,7 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     edit.push(EditItem::DropPartition { id: live.id });
     inner.commit_edit(edit, Vec::new(), State::with_version)?;
     live.dropped.store(true, Ordering::Release);
+    inner.drops.fetch_add(1, Ordering::Release);
     names.remove(&live.name);
     inner.note_progress(); // Its debts are gone.
     inner.wake_jobs();

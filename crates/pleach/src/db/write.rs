@@ -14,10 +14,10 @@ use std::time::Duration;
 use pleach_env::{Error, ErrorKind, Result, failpoint};
 use pleach_log::{Append, Durability, LogWriter, SEQ_MAX};
 use pleach_table::ValueKind;
-use smallvec::SmallVec;
 
-use super::inner::{Inner, LivePartition, Writer};
+use super::inner::{Inner, Writer};
 use super::pressure::SLEEP_FOR_OTHERS_NS;
+use super::touched::TouchedPartitions;
 use crate::batch::Operations;
 use crate::memtable::{Footprint, Memtable};
 use crate::options::SEALED_MAX;
@@ -28,7 +28,7 @@ use crate::stats::add;
 /// A batch on its way through the commit queue.
 pub(crate) struct WriteRequest {
     pub(crate) operations: Operations,
-    pub(crate) partitions: SmallVec<[Arc<LivePartition>; 1]>,
+    pub(crate) partitions: TouchedPartitions,
     pub(crate) durability: Durability,
     /// Whether to wait for a flush to make room, and to be slowed down, rather than fail.
     pub(crate) may_wait: bool,
@@ -37,6 +37,11 @@ pub(crate) struct WriteRequest {
 }
 
 impl WriteRequest {
+    /// A request that may wait.
+    pub(crate) fn new(operations: Operations, partitions: TouchedPartitions, durability: Durability) -> Self {
+        Self { operations, partitions, durability, may_wait: true, result: None }
+    }
+
     pub(crate) fn cost(&self) -> usize {
         self.operations.payload().len()
     }
@@ -71,8 +76,9 @@ impl Inner {
 
     fn lead_admitted(&self, writer: &mut Writer, group: &mut [WriteRequest]) -> Result<()> {
         self.check_writable()?;
+        let drops = self.drops.load(Ordering::Relaxed);
         for request in group.iter_mut() {
-            if let Some(gone) = request.partitions.iter().find(|p| p.dropped.load(Ordering::Relaxed)) {
+            if let Some(gone) = request.partitions.dropped(drops) {
                 request.result = Some(Err(dropped_error(&gone.name)));
             }
         }
@@ -147,7 +153,8 @@ impl Inner {
         let admitted = || group.iter().filter(|r| r.result.is_none());
         let bytes: usize = admitted().map(|r| r.operations.record_len()).sum();
         let count: u64 = admitted().map(|r| u64::from(r.operations.count())).sum();
-        let syncs = admitted().any(|r| r.durability == Durability::Sync);
+        let asking = if failpoint::skipped("plant.leader_sync_only") { 1 } else { usize::MAX };
+        let syncs = admitted().take(asking).any(|r| r.durability == Durability::Sync);
         if count == 0 {
             return Ok(());
         }
@@ -181,11 +188,17 @@ impl Inner {
         if writer.stretches.announce(writer.next_seq + count - 1) {
             admitted().for_each(|request| forget_stretches(&writer.stretches, request));
         }
+        if failpoint::skipped("plant.group_reordered") {
+            group.reverse();
+        }
         let memtable = &writer.active.memtable;
         for request in group.iter_mut().filter(|r| r.result.is_none()) {
             insert_operations(memtable, request.operations.payload(), &mut writer.next_seq);
             add(&self.counters.operations, u64::from(request.operations.count()));
             request.result = Some(Ok(()));
+        }
+        if failpoint::skipped("plant.group_reordered") {
+            group.reverse();
         }
         failpoint::reached("commit.inserted");
         self.visible.store(writer.next_seq - 1, Ordering::Release);
@@ -334,3 +347,6 @@ pub(crate) fn insert_operations(memtable: &Memtable, payload: &[u8], next_seq: &
 pub(crate) fn dropped_error(name: &str) -> Error {
     Error::new(ErrorKind::Closed, format!("partition {name:?} has been dropped"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,14 @@
 //! Write batches as users build them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pleach_env::{Error, Result};
 use pleach_log::Durability;
-use smallvec::SmallVec;
 
 use super::handle::{Db, Shared};
-use super::inner::LivePartition;
 use super::partition::Partition;
+use super::touched::TouchedPartitions;
 use super::write::WriteRequest;
 use crate::batch::Operations;
 
@@ -28,19 +28,16 @@ use crate::batch::Operations;
 pub struct WriteBatch {
     shared: Arc<Shared>,
     operations: Operations,
-    partitions: SmallVec<[Arc<LivePartition>; 1]>,
+    partitions: TouchedPartitions,
     /// The first operation that was refused; the commit returns it and writes nothing.
     error: Option<Error>,
 }
 
 impl WriteBatch {
     pub(crate) fn new(db: &Db) -> Self {
-        Self {
-            shared: Arc::clone(&db.shared),
-            operations: Operations::default(),
-            partitions: SmallVec::new(),
-            error: None,
-        }
+        let shared = Arc::clone(&db.shared);
+        let partitions = TouchedPartitions::since(shared.inner.drops.load(Ordering::Acquire));
+        Self { shared, operations: Operations::default(), partitions, error: None }
     }
 
     /// Adds a put. An argument out of range is reported by [`WriteBatch::commit`].
@@ -63,9 +60,27 @@ impl WriteBatch {
         if let Err(error) = self.operations.push(partition.id(), key, value) {
             self.error.get_or_insert(error);
         }
-        if !self.partitions.iter().any(|live| live.id == partition.id()) {
-            self.partitions.push(Arc::clone(&partition.live));
-        }
+        self.partitions.add(&partition.live);
+    }
+
+    /// Empties the batch for other operations, and forgets those that were refused. The memory of its buffer is kept.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = pleach::Db::open(dir.path())?;
+    /// let users = db.default_partition();
+    /// let mut batch = db.batch();
+    /// batch.put(&users, b"alice", b"1");
+    /// batch.clear();
+    /// assert!(batch.is_empty());
+    /// batch.commit(pleach::Durability::Sync)?;
+    /// assert!(!users.contains(b"alice")?);
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    pub fn clear(&mut self) {
+        self.operations.clear();
+        self.partitions = TouchedPartitions::since(self.shared.inner.drops.load(Ordering::Acquire));
+        self.error = None;
     }
 
     /// Operations in it.
@@ -91,8 +106,7 @@ impl WriteBatch {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let (operations, partitions) = (self.operations, self.partitions);
-        let request = WriteRequest { operations, partitions, durability, may_wait: true, result: None };
+        let request = WriteRequest::new(self.operations, self.partitions, durability);
         self.shared.inner.commit(request).1
     }
 }

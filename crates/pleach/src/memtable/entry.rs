@@ -262,7 +262,7 @@ mod tests {
             let newest = version(&arena, reference(latest).unwrap());
             let mut steps_max = 0;
             for visible in 0..=2 * versions {
-                let expected = (visible + 1) / 2 * 2;
+                let expected = visible.div_ceil(2) * 2;
                 let found = visible_version(&arena, key_at, visible);
                 assert_eq!(found.map(|v| v.seq), expected.checked_sub(1), "{visible} of {versions}");
                 assert!(found.is_none_or(|v| v.value == v.seq.to_le_bytes()));
@@ -270,7 +270,10 @@ mod tests {
             }
             let milestones = versions / MILESTONE_EVERY;
             let bound = 2 * MILESTONE_EVERY + 3 * u64::from((milestones + 1).ilog2());
-            assert!(u64::from(steps_max) <= bound, "{steps_max} steps among {versions} versions, not {bound}");
+            assert!(
+                u64::from(steps_max) <= bound,
+                "{steps_max} steps among {versions} versions, not {bound}"
+            );
         }
     }
 }

@@ -1,0 +1,89 @@
+//! Tests of groups: what a leader does for the requests of others. They drive the leader with a group made by hand.
+
+use std::sync::Arc;
+
+use pleach_env::SimEnv;
+use pleach_env::failpoint::with_skipped;
+
+use super::*;
+use crate::{Db, Options, Partition};
+
+fn open(env: &Arc<SimEnv>) -> Db {
+    Options::new().env(Arc::clone(env) as _).open("store").unwrap()
+}
+
+fn put(partition: &Partition, key: &str, value: &str, durability: Durability) -> WriteRequest {
+    let mut operations = Operations::default();
+    operations.push(partition.id(), key.as_bytes(), Some(value.as_bytes())).unwrap();
+    WriteRequest::new(operations, TouchedPartitions::one(&partition.live), durability)
+}
+
+/// Commits the requests as one group.
+fn lead(db: &Db, mut group: Vec<WriteRequest>) -> Vec<Result<()>> {
+    db.inner().lead(&mut group);
+    group.into_iter().map(|request| request.result.expect("the leader answers all")).collect()
+}
+
+/// Whether a group is durable when it is committed of which only request `syncs` asks for that.
+fn is_durable_when_one_asks(syncs: usize) -> bool {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let partition = db.default_partition();
+    let durability = |i| if i == syncs { Durability::Sync } else { Durability::Buffered };
+    let results = lead(&db, (0..3).map(|i| put(&partition, &format!("k{i}"), "v", durability(i))).collect());
+    assert!(results.iter().all(Result::is_ok));
+    let writer = db.inner().writer.lock();
+    writer.log.durable_seq() == writer.log.last_seq()
+}
+
+#[test]
+fn a_group_is_synced_whoever_of_it_asks() {
+    assert!((0..3).all(is_durable_when_one_asks));
+    assert!(!is_durable_when_one_asks(9), "nobody asked");
+    let planted = || with_skipped("plant.leader_sync_only", || (0..3).all(is_durable_when_one_asks));
+    assert!(!planted(), "a leader that looks at its own request only is noticed");
+}
+
+/// The value of a key that a group has put three times: at once, in a snapshot of the middle, and after a reopening.
+fn values_after_group() -> [Option<Vec<u8>>; 3] {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let partition = db.default_partition();
+    let puts = ["first", "second", "third"].map(|value| put(&partition, "key", value, Durability::Buffered));
+    let first_seq = db.inner().writer.lock().next_seq;
+    assert!(lead(&db, puts.into()).iter().all(Result::is_ok));
+    let state = db.inner().state.load_full();
+    let value_at = |seq| {
+        let found = crate::lookup::get_blocking(db.inner(), &state, partition.id(), b"key", seq).unwrap();
+        found.map(|value| value.to_vec())
+    };
+    let (latest, middle) = (value_at(first_seq + 2), value_at(first_seq + 1));
+    drop(state);
+    db.close().unwrap();
+    let recovered = open(&env).default_partition().get("key").unwrap();
+    [latest, middle, recovered.map(Vec::from)]
+}
+
+#[test]
+fn a_group_is_inserted_in_the_order_of_the_log() {
+    let expected = ["third", "second", "third"].map(|value| Some(value.as_bytes().to_vec()));
+    assert_eq!(values_after_group(), expected);
+    assert_ne!(with_skipped("plant.group_reordered", values_after_group), expected, "the plant is noticed");
+}
+
+#[test]
+fn one_refused_request_leaves_the_others_of_its_group() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let (kept, gone) = (db.default_partition(), db.partition("gone").unwrap());
+    let group = vec![
+        put(&kept, "a", "1", Durability::Buffered),
+        put(&gone, "b", "2", Durability::Sync),
+        put(&kept, "c", "3", Durability::Buffered),
+    ];
+    db.drop_partition(gone).unwrap();
+    let results = lead(&db, group);
+    assert_eq!(results[1].as_ref().map_err(Error::kind), Err(ErrorKind::Closed));
+    assert!(results[0].is_ok() && results[2].is_ok());
+    assert_eq!(kept.iter().count(), 2);
+}
