@@ -30,6 +30,7 @@ mod commit;
 mod durability;
 mod frame;
 mod recovery;
+mod salvage;
 mod segment;
 mod writer;
 
@@ -40,5 +41,6 @@ pub use frame::{
     RECORD_HEADER_LEN, RecordBuf, SEQ_MAX, SHORT_HEADER_LEN, SeqNo,
 };
 pub use recovery::{FrameRecovery, Record, Recovery, read_frames, recover};
+pub use salvage::{SalvagedFrame, SalvagedHeader, read_chain, salvage_frames};
 pub use segment::{LOG_SEGMENT, parse_segment_name, segment_path};
 pub use writer::{LogWriter, PendingSync, RetiredSegments};

@@ -17,6 +17,7 @@
 mod header;
 mod reader;
 mod record;
+mod salvage;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -67,7 +67,7 @@ pub(crate) struct FrameReader {
     file: Arc<dyn File>,
     path: PathBuf,
     id: FileId,
-    len: u64,
+    pub(super) len: u64,
 
     /// Bytes of the file from `window_start` on.
     window: Vec<u8>,
@@ -78,9 +78,9 @@ pub(crate) struct FrameReader {
     payload: Option<std::ops::Range<usize>>,
 
     // Chain state.
-    offset: u64,
+    pub(super) offset: u64,
     epoch: u8,
-    next_seq: Option<SeqNo>,
+    pub(super) next_seq: Option<SeqNo>,
     /// Bytes that a search may still checksum.
     work_left: u64,
 }
@@ -91,7 +91,19 @@ impl FrameReader {
         let failed = |e| Error::io(&format!("open the {}", kind.name), path, e);
         let file = env.open_file(path, OpenOptions::default()).map_err(failed)?;
         let len = file.len().map_err(failed)?;
-        let mut reader = Self {
+        let mut reader = Self::over(file, path, id, len);
+        let header_len = usize::try_from(len).unwrap_or(usize::MAX).min(FILE_HEADER_LEN);
+        let bytes = reader.bytes(0, header_len)?;
+        let opened = match FileHeader::decode(bytes, kind, id, path)? {
+            HeaderState::Whole(header) => Opened::Whole(header),
+            HeaderState::Torn(found) => Opened::Torn(found),
+        };
+        Ok((reader, opened))
+    }
+
+    /// A reader that stands behind the header.
+    pub(super) fn over(file: Arc<dyn File>, path: &Path, id: FileId, len: u64) -> Self {
+        Self {
             file,
             path: path.to_path_buf(),
             id,
@@ -104,14 +116,7 @@ impl FrameReader {
             epoch: 0,
             next_seq: None,
             work_left: len.saturating_mul(SEARCH_WORK_FACTOR),
-        };
-        let header_len = usize::try_from(len).unwrap_or(usize::MAX).min(FILE_HEADER_LEN);
-        let bytes = reader.bytes(0, header_len)?;
-        let opened = match FileHeader::decode(bytes, kind, id, path)? {
-            HeaderState::Whole(header) => Opened::Whole(header),
-            HeaderState::Torn(found) => Opened::Torn(found),
-        };
-        Ok((reader, opened))
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -273,7 +278,7 @@ impl FrameReader {
     }
 
     /// The window's bytes from `offset` on: enough for a record header, unless the file ends before.
-    fn rest_of_window(&mut self, offset: u64) -> Result<&[u8]> {
+    pub(super) fn rest_of_window(&mut self, offset: u64) -> Result<&[u8]> {
         let left = usize::try_from(self.len - offset).unwrap_or(usize::MAX);
         self.bytes(offset, left.min(RECORD_HEADER_LEN))?;
         let at = self.window_index(offset);

@@ -36,7 +36,7 @@ use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Trash, Version};
 
 /// Name of the lock file. It is never removed.
-const LOCK: &str = "LOCK";
+pub(crate) const LOCK: &str = "LOCK";
 
 /// Name of the partition that every store has.
 pub(crate) const DEFAULT_PARTITION: &str = "default";

@@ -1,0 +1,70 @@
+//! Reading on behind the end of a chain, for salvage.
+
+use std::path::Path;
+
+use pleach_env::{Env, Error, FileId, OpenOptions, Result};
+
+use super::header::FileKind;
+use super::reader::{Found, FrameReader};
+use super::record::{RECORD_HEADER_LEN, RecordHeader};
+
+/// Bytes that are passed over where a read fails: a page.
+const UNREADABLE_LEN: u64 = 4096;
+
+impl FrameReader {
+    /// Opens the file without a look at its header.
+    pub(crate) fn blind(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId) -> Result<Self> {
+        let failed = |e| Error::io(&format!("open the {}", kind.name), path, e);
+        let file = env.open_file(path, OpenOptions::default()).map_err(failed)?;
+        let len = file.len().map_err(failed)?;
+        Ok(Self::over(file, path, id, len))
+    }
+
+    /// Where the next record is due.
+    pub(crate) fn position(&self) -> u64 {
+        self.offset
+    }
+
+    /// Goes to the next long record behind `offset`, so that `advance` reads it. Returns whether there is one, and where
+    /// the last byte before it, or before the end, is that is not zero.
+    pub(crate) fn find_record(&mut self, offset: u64) -> (bool, u64) {
+        let (mut at, mut used_to) = (offset, offset);
+        while at < self.len {
+            let Ok(bytes) = self.rest_of_window(at) else {
+                at = (at / UNREADABLE_LEN + 1) * UNREADABLE_LEN;
+                used_to = at.min(self.len);
+                continue;
+            };
+            let candidate = bytes
+                .windows(RECORD_HEADER_LEN)
+                .position(|window| window[4] != 0 && RecordHeader::decode(window, None).is_ok());
+            // The last bytes may begin a header that the next window completes.
+            let skip = candidate.unwrap_or(bytes.len().saturating_sub(RECORD_HEADER_LEN - 1).max(1));
+            if let Some(last) = bytes[..skip].iter().rposition(|&b| b != 0) {
+                used_to = at + last as u64 + 1;
+            }
+            at += skip as u64;
+            if candidate.is_some() {
+                if at > offset && self.is_record(at) {
+                    return (true, used_to);
+                }
+                used_to = at + 1;
+                at += 1;
+            }
+        }
+        (false, used_to)
+    }
+
+    /// Makes a record at `offset` the next one.
+    pub(crate) fn go_to(&mut self, offset: u64) {
+        (self.offset, self.next_seq) = (offset, None);
+    }
+
+    /// Whether a record that is not stale stands at `offset`; the chain goes on there.
+    fn is_record(&mut self, offset: u64) -> bool {
+        self.go_to(offset);
+        let is_record = matches!(self.advance(), Ok(Found::Record(..)));
+        self.go_to(offset);
+        is_record
+    }
+}

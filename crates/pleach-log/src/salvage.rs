@@ -1,0 +1,146 @@
+//! Salvage: every record of a framed file that proves itself, whatever lies between.
+//!
+//! For repair and for reports of damage. [`recover`](crate::recover) ends where a record is missing, for what follows may
+//! not be trusted as a prefix; salvage goes on behind it and tells what was passed over.
+//!
+//! # Invariants
+//! 1. *Nothing unproven*: a record is shown only with a right checksum, and no stale one of a failed append.
+//! 2. *Read only, and no end at an error*: what cannot be read is damage, and the search goes on behind it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach_env::{Env, Error, FileId, Result};
+
+use crate::frame::{FILE_HEADER_LEN, FileKind, Found, FrameReader, ManifestHint, Opened, RecordKind};
+use crate::recovery::Record;
+
+/// What is found while a framed file is salvaged, in the order of the file.
+#[derive(Debug)]
+pub enum SalvagedFrame<'a> {
+    /// A record with a payload.
+    Record(Record<'a>),
+    /// `len` bytes at `offset` are no record, and not all of them are zero.
+    Damage {
+        /// Where they begin.
+        offset: u64,
+        /// How many there are.
+        len: u64,
+        /// What is wrong.
+        error: Error,
+    },
+}
+
+/// What the header of a salvaged file says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SalvagedHeader {
+    /// The manifest hint, where the header is whole and has one.
+    pub hint: Option<ManifestHint>,
+}
+
+/// Shows `visit` every record of the framed file `id` at `path`, and all damage between; it returns whether to go on.
+///
+/// # Errors
+/// `Io` when the file cannot be opened at all, and those of `visit`.
+pub fn salvage_frames(
+    env: &Arc<dyn Env>,
+    path: &Path,
+    kind: &FileKind,
+    id: FileId,
+    visit: &mut dyn FnMut(SalvagedFrame<'_>) -> Result<bool>,
+) -> Result<SalvagedHeader> {
+    let mut header = SalvagedHeader::default();
+    match FrameReader::open(&**env, path, kind, id) {
+        Ok((_, Opened::Whole(found))) => {
+            header.hint = Some(found.hint).filter(|hint| *hint != ManifestHint::NONE);
+        }
+        Ok((_, Opened::Torn(found))) => {
+            let error = Error::corruption(path, 0, format!("expected a header, found {found}"));
+            if !visit(SalvagedFrame::Damage { offset: 0, len: FILE_HEADER_LEN as u64, error })? {
+                return Ok(header);
+            }
+        }
+        Err(error) => {
+            if !visit(SalvagedFrame::Damage { offset: error.offset().unwrap_or(0), len: 0, error })? {
+                return Ok(header);
+            }
+        }
+    }
+    walk(&mut FrameReader::blind(&**env, path, kind, id)?, visit)?;
+    Ok(header)
+}
+
+fn walk(reader: &mut FrameReader, visit: &mut dyn FnMut(SalvagedFrame<'_>) -> Result<bool>) -> Result<()> {
+    loop {
+        match reader.advance() {
+            Ok(Found::Record(header, offset)) => {
+                if header.kind == RecordKind::Marker {
+                    continue;
+                }
+                let record = Record {
+                    first_seq: header.first_seq,
+                    count: header.count,
+                    payload: reader.payload(),
+                    segment: reader.id(),
+                    offset,
+                };
+                if !visit(SalvagedFrame::Record(record))? {
+                    return Ok(());
+                }
+            }
+            Ok(Found::End { offset, found }) => {
+                let error =
+                    Error::corruption(reader.path(), offset, format!("expected a record, found {found}"));
+                if !pass_over(reader, offset, error, visit)? {
+                    return Ok(());
+                }
+            }
+            Err(error) => {
+                let offset = reader.position();
+                if !pass_over(reader, offset, error, visit)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Goes to the next record behind `offset` and tells what was passed over; `false` at the end.
+fn pass_over(
+    reader: &mut FrameReader,
+    offset: u64,
+    error: Error,
+    visit: &mut dyn FnMut(SalvagedFrame<'_>) -> Result<bool>,
+) -> Result<bool> {
+    let (next, used_to) = reader.find_record(offset);
+    let goes_on = match used_to.checked_sub(offset) {
+        Some(len @ 1..) => visit(SalvagedFrame::Damage { offset, len, error })?,
+        _ => true,
+    };
+    Ok(goes_on && next)
+}
+
+/// Shows `visit` the records of a chain that begins at `offset`, where [`salvage_frames`] has found one behind a gap or at
+/// the file's beginning, up to the chain's end; `visit` returns whether to go on.
+///
+/// # Errors
+/// `Io` when the file cannot be read, and those of `visit`.
+pub fn read_chain(
+    env: &Arc<dyn Env>,
+    path: &Path,
+    kind: &FileKind,
+    id: FileId,
+    offset: u64,
+    visit: &mut dyn FnMut(Record<'_>) -> Result<bool>,
+) -> Result<()> {
+    let mut reader = FrameReader::blind(&**env, path, kind, id)?;
+    reader.go_to(offset);
+    while let Found::Record(header, offset) = reader.advance()? {
+        let (first_seq, count) = (header.first_seq, header.count);
+        let record = Record { first_seq, count, payload: reader.payload(), segment: id, offset };
+        if header.kind != RecordKind::Marker && !visit(record)? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

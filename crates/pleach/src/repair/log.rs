@@ -1,0 +1,230 @@
+//! The log of a damaged store: which records there are, and in what order they are applied.
+//!
+//! A segment may repeat records of earlier ones, and one that recovery has left behind may hold numbers that were given
+//! again later. So the log is read twice: first for its chains of records, of which the newest segment that has a number
+//! wins, and then in the order of the numbers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach_env::{Env, Error, ErrorKind, FileId, Result};
+use pleach_log::{LOG_SEGMENT, Record, SalvagedFrame, SeqNo, read_chain, salvage_frames, segment_path};
+use pleach_table::ValueKind;
+
+use super::manifest::{Files, Known};
+use super::report::{DamagedPlace, Reporter, missing};
+use super::sink::{Owner, Sink};
+use crate::batch::Operations;
+
+/// A chain of records, and the part of its sequence numbers that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    segment: FileId,
+    /// Where the chain begins.
+    offset: u64,
+    first_seq: SeqNo,
+    /// The number behind the last one.
+    end_seq: SeqNo,
+}
+
+/// Reads the segments that matter and returns the stretches in the order of their numbers.
+pub(super) fn index(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    files: &Files,
+    known: &Known,
+    report: &mut Reporter<'_>,
+) -> Vec<Stretch> {
+    let floor = if known.is_exact { known.version.log_floor } else { FileId(0) };
+    if floor != FileId(0) && !files.segments.contains_key(&floor) {
+        report.damage(missing(
+            &segment_path(dir, floor),
+            "the manifest names this log segment, but it is missing",
+        ));
+    }
+    let mut chains = Vec::new();
+    for (&id, &len) in &files.segments {
+        let path = segment_path(dir, id);
+        if id < floor {
+            report.report.ignored.push(path);
+        } else if let Err(error) = read_segment(env, &path, id, &mut chains, report) {
+            report.damage(DamagedPlace::of(&path, error));
+        }
+        if !report.end_file(len) {
+            return Vec::new();
+        }
+    }
+    let due = if known.is_exact { known.version.flushed_seq + 1 } else { 0 };
+    let stretches = choose(chains, due);
+    tell_gaps(dir, &stretches, due, known, report);
+    stretches
+}
+
+/// Adds the chains of a segment.
+fn read_segment(
+    env: &Arc<dyn Env>,
+    path: &Path,
+    id: FileId,
+    chains: &mut Vec<Stretch>,
+    report: &mut Reporter<'_>,
+) -> Result<()> {
+    let first = chains.len();
+    salvage_frames(env, path, &LOG_SEGMENT, id, &mut |found| match found {
+        SalvagedFrame::Record(Record { first_seq, count, offset, .. }) => {
+            let end_seq = first_seq + u64::from(count);
+            match chains[first..].last_mut() {
+                Some(chain) if chain.end_seq == first_seq => chain.end_seq = end_seq,
+                _ => chains.push(Stretch { segment: id, offset, first_seq, end_seq }),
+            }
+            Ok(report.advance(offset))
+        }
+        SalvagedFrame::Damage { offset, len, error } => {
+            let place = DamagedPlace::of(path, error);
+            report.damage(DamagedPlace { offset: Some(offset), len: (len > 0).then_some(len), ..place });
+            Ok(true)
+        }
+    })
+    .map(|_| ())
+}
+
+/// The parts of `chains` from `due` on that count, in the order of their numbers: of each number the one in the newest
+/// segment.
+fn choose(mut chains: Vec<Stretch>, due: SeqNo) -> Vec<Stretch> {
+    chains.sort_by_key(|chain| (std::cmp::Reverse(chain.segment), chain.first_seq));
+    let mut chosen: Vec<Stretch> = Vec::new();
+    for chain in chains {
+        let mut rest = vec![(chain.first_seq.max(due), chain.end_seq)];
+        for taken in &chosen {
+            rest = rest
+                .into_iter()
+                .flat_map(|(from, to)| [(from, to.min(taken.first_seq)), (from.max(taken.end_seq), to)])
+                .collect();
+        }
+        rest.retain(|(from, to)| from < to);
+        chosen.extend(rest.into_iter().map(|(first_seq, end_seq)| Stretch { first_seq, end_seq, ..chain }));
+    }
+    chosen.sort_by_key(|stretch| stretch.first_seq);
+    chosen
+}
+
+fn tell_gaps(dir: &Path, stretches: &[Stretch], due: SeqNo, known: &Known, report: &mut Reporter<'_>) {
+    let mut next = if known.is_exact { due } else { stretches.first().map_or(0, |s| s.first_seq) };
+    let mut gap = |path: &Path, from: SeqNo, to: SeqNo| {
+        let message = format!("the writes {from} to {} are missing", to - 1);
+        let error = Error::new(ErrorKind::Corruption, message).at_path(path);
+        report.damage(DamagedPlace { entries: Some(to - from), ..DamagedPlace::of(path, error) });
+    };
+    for stretch in stretches {
+        if stretch.first_seq > next {
+            gap(&segment_path(dir, stretch.segment), next, stretch.first_seq);
+        }
+        next = stretch.end_seq;
+    }
+    if let Some(closed) = known.closed_seq.filter(|closed| *closed >= next && (known.is_exact || next > 0)) {
+        let last = stretches.last().map_or_else(|| dir.to_path_buf(), |s| segment_path(dir, s.segment));
+        gap(&last, next, closed + 1);
+    }
+}
+
+/// The log being applied.
+pub(super) struct Replay<'e> {
+    env: &'e Arc<dyn Env>,
+    dir: &'e Path,
+    stretches: Vec<Stretch>,
+    /// The first number that is not applied yet.
+    next: SeqNo,
+}
+
+impl<'e> Replay<'e> {
+    pub(super) fn new(env: &'e Arc<dyn Env>, dir: &'e Path, stretches: Vec<Stretch>) -> Self {
+        Self { env, dir, stretches, next: 0 }
+    }
+
+    /// Applies the records up to the number `last`.
+    pub(super) fn replay(
+        &mut self,
+        last: SeqNo,
+        known: &Known,
+        sink: &mut Sink<'_>,
+        report: &mut Reporter<'_>,
+    ) -> Result<()> {
+        let next = self.next;
+        let open = self.stretches.iter().filter(|s| s.end_seq > next && s.first_seq <= last);
+        for stretch in open.copied().collect::<Vec<_>>() {
+            if report.stopped {
+                return Ok(());
+            }
+            let path = segment_path(self.dir, stretch.segment);
+            let mut failed = None;
+            let read =
+                read_chain(self.env, &path, &LOG_SEGMENT, stretch.segment, stretch.offset, &mut |record| {
+                    let end_seq = record.first_seq + u64::from(record.count);
+                    if record.first_seq > last || end_seq > stretch.end_seq {
+                        return Ok(false);
+                    }
+                    if record.first_seq < next.max(stretch.first_seq) {
+                        return Ok(true);
+                    }
+                    if let Err(error) = apply(&path, &record, known, sink, report) {
+                        failed = Some(error);
+                    }
+                    Ok(failed.is_none() && report.advance(0))
+                });
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if let Err(error) = read {
+                report.damage(DamagedPlace::of(&path, error));
+            }
+        }
+        self.next = self.next.max(last.saturating_add(1));
+        Ok(())
+    }
+}
+
+/// Writes the operations of a batch.
+fn apply(
+    path: &Path,
+    record: &Record<'_>,
+    known: &Known,
+    sink: &mut Sink<'_>,
+    report: &mut Reporter<'_>,
+) -> Result<()> {
+    report.report.log_records += 1;
+    let mut result = Ok(());
+    let decoded = Operations::decode(record.payload, &mut |op| {
+        if result.is_err() {
+            return;
+        }
+        if known.is_dropped(op.partition) {
+            report.report.dropped_entries += 1;
+            return;
+        }
+        report.report.entries += 1;
+        let value = (op.kind == ValueKind::Put).then_some(op.value);
+        result = sink.write(Owner::Partition(op.partition), op.user_key, value);
+    });
+    if let Err(message) = decoded {
+        let error =
+            Error::corruption(path, record.offset, format!("the batch has a valid checksum, but {message}"));
+        report.damage(DamagedPlace::of(path, error));
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(segment: u64, first_seq: SeqNo, end_seq: SeqNo) -> Stretch {
+        Stretch { segment: FileId(segment), offset: 64, first_seq, end_seq }
+    }
+
+    #[test]
+    fn the_newest_segment_wins_and_numbers_ascend() {
+        let chains = vec![chain(5, 1, 101), chain(5, 120, 150), chain(9, 40, 60), chain(9, 60, 130)];
+        let chosen = choose(chains.clone(), 0);
+        assert_eq!(chosen, [chain(5, 1, 40), chain(9, 40, 60), chain(9, 60, 130), chain(5, 130, 150)],);
+        assert_eq!(choose(chains, 128), [chain(9, 128, 130), chain(5, 130, 150)]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Repair: what can be read of a damaged store is written into a new one.
+//!
+//! [`repair`] reads every block and every log record that proves itself by its checksum and writes their entries, oldest
+//! first, into a new store; [`survey`] does the same without writing, to tell all damage. The old store is only read.
+//!
+//! The manifest says which files are live, whose they are and how old. Where it cannot be read, the files say it
+//! themselves: names of partitions stand in whatever records of manifests are left, the partition and the age of an SST in
+//! its note ([`Origin`](crate::version::Origin)). That is a guess, and the report says so: what was deleted or dropped may come back.
+//!
+//! # Invariants
+//! 1. *Nothing unproven*: entries come from blocks and records whose checksums are right.
+//! 2. *Nothing silent*: whatever is not read is in the report.
+//! 3. *Oldest first*: of two entries of a key, the newer one is written later, as far as the age is known.
+//! 4. *Read only*: nothing in the old directory is created, changed or removed.
+
+mod log;
+mod manifest;
+mod report;
+mod sink;
+mod ssts;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach_env::{Env, Error, ErrorKind, LockMode, Result};
+
+use crate::options::Options;
+use report::Reporter;
+pub use report::{DamagedPlace, RepairReport};
+use sink::Sink;
+
+/// Called with the bytes read and the bytes in all; returns whether to go on.
+pub type RepairProgress<'p> = dyn FnMut(u64, u64) -> bool + 'p;
+
+/// Writes all that can be read of the damaged store `from` into a new store `into`. Nothing in `from` is changed.
+///
+/// `options` are those of the new store, and its environment reads the old one.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+/// # let db = pleach::Db::open(&old)?;
+/// # db.default_partition().put(b"k", b"v")?;
+/// # db.close()?;
+/// std::fs::remove_file(old.join("CURRENT")).unwrap();
+/// let report = pleach::repair(&old, &new, pleach::Options::new(), &mut |_, _| true)?;
+/// assert!(report.complete);
+/// assert_eq!(pleach::Db::open(&new)?.default_partition().get(b"k")?.as_deref(), Some(&b"v"[..]));
+/// # Ok::<(), pleach::Error>(())
+/// ```
+///
+/// # Errors
+/// `NotFound` when `from` holds no store, `Conflict` when it is open, `InvalidArgument` when `into` exists and is not an empty
+/// directory, or lies in `from`; otherwise those of writing to the new store, which then is incomplete. Damage is no error: it is in the report.
+pub fn repair(
+    from: impl AsRef<Path>,
+    into: impl AsRef<Path>,
+    options: Options,
+    progress: &mut RepairProgress<'_>,
+) -> Result<RepairReport> {
+    let (from, into) = (from.as_ref(), into.as_ref());
+    let env = Arc::clone(&options.env);
+    let _lock = enter(&*env, from)?;
+    check_target(&*env, from, into)?;
+    let db = options.create_if_missing(true).open(into)?;
+    let mut sink = Sink::into_store(&db);
+    let report = salvage(&env, from, &mut sink, progress)?;
+    sink.finish()?;
+    drop(sink);
+    db.flush()?;
+    db.close()?;
+    Ok(report)
+}
+
+/// Reads the store `from` as [`repair`] does and tells its damage, but writes nothing.
+///
+/// # Errors
+/// Those of [`repair`] that concern `from`.
+pub fn survey(
+    from: impl AsRef<Path>,
+    options: &Options,
+    progress: &mut RepairProgress<'_>,
+) -> Result<RepairReport> {
+    let env = Arc::clone(&options.env);
+    let _lock = enter(&*env, from.as_ref())?;
+    salvage(&env, from.as_ref(), &mut Sink::nowhere(), progress)
+}
+
+/// Makes sure that there is a store, and that nobody writes to it.
+fn enter(env: &dyn Env, from: &Path) -> Result<Box<dyn pleach_env::FileLock>> {
+    match env.metadata(from).map_err(|e| Error::io("look for the directory", from, e))? {
+        Some(metadata) if metadata.is_file => {
+            return Err(Error::invalid(format!("{} is a file; a store is a directory", from.display())));
+        }
+        Some(_) => {}
+        None => return Err(Error::new(ErrorKind::NotFound, "there is no store here").at_path(from)),
+    }
+    let path = from.join(crate::db::LOCK);
+    let lock = env.lock_file(&path, LockMode::Shared).map_err(|e| Error::io("lock the store", &path, e))?;
+    let open = "the store is open, in this process or in another; close it there first";
+    lock.ok_or_else(|| Error::new(ErrorKind::Conflict, open).at_path(from))
+}
+
+fn check_target(env: &dyn Env, from: &Path, into: &Path) -> Result<()> {
+    if into.starts_with(from) {
+        return Err(Error::invalid("the new store cannot lie inside of the damaged one; give another path"));
+    }
+    let Some(metadata) = env.metadata(into).map_err(|e| Error::io("look for", into, e))? else {
+        return Ok(());
+    };
+    let is_empty = !metadata.is_file
+        && env.list_dir(into).map_err(|e| Error::io("list the directory", into, e))?.is_empty();
+    if is_empty {
+        return Ok(());
+    }
+    Err(Error::invalid("the new store's path exists already; repair writes into a new or an empty directory")
+        .at_path(into))
+}
+
+fn salvage(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    sink: &mut Sink<'_>,
+    progress: &mut RepairProgress<'_>,
+) -> Result<RepairReport> {
+    let mut report = Reporter::new(progress);
+    let files = manifest::list(&**env, dir, &mut report)?;
+    let known = manifest::read(env, dir, &files, &mut report);
+    report.total = files.bytes_of_data();
+    let stretches = log::index(env, dir, &files, &known, &mut report);
+    let mut log = log::Replay::new(env, dir, stretches);
+    sink.name_partitions(&known)?;
+    for layer in ssts::layers(env, dir, &files, &known, &mut report) {
+        if let Some(newest_seq) = layer.replay_log_before {
+            log.replay(newest_seq, &known, sink, &mut report)?;
+        }
+        if !report.stopped {
+            ssts::read(env, dir, &layer, &known, sink, &mut report)?;
+        }
+    }
+    log.replay(u64::MAX, &known, sink, &mut report)?;
+    Ok(report.finish(sink))
+}

@@ -1,0 +1,132 @@
+//! What a repair found, and what it did not.
+
+use std::path::{Path, PathBuf};
+
+use pleach_env::{Error, ErrorKind};
+
+use super::RepairProgress;
+use super::sink::Sink;
+
+/// Damaged places that are told one by one; of more, only the number is told.
+const PLACES_MAX: usize = 10_000;
+
+/// A place of a store that cannot be read, or is not as it must be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DamagedPlace {
+    /// The file.
+    pub path: PathBuf,
+    /// Where the damage begins, if it does not concern the whole file.
+    pub offset: Option<u64>,
+    /// How many bytes are damaged, if that is known.
+    pub len: Option<u64>,
+    /// The partition that loses entries, if that is known; of several the first.
+    pub partition: Option<String>,
+    /// No key below this one is missing because of it, if that is known.
+    pub lower: Option<Vec<u8>>,
+    /// No key above this one is missing because of it, if that is known.
+    pub upper: Option<Vec<u8>>,
+    /// How many entries are missing in the file, if that is known.
+    pub entries: Option<u64>,
+    /// What is wrong.
+    pub error: Error,
+}
+
+impl DamagedPlace {
+    pub(super) fn of(path: &Path, error: Error) -> Self {
+        let offset = error.offset().filter(|_| error.path() == Some(path));
+        let path = path.to_path_buf();
+        Self { path, offset, len: None, partition: None, lower: None, upper: None, entries: None, error }
+    }
+}
+
+/// What [`repair`](crate::repair) and [`survey`](crate::survey) found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// Whether everything was gone through; `false` when `progress` asked to stop.
+    pub complete: bool,
+    /// Why the manifest could not be used. Then ages and partitions were guessed from what the files say: values that were
+    /// overwritten or deleted, and partitions that were dropped, may have come back.
+    pub guessed: Option<Error>,
+    /// All damage, in the order in which it was found; at most 10 000 places.
+    pub damage: Vec<DamagedPlace>,
+    /// How many damaged places there are.
+    pub damaged_places: u64,
+    /// SSTs of which entries were read.
+    pub ssts: u64,
+    /// Log records that were read.
+    pub log_records: u64,
+    /// Entries that were read, older versions and deletes included.
+    pub entries: u64,
+    /// Bytes of files that were read.
+    pub bytes: u64,
+    /// Names of the partitions that got entries, or that the manifest has.
+    pub partitions: Vec<String>,
+    /// The names among them that were made up, because theirs are not known.
+    pub recovered_names: Vec<String>,
+    /// Entries of dropped partitions, which were passed over.
+    pub dropped_entries: u64,
+    /// Files of the store that nothing refers to, and which were passed over.
+    pub ignored: Vec<PathBuf>,
+}
+
+impl RepairReport {
+    /// Whether the store was read whole, with nothing guessed.
+    pub fn is_clean(&self) -> bool {
+        self.complete && self.damaged_places == 0 && self.guessed.is_none()
+    }
+}
+
+/// Gathers the report while a store is read.
+pub(super) struct Reporter<'p> {
+    progress: &'p mut RepairProgress<'p>,
+    pub(super) report: RepairReport,
+    /// Bytes to be read in all.
+    pub(super) total: u64,
+    done: u64,
+    /// Whether to end.
+    pub(super) stopped: bool,
+}
+
+impl<'p> Reporter<'p> {
+    pub(super) fn new(progress: &'p mut RepairProgress<'p>) -> Self {
+        Self { progress, report: RepairReport::default(), total: 0, done: 0, stopped: false }
+    }
+
+    pub(super) fn damage(&mut self, place: DamagedPlace) {
+        self.report.damaged_places += 1;
+        if self.report.damage.len() < PLACES_MAX {
+            self.report.damage.push(place);
+        }
+    }
+
+    pub(super) fn guess(&mut self, why: Error) {
+        self.report.guessed.get_or_insert(why);
+    }
+
+    /// So many bytes of the current file are done; returns whether to go on.
+    pub(super) fn advance(&mut self, in_file: u64) -> bool {
+        let done = self.done + in_file;
+        self.stopped = self.stopped || !(self.progress)(done.min(self.total), self.total);
+        !self.stopped
+    }
+
+    /// A file of `len` bytes is done.
+    pub(super) fn end_file(&mut self, len: u64) -> bool {
+        self.done += len;
+        self.report.bytes += len;
+        self.advance(0)
+    }
+
+    pub(super) fn finish(mut self, sink: &Sink<'_>) -> RepairReport {
+        self.report.complete = !self.stopped;
+        (self.report.partitions, self.report.recovered_names) = sink.names();
+        self.report
+    }
+}
+
+/// An error about a file that the manifest or the log need.
+pub(super) fn missing(path: &Path, what: &str) -> DamagedPlace {
+    DamagedPlace::of(path, Error::new(ErrorKind::Corruption, what).at_path(path))
+}

@@ -1,0 +1,303 @@
+//! Repair: whatever is damaged, everything outside of it is found again, and nothing comes back without a warning.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pleach::{Db, Durability, ErrorKind, Options, RepairReport, repair, survey};
+
+type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+/// A store with several partitions, sections, runs, overwritten and deleted keys, a dropped partition and a log.
+struct Sample {
+    folder: tempfile::TempDir,
+    content: Content,
+}
+
+fn options() -> Options {
+    Options::new().memory(4 << 20).memtable_bytes(256 << 10).compaction_threads(1)
+}
+
+impl Sample {
+    fn new(compact: bool) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let db = options().open(folder.path().join("old")).unwrap();
+        let mut content = Content::new();
+        let gone = db.partition("gone").unwrap();
+        for round in 0..4u32 {
+            for name in ["default", "small", "large"] {
+                let partition = db.partition(name).unwrap();
+                let keys = if name == "large" { 3000 } else { 20 };
+                let mut batch = db.batch();
+                for i in (0..keys).filter(|i| (i + round) % 3 != 0) {
+                    let key = format!("{name}-{i:06}").into_bytes();
+                    let value = format!("{round} {i} {}", "x".repeat(40)).into_bytes();
+                    batch.put(&partition, &key, &value);
+                    content.insert((name.to_owned(), key), value);
+                }
+                for i in (0..keys).filter(|i| (i + round) % 7 == 0) {
+                    let key = format!("{name}-{i:06}").into_bytes();
+                    batch.delete(&partition, &key);
+                    content.remove(&(name.to_owned(), key));
+                }
+                batch.put(&gone, format!("gone-{round}"), b"old");
+                batch.commit(Durability::Buffered).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        if compact {
+            db.compact().unwrap();
+        }
+        db.drop_partition(gone).unwrap();
+        let default = db.default_partition();
+        for i in 0..50 {
+            let (key, value) = (format!("late-{i:02}").into_bytes(), vec![7; 300]);
+            default.put_with(&key, &value, Durability::Sync).unwrap();
+            content.insert(("default".to_owned(), key), value);
+        }
+        db.close().unwrap();
+        Self { folder, content }
+    }
+
+    fn old(&self) -> PathBuf {
+        self.folder.path().join("old")
+    }
+
+    fn files(&self, extension: &str) -> Vec<PathBuf> {
+        let files = fs::read_dir(self.old()).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = files.filter(|path| path.to_str().unwrap().contains(extension)).collect();
+        files.sort();
+        files
+    }
+
+    /// Repairs into a new store, and shows that the old one is as it was.
+    fn repair(&self) -> (RepairReport, Content) {
+        let new = tempfile::tempdir().unwrap();
+        let before = bytes_of(&self.old());
+        let surveyed = survey(self.old(), &options(), &mut |_, _| true).unwrap();
+        let report = repair(self.old(), new.path(), options(), &mut |_, _| true).unwrap();
+        assert!(before == bytes_of(&self.old()), "the old store was changed");
+        assert_eq!((surveyed.damaged_places, surveyed.entries), (report.damaged_places, report.entries));
+        let db = options().create_if_missing(false).open(new.path()).unwrap();
+        (report, content_of(&db))
+    }
+}
+
+fn bytes_of(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.is_file()).map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+fn content_of(db: &Db) -> Content {
+    let mut content = Content::new();
+    for name in db.partitions() {
+        for entry in &db.find_partition(&name).unwrap() {
+            let (key, value) = entry.unwrap();
+            content.insert((name.clone(), key.to_vec()), value.to_vec());
+        }
+    }
+    content
+}
+
+fn flip(path: &Path, at: usize, len: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    let end = (at + len).min(bytes.len());
+    bytes[at..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    fs::write(path, bytes).unwrap();
+}
+
+fn lost<'a>(expected: &'a Content, found: &Content) -> Vec<&'a (String, Vec<u8>)> {
+    expected.keys().filter(|key| !found.contains_key(*key)).collect()
+}
+
+#[test]
+fn a_whole_store_comes_out_whole() {
+    for compact in [false, true] {
+        let sample = Sample::new(compact);
+        let (report, found) = sample.repair();
+        assert!(report.is_clean(), "{report:#?}");
+        assert!(found == sample.content, "compact {compact}");
+        assert_eq!(report.partitions, ["default", "small", "large"]);
+    }
+}
+
+#[test]
+fn without_current_the_manifest_is_still_found() {
+    for damage in [|path: &Path| fs::remove_file(path).unwrap(), |path: &Path| fs::write(path, "?").unwrap()]
+    {
+        let sample = Sample::new(false);
+        damage(&sample.old().join("CURRENT"));
+        let (report, found) = sample.repair();
+        assert!(report.guessed.is_none() && report.damaged_places == 1, "{report:#?}");
+        assert!(found == sample.content);
+    }
+}
+
+/// The files themselves say whose they are and how old; only drops and names may be lost, and the report says so.
+#[test]
+fn without_a_manifest_the_files_say_whose_they_are_and_how_old() {
+    for compact in [false, true] {
+        let sample = Sample::new(compact);
+        for manifest in sample.files("MANIFEST") {
+            fs::remove_file(manifest).unwrap();
+        }
+        let (report, found) = sample.repair();
+        assert!(report.guessed.is_some() && report.complete, "{report:#?}");
+        assert!(report.recovered_names.iter().all(|name| name.starts_with("recovered-")), "{report:#?}");
+        let renamed: Content = found
+            .into_iter()
+            .filter(|((_, key), _)| !key.starts_with(b"gone"))
+            .map(|((_, key), value)| {
+                let name =
+                    String::from_utf8_lossy(&key).split('-').next().unwrap().replace("late", "default");
+                ((name, key), value)
+            })
+            .collect();
+        let differing = |key: &&(String, Vec<u8>)| sample.content.get(*key) != renamed.get(*key);
+        let wrong: Vec<_> = sample.content.keys().chain(renamed.keys()).filter(differing).collect();
+        assert!(wrong.is_empty(), "compact {compact}: {} wrong, as {:?}", wrong.len(), wrong.first());
+    }
+}
+
+#[test]
+fn a_damaged_manifest_keeps_names_and_drops_that_can_be_read() {
+    let sample = Sample::new(false);
+    let manifest = sample.files("MANIFEST").pop().unwrap();
+    let len = fs::metadata(&manifest).unwrap().len();
+    flip(&manifest, usize::try_from(len / 2).unwrap(), 1);
+    let (report, found) = sample.repair();
+    assert!(report.guessed.is_some(), "{report:#?}");
+    assert!(found.keys().all(|(name, _)| name != "gone"), "a dropped partition came back: {report:#?}");
+    assert!(lost(&sample.content, &found).is_empty(), "{report:#?}");
+}
+
+#[test]
+fn a_damaged_block_costs_its_own_entries_and_is_told() {
+    let sample = Sample::new(true);
+    let largest =
+        sample.files(".sst").into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    flip(&largest, 10_000, 1);
+    let (report, found) = sample.repair();
+    let [place] = &report.damage[..] else { panic!("{report:#?}") };
+    let missing = lost(&sample.content, &found);
+    let at = place.offset.unwrap();
+    assert!(place.path == largest && (at..at + place.len.unwrap()).contains(&10_000), "{place:?}");
+    assert_eq!((place.partition.as_deref(), place.entries), (Some("large"), Some(missing.len() as u64)));
+    assert!(!missing.is_empty() && missing.len() < 400);
+    let (lower, upper) = (place.lower.as_ref().unwrap(), place.upper.as_ref().unwrap());
+    assert!(missing.iter().all(|(_, key)| lower < key && key < upper), "{place:?}");
+    assert!(found.iter().all(|(key, value)| sample.content.get(key) == Some(value)), "something was made up");
+}
+
+#[test]
+fn damaged_tails_cost_nothing() {
+    let sample = Sample::new(false);
+    let ssts = sample.files(".sst");
+    for sst in &ssts {
+        let len = usize::try_from(fs::metadata(sst).unwrap().len()).unwrap();
+        flip(sst, len - 60, 30);
+    }
+    let (report, found) = sample.repair();
+    assert_eq!(report.damaged_places, ssts.len() as u64, "{report:#?}");
+    assert!(found == sample.content);
+}
+
+#[test]
+fn a_missing_sst_is_told_with_its_keys() {
+    let sample = Sample::new(true);
+    let largest =
+        sample.files(".sst").into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    fs::remove_file(&largest).unwrap();
+    let (report, found) = sample.repair();
+    let [place] = &report.damage[..] else { panic!("{report:#?}") };
+    let missing = lost(&sample.content, &found);
+    assert_eq!((&place.path, place.entries), (&largest, Some(missing.len() as u64)), "{place:?}");
+    assert!(missing.iter().all(|(name, _)| Some(name) == place.partition.as_ref()));
+}
+
+#[test]
+fn records_behind_a_damaged_one_are_found() {
+    let sample = Sample::new(false);
+    let log = sample.files(".log").pop().unwrap();
+    let bytes = fs::read(&log).unwrap();
+    let at = bytes.windows(7).position(|window| window == b"late-20").unwrap();
+    flip(&log, at, 1);
+    let (report, found) = sample.repair();
+    assert!(report.damaged_places >= 1, "{report:#?}");
+    let missing = lost(&sample.content, &found);
+    // Records up to the next one that says its number are lost with it.
+    assert!(missing.iter().any(|(_, key)| key == b"late-20") && missing.len() < 25, "{missing:?}");
+    assert!(found.contains_key(&("default".to_owned(), b"late-49".to_vec())));
+    assert!(report.damage.iter().any(|place| place.error.to_string().contains("are missing")), "{report:#?}");
+}
+
+#[test]
+fn a_repair_is_refused_where_it_would_do_harm() {
+    let sample = Sample::new(false);
+    let kind = |from: &Path, into: &Path| repair(from, into, options(), &mut |_, _| true).unwrap_err().kind();
+    let taken = tempfile::tempdir().unwrap();
+    fs::write(taken.path().join("thesis.txt"), "mine").unwrap();
+    assert_eq!(kind(&sample.old(), taken.path()), ErrorKind::InvalidArgument);
+    assert_eq!(kind(&sample.old(), &sample.old().join("new")), ErrorKind::InvalidArgument);
+    assert_eq!(kind(&sample.old(), &sample.old()), ErrorKind::InvalidArgument);
+    let empty = tempfile::tempdir().unwrap();
+    let new = empty.path().join("new");
+    assert_eq!(kind(empty.path(), &taken.path().join("x")), ErrorKind::NotFound);
+    assert_eq!(kind(&empty.path().join("nowhere"), &new), ErrorKind::NotFound);
+    assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0, "nothing was created");
+    let open = options().open(sample.old()).unwrap();
+    assert_eq!(kind(&sample.old(), &new), ErrorKind::Conflict);
+    drop(open);
+}
+
+#[test]
+fn a_repair_ends_when_it_is_asked_to() {
+    let sample = Sample::new(false);
+    let new = tempfile::tempdir().unwrap();
+    let mut calls = 0;
+    let report = repair(sample.old(), new.path(), options(), &mut |_, _| {
+        calls += 1;
+        calls < 4
+    })
+    .unwrap();
+    assert!(!report.complete && calls == 4, "{calls}");
+}
+
+/// Any bytes in any file: no panic, and nothing but what was once written.
+#[test]
+fn hostile_bytes_are_survived() {
+    let sample = Sample::new(false);
+    let seed: u64 = std::env::var("PLEACH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(7);
+    println!("PLEACH_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let original = bytes_of(&sample.old());
+    for round in 0..60 {
+        for (path, bytes) in &original {
+            fs::write(path, bytes).unwrap();
+        }
+        for (path, bytes) in &original {
+            if bytes.is_empty() || random.bool() {
+                continue;
+            }
+            let mut bytes = bytes.clone();
+            match random.u8(0..4) {
+                0 => bytes.truncate(random.usize(..bytes.len())),
+                1 => {
+                    let at = random.usize(..bytes.len());
+                    let end = (at + random.usize(1..5000)).min(bytes.len());
+                    bytes[at..end].fill_with(|| random.u8(..));
+                }
+                2 => {
+                    for _ in 0..random.usize(1..10) {
+                        let at = random.usize(..bytes.len());
+                        bytes[at] = random.u8(..);
+                    }
+                }
+                _ => bytes.rotate_left(random.usize(1..200).min(original[path].len() - 1)),
+            }
+            fs::write(path, bytes).unwrap();
+        }
+        let report = survey(sample.old(), &options(), &mut |_, _| true).unwrap();
+        assert!(report.complete, "round {round}");
+    }
+}
