@@ -23,9 +23,9 @@ use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
 use crate::memtable::Memtable;
 use crate::state::State;
 use crate::value::Value;
-use crate::version::RunFile;
 use crate::version::edit::RunKind;
 use crate::version::reads::GET_NS;
+use crate::version::{RunFile, SubTree};
 
 /// What a lookup needs next.
 pub(crate) enum Step<'l> {
@@ -66,7 +66,7 @@ impl<'s> Lookup<'s> {
     #[inline]
     pub(crate) fn start(
         state: &'s State,
-        partition: PartitionId,
+        (partition, tree): (PartitionId, &'s SubTree),
         user_key: &[u8],
         visible: SeqNo,
     ) -> Result<Self, Option<Value>> {
@@ -85,7 +85,7 @@ impl<'s> Lookup<'s> {
         }
         let is_counted = u32::from(is_counted(hash, visible));
         let mut lookup = Self { key, hash, candidates: SmallVec::new(), next: 0, is_counted };
-        lookup.find_candidates(state, partition);
+        lookup.find_candidates(tree);
         Ok(lookup)
     }
 
@@ -95,8 +95,7 @@ impl<'s> Lookup<'s> {
 
     /// The files that may hold the key by clip and key range, newest first. Their filters are on the way to the cache.
     #[inline]
-    fn find_candidates(&mut self, state: &'s State, partition: PartitionId) {
-        let Some(tree) = state.version.tree(partition) else { return };
+    fn find_candidates(&mut self, tree: &'s SubTree) {
         if self.is_counted != 0 {
             tree.reads.note(tree.runs.len(), GET_NS * COUNTED_EVERY);
         }
@@ -174,11 +173,14 @@ fn is_counted(hash: u64, visible: SeqNo) -> bool {
 }
 
 /// Runs a lookup to its end, reading blocks with the caller's thread.
+///
+/// Requires: the sub-tree is that of the partition in `state`. So who asks whether the partition is there asks the state
+/// that is read, and a drop beside the lookup changes nothing of the answer.
 #[inline]
 pub(crate) fn get_blocking(
     inner: &Inner,
     state: &State,
-    partition: PartitionId,
+    partition: (PartitionId, &SubTree),
     user_key: &[u8],
     visible: SeqNo,
 ) -> Result<Option<Value>> {

@@ -26,6 +26,8 @@ pub(crate) struct State {
     /// Sealed memtables, newest first.
     pub(crate) sealed: Vec<Arc<LoggedMemtable>>,
     pub(crate) version: Arc<Version>,
+    /// The last sequence number before the newest creation or drop of a partition. See [`ReadView`].
+    pub(crate) partitions_since: SeqNo,
     /// What scans know of deleted keys; the same in all states of a store.
     pub(crate) stretches: Arc<DeletedStretches>,
     /// Whether the store has been closed; the same in all states of a store.
@@ -36,6 +38,11 @@ impl State {
     /// The same memtables over another version.
     pub(crate) fn with_version(&self, version: Arc<Version>) -> Self {
         Self { version, ..self.clone() }
+    }
+
+    /// The same over a version with other partitions, which follow the write numbered `since`.
+    pub(crate) fn with_partitions(&self, version: Arc<Version>, since: SeqNo) -> Self {
+        Self { version, partitions_since: since, ..self.clone() }
     }
 
     /// Whether the store has been closed, or is being closed.
@@ -51,7 +58,15 @@ impl State {
     }
 }
 
-/// A state and the sequence number up to which its memtables are visible.
+/// A state and the sequence number up to which its memtables are visible: a prefix of the order of all changes.
+///
+/// The order of all changes is that of sequence numbers; a creation or drop of a partition comes behind the last write that
+/// was visible when it took place, which is `partitions_since`. No write becomes visible meanwhile. So a view is a prefix if
+/// 1. no write of it comes behind a drop or creation that its state does not have: `visible` is loaded before the state,
+/// 2. no write that comes before the newest drop or creation of its state is missing: `visible >= partitions_since`,
+/// 3. no write in its state's files is newer than `visible`: `visible >= flushed_seq`.
+///
+/// A batch is wholly on one side of a drop: it is refused if one of its partitions has been dropped before it.
 #[derive(Clone)]
 pub(crate) struct ReadView {
     pub(crate) state: Arc<State>,

@@ -54,11 +54,11 @@ impl Shared {
 impl Inner {
     /// Makes the log durable, notes that, and lets go of everything that readers see.
     fn end(&self) -> Result<()> {
-        let names = self.names.write();
+        let _no_new_ones = self.naming.lock();
         let mut writer = self.writer.lock();
         let result = self.make_close_durable(&mut writer);
         self.remove_obsolete();
-        names.values().for_each(|live| live.dropped.store(true, Ordering::Release));
+        self.names.read().values().for_each(|live| live.dropped.store(true, Ordering::Release));
         self.drops.fetch_add(1, Ordering::Release);
         let mut versions = self.versions.lock();
         self.ended.store(true, Ordering::Release);
@@ -69,7 +69,15 @@ impl Inner {
         writer.active = Arc::clone(&active);
         let stretches = Arc::clone(&writer.stretches);
         let closed = Arc::clone(&self.closed);
-        self.swap_state(|_| State { active, sealed: Vec::new(), version, stretches, closed });
+        let partitions_since = writer.next_seq - 1;
+        self.swap_state(|_| State {
+            active,
+            sealed: Vec::new(),
+            version,
+            partitions_since,
+            stretches,
+            closed,
+        });
         result
     }
 

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{Error, ErrorKind, Result};
+use pleach_env::{Error, ErrorKind, Result, failpoint};
 
 use super::inner::{Inner, Versions};
 use crate::manifest::Manifest;
@@ -78,6 +78,7 @@ impl Inner {
             );
             self.set_poison(Error::new(ErrorKind::Corruption, message))
         })?;
+        failpoint::reached("edit.applied");
         versions.manifest.append(&edit).map_err(|e| self.manifest_failed(versions, e))?;
         *self.hint.lock() = versions.manifest.hint();
         Ok((Arc::new(next), changes))

@@ -93,9 +93,32 @@ impl Db {
         self.inner().check_not_closed()?;
         let live = match self.inner().find_partition(name) {
             Some(live) => live,
-            None => self.inner().create_partition(name)?,
+            None => self.inner().create_partitions(&[name])?.swap_remove(0),
         };
         Ok(Partition::new(self, live))
+    }
+
+    /// The partitions called `names`, in their order. Those that are missing are created together, by one durable write:
+    /// all of them or none.
+    ///
+    /// # Errors
+    /// As of [`Db::partition`], for any of the names.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = pleach::Db::open(dir.path())?;
+    /// let months = db.create_partitions(["january", "february"])?;
+    /// months[1].put(b"29", b"leap year")?;
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    pub fn create_partitions<N: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Vec<Partition>> {
+        let names: Vec<_> = names.into_iter().collect();
+        let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
+        let found = self.inner().create_partitions(&names)?;
+        Ok(found.into_iter().map(|live| Partition::new(self, live)).collect())
     }
 
     /// The partition called `name`, if there is one.

@@ -1,9 +1,9 @@
 //! What all handles and jobs of a store share.
 //!
 //! # Concurrency
-//! Locks, in the order in which they may be taken: `names`, `writer`, `versions`, `swap`. The workers' list of
-//! compactions comes before `versions`, and is never taken together with `names` or `writer`. `hint`, `framed_files`,
-//! `background` and the list of deleted stretches are taken last and held for a moment only.
+//! Locks, in the order in which they may be taken: `naming`, `writer`, `versions`, `swap`. The workers' list of
+//! compactions comes before `versions`, and is never taken together with `naming` or `writer`. `names`, `hint`,
+//! `framed_files`, `background` and the list of deleted stretches are taken last and held for a moment only.
 //!
 //! Lookups take none of them: they load `state`. So do scans, but that they look into the list of deleted stretches
 //! where they pass tombstones. Getting hold of a partition reads `names`.
@@ -82,7 +82,9 @@ pub(crate) struct Inner {
     pub(crate) framed_files: Mutex<FramedFiles>,
     /// Serialises swaps of `state`; innermost.
     swap: Mutex<()>,
-    /// Live partitions by name, with the flag that drop sets.
+    /// Held while a partition is created or dropped, and while the store is closed: one at a time.
+    pub(crate) naming: Mutex<()>,
+    /// Live partitions by name, with the flag that drop sets. Held for a moment only.
     pub(crate) names: RwLock<HashMap<Arc<str>, Arc<LivePartition>>>,
 
     /// What writers are charged for the debts of background work.
@@ -184,6 +186,7 @@ impl Inner {
             (Arc::clone(&name), Arc::new(LivePartition { id, name, dropped: AtomicBool::new(false) }))
         });
         Self {
+            naming: Mutex::new(()),
             names: RwLock::new(names.collect()),
             progress: env.waiter(),
             env,
@@ -250,13 +253,14 @@ impl Inner {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// A consistent view for snapshots and scans: no write in its files is newer than its sequence number.
+    /// A consistent view for snapshots and scans, as [`ReadView`] defines it.
     pub(crate) fn read_view(&self) -> ReadView {
         loop {
             let visible = self.visible.load(Ordering::Acquire);
+            failpoint::reached("read_view.visible");
             let state = self.state.load_full();
-            // Files carry no sequence numbers: a flush that came in between may have brought newer writes.
-            if state.version.flushed_seq <= visible {
+            // A flush, creation or drop that came in between brought newer writes, or follows newer ones.
+            if state.version.flushed_seq.max(state.partitions_since) <= visible {
                 return ReadView { state, visible };
             }
         }

@@ -357,6 +357,7 @@ fn start(
         active,
         sealed: Vec::new(),
         version: Arc::clone(&version),
+        partitions_since: 0,
         stretches,
         closed: Arc::default(),
     };

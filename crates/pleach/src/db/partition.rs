@@ -3,9 +3,8 @@
 use std::cell::Cell;
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use pleach_env::{Error, Result};
+use pleach_env::{Error, Result, failpoint};
 use pleach_log::Durability;
 
 use super::closing::closed_error;
@@ -17,6 +16,7 @@ use crate::batch::{Operations, check_key};
 use crate::keys::PartitionId;
 use crate::lookup::get_blocking;
 use crate::scan::Range;
+use crate::state::ReadView;
 use crate::stats::PartitionStats;
 use crate::value::Value;
 
@@ -62,7 +62,14 @@ impl Partition {
 
     /// An error when the partition has been dropped.
     pub(crate) fn check_live(&self) -> Result<()> {
-        if self.live.dropped.load(Ordering::Acquire) { Err(self.gone()) } else { Ok(()) }
+        if self.inner().state.load().version.is_live(self.live.id) { Ok(()) } else { Err(self.gone()) }
+    }
+
+    /// What reads see now; an error when the partition is not in it.
+    fn view(&self) -> Result<ReadView> {
+        failpoint::reached("partition.read");
+        let view = self.inner().read_view();
+        if view.state.version.is_live(self.live.id) { Ok(view) } else { Err(self.gone()) }
     }
 
     /// Why the partition is not there any more.
@@ -80,21 +87,22 @@ impl Partition {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         check_key(key)?;
-        self.check_live()?;
+        failpoint::reached("partition.read");
         let inner = self.inner();
         let state = inner.state.load();
-        get_blocking(inner, &state, self.live.id, key, inner.last_visible())
+        let Some(tree) = state.version.tree(self.live.id) else { return Err(self.gone()) };
+        get_blocking(inner, &state, (self.live.id, tree), key, inner.last_visible())
     }
 
     /// Reads the values of many keys, in their order, from one consistent view.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Value>>> {
-        self.check_live()?;
         let inner = self.inner();
-        let view = inner.read_view();
+        let view = self.view()?;
+        let Some(tree) = view.state.version.tree(self.live.id) else { return Err(self.gone()) };
         keys.into_iter()
             .map(|key| {
                 check_key(key.as_ref())?;
-                get_blocking(inner, &view.state, self.live.id, key.as_ref(), view.visible)
+                get_blocking(inner, &view.state, (self.live.id, tree), key.as_ref(), view.visible)
             })
             .collect()
     }
@@ -155,16 +163,16 @@ impl Partition {
 
     /// The entries whose keys lie in `bounds`, in key order, from either end.
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
-        match self.check_live() {
-            Ok(()) => Range::new(self.inner().read_view(), self.live.id, bounds),
+        match self.view() {
+            Ok(view) => Range::new(view, self.live.id, bounds),
             Err(error) => Range::failed(self.live.id, error),
         }
     }
 
     /// The entries whose keys start with `prefix`, in key order, from either end.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        match self.check_live() {
-            Ok(()) => Range::with_prefix(self.inner().read_view(), self.live.id, prefix.as_ref()),
+        match self.view() {
+            Ok(view) => Range::with_prefix(view, self.live.id, prefix.as_ref()),
             Err(error) => Range::failed(self.live.id, error),
         }
     }
@@ -178,13 +186,14 @@ impl Partition {
     pub fn compact(&self) -> Result<()> {
         self.check_live()?;
         self.inner().flush_all()?;
-        self.inner().compact_partition(self.live.id)
+        self.inner().compact_partition(self.live.id)?;
+        self.check_live()
     }
 
     /// What is known of it.
     pub fn stats(&self) -> Result<PartitionStats> {
-        self.check_live()?;
-        Ok(self.inner().partition_stats(self.live.id))
+        failpoint::reached("partition.read");
+        self.inner().partition_stats(self.live.id).ok_or_else(|| self.gone())
     }
 }
 

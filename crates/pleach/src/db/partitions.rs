@@ -1,21 +1,28 @@
 //! Creating, finding and dropping partitions: each one small edit of the manifest.
 //!
 //! # Invariants
-//! 1. *Order*: the log is durable up to a creation or drop before its edit is, so that after a crash they too are part
+//! 1. *Order*: a creation or drop has a place in the order of all changes: behind the last write that is visible when it
+//!    takes place. It holds `writer` from there until readers see it, so that no write becomes visible or durable
+//!    meanwhile. [`crate::state::ReadView`] says what that means for readers.
+//! 2. *Prefix*: the log is durable up to a creation or drop before its edit is, so that after a crash they too are part
 //!    of the prefix: what was moved out of a partition before its drop is not lost with it.
+//!
+//! # Cost
+//! Writers wait for the sync of the manifest, and for that of the little that was logged since the sync before. Looking a
+//! partition up waits for nothing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pleach_env::{Error, ErrorKind, Result, failpoint};
 
-use super::inner::{Inner, LivePartition};
+use super::inner::{Inner, LivePartition, Writer};
 use super::open::DEFAULT_PARTITION;
 use super::partition::Partition;
 use super::write::dropped_error;
 use crate::keys::PartitionId;
 use crate::limits::{PARTITION_NAME_LEN_MAX, PARTITIONS_MAX};
-use crate::state::State;
 use crate::version::edit::{Edit, EditItem};
 
 impl Inner {
@@ -23,33 +30,66 @@ impl Inner {
         self.names.read().get(name).cloned()
     }
 
-    /// Creates a partition; returns the one there is if somebody was faster.
-    pub(crate) fn create_partition(&self, name: &str) -> Result<Arc<LivePartition>> {
-        if name.is_empty() || name.len() > PARTITION_NAME_LEN_MAX {
-            return Err(Error::invalid(format!(
-                "a partition's name has 1 to {PARTITION_NAME_LEN_MAX} bytes; this one has {}",
-                name.len()
-            )));
-        }
-        let mut names = self.names.write();
+    /// The partitions called `names`. Those that are missing are created by one edit.
+    pub(crate) fn create_partitions(&self, names: &[&str]) -> Result<Vec<Arc<LivePartition>>> {
+        names.iter().try_for_each(|name| check_name(name))?;
+        let _one_at_a_time = self.naming.lock();
         self.check_writable()?;
-        if let Some(live) = names.get(name) {
-            return Ok(Arc::clone(live));
+        let created = self.create_missing(names)?;
+        let mut known = self.names.write();
+        known.extend(created.into_iter().map(|live| (Arc::clone(&live.name), live)));
+        Ok(names.iter().map(|name| Arc::clone(&known[*name])).collect())
+    }
+
+    /// Requires: `naming` is held.
+    fn create_missing(&self, names: &[&str]) -> Result<Vec<Arc<LivePartition>>> {
+        let mut seen = HashSet::new();
+        let missing =
+            names.iter().copied().filter(|name| self.find_partition(name).is_none() && seen.insert(*name));
+        let missing: Vec<&str> = missing.collect();
+        if missing.is_empty() {
+            return Ok(Vec::new());
         }
-        // Only creation changes the next number, and it holds `names`.
-        let id = PartitionId(self.state.load().version.next_partition);
-        if id.0 >= PARTITIONS_MAX {
+        // Only creation changes the next number, and it holds `naming`.
+        let first = self.state.load().version.next_partition;
+        let last = u32::try_from(missing.len()).ok().and_then(|count| first.checked_add(count));
+        if last.is_none_or(|last| last > PARTITIONS_MAX) {
             return Err(Error::new(ErrorKind::Unsupported, "the store has used up its partition numbers"));
         }
-        self.sync_log()?;
+        let created = (first..).zip(missing).map(|(id, name)| LivePartition {
+            id: PartitionId(id),
+            name: Arc::from(name),
+            dropped: AtomicBool::new(false),
+        });
+        let created: Vec<_> = created.map(Arc::new).collect();
         let mut edit = Edit::default();
-        edit.push(EditItem::CreatePartition { id, name: name.to_owned() });
-        self.commit_edit(edit, Vec::new(), State::with_version)?;
-        let name: Arc<str> = name.into();
-        let live = Arc::new(LivePartition { id, name: Arc::clone(&name), dropped: AtomicBool::new(false) });
-        names.insert(name, Arc::clone(&live));
-        Ok(live)
+        for live in &created {
+            edit.push(EditItem::CreatePartition { id: live.id, name: live.name.to_string() });
+        }
+        self.sync_log()?;
+        self.commit_partitions(&mut self.writer.lock(), edit)?;
+        Ok(created)
     }
+
+    /// Commits the creation or drop of partitions, in its place behind the last write.
+    fn commit_partitions(&self, writer: &mut Writer, edit: Edit) -> Result<()> {
+        self.check_writable()?;
+        if !failpoint::skipped("plant.drop_unordered") {
+            self.sync_writer(writer)?;
+        }
+        let since = writer.next_seq - 1;
+        self.commit_edit(edit, Vec::new(), |state, version| state.with_partitions(version, since))
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if (1..=PARTITION_NAME_LEN_MAX).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "a partition's name has 1 to {PARTITION_NAME_LEN_MAX} bytes; this one has {}",
+        name.len()
+    )))
 }
 
 /// Drops a partition.
@@ -58,22 +98,25 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     if &*live.name == DEFAULT_PARTITION {
         return Err(Error::invalid("the default partition cannot be dropped"));
     }
-    let mut names = inner.names.write();
-    // No commit is under way while the flag changes, so every batch is wholly before the drop or refused.
-    let mut writer = inner.writer.lock();
+    let naming = inner.naming.lock();
     inner.check_writable()?;
     if live.dropped.load(Ordering::Relaxed) {
         return Err(dropped_error(&live.name));
     }
     if !failpoint::skipped("plant.drop_unordered") {
-        inner.sync_writer(&mut writer)?;
+        // Most of the log is synced before writers have to wait.
+        inner.sync_log()?;
     }
+    // No commit is under way while the flag changes, so every batch is wholly before the drop or refused.
+    let mut writer = inner.writer.lock();
     let mut edit = Edit::default();
     edit.push(EditItem::DropPartition { id: live.id });
-    inner.commit_edit(edit, Vec::new(), State::with_version)?;
+    inner.commit_partitions(&mut writer, edit)?;
     live.dropped.store(true, Ordering::Release);
     inner.drops.fetch_add(1, Ordering::Release);
-    names.remove(&live.name);
+    drop(writer);
+    inner.names.write().remove(&live.name);
+    drop(naming);
     inner.note_progress(); // Its debts are gone.
     inner.wake_jobs();
     Ok(())

@@ -12,6 +12,7 @@ use crate::lookup::get_blocking;
 use crate::scan::Range;
 use crate::state::ReadView;
 use crate::value::Value;
+use crate::version::SubTree;
 
 /// A consistent view of all partitions at one moment. Owned, `Send`, `Sync` and cheap to clone; it pins the memtables
 /// and files of that moment (no older versions have to be kept for it in newer files) and keeps the store open.
@@ -39,24 +40,24 @@ impl Snapshot {
 
     /// Reads the value `key` had.
     pub fn get(&self, partition: &Partition, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.check(partition)?;
+        let tree = self.tree(partition)?;
         check_key(key.as_ref())?;
-        let inner = &self.shared.inner;
-        get_blocking(inner, &self.view.state, partition.id(), key.as_ref(), self.view.visible)
+        let (inner, state) = (&self.shared.inner, &self.view.state);
+        get_blocking(inner, state, (partition.id(), tree), key.as_ref(), self.view.visible)
     }
 
     /// The entries that were in `bounds`.
     pub fn range<K: AsRef<[u8]>>(&self, partition: &Partition, bounds: impl RangeBounds<K>) -> Range {
-        match self.check(partition) {
-            Ok(()) => Range::new(self.view.clone(), partition.id(), bounds),
+        match self.tree(partition) {
+            Ok(_) => Range::new(self.view.clone(), partition.id(), bounds),
             Err(error) => Range::failed(partition.id(), error),
         }
     }
 
     /// The entries whose keys start with `prefix`.
     pub fn prefix(&self, partition: &Partition, prefix: impl AsRef<[u8]>) -> Range {
-        match self.check(partition) {
-            Ok(()) => Range::with_prefix(self.view.clone(), partition.id(), prefix.as_ref()),
+        match self.tree(partition) {
+            Ok(_) => Range::with_prefix(self.view.clone(), partition.id(), prefix.as_ref()),
             Err(error) => Range::failed(partition.id(), error),
         }
     }
@@ -67,13 +68,13 @@ impl Snapshot {
     }
 
     /// A partition that was dropped since then is still readable here; one created since then is not there.
-    fn check(&self, partition: &Partition) -> Result<()> {
+    fn tree(&self, partition: &Partition) -> Result<&SubTree> {
         if !partition.is_of(&self.shared) {
             return Err(Error::invalid("the partition belongs to another store than the snapshot"));
         }
         self.shared.inner.check_not_closed()?;
-        if self.view.state.version.is_live(partition.id()) {
-            return Ok(());
+        if let Some(tree) = self.view.state.version.tree(partition.id()) {
+            return Ok(tree);
         }
         let name = partition.name();
         Err(Error::new(

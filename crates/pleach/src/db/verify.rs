@@ -94,9 +94,9 @@ impl Inner {
         stats
     }
 
-    pub(crate) fn partition_stats(&self, id: PartitionId) -> PartitionStats {
+    pub(crate) fn partition_stats(&self, id: PartitionId) -> Option<PartitionStats> {
         let state = self.state.load();
-        state.version.tree(id).map_or_else(PartitionStats::default, |tree| tree_stats(tree))
+        state.version.tree(id).map(|tree| tree_stats(tree))
     }
 }
 

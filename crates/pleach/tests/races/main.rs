@@ -16,6 +16,7 @@ use std::time::Duration;
 use pleach::env::failpoint;
 
 mod commit;
+mod partitions;
 
 /// Longest time that one race may take. Arbitrary, far above what any needs on a busy machine.
 const RACE_TIME_MAX: Duration = Duration::from_secs(120);

@@ -54,7 +54,9 @@ fn values_after_group() -> [Option<Vec<u8>>; 3] {
     assert!(lead(&db, puts.into()).iter().all(Result::is_ok));
     let state = db.inner().state.load_full();
     let value_at = |seq| {
-        let found = crate::lookup::get_blocking(db.inner(), &state, partition.id(), b"key", seq).unwrap();
+        let id = partition.id();
+        let tree = state.version.tree(id).unwrap();
+        let found = crate::lookup::get_blocking(db.inner(), &state, (id, tree), b"key", seq).unwrap();
         found.map(|value| value.to_vec())
     };
     let (latest, middle) = (value_at(first_seq + 2), value_at(first_seq + 1));
