@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use pleach::env::{Env, SimEnv};
+use pleach::env::{Env, Fault, FaultKind, SimEnv, failpoint};
 use pleach::{Db, Error, ErrorKind, Options, Shape};
 
 use crate::rig::setup::DIR;
@@ -160,4 +160,60 @@ fn an_open_without_descriptors_says_so_and_harms_nothing() {
     let db = simulated(&env).open(DIR).unwrap();
     let partition = db.default_partition();
     assert!((0..300u32).all(|key| partition.get(name(key)).unwrap().as_deref() == Some(&*value(key))));
+}
+
+/// A short life of a store; how many of its keys were acknowledged. Errors end a step, not the life.
+fn short_life(env: &Arc<SimEnv>, mut check: impl FnMut(Error)) -> Option<(Db, Vec<u32>)> {
+    let options = simulated(env).memtable_bytes(32 << 10).shape(Shape::Forest).runs_per_stage(2);
+    let db = options.open(DIR).map_err(&mut check).ok()?;
+    let mut acknowledged = Vec::new();
+    for round in 0..4 {
+        for key in 0..40 {
+            let key = 100 * round + key;
+            match db.default_partition().put(name(key), value(key)) {
+                Ok(()) => acknowledged.push(key),
+                Err(error) => check(error),
+            }
+        }
+        let _told = db.partition(&format!("p{round}")).map_err(&mut check);
+        let _told = db.flush().map_err(&mut check);
+        let _told = db.sync().map_err(&mut check);
+    }
+    let _told = db.settle().map_err(&mut check);
+    Some((db, acknowledged))
+}
+
+/// No descriptor for a dozen calls in a row, from any call on: more than are made again for each other.
+#[test]
+fn a_dearth_of_descriptors_at_any_call_poisons_nothing() {
+    failpoint::with_skipped("tune.short_manifests", || {
+        let env = SimEnv::new(1);
+        drop(short_life(&env, |error| panic!("{error}")));
+        let ops = (0..env.op_count()).map(|at| dearth(at, FaultKind::TooManyFiles));
+        let opens = (0..env.open_count()).map(|at| dearth(at, FaultKind::OpenTooManyFiles));
+        let errors: usize = ops.chain(opens).sum();
+        assert!(errors > 10, "{errors} errors");
+    });
+}
+
+/// Lives through a dearth from call `first` on; how many errors that made.
+fn dearth(first: u64, kind: FaultKind) -> usize {
+    let (env, mut errors) = (SimEnv::new(1), 0);
+    (first..first + 12).for_each(|at_op| env.add_fault(Fault { at_op, kind }));
+    let told = |error: Error| {
+        errors += 1;
+        assert!(is_advised(&error), "{kind:?} at {first}: {error}");
+    };
+    let life = short_life(&env, told);
+    env.clear_faults();
+    if let Some((db, acknowledged)) = life {
+        assert!(db.poisoned().is_none(), "{kind:?} at {first}");
+        db.flush().unwrap();
+        db.settle().unwrap();
+        db.close().unwrap();
+        let db = simulated(&env).open(DIR).unwrap();
+        let is_there = |key: &u32| db.default_partition().get(name(*key)).unwrap().is_some();
+        assert!(acknowledged.iter().all(is_there), "{kind:?} at {first}");
+    }
+    errors
 }
