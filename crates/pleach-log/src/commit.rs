@@ -30,6 +30,7 @@ use pleach_env::sync::{Condvar, Mutex};
 const GROUP_REQUESTS_MAX: usize = 128;
 
 /// Most cost in a group besides the leader's own: with bytes as cost, the copy and the write stay below a millisecond.
+/// What the leader's own cost exceeds it by counts too: a group is copied, and a large request is not.
 const GROUP_COST_MAX: usize = 1 << 20;
 
 /// Rounds of spinning before sleeping. A round is one `pause`, 10 to 50 ns: a few microseconds in all, which is about
@@ -158,9 +159,10 @@ impl<R: Send> CommitQueue<R> {
     /// Makes the group of the new leader: its own request and those who wait, up to the limits.
     fn gather(&self, own: &Arc<Ticket<R>>) -> Leadership<'_, R> {
         let mut leadership = Leadership::new(self);
+        let own_cost = own.place.lock().as_ref().map_or(0, self.cost);
         leadership.take(Arc::clone(own));
         let mut waiting = self.waiting.lock();
-        let mut cost = 0;
+        let mut cost = own_cost.saturating_sub(GROUP_COST_MAX);
         while leadership.group.len() <= GROUP_REQUESTS_MAX
             && let Some(next) = waiting.front()
         {

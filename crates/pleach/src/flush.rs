@@ -128,6 +128,10 @@ impl Inner {
             sealed: state.sealed.iter().filter(|m| !Arc::ptr_eq(m, oldest)).cloned().collect(),
             ..state.with_version(version)
         })?;
+        let mut flushed = self.flushed_memtables.lock();
+        flushed.retain(|memtable| memtable.strong_count() > 0);
+        flushed.push(Arc::downgrade(&oldest.memtable));
+        drop(flushed);
         add(&self.counters.flushes, 1);
         add(&self.counters.flush_bytes, bytes);
         Ok(())

@@ -4,6 +4,7 @@
 //! in front of the user key. Byte order is then order by (partition, user key). An SST of a single partition stores
 //! user keys alone.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 
@@ -35,7 +36,18 @@ impl fmt::Display for PartitionId {
     }
 }
 
-/// A user key as a scan returns it. It derefs to `[u8]`; short ones take no allocation.
+/// A user key as a scan returns it. It derefs to `[u8]`; short ones take no allocation. Order, equality and hash are those
+/// of its bytes, so maps of keys can be asked with slices.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = pleach::Db::open(dir.path())?;
+/// let users = db.default_partition();
+/// users.put(b"alice", b"1")?;
+/// let all: std::collections::BTreeMap<pleach::Key, pleach::Value> = users.iter().collect::<Result<_, _>>()?;
+/// assert_eq!(all.get(&b"alice"[..]).map(|value| &value[..]), Some(&b"1"[..]));
+/// # Ok::<(), pleach::Error>(())
+/// ```
 #[derive(Clone, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(SmallVec<[u8; 32]>);
 
@@ -57,6 +69,12 @@ impl Deref for Key {
     #[inline]
     fn deref(&self) -> &[u8] {
         &self.0
+    }
+}
+
+impl Borrow<[u8]> for Key {
+    fn borrow(&self) -> &[u8] {
+        self
     }
 }
 

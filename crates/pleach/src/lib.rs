@@ -66,7 +66,7 @@ pub use pleach_env::{Error, ErrorKind, Result};
 pub use pleach_log::Durability;
 pub use repair::{DamagedPlace, RepairProgress, RepairReport, repair, survey};
 pub use scan::Range;
-pub use stats::{PartitionStats, Stats};
+pub use stats::{PartitionStats, SizeEstimate, Stats};
 pub use value::Value;
 
 /// The environment a store runs in: the machine, or a simulator for tests.

@@ -109,6 +109,10 @@ impl Options {
     /// size ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of the
     /// data; so are the filters that open ranges and snapshots hold.
     #[must_use]
+    ///
+    /// Memtables that snapshots, ranges and values still hold after their flush come on top
+    /// ([`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes)), and so does what a write batch takes that
+    /// is larger than a memtable.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self

@@ -47,6 +47,9 @@ pub struct Stats {
     pub memtables: u64,
     /// Memory of the memtables in bytes.
     pub memtable_bytes: u64,
+    /// Memory in bytes of memtables that were flushed but that snapshots, ranges or values still hold. It comes on top of
+    /// [`Options::memory`](crate::Options::memory).
+    pub pinned_memtable_bytes: u64,
     /// Memory of cached blocks in bytes, and its limit.
     pub cache_bytes: u64,
     /// Limit of [`Stats::cache_bytes`].
@@ -92,6 +95,16 @@ pub struct Stats {
     pub poisoned: Option<String>,
     /// Whether the log ended in a half-written batch, which was cut off, when the store was opened: the mark of a crash.
     pub log_was_torn: bool,
+}
+
+/// About how large a range of keys is, as [`Partition::approximate_size`](crate::Partition::approximate_size) has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SizeEstimate {
+    /// Bytes of keys and values in SSTs, before compression.
+    pub bytes: u64,
+    /// Entries in SSTs: every version and tombstone counts.
+    pub entries: u64,
 }
 
 /// What is known of one partition.

@@ -1,6 +1,9 @@
 //! A value as read from the store: bytes that stay where they are.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -10,6 +13,7 @@ use crate::memtable::{ArenaRef, Memtable};
 
 /// A value that was read. It derefs to `[u8]` and copies nothing: it pins the cached block, or the memtable, that holds
 /// its bytes. Keep many of them for long and that memory cannot be used for anything else; [`Value::into_vec`] frees it.
+/// Order, equality and hash are those of its bytes.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -61,6 +65,30 @@ impl Deref for Value {
             Repr::Block { block, start, len } => &block[*start as usize..(*start + *len) as usize],
             Repr::Memtable { memtable, at, len } => memtable.value(*at, *len as usize),
         }
+    }
+}
+
+impl Borrow<[u8]> for Value {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 

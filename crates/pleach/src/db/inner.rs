@@ -80,6 +80,8 @@ pub(crate) struct Inner {
     pub(super) hint: Mutex<ManifestHint>,
     /// Log segments and manifests that exist.
     pub(crate) framed_files: Mutex<FramedFiles>,
+    /// Memtables that were flushed: those that live on are pinned by snapshots, ranges or values. Leaf.
+    pub(crate) flushed_memtables: Mutex<Vec<Weak<Memtable>>>,
     /// Serialises swaps of `state`; innermost.
     swap: Mutex<()>,
     /// Held while a partition is created or dropped, and while the store is closed: one at a time.
@@ -213,6 +215,7 @@ impl Inner {
             hint: Mutex::new(parts.versions.manifest.hint()),
             framed_files: Mutex::new(FramedFiles { segments: parts.segments, ..FramedFiles::default() }),
             versions: Mutex::new(parts.versions),
+            flushed_memtables: Mutex::new(Vec::new()),
             swap: Mutex::new(()),
             pressure: Pressure::default(),
             writers_wait: AtomicBool::new(false),

@@ -17,6 +17,10 @@ use crate::version::SubTree;
 /// A consistent view of all partitions at one moment. Owned, `Send`, `Sync` and cheap to clone; it pins the memtables
 /// and files of that moment (no older versions have to be kept for it in newer files) and keeps the store open.
 ///
+/// A memtable that it pins stays in memory after its flush, on top of [`Options::memory`](crate::Options::memory):
+/// [`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes) says how much that is. Drop snapshots soon where
+/// memory is short.
+///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
 /// let db = pleach::Db::open(dir.path())?;
@@ -44,6 +48,44 @@ impl Snapshot {
         check_key(key.as_ref())?;
         let (inner, state) = (&self.shared.inner, &self.view.state);
         get_blocking(inner, state, (partition.id(), tree), key.as_ref(), self.view.visible)
+    }
+
+    /// Whether `key` had a value.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get`].
+    pub fn contains(&self, partition: &Partition, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(partition, key)?.is_some())
+    }
+
+    /// Reads the values that many keys had, in the order of the keys.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = pleach::Db::open(dir.path())?;
+    /// let users = db.default_partition();
+    /// users.put(b"alice", b"1")?;
+    /// let before = db.snapshot();
+    /// users.put(b"bob", b"2")?;
+    /// let values = before.get_many(&users, ["alice", "bob"])?;
+    /// assert_eq!((values[0].as_deref(), values[1].as_deref()), (Some(&b"1"[..]), None));
+    /// assert!(before.contains(&users, "alice")? && before.iter(&users).count() == 1);
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Partition::get`], for any of the keys.
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        partition: &Partition,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        keys.into_iter().map(|key| self.get(partition, key)).collect()
+    }
+
+    /// All entries there were, in key order, from either end. An error comes as the range's first item.
+    pub fn iter(&self, partition: &Partition) -> Range {
+        self.prefix(partition, b"")
     }
 
     /// The entries that were in `bounds`.

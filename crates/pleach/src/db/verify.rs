@@ -1,7 +1,7 @@
 //! Verification of every live file, and statistics.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use pleach_env::{Error, ErrorKind, FileId, Result};
 use pleach_table::key_hash;
@@ -86,6 +86,9 @@ impl Inner {
         stats.pinned_bytes = self.trash.pinned_bytes();
         stats.memtables = state.memtables().count() as u64;
         stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();
+        let pinned = self.flushed_memtables.lock();
+        stats.pinned_memtable_bytes = pinned.iter().filter_map(Weak::upgrade).map(|m| m.bytes() as u64).sum();
+        drop(pinned);
         let cache = self.cache.stats();
         stats.cache_bytes = cache.used;
         stats.cache_capacity_bytes = cache.capacity;

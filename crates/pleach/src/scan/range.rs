@@ -44,6 +44,8 @@ pub struct Range {
     upper: Bound<Vec<u8>>,
     front: Option<Merge>,
     back: Option<Merge>,
+    /// Ends whose bound was moved by a seek: they seek before they are walked.
+    must_seek: [bool; 2],
     /// The end that was walked last: it still stands on the entry that was given.
     given: Option<Direction>,
     /// What the first call returns instead of an entry.
@@ -64,6 +66,7 @@ impl Range {
             upper: owned(bounds.end_bound()),
             front: None,
             back: None,
+            must_seek: [false; 2],
             given: None,
             error: None,
         }
@@ -86,6 +89,7 @@ impl Range {
             upper: Bound::Unbounded,
             front: None,
             back: None,
+            must_seek: [false; 2],
             given: None,
             error: Some(error),
         }
@@ -104,6 +108,12 @@ impl Range {
             );
         }
         let mut merge = Merge::new(sources, direction);
+        self.seek_bound(&mut merge, direction)?;
+        Ok(Some(merge))
+    }
+
+    /// Seeks the bound from which a direction starts.
+    fn seek_bound(&self, merge: &mut Merge, direction: Direction) -> Result<()> {
         let successor;
         let seek = match (direction, &self.lower, &self.upper) {
             (Direction::Up, Bound::Included(key), _) | (Direction::Down, _, Bound::Excluded(key)) => {
@@ -115,8 +125,7 @@ impl Range {
             }
             (Direction::Up, Bound::Unbounded, _) | (Direction::Down, _, Bound::Unbounded) => SeekTo::Start,
         };
-        merge.seek(seek)?;
-        Ok(Some(merge))
+        merge.seek(seek)
     }
 
     /// Goes to the next live entry in a direction, within the bounds; returns whether there is one.
@@ -138,7 +147,13 @@ impl Range {
         if self.end(direction).is_none() {
             let merge = self.open(direction)?;
             *self.end_mut(direction) = merge;
+        } else if self.must_seek[direction as usize]
+            && let Some(mut merge) = self.end_mut(direction).take()
+        {
+            self.seek_bound(&mut merge, direction)?;
+            *self.end_mut(direction) = Some(merge);
         }
+        self.must_seek[direction as usize] = false;
         self.pass_tombstones(direction)?;
         let Some((key, _)) = self.entry(direction) else { return Ok(false) };
         if !self.is_within(key, direction) {
@@ -230,6 +245,62 @@ impl Range {
             Direction::Up => self.lower = Bound::Excluded(key),
             Direction::Down => self.upper = Bound::Excluded(key),
         }
+    }
+
+    /// Lets the range hold nothing on this side of `key` any more; see [`Range::seek`].
+    fn narrow(&mut self, direction: Direction, key: &[u8]) {
+        let given = if self.given == Some(direction) { self.entry(direction) } else { None };
+        let passed = |other: &[u8]| match direction {
+            Direction::Up => key <= other,
+            Direction::Down => key >= other,
+        };
+        let bound = if direction == Direction::Up { &self.lower } else { &self.upper };
+        let stays = match bound {
+            Bound::Included(other) | Bound::Excluded(other) => passed(other),
+            Bound::Unbounded => false,
+        };
+        if self.view.is_none() || stays || given.is_some_and(|(other, _)| passed(other)) {
+            return;
+        }
+        let bound = if direction == Direction::Up { &mut self.lower } else { &mut self.upper };
+        *bound = Bound::Included(key.to_vec());
+        self.must_seek[direction as usize] = true;
+        if self.given == Some(direction) {
+            self.given = None;
+        }
+    }
+
+    /// Passes over the entries below `key`: the next one from the start is the first at or above it that the range still
+    /// holds. It is what calling `next` until then would do, at the cost of one seek, which is paid (and fails) with the
+    /// next entry. Nothing comes back: a `key` at or below the entry given last, or below the range, changes nothing, and
+    /// a range that has ended stays so.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = pleach::Db::open(dir.path())?;
+    /// let posts = db.default_partition();
+    /// for key in ["alice/1", "alice/2", "bob/1", "bob/2", "carol/1"] {
+    ///     posts.put(key, b"")?;
+    /// }
+    /// // The first post of each author: one seek an author.
+    /// let mut range = posts.iter();
+    /// let mut first = Vec::new();
+    /// while let Some(entry) = range.next() {
+    ///     let key = String::from_utf8(entry?.0.into_vec()).expect("we wrote text");
+    ///     let author = key.split('/').next().unwrap_or_default();
+    ///     range.seek(format!("{author}0")); // '0' follows '/'.
+    ///     first.push(key);
+    /// }
+    /// assert_eq!(first, ["alice/1", "bob/1", "carol/1"]);
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        self.narrow(Direction::Up, key.as_ref());
+    }
+
+    /// As [`Range::seek`] from the end: the next entry from there is the last at or below `key`.
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
+        self.narrow(Direction::Down, key.as_ref());
     }
 
     /// As [`Range::find`]. When there is nothing more for one end, or an error, there is nothing more for either.

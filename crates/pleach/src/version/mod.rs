@@ -21,6 +21,7 @@ mod older;
 mod origin;
 pub(crate) mod reads;
 mod run;
+pub(crate) mod size;
 mod summary;
 
 use std::collections::BTreeSet;

@@ -18,6 +18,7 @@ mod large_batches;
 mod metamorphic;
 mod model;
 mod panics;
+mod ranges;
 mod repair;
 mod rig;
 mod shortage;
