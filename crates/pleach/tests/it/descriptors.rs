@@ -94,6 +94,28 @@ fn child_with_few_descriptors() {
     live(|| options().open(dir.path().join("store")).unwrap(), 1500);
 }
 
+/// Closed files are opened again by their names, so these must stay as long as anybody reads them.
+#[test]
+fn files_that_a_snapshot_pins_are_opened_again() {
+    let env = SimEnv::new(1);
+    env.set_handle_limit(Some(32));
+    let db = simulated(&env).memory(2 << 20).memtable_bytes(64 << 10).open(DIR).unwrap();
+    fill(&db, 2000).unwrap();
+    let (snapshot, partition) = (db.snapshot(), db.default_partition());
+    let mut range = partition.iter();
+    let begun: Vec<_> = range.by_ref().take(3).map(Result::unwrap).collect();
+    for key in 0..2000 {
+        partition.put(name(key), b"overwritten").unwrap();
+    }
+    db.compact().unwrap();
+    db.settle().unwrap();
+    for key in (0..2000).rev() {
+        assert_eq!(snapshot.get(&partition, name(key)).unwrap().as_deref(), Some(&*value(key)));
+    }
+    let seen = begun.into_iter().chain(range.map(Result::unwrap)).map(|(_, value)| value.to_vec());
+    assert!(seen.eq((0..2000).map(value)));
+}
+
 /// Whether the message says what to do about it.
 fn is_advised(error: &Error) -> bool {
     error.kind() == ErrorKind::Io && error.to_string().contains("ulimit -n")
