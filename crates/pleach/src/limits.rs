@@ -4,6 +4,9 @@
 pub const KEY_LEN_MAX: usize = 65_535;
 
 /// Longest value in bytes: 512 MiB.
+///
+/// A put of a large value holds it three times for a while (the caller's bytes, the log record, the memtable), and so does
+/// its flush (the memtable, the entry that waits for its block, the block).
 pub const VALUE_LEN_MAX: usize = 512 << 20;
 
 /// Largest write batch in bytes, keys and values and their headers together: 1 GiB.

@@ -95,3 +95,37 @@ fn a_batch_of_as_many_tiny_keys_as_fit_is_taken() {
     assert!((0..count).step_by(1_000).all(|n| partition.contains(key(n)).unwrap()));
     assert_eq!(partition.iter().count(), count as usize);
 }
+
+/// By hand: `cargo test -p pleach --test it memory_of_a_large_value -- --ignored --nocapture`. Prints the peak of resident
+/// memory in MiB, that of the value itself included, after each step.
+#[test]
+#[ignore = "prints the memory of the process, which must do nothing else"]
+fn the_memory_of_a_large_value() {
+    let peak_mib = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
+    };
+    let restart_peak = || std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path(), 64 << 20);
+    let partition = db.default_partition();
+    let value = vec![7; 400 << 20];
+    println!("before {}", peak_mib());
+    partition.put("key", &value).unwrap();
+    println!("put {}", peak_mib());
+    let copy = tempfile::tempdir().unwrap();
+    copy_files(dir.path(), copy.path());
+    drop(value);
+    restart_peak();
+    db.flush().unwrap();
+    println!("flush {}", peak_mib());
+    drop((partition, db));
+    restart_peak();
+    let db = open(copy.path(), 64 << 20);
+    println!("recovery {}", peak_mib());
+    db.flush().unwrap();
+    restart_peak();
+    assert_eq!(db.default_partition().get("key").unwrap().unwrap().len(), 400 << 20);
+    println!("get {}", peak_mib());
+}
