@@ -4,7 +4,9 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Result;
 use crate::open::StoreArgs;
-use crate::{compact, delete, demo, drop_partition, dump, get, load, partitions, put, scan, stats, verify};
+use crate::{
+    compact, delete, demo, drop_partition, dump, get, load, partitions, put, repair, scan, stats, verify,
+};
 
 const AFTER_HELP: &str = "\
 Keys and values are bytes. Text output escapes what does not print, as in
@@ -54,8 +56,10 @@ enum Command {
     Compact,
     /// Tell what is known of the store
     Stats,
-    /// Read every file and check it
+    /// Read every file and tell all damage
     Verify,
+    /// Salvage what can be read of a damaged store into a new one
+    Repair(repair::RepairArgs),
     /// Show a store at work, with every claim checked
     Demo(demo::DemoArgs),
     /// Write numbered batches until killed
@@ -79,6 +83,7 @@ impl Cli {
             Command::Compact => compact::run(store),
             Command::Stats => stats::run(store),
             Command::Verify => verify::run(store),
+            Command::Repair(args) => repair::run(store, args),
             Command::Demo(args) => demo::run(store, args),
             Command::DemoWriter(args) => demo::writer::run(store, args),
         }

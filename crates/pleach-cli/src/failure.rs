@@ -60,9 +60,9 @@ impl Failure {
     /// The system refused `action` (an infinitive phrase) on `path`.
     pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Self {
         let failure = Self::new(Exit::Io, format!("cannot {action} {}: {error}", path.display()));
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => failure.hint(FULL),
-            _ => failure,
+        match io_hint(error).filter(|hint| [FULL, FILES].contains(hint)) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
         }
     }
 
@@ -73,15 +73,20 @@ impl Failure {
     }
 }
 
-const FULL: &str = "the disk is full; what was written before is intact: free some space and try again";
-const POISONED: &str =
-    "an earlier sync failed, so no more can be promised; check the device, then open the store again";
-const DAMAGED: &str =
-    "nothing was changed; restore the file from a backup, `pleach verify` checks the whole store";
+const FULL: &str = "the disk is full; what was written before is intact: free some space on that file system, then run the command again";
+const POISONED: &str = "the store refuses writes since the failure that the message names; when its cause is gone, run the command again";
+const DAMAGED: &str = "nothing was changed; `pleach verify` lists all damage; restore the file from a backup, or salvage \
+     the rest: pleach repair --into NEW";
 const UNSUPPORTED: &str =
     "another version of pleach wrote the store; the message says whether a newer or an older one reads it";
-const REFUSED: &str =
-    "opening a store writes to its directory, even for reading (recovery); it must be writable";
+const REFUSED: &str = "opening a store writes to its directory, even for reading (recovery): check owner and permissions with \
+     `ls -ld`, and whether the file system is mounted read-only";
+const BUSY: &str = "one process at a time has a store open; close it there and try again";
+const FILES: &str =
+    "too many files are open, nothing else is wrong: raise the limit with `ulimit -n 4096` and try again";
+const MEMORY: &str = "the system gave no more memory: try again with less, such as --memory 64M";
+const DEVICE: &str = "the device failed to read or write: look at `dmesg`, copy the store to another device, and salvage what \
+     can be read: pleach repair --into NEW";
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -91,16 +96,30 @@ impl From<Error> for Failure {
             ErrorKind::Corruption => of(Exit::Damage).hint(DAMAGED),
             ErrorKind::InvalidArgument | ErrorKind::Closed => of(Exit::Usage),
             ErrorKind::Unsupported => of(Exit::Usage).hint(UNSUPPORTED),
-            ErrorKind::Conflict => of(Exit::Busy),
-            ErrorKind::Poisoned => of(Exit::Io).hint(POISONED),
-            _ if error.is_out_of_space() => of(Exit::Io).hint(FULL),
-            _ => match error.io_error().map(io::Error::kind) {
-                Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
-                    of(Exit::Io).hint(REFUSED)
-                }
-                _ => of(Exit::Io),
+            ErrorKind::Conflict => of(Exit::Busy).hint(BUSY),
+            // The cause says more than that writes are refused since.
+            ErrorKind::Poisoned => of(Exit::Io).hint(error.io_error().and_then(io_hint).unwrap_or(POISONED)),
+            _ => match error.io_error().and_then(io_hint) {
+                Some(hint) => of(Exit::Io).hint(hint),
+                None => of(Exit::Io),
             },
         }
+    }
+}
+
+/// `EMFILE`, `ENFILE` and `EIO`, which have no kind of their own.
+const TOO_MANY_FILES: [i32; 2] = [24, 23];
+const DEVICE_FAILED: i32 = 5;
+
+/// What to do about a refusal of the system's.
+fn io_hint(error: &io::Error) -> Option<&'static str> {
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => Some(FULL),
+        (io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem, _) => Some(REFUSED),
+        (io::ErrorKind::OutOfMemory, _) => Some(MEMORY),
+        (_, Some(code)) if TOO_MANY_FILES.contains(&code) => Some(FILES),
+        (_, Some(DEVICE_FAILED)) => Some(DEVICE),
+        _ => None,
     }
 }
 
@@ -130,5 +149,59 @@ impl From<csv::Error> for Failure {
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
         io::Error::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_error_has_its_exit_code_and_hint() {
+        for (kind, exit, hint) in [
+            (ErrorKind::Corruption, Exit::Damage, Some("pleach repair")),
+            (ErrorKind::InvalidArgument, Exit::Usage, None),
+            (ErrorKind::NotFound, Exit::NotFound, None),
+            (ErrorKind::Unsupported, Exit::Usage, Some("a newer or an older one")),
+            (ErrorKind::Conflict, Exit::Busy, Some("close it there")),
+            (ErrorKind::Closed, Exit::Usage, None),
+            (ErrorKind::Poisoned, Exit::Io, Some("refuses writes")),
+            (ErrorKind::Io, Exit::Io, None),
+        ] {
+            let failure = Failure::from(Error::new(kind, "message"));
+            assert_eq!(failure.exit, exit, "{kind:?}");
+            let found = failure.hint.unwrap_or_default();
+            assert!(hint.map_or(found.is_empty(), |hint| found.contains(hint)), "{kind:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn every_refusal_of_the_system_has_a_hint_that_fits() {
+        for (code, hint) in [
+            (28, "free some space"),
+            (122, "free some space"),
+            (13, "ls -ld"),
+            (30, "mounted read-only"),
+            (24, "ulimit -n"),
+            (23, "ulimit -n"),
+            (12, "--memory"),
+            (5, "dmesg"),
+        ] {
+            let refused = io::Error::from_raw_os_error(code);
+            let failure = Failure::from(Error::io("sync the log segment", Path::new("x"), refused));
+            let found = failure.hint.unwrap_or_default();
+            assert!(failure.exit == Exit::Io && found.contains(hint), "{code}: {found}");
+            assert!(!found.contains("sync failed"), "{code}: {found}");
+        }
+        let absent = Error::io("open", Path::new("x"), io::Error::from_raw_os_error(2));
+        assert_eq!(Failure::from(absent).hint, None);
+    }
+
+    #[test]
+    fn inputs_and_outputs_get_hints_about_space_and_files_only() {
+        let of = |code| Failure::io("open", Path::new("in.csv"), &io::Error::from_raw_os_error(code)).hint;
+        assert!(of(28).is_some_and(|hint| hint.contains("full")));
+        assert!(of(24).is_some_and(|hint| hint.contains("ulimit")));
+        assert_eq!((of(13), of(2)), (None, None));
     }
 }

@@ -11,6 +11,7 @@
 mod args;
 mod bytes;
 mod compact;
+mod damage;
 mod delete;
 mod demo;
 mod drop_partition;
@@ -24,6 +25,7 @@ mod output;
 mod partitions;
 mod progress;
 mod put;
+mod repair;
 mod scan;
 mod stats;
 mod verify;

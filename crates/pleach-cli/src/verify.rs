@@ -1,50 +1,69 @@
-//! `pleach verify`: reads every live file and checks it. The log is checked by opening the store.
+//! `pleach verify`: reads every live file and tells all damage. A store that cannot be opened is surveyed as `pleach
+//! repair` would read it.
 
 use std::time::Instant;
 
-use pleach::{Db, Error, ErrorKind, VerifyReport};
+use pleach::{Db, Options, RepairReport, VerifyReport};
 use serde_json::json;
 
+use crate::damage::{places_json, report_json, tell_places};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
-use crate::open::{StoreArgs, open_dir};
-use crate::output::{Output, bytes, entries, print_document};
+use crate::open::StoreArgs;
+use crate::output::{Output, bytes, count, entries, note, print_document};
 use crate::progress;
+
+const REPAIR: &str = "restore the damaged files from a backup, or salvage the rest: pleach repair --into NEW";
 
 pub(crate) fn run(store: &StoreArgs) -> Result<()> {
     let started = Instant::now();
+    let interrupt = Interrupt::install()?;
     let db = match store.open() {
         Ok(db) => db,
-        Err(failure) if failure.exit == Exit::Damage && store.json => return opened_damaged(store, failure),
+        Err(failure) if failure.exit == Exit::Damage => return survey(store, &failure, &interrupt),
         Err(failure) => return Err(failure),
     };
-    match check(&db, &Interrupt::install()?) {
-        Ok(report) => {
-            db.close()?;
-            print(store, report, started.elapsed().as_secs_f64())
+    let bar = progress::over_bytes(Some(db.stats().sst_bytes));
+    bar.set_message("checking");
+    let checked = db.verify_all(&mut |checked, total| {
+        bar.set_length(total);
+        bar.set_position(checked);
+        !interrupt.is_asked()
+    });
+    bar.finish_and_clear();
+    let (report, damage) = checked?;
+    interrupt.check()?;
+    let was_torn = db.stats().log_was_torn;
+    db.close()?;
+    let seconds = started.elapsed().as_secs_f64();
+    if store.json {
+        let first = damage.first();
+        print_document(&json!({
+            "ok": damage.is_empty(),
+            "ssts": report.ssts,
+            "bytes": report.bytes,
+            "entries": report.entries,
+            "seconds": seconds,
+            "log_was_torn": was_torn,
+            "message": first.map(|place| place.error.to_string()),
+            "file": first.map(|place| place.path.display().to_string()),
+            "offset": first.and_then(|place| place.offset),
+            "damage": places_json(&damage),
+        }))?;
+    } else {
+        tell_places(&damage, damage.len() as u64);
+        if was_torn {
+            note("the log had a tail that was never acknowledged as durable; opening has dropped it");
         }
-        Err(Checked::Damaged(error)) => damaged(store, &error),
-        Err(Checked::Failed(failure)) => Err(failure),
     }
-}
-
-/// Why a check ended early.
-pub(crate) enum Checked {
-    Damaged(Error),
-    Failed(Failure),
-}
-
-impl From<Checked> for Failure {
-    fn from(checked: Checked) -> Self {
-        match checked {
-            Checked::Damaged(error) => error.into(),
-            Checked::Failed(failure) => failure,
-        }
+    if damage.is_empty() {
+        return if store.json { Ok(()) } else { print(report, seconds) };
     }
+    Err(Failure::damage(format!("{} damaged places", count(damage.len() as u64))).hint(REPAIR))
 }
 
-/// Checks all files, with a bar.
-pub(crate) fn check(db: &Db, interrupt: &Interrupt) -> Result<VerifyReport, Checked> {
+/// Checks all files, with a bar; the first damage is an error.
+pub(crate) fn check(db: &Db, interrupt: &Interrupt) -> Result<VerifyReport> {
     let bar = progress::over_bytes(Some(db.stats().sst_bytes));
     bar.set_message("checking");
     let report = db.verify_with(&mut |checked, total| {
@@ -53,24 +72,12 @@ pub(crate) fn check(db: &Db, interrupt: &Interrupt) -> Result<VerifyReport, Chec
         !interrupt.is_asked()
     });
     bar.finish_and_clear();
-    match report {
-        Ok(_) if interrupt.is_asked() => Err(Checked::Failed(Failure::new(Exit::Interrupted, "interrupted"))),
-        Ok(report) => Ok(report),
-        Err(error) if error.kind() == ErrorKind::Corruption => Err(Checked::Damaged(error)),
-        Err(error) => Err(Checked::Failed(error.into())),
-    }
+    let report = report?;
+    interrupt.check()?;
+    Ok(report)
 }
 
-fn print(store: &StoreArgs, report: VerifyReport, seconds: f64) -> Result<()> {
-    if store.json {
-        return print_document(&json!({
-            "ok": true,
-            "ssts": report.ssts,
-            "bytes": report.bytes,
-            "entries": report.entries,
-            "seconds": seconds,
-        }));
-    }
+fn print(report: VerifyReport, seconds: f64) -> Result<()> {
     let files = if report.ssts == 1 { "file" } else { "files" };
     let mut output = Output::stdout();
     let size = format!("{} {files}, {}, {}", report.ssts, bytes(report.bytes), entries(report.entries));
@@ -78,22 +85,32 @@ fn print(store: &StoreArgs, report: VerifyReport, seconds: f64) -> Result<()> {
     output.finish()
 }
 
-/// The store could not even be opened. Opens it once more for the parts of the error.
-fn opened_damaged(store: &StoreArgs, failure: Failure) -> Result<()> {
-    match open_dir(store.dir()?, false, store.memory) {
-        Err(error) if error.kind() == ErrorKind::Corruption => damaged(store, &error),
-        _ => Err(failure),
+/// The store could not even be opened, as `failure` says: tells all that is damaged.
+fn survey(store: &StoreArgs, failure: &Failure, interrupt: &Interrupt) -> Result<()> {
+    let bar = progress::over_bytes(Some(0));
+    bar.set_message("surveying");
+    let surveyed = pleach::survey(store.dir()?, &Options::new(), &mut |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+        !interrupt.is_asked()
+    });
+    bar.finish_and_clear();
+    let report = surveyed?;
+    interrupt.check()?;
+    if store.json {
+        print_survey(&report, failure)?;
+    } else {
+        tell_places(&report.damage, report.damaged_places);
     }
+    Err(Failure::damage(format!("the store cannot be opened: {}", failure.message)).hint(REPAIR))
 }
 
-fn damaged(store: &StoreArgs, error: &Error) -> Result<()> {
-    if store.json {
-        print_document(&json!({
-            "ok": false,
-            "message": error.to_string(),
-            "file": error.path().map(|path| path.display().to_string()),
-            "offset": error.offset(),
-        }))?;
-    }
-    Err(error.clone().into())
+fn print_survey(report: &RepairReport, failure: &Failure) -> Result<()> {
+    let mut document = report_json(report);
+    let first = report.damage.first();
+    document["ok"] = false.into();
+    document["message"] = failure.message.clone().into();
+    document["file"] = first.map(|place| place.path.display().to_string()).into();
+    document["offset"] = first.and_then(|place| place.offset).into();
+    print_document(&document)
 }

@@ -1,6 +1,7 @@
 //! `pleach dump`: a whole partition as text, streamed in key order.
 
 mod formats;
+mod skipping;
 
 use std::path::PathBuf;
 
@@ -9,8 +10,9 @@ use serde_json::json;
 
 use crate::bytes::Form;
 use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::open::StoreArgs;
-use crate::output::{Output, bytes, entries, note, print_document};
+use crate::output::{Output, bytes, count, entries, note, print_document};
 use crate::progress;
 use formats::Writer;
 
@@ -37,6 +39,9 @@ pub(crate) struct DumpArgs {
     /// jsonl, tsv, csv, lines: keys and values in hexadecimal
     #[arg(long)]
     hex: bool,
+    /// Go on behind damage; what is skipped is told on standard error, and the exit code is 2
+    #[arg(long)]
+    skip_damaged: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,6 +67,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
     }
     let db = store.open()?;
     let partition = store.partition_of(&db)?;
+    let interrupt = Interrupt::install()?;
     let output = match &args.output {
         Some(path) => Output::file(path)?,
         None => Output::stdout(),
@@ -70,13 +76,22 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
     // A bar would only get between the lines of a dump to the terminal.
     let bar = args.output.is_some().then(|| progress::working("dumping"));
     let (mut written, mut len) = (0u64, 0u64);
-    for entry in &partition {
-        let (key, value) = entry?;
-        writer.entry(&key, &value)?;
+    let mut visit = |key: &[u8], value: &[u8]| -> Result<()> {
+        writer.entry(key, value)?;
         written += 1;
         len += (key.len() + value.len()) as u64;
         if let Some(bar) = bar.as_ref().filter(|_| written.is_multiple_of(TELL_EVERY)) {
             bar.set_message(format!("{}, {}", entries(written), bytes(len)));
+        }
+        interrupt.check()
+    };
+    let mut skipped = 0;
+    if args.skip_damaged {
+        skipped = skipping::walk(&db, &partition, &mut visit)?.places.len() as u64;
+    } else {
+        for entry in &partition {
+            let (key, value) = entry?;
+            visit(&key, &value)?;
         }
     }
     writer.finish()?;
@@ -87,13 +102,20 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
     drop(partition);
     db.close()?;
     match (&args.output, store.json) {
-        (Some(_), true) => print_document(&json!({"partition": name, "entries": written, "bytes": len})),
+        (Some(_), true) => print_document(
+            &json!({"partition": name, "entries": written, "bytes": len, "skipped_damaged_places": skipped}),
+        ),
         (Some(path), false) => {
             note(format!("wrote {} ({}) to {}", entries(written), bytes(len), path.display()));
             Ok(())
         }
         (None, _) => Ok(()),
+    }?;
+    if skipped == 0 {
+        return Ok(());
     }
+    let message = format!("skipped {} damaged places; their keys are not in the dump", count(skipped));
+    Err(Failure::damage(message).hint("`pleach repair --into NEW` salvages older values of such keys, too"))
 }
 
 fn writer(output: Output, args: &DumpArgs) -> Result<Box<dyn Writer>> {

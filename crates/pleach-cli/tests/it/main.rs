@@ -15,4 +15,5 @@ mod entries;
 mod errors;
 mod load;
 mod packages;
+mod repair;
 mod store;

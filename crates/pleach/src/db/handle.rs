@@ -14,6 +14,7 @@ use super::verify::{self, VerifyReport};
 use super::write_batch::WriteBatch;
 use super::{open, partitions};
 use crate::options::Options;
+use crate::repair::DamagedPlace;
 use crate::stats::Stats;
 
 /// An open store. Clones share it; it is closed when the last handle (of the store or of a partition) goes.
@@ -191,6 +192,17 @@ impl Db {
     /// to go on.
     pub fn verify_with(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
         verify::verify(self.inner(), progress)
+    }
+
+    /// As [`Db::verify_with`], but damage does not end it: every damaged place of every file is told.
+    ///
+    /// # Errors
+    /// Only what is no damage of a file.
+    pub fn verify_all(
+        &self,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<(VerifyReport, Vec<DamagedPlace>)> {
+        verify::verify_all(self.inner(), progress)
     }
 
     /// What the store tells about itself.

@@ -7,7 +7,9 @@ use pleach_env::{Error, ErrorKind, FileId, Result};
 use pleach_table::key_hash;
 
 use super::inner::Inner;
+use super::sst_output::sst_path;
 use crate::keys::{PartitionId, split_partition_key};
+use crate::repair::{DamagedPlace, damage_of};
 use crate::stats::{PartitionStats, Stats};
 use crate::version::edit::RunKind;
 use crate::version::{Run, SstFile, SubTree};
@@ -24,8 +26,38 @@ pub struct VerifyReport {
     pub entries: u64,
 }
 
-/// Reads and checks every live SST.
+/// Reads and checks every live SST. The first damage ends it.
 pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
+    check_files(inner, progress, &mut |_, _, error| Err(error))
+}
+
+/// The same, but what is damaged is gathered, with every damaged block of each file.
+pub(crate) fn verify_all(
+    inner: &Inner,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<(VerifyReport, Vec<DamagedPlace>)> {
+    let version = Arc::clone(&inner.state.load().version);
+    let names: HashMap<_, _> =
+        version.partitions().map(|(id, partition)| (id, partition.name.to_string())).collect();
+    let mut damage = Vec::new();
+    let report = check_files(inner, progress, &mut |owner, file, error| {
+        let path = sst_path(&inner.dir, file.id);
+        let ends = (file.summary.smallest.as_slice(), file.summary.largest.as_slice());
+        damage.extend(damage_of(&inner.env, &path, (file.id, ends), owner, &names, error));
+        Ok(())
+    })?;
+    Ok((report, damage))
+}
+
+/// Told of a damaged file and its owner, which is none where sections share it.
+type Damaged<'d> = dyn FnMut(Option<PartitionId>, &SstFile, Error) -> Result<()> + 'd;
+
+/// Checks the live SSTs one after the other; `damaged` decides whether an error ends it.
+fn check_files(
+    inner: &Inner,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+    damaged: &mut Damaged<'_>,
+) -> Result<VerifyReport> {
     inner.check_not_closed()?;
     let version = Arc::clone(&inner.state.load().version);
     version.check_invariants().map_err(|message| Error::new(ErrorKind::Corruption, message))?;
@@ -43,13 +75,21 @@ pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) 
     let total = files.iter().map(|(_, file)| file.summary.file_len).sum();
     let mut report = VerifyReport::default();
     for (owner, file) in files {
-        file.sst()
+        let checked = file
+            .sst()
             .verify(|key| match owner {
                 Some(partition) => key_hash(partition.get(), key),
                 None => split_partition_key(key)
                     .map_or(0, |(partition, user_key)| key_hash(partition.get(), user_key)),
             })
-            .map_err(|error| inner.read_failed(error))?;
+            .map_err(|error| inner.read_failed(error));
+        if let Err(error) = checked {
+            let is_local = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io);
+            if !is_local || error.is_out_of_files() {
+                return Err(error);
+            }
+            damaged(owner, &file, error)?;
+        }
         report.ssts += 1;
         report.bytes += file.summary.file_len;
         report.entries += file.summary.entries;
