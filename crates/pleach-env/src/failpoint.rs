@@ -14,6 +14,8 @@ use crate::env::Site;
 #[cfg(feature = "failpoints")]
 std::thread_local! {
     static SKIPPED: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
+    static TOLD: std::cell::RefCell<std::collections::BTreeMap<Site, u64>> =
+        const { std::cell::RefCell::new(std::collections::BTreeMap::new()) };
 }
 
 /// Whether the barrier or check named `site` is switched off on this thread.
@@ -50,6 +52,33 @@ pub(crate) fn inherited(body: crate::baton::Body) -> crate::baton::Body {
         Some(site) => Box::new(move || with_skipped(site, body)),
         None => body,
     }
+}
+
+/// Tells tests on this thread a number that the interface does not tell, for [`told`].
+#[inline]
+pub fn tell(site: Site, number: u64) {
+    #[cfg(feature = "failpoints")]
+    TOLD.with_borrow_mut(|told| told.insert(site, number));
+    #[cfg(not(feature = "failpoints"))]
+    let _ = (site, number);
+}
+
+/// As [`tell`], with a number that grows each time: for the order of what several threads do.
+#[inline]
+pub fn tell_order(site: Site) {
+    #[cfg(feature = "failpoints")]
+    {
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+        tell(site, NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    }
+    #[cfg(not(feature = "failpoints"))]
+    let _ = site;
+}
+
+/// The last number told on this thread under this name since it was last asked for.
+#[cfg(feature = "failpoints")]
+pub fn told(site: Site) -> Option<u64> {
+    TOLD.with_borrow_mut(|told| told.remove(site))
 }
 
 /// A named point of a race: where a test can hold a thread until others have gone ahead. Without the `failpoints`

@@ -11,6 +11,7 @@ pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) flush_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
+    pub(crate) partial_compactions: AtomicU64,
     pub(crate) compaction_read_bytes: AtomicU64,
     pub(crate) compaction_written_bytes: AtomicU64,
     pub(crate) moved_bytes: AtomicU64,
@@ -72,6 +73,8 @@ pub struct Stats {
     pub flush_bytes: u64,
     /// Compactions ended.
     pub compactions: u64,
+    /// Those of them that merged one file of a run into the next stage.
+    pub partial_compactions: u64,
     /// Bytes of entries read by compactions.
     pub compaction_read_bytes: u64,
     /// Bytes of SSTs written by compactions.
@@ -134,6 +137,7 @@ impl Counters {
         stats.flushes = get(&self.flushes);
         stats.flush_bytes = get(&self.flush_bytes);
         stats.compactions = get(&self.compactions);
+        stats.partial_compactions = get(&self.partial_compactions);
         stats.compaction_read_bytes = get(&self.compaction_read_bytes);
         stats.compaction_written_bytes = get(&self.compaction_written_bytes);
         stats.moved_bytes = get(&self.moved_bytes);

@@ -100,6 +100,7 @@ impl PartialJob {
         failpoint::reached("compaction.partial_commit");
         inner.commit_edit(edit, files, State::with_version)?;
         add(&inner.counters.compactions, 1);
+        add(&inner.counters.partial_compactions, 1);
         Ok(())
     }
 

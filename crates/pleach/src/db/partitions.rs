@@ -74,6 +74,8 @@ impl Inner {
     /// Commits the creation or drop of partitions, in its place behind the last write.
     fn commit_partitions(&self, writer: &mut Writer, edit: Edit) -> Result<()> {
         self.check_writable()?;
+        failpoint::tell_order("partition.order");
+        failpoint::tell("partition.last_seq", writer.next_seq - 1);
         if !failpoint::skipped("plant.drop_unordered") {
             self.sync_writer(writer)?;
         }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pleach_env::{Error, ErrorKind, Result, failpoint};
-use pleach_log::{Append, Durability, LogWriter, SEQ_MAX};
+use pleach_log::{Append, Durability, LogWriter, SEQ_MAX, SeqNo};
 use pleach_table::ValueKind;
 
 use super::inner::{Inner, Writer};
@@ -32,6 +32,8 @@ pub(crate) struct WriteRequest {
     pub(crate) durability: Durability,
     /// Whether to wait for a flush to make room, and to be slowed down, rather than fail.
     pub(crate) may_wait: bool,
+    /// Sequence number of its first operation, when it went to the log; 0 before.
+    pub(crate) first_seq: SeqNo,
     /// Set by the leader. None after a leader panicked.
     pub(crate) result: Option<Result<()>>,
 }
@@ -39,7 +41,7 @@ pub(crate) struct WriteRequest {
 impl WriteRequest {
     /// A request that may wait.
     pub(crate) fn new(operations: Operations, partitions: TouchedPartitions, durability: Durability) -> Self {
-        Self { operations, partitions, durability, may_wait: true, result: None }
+        Self { operations, partitions, durability, may_wait: true, first_seq: 0, result: None }
     }
 
     pub(crate) fn cost(&self) -> usize {
@@ -57,6 +59,7 @@ impl Inner {
             return (request.operations, Err(would_wait("writers are waiting for background work")));
         }
         let done = self.queue.submit(request, |group| self.lead(group));
+        failpoint::tell("commit.first_seq", done.first_seq);
         let result = done.result.unwrap_or_else(|| {
             let error = Error::new(ErrorKind::Poisoned, "a thread that was committing this batch panicked");
             Err(self.set_poison(error))
@@ -66,6 +69,7 @@ impl Inner {
 
     /// Commits a group.
     fn lead(&self, group: &mut [WriteRequest]) {
+        failpoint::tell("commit.group", group.len() as u64);
         let mut writer = self.writer.lock();
         if let Err(error) = self.lead_admitted(&mut writer, group) {
             for request in group.iter_mut().filter(|r| r.result.is_none()) {
@@ -169,6 +173,7 @@ impl Inner {
         let records = group.iter_mut().filter(|r| r.result.is_none()).map(|request| {
             let (first_seq, count) = (next_seq, request.operations.count());
             next_seq += u64::from(count);
+            request.first_seq = first_seq;
             Append { record: request.operations.record_mut(), first_seq, count }
         });
         let start = writer.log.offset();

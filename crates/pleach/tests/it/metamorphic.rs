@@ -13,7 +13,7 @@ use pleach::env::failpoint::with_skipped;
 use crate::rig::action::Action;
 use crate::rig::catch::catch;
 use crate::rig::driver::Driver;
-use crate::rig::plan::Plan;
+use crate::rig::plan::{Mix, Plan};
 use crate::rig::query::{Answer, Query, Source};
 use crate::rig::setup::Setup;
 use crate::rig::threads::in_parallel;
@@ -99,7 +99,7 @@ fn steps(seed: u64) -> Vec<Step> {
     let mut rng = Rng::with_seed(seed);
     let setup = setups()[1].0;
     let mut plan = Plan::new(rng.fork(), &setup);
-    plan.mix.full_disks = 0;
+    plan.mix = Mix { full_disks: 0, togethers: 0, ..plan.mix };
     let mut world = World::new();
     let mut steps = Vec::new();
     for _ in 0..300 {

@@ -66,6 +66,12 @@ counters! {
     failures,
     /// states with a torn tail of the log
     torn_tails,
+    /// crashes during the commit of a group of several batches
+    groups,
+    /// crashes while a snapshot was held
+    snapshots,
+    /// crashes while files of levels were merged one by one
+    partial_merges,
     /// states with two candidates or more
     open_questions,
 }
@@ -90,17 +96,20 @@ impl Coverage {
         count(|c| &mut c.unborn, depth == 1 && cut.op < timeline.opened());
         count(|c| &mut c.in_recovery, depth > 1 && cut.op < timeline.opened());
         count(|c| &mut c.killed, cut.kills_process_only());
-        count(|c| &mut c.lost_writes, candidates.last().is_some_and(|last| last.index > found.index));
-        count(|c| &mut c.kept_more, found.index > candidates[0].index);
+        count(|c| &mut c.lost_writes, candidates.last().is_some_and(|last| !last.is_within(found)));
+        count(|c| &mut c.kept_more, !found.is_within(&candidates[0]));
         count(|c| &mut c.sections, shape.sections);
         count(|c| &mut c.long_runs, shape.long_runs);
         count(|c| &mut c.stages, shape.stages);
         count(|c| &mut c.compactions, shape.compactions);
         count(|c| &mut c.clips, shape.clips);
         count(|c| &mut c.no_files, stats.ssts == 0);
-        count(|c| &mut c.drops, timeline.dropped_by(found.index));
+        count(|c| &mut c.drops, timeline.dropped_by(found.changes));
         count(|c| &mut c.failures, timeline.failed_by(cut.op));
         count(|c| &mut c.torn_tails, stats.log_was_torn);
+        count(|c| &mut c.groups, timeline.groups_at(cut.op));
+        count(|c| &mut c.snapshots, timeline.keeps_at(cut.op));
+        count(|c| &mut c.partial_merges, timeline.merges_at(cut.op));
         count(|c| &mut c.open_questions, candidates.len() > 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Damage: bytes of a closed store change, and the next open, read or verification must say so, or be right all the
+//! Damage: bytes of a store change, closed or left behind by a killed process, and the next open, read or verification must say so, or be right all the
 //! same.
 //!
 //! What must be noticed by someone: any change of `CURRENT`, of a manifest's header, of a byte of an SST (zeros apart,
@@ -20,12 +20,11 @@ use crate::rig::setup::{DIR, Setup};
 use crate::rig::threads::in_parallel;
 use crate::rig::timeline::Candidate;
 use crate::rig::vars;
-use crate::rig::world::{NAMES, World};
 
 /// Length of the header of manifests and log segments, of an SST's footer too.
 const HEADER_LEN: usize = 64;
 
-/// A closed store with all the states it has been in.
+/// A store with all the states it has been in.
 pub(super) struct Damaged {
     setup: Setup,
     disk: Capture,
@@ -33,6 +32,10 @@ pub(super) struct Damaged {
     now: Candidate,
     /// What it may hold when the log has lost its end: partitions as they are now, with what they held then.
     earlier: Vec<Candidate>,
+    /// What it may hold when the manifest of a store that was not closed has lost its end: what looks as a crash between
+    /// an edit and its sync.
+    without_edits: Vec<Candidate>,
+    is_closed: bool,
     files: Vec<String>,
 }
 
@@ -47,34 +50,20 @@ impl Damaged {
         let env = SimEnv::new(rng.u64(..));
         let mut plan = Plan::new(rng.fork(), &setup);
         let mut driver = Driver::create(Arc::clone(&env), setup).expect("a store can be created");
-        let mut states = driver.timeline.expect(env.op_count(), false);
-        let mut births = [0; NAMES.len()];
-        for index in 1..rng.usize(20..200) {
+        for _ in 1..rng.usize(20..200) {
             let action = plan.next(driver.world());
             driver.must(&action).expect("nothing is damaged yet");
-            if let Action::Create(slot) = action
-                && states.last().is_some_and(|state| !state.world.has(slot))
-            {
-                births[slot] = index;
-            }
-            states.push(Candidate { world: Arc::clone(driver.world()), seq: driver.timeline.seq(), index });
         }
-        driver.must(&Action::Reopen).expect("nothing is damaged yet");
-        let now = states.last().expect("there is one").clone();
-        let earlier = states.iter().map(|state| earlier(state, &now, &births)).collect();
+        let is_closed = rng.bool();
+        if is_closed {
+            driver.must(&Action::Reopen).expect("nothing is damaged yet");
+        }
+        let earlier = driver.timeline.past();
+        let now = earlier.last().expect("there is one").clone();
         let files = env.file_names(Path::new(DIR)).into_iter().filter(|name| name != "LOCK").collect();
-        Self { setup, disk: env.capture(), now, earlier, files }
+        let without_edits = driver.timeline.past_changes();
+        Self { setup, disk: env.capture(), now, earlier, without_edits, is_closed, files }
     }
-}
-
-/// The partitions of `now` with what they held in `state`; nothing, if they were born later.
-fn earlier(state: &Candidate, now: &Candidate, births: &[usize]) -> Candidate {
-    let held = |slot: usize| {
-        let was_there = births[slot] <= state.index && state.world.has(slot);
-        (NAMES[slot], if was_there { Arc::clone(state.world.entries(slot)) } else { Arc::default() })
-    };
-    let partitions = now.world.slots().into_iter().map(held).collect();
-    Candidate { world: Arc::new(World { partitions }), ..*state }
 }
 
 /// Damages the store in one place and looks what comes of it.
@@ -92,8 +81,11 @@ pub(super) fn damage_one(store: &Damaged, seed: u64) -> Result<(), String> {
     }
     env.write_file(&path, &bytes);
     let told = |message: String| format!("{name}, {} bytes, {what}: {message}", before.len());
-    match look(store, name, &env, &mut rng) {
-        Ok(()) if must_be_noticed => Err(told("nobody noticed".to_owned())),
+    let looked = look(store, name, &env, &mut rng);
+    // What the store that was not closed needed no more is gone.
+    let was_needed = store.is_closed || env.read_file(&path).is_some();
+    match looked {
+        Ok(()) if must_be_noticed && was_needed => Err(told("nobody noticed".to_owned())),
         Ok(()) => Ok(()),
         Err(message) if message.contains("corruption: ") || message.contains("unsupported: ") => Ok(()),
         Err(message) => Err(told(message)),
@@ -140,7 +132,11 @@ fn ends_in(name: &str, extension: &str) -> bool {
 /// Opens the store, compares it, verifies it. Only the log may have lost something.
 fn look(store: &Damaged, name: &str, env: &Arc<SimEnv>, rng: &mut Rng) -> Result<(), String> {
     let db = store.setup.open(env).map_err(|e| format!("open: {e}"))?;
-    let states = if ends_in(name, "log") { &store.earlier[..] } else { std::slice::from_ref(&store.now) };
+    let states = match name {
+        name if ends_in(name, "log") => &store.earlier[..],
+        name if name.starts_with("MANIFEST") && !store.is_closed => &store.without_edits[..],
+        _ => std::slice::from_ref(&store.now),
+    };
     let found = compare::find(&db, states, rng).map(drop);
     let verified = db.verify().map(drop).map_err(|e| format!("verify: {e}"));
     env.power_off();

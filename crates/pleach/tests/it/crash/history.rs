@@ -1,12 +1,13 @@
 //! A history without a crash, kept with the disk of every moment.
 
 use fastrand::Rng;
+use pleach::Shape;
 use pleach::env::{Capture, SimEnv};
 
 use super::state::Branch;
 use crate::rig::action::Action;
 use crate::rig::driver::Driver;
-use crate::rig::plan::Plan;
+use crate::rig::plan::{Mix, Plan};
 use crate::rig::setup::Setup;
 use crate::rig::world::World;
 
@@ -29,13 +30,19 @@ enum Kind {
     /// An append that fails, another that does not, a sync, and so on; cut before each sync. Much hangs on how a failed
     /// append is undone, and little of that is seen elsewhere.
     FullDisk,
+    /// Several clients beside each other again and again, cut anywhere.
+    Clients,
+    /// Levels of several files, cut mostly while files are merged one by one.
+    Levels,
 }
 
 impl Kind {
     fn random(rng: &mut Rng) -> Self {
-        match rng.u8(..8) {
-            0 | 1 => Kind::Short,
-            2 | 3 => Kind::FullDisk,
+        match rng.u8(..12) {
+            0..3 => Kind::Short,
+            3..6 => Kind::FullDisk,
+            6 | 7 => Kind::Clients,
+            8 => Kind::Levels,
             _ => Kind::Long,
         }
     }
@@ -46,7 +53,27 @@ impl Kind {
             Kind::Short => rng.usize(5..40),
             Kind::Long => rng.usize(100..400),
             Kind::FullDisk => 120,
+            Kind::Clients => rng.usize(10..40),
+            Kind::Levels => rng.usize(150..350),
         }
+    }
+
+    /// A store and a plan for it.
+    fn start(self, rng: &mut Rng) -> (Setup, Plan) {
+        let mut setup = Setup::random(rng);
+        if let Kind::Levels = self {
+            setup = Setup { memtable_bytes: 16 << 10, sst_bytes: 4 << 10, runs_per_stage: 2, ..setup };
+            setup.shape = Some(Shape::Leveled);
+        }
+        let mut plan = Plan::new(rng.fork(), &setup);
+        match self {
+            Kind::Levels => {
+                plan.mix = Mix { creates: 2, drops: 2, compactions: 1, settles: 20, keys: 400, ..plan.mix };
+            }
+            Kind::Clients => plan.mix.togethers = 500,
+            _ => {}
+        }
+        (setup, plan)
     }
 }
 
@@ -73,6 +100,11 @@ pub(super) struct History {
     kind: Kind,
 }
 
+/// Whether the history that `seed` makes is one of failing appends.
+pub(super) fn has_failing_appends(seed: u64) -> bool {
+    matches!(Kind::random(&mut Rng::with_seed(seed)), Kind::FullDisk)
+}
+
 impl History {
     /// The history that `seed` makes.
     ///
@@ -80,11 +112,10 @@ impl History {
     /// When the store fails without any crash.
     pub(super) fn run(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let setup = Setup::random(&mut rng);
+        let kind = Kind::random(&mut rng);
+        let (setup, mut plan) = kind.start(&mut rng);
         let env = SimEnv::new(rng.u64(..));
         env.capture_at(&(0..CALLS_MAX).collect::<Vec<_>>());
-        let mut plan = Plan::new(rng.fork(), &setup);
-        let kind = Kind::random(&mut rng);
         let mut driver = Driver::create(env, setup).expect("a store can be created");
         let mut actions = Vec::new();
         for number in 0..kind.len(&mut rng) {
@@ -108,7 +139,15 @@ impl History {
         let count = self.captures.len() as u64;
         match self.kind {
             Kind::Short => (0..count).flat_map(|op| [op; STATES_PER_CALL]).collect(),
-            Kind::Long => (0..STATES_OF_LONG).map(|_| rng.u64(..count)).collect(),
+            Kind::Long | Kind::Clients => (0..STATES_OF_LONG).map(|_| rng.u64(..count)).collect(),
+            Kind::Levels => {
+                let merges = self.driver.timeline.moments_of_merges();
+                let moment = |number| match rng.choice(&merges) {
+                    Some(moment) if number % 4 > 0 => *moment,
+                    _ => rng.u64(..count),
+                };
+                (0..STATES_OF_LONG).map(moment).collect()
+            }
             Kind::FullDisk => {
                 let syncs = self
                     .actions

@@ -52,10 +52,10 @@ pub(super) const SITES: &[Site] = &[
     site("plant.leftovers_early", Catcher::Crash),
     site("plant.orphans_ignored", Catcher::Crash),
     site("plant.drop_unordered", Catcher::Crash),
+    site("plant.leader_sync_only", Catcher::Crash),
+    site("plant.group_reordered", Catcher::Crash),
     site("plant.hint_ignored", Catcher::Story),
     site("plant.poison_forgotten", Catcher::Fault),
-    site("plant.leader_sync_only", Catcher::Story),
-    site("plant.group_reordered", Catcher::Story),
 ];
 
 /// The sites that `catcher` must miss.

@@ -94,9 +94,9 @@ fn recover(
     // Until the open returned, nothing new was promised; but what was on the medium stays there. What only the system
     // remembered may still go, down to what had been promised before.
     let before = |found: &Candidate| {
-        let rest = candidates.iter().take_while(|c| c.index < found.index).cloned();
+        let rest = candidates.iter().filter(|c| c.is_within(found) && !c.is_same(found)).cloned();
         let durable = branch.timeline.expect(cut.op, false);
-        let durable = durable.into_iter().filter(|c| c.index <= found.index);
+        let durable = durable.into_iter().filter(|c| c.is_within(found));
         let killed = vec![found.clone()];
         if cut.kills_process_only() {
             [durable.chain(rest).collect(), killed]
@@ -106,7 +106,7 @@ fn recover(
     };
     let start = found.as_ref().map_or_else(|_| candidates[0].clone(), Clone::clone);
     let before = before(&start);
-    let timeline = Timeline::new(Candidate { index: 0, ..start }, opened_at, before);
+    let timeline = Timeline::new(&start, opened_at, before);
     let driver = Driver::resume(env, branch.setup, db, timeline);
     Ok((driver, found?))
 }

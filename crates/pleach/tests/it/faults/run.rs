@@ -128,7 +128,11 @@ fn check_error(script: &Script, strike: Strike, error: &Error) -> Result<(), Str
 /// Whether the store may refuse writes from then on.
 fn is_fatal(script: &Script, strike: Strike) -> bool {
     match strike.kind {
-        FaultKind::Eio | FaultKind::SyncFails | FaultKind::CrashAfter | FaultKind::ReadEio => true,
+        FaultKind::Eio
+        | FaultKind::SyncFails
+        | FaultKind::CrashAfter
+        | FaultKind::ReadEio
+        | FaultKind::FailsYetDone => true,
         FaultKind::NoSpace => script.is_sync(strike.at),
         _ => false,
     }
@@ -162,7 +166,9 @@ fn check_running(strike: Strike, driver: &Driver, rng: &mut Rng) -> Result<(), S
 fn check_end(script: &Script, strike: Strike, driver: &mut Driver, rng: &mut Rng) -> Result<(), String> {
     let env = Arc::clone(&driver.env);
     let sync_failed = match strike.kind {
-        FaultKind::SyncFails | FaultKind::Eio => script.is_sync(strike.at) && is_over(strike, &env),
+        FaultKind::SyncFails | FaultKind::Eio | FaultKind::FailsYetDone => {
+            script.is_sync(strike.at) && is_over(strike, &env)
+        }
         _ => false,
     };
     let was_reopened = driver.timeline.was_reopened_after(strike.at);

@@ -87,6 +87,8 @@ impl Script {
             steps: 150,
             reopens: 10,
             full_disks: 0,
+            togethers: 0,
+            snapshots: 20,
             synced: 15,
             keys: 60,
         };
@@ -94,6 +96,7 @@ impl Script {
         for number in 0..ACTIONS {
             let action = match number {
                 50 => Action::Create(1),
+                60 | 130 | 170 => Action::Together(plan.together(driver.world())),
                 100 => Action::Settle,
                 120 => Action::Reopen,
                 150 => Action::Compact,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::together::Together;
+
 /// A put or, with no value, a delete.
 #[derive(Clone)]
 pub(crate) struct Op {
@@ -30,14 +32,20 @@ pub(crate) enum Action {
     /// Steps of background jobs.
     Step(u32),
     Reopen,
+    /// Several clients beside each other.
+    Together(Together),
+    /// Takes a snapshot and keeps it.
+    Keep,
+    /// Reads all of the oldest snapshot that is kept, and lets it go.
+    Release,
 }
 
 impl Action {
-    /// Whether it asks for a partition.
-    pub(crate) fn is_create(&self) -> bool {
+    /// What is done, whatever it meets.
+    pub(crate) fn itself(&self) -> &Action {
         match self {
-            Action::OnFullDisk(action, _) => action.is_create(),
-            action => matches!(action, Action::Create(_)),
+            Action::OnFullDisk(action, _) => action.itself(),
+            action => action,
         }
     }
 }
@@ -68,6 +76,9 @@ impl std::fmt::Debug for Action {
             Action::Settle => f.write_str("settle"),
             Action::Step(count) => write!(f, "step {count}"),
             Action::Reopen => f.write_str("reopen"),
+            Action::Together(together) => write!(f, "{together:?}"),
+            Action::Keep => f.write_str("keep a snapshot"),
+            Action::Release => f.write_str("release a snapshot"),
         }
     }
 }

@@ -19,15 +19,19 @@ pub(crate) fn find(db: &Db, candidates: &[Candidate], rng: &mut Rng) -> Result<C
     for candidate in candidates.iter().filter(alike) {
         match check(db, &candidate.world, &candidates[0].world, rng) {
             Ok(()) => return Ok(candidate.clone()),
-            Err(message) => difference = Some(format!("point {}: {message}", candidate.index)),
+            Err(message) => difference = Some(format!("point {}: {message}", place(candidate))),
         }
     }
-    let expected = candidates.iter().map(|c| format!("{} (sequence number {})", c.index, c.seq));
+    let expected = candidates.iter().map(|c| format!("{} (sequence number {})", place(c), c.seq));
     let expected = expected.collect::<Vec<_>>().join(", ");
     let difference = difference.unwrap_or_else(|| "no such number, or other partitions".to_owned());
     Err(format!(
         "expected one of the points {expected}; found sequence number {seq}, partitions {names:?}; {difference}"
     ))
+}
+
+fn place(candidate: &Candidate) -> String {
+    format!("{}.{}", candidate.batches, candidate.changes)
 }
 
 /// Compares all that the store holds with `world`. Keys of `other` are looked for too.

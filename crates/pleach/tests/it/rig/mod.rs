@@ -15,5 +15,6 @@ pub(crate) mod setup;
 pub(crate) mod shape;
 pub(crate) mod threads;
 pub(crate) mod timeline;
+pub(crate) mod together;
 pub(crate) mod vars;
 pub(crate) mod world;

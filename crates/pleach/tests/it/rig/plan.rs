@@ -6,7 +6,9 @@ use fastrand::Rng;
 
 use super::action::{Action, Op};
 use super::keys::{self, KeyShape};
+use super::query::Query;
 use super::setup::Setup;
+use super::together::{Step, Together};
 use super::world::{NAMES, World};
 
 /// How likely what is.
@@ -22,6 +24,8 @@ pub(crate) struct Mix {
     pub(crate) steps: u16,
     pub(crate) reopens: u16,
     pub(crate) full_disks: u16,
+    pub(crate) togethers: u16,
+    pub(crate) snapshots: u16,
     /// Of a hundred batches.
     pub(crate) synced: u8,
     /// Keys per partition.
@@ -40,6 +44,8 @@ impl Mix {
             steps: rng.u16(50..300),
             reopens: rng.u16(0..12),
             full_disks: rng.u16(0..30),
+            togethers: rng.u16(0..30),
+            snapshots: rng.u16(0..40),
             synced: rng.u8(..40),
             keys: rng.u64(8..120),
         }
@@ -72,6 +78,7 @@ impl Plan {
     pub(crate) fn next(&mut self, world: &World) -> Action {
         let Mix { syncs, creates, drops, flushes, compactions, settles, steps, reopens, full_disks, .. } =
             self.mix;
+        let Mix { togethers, snapshots, .. } = self.mix;
         let mut die = self.rng.u16(..1000);
         let mut falls = |width: u16| {
             let hit = die < width;
@@ -109,11 +116,69 @@ impl Plan {
         if falls(full_disks) {
             return self.on_full_disk(world);
         }
+        if falls(togethers) {
+            return Action::Together(self.together(world));
+        }
+        if falls(snapshots) {
+            return if self.rng.u8(..3) > 0 { Action::Keep } else { Action::Release };
+        }
         Action::Write { sync: self.rng.u8(..100) < self.mix.synced, ops: self.ops(world) }
     }
 
+    /// Two to four clients. Each name is created or dropped, if at all.
+    pub(crate) fn together(&mut self, world: &World) -> Together {
+        let mut known = World::clone(world);
+        let mut clients: Vec<_> = (0..self.rng.usize(2..=4)).map(|_| Vec::new()).collect();
+        for slot in 1..NAMES.len() {
+            match (self.rng.u8(..8), world.has(slot)) {
+                (0, true) => self.give(&mut clients, Step::Do(Action::Drop(slot))),
+                (1 | 2, false) => {
+                    known.create(slot);
+                    self.give(&mut clients, Step::Do(Action::Create(slot)));
+                    if self.rng.bool() {
+                        self.give(&mut clients, Step::Do(Action::Create(slot)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let calm = self.rng.bool();
+        for steps in &mut clients {
+            for _ in 0..self.rng.usize(1..8) {
+                let at = self.rng.usize(..=steps.len());
+                let step = self.step(&known, calm);
+                steps.insert(at, step);
+            }
+        }
+        Together { seed: self.rng.u64(..), clients }
+    }
+
+    fn give(&mut self, clients: &mut [Vec<Step>], step: Step) {
+        let client = self.rng.usize(..clients.len());
+        clients[client].push(step);
+    }
+
+    /// A step of a client; mostly a small batch where it is `calm`.
+    fn step(&mut self, world: &World, calm: bool) -> Step {
+        match self.rng.u8(..40) {
+            0 | 1 => Step::Do(Action::Sync),
+            2 if !calm => Step::Do(Action::Flush),
+            3 if !calm => Step::Do(Action::Compact),
+            4..8 => Step::Ask(Query::random(self, world)),
+            8..11 => {
+                let count = self.rng.usize(1..4);
+                Step::Snapshot((0..count).map(|_| Query::random(self, world)).collect())
+            }
+            _ => {
+                let ops = if calm { self.small_ops(world) } else { self.ops(world) };
+                Step::Do(Action::Write { ops, sync: self.rng.u8(..3) == 0 })
+            }
+        }
+    }
+
     pub(crate) fn on_full_disk(&mut self, world: &World) -> Action {
-        let (action, calls) = match self.rng.u8(..10) {
+        let (action, calls) = match self.rng.u8(..11) {
+            10 => (Action::Together(self.together(world)), self.rng.u64(..20)),
             0..4 => (Action::Write { ops: self.small_ops(world), sync: false }, 0),
             4 => (Action::Write { ops: self.ops(world), sync: true }, self.rng.u64(..4)),
             5 => (Action::Create(self.rng.usize(1..NAMES.len())), self.rng.u64(..3)),

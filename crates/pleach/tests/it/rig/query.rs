@@ -39,10 +39,40 @@ pub(crate) type Answer = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
     Newest(&'a Db),
+    /// Handles that were taken before.
+    Handles(&'a [(usize, Partition)]),
     Snapshot(&'a Snapshot, &'a [(usize, Partition)]),
 }
 
+impl Source<'_> {
+    /// Whether it has a handle of this partition.
+    pub(crate) fn has(self, slot: usize) -> bool {
+        match self {
+            Source::Newest(db) => db.find_partition(NAMES[slot]).is_some(),
+            Source::Handles(handles) | Source::Snapshot(_, handles) => {
+                handles.iter().any(|(s, _)| *s == slot)
+            }
+        }
+    }
+}
+
 impl Query {
+    /// All entries of a partition.
+    pub(crate) fn all_of(slot: usize) -> Self {
+        let bounds = (Bound::Unbounded, Bound::Unbounded);
+        Self::Range { slot, bounds, limit: usize::MAX, coins: 0 }
+    }
+
+    /// The partition that it reads.
+    pub(crate) fn slot(&self) -> usize {
+        match self {
+            Query::Get(slot, _)
+            | Query::GetMany(slot, _)
+            | Query::Range { slot, .. }
+            | Query::Prefix { slot, .. } => *slot,
+        }
+    }
+
     pub(crate) fn random(plan: &mut Plan, world: &World) -> Self {
         let slot = plan.slot(world);
         let kind = plan.rng.u8(..10);
@@ -73,14 +103,14 @@ impl Query {
             Source::Newest(db) => {
                 db.find_partition(NAMES[slot]).expect("queries name partitions that are there")
             }
-            Source::Snapshot(_, handles) => {
+            Source::Handles(handles) | Source::Snapshot(_, handles) => {
                 let (_, handle) = handles.iter().find(|(s, _)| *s == slot).expect("as above");
                 handle.clone()
             }
         };
         let get = |slot: usize, key: &Key| {
             let value = match source {
-                Source::Newest(_) => partition(slot).get(key),
+                Source::Newest(_) | Source::Handles(_) => partition(slot).get(key),
                 Source::Snapshot(snapshot, _) => snapshot.get(&partition(slot), key),
             };
             Ok((key.to_vec(), value?.map(Value::into_vec)))
@@ -88,7 +118,7 @@ impl Query {
         match self {
             Query::Get(slot, key) => Ok(vec![get(*slot, key)?]),
             Query::GetMany(slot, keys) => match source {
-                Source::Newest(_) => {
+                Source::Newest(_) | Source::Handles(_) => {
                     let values = partition(*slot).get_many(keys.iter())?;
                     Ok(keys
                         .iter()
@@ -100,14 +130,14 @@ impl Query {
             },
             Query::Range { slot, bounds, limit, coins } => {
                 let range = match source {
-                    Source::Newest(_) => partition(*slot).range(bounds.clone()),
+                    Source::Newest(_) | Source::Handles(_) => partition(*slot).range(bounds.clone()),
                     Source::Snapshot(snapshot, _) => snapshot.range(&partition(*slot), bounds.clone()),
                 };
                 walk(range, *limit, *coins)
             }
             Query::Prefix { slot, prefix, limit, coins } => {
                 let range = match source {
-                    Source::Newest(_) => partition(*slot).prefix(prefix),
+                    Source::Newest(_) | Source::Handles(_) => partition(*slot).prefix(prefix),
                     Source::Snapshot(snapshot, _) => snapshot.prefix(&partition(*slot), prefix),
                 };
                 walk(range, *limit, *coins)

@@ -1,39 +1,92 @@
 //! The oracle: what a store may hold after a crash, by the number of the call before which the crash came.
 //!
-//! Each batch and each creation or drop of a partition adds a point: the world after it. A crash leaves one of the
-//! points, not older than the last one that was durable. What failed adds a point too, for it may be found; but only as
-//! long as nothing later was acknowledged, and nothing synced.
+//! There are two orders. The log orders batches, by their sequence numbers; the manifest orders creations and drops of
+//! partitions. A crash leaves a prefix of each: not older than what was durable, and with every batch that a drop needs.
+//! What failed may be found too, but only as long as nothing that began later was acknowledged.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::world::World;
+use super::action::Op;
+use super::world::{Entries, NAMES, World};
+
+/// A partition from its creation to its drop. Its name may be used again by another.
+pub(crate) type Life = u64;
+
+/// What each life holds, the dropped ones included.
+type Contents = BTreeMap<Life, Arc<Entries>>;
 
 /// A state that a crash may leave, with the store's last sequence number.
 #[derive(Clone)]
 pub(crate) struct Candidate {
     pub(crate) world: Arc<World>,
     pub(crate) seq: u64,
-    /// Place in the history, for messages and coverage.
-    pub(crate) index: usize,
+    /// Place in the order of batches, for messages and coverage.
+    pub(crate) batches: usize,
+    /// Place in the order of creations and drops.
+    pub(crate) changes: usize,
 }
 
-struct Point {
-    world: Arc<World>,
-    seq: u64,
-    /// Calls that had begun when it was begun.
-    begun: u64,
-    /// Calls that had begun when it returned; `None` when it failed.
-    acknowledged: Option<u64>,
+impl Candidate {
+    /// Whether it holds nothing that the other does not.
+    pub(crate) fn is_within(&self, other: &Candidate) -> bool {
+        self.batches <= other.batches && self.changes <= other.changes
+    }
+
+    pub(crate) fn is_same(&self, other: &Candidate) -> bool {
+        self.batches == other.batches && self.changes == other.changes
+    }
+}
+
+/// When something was done, in calls of the machine that had begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct When {
+    pub(crate) begun: u64,
+    pub(crate) ended: u64,
+    /// Whether it succeeded.
+    pub(crate) done: bool,
+}
+
+impl When {
+    /// Whether call number `at` came in between.
+    fn is_during(self, at: u64) -> bool {
+        self.begun < at && at <= self.ended
+    }
+}
+
+struct Batch {
+    contents: Arc<Contents>,
+    last_seq: u64,
+    when: When,
+}
+
+/// A creation or drop, with what is there after it.
+struct Change {
+    names: BTreeMap<usize, Life>,
+    /// Batches up to here are part of every state with this change.
+    needs_seq: u64,
     is_drop: bool,
+    when: When,
 }
 
-/// What was done to a store since it was opened on a machine, in terms of the machine's calls.
+/// What was done to a store since it was opened on a machine.
 pub(crate) struct Timeline {
-    points: Vec<Point>,
-    /// Calls that had begun when a promise was made, and the point that was durable from then on.
-    durable: Vec<(u64, usize)>,
-    /// Calls that had begun when something returned after which no earlier failure may be found.
-    settled: Vec<u64>,
+    /// By sequence number; what failed is before what took its numbers.
+    batches: Vec<Batch>,
+    changes: Vec<Change>,
+    lives: Life,
+    /// What the running store holds.
+    world: Arc<World>,
+    /// Calls that had begun when a promise was made, and the sequence number that was durable from then on.
+    durable: Vec<(u64, u64)>,
+    /// What was done after which nothing that had failed before may be found.
+    settled: Vec<When>,
+    /// Commits of more than one batch.
+    groups: Vec<When>,
+    /// What was done while single files went from one level to the next.
+    merges: Vec<When>,
+    /// Calls that had begun when the number of snapshots that are kept became this one.
+    kept: Vec<(u64, usize)>,
     /// Calls that had begun when the store was open.
     opened: u64,
     /// Calls that had begun when it was last opened.
@@ -44,18 +97,22 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     /// The store holds `start` since call number `opened`; until then a crash leaves one of `before`.
-    pub(crate) fn new(start: Candidate, opened: u64, before: [Vec<Candidate>; 2]) -> Self {
-        let first = Point {
-            world: start.world,
-            seq: start.seq,
-            begun: 0,
-            acknowledged: Some(opened),
-            is_drop: false,
-        };
+    pub(crate) fn new(start: &Candidate, opened: u64, before: [Vec<Candidate>; 2]) -> Self {
+        let when = When { begun: 0, ended: opened, done: true };
+        let slots = start.world.slots();
+        let contents = slots.iter().map(|slot| (*slot as Life, Arc::clone(start.world.entries(*slot))));
+        let batch = Batch { contents: Arc::new(contents.collect()), last_seq: start.seq, when };
+        let names = slots.iter().map(|slot| (*slot, *slot as Life)).collect();
         Self {
-            points: vec![first],
-            durable: vec![(opened, 0)],
+            batches: vec![batch],
+            changes: vec![Change { names, needs_seq: 0, is_drop: false, when }],
+            lives: NAMES.len() as Life,
+            world: Arc::clone(&start.world),
+            durable: vec![(opened, start.seq)],
             settled: Vec::new(),
+            groups: Vec::new(),
+            merges: Vec::new(),
+            kept: Vec::new(),
             opened,
             reopened: opened,
             before,
@@ -64,56 +121,101 @@ impl Timeline {
 
     /// A store that is created.
     pub(crate) fn of_new_store(opened: u64) -> Self {
-        let start = Candidate { world: Arc::new(World::new()), seq: 0, index: 0 };
-        Self::new(start.clone(), opened, [vec![start.clone()], vec![start]])
+        let start = Candidate { world: Arc::new(World::new()), seq: 0, batches: 0, changes: 0 };
+        Self::new(&start, opened, [vec![start.clone()], vec![start.clone()]])
     }
 
-    pub(crate) fn add(
-        &mut self,
-        world: World,
-        seq: u64,
-        begun: u64,
-        acknowledged: Option<u64>,
-        is_drop: bool,
-    ) {
-        self.points.push(Point { world: Arc::new(world), seq, begun, acknowledged, is_drop });
+    /// A batch whose first operation got this sequence number. Batches are added in the order of their numbers.
+    pub(crate) fn add_batch(&mut self, ops: &[(Life, Op)], first_seq: u64, when: When) -> Result<(), String> {
+        let base = self.batches.iter().rev().find(|b| b.last_seq + 1 == first_seq);
+        let base = base.ok_or_else(|| format!("a batch got {first_seq}, which nothing leads up to"))?;
+        let mut contents = Contents::clone(&base.contents);
+        for (life, op) in ops {
+            let entries = Arc::make_mut(contents.entry(*life).or_default());
+            match &op.value {
+                Some(value) => entries.insert(Arc::clone(&op.key), Arc::clone(value)),
+                None => entries.remove(&op.key),
+            };
+        }
+        let last_seq = base.last_seq + ops.len() as u64;
+        self.batches.push(Batch { contents: Arc::new(contents), last_seq, when });
+        self.refresh();
+        Ok(())
+    }
+
+    /// A creation of `life` under the name `slot`, or the drop of what has this name.
+    pub(crate) fn add_change(&mut self, slot: usize, life: Option<Life>, needs_seq: u64, when: When) {
+        let mut names = self.names().clone();
+        match life {
+            Some(life) => names.insert(slot, life),
+            None => names.remove(&slot),
+        };
+        let needs_seq = needs_seq.max(self.changes[self.last_change()].needs_seq);
+        self.changes.push(Change { names, needs_seq, is_drop: life.is_none(), when });
+        self.refresh();
+    }
+
+    /// A number for a partition that is created.
+    pub(crate) fn new_life(&mut self) -> Life {
+        self.lives += 1;
+        self.lives
     }
 
     /// The store was opened anew at call number `at`. Where the last thing that was done had failed and its sequence
-    /// number and partitions are found all the same, it had an effect after all.
+    /// number or partitions are found all the same, it had an effect after all.
     pub(crate) fn adopt(&mut self, seq: u64, names: &[String], at: u64) {
         self.reopened = at;
-        let found = |point: &Point| point.seq == seq && point.world.has_names(names);
-        if !found(&self.points[self.last()])
-            && let Some(last) = self.points.last_mut()
-            && found(last)
+        if self.seq() != seq
+            && let Some(found) = self.batches.iter().rposition(|b| b.last_seq == seq && !b.when.done)
         {
-            last.acknowledged = Some(at);
+            self.batches[found].when.done = true;
+            self.batches[found].when.ended = at;
         }
+        let has_names = |change: &Change| world_of(&Contents::new(), &change.names).has_names(names);
+        if !has_names(&self.changes[self.last_change()])
+            && let Some(last) = self.changes.last_mut()
+            && has_names(last)
+        {
+            last.when = When { ended: at, done: true, ..last.when };
+        }
+        self.refresh();
     }
 
-    /// From call number `at` on, all that was acknowledged is durable.
-    pub(crate) fn mark_durable(&mut self, at: u64) {
-        self.durable.push((at, self.last()));
+    fn refresh(&mut self) {
+        self.world = Arc::new(world_of(&self.batches[self.last_batch()].contents, self.names()));
     }
 
-    /// From call number `at` on, nothing that failed before may be found.
-    pub(crate) fn settle_failures(&mut self, at: u64) {
-        self.settled.push(at);
+    /// From call number `at` on, everything up to sequence number `seq` is durable.
+    pub(crate) fn mark_durable(&mut self, at: u64, seq: u64) {
+        self.durable.push((at, seq));
     }
 
-    /// The last point that was not a failure.
-    fn last(&self) -> usize {
-        self.points.iter().rposition(|p| p.acknowledged.is_some()).expect("the first point is none")
+    /// Nothing that failed before may be found afterwards.
+    pub(crate) fn settle_failures(&mut self, when: When) {
+        self.settled.push(when);
+    }
+
+    /// The last batch that did not fail.
+    fn last_batch(&self) -> usize {
+        self.batches.iter().rposition(|b| b.when.done).expect("the first one did not")
+    }
+
+    fn last_change(&self) -> usize {
+        self.changes.iter().rposition(|c| c.when.done).expect("the first one did not fail")
     }
 
     /// What the running store holds.
     pub(crate) fn world(&self) -> &Arc<World> {
-        &self.points[self.last()].world
+        &self.world
+    }
+
+    /// Names of the partitions that are there.
+    pub(crate) fn names(&self) -> &BTreeMap<usize, Life> {
+        &self.changes[self.last_change()].names
     }
 
     pub(crate) fn seq(&self) -> u64 {
-        self.points[self.last()].seq
+        self.batches[self.last_batch()].last_seq
     }
 
     pub(crate) fn opened(&self) -> u64 {
@@ -125,36 +227,117 @@ impl Timeline {
         self.reopened > at
     }
 
+    /// What the partition `life`, called `slot`, held with the last sequence number among these.
+    pub(crate) fn worlds_between(
+        &self,
+        first: u64,
+        last: u64,
+        slot: usize,
+        life: Life,
+    ) -> impl Iterator<Item = World> {
+        let found = self.batches.iter().filter(move |b| b.when.done && (first..=last).contains(&b.last_seq));
+        found.map(move |batch| world_of(&batch.contents, &[(slot, life)].into()))
+    }
+
+    /// The present partitions with what they held after each batch.
+    pub(crate) fn past(&self) -> Vec<Candidate> {
+        let changes = self.last_change();
+        let done = (0..self.batches.len()).filter(|number| self.batches[*number].when.done);
+        done.map(|batches| self.candidate(batches, changes)).collect()
+    }
+
+    /// All that has been written, in the partitions that were there after each change.
+    pub(crate) fn past_changes(&self) -> Vec<Candidate> {
+        let batches = self.last_batch();
+        let done = (0..self.changes.len()).filter(|number| self.changes[*number].when.done);
+        done.map(|changes| self.candidate(batches, changes)).collect()
+    }
+
     /// What a crash just before call number `at` may leave; `killed`: of the process only.
     pub(crate) fn expect(&self, at: u64, killed: bool) -> Vec<Candidate> {
         if at < self.opened {
             return self.before[usize::from(killed)].clone();
         }
-        let last_acknowledged =
-            self.points.iter().rposition(|p| p.acknowledged.is_some_and(|count| count <= at)).unwrap_or(0);
-        let last_durable =
-            self.durable.iter().filter(|(count, _)| *count <= at).map(|(_, index)| *index).max().unwrap_or(0);
-        let lowest = if killed { last_acknowledged } else { last_durable };
-        let is_possible = |index: &usize| {
-            let point = &self.points[*index];
-            let is_settled = || self.settled.iter().any(|&count| point.begun < count && count <= at);
-            let is_found = || point.acknowledged.is_some() || *index > last_acknowledged && !is_settled();
-            *index == 0 || point.begun < at && is_found()
+        let is_acknowledged = |when: When| when.done && when.ended <= at;
+        let lowest_change = self.changes.iter().rposition(|c| is_acknowledged(c.when)).unwrap_or(0);
+        let lowest_batch = if killed {
+            self.batches.iter().rposition(|b| is_acknowledged(b.when)).unwrap_or(0)
+        } else {
+            let promised = self.durable.iter().filter(|(count, _)| *count <= at).map(|(_, seq)| *seq);
+            let seq = promised.max().unwrap_or(0);
+            self.batches.iter().rposition(|b| b.when.done && b.last_seq <= seq).unwrap_or(0)
         };
-        let candidate = |index| {
-            let Point { world, seq, .. } = &self.points[index];
-            Candidate { world: Arc::clone(world), seq: *seq, index }
+        let batches = (lowest_batch..self.batches.len())
+            .filter(|number| *number == 0 || self.may_be_found(self.batches[*number].when, at));
+        let changes: Vec<_> = (lowest_change..self.changes.len())
+            .filter(|number| *number == 0 || self.may_be_found(self.changes[*number].when, at))
+            .collect();
+        let pairs = batches.flat_map(|batch| changes.iter().map(move |change| (batch, *change)));
+        let fits = |(batch, change): &(usize, usize)| {
+            self.batches[*batch].last_seq >= self.changes[*change].needs_seq
         };
-        (lowest..self.points.len()).filter(is_possible).map(candidate).collect()
+        pairs.filter(fits).map(|(batch, change)| self.candidate(batch, change)).collect()
     }
 
-    /// Whether a partition was dropped at or before the point.
-    pub(crate) fn dropped_by(&self, index: usize) -> bool {
-        self.points.iter().take(index + 1).any(|p| p.is_drop)
+    /// Whether a crash before call `at` may leave what was done then.
+    fn may_be_found(&self, when: When, at: u64) -> bool {
+        let others = self.batches.iter().map(|b| b.when).chain(self.changes.iter().map(|c| c.when));
+        let mut later = others.chain(self.settled.iter().copied());
+        when.begun < at
+            && (when.done || !later.any(|other| other.done && other.begun >= when.ended && other.ended <= at))
+    }
+
+    fn candidate(&self, batches: usize, changes: usize) -> Candidate {
+        let Batch { contents, last_seq, .. } = &self.batches[batches];
+        let world = Arc::new(world_of(contents, &self.changes[changes].names));
+        Candidate { world, seq: *last_seq, batches, changes }
+    }
+
+    /// Whether a partition was dropped at or before the place in the order of changes.
+    pub(crate) fn dropped_by(&self, changes: usize) -> bool {
+        self.changes.iter().take(changes + 1).any(|c| c.is_drop)
+    }
+
+    pub(crate) fn note_group(&mut self, when: When) {
+        self.groups.push(when);
+    }
+
+    pub(crate) fn note_merge(&mut self, when: When) {
+        self.merges.push(when);
+    }
+
+    /// Whether a commit of more than one batch was under way at call number `at`.
+    pub(crate) fn groups_at(&self, at: u64) -> bool {
+        self.groups.iter().any(|when| when.is_during(at))
+    }
+
+    /// Whether single files went from one level to the next about call number `at`.
+    pub(crate) fn merges_at(&self, at: u64) -> bool {
+        self.merges.iter().any(|when| when.is_during(at))
+    }
+
+    /// Moments within the times in which files were merged singly.
+    pub(crate) fn moments_of_merges(&self) -> Vec<u64> {
+        self.merges.iter().flat_map(|when| when.begun..when.ended).collect()
+    }
+
+    /// Takes note that so many snapshots are kept from now on.
+    pub(crate) fn kept_since(&mut self, count: usize, at: u64) {
+        self.kept.push((at, count));
+    }
+
+    /// Whether a snapshot was kept at call number `at`.
+    pub(crate) fn keeps_at(&self, at: u64) -> bool {
+        self.kept.iter().rev().find(|(since, _)| *since < at).is_some_and(|(_, count)| *count > 0)
     }
 
     /// Whether a batch failed at or before call number `at`.
     pub(crate) fn failed_by(&self, at: u64) -> bool {
-        self.points.iter().any(|p| p.acknowledged.is_none() && p.begun < at)
+        self.batches.iter().any(|b| !b.when.done && b.when.begun < at)
     }
+}
+
+fn world_of(contents: &Contents, names: &BTreeMap<usize, Life>) -> World {
+    let held = |life| contents.get(life).cloned().unwrap_or_default();
+    World { partitions: names.iter().map(|(slot, life)| (NAMES[*slot], held(life))).collect() }
 }
