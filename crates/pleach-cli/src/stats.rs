@@ -22,7 +22,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Names, values and whether a value counts bytes, in the order in which they are told. The one list of all fields.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 28] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 29] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -35,6 +35,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 28] {
         ("last_sequence_number", stats.last_sequence_number, false),
         ("memtables", stats.memtables, false),
         ("memtable_bytes", stats.memtable_bytes, true),
+        ("pinned_memtable_bytes", stats.pinned_memtable_bytes, true),
         ("cache_bytes", stats.cache_bytes, true),
         ("cache_capacity_bytes", stats.cache_capacity_bytes, true),
         ("index_filter_bytes", stats.index_filter_bytes, true),
