@@ -22,7 +22,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Names, values and whether a value counts bytes, in the order in which they are told. The one list of all fields.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 29] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 30] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -47,6 +47,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 29] {
         ("flushes", stats.flushes, false),
         ("flush_bytes", stats.flush_bytes, true),
         ("compactions", stats.compactions, false),
+        ("partial_compactions", stats.partial_compactions, false),
         ("compactions_running", stats.compactions_running, false),
         ("compaction_read_bytes", stats.compaction_read_bytes, true),
         ("compaction_written_bytes", stats.compaction_written_bytes, true),
