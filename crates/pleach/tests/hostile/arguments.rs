@@ -152,14 +152,14 @@ fn what_is_no_store_is_refused_and_left_as_it_is() {
     env.write_file(&Path::new(DIR).join("thesis.txt"), b"do not touch");
     let ops = env.op_count();
     assert_eq!(refusal(options(&env)), ErrorKind::InvalidArgument);
-    assert_eq!(refusal(options(&env).create_if_missing(false)), ErrorKind::InvalidArgument);
+    assert_eq!(refusal(options(&env).create_if_missing(false)), ErrorKind::NotFound);
     assert_eq!((env.op_count(), env.read_file(&Path::new(DIR).join("thesis.txt")).unwrap().len()), (ops, 12));
 
     // Nothing, and an empty directory, where nothing is to be created.
     let env = SimEnv::new(1);
-    assert_eq!(refusal(options(&env).create_if_missing(false)), ErrorKind::InvalidArgument);
+    assert_eq!(refusal(options(&env).create_if_missing(false)), ErrorKind::NotFound);
     env.create_dir_all(Path::new(DIR)).unwrap();
-    assert_eq!(refusal(options(&env).create_if_missing(false)), ErrorKind::InvalidArgument);
+    assert_eq!(refusal(options(&env).create_if_missing(false)), ErrorKind::NotFound);
     assert!(env.file_names(Path::new(DIR)).is_empty());
 }
 
