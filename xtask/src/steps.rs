@@ -29,6 +29,11 @@ const CHECK: &[Step] = &[
         name: "clippy",
         action: Action::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     },
+    // As users build it: the dev-dependencies of the step above switch features on.
+    Step {
+        name: "clippy, plain",
+        action: Action::Cargo(&["clippy", "-p", "pleach", "--no-deps", "--", "-D", "warnings"]),
+    },
     Step { name: "test", action: Action::Cargo(&["test", "--workspace"]) },
     Step { name: "doc", action: Action::Cargo(&["doc", "--no-deps", "--workspace"]) },
 ];

@@ -25,6 +25,7 @@ use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, split_partition_key};
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
+use crate::trace;
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
 use crate::version::{OlderRuns, Origin, SstFile, Version};
 
@@ -83,6 +84,7 @@ impl Inner {
     pub(crate) fn flush_oldest(&self) -> Result<bool> {
         let state = self.state.load_full();
         let Some(oldest) = state.sealed.last() else { return Ok(false) };
+        let span = trace::flush(oldest.memtable.used_bytes(), oldest.memtable.last_seq());
         let mut flush = Flush {
             inner: self,
             version: Arc::clone(&state.version),
@@ -98,6 +100,7 @@ impl Inner {
             return Err(error);
         }
         let (edit, written) = (flush.edit, flush.written);
+        span.made(written.len(), written.iter().map(|file| file.summary.file_len).sum());
         self.install_flush(&state, oldest, edit, written)?;
         Ok(true)
     }

@@ -33,6 +33,26 @@
 //! medium ([`Durability::Sync`]: survives a power cut). After any crash the store holds exactly the first n write
 //! batches, with n at least the last one that was durable. See docs/testing.md for how that is proved.
 //!
+//! # Tracing
+//! With the feature `tracing` a store reports its cold paths as spans and events of the `tracing` crate. The name below is
+//! both name and target, so a filter like `pleach::flush=info` selects one of them; names and fields are stable. Reads
+//! and writes report nothing, except for writes that have to wait. A subscriber must not use the store that reports.
+//!
+//! | name | what, level | fields |
+//! |---|---|---|
+//! | `pleach::open` | span, info: opening, recovery included | `path` |
+//! | `pleach::recovery` | event, info: the log was recovered | `records`, `bytes` of batches that were read; `torn_segment`, `torn_offset` where the log's tail was dropped, if a crash had torn it |
+//! | `pleach::flush` | span, info: one memtable is written as SSTs | `memtable_bytes`, `last_seq`; at its end `outputs` (SSTs), `written_bytes` |
+//! | `pleach::compaction` | span, debug: one step of a compaction, which makes at most one SST | `partition` (number), `stage` of the output, `inputs` (runs); at its end `outputs` (SSTs written or moved), `written_bytes` |
+//! | `pleach::stall` | event, warn: a write waited for a flush | `waited_ms` |
+//! | `pleach::slowdown` | event, debug: a write was slowed down, because background work is behind | `waited_ms` |
+//! | `pleach::partition_created`, `pleach::partition_dropped` | events, info | `partition` (number), `name` |
+//! | `pleach::close` | span, info: closing | `path` |
+//! | `pleach::close_failed` | event, error: a close returned an error, or did when nobody could hear it | `error` |
+//! | `pleach::poisoned` | event, error, once: the store refuses writes until it is opened anew | `error` |
+//! | `pleach::shortage` | event, error: the disk is full, or no descriptor is left, for a flush or compaction; it is tried again later | `error` |
+//! | `pleach::job_panicked` | event, error: a panic in a background job | `job`, `panic` |
+//!
 //! # Limits
 //! Keys have 1 to 65 535 bytes, values at most 512 MiB, batches at most 1 GiB (see [`limits`]). One process has a store
 //! open at a time.
@@ -56,6 +76,7 @@ mod repair;
 mod scan;
 mod state;
 mod stats;
+mod trace;
 mod value;
 mod version;
 

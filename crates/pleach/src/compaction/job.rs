@@ -10,12 +10,13 @@
 use pleach_env::{FileId, Result, failpoint};
 
 use super::merging::Merging;
-use super::outputs::Outputs;
+use super::outputs::{Outputs, trace_made};
 use super::picker::{STAGE_BOTTOM, WholePlan};
 use crate::db::Inner;
 use crate::keys::{PartitionId, successor};
 use crate::state::State;
 use crate::stats::add;
+use crate::trace;
 use crate::version::edit::{Edit, EditItem, JobMeta, RunId, RunKind, RunMeta};
 use crate::version::{OlderRuns, Run, SubTree};
 
@@ -103,8 +104,10 @@ impl CompactionJob {
             self.abandon();
             return Ok(Progress::Done);
         };
+        let span = trace::compaction(self.partition, self.output_stage, self.meta.inputs.len());
         let made = self.merging.next_file(inner, &older)?;
         drop(older);
+        trace_made(&span, made.as_ref());
         let is_in_vain = made.is_none();
         self.uncommitted.add(made);
         let done = self.merging.is_done();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pleach_env::Result;
 
 use crate::db::Inner;
+use crate::trace::Span;
 use crate::version::SstFile;
 use crate::version::edit::{Edit, EditItem, RunFileMeta};
 
@@ -14,6 +15,21 @@ pub(super) enum Made {
     Written(Arc<SstFile>, RunFileMeta),
     /// A file of an input.
     Moved(RunFileMeta),
+}
+
+/// Notes in the span of a step what it has made.
+pub(super) fn trace_made(span: &Span, made: Option<&Made>) {
+    span.made(made.iter().count(), made.map_or(0, Made::written_bytes));
+}
+
+impl Made {
+    /// Bytes on the disk that were not there before.
+    fn written_bytes(&self) -> u64 {
+        match self {
+            Self::Written(_, meta) => meta.bytes,
+            Self::Moved(_) => 0,
+        }
+    }
 }
 
 /// The files. Dropped, they stay in the directory until the next open removes them.
@@ -31,11 +47,7 @@ impl Outputs {
 
     /// Bytes on the disk that were not there before.
     pub(super) fn written_bytes(&self) -> u64 {
-        let written = |made: &Made| match made {
-            Made::Written(_, meta) => meta.bytes,
-            Made::Moved(_) => 0,
-        };
-        self.0.iter().map(written).sum()
+        self.0.iter().map(Made::written_bytes).sum()
     }
 
     /// Makes the names of new files durable.

@@ -15,12 +15,13 @@ use smallvec::SmallVec;
 
 use super::job::Progress;
 use super::merging::Merging;
-use super::outputs::Outputs;
+use super::outputs::{Outputs, trace_made};
 use super::picker::PartialPlan;
 use crate::db::Inner;
 use crate::keys::PartitionId;
 use crate::state::State;
 use crate::stats::add;
+use crate::trace::{self, Span};
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
 use crate::version::{OlderRuns, Run, SstFile, SubTree};
 
@@ -69,7 +70,8 @@ impl PartialJob {
             self.abandon();
             return Ok(Progress::Done);
         };
-        self.write_file(inner, &older)?;
+        let span = trace::compaction(self.partition, self.plan.output_stage, self.runs().count());
+        self.write_file(inner, &older, &span)?;
         if !self.merging.is_done() {
             return Ok(Progress::More);
         }
@@ -77,8 +79,9 @@ impl PartialJob {
         Ok(Progress::Done)
     }
 
-    fn write_file(&mut self, inner: &Inner, older: &OlderRuns) -> Result<()> {
+    fn write_file(&mut self, inner: &Inner, older: &OlderRuns, span: &Span) -> Result<()> {
         let made = self.merging.next_file(inner, older)?;
+        trace_made(span, made.as_ref());
         self.outputs.add(made);
         Ok(())
     }
@@ -212,7 +215,7 @@ mod tests {
         let mut partial = PartialJob::start(inner, DEFAULT, plan).unwrap();
         while !partial.merging.is_done() {
             let older = partial.older_runs(inner).unwrap();
-            partial.write_file(inner, &older).unwrap();
+            partial.write_file(inner, &older, &trace::compaction(DEFAULT, stage, 1)).unwrap();
         }
         partial.outputs.sync_names(inner).unwrap();
         let (edit, files) = partial.edit(inner).unwrap();

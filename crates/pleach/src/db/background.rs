@@ -21,6 +21,7 @@ use crate::compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use crate::keys::PartitionId;
 use crate::manifest::manifest_path;
 use crate::stats::add;
+use crate::trace;
 use crate::version::{SubTree, Version};
 
 /// Memtables that use less are left to the log when the store is closed: some ten milliseconds for the next open.
@@ -78,7 +79,9 @@ impl<J: Job> Job for Guarded<J> {
         step.unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<&str>().copied();
             let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-            let message = format!("the job {} panicked: {}", self.name, text.unwrap_or("no message"));
+            let text = text.unwrap_or("no message");
+            trace::job_panicked(self.name, text);
+            let message = format!("the job {} panicked: {text}", self.name);
             self.inner.set_poison(Error::new(ErrorKind::Poisoned, message));
             JobStep::Idle
         })
@@ -134,8 +137,9 @@ impl Inner {
                 background.retried_in = version;
                 return JobStep::Again;
             }
-            background.out_of_space = Some(error);
+            background.out_of_space = Some(error.clone());
             drop(background);
+            trace::shortage(&error);
             self.progress.notify_all();
         } else {
             self.set_poison(error);

@@ -26,6 +26,7 @@ use super::handle::Shared;
 use super::inner::{Inner, Writer};
 use crate::memtable::Memtable;
 use crate::state::{LoggedMemtable, State};
+use crate::trace;
 use crate::version::FileTable;
 
 /// Budget of the memtable of a closed store, which stays empty.
@@ -38,6 +39,7 @@ impl Shared {
         if let Some(result) = &*closed {
             return result.clone();
         }
+        let _span = trace::close(&self.inner);
         self.inner.set_closed();
         // What the log holds is read again at the next open: a lot of it is better in files. A failure is no loss.
         let _stays_in_the_log = self.inner.flush_if_large();
@@ -45,6 +47,9 @@ impl Shared {
         // A commit leader may be waiting for a flush, with `writer` locked.
         self.inner.note_jobs_stopped();
         let result = self.inner.end();
+        if let Err(error) = &result {
+            trace::close_failed(error);
+        }
         drop(self.lock.lock().take());
         *closed = Some(result.clone());
         result

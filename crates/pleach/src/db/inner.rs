@@ -30,6 +30,7 @@ use crate::options::Options;
 use crate::scan::DeletedStretches;
 use crate::state::{LoggedMemtable, ReadView, State};
 use crate::stats::Counters;
+use crate::trace;
 use crate::version::edit::RunId;
 use crate::version::{FileTable, Trash, Version};
 
@@ -281,7 +282,9 @@ impl Inner {
         if failpoint::skipped("plant.poison_forgotten") {
             return error;
         }
-        let _first_one_counts = self.poison.set(error.clone());
+        if self.poison.set(error.clone()).is_ok() {
+            trace::poisoned(&error); // The first one counts.
+        }
         let _guard = self.background.lock(); // Whoever waits has either seen the poison or will be woken.
         self.progress.notify_all();
         error

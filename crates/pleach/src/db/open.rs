@@ -32,6 +32,7 @@ use crate::memtable::Memtable;
 use crate::options::{Options, SEALED_MAX};
 use crate::scan::DeletedStretches;
 use crate::state::{LoggedMemtable, State};
+use crate::trace;
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Trash, Version};
 
@@ -67,6 +68,7 @@ struct Found {
 
 /// Opens the store and recovers it. Background work is not started yet.
 pub(crate) fn open(dir: &Path, options: Options) -> Result<(Inner, Box<dyn FileLock>)> {
+    let _span = trace::open(dir);
     let env = Arc::clone(&options.env);
     let lock = enter(&env, dir, &options)?;
     let listing = list(&*env, dir)?;
@@ -84,6 +86,7 @@ pub(crate) fn open(dir: &Path, options: Options) -> Result<(Inner, Box<dyn FileL
         remove_old_segments(&inner, &found);
     }
     rewrite_log_tail(&inner, &found)?;
+    trace::recovery(&found.recovery);
     remove_old_segments(&inner, &found);
     inner.measure_pressure();
     Ok((inner, lock))

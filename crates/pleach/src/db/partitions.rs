@@ -23,6 +23,7 @@ use super::partition::Partition;
 use super::write::dropped_error;
 use crate::keys::PartitionId;
 use crate::limits::{PARTITION_NAME_LEN_MAX, PARTITIONS_MAX};
+use crate::trace;
 use crate::version::edit::{Edit, EditItem};
 
 impl Inner {
@@ -68,6 +69,9 @@ impl Inner {
         }
         self.sync_log()?;
         self.commit_partitions(&mut self.writer.lock(), edit)?;
+        for live in &created {
+            trace::partition_created(live.id, &live.name);
+        }
         Ok(created)
     }
 
@@ -119,6 +123,7 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     drop(writer);
     inner.names.write().remove(&live.name);
     drop(naming);
+    trace::partition_dropped(live.id, &live.name);
     inner.note_progress(); // Its debts are gone.
     inner.wake_jobs();
     Ok(())

@@ -24,6 +24,7 @@ use crate::options::SEALED_MAX;
 use crate::scan::DeletedStretches;
 use crate::state::State;
 use crate::stats::add;
+use crate::trace;
 
 /// A batch on its way through the commit queue.
 pub(crate) struct WriteRequest {
@@ -142,14 +143,15 @@ impl Inner {
                 self.pressure.forgive();
             }
             self.writers_wait.store(false, Ordering::Relaxed);
-            self.add_stall(started);
+            trace::slowdown(self.add_stall(started));
         }
     }
 
-    /// Counts the time since `started` as one in which writers were held up.
-    fn add_stall(&self, started: Duration) {
+    /// Counts the time since `started`, which is returned, as one in which writers were held up.
+    fn add_stall(&self, started: Duration) -> Duration {
         let waited = self.env.now().saturating_sub(started);
         add(&self.counters.stall_ns, u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+        waited
     }
 
     /// Appends the admitted batches to the log.
@@ -261,7 +263,7 @@ impl Inner {
         self.writers_wait.store(true, Ordering::Relaxed);
         let waited = self.wait_until(|| !self.must_wait_for_flush());
         self.writers_wait.store(false, Ordering::Relaxed);
-        self.add_stall(started);
+        trace::stall(self.add_stall(started));
         waited
     }
 

@@ -24,3 +24,4 @@ mod rig;
 mod shortage;
 mod threads;
 mod tombstones;
+mod trace;
