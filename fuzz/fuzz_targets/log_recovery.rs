@@ -42,6 +42,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         })
     });
     if let Ok(recovered) = recovered {
+        let lens = [first, second].map(|id| env.read_file(&segment_path(dir, id)).expect("it is there").len() as u64);
+        assert!(recovered.examined_bytes <= 16 * (lens[0] + lens[1]), "the work is linear");
+        assert!(recovered.dropped_bytes <= lens[0] + lens[1], "no more is dropped than there was");
         assert_eq!((recovered.next_seq, recovered.records), (due, records));
         assert!(!skipped.is_empty() || due <= seq, "nothing is invented");
     }

@@ -17,8 +17,14 @@ use std::sync::Arc;
 
 use pleach_env::{Env, Error, FileId, Result};
 
-use crate::frame::{FileKind, Found, FrameReader, ManifestHint, Opened, RecordHeader, RecordKind, SeqNo};
+use crate::frame::{
+    FileKind, Found, FrameReader, ManifestHint, Opened, RecordHeader, RecordKind, Remains, SeqNo,
+};
 use crate::segment::{LOG_SEGMENT, segment_path};
+
+use dropped::Dropped;
+
+mod dropped;
 
 /// A recovered record.
 #[derive(Clone, Copy)]
@@ -60,6 +66,13 @@ pub struct Recovery {
     pub records: u64,
     /// How many bytes of payload were visited.
     pub bytes: u64,
+    /// How many whole records stand behind the end of the prefix and are not taken. A lower bound: behind a gap, only
+    /// long records are found, and the short ones that follow one without a gap.
+    pub dropped_records: u64,
+    /// How many bytes stand there: in each file, from its first byte that was not taken to its last one that is not zero.
+    pub dropped_bytes: u64,
+    /// How many bytes were read, checksummed or compared: the work, linear in the length of the segments.
+    pub examined_bytes: u64,
 }
 
 /// What [`read_frames`] found.
@@ -104,6 +117,9 @@ pub fn recover(
         hint: prefix.hint,
         records: prefix.records,
         bytes: prefix.bytes,
+        dropped_records: prefix.dropped.records(),
+        dropped_bytes: prefix.dropped.bytes(),
+        examined_bytes: prefix.examined,
     })
 }
 
@@ -161,11 +177,24 @@ struct Prefix<'v> {
     hint: Option<ManifestHint>,
     records: u64,
     bytes: u64,
+    dropped: Dropped,
+    examined: u64,
 }
 
 impl<'v> Prefix<'v> {
     fn new(next_seq: SeqNo, visit: &'v mut dyn FnMut(Record<'_>) -> Result<()>) -> Self {
-        Self { visit, next_seq, torn: None, end: None, evidence: None, hint: None, records: 0, bytes: 0 }
+        Self {
+            visit,
+            next_seq,
+            torn: None,
+            end: None,
+            evidence: None,
+            hint: None,
+            records: 0,
+            bytes: 0,
+            dropped: Dropped::default(),
+            examined: 0,
+        }
     }
 
     fn read_file(&mut self, env: &dyn Env, path: &Path, kind: &FileKind, id: FileId) -> Result<()> {
@@ -173,13 +202,15 @@ impl<'v> Prefix<'v> {
         match opened {
             Opened::Torn(found) => {
                 self.tear(&reader, 0, found);
-                self.search(&mut reader, 0).map(|_zeros| ())
+                self.search(&mut reader, 0)?;
             }
             Opened::Whole(header) => {
                 self.hint = self.hint.max(Some(header.hint).filter(|&hint| hint != ManifestHint::NONE));
-                self.walk(&mut reader)
+                self.walk(&mut reader)?;
             }
         }
+        self.examined += reader.examined();
+        Ok(())
     }
 
     /// Follows the chain of a file to its end, and searches what is behind.
@@ -207,6 +238,7 @@ impl<'v> Prefix<'v> {
         }
         if header.first_seq > self.next_seq {
             self.tear(reader, offset, "a record with a later sequence number");
+            self.dropped.note_record(header, offset);
             return Ok(());
         }
         if header.first_seq < self.next_seq {
@@ -226,18 +258,31 @@ impl<'v> Prefix<'v> {
         })?;
         self.next_seq = header.next_seq();
         self.torn = None;
+        self.dropped = Dropped::default();
         self.records += 1;
         self.bytes += payload.len() as u64;
         Ok(())
     }
 
-    /// Searches from `offset` to the end of the file for evidence; `true` if there are only zeros.
+    /// Searches from `offset` to the end of the file for evidence, and counts what is dropped; `true` if there are only
+    /// zeros.
     fn search(&mut self, reader: &mut FrameReader, offset: u64) -> Result<bool> {
-        let searched = reader.search(offset, self.next_seq)?;
-        if let Some(claim) = searched.claim {
-            self.note_evidence(reader, claim.durable_seq, claim.offset);
+        let mut claim: Option<(SeqNo, u64)> = None;
+        let (due, dropped) = (self.next_seq, &mut self.dropped);
+        let end = reader.search(offset, &mut |remains: Remains| {
+            if remains.is_whole && remains.header.first_seq >= due {
+                dropped.note_record(&remains.header, remains.offset);
+            }
+            let durable_seq = remains.header.durable_seq();
+            if claim.map(|(seq, _)| seq) < durable_seq {
+                claim = durable_seq.map(|seq| (seq, remains.offset));
+            }
+        })?;
+        self.dropped.end_file(offset, end);
+        if let Some((durable_seq, at)) = claim {
+            self.note_evidence(reader, durable_seq, at);
         }
-        Ok(searched.zeros)
+        Ok(end == offset)
     }
 
     fn note_evidence(&mut self, reader: &FrameReader, durable_seq: SeqNo, offset: u64) {

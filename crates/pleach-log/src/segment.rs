@@ -7,7 +7,7 @@ use pleach_env::FileId;
 use crate::frame::FileKind;
 
 /// The framed file that a log segment is.
-pub const LOG_SEGMENT: FileKind = FileKind { magic: *b"PLCHLOG1", version: 2, name: "log segment" };
+pub const LOG_SEGMENT: FileKind = FileKind { magic: *b"PLCHLOG1", version: 3, name: "log segment" };
 
 const SUFFIX: &str = ".log";
 

@@ -17,9 +17,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach_env::{Env, Error, ErrorKind, File, FileId, Result};
+use pleach_env::{Env, Error, ErrorKind, File, FileId, Result, failpoint};
 
-use crate::frame::{Append, FrameOptions, FrameWriter, ManifestHint, RECORD_HEADER_LEN, SeqNo};
+use crate::frame::{Append, FrameOptions, FrameWriter, ManifestHint, RECORD_HEADER_LEN, SeqNo, Stamp};
 use crate::segment::{LOG_SEGMENT, segment_path};
 
 /// Appends to the log.
@@ -43,6 +43,8 @@ pub struct LogWriter {
 struct UnsyncedSegment {
     id: FileId,
     end: u64,
+    /// What to stamp it with once a sync has succeeded.
+    stamp: Option<Stamp>,
     path: PathBuf,
     file: Arc<dyn File>,
 }
@@ -103,7 +105,10 @@ impl LogWriter {
         if id <= self.current.id() {
             return Err(Error::invalid(format!("segment {id} after segment {}", self.current.id())));
         }
-        self.current.settle_fence()?;
+        // Of two records with one number, recovery takes the one in the older segment.
+        if !failpoint::skipped("plant.rotate_unfenced") {
+            self.current.settle_fence()?;
+        }
         let (next_seq, durable_seq) = (self.current.next_seq(), self.current.durable_seq());
         let next = create_segment(&*self.env, &self.dir, self.segment_len, id, hint, next_seq, durable_seq)?;
         let full = std::mem::replace(&mut self.current, next);
@@ -115,7 +120,7 @@ impl LogWriter {
     }
 
     /// Makes everything appended so far durable: older segments in order, the directory if a name in it is new, the
-    /// current segment. Then writes a marker that says so.
+    /// current segment. Then writes a marker that says so, and stamps the files that have grown.
     ///
     /// After an error the log is poisoned.
     pub fn sync(&mut self) -> Result<()> {
@@ -177,7 +182,17 @@ impl LogWriter {
         }
         self.current.note_durable_seq(pending.last_seq);
         self.current.write_marker();
+        pending.segments.iter().for_each(|done| self.write_stamp(done));
         Ok(())
+    }
+
+    /// Stamps a segment that a sync has made durable. Best effort: without it, a cut of the file looks like a torn tail.
+    fn write_stamp(&mut self, done: &UnsyncedSegment) {
+        match done.stamp {
+            Some(stamp) if done.id == self.current.id() => self.current.write_stamp(stamp),
+            Some(stamp) => drop(stamp.write(&*done.file, done.id)),
+            None => {}
+        }
     }
 
     /// Takes note that SSTs hold everything up to `seq`. Requires: the manifest edit that says so is durable.
@@ -271,6 +286,7 @@ impl UnsyncedSegment {
         Self {
             id: writer.id(),
             end: writer.offset(),
+            stamp: writer.due_stamp(),
             path: writer.path().to_path_buf(),
             file: Arc::clone(writer.file()),
         }

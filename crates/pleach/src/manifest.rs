@@ -23,7 +23,7 @@ use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
 /// Kind of framed file.
-pub(crate) const MANIFEST: FileKind = FileKind { magic: *b"PLCHMAN1", version: 3, name: "manifest" };
+pub(crate) const MANIFEST: FileKind = FileKind { magic: *b"PLCHMAN1", version: 4, name: "manifest" };
 
 /// Name of the file that names the manifest.
 pub(crate) const CURRENT: &str = "CURRENT";

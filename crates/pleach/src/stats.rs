@@ -96,8 +96,15 @@ pub struct Stats {
     pub wasted_probes: u64,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
-    /// Whether the log ended in a half-written batch, which was cut off, when the store was opened: the mark of a crash.
+    /// Whether the log ended in bytes that were cut off when the store was opened: the mark of a crash, or of a write that
+    /// failed. Nothing that was durable was among them.
     pub log_was_torn: bool,
+    /// How many whole batches were cut off with them because something before them is missing. A lower bound: behind a
+    /// gap, not every batch can be told from other bytes.
+    pub log_dropped_records: u64,
+    /// How many bytes were cut off: in each file of the log, from the first one that was not recovered to the last one that
+    /// is not zero.
+    pub log_dropped_bytes: u64,
 }
 
 /// About how large a range of keys is, as [`Partition::approximate_size`](crate::Partition::approximate_size) has it.

@@ -1,18 +1,23 @@
 //! Header of a framed file: what the file is, which one it is, and how far the manifest had got.
 //!
 //! # On disk
-//! Layout: docs/format/log.md, "File header". Its 64 bytes keep their places in every format version, so that an old
-//! build can say that a file is too new instead of calling it damaged.
+//! Layout: docs/format/log.md, "File header". Its first 64 bytes keep their places in every format version, so that an old
+//! build can say that a file is too new instead of calling it damaged. The stamp behind them is in `stamp`.
 
 use std::path::Path;
 
 use pleach_env::{Error, FileId, Result, failpoint};
 
-/// Length of the header of a framed file.
-pub const FILE_HEADER_LEN: usize = 64;
+use super::stamp::{STAMP_AT, STAMP_LEN};
 
-/// Bytes of the header that its checksum covers: all before it.
-const CHECKED_LEN: usize = FILE_HEADER_LEN - 4;
+/// Length of the header of a framed file, the stamp included: where its first record starts.
+pub const FILE_HEADER_LEN: usize = STAMP_AT + STAMP_LEN;
+
+/// Length of the part that is written once.
+const FIXED_LEN: usize = STAMP_AT;
+
+/// Bytes of that part that its checksum covers: all before it.
+const CHECKED_LEN: usize = FIXED_LEN - 4;
 
 /// One kind of framed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +62,7 @@ pub(crate) enum HeaderState {
 }
 
 impl FileHeader {
+    /// The header of a new file: without a stamp.
     pub(crate) fn encode(&self, kind: &FileKind) -> [u8; FILE_HEADER_LEN] {
         let mut bytes = [0; FILE_HEADER_LEN];
         bytes[0..8].copy_from_slice(&kind.magic);
@@ -65,11 +71,11 @@ impl FileHeader {
         bytes[24..32].copy_from_slice(&self.hint.file.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.hint.len.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..CHECKED_LEN]);
-        bytes[CHECKED_LEN..].copy_from_slice(&crc.to_le_bytes());
+        bytes[CHECKED_LEN..FIXED_LEN].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
-    /// Judges the first bytes (64, or all there are) of the file `id` at `path`.
+    /// Judges the first bytes ([`FILE_HEADER_LEN`], or all there are) of the file `id` at `path`.
     pub(crate) fn decode(bytes: &[u8], kind: &FileKind, id: FileId, path: &Path) -> Result<HeaderState> {
         let started = bytes.iter().zip(&kind.magic).take_while(|(a, b)| a == b).count();
         if started < kind.magic.len() {
@@ -84,36 +90,31 @@ impl FileHeader {
                 format!("expected a {} with magic {expected}, found {found}", kind.name),
             ));
         }
-        let Some(bytes) = bytes.first_chunk::<FILE_HEADER_LEN>() else {
-            return Ok(HeaderState::Torn("a file shorter than its header"));
-        };
-        if crc32c::crc32c(&bytes[..CHECKED_LEN]) != u32_at(bytes, CHECKED_LEN)
+        let shorter = HeaderState::Torn("a file shorter than its header");
+        let Some(fixed) = bytes.first_chunk::<FIXED_LEN>() else { return Ok(shorter) };
+        if crc32c::crc32c(&fixed[..CHECKED_LEN]) != u32_at(fixed, CHECKED_LEN)
             && !failpoint::skipped("log.header.crc")
         {
             return Ok(HeaderState::Torn("a header with a wrong checksum"));
         }
-        Self::decode_checked(bytes, kind, id, path).map(HeaderState::Whole)
+        let header = Self::decode_checked(fixed, kind, id, path)?;
+        Ok(if bytes.len() < FILE_HEADER_LEN { shorter } else { HeaderState::Whole(header) })
     }
 
-    fn decode_checked(
-        bytes: &[u8; FILE_HEADER_LEN],
-        kind: &FileKind,
-        id: FileId,
-        path: &Path,
-    ) -> Result<Self> {
+    fn decode_checked(bytes: &[u8; FIXED_LEN], kind: &FileKind, id: FileId, path: &Path) -> Result<Self> {
         let version = u32_at(bytes, 8);
         if version > kind.version {
             let message = format!(
-                "{} has format version {version}, this build knows up to {}",
+                "{} has format version {version}, which is newer than this build knows ({}); open it with a newer build",
                 kind.name, kind.version
             );
             return Err(Error::unsupported(path, message));
         }
         if (1..kind.version).contains(&version) {
             let message = format!(
-                "{} has format version {version} of an early build, which this build cannot read; dump the store with a \
-                 build of that time, load it with this one",
-                kind.name
+                "{} has format version {version}, which is older than this build can read ({}); dump the store with the \
+                 older build that wrote it, and load it with this one",
+                kind.name, kind.version
             );
             return Err(Error::unsupported(path, message));
         }
@@ -133,13 +134,13 @@ impl FileHeader {
     }
 }
 
-fn u32_at(bytes: &[u8; FILE_HEADER_LEN], at: usize) -> u32 {
+fn u32_at(bytes: &[u8; FIXED_LEN], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(word)
 }
 
-fn u64_at(bytes: &[u8; FILE_HEADER_LEN], at: usize) -> u64 {
+fn u64_at(bytes: &[u8; FIXED_LEN], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(word)

@@ -1,9 +1,13 @@
-//! Records: the header in front of a payload, and the buffer that holds both.
+//! Record headers: what stands in front of a payload.
+//!
+//! A long header proves itself: tag and checksum, 64 bits, say that this writer put it at this place of this file, whatever
+//! has become of the payload, which has a checksum of its own. A short header has one checksum for both, and needs the
+//! record before it to be understood.
 //!
 //! # On disk
 //! Layout: docs/format/log.md, "Record".
 
-use pleach_env::{Error, FileId, Result};
+use pleach_env::FileId;
 
 /// Sequence number: the place of one operation in the order of writes, from 1 on. 0 means "none yet".
 pub type SeqNo = u64;
@@ -13,7 +17,7 @@ pub type SeqNo = u64;
 pub const SEQ_MAX: SeqNo = (1 << 56) - 1;
 
 /// Length of the longest header in front of a payload.
-pub const RECORD_HEADER_LEN: usize = 24;
+pub const RECORD_HEADER_LEN: usize = 32;
 
 /// Length of the header of a short record: one operation, small, and not the first.
 pub const SHORT_HEADER_LEN: usize = 6;
@@ -29,6 +33,21 @@ pub(crate) const LAG_UNKNOWN: u32 = u32::MAX;
 
 /// Highest epoch. It is only used by a last fence; data stops one below, see `FrameWriter`.
 pub(crate) const EPOCH_MAX: u8 = (1 << 5) - 1;
+
+/// Where in a long header the checksum of the payload is, and that of the header, which covers all before it.
+const PAYLOAD_CRC_AT: usize = 24;
+const HEADER_CRC_AT: usize = 28;
+
+/// By how much the tag grows from one byte of a file to the next, and from one file to the next. Odd, so that in 4 GiB
+/// every tag comes up once; otherwise arbitrary, and far from any step by which numbers in payloads grow.
+pub(crate) const TAG_STEP: u32 = 0x9e37_79b1;
+const TAG_FILE_STEP: u32 = 0x85eb_ca6b;
+
+/// The first four bytes of a long header at `offset` of file `id`.
+pub(crate) fn tag(id: FileId, offset: u64) -> u32 {
+    let low = |number: u64| number.to_le_bytes().first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    low(offset).wrapping_add(low(id.0).wrapping_mul(TAG_FILE_STEP)).wrapping_mul(TAG_STEP)
+}
 
 const KIND_BITS: u32 = 3;
 const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
@@ -46,7 +65,7 @@ pub(crate) enum RecordKind {
     Short = 3,
 }
 
-/// A decoded record header. Its checksum is compared by the reader, which knows the address.
+/// A decoded record header. Its checksums are compared by the reader, which knows the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) kind: RecordKind,
@@ -84,28 +103,33 @@ impl RecordHeader {
         self.kind == RecordKind::Data && self.count == 1 && self.payload_len <= SHORT_PAYLOAD_MAX
     }
 
-    /// Encodes the header of a record with `payload` at `offset` of file `id`, checksum included: the last
+    /// Encodes the header of a record with `payload` at `offset` of file `id`, checksums included: the last
     /// [`RecordHeader::len`] bytes.
     pub(crate) fn encode(&self, id: FileId, offset: u64, payload: &[u8]) -> [u8; RECORD_HEADER_LEN] {
         let mut bytes = [0; RECORD_HEADER_LEN];
         let header = &mut bytes[RECORD_HEADER_LEN - self.len()..];
-        let [low, high, ..] = self.payload_len.to_le_bytes();
         if self.kind == RecordKind::Short {
+            let [low, high, ..] = self.payload_len.to_le_bytes();
             header[4] = self.kind as u8 | (high << KIND_BITS);
             header[5] = low;
+            let crc = crc32c::crc32c_append(self.payload_crc_seed(header, id, offset), payload);
+            header[0..4].copy_from_slice(&crc.to_le_bytes());
         } else {
+            header[0..4].copy_from_slice(&tag(id, offset).to_le_bytes());
             header[4] = self.kind as u8 | (self.epoch << KIND_BITS);
             header[5..12].copy_from_slice(&self.first_seq.to_le_bytes()[..7]);
             header[12..16].copy_from_slice(&self.payload_len.to_le_bytes());
             header[16..20].copy_from_slice(&self.count.to_le_bytes());
             header[20..24].copy_from_slice(&self.durable_lag.to_le_bytes());
+            let payload_crc = crc32c::crc32c(payload);
+            header[PAYLOAD_CRC_AT..HEADER_CRC_AT].copy_from_slice(&payload_crc.to_le_bytes());
+            let crc = header_crc(header, id, offset);
+            header[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         }
-        let crc = crc32c::crc32c_append(self.crc(header, id, offset), payload);
-        header[0..4].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
-    /// Decodes the header that `bytes` begin with, or says in what it cannot be one. The checksum is still to be
+    /// Decodes the header that `bytes` begin with, or says in what it cannot be one. Its checksums are still to be
     /// compared. `due` are the number and the epoch that a short record would have.
     pub(crate) fn decode(bytes: &[u8], due: Option<(SeqNo, u8)>) -> Result<Self, &'static str> {
         const END: &str = "the end of the file";
@@ -148,133 +172,43 @@ impl RecordHeader {
         Ok(Self { kind, epoch, payload_len, first_seq, count: 1, durable_lag: LAG_UNKNOWN })
     }
 
-    /// Checksum over the address, what a short record leaves out, and the encoded header without its checksum field;
-    /// the payload is to be appended.
-    pub(crate) fn crc(&self, encoded: &[u8], id: FileId, offset: u64) -> u32 {
-        let mut covered = [0; 16 + RECORD_HEADER_LEN - 4];
+    /// Whether the header was written by us at this place, as far as it can say so without its payload.
+    pub(crate) fn is_proven(&self, encoded: &[u8], id: FileId, offset: u64) -> bool {
+        self.kind == RecordKind::Short
+            || word(encoded, 0) == tag(id, offset)
+                && word(encoded, HEADER_CRC_AT) == header_crc(encoded, id, offset)
+    }
+
+    /// What the checksum that covers the payload starts from. In a short record it covers, before the payload, the
+    /// address, what a short record leaves out, and the header without the checksum.
+    pub(crate) fn payload_crc_seed(&self, encoded: &[u8], id: FileId, offset: u64) -> u32 {
+        if self.kind != RecordKind::Short {
+            return 0;
+        }
+        let mut covered = [0; 27];
         covered[0..8].copy_from_slice(&id.0.to_le_bytes());
         covered[8..16].copy_from_slice(&offset.to_le_bytes());
-        if self.kind == RecordKind::Short {
-            covered[16..24].copy_from_slice(&self.first_seq.to_le_bytes());
-            covered[24] = self.epoch;
-            covered[25..27].copy_from_slice(&encoded[4..6]);
-            return crc32c::crc32c(&covered[..27]);
-        }
-        covered[16..].copy_from_slice(&encoded[4..RECORD_HEADER_LEN]);
+        covered[16..24].copy_from_slice(&self.first_seq.to_le_bytes());
+        covered[24] = self.epoch;
+        covered[25..27].copy_from_slice(&encoded[4..6]);
         crc32c::crc32c(&covered)
     }
 
-    /// Checksum found in an encoded header.
-    pub(crate) fn stored_crc(encoded: &[u8]) -> u32 {
-        word(encoded, 0)
+    /// The checksum that covers the payload, as an encoded header has it.
+    pub(crate) fn stored_payload_crc(&self, encoded: &[u8]) -> u32 {
+        word(encoded, if self.kind == RecordKind::Short { 0 } else { PAYLOAD_CRC_AT })
     }
+}
+
+/// Checksum of the address and of a long header up to the checksum itself.
+fn header_crc(encoded: &[u8], id: FileId, offset: u64) -> u32 {
+    let mut covered = [0; 16 + HEADER_CRC_AT];
+    covered[0..8].copy_from_slice(&id.0.to_le_bytes());
+    covered[8..16].copy_from_slice(&offset.to_le_bytes());
+    covered[16..].copy_from_slice(&encoded[..HEADER_CRC_AT]);
+    crc32c::crc32c(&covered)
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-/// A payload with room for its record header in front, so that a single record is written without a copy.
-#[derive(Clone)]
-pub struct RecordBuf {
-    /// At least [`RECORD_HEADER_LEN`] bytes; the header is filled in by the writer.
-    bytes: Vec<u8>,
-}
-
-impl RecordBuf {
-    /// An empty payload.
-    pub fn new() -> Self {
-        Self { bytes: vec![0; RECORD_HEADER_LEN] }
-    }
-
-    /// An empty payload with room for `payload_len` bytes.
-    pub fn with_capacity(payload_len: usize) -> Self {
-        let mut bytes = Vec::with_capacity(RECORD_HEADER_LEN + payload_len);
-        bytes.resize(RECORD_HEADER_LEN, 0);
-        Self { bytes }
-    }
-
-    /// The payload.
-    pub fn payload(&self) -> &[u8] {
-        &self.bytes[RECORD_HEADER_LEN..]
-    }
-
-    /// The payload, to change bytes already there (a count, say).
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[RECORD_HEADER_LEN..]
-    }
-
-    /// Length of the payload.
-    pub fn payload_len(&self) -> usize {
-        self.bytes.len() - RECORD_HEADER_LEN
-    }
-
-    /// Length in the log at most: the longest header and the payload.
-    pub fn record_len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// The bytes to append payload to. Append only: the first [`RECORD_HEADER_LEN`] bytes are the writer's.
-    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
-        &mut self.bytes
-    }
-
-    /// Empties the payload and keeps the memory.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.resize(RECORD_HEADER_LEN, 0);
-    }
-
-    /// Fills in the header and returns the whole record.
-    pub(crate) fn seal(&mut self, header: &RecordHeader, id: FileId, offset: u64) -> &[u8] {
-        let encoded = header.encode(id, offset, self.payload());
-        self.bytes[..RECORD_HEADER_LEN].copy_from_slice(&encoded);
-        &self.bytes[RECORD_HEADER_LEN - header.len()..]
-    }
-}
-
-impl Default for RecordBuf {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl std::fmt::Debug for RecordBuf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RecordBuf").field("payload_len", &self.payload_len()).finish()
-    }
-}
-
-/// A record to append: its payload and the sequence numbers it takes.
-#[derive(Debug)]
-pub struct Append<'a> {
-    /// The payload.
-    pub record: &'a mut RecordBuf,
-    /// The sequence number after the last one appended.
-    pub first_seq: SeqNo,
-    /// How many it takes, at least one.
-    pub count: u32,
-}
-
-impl Append<'_> {
-    /// Checks the record against the limits and the number that is due, and makes its header.
-    pub(crate) fn header(&self, next_seq: SeqNo, durable_seq: SeqNo, epoch: u8) -> Result<RecordHeader> {
-        let (first_seq, count) = (self.first_seq, self.count);
-        if first_seq != next_seq {
-            return Err(Error::invalid(format!(
-                "record starts at sequence number {first_seq}, {next_seq} is due"
-            )));
-        }
-        if count == 0 || first_seq == 0 || SEQ_MAX - u64::from(count) < first_seq {
-            return Err(Error::invalid(format!("record takes {count} sequence numbers from {first_seq} on")));
-        }
-        let len = self.record.payload_len();
-        let Some(payload_len) = u32::try_from(len).ok().filter(|_| len <= PAYLOAD_LEN_MAX) else {
-            return Err(Error::invalid(format!(
-                "record of {len} bytes, at most {PAYLOAD_LEN_MAX} are allowed"
-            )));
-        };
-        let durable_lag = RecordHeader::lag(first_seq, durable_seq);
-        Ok(RecordHeader { kind: RecordKind::Data, epoch, payload_len, first_seq, count, durable_lag })
-    }
 }

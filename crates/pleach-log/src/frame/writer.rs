@@ -18,8 +18,10 @@ use std::sync::Arc;
 
 use pleach_env::{Env, Error, ErrorKind, File, FileId, Result, Site};
 
+use super::buffer::Append;
 use super::header::{FILE_HEADER_LEN, FileHeader, FileKind, ManifestHint};
-use super::record::{Append, EPOCH_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
+use super::record::{EPOCH_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
+use super::stamp::Stamp;
 
 /// Memory kept for the next group (1 MiB, the most a commit group gathers); larger groups give theirs back.
 const GROUP_KEPT: usize = 1 << 20;
@@ -70,6 +72,8 @@ pub struct FrameWriter {
     data_end: u64,
     /// Bytes known durable.
     durable_len: u64,
+    /// The length that the file's stamp states; 0 for no stamp.
+    stamped_len: u64,
     next_seq: SeqNo,
     durable_seq: SeqNo,
     epoch: u8,
@@ -105,6 +109,7 @@ impl FrameWriter {
             offset: FILE_HEADER_LEN as u64,
             data_end: FILE_HEADER_LEN as u64,
             durable_len: 0,
+            stamped_len: 0,
             next_seq: options.next_seq,
             durable_seq: options.durable_seq,
             epoch: 0,
@@ -249,7 +254,23 @@ impl FrameWriter {
         self.note_durable_bytes(self.offset);
         self.note_durable_seq(self.next_seq - 1);
         self.write_marker();
+        if let Some(stamp) = self.due_stamp() {
+            self.write_stamp(stamp);
+        }
         Ok(())
+    }
+
+    /// The stamp that a sync which begins now entitles to, if it would say more than the one the file has.
+    pub(crate) fn due_stamp(&self) -> Option<Stamp> {
+        (self.reserved > self.stamped_len).then_some(Stamp { durable_len: self.reserved })
+    }
+
+    /// Writes the stamp. Best effort: the next sync tries again. Requires: a sync that began after [`FrameWriter::due_stamp`]
+    /// has succeeded.
+    pub(crate) fn write_stamp(&mut self, stamp: Stamp) {
+        if stamp.write(&*self.file, self.id).is_ok() {
+            self.stamped_len = stamp.durable_len;
+        }
     }
 
     fn sync_file(&mut self, site: Site) -> Result<()> {

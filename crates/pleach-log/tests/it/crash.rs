@@ -10,8 +10,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use pleach_env::{CrashPolicy, Env, Error, ErrorKind, Fault, FaultKind, FileId, Result, SimEnv, failpoint};
 use pleach_log::{
-    Append, FileKind, FrameOptions, FrameWriter, LogWriter, ManifestHint, RecordBuf, SeqNo,
-    parse_segment_name, read_frames, segment_path,
+    Append, FileKind, FrameOptions, FrameWriter, LogWriter, ManifestHint, RECORD_HEADER_LEN, RecordBuf,
+    SeqNo, parse_segment_name, read_frames, segment_path,
 };
 
 use crate::support::{Logged, append, logged, recover_logged};
@@ -202,7 +202,7 @@ impl Store {
             first_seq = record.next_seq();
             group.push(record);
         }
-        if self.log.should_rotate(group.iter().map(|r| r.payload.len() + 24).sum()) {
+        if self.log.should_rotate(group.iter().map(|r| r.payload.len() + RECORD_HEADER_LEN).sum()) {
             self.rotate(oracle)?;
         }
         match append(&mut self.log, &group) {

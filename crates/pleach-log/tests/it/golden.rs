@@ -19,7 +19,7 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn the_segment_of_the_format_document() {
     let machine = Machine::new();
-    let mut log = machine.log(7, 160, 40);
+    let mut log = machine.log(7, 192, 40);
     log.append([Append { record: &mut record_of(b"hello"), first_seq: 41, count: 1 }]).unwrap();
     log.append([Append { record: &mut record_of(b"pleach"), first_seq: 42, count: 1 }]).unwrap();
     log.sync().unwrap();

@@ -7,5 +7,6 @@ mod faults;
 mod golden;
 mod recovery;
 mod speed;
+mod stamps;
 mod support;
 mod writer;

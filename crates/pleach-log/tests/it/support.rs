@@ -15,7 +15,11 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        let sim = SimEnv::new(1);
+        Self::seeded(1)
+    }
+
+    pub(crate) fn seeded(seed: u64) -> Self {
+        let sim = SimEnv::new(seed);
         let dir = PathBuf::from("/db");
         sim.create_dir_all(&dir).unwrap();
         Self { env: Arc::clone(&sim) as Arc<dyn Env>, sim, dir }

@@ -17,7 +17,7 @@ use arc_swap::ArcSwap;
 use pleach_env::memory::RegionPool;
 use pleach_env::sync::{Mutex, RwLock};
 use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpoint};
-use pleach_log::{CommitQueue, LogWriter, ManifestHint, RetiredSegments, SeqNo};
+use pleach_log::{CommitQueue, LogWriter, ManifestHint, Recovery, RetiredSegments, SeqNo};
 use pleach_table::FrameCache;
 
 use crate::compaction::{Pacer, Requests};
@@ -43,8 +43,8 @@ pub(crate) struct Inner {
     pub(crate) cache: Arc<FrameCache>,
     pub(crate) trash: Arc<Trash>,
     pub(crate) counters: Counters,
-    /// Whether recovery found a torn tail.
-    pub(crate) log_was_torn: bool,
+    /// What recovery found in the log.
+    pub(crate) recovery: Recovery,
     /// Memory of memtables.
     memtable_pool: Arc<RegionPool>,
     /// Group commit of writers.
@@ -177,7 +177,7 @@ pub(crate) struct Parts {
     pub(crate) versions: Versions,
     pub(crate) next_id: u64,
     pub(crate) segments: Vec<FileId>,
-    pub(crate) log_was_torn: bool,
+    pub(crate) recovery: Recovery,
     pub(crate) memtable_pool: Arc<RegionPool>,
 }
 
@@ -199,7 +199,7 @@ impl Inner {
             cache: parts.cache,
             trash: parts.trash,
             counters: Counters::default(),
-            log_was_torn: parts.log_was_torn,
+            recovery: parts.recovery,
             memtable_pool: parts.memtable_pool,
             queue: CommitQueue::new(WriteRequest::cost),
             visible: AtomicU64::new(parts.writer.next_seq - 1),

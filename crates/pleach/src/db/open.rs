@@ -367,7 +367,6 @@ fn start(
     let versions = Versions { version, files, manifest, floor_is_pinned: true };
     let dir = dir.to_path_buf();
     let segments = vec![segment];
-    let log_was_torn = found.recovery.torn.is_some();
     Ok(Inner::new(Parts {
         dir,
         options,
@@ -378,7 +377,7 @@ fn start(
         versions,
         next_id,
         segments,
-        log_was_torn,
+        recovery: found.recovery,
         memtable_pool,
     }))
 }

@@ -132,7 +132,9 @@ impl Inner {
         let cache = self.cache.stats();
         stats.cache_bytes = cache.used;
         stats.cache_capacity_bytes = cache.capacity;
-        stats.log_was_torn = self.log_was_torn;
+        stats.log_was_torn = self.recovery.torn.is_some();
+        stats.log_dropped_records = self.recovery.dropped_records;
+        stats.log_dropped_bytes = self.recovery.dropped_bytes;
         stats.poisoned = self.poison().map(ToString::to_string);
         stats
     }

@@ -24,4 +24,5 @@ mod rig;
 mod shortage;
 mod threads;
 mod tombstones;
+mod torn_logs;
 mod trace;

@@ -78,14 +78,19 @@ impl Kind {
 }
 
 /// Action `number` of a history of failing appends.
-fn failing(number: usize, plan: &mut Plan, world: &World) -> Action {
-    let ops = plan.small_ops(world);
+fn failing(number: usize, plan: &mut Plan, world: &World, setup: &Setup) -> Action {
+    let mut ops = plan.small_ops(world);
     match number % 3 {
         0 => Action::Write { ops, sync: true },
         1 => match plan.rng.u8(..5) {
             0 => plan.on_full_disk(world),
             _ => Action::OnFullDisk(Box::new(Action::Write { ops, sync: false }), 0),
         },
+        // So much that the log goes on in another segment, and the old one is not flushed yet.
+        _ if plan.rng.u8(..3) == 0 => {
+            ops[0].value = Some(plan.value(setup.memtable_bytes));
+            Action::Write { ops, sync: true }
+        }
         _ => Action::Write { ops, sync: false },
     }
 }
@@ -120,7 +125,7 @@ impl History {
         let mut actions = Vec::new();
         for number in 0..kind.len(&mut rng) {
             let action = match kind {
-                Kind::FullDisk => failing(number, &mut plan, driver.world()),
+                Kind::FullDisk => failing(number, &mut plan, driver.world(), &setup),
                 _ => plan.next(driver.world()),
             };
             let begun = driver.env.op_count();

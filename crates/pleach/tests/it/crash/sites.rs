@@ -55,6 +55,7 @@ pub(super) const SITES: &[Site] = &[
     site("plant.leader_sync_only", Catcher::Crash),
     site("plant.group_reordered", Catcher::Crash),
     site("plant.hint_ignored", Catcher::Story),
+    site("plant.rotate_unfenced", Catcher::Crash),
     site("plant.poison_forgotten", Catcher::Fault),
 ];
 

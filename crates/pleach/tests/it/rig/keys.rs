@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
+use super::real_bytes::RealBytes;
+
 /// What the keys of a partition look like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyShape {
@@ -65,8 +67,19 @@ pub(crate) fn value(rng: &mut Rng, tag: u64, sst_bytes: u64) -> Arc<[u8]> {
         98 => rng.usize(6000..10_000),
         _ => usize::try_from(sst_bytes).expect("small") + rng.usize(..3000),
     };
+    value_of(tag, len)
+}
+
+/// A value of `len` bytes that begins with `tag`. Half of them go on with one byte, the others look like what people
+/// store.
+pub(crate) fn value_of(tag: u64, len: usize) -> Arc<[u8]> {
     let mut value = tag.to_le_bytes().to_vec();
-    value.resize(len.max(8), u8::try_from(tag % 251).expect("below 251"));
+    let rest = len.saturating_sub(value.len());
+    let kinds = 2 * RealBytes::ALL.len() as u64;
+    match usize::try_from(tag % kinds).ok().and_then(|kind| RealBytes::ALL.get(kind)) {
+        Some(kind) => value.extend(kind.make(tag, rest)),
+        None => value.resize(value.len() + rest, u8::try_from(tag % 251).expect("below 251")),
+    }
     value.truncate(len);
     value.into()
 }

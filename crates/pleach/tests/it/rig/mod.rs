@@ -11,6 +11,7 @@ pub(crate) mod driver;
 pub(crate) mod keys;
 pub(crate) mod plan;
 pub(crate) mod query;
+pub(crate) mod real_bytes;
 pub(crate) mod setup;
 pub(crate) mod shape;
 pub(crate) mod threads;

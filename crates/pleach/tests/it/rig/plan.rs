@@ -228,6 +228,12 @@ impl Plan {
         ops
     }
 
+    /// A value of `len` bytes that no other put has.
+    pub(crate) fn value(&mut self, len: usize) -> Arc<[u8]> {
+        self.tag += 1;
+        keys::value_of(self.tag, len)
+    }
+
     fn op(&mut self, world: &World) -> Op {
         let slot = self.slot(world);
         let key = self.key(slot);

@@ -1,0 +1,110 @@
+//! What a caller hands in: a payload with room for its header, and the sequence numbers it takes.
+
+use pleach_env::{Error, FileId, Result};
+
+use super::record::{PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SEQ_MAX, SeqNo};
+
+/// A payload with room for its record header in front, so that a single record is written without a copy.
+#[derive(Clone)]
+pub struct RecordBuf {
+    /// At least [`RECORD_HEADER_LEN`] bytes; the header is filled in by the writer.
+    bytes: Vec<u8>,
+}
+
+impl RecordBuf {
+    /// An empty payload.
+    pub fn new() -> Self {
+        Self { bytes: vec![0; RECORD_HEADER_LEN] }
+    }
+
+    /// An empty payload with room for `payload_len` bytes.
+    pub fn with_capacity(payload_len: usize) -> Self {
+        let mut bytes = Vec::with_capacity(RECORD_HEADER_LEN + payload_len);
+        bytes.resize(RECORD_HEADER_LEN, 0);
+        Self { bytes }
+    }
+
+    /// The payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[RECORD_HEADER_LEN..]
+    }
+
+    /// The payload, to change bytes already there (a count, say).
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[RECORD_HEADER_LEN..]
+    }
+
+    /// Length of the payload.
+    pub fn payload_len(&self) -> usize {
+        self.bytes.len() - RECORD_HEADER_LEN
+    }
+
+    /// Length in the log at most: the longest header and the payload.
+    pub fn record_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The bytes to append payload to. Append only: the first [`RECORD_HEADER_LEN`] bytes are the writer's.
+    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Empties the payload and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.resize(RECORD_HEADER_LEN, 0);
+    }
+
+    /// Fills in the header and returns the whole record.
+    pub(crate) fn seal(&mut self, header: &RecordHeader, id: FileId, offset: u64) -> &[u8] {
+        let encoded = header.encode(id, offset, self.payload());
+        self.bytes[..RECORD_HEADER_LEN].copy_from_slice(&encoded);
+        &self.bytes[RECORD_HEADER_LEN - header.len()..]
+    }
+}
+
+impl Default for RecordBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for RecordBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordBuf").field("payload_len", &self.payload_len()).finish()
+    }
+}
+
+/// A record to append: its payload and the sequence numbers it takes.
+#[derive(Debug)]
+pub struct Append<'a> {
+    /// The payload.
+    pub record: &'a mut RecordBuf,
+    /// The sequence number after the last one appended.
+    pub first_seq: SeqNo,
+    /// How many it takes, at least one.
+    pub count: u32,
+}
+
+impl Append<'_> {
+    /// Checks the record against the limits and the number that is due, and makes its header.
+    pub(crate) fn header(&self, next_seq: SeqNo, durable_seq: SeqNo, epoch: u8) -> Result<RecordHeader> {
+        let (first_seq, count) = (self.first_seq, self.count);
+        if first_seq != next_seq {
+            return Err(Error::invalid(format!(
+                "record starts at sequence number {first_seq}, {next_seq} is due"
+            )));
+        }
+        if count == 0 || first_seq == 0 || SEQ_MAX - u64::from(count) < first_seq {
+            return Err(Error::invalid(format!("record takes {count} sequence numbers from {first_seq} on")));
+        }
+        let len = self.record.payload_len();
+        let Some(payload_len) = u32::try_from(len).ok().filter(|_| len <= PAYLOAD_LEN_MAX) else {
+            return Err(Error::invalid(format!(
+                "record of {len} bytes, at most {PAYLOAD_LEN_MAX} are allowed"
+            )));
+        };
+        let durable_lag = RecordHeader::lag(first_seq, durable_seq);
+        Ok(RecordHeader { kind: RecordKind::Data, epoch, payload_len, first_seq, count, durable_lag })
+    }
+}

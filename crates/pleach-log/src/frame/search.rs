@@ -1,0 +1,179 @@
+//! The search behind the end of a chain: which records are there all the same.
+//!
+//! Recovery needs it for two questions. Does a record say that something is durable which the chain does not reach? Then
+//! the file is damaged. And how many whole records are lost if not?
+//!
+//! # Cost
+//! Linear in the file's length, whatever the bytes are. Each offset costs one comparison with the tag that a long header
+//! would have there, and only a match costs a checksum of 48 bytes; a tag comes up by chance once in 4 GiB. A payload
+//! that one header claims is checksummed once, and never for a second header inside it; the bytes that a short record
+//! claims likewise.
+
+use pleach_env::Result;
+
+use super::reader::{FrameReader, record_len};
+use super::record::{RECORD_HEADER_LEN, RecordHeader, RecordKind, SHORT_HEADER_LEN, SeqNo, TAG_STEP, tag};
+
+/// A header that was found behind the end of the chain. Its writer put it there, whatever became of its payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remains {
+    pub(crate) header: RecordHeader,
+    pub(crate) offset: u64,
+    /// Whether the record is whole and not stale. `false` also where that was not looked at: inside of the payload that a
+    /// header before it claims.
+    pub(crate) is_whole: bool,
+}
+
+/// Where a search has got to.
+struct Search {
+    offset: u64,
+    /// Number and epoch of a short record at `offset`, if the record before it is known.
+    due: Option<(SeqNo, u8)>,
+    /// The highest epoch seen: what has a lower one is the remains of a failed append.
+    epoch: u8,
+    /// Up to where payloads have been checksummed in vain; headers before it are not asked for theirs.
+    long_checked: u64,
+    /// The same for short records.
+    short_checked: u64,
+    /// End of the last thing that is not zero.
+    end: u64,
+}
+
+impl FrameReader {
+    /// Shows `visit` every long record from `start` on, and the short ones that follow whole ones. Returns where the last
+    /// thing ends that is not zero, at least `start`.
+    pub(crate) fn search(&mut self, start: u64, visit: &mut dyn FnMut(Remains)) -> Result<u64> {
+        let offset = start.min(self.len);
+        let epoch = self.epoch;
+        let mut search = Search { offset, due: None, epoch, long_checked: 0, short_checked: 0, end: offset };
+        while search.offset < self.len {
+            if let Some(remains) = self.short_record(&mut search)? {
+                visit(remains);
+            } else if self.find_tag(&mut search)?
+                && let Some(remains) = self.long_record(&mut search)?
+            {
+                visit(remains);
+            }
+        }
+        Ok(search.end)
+    }
+
+    /// The short record that is due at the search's offset, if it is there.
+    fn short_record(&mut self, search: &mut Search) -> Result<Option<Remains>> {
+        let Some(due) = search.due.take() else { return Ok(None) };
+        let (offset, left) = (search.offset, self.len - search.offset);
+        if offset < search.short_checked || left < SHORT_HEADER_LEN as u64 {
+            return Ok(None);
+        }
+        let head = self.bytes(offset, SHORT_HEADER_LEN)?;
+        let claimed = match RecordHeader::decode(head, Some(due)) {
+            Ok(header) if header.kind == RecordKind::Short => offset + record_len(&header),
+            _ => return Ok(None),
+        };
+        let Ok(header) = self.check_record(offset, Some(due))? else {
+            search.short_checked = claimed;
+            return Ok(None);
+        };
+        search.offset = claimed;
+        search.due = Some((header.next_seq(), header.epoch));
+        search.end = search.end.max(claimed);
+        Ok(Some(Remains { header, offset, is_whole: true }))
+    }
+
+    /// Moves the search to the next offset that holds the tag of a long header, or to the end of the window; whether it
+    /// found one.
+    fn find_tag(&mut self, search: &mut Search) -> Result<bool> {
+        let (offset, file_len, id) = (search.offset, self.len, self.id);
+        let bytes = self.rest_of_window(offset)?;
+        let places = bytes.len().saturating_sub(RECORD_HEADER_LEN - 1);
+        let found = first_tag(&bytes[..(places + 3).min(bytes.len())], tag(id, offset));
+        // The last bytes may begin a header that the next window completes.
+        let is_last = offset + bytes.len() as u64 == file_len;
+        let done = found.unwrap_or(if is_last { bytes.len() } else { places });
+        if let Some(last) = last_nonzero(&bytes[..done]) {
+            search.end = search.end.max(offset + last as u64 + 1);
+        }
+        self.examined += done as u64;
+        search.offset += done as u64;
+        Ok(found.is_some())
+    }
+
+    /// The long record at the search's offset, if the header there proves itself. Moves the search behind what is known.
+    fn long_record(&mut self, search: &mut Search) -> Result<Option<Remains>> {
+        let offset = search.offset;
+        let mut head = [0; RECORD_HEADER_LEN];
+        head.copy_from_slice(self.bytes(offset, RECORD_HEADER_LEN)?);
+        self.examined += RECORD_HEADER_LEN as u64;
+        let header = RecordHeader::decode(&head, None).ok().filter(|h| h.is_proven(&head, self.id, offset));
+        let Some(header) = header else {
+            search.offset += 1;
+            search.end = search.end.max(offset + 1);
+            return Ok(None);
+        };
+        let (start, end) = (offset + RECORD_HEADER_LEN as u64, offset + record_len(&header));
+        let is_known = offset < search.long_checked || end > self.len;
+        let is_intact =
+            !is_known && self.payload_crc(start, end - start, 0)? == header.stored_payload_crc(&head);
+        let is_stale = header.epoch < search.epoch;
+        search.epoch = search.epoch.max(header.epoch);
+        search.offset = if is_intact { end } else { start };
+        search.end = search.end.max(search.offset);
+        if is_intact && !is_stale {
+            search.due = Some((header.next_seq(), header.epoch));
+        } else if !is_intact {
+            search.long_checked = search.long_checked.max(end);
+        }
+        Ok(Some(Remains { header, offset, is_whole: is_intact && !is_stale }))
+    }
+}
+
+/// Bytes compared with their tags without a look at the outcome: enough to keep the processor's wide units busy.
+const BLOCK: usize = 64;
+
+/// The first offset in `bytes` that holds the tag of its place; `tag` is that of the first byte.
+pub(super) fn first_tag(bytes: &[u8], mut tag: u32) -> Option<usize> {
+    let mut at = 0;
+    while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<{ BLOCK + 3 }>()) {
+        if holds_tag(block, tag) {
+            break;
+        }
+        at += BLOCK;
+        tag = tag.wrapping_add(TAG_STEP.wrapping_mul(64));
+    }
+    let words = bytes[at..].windows(4).map(word);
+    let mut tags = std::iter::successors(Some(tag), |tag| Some(tag.wrapping_add(TAG_STEP)));
+    words.zip(&mut tags).position(|(word, tag)| word == tag).map(|found| at + found)
+}
+
+/// Whether any of the first [`BLOCK`] offsets holds its tag. Four passes over words that do not overlap: so the compiler
+/// makes wide instructions of it, and the time does not depend on the bytes.
+fn holds_tag(block: &[u8; BLOCK + 3], tag: u32) -> bool {
+    let mut found = false;
+    let mut first = tag;
+    for phase in 0..4 {
+        let mut due = first;
+        for bytes in block[phase..phase + BLOCK].chunks_exact(4) {
+            found |= word(bytes) == due;
+            due = due.wrapping_add(TAG_STEP.wrapping_mul(4));
+        }
+        first = first.wrapping_add(TAG_STEP);
+    }
+    found
+}
+
+/// Where the last byte is that is not zero.
+pub(super) fn last_nonzero(bytes: &[u8]) -> Option<usize> {
+    let is_blank = |chunk: &[u8]| chunk.iter().fold(0, |all, byte| all | byte) == 0;
+    let mut end = bytes.len();
+    for chunk in bytes.rchunks(4 << 10).take_while(|chunk| is_blank(chunk)) {
+        end -= chunk.len();
+    }
+    bytes[..end].iter().rposition(|&byte| byte != 0)
+}
+
+fn word(bytes: &[u8]) -> u32 {
+    bytes.first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests;
