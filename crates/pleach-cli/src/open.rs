@@ -10,7 +10,9 @@ use pleach::limits::PARTITION_NAME_LEN_MAX;
 use pleach::{Db, ErrorKind, Options, Partition};
 
 use crate::bytes::parse_size;
+use crate::dropped;
 use crate::failure::{Exit, Failure, Result};
+use crate::output::warn;
 
 /// Flags that every command understands.
 #[derive(Args, Debug)]
@@ -79,7 +81,7 @@ impl StoreArgs {
 
     fn open_with(&self, create: bool) -> Result<Db> {
         let dir = self.dir()?;
-        open_dir(dir, create, self.memory).map_err(|error| match error.kind() {
+        let db = open_dir(dir, create, self.memory).map_err(|error| match error.kind() {
             ErrorKind::Conflict => {
                 Failure::new(Exit::Busy, format!("the store {} is open elsewhere", dir.display()))
                     .hint("one process at a time has a store open; close it there and try again")
@@ -90,7 +92,11 @@ impl StoreArgs {
             }
             _ if error.is_out_of_space() => Failure::from(error).hint(NO_ROOM),
             _ => error.into(),
-        })
+        })?;
+        if let Some(dropped) = dropped::describe(&db.stats()) {
+            warn(dropped);
+        }
+        Ok(db)
     }
 
     /// The partition to work on, which must be there.

@@ -107,6 +107,11 @@ pub(crate) fn complain(message: impl Display) {
     eprintln!("{}{message}", label("error: ", &Style::new().for_stderr().red().bold()));
 }
 
+/// Something that the user should know, though nothing went wrong now.
+pub(crate) fn warn(message: impl Display) {
+    eprintln!("{}{message}", label("warning: ", &Style::new().for_stderr().yellow().bold()));
+}
+
 /// The message and hint of a failure.
 pub(crate) fn complain_of(failure: &Failure) {
     if !failure.message.is_empty() {

@@ -3,6 +3,7 @@
 use pleach::{Db, Stats};
 use serde_json::{Map, Value, json};
 
+use crate::dropped;
 use crate::failure::Result;
 use crate::open::StoreArgs;
 use crate::output::{Output, Table, bytes, count, print_document};
@@ -62,7 +63,7 @@ fn print_json(db: &Db, names: &[String]) -> Result<()> {
     let mut store: Map<String, Value> =
         fields(&stats).iter().map(|(name, value, _)| ((*name).to_owned(), (*value).into())).collect();
     store.insert("stalled_seconds".to_owned(), stats.stalled.as_secs_f64().into());
-    store.insert("log_was_torn".to_owned(), stats.log_was_torn.into());
+    dropped::put_json(&mut store, &stats);
     store.insert("poisoned".to_owned(), stats.poisoned.clone().into());
     let mut partitions = Vec::new();
     for partition in names.iter().filter_map(|name| db.find_partition(name)) {
@@ -90,6 +91,8 @@ fn print_text(db: &Db, names: &[String]) -> Result<()> {
     }
     table.row(["stalled".to_owned(), format!("{:.3} s", stats.stalled.as_secs_f64())]);
     table.row(["log was torn".to_owned(), if stats.log_was_torn { "yes" } else { "no" }.to_owned()]);
+    table.row(["log dropped records".to_owned(), count(stats.log_dropped_records)]);
+    table.row(["log dropped bytes".to_owned(), bytes(stats.log_dropped_bytes)]);
     table.row(["poisoned".to_owned(), stats.poisoned.clone().unwrap_or_else(|| "no".to_owned())]);
     table.print(&mut output)?;
     output.line("")?;

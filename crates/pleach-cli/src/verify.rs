@@ -3,14 +3,14 @@
 
 use std::time::Instant;
 
-use pleach::{Db, Options, RepairReport, VerifyReport};
+use pleach::{Db, Options, RepairReport, Stats, VerifyReport};
 use serde_json::json;
 
 use crate::damage::{places_json, report_json, tell_places};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::open::StoreArgs;
-use crate::output::{Output, bytes, count, entries, note, print_document};
+use crate::output::{Output, bytes, count, entries, print_document};
 use crate::progress;
 
 const REPAIR: &str = "restore the damaged files from a backup, or salvage the rest: pleach repair --into NEW";
@@ -33,7 +33,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
     bar.finish_and_clear();
     let (report, damage) = checked?;
     interrupt.check()?;
-    let was_torn = db.stats().log_was_torn;
+    let stats = db.stats();
     db.close()?;
     let seconds = started.elapsed().as_secs_f64();
     if store.json {
@@ -44,7 +44,9 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
             "bytes": report.bytes,
             "entries": report.entries,
             "seconds": seconds,
-            "log_was_torn": was_torn,
+            "log_was_torn": stats.log_was_torn,
+            "log_dropped_records": stats.log_dropped_records,
+            "log_dropped_bytes": stats.log_dropped_bytes,
             "message": first.map(|place| place.error.to_string()),
             "file": first.map(|place| place.path.display().to_string()),
             "offset": first.and_then(|place| place.offset),
@@ -52,12 +54,9 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
         }))?;
     } else {
         tell_places(&damage, damage.len() as u64);
-        if was_torn {
-            note("the log had a tail that was never acknowledged as durable; opening has dropped it");
-        }
     }
     if damage.is_empty() {
-        return if store.json { Ok(()) } else { print(report, seconds) };
+        return if store.json { Ok(()) } else { print(report, &stats, seconds) };
     }
     Err(Failure::damage(format!("{} damaged places", count(damage.len() as u64))).hint(REPAIR))
 }
@@ -77,11 +76,12 @@ pub(crate) fn check(db: &Db, interrupt: &Interrupt) -> Result<VerifyReport> {
     Ok(report)
 }
 
-fn print(report: VerifyReport, seconds: f64) -> Result<()> {
+fn print(report: VerifyReport, stats: &Stats, seconds: f64) -> Result<()> {
     let files = if report.ssts == 1 { "file" } else { "files" };
     let mut output = Output::stdout();
     let size = format!("{} {files}, {}, {}", report.ssts, bytes(report.bytes), entries(report.entries));
-    output.line(format!("no damage found: the log; {size} in {seconds:.2} s"))?;
+    let log = if stats.log_was_torn { "what is left of the log" } else { "the log" };
+    output.line(format!("no damage found: {log}; {size} in {seconds:.2} s"))?;
     output.finish()
 }
 

@@ -17,3 +17,4 @@ mod load;
 mod packages;
 mod repair;
 mod store;
+mod torn_log;
