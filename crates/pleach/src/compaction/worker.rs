@@ -134,13 +134,8 @@ impl Compactions {
         if !self.inner.is_quiet() {
             return JobStep::IdleFor(QUIET_AFTER);
         }
-        let version = &self.inner.state.load().version;
         // Tombstones grow old, and reads of several runs may come to be worth a merge.
-        let waits = version.partitions().any(|(_, partition)| {
-            let runs = &partition.tree.runs;
-            runs.len() > 1 || runs.iter().any(|run| run.tombstones_since().is_some())
-        });
-        if waits { JobStep::IdleFor(LOOKED_AT_EVERY) } else { JobStep::Idle }
+        if self.inner.ledger.lock().waits() { JobStep::IdleFor(LOOKED_AT_EVERY) } else { JobStep::Idle }
     }
 
     /// The most urgent job, off the list; jobs that are due are started first.
@@ -198,8 +193,9 @@ impl Compactions {
             return;
         }
         let version = Arc::clone(&self.inner.state.load().version);
-        for (partition, state) in version.partitions() {
-            for meta in &state.tree.jobs {
+        let at_work: Vec<_> = self.inner.ledger.lock().at_work().collect();
+        for partition in at_work {
+            for meta in version.tree(partition).into_iter().flat_map(|tree| &tree.jobs) {
                 if list.known.contains(&(partition, meta.output)) {
                     continue;
                 }
@@ -220,6 +216,7 @@ impl Compactions {
         loop {
             let (version, requests) = self.tend_requests(list);
             let moment = self.moment();
+            self.inner.refresh_ledger_at(moment.1);
             let below = self.is_full(list).then(|| list.first_stage());
             // Reads may have made something due meanwhile: who waits for the end must not wait for the next look.
             let is_settled = self.inner.settling.load(Ordering::Acquire) == 0
@@ -272,7 +269,8 @@ impl Compactions {
     ///
     /// Requires: the requests were looked at before the version, so that it has all that was to be merged.
     fn pick(&self, list: &List, version: &Version, requests: &Requests, below: Option<u8>) -> Option<Picked> {
-        let policy = self.inner.options.policy(self.inner.is_quiet());
+        let is_quiet = self.inner.is_quiet();
+        let policy = self.inner.options.policy(is_quiet);
         let now = self.inner.compaction_clock();
         let picked = |partition, plan: Plan, request| {
             let is_urgent = below.is_none_or(|below| plan.output_stage() < below);
@@ -284,17 +282,18 @@ impl Compactions {
             picked(id, Plan::Whole(picker::pick_all(&policy, situation)?), Some(number))
         });
         let by_policy = || {
-            let later = version.partitions().filter(|(id, _)| *id > list.last);
-            let earlier = version.partitions().filter(|(id, _)| *id <= list.last);
-            later.chain(earlier).filter(|(id, _)| !requests.is_open(*id)).find_map(|(id, partition)| {
+            let due = self.inner.ledger.lock().due(is_quiet, list.last, below);
+            due.into_iter().filter(|id| !requests.is_open(*id)).find_map(|id| {
                 let busy = list.busy(id);
-                let situation = Situation { tree: &partition.tree, busy: &busy, now };
+                let situation = Situation { tree: version.tree(id)?, busy: &busy, now };
                 picked(id, picker::pick(&policy, situation)?, None)
             })
         };
         let held_up = || {
-            let (id, plan) = picker::pick_held_up(version)?;
-            picked(id, Plan::Whole(plan), None)
+            self.inner.ledger.lock().held_up().find_map(|id| {
+                let plan = picker::pick_held_up(version.tree(id)?)?;
+                picked(id, Plan::Whole(plan), None)
+            })
         };
         all.or_else(by_policy).or_else(held_up)
     }

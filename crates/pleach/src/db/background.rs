@@ -16,13 +16,13 @@ use pleach_log::segment_path;
 use super::closing::closed_error;
 use super::inner::{Background, Inner, Wakers};
 use super::sst_output::sst_path;
-use crate::compaction::picker::{self, Situation};
+use crate::compaction::picker;
 use crate::compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use crate::keys::PartitionId;
 use crate::manifest::manifest_path;
 use crate::stats::add;
 use crate::trace;
-use crate::version::{SubTree, Version};
+use crate::version::Version;
 
 /// Memtables that use less are left to the log when the store is closed: some ten milliseconds for the next open.
 const FLUSHED_AT_CLOSE_MIN: usize = 4 << 20;
@@ -109,7 +109,7 @@ impl Inner {
 
     /// Looks at the debts of the newest version.
     pub(crate) fn measure_pressure(&self) {
-        self.pressure.measure(&self.state.load().version, &self.options.policy(false));
+        self.pressure.measure(self.ledger.lock().ways());
     }
 
     /// Tells waiting writers, and the other jobs, that something has changed.
@@ -190,6 +190,7 @@ impl Inner {
     /// Waits until the compactions have nothing left to do.
     pub(crate) fn wait_for_compactions(&self) -> Result<()> {
         self.settling.fetch_add(1, Ordering::AcqRel);
+        self.refresh_ledger();
         let settled = self.wait_until_settled();
         self.settling.fetch_sub(1, Ordering::AcqRel);
         settled
@@ -215,13 +216,22 @@ impl Inner {
 
     /// Whether, where nothing is written, no compaction is at work or due.
     fn is_settled(&self, version: &Version) -> bool {
-        let policy = self.options.policy(true);
-        let now = self.compaction_clock();
-        let is_settled = |tree: &SubTree| {
-            let situation = Situation { tree, busy: &[], now };
-            tree.jobs.is_empty() && picker::pick(&policy, situation).is_none()
-        };
-        version.partitions().all(|(_, p)| is_settled(&p.tree)) && picker::pick_held_up(version).is_none()
+        let ledger = self.ledger.lock();
+        let is_held_up = |id| version.tree(id).is_some_and(|tree| picker::pick_held_up(tree).is_some());
+        !ledger.is_busy() && !ledger.held_up().any(is_held_up)
+    }
+
+    /// Looks for what time and reads have made due.
+    fn refresh_ledger(&self) {
+        let versions = self.versions.lock();
+        self.ledger.lock().refresh(&versions.version, self.compaction_clock());
+    }
+
+    /// The same, unless that was done for this time already.
+    pub(crate) fn refresh_ledger_at(&self, clock: u64) {
+        if self.ledger.lock().now() != clock {
+            self.refresh_ledger();
+        }
     }
 
     /// Whether nothing has been written for a while, or somebody waits for the compactions to end.

@@ -24,6 +24,7 @@ use pleach_env::{Error, ErrorKind, Result};
 
 use super::handle::Shared;
 use super::inner::{Inner, Writer};
+use super::ledger::Ledger;
 use crate::memtable::Memtable;
 use crate::state::{LoggedMemtable, State};
 use crate::trace;
@@ -69,6 +70,7 @@ impl Inner {
         self.ended.store(true, Ordering::Release);
         let version = Arc::new(versions.version.without_partitions());
         versions.version = Arc::clone(&version);
+        *self.ledger.lock() = Ledger::new(&self.options, &version, 0);
         versions.files = FileTable::new(Arc::clone(&self.trash));
         let active = empty_memtable(&writer);
         writer.active = Arc::clone(&active);

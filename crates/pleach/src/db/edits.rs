@@ -10,12 +10,14 @@
 //! # Concurrency
 //! All of it happens under `versions`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pleach_env::{Error, ErrorKind, Result, failpoint};
 
 use super::inner::{Inner, Versions};
+use crate::keys::PartitionId;
 use crate::manifest::Manifest;
 use crate::state::State;
 use crate::version::edit::{Edit, EditItem, RunId};
@@ -37,7 +39,7 @@ impl Inner {
         change: impl FnOnce(&State, Arc<Version>) -> State,
     ) -> Result<()> {
         let mut versions = self.versions.lock();
-        let (next, changes) = match self.make_durable(&mut versions, edit, &added) {
+        let (next, changes, changed) = match self.make_durable(&mut versions, edit, &added) {
             Ok(made) => made,
             Err(error) => {
                 if self.poison().is_none() {
@@ -51,6 +53,11 @@ impl Inner {
         drop(added);
         versions.files.install(changes);
         versions.version = Arc::clone(&next);
+        let mut ledger = self.ledger.lock();
+        for id in changed {
+            ledger.update(id, next.tree(id).map(|tree| &**tree));
+        }
+        drop(ledger);
         self.swap_state(|state| change(state, next));
         for file in versions.files.take_unreferenced() {
             file.mark_obsolete();
@@ -64,7 +71,7 @@ impl Inner {
         versions: &mut Versions,
         mut edit: Edit,
         added: &[Arc<SstFile>],
-    ) -> Result<(Arc<Version>, FileChanges)> {
+    ) -> Result<(Arc<Version>, FileChanges, BTreeSet<PartitionId>)> {
         self.check_not_ended()?;
         self.check_not_poisoned()?;
         if versions.manifest.should_replace() {
@@ -81,7 +88,7 @@ impl Inner {
         failpoint::reached("edit.applied");
         versions.manifest.append(&edit).map_err(|e| self.manifest_failed(versions, e))?;
         *self.hint.lock() = versions.manifest.hint();
-        Ok((Arc::new(next), changes))
+        Ok((Arc::new(next), changes, edit.changed_partitions()))
     }
 
     /// Leaves out what does not count any more, and fills in numbers.
@@ -129,7 +136,6 @@ mod tests {
     use pleach_env::{Env, SimEnv};
 
     use super::*;
-    use crate::keys::PartitionId;
     use crate::{Db, Options};
 
     #[test]

@@ -21,6 +21,7 @@ use pleach_log::{CommitQueue, LogWriter, ManifestHint, Recovery, RetiredSegments
 use pleach_table::FrameCache;
 
 use crate::compaction::{Pacer, Requests};
+use crate::db::ledger::Ledger;
 use crate::db::pressure::Pressure;
 use crate::db::write::WriteRequest;
 use crate::keys::PartitionId;
@@ -90,6 +91,8 @@ pub(crate) struct Inner {
     /// Live partitions by name, with the flag that drop sets. Held for a moment only.
     pub(crate) names: RwLock<HashMap<Arc<str>, Arc<LivePartition>>>,
 
+    /// What is known of all partitions together. Taken last.
+    pub(crate) ledger: Mutex<Ledger>,
     /// What writers are charged for the debts of background work.
     pub(crate) pressure: Pressure,
     /// A commit leader waits for a flush, or is slowed down: who comes now would wait with it.
@@ -184,6 +187,7 @@ pub(crate) struct Parts {
 impl Inner {
     pub(crate) fn new(parts: Parts) -> Self {
         let env = Arc::clone(&parts.options.env);
+        let ledger = Ledger::new(&parts.options, &parts.versions.version, 0);
         let names = parts.versions.version.partitions().map(|(id, partition)| {
             let name = Arc::clone(&partition.name);
             (Arc::clone(&name), Arc::new(LivePartition { id, name, dropped: AtomicBool::new(false) }))
@@ -218,6 +222,7 @@ impl Inner {
             versions: Mutex::new(parts.versions),
             flushed_memtables: Mutex::new(Vec::new()),
             swap: Mutex::new(()),
+            ledger: Mutex::new(ledger),
             pressure: Pressure::default(),
             writers_wait: AtomicBool::new(false),
             background: Mutex::new(Background::default()),

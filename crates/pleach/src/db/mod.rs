@@ -6,6 +6,7 @@ mod edits;
 mod filters;
 mod handle;
 mod inner;
+mod ledger;
 mod open;
 mod partition;
 mod partitions;

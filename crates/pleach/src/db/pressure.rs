@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::compaction::picker::{Policy, STAGE_BOTTOM};
 use crate::flush::STAGE_FIRST;
 use crate::options::Shape;
-use crate::version::{Run, SubTree, Version};
+use crate::version::{Run, SubTree};
 
 /// What the writers of a store are charged.
 #[derive(Default)]
@@ -55,14 +55,9 @@ pub(super) const SLEEP_FOR_OTHERS_NS: u64 = 1_000_000;
 const DEBT_MAX_NS: u64 = 100_000_000;
 
 impl Pressure {
-    /// Looks at the debts of a version. What the policy bears, or never merges for, is none.
-    pub(crate) fn measure(&self, version: &Version, policy: &Policy) {
-        let (mut way, mut space_way) = (0.0_f64, 0.0_f64);
-        for (_, partition) in version.partitions() {
-            let debt = Debt::of(&partition.tree, policy);
-            way = way.max(way_to(debt.runs, runs_limits(policy, &partition.tree)));
-            space_way = space_way.max(way_to(debt.garbage_share, GARBAGE));
-        }
+    /// Sets what writers are charged, by how far the partition that owes most is on the way to a stop: by its runs, and by
+    /// its garbage. See [`ways`].
+    pub(crate) fn measure(&self, (way, space_way): (f64, f64)) {
         self.space_is_short.store(space_way > 0.0, Ordering::Relaxed);
         self.per_kib_ns.store(charge_ns(way.max(space_way)), Ordering::Relaxed);
     }
@@ -106,6 +101,13 @@ impl Pressure {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2)
+}
+
+/// How far a sub-tree is on the way to a stop of writers, from 0 to 1: by its runs, and by its garbage. Debt counts only
+/// runs and garbage above what the policy leaves alone.
+pub(super) fn ways(tree: &SubTree, policy: &Policy) -> (f64, f64) {
+    let debt = Debt::of(tree, policy);
+    (way_to(debt.runs, runs_limits(policy, tree)), way_to(debt.garbage_share, GARBAGE))
 }
 
 /// What a sub-tree owes.

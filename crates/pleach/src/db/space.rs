@@ -24,7 +24,7 @@ impl Inner {
 
     /// Refuses when another memtable's writes would leave flush and compaction without room.
     pub(crate) fn check_room(&self) -> Result<()> {
-        let kept = kept_free(&self.state.load(), &self.options);
+        let kept = kept_free(&self.state.load(), &self.options, self.ledger.lock().step_bytes());
         let free = || self.env.available_space(&self.dir).unwrap_or(u64::MAX);
         if free() >= kept {
             return Ok(());
@@ -44,20 +44,18 @@ impl Inner {
 
 /// Bytes that the logging of another memtable, the flush of all, and a step of the largest compaction may take before
 /// they give any back.
-fn kept_free(state: &State, options: &Options) -> u64 {
+fn kept_free(state: &State, options: &Options, step: u64) -> u64 {
     let sst_bytes = options.sst_bytes;
     // The one to come, and one more, for a flush starts a new one.
     let log = 2 * options.segment_bytes();
     let to_come = options.memtable_budget() as u64;
     let memtables = state.memtables().map(|memtable| memtable.used_bytes() as u64).chain([to_come]);
     let flush: u64 = memtables.map(|bytes| bytes + bytes.min(sst_bytes)).sum();
-    let steps = state.version.partitions().map(|(_, partition)| step_bytes(&partition.tree, sst_bytes));
-    (log + flush).saturating_add(steps.max().unwrap_or(0))
+    (log + flush).saturating_add(step)
 }
 
 /// Bytes that a merge of all runs writes before the first input's file is behind it, and what it writes at a time.
-fn step_bytes(tree: &SubTree, sst_bytes: u64) -> u64 {
-    let file_max = |run: &Run| run.files.iter().map(|file| file.meta.bytes).max().unwrap_or(0);
+pub(super) fn step_bytes(tree: &SubTree, sst_bytes: u64) -> u64 {
     let jobs = 1 + tree.jobs.len() as u64;
-    tree.sum(file_max).saturating_add(jobs * sst_bytes).min(tree.sum(Run::bytes))
+    tree.sum(Run::file_bytes_max).saturating_add(jobs * sst_bytes).min(tree.sum(Run::bytes))
 }

@@ -2,6 +2,8 @@
 //!
 //! Layout: docs/format/manifest.md. An edit is a list of items; all of them take effect or none.
 
+use std::collections::BTreeSet;
+
 use pleach_env::FileId;
 use pleach_log::{SEQ_MAX, SeqNo};
 use pleach_table::SstSummary;
@@ -159,6 +161,15 @@ const KIND_SECTION: u8 = 1;
 impl Edit {
     pub(crate) fn push(&mut self, item: EditItem) {
         self.items.push(item);
+    }
+
+    /// The partitions whose sub-trees it changes, or that it drops.
+    pub(crate) fn changed_partitions(&self) -> BTreeSet<PartitionId> {
+        let changed = |item: &EditItem| match item {
+            EditItem::DropPartition { id } => Some(*id),
+            item => item.changed_tree(),
+        };
+        self.items.iter().filter_map(changed).collect()
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

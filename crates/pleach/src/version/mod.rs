@@ -24,7 +24,6 @@ mod run;
 pub(crate) mod size;
 mod summary;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pleach_env::FileId;
@@ -210,8 +209,7 @@ impl Version {
 
     /// Checks what `edit` has changed: the order of runs always, the files in them where checks are not to be cheap.
     pub(super) fn check_changed(&self, edit: &Edit) -> Result<(), String> {
-        let changed: BTreeSet<_> = edit.items.iter().filter_map(EditItem::changed_tree).collect();
-        for id in changed {
+        for id in edit.changed_partitions() {
             let Some(partition) = self.partitions.get(id) else { continue };
             if cfg!(any(debug_assertions, feature = "paranoid")) {
                 self.check_partition(id, partition)?;

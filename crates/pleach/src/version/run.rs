@@ -54,6 +54,29 @@ impl RunFile {
     }
 }
 
+/// What the pickers ask of a run, summed up once.
+struct Figures {
+    bytes: u64,
+    file_bytes_max: u64,
+    entries: u64,
+    garbage: u64,
+    tombstones_since: Option<u64>,
+}
+
+impl Figures {
+    fn of(files: &[RunFile]) -> Self {
+        let metas = || files.iter().map(|file| &file.meta);
+        let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.fold(0, u64::saturating_add);
+        Self {
+            bytes: sum(&mut metas().map(|m| m.bytes)),
+            file_bytes_max: metas().map(|m| m.bytes).max().unwrap_or(0),
+            entries: sum(&mut metas().map(|m| m.entries)),
+            garbage: sum(&mut metas().flat_map(|m| [m.tombstones, m.overwrites])),
+            tombstones_since: metas().filter(|m| m.tombstones > 0).map(|m| m.tombstones_since).min(),
+        }
+    }
+}
+
 /// The run. Immutable, shared by versions.
 pub(crate) struct Run {
     pub(crate) id: RunId,
@@ -63,6 +86,8 @@ pub(crate) struct Run {
     /// No write in it has a higher sequence number.
     pub(crate) newest_seq: SeqNo,
     pub(crate) files: Vec<RunFile>,
+    /// Sums over the files.
+    figures: Figures,
     /// Which file can hold a key.
     locator: Index,
 }
@@ -87,7 +112,8 @@ impl Run {
             locator.boundary(&pair[0].meta.largest, &pair[1].meta.smallest);
         }
         let locator = locator.finish();
-        Self { id, stage, kind, clip, newest_seq, files, locator }
+        let figures = Figures::of(&files);
+        Self { id, stage, kind, clip, newest_seq, files, figures, locator }
     }
 
     /// The only file that can hold `user_key`, by clip and key ranges.
@@ -126,23 +152,28 @@ impl Run {
 
     /// Bytes of entries, those below the clip included.
     pub(crate) fn bytes(&self) -> u64 {
-        self.files.iter().map(|f| f.meta.bytes).fold(0, u64::saturating_add)
+        self.figures.bytes
+    }
+
+    /// Bytes of the largest file's entries.
+    pub(crate) fn file_bytes_max(&self) -> u64 {
+        self.figures.file_bytes_max
     }
 
     /// Entries, those below the clip included.
     pub(crate) fn entries(&self) -> u64 {
-        self.files.iter().map(|f| f.meta.entries).fold(0, u64::saturating_add)
+        self.figures.entries
     }
 
     /// About how many entries, of this run and of older ones, would be gone if all were merged: tombstones, and what is
     /// hidden by this run's entries.
     pub(crate) fn garbage(&self) -> u64 {
-        self.files.iter().flat_map(|f| [f.meta.tombstones, f.meta.overwrites]).fold(0, u64::saturating_add)
+        self.figures.garbage
     }
 
     /// Seconds since 1970 at which the oldest tombstone was flushed; `None` where there is none.
     pub(crate) fn tombstones_since(&self) -> Option<u64> {
-        self.files.iter().filter(|f| f.meta.tombstones > 0).map(|f| f.meta.tombstones_since).min()
+        self.figures.tombstones_since
     }
 
     /// What the manifest states of it.

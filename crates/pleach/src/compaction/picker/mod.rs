@@ -26,7 +26,7 @@ use crate::options::Shape;
 use crate::version::SubTree;
 use crate::version::edit::RunId;
 
-pub(crate) use held_up::pick_held_up;
+pub(crate) use held_up::{is_held_up, pick_held_up};
 
 /// A merge to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
