@@ -42,7 +42,7 @@ fn build() -> (Capture, Vec<String>) {
         }
     }
     db.close().expect("it closes");
-    let names = env.file_names(Path::new(DIR)).into_iter().filter(|name| name != "LOCK").collect();
+    let names = env.file_names(Path::new(DIR)).into_iter().filter(|name| name != "LOCK" && name != "RESERVE").collect();
     (env.capture(), names)
 }
 

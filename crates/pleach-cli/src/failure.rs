@@ -80,7 +80,7 @@ const DAMAGED: &str = "nothing was changed; `pleach verify` lists all damage; re
 const UNSUPPORTED: &str =
     "another version of pleach wrote the store; the message says whether a newer or an older one reads it";
 const REFUSED: &str = "opening a store writes to its directory, even for reading (recovery): check owner and permissions with \
-     `ls -ld`, and whether the file system is mounted read-only";
+     `ls -ld`, or say --read-only to read it as it is";
 const BUSY: &str = "one process at a time has a store open; close it there and try again";
 const FILES: &str =
     "too many files are open, nothing else is wrong: raise the limit with `ulimit -n 4096` and try again";

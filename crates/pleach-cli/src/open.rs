@@ -1,7 +1,8 @@
 //! Opening a store for a command: where it is, whether it may be created, which partition.
 //!
 //! Commands that read never create a store or a partition; a missing one is an error that says so. Opening recovers
-//! the store, and so writes to its directory even when the command only reads.
+//! the store, and so writes to its directory even when the command only reads, unless `--read-only` is said. A store on a
+//! full disk is opened for reading if need be, and standard error says so.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use pleach::{Db, ErrorKind, Options, Partition};
 use crate::bytes::parse_size;
 use crate::dropped;
 use crate::failure::{Exit, Failure, Result};
-use crate::output::warn;
+use crate::output::{note, warn};
 
 /// Flags that every command understands.
 #[derive(Args, Debug)]
@@ -27,13 +28,16 @@ pub(crate) struct StoreArgs {
     /// Memory to use, such as 64M or 2G [default: 512M]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
+    /// Open the store for reading only: change nothing, share it with other readers
+    #[arg(long, global = true)]
+    pub(crate) read_only: bool,
     /// Write machine-readable JSON to standard output
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
-const NO_ROOM: &str = "opening needs room for one log segment, an eighth of --memory and at most 64M; \
-    free some space, or say --memory 8M";
+const NO_ROOM: &str =
+    "a store that is there can be read on a full disk; a new one needs some room: free some space";
 
 /// The partition that commands use unless told otherwise.
 const DEFAULT_PARTITION: &str = "default";
@@ -81,10 +85,11 @@ impl StoreArgs {
 
     fn open_with(&self, create: bool) -> Result<Db> {
         let dir = self.dir()?;
-        let db = open_dir(dir, create, self.memory).map_err(|error| match error.kind() {
+        let db = self.open_dir(dir, create).map_err(|error| match error.kind() {
             ErrorKind::Conflict => {
-                Failure::new(Exit::Busy, format!("the store {} is open elsewhere", dir.display()))
-                    .hint("one process at a time has a store open; close it there and try again")
+                Failure::new(Exit::Busy, format!("the store {} is open elsewhere", dir.display())).hint(
+                    "one process at a time has a store open, or many with --read-only; close it there and try again",
+                )
             }
             ErrorKind::NotFound => no_store(dir),
             ErrorKind::InvalidArgument if dir.is_file() => {
@@ -93,10 +98,23 @@ impl StoreArgs {
             _ if error.is_out_of_space() => Failure::from(error).hint(NO_ROOM),
             _ => error.into(),
         })?;
+        self.tell_of_full_disk(&db);
         if let Some(dropped) = dropped::describe(&db.stats()) {
             warn(dropped);
         }
         Ok(db)
+    }
+
+    /// Opens the store in `dir` as the flags say.
+    pub(crate) fn open_dir(&self, dir: &Path, create: bool) -> pleach::Result<Db> {
+        options(create, self.memory).read_only(self.read_only).open(dir)
+    }
+
+    /// Tells when the store could only be opened for reading, though nobody asked for that.
+    fn tell_of_full_disk(&self, db: &Db) {
+        if let Some(why) = db.read_only().filter(|_| !self.read_only) {
+            note(format_args!("the store is open for reading only: {why}"));
+        }
     }
 
     /// The partition to work on, which must be there.
@@ -116,11 +134,15 @@ impl StoreArgs {
 
 /// Opens the store in `dir`.
 pub(crate) fn open_dir(dir: &Path, create: bool, memory: Option<usize>) -> pleach::Result<Db> {
-    let mut options = Options::new().create_if_missing(create);
-    if let Some(bytes) = memory {
-        options = options.memory(bytes);
+    options(create, memory).open(dir)
+}
+
+fn options(create: bool, memory: Option<usize>) -> Options {
+    let options = Options::new().create_if_missing(create);
+    match memory {
+        Some(bytes) => options.memory(bytes),
+        None => options,
     }
-    options.open(dir)
 }
 
 fn no_store(dir: &Path) -> Failure {

@@ -36,6 +36,9 @@ const CURRENT_HEADER: &str = "pleach 1";
 /// `CURRENT` is a few lines; more is damage.
 const CURRENT_LEN_MAX: u64 = 256;
 
+/// Space is reserved in steps of this many bytes, so that an edit that frees space finds room on a full disk.
+const RESERVE_STEP: u64 = 16 << 10;
+
 /// A manifest at least this long, and [`GROWTH_MAX`] times its first edit, is replaced by a new one.
 const REPLACE_LEN_MIN: u64 = 1 << 20;
 const GROWTH_MAX: u64 = 8;
@@ -58,9 +61,22 @@ pub(crate) fn frame_options(id: FileId) -> FrameOptions {
         kind: MANIFEST,
         id,
         hint: ManifestHint::NONE,
-        preallocate: None,
+        preallocate: Some(RESERVE_STEP),
         next_seq: 1,
         durable_seq: 0,
+    }
+}
+
+/// Why there is no new manifest.
+pub(crate) struct Failed {
+    pub(crate) error: Error,
+    /// Whether `CURRENT` may name the new manifest all the same.
+    pub(crate) is_in_doubt: bool,
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        failed.error
     }
 }
 
@@ -73,20 +89,42 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Writes manifest `id` with `version` as its first edit, makes it durable and points `CURRENT` to it.
-    pub(crate) fn create(env: &dyn Env, dir: &Path, id: FileId, version: &Version) -> Result<Self> {
-        let path = manifest_path(dir, id);
-        let writer = FrameWriter::create(env, &path, &frame_options(id))?;
-        let mut manifest = Self { writer, record: RecordBuf::new(), first_len: 0 };
-        if let Err(error) = manifest.append(&version.as_edit()) {
-            // Nothing names it: do not let attempts on a full disk pile up.
-            let _stays_for_the_next_open = env.remove_file(&path);
-            return Err(error);
+    /// Writes manifest `id` with `version` as its first edit, makes it durable and points `CURRENT` to it. What it leaves
+    /// behind where that fails is only what `CURRENT` may name.
+    pub(crate) fn create(env: &dyn Env, dir: &Path, id: FileId, version: &Version) -> Result<Self, Failed> {
+        let prepared = Self::prepare(env, dir, id, version).inspect_err(|_| discard(env, dir, id));
+        let manifest = prepared.map_err(|error| Failed { error, is_in_doubt: false })?;
+        if let Err(error) = rename_current(env, dir) {
+            // A shortage is noticed before anything is renamed.
+            let is_in_doubt = !error.is_shortage();
+            if !is_in_doubt {
+                discard(env, dir, id);
+            }
+            return Err(Failed { error, is_in_doubt });
         }
+        sync_current(env, dir).map_err(|error| Failed { error, is_in_doubt: true })?;
+        Ok(manifest)
+    }
+
+    /// Everything up to the renaming of `CURRENT.tmp`.
+    fn prepare(env: &dyn Env, dir: &Path, id: FileId, version: &Version) -> Result<Self> {
+        let writer = FrameWriter::create(env, &manifest_path(dir, id), &frame_options(id))?;
+        let mut manifest = Self { writer, record: RecordBuf::new(), first_len: 0 };
+        manifest.append(&version.as_edit())?;
         manifest.first_len = manifest.writer.offset();
         env.sync_dir(dir, "manifest.dir_sync").map_err(|e| Error::io("sync the directory", dir, e))?;
-        write_current(env, dir, &Current { manifest: id, closed: None })?;
+        write_current_tmp(env, dir, &Current { manifest: id, closed: None })?;
         Ok(manifest)
+    }
+
+    /// Length after the first edit, which holds the whole version.
+    pub(crate) fn first_len(&self) -> u64 {
+        self.first_len
+    }
+
+    /// Whether it takes no more edits, after too many failures.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.writer.is_exhausted()
     }
 
     /// Appends an edit and makes it durable.
@@ -112,14 +150,16 @@ impl Manifest {
         let is_long = len > REPLACE_LEN_MIN && len / GROWTH_MAX > self.first_len;
         // Tests cannot wait for a mebibyte of edits.
         let is_long_for_tests = failpoint::skipped("tune.short_manifests") && len > self.first_len + 100;
-        self.writer.is_exhausted() || is_long || is_long_for_tests
+        self.is_exhausted() || is_long || is_long_for_tests
     }
 
     /// Notes in `CURRENT` that the store is closed with everything up to `last_seq` durable. From then on whatever is
     /// missing from manifest or log is damage, however much the rest looks like a torn tail.
     pub(crate) fn note_closed(&self, env: &dyn Env, dir: &Path, last_seq: SeqNo) -> Result<()> {
         let closed = Closed { manifest_len: self.writer.durable_len(), last_seq };
-        write_current(env, dir, &Current { manifest: self.id(), closed: Some(closed) })
+        write_current_tmp(env, dir, &Current { manifest: self.id(), closed: Some(closed) })?;
+        rename_current(env, dir)?;
+        sync_current(env, dir)
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -185,16 +225,31 @@ fn with_checksum(body: &str) -> String {
     format!("{body}crc32c {crc:08x}\n")
 }
 
-fn write_current(env: &dyn Env, dir: &Path, current: &Current) -> Result<()> {
-    let (tmp, path) = (dir.join(CURRENT_TMP), dir.join(CURRENT));
+/// Writes the next `CURRENT` under another name, and makes it durable.
+fn write_current_tmp(env: &dyn Env, dir: &Path, current: &Current) -> Result<()> {
+    let tmp = dir.join(CURRENT_TMP);
     if env.metadata(&tmp).map_err(|e| Error::io("look for", &tmp, e))?.is_some() {
         env.remove_file(&tmp).map_err(|e| Error::io("remove", &tmp, e))?;
     }
     let file = env.create_file(&tmp).map_err(|e| Error::io("create", &tmp, e))?;
     file.write_all_at(current.encode().as_bytes(), 0).map_err(|e| Error::io("write", &tmp, e))?;
-    file.sync("current.sync").map_err(|e| Error::io("sync", &tmp, e))?;
-    env.rename(&tmp, &path).map_err(|e| Error::io("rename to CURRENT", &tmp, e))?;
+    file.sync("current.sync").map_err(|e| Error::io("sync", &tmp, e))
+}
+
+fn rename_current(env: &dyn Env, dir: &Path) -> Result<()> {
+    let tmp = dir.join(CURRENT_TMP);
+    env.rename(&tmp, &dir.join(CURRENT)).map_err(|e| Error::io("rename to CURRENT", &tmp, e))
+}
+
+fn sync_current(env: &dyn Env, dir: &Path) -> Result<()> {
     env.sync_dir(dir, "current.dir_sync").map_err(|e| Error::io("sync the directory", dir, e))
+}
+
+/// Removes what a manifest that nothing names has left. Best effort: the next open does it too.
+fn discard(env: &dyn Env, dir: &Path, id: FileId) {
+    for path in [manifest_path(dir, id), dir.join(CURRENT_TMP)] {
+        let _stays_for_the_next_open = env.remove_file(&path);
+    }
 }
 
 /// What `CURRENT` says; `None` when there is no `CURRENT`.

@@ -22,6 +22,7 @@ use crate::filters::StageFill;
 pub struct Options {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) create_if_missing: bool,
+    pub(crate) read_only: bool,
     pub(crate) memory: usize,
     pub(crate) memtable_bytes: Option<usize>,
     pub(crate) codec: Codec,
@@ -79,6 +80,7 @@ impl Options {
         Self {
             env: Arc::new(RealEnv::new()),
             create_if_missing: true,
+            read_only: false,
             memory: 512 << 20,
             memtable_bytes: None,
             codec: Codec::None,
@@ -99,6 +101,22 @@ impl Options {
     pub fn create_if_missing(mut self, yes: bool) -> Self {
         self.create_if_missing = yes;
         self
+    }
+
+    /// Whether the store is opened for reading only (default: no). Such an open needs no permission to write and changes
+    /// nothing: not a byte of the directory. What the log holds is read into memory, as much as there is, at most some
+    /// three memtables. Any number of readers may have a store open at a time, but nobody beside a writer: that is
+    /// `Conflict`. A missing store is not created. Writes, and calls that wait for background work, answer `Io` with the
+    /// system's error for a read-only file system.
+    #[must_use]
+    pub fn read_only(mut self, yes: bool) -> Self {
+        self.read_only = yes;
+        self
+    }
+
+    /// Whether a missing store may be created.
+    pub(crate) fn may_create(&self) -> bool {
+        self.create_if_missing && !self.read_only
     }
 
     /// Memory to use in all, in bytes: an eighth for each memtable (at most 64 MiB), half for cached blocks, the rest
@@ -214,6 +232,9 @@ impl Options {
     }
 
     /// Opens the store in directory `path`, creating it where allowed, and recovers it from its log.
+    ///
+    /// A store on a full disk is opened all the same, for reading if need be: then writes answer the error for a full disk
+    /// until it is opened again ([`Db::read_only`] tells). What can be written even so are deletes, and drops of partitions.
     ///
     /// # Errors
     /// `NotFound`: there is no store, and none is to be created. `InvalidArgument`: an option is out of range, or the

@@ -15,6 +15,7 @@ use pleach_log::segment_path;
 
 use super::closing::closed_error;
 use super::inner::{Background, Inner, Wakers};
+use super::reserve::TAIL_BYTES_MAX;
 use super::sst_output::sst_path;
 use crate::compaction::picker;
 use crate::compaction::worker::{Compactions, QUIET_AFTER, Worker};
@@ -24,8 +25,9 @@ use crate::stats::add;
 use crate::trace;
 use crate::version::Version;
 
-/// Memtables that use less are left to the log when the store is closed: some ten milliseconds for the next open.
-const FLUSHED_AT_CLOSE_MIN: usize = 4 << 20;
+/// Memtables that use less are left to the log when the store is closed: some milliseconds for the next open, which must
+/// find room for them in the reserve when the disk is full.
+const FLUSHED_AT_CLOSE_MIN: usize = TAIL_BYTES_MAX;
 
 /// Longest sleep of a compaction before it looks whether there is a hurry, and of a writer before it looks whether it is
 /// still to be slowed down.

@@ -43,7 +43,9 @@ impl Shared {
         let _span = trace::close(&self.inner);
         self.inner.set_closed();
         // What the log holds is read again at the next open: a lot of it is better in files. A failure is no loss.
-        let _stays_in_the_log = self.inner.flush_if_large();
+        if self.inner.read_only.is_none() {
+            let _stays_in_the_log = self.inner.flush_if_large();
+        }
         self.jobs.lock().clear();
         // A commit leader may be waiting for a flush, with `writer` locked.
         self.inner.note_jobs_stopped();
@@ -62,8 +64,11 @@ impl Inner {
     fn end(&self) -> Result<()> {
         let _no_new_ones = self.naming.lock();
         let mut writer = self.writer.lock();
-        let result = self.make_close_durable(&mut writer);
-        self.remove_obsolete();
+        let mut result = Ok(());
+        if self.read_only.is_none() {
+            result = self.make_close_durable(&mut writer);
+            self.remove_obsolete();
+        }
         self.names.read().values().for_each(|live| live.dropped.store(true, Ordering::Release));
         self.drops.fetch_add(1, Ordering::Release);
         let mut versions = self.versions.lock();

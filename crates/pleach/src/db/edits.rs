@@ -86,9 +86,21 @@ impl Inner {
             self.set_poison(Error::new(ErrorKind::Corruption, message))
         })?;
         failpoint::reached("edit.applied");
-        versions.manifest.append(&edit).map_err(|e| self.manifest_failed(versions, e))?;
+        self.append(versions, &edit).map_err(|e| self.manifest_failed(versions, e))?;
         *self.hint.lock() = versions.manifest.hint();
         Ok((Arc::new(next), changes, edit.changed_partitions()))
+    }
+
+    /// Appends the edit to the manifest. On a full disk the reserve makes room: what follows most edits is that files go.
+    fn append(&self, versions: &mut Versions, edit: &Edit) -> Result<()> {
+        match versions.manifest.append(edit) {
+            Err(error)
+                if error.is_out_of_space() && !versions.manifest.is_poisoned() && self.release_reserve() =>
+            {
+                versions.manifest.append(edit)
+            }
+            appended => appended,
+        }
     }
 
     /// Leaves out what does not count any more, and fills in numbers.
@@ -113,14 +125,16 @@ impl Inner {
         version.next_id = self.next_id.load(Ordering::Relaxed);
         match Manifest::create(&*self.env, &self.dir, id, &version) {
             Ok(manifest) => {
-                let old = std::mem::replace(&mut versions.manifest, manifest);
+                let old = std::mem::replace(&mut *versions.manifest, manifest);
                 self.framed_files.lock().old_manifests.push(old.id());
                 Ok(())
             }
-            // No descriptor was left, before CURRENT was renamed: the store's directory is open already.
-            Err(error) if error.is_out_of_files() => Err(error),
-            // Half-made, CURRENT may name either: only a fresh open can tell.
-            Err(error) => Err(self.set_poison(error)),
+            // CURRENT names the old one, which does as well unless it takes no more edits.
+            Err(failed) if !failed.is_in_doubt && failed.error.is_shortage() => {
+                if versions.manifest.is_exhausted() { Err(failed.error) } else { Ok(()) }
+            }
+            // CURRENT may name either: only a fresh open can tell.
+            Err(failed) => Err(self.set_poison(failed.error)),
         }
     }
 

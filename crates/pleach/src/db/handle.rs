@@ -61,10 +61,13 @@ impl Db {
 
     pub(crate) fn open_with(path: &Path, mut options: Options) -> Result<Self> {
         options.env = Arc::new(BoundedEnv::new(options.env));
-        let (inner, lock) = open::open(path, options)?;
+        let (inner, lock) = open::open(path, &options)?;
         let inner = Arc::new(inner);
         let (jobs, lock, closed) = (Mutex::default(), Mutex::new(Some(lock)), Mutex::new(None));
         let shared = Arc::new(Shared { jobs, inner, lock, closed });
+        if shared.inner.read_only.is_some() {
+            return Ok(Self { shared });
+        }
         match start_jobs(&shared.inner) {
             Ok(jobs) => *shared.jobs.lock() = jobs,
             Err(error) => {
@@ -213,6 +216,12 @@ impl Db {
     /// Whether writes are refused, and why.
     pub fn poisoned(&self) -> Option<pleach_env::Error> {
         self.inner().poison().cloned()
+    }
+
+    /// Why the store takes no writes since it was opened: with [`Options::read_only`], or on a full disk. `None` for a
+    /// store that was opened for writing. The error is the one that writes get.
+    pub fn read_only(&self) -> Option<pleach_env::Error> {
+        self.inner().read_only.clone()
     }
 
     /// Closes the store: everything written is made durable, background work stops, and the lock is released, so that the

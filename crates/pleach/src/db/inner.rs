@@ -21,6 +21,7 @@ use pleach_log::{CommitQueue, LogWriter, ManifestHint, Recovery, RetiredSegments
 use pleach_table::FrameCache;
 
 use crate::compaction::{Pacer, Requests};
+use crate::db::attached::Attached;
 use crate::db::ledger::Ledger;
 use crate::db::pressure::Pressure;
 use crate::db::write::WriteRequest;
@@ -46,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) counters: Counters,
     /// What recovery found in the log.
     pub(crate) recovery: Recovery,
+    /// Why writes are refused since the open: the store was opened for reading only, or on a full disk.
+    pub(crate) read_only: Option<Error>,
     /// Memory of memtables.
     memtable_pool: Arc<RegionPool>,
     /// Group commit of writers.
@@ -116,8 +119,12 @@ pub(crate) struct LivePartition {
 
 /// What commit leaders own.
 pub(crate) struct Writer {
-    pub(crate) log: LogWriter,
+    pub(crate) log: Attached<LogWriter>,
     pub(crate) next_seq: SeqNo,
+    /// How far the active memtable may fill up before room on the disk is looked for again.
+    pub(crate) room_until: usize,
+    /// Bytes of memtables that deletes have taken below what is kept free.
+    pub(crate) scant_bytes: usize,
     /// The active memtable of `state`, at hand.
     pub(crate) active: Arc<LoggedMemtable>,
     /// Those of `state`.
@@ -139,7 +146,7 @@ pub(crate) struct FramedFiles {
 pub(crate) struct Versions {
     pub(crate) version: Arc<Version>,
     pub(crate) files: FileTable,
-    pub(crate) manifest: Manifest,
+    pub(crate) manifest: Attached<Manifest>,
     /// Until recovery has rewritten the log's tail, flushes must not move the log's floor.
     pub(crate) floor_is_pinned: bool,
 }
@@ -182,6 +189,7 @@ pub(crate) struct Parts {
     pub(crate) segments: Vec<FileId>,
     pub(crate) recovery: Recovery,
     pub(crate) memtable_pool: Arc<RegionPool>,
+    pub(crate) read_only: Option<Error>,
 }
 
 impl Inner {
@@ -192,6 +200,7 @@ impl Inner {
             let name = Arc::clone(&partition.name);
             (Arc::clone(&name), Arc::new(LivePartition { id, name, dropped: AtomicBool::new(false) }))
         });
+        let hint = parts.versions.manifest.as_ref().map_or(ManifestHint::NONE, Manifest::hint);
         Self {
             naming: Mutex::new(()),
             names: RwLock::new(names.collect()),
@@ -204,6 +213,7 @@ impl Inner {
             trash: parts.trash,
             counters: Counters::default(),
             recovery: parts.recovery,
+            read_only: parts.read_only,
             memtable_pool: parts.memtable_pool,
             queue: CommitQueue::new(WriteRequest::cost),
             visible: AtomicU64::new(parts.writer.next_seq - 1),
@@ -217,7 +227,7 @@ impl Inner {
             sealed_at_ns: AtomicU64::new(0),
             settling: AtomicUsize::new(0),
             writer: Mutex::new(parts.writer),
-            hint: Mutex::new(parts.versions.manifest.hint()),
+            hint: Mutex::new(hint),
             framed_files: Mutex::new(FramedFiles { segments: parts.segments, ..FramedFiles::default() }),
             versions: Mutex::new(parts.versions),
             flushed_memtables: Mutex::new(Vec::new()),
@@ -300,10 +310,15 @@ impl Inner {
         self.poison.get()
     }
 
-    /// An error when the store is poisoned or closed.
+    /// An error when the store is poisoned, closed, or open for reading only.
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_not_closed()?;
+        self.check_not_read_only()?;
         self.check_not_poisoned()
+    }
+
+    fn check_not_read_only(&self) -> Result<()> {
+        self.read_only.as_ref().map_or(Ok(()), |why| Err(why.clone()))
     }
 
     pub(crate) fn check_not_poisoned(&self) -> Result<()> {

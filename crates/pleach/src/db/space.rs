@@ -1,16 +1,24 @@
 //! Room on the disk: what is kept free so that a nearly full disk can still be emptied.
 //!
-//! A flush writes before it frees log segments, and a compaction writes before it removes inputs: somebody has to leave
-//! them room. Writers do. Before they fill another memtable, there must be space for its log segment, for the flush of
-//! all memtables, and for as much as a compaction writes before its first input can go. Until then writes fail with the
-//! system's error for a full disk; reads, drops, flushes and compactions go on, and what they free lets writers go on
-//! too.
+//! A flush writes before it frees log segments, and a compaction writes before it removes inputs. Writers keep that much
+//! free. While a memtable fills up, room is looked for step by step, from its first write on. There must be space for the
+//! log of the next step, for the flush of all memtables, and for as much as a compaction writes before its first input can
+//! go. Otherwise puts fail with the system's error for a full disk. Reads, drops, flushes and compactions go on, and what
+//! they free lets writers go on too.
+//!
+//! Deletes go on longer, because they lead to free space: puts leave a few steps to them. On a disk that others have filled
+//! to the last byte there is nothing to keep free; then [`SCANT_BYTES_MAX`] of deletes are accepted, as long as the log has
+//! room.
 
 use std::io;
 
-use pleach_env::{Error, Result};
+use pleach_env::Error;
+use pleach_table::ValueKind;
 
-use crate::db::Inner;
+use super::inner::{Inner, Writer};
+use super::write::WriteRequest;
+use crate::batch::Operations;
+use crate::memtable::Footprint;
 use crate::options::Options;
 use crate::state::State;
 use crate::version::{Run, SubTree};
@@ -22,37 +30,91 @@ impl Inner {
         self.env.available_space(&self.dir).is_ok_and(|free| free < bytes.saturating_mul(WANTED))
     }
 
-    /// Refuses when another memtable's writes would leave flush and compaction without room.
-    pub(crate) fn check_room(&self) -> Result<()> {
-        let kept = kept_free(&self.state.load(), &self.options, self.ledger.lock().step_bytes());
+    /// Refuses, in a group that takes `footprint` bytes of the memtable, the requests that would leave flush and compaction
+    /// without room.
+    pub(crate) fn admit_to_room(
+        &self,
+        writer: &mut Writer,
+        group: &mut [WriteRequest],
+        footprint: Footprint,
+    ) {
+        let memtable = &writer.active.memtable;
+        let used = memtable.used_bytes_with(footprint);
+        if used <= writer.room_until {
+            return;
+        }
+        let step = room_step(&self.options);
+        let upcoming = used - memtable.used_bytes() + step;
+        let kept = kept_free(&self.state.load(), &self.options, upcoming, self.ledger.lock().step_bytes());
+        let for_puts = kept.saturating_add(STEPS_FOR_DELETES * step as u64);
         let free = || self.env.available_space(&self.dir).unwrap_or(u64::MAX);
-        if free() >= kept {
-            return Ok(());
+        if free() < for_puts {
+            self.remove_obsolete();
         }
-        self.remove_obsolete();
         let free = free();
-        if free >= kept {
-            return Ok(());
+        if free >= for_puts {
+            writer.room_until = used + step;
+            return;
         }
+        let is_scant = free < kept;
+        for request in group.iter_mut().filter(|request| request.result.is_none()) {
+            let bytes = request.operations.footprint().bytes;
+            let is_admitted =
+                request.is_of_deletes() && (!is_scant || writer.scant_bytes + bytes <= SCANT_BYTES_MAX);
+            if is_admitted {
+                writer.scant_bytes += if is_scant { bytes } else { 0 };
+            } else {
+                request.result = Some(Err(self.no_room(free, for_puts)));
+            }
+        }
+    }
+
+    #[cold]
+    fn no_room(&self, free: u64, kept: u64) -> Error {
         let message = format!(
-            "{free} bytes are free, {kept} are kept for flush and compaction; free some, drop partitions, or delete \
-             and compact"
+            "{free} bytes are free, {kept} are kept for flush and compaction; free some, drop partitions, delete and \
+             compact, or open the store with less memory"
         );
-        Err(Error::io("write", &self.dir, io::Error::new(io::ErrorKind::StorageFull, message)))
+        Error::io("write", &self.dir, io::Error::new(io::ErrorKind::StorageFull, message))
     }
 }
 
-/// Bytes that the logging of another memtable, the flush of all, and a step of the largest compaction may take before
-/// they give any back.
-fn kept_free(state: &State, options: &Options, step: u64) -> u64 {
-    let sst_bytes = options.sst_bytes;
-    // The one to come, and one more, for a flush starts a new one.
-    let log = 2 * options.segment_bytes();
-    let to_come = options.memtable_budget() as u64;
-    let memtables = state.memtables().map(|memtable| memtable.used_bytes() as u64).chain([to_come]);
-    let flush: u64 = memtables.map(|bytes| bytes + bytes.min(sst_bytes)).sum();
-    (log + flush).saturating_add(step)
+impl WriteRequest {
+    /// Whether it has no puts. Takes a look at each operation.
+    #[cold]
+    fn is_of_deletes(&self) -> bool {
+        let mut puts = 0;
+        let decoded = Operations::decode(self.operations.payload(), &mut |op| {
+            puts += u64::from(op.kind != ValueKind::Tombstone);
+        });
+        decoded.is_ok() && puts == 0
+    }
 }
+
+/// Steps of room that puts leave to deletes: for their log, their flush, and the merge of that.
+const STEPS_FOR_DELETES: u64 = 3;
+
+/// Bytes of deletes that are accepted where not even that is left, until the store is opened again.
+const SCANT_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a memtable after which room is looked for again.
+fn room_step(options: &Options) -> usize {
+    (options.memtable_budget() / 16).clamp(4 << 10, 1 << 20)
+}
+
+/// Bytes that the logging of `upcoming` more bytes, the flush of all memtables, and a step of the largest compaction
+/// (`compaction`) may take before they give any back.
+fn kept_free(state: &State, options: &Options, upcoming: usize, compaction: u64) -> u64 {
+    let (upcoming, sst_bytes) = (upcoming as u64, options.sst_bytes);
+    // Space of the log is reserved in steps. One is for the next segment, for a flush seals the memtable.
+    let log = upcoming + 2 * options.segment_bytes().min(LOG_STEP_BYTES);
+    let used = state.memtables().map(|memtable| memtable.used_bytes() as u64);
+    let flush: u64 = used.chain([upcoming]).map(|bytes| bytes + bytes.min(sst_bytes)).sum();
+    (log + flush).saturating_add(compaction)
+}
+
+/// Most bytes by which the log's space is reserved at a time.
+const LOG_STEP_BYTES: u64 = 4 << 20;
 
 /// Bytes that a merge of all runs writes before the first input's file is behind it, and what it writes at a time.
 pub(super) fn step_bytes(tree: &SubTree, sst_bytes: u64) -> u64 {

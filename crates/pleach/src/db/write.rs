@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pleach_env::{Error, ErrorKind, Result, failpoint};
+use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
 use pleach_log::{Append, Durability, LogWriter, SEQ_MAX, SeqNo};
 use pleach_table::ValueKind;
 
@@ -88,7 +88,8 @@ impl Inner {
             }
         }
         let footprint = admitted_footprint(group);
-        if self.is_full_for(writer, footprint) {
+        let is_full = self.is_full_for(writer, footprint);
+        if is_full {
             if self.must_wait_for_flush() {
                 refuse_to_wait(group, "the memtables are full until a flush ends");
             }
@@ -96,7 +97,9 @@ impl Inner {
                 return Ok(());
             }
             self.wait_for_flush()?;
-            self.check_room()?;
+        }
+        self.admit_to_room(writer, group, footprint);
+        if is_full && group.iter().any(|request| request.result.is_none()) {
             self.seal(writer)?;
         }
         let way = self.memtable_way(writer);
@@ -275,7 +278,18 @@ impl Inner {
         self.rotate_log(writer)?;
         let now = u64::try_from(self.env.now().as_nanos()).unwrap_or(u64::MAX);
         self.sealed_at_ns.store(now, Ordering::Relaxed);
-        let active = self.new_memtable(writer.log.segment_id());
+        let first_segment = writer.log.segment_id();
+        self.start_memtable(writer, first_segment);
+        if let Some(wakers) = self.wakers.get() {
+            wakers.flush.wake();
+        }
+        Ok(())
+    }
+
+    /// Seals the active memtable and starts a new one whose writes go to log segment `first_segment` and later ones.
+    pub(crate) fn start_memtable(&self, writer: &mut Writer, first_segment: FileId) {
+        writer.room_until = 0;
+        let active = self.new_memtable(first_segment);
         writer.active = Arc::clone(&active);
         self.swap_state(|state| {
             let mut sealed = Vec::with_capacity(state.sealed.len() + 1);
@@ -283,10 +297,6 @@ impl Inner {
             sealed.extend(state.sealed.iter().cloned());
             State { active, sealed, ..state.clone() }
         });
-        if let Some(wakers) = self.wakers.get() {
-            wakers.flush.wake();
-        }
-        Ok(())
     }
 }
 

@@ -218,7 +218,7 @@ impl Builder {
 
     fn finish(self) -> Fixture {
         let dir = Path::new(DIR);
-        let names = self.env.file_names(dir).into_iter().filter(|name| name != "LOCK");
+        let names = self.env.file_names(dir).into_iter().filter(|name| name != "LOCK" && name != "RESERVE");
         let files = names.map(|name| {
             let bytes = self.env.read_file(&dir.join(&name)).expect("it is listed");
             let mut older = self.history.get(&name).cloned().unwrap_or_default();

@@ -72,7 +72,10 @@ fn the_names_in_the_store_are_the_documented_ones() {
     let env = STORE.machine();
     for name in env.file_names(Path::new(DIR)) {
         let stem = name.strip_prefix("MANIFEST-").or(name.strip_suffix(".log")).or(name.strip_suffix(".sst"));
-        let documented = name == "LOCK" || name == "CURRENT" || stem.is_some_and(|digits| digits.len() == 6);
+        let documented = name == "LOCK"
+            || name == "RESERVE"
+            || name == "CURRENT"
+            || stem.is_some_and(|digits| digits.len() == 6);
         assert!(documented, "{name}");
     }
 }

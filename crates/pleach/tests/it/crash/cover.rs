@@ -58,6 +58,8 @@ counters! {
     compactions,
     /// states with a clip
     clips,
+    /// states opened for reading only first
+    read_only,
     /// states without any SST
     no_files,
     /// states after a drop

@@ -60,7 +60,11 @@ impl Damaged {
         }
         let earlier = driver.timeline.past();
         let now = earlier.last().expect("there is one").clone();
-        let files = env.file_names(Path::new(DIR)).into_iter().filter(|name| name != "LOCK").collect();
+        let files = env
+            .file_names(Path::new(DIR))
+            .into_iter()
+            .filter(|name| name != "LOCK" && name != "RESERVE")
+            .collect();
         let without_edits = driver.timeline.past_changes();
         Self { setup, disk: env.capture(), now, earlier, without_edits, is_closed, files }
     }

@@ -1,8 +1,10 @@
 //! One crash state: the store opened from what a crash left, compared with the oracle, used, opened again.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
+use pleach::ErrorKind;
 use pleach::env::{Capture, SimEnv};
 
 use super::cover::Coverage;
@@ -11,7 +13,7 @@ use crate::rig::action::Action;
 use crate::rig::compare;
 use crate::rig::driver::Driver;
 use crate::rig::plan::Plan;
-use crate::rig::setup::Setup;
+use crate::rig::setup::{DIR, Setup};
 use crate::rig::timeline::{Candidate, Timeline};
 
 /// More calls than recovery and the few actions after it make.
@@ -20,6 +22,9 @@ const CALLS_MAX: u64 = 1 << 12;
 /// One in so many states is cut again, and so on.
 const DEEPER_EVERY: u8 = 10;
 const DEPTH_MAX: usize = 3;
+
+/// One in so many states is opened for reading only first.
+const READ_ONLY_EVERY: u8 = 8;
 
 /// A life of a store that may be cut anywhere.
 #[derive(Clone, Copy)]
@@ -59,7 +64,16 @@ pub(super) fn visit(
         env.capture_at(&(0..CALLS_MAX).collect::<Vec<_>>());
     }
     let candidates = branch.timeline.expect(cut.op, cut.kills_process_only());
+    let read = read_only(branch, cut, &env, &candidates, &mut rng);
+    let read = read.map_err(|e| format!("opened for reading: {e}"))?;
+    cover.read_only += u64::from(read.is_some());
     let (mut driver, found) = recover(branch, cut, env, &candidates, &mut rng)?;
+    if read.is_some_and(|read| read.seq != found.seq) {
+        return Err(format!(
+            "opened for reading, the store was at another point than at sequence number {}",
+            found.seq
+        ));
+    }
     cover.note(branch.timeline, cut, &candidates, &found, driver.db(), path.len());
     let mut plan = branch.plan.branch(cut.seed);
     live_on(&mut driver, &mut plan, &mut rng)?;
@@ -109,6 +123,39 @@ fn recover(
     let timeline = Timeline::new(&start, opened_at, before);
     let driver = Driver::resume(env, branch.setup, db, timeline);
     Ok((driver, found?))
+}
+
+/// Opens one state in so many for reading only, before anything else, and demands the same of it. Not a byte may change.
+fn read_only(
+    branch: Branch<'_>,
+    cut: Cut,
+    env: &Arc<SimEnv>,
+    candidates: &[Candidate],
+    rng: &mut Rng,
+) -> Result<Option<Candidate>, String> {
+    if rng.u8(..READ_ONLY_EVERY) > 0 {
+        return Ok(None);
+    }
+    let before = files(env);
+    env.set_read_only(true);
+    let db = match branch.setup.options(env).read_only(true).open(DIR) {
+        Err(error) if error.kind() == ErrorKind::NotFound && cut.op < branch.timeline.opened() => {
+            env.set_read_only(false);
+            return Ok(None);
+        }
+        opened => opened.map_err(|e| format!("the store cannot be opened: {e}"))?,
+    };
+    let found = compare::find(&db, candidates, rng)?;
+    db.verify().map_err(|e| format!("verify: {e}"))?;
+    db.close().map_err(|e| format!("close: {e}"))?;
+    env.set_read_only(false);
+    if files(env) == before { Ok(Some(found)) } else { Err("the directory has changed".to_owned()) }
+}
+
+/// All files of the store.
+fn files(env: &SimEnv) -> Vec<(String, Option<Vec<u8>>)> {
+    let dir = Path::new(DIR);
+    env.file_names(dir).into_iter().map(|name| (name.clone(), env.read_file(&dir.join(name)))).collect()
 }
 
 /// Verifies, goes on writing, opens again.

@@ -41,6 +41,10 @@ impl Setup {
     }
 
     pub(crate) fn open(&self, env: &Arc<SimEnv>) -> pleach::Result<Db> {
+        self.options(env).open(Path::new(DIR))
+    }
+
+    pub(crate) fn options(&self, env: &Arc<SimEnv>) -> Options {
         Options::new()
             .env(Arc::<SimEnv>::clone(env))
             .memory(1 << 20)
@@ -53,7 +57,6 @@ impl Setup {
             .filter_bits_per_key(self.filter_bits.into())
             .compression(self.compression)
             .direct_reads(self.direct_reads)
-            .open(Path::new(DIR))
     }
 }
 

@@ -1,0 +1,69 @@
+//! The reserve: a file of a store that holds nothing but space, for the day on which the disk is full.
+//!
+//! An open needs room for a manifest, a `CURRENT` and the log's tail before it can free anything, and so does the edit that
+//! drops a partition. When they find none, the reserve is removed and they are tried again. It is made anew by an open that
+//! finds plenty of room.
+//!
+//! # On disk
+//! `RESERVE`, docs/format/directory.md: its bytes mean nothing, and it may be absent or short.
+
+use std::path::Path;
+
+use pleach_env::{Env, OpenOptions};
+
+use super::inner::Inner;
+use crate::options::Options;
+
+/// Name of the reserve.
+pub(super) const RESERVE: &str = "RESERVE";
+
+/// Largest tail of the log that a close leaves behind (see `FLUSHED_AT_CLOSE_MIN`), which the next open writes again.
+pub(super) const TAIL_BYTES_MAX: usize = 1 << 20;
+
+/// For a manifest's reserved space, `CURRENT.tmp`, and what a log segment reserves beyond its records.
+const SMALL_FILES_BYTES: u64 = 128 << 10;
+
+/// The reserve is made when this many times its length are free.
+const FREE_TIMES_MIN: u64 = 4;
+
+/// Length of the reserve of a store whose manifest begins with an edit of `first_edit_bytes`.
+fn reserve_len(options: &Options, first_edit_bytes: u64) -> u64 {
+    options.memtable_budget().min(TAIL_BYTES_MAX) as u64 + 2 * first_edit_bytes + SMALL_FILES_BYTES
+}
+
+/// Gives the reserve's space free; whether there was any.
+pub(super) fn release(env: &dyn Env, dir: &Path) -> bool {
+    env.remove_file(&dir.join(RESERVE)).is_ok()
+}
+
+impl Inner {
+    /// Gives the reserve's space free; whether there was any.
+    pub(super) fn release_reserve(&self) -> bool {
+        release(&*self.env, &self.dir)
+    }
+
+    /// Makes the reserve as long as it should be, if there is plenty of room. Without it the store works as well, until the
+    /// disk is full.
+    pub(super) fn refill_reserve(&self) {
+        let path = self.dir.join(RESERVE);
+        let len = reserve_len(&self.options, self.versions.lock().manifest.first_len());
+        let found = self.env.metadata(&path);
+        if !found.as_ref().is_ok_and(|m| m.is_none_or(|m| m.is_file && m.len < len))
+            || self.is_room_short(len)
+        {
+            return;
+        }
+        let file = if matches!(found, Ok(Some(_))) {
+            self.env.open_file(&path, OpenOptions { write: true, ..OpenOptions::default() })
+        } else {
+            self.env.create_file(&path)
+        };
+        let _done_without = file.and_then(|file| file.allocate(len)).inspect_err(|_| {
+            self.release_reserve();
+        });
+    }
+
+    fn is_room_short(&self, len: u64) -> bool {
+        self.env.available_space(&self.dir).is_ok_and(|free| free < len.saturating_mul(FREE_TIMES_MIN))
+    }
+}

@@ -1,0 +1,186 @@
+//! A full disk: what can be read, what can be removed, and that nothing is left behind or lost.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach::env::failpoint::with_skipped;
+use pleach::env::{CrashPolicy, Env, SimEnv};
+use pleach::{Db, ErrorKind, Options};
+
+use crate::rig::setup::DIR;
+
+const KEYS: u32 = 300;
+
+fn options(env: &Arc<SimEnv>) -> Options {
+    Options::new().env(Arc::<SimEnv>::clone(env)).memory(64 << 20).memtable_bytes(512 << 10)
+}
+
+fn open(env: &Arc<SimEnv>) -> Db {
+    options(env).open(DIR).unwrap()
+}
+
+fn put_all(db: &Db, partition: &str, len: usize) {
+    let partition = db.partition(partition).unwrap();
+    (0..KEYS).for_each(|key| partition.put(key.to_le_bytes(), vec![7; len]).unwrap());
+}
+
+/// A machine whose disk is full to the last byte, with a store that was closed.
+fn full_machine() -> Arc<SimEnv> {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    put_all(&db, "bulk", 10_000);
+    db.flush().unwrap();
+    put_all(&db, "default", 1000);
+    db.close().unwrap();
+    env.set_capacity(env.used_space());
+    env
+}
+
+fn names(env: &SimEnv) -> Vec<String> {
+    env.file_names(Path::new(DIR))
+}
+
+/// Names of segments as they are, the number of manifests. The SSTs of a flush stay, for a manifest names them.
+fn besides_ssts(env: &SimEnv) -> (Vec<String>, usize) {
+    let (manifests, others): (Vec<_>, Vec<_>) =
+        names(env).into_iter().partition(|name| name.starts_with("MANIFEST-"));
+    let others = others.into_iter().filter(|name| name.strip_suffix(".sst").is_none() && name != "RESERVE");
+    (others.collect(), manifests.len())
+}
+
+fn check_reads(db: &Db) {
+    for (partition, len) in [("default", 1000), ("bulk", 10_000)] {
+        let partition = db.find_partition(partition).unwrap();
+        assert_eq!(partition.get(5u32.to_le_bytes()).unwrap().unwrap().len(), len);
+        assert_eq!(partition.iter().map(Result::unwrap).count(), KEYS as usize);
+    }
+    db.verify().unwrap();
+}
+
+/// Every command once failed on a full disk with "cannot create the log segment", deletes and drops too.
+#[test]
+fn a_store_on_a_full_disk_is_read_and_emptied() {
+    let env = full_machine();
+    let db = open(&env);
+    assert!(db.read_only().is_none(), "the reserve is enough to open it for writing");
+    check_reads(&db);
+    let keys = db.default_partition();
+    let error = keys.put(b"more", b"").unwrap_err();
+    assert!(error.is_out_of_space() && error.to_string().contains("drop partitions"), "{error}");
+    keys.delete(5u32.to_le_bytes()).unwrap();
+    db.drop_partition(db.find_partition("bulk").unwrap()).unwrap();
+    env.run_jobs();
+    keys.put(b"more", b"").unwrap();
+    db.close().unwrap();
+    let db = open(&env);
+    assert!(names(&env).contains(&"RESERVE".to_owned()), "the reserve is there again");
+    assert_eq!(db.partitions(), ["default"]);
+    assert_eq!(db.default_partition().iter().count(), KEYS as usize);
+}
+
+/// Each open that failed once left another manifest behind.
+#[test]
+fn without_the_reserve_a_full_disk_is_read_and_nothing_is_left_behind() {
+    let env = full_machine();
+    env.remove_file(&Path::new(DIR).join("RESERVE")).unwrap();
+    env.set_capacity(env.used_space());
+    let before = names(&env);
+    for _ in 0..3 {
+        let db = open(&env);
+        assert!(db.read_only().is_some_and(|why| why.is_out_of_space()), "{:?}", db.read_only());
+        check_reads(&db);
+        let keys = db.default_partition();
+        assert!(keys.put(b"more", b"").unwrap_err().is_out_of_space());
+        assert!(keys.delete(b"more").unwrap_err().is_out_of_space());
+        assert!(db.compact().unwrap_err().is_out_of_space());
+        assert!(db.partition("new").unwrap_err().is_out_of_space());
+        assert!(db.drop_partition(db.find_partition("bulk").unwrap()).unwrap_err().is_out_of_space());
+        db.close().unwrap();
+        assert_eq!(names(&env), before);
+    }
+    env.set_capacity(1 << 30);
+    let db = open(&env);
+    check_reads(&db);
+    db.default_partition().put(b"more", b"").unwrap();
+}
+
+/// A long tail of the log, and any amount of room.
+#[test]
+fn an_open_with_any_room_loses_nothing_and_leaves_no_more_files() {
+    let killed = SimEnv::new(1);
+    let db = open(&killed);
+    put_all(&db, "bulk", 4000);
+    put_all(&db, "default", 1000);
+    db.sync().unwrap();
+    let capture = killed.capture();
+    let (mut writable, mut readable) = (0, 0);
+    for room in (0..80).map(|step| step << 16) {
+        let env = capture.crash_image(CrashPolicy::ProcessKill, 1);
+        let used = env.used_space();
+        env.set_capacity(used + room);
+        let before = besides_ssts(&env);
+        let db = open(&env);
+        let story = format!("{room} bytes of room: {:?}", names(&env));
+        for (partition, len) in [("default", 1000), ("bulk", 4000)] {
+            let partition = db.find_partition(partition).unwrap();
+            let lens: Vec<_> = partition.iter().map(|entry| entry.unwrap().1.len()).collect();
+            assert_eq!(lens, [len; KEYS as usize], "{story}");
+        }
+        match db.read_only() {
+            Some(why) => {
+                assert!(why.is_out_of_space(), "{story}");
+                assert_eq!(besides_ssts(&env), before, "{story}");
+                readable += 1;
+            }
+            None => writable += 1,
+        }
+        db.close().unwrap();
+        env.set_capacity(1 << 30);
+        let db = open(&env);
+        assert_eq!(db.find_partition("bulk").unwrap().iter().count(), KEYS as usize, "{story}");
+        db.default_partition().put(b"more", b"").unwrap();
+    }
+    assert!(writable > 0 && readable > 0, "{writable} and {readable}");
+}
+
+/// A new manifest that found no room once poisoned the store.
+#[test]
+fn a_manifest_that_cannot_be_replaced_goes_on() {
+    let env = full_machine();
+    let db = open(&env);
+    with_skipped("tune.short_manifests", || {
+        for number in 0..20 {
+            let created = db.partition(&format!("{number}"));
+            assert!(created.is_ok_and(|partition| db.drop_partition(partition).is_ok()), "{number}");
+        }
+        assert!(db.poisoned().is_none());
+    });
+    check_reads(&db);
+}
+
+/// A memtable that was filled on a nearly full disk once found no room for its flush.
+#[test]
+fn the_first_memtable_leaves_room_for_its_flush() {
+    for megabytes in 9..20 {
+        let env = SimEnv::new(1);
+        env.set_capacity(megabytes << 20);
+        let db = options(&env).memtable_bytes(8 << 20).open(DIR).unwrap();
+        let partition = db.default_partition();
+        let full = (0..100_000u32).find_map(|key| partition.put(key.to_le_bytes(), [7; 1000]).err());
+        let error = full.expect("the disk is small");
+        assert!(error.is_out_of_space(), "{error}");
+        let entries = partition.iter().count();
+        db.flush().unwrap_or_else(|e| panic!("{megabytes} MiB, {entries} entries: {e}"));
+        assert!(db.poisoned().is_none());
+    }
+}
+
+/// A store that is not there cannot be read.
+#[test]
+fn a_store_is_not_created_on_a_full_disk() {
+    let env = SimEnv::new(1);
+    env.set_capacity(8 << 10);
+    let error = options(&env).open(DIR).unwrap_err();
+    assert!(error.kind() == ErrorKind::Io && error.is_out_of_space(), "{error}");
+    assert_eq!(names(&env), ["LOCK"]);
+}
