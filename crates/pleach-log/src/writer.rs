@@ -20,6 +20,7 @@ use std::sync::Arc;
 use pleach_env::{Env, Error, ErrorKind, File, FileId, Result, failpoint};
 
 use crate::frame::{Append, FrameOptions, FrameWriter, ManifestHint, RECORD_HEADER_LEN, SeqNo, Stamp};
+use crate::recovery::Record;
 use crate::segment::{LOG_SEGMENT, segment_path};
 
 /// Appends to the log.
@@ -58,9 +59,8 @@ impl LogWriter {
     /// that was read may only be in the page cache, so it is written anew first; else a later crash could take it
     /// back, and this segment would accuse the disk of losing what never was durable.
     ///
-    /// After recovery the caller appends the recovered records again, with their boundaries as they were, syncs, and
-    /// moves the log's floor past the segments they came from, before it accepts new writes: docs/format/log.md,
-    /// "Recovery".
+    /// After recovery the caller appends the recovered records again ([`LogWriter::append_again`]), syncs, and moves the
+    /// log's floor past the segments they came from, before it accepts new writes: docs/format/log.md, "Recovery".
     pub fn create(
         env: Arc<dyn Env>,
         dir: &Path,
@@ -88,6 +88,11 @@ impl LogWriter {
     /// the next append overwrites what this one may have written.
     pub fn append<'a>(&mut self, records: impl IntoIterator<Item = Append<'a>>) -> Result<()> {
         self.current.append(records)
+    }
+
+    /// Appends a recovered record, with its boundaries and numbers as they were. Errors are as of [`LogWriter::append`].
+    pub fn append_again(&mut self, record: &Record<'_>) -> Result<()> {
+        self.current.append_payload(record.payload, (record.first_seq, record.count))
     }
 
     /// Whether `upcoming_bytes` (the sum of [`RecordBuf::record_len`](crate::RecordBuf::record_len)) should go to a

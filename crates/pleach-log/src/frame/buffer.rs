@@ -89,7 +89,21 @@ pub struct Append<'a> {
 impl Append<'_> {
     /// Checks the record against the limits and the number that is due, and makes its header.
     pub(crate) fn header(&self, next_seq: SeqNo, durable_seq: SeqNo, epoch: u8) -> Result<RecordHeader> {
-        let (first_seq, count) = (self.first_seq, self.count);
+        let numbers = (self.first_seq, self.count);
+        RecordHeader::of(self.record.payload_len(), numbers, next_seq, durable_seq, epoch)
+    }
+}
+
+impl RecordHeader {
+    /// The header of a record that takes `count` sequence numbers from `first_seq` on. Checks it against the limits and the
+    /// number that is due.
+    pub(crate) fn of(
+        len: usize,
+        (first_seq, count): (SeqNo, u32),
+        next_seq: SeqNo,
+        durable_seq: SeqNo,
+        epoch: u8,
+    ) -> Result<Self> {
         if first_seq != next_seq {
             return Err(Error::invalid(format!(
                 "record starts at sequence number {first_seq}, {next_seq} is due"
@@ -98,13 +112,12 @@ impl Append<'_> {
         if count == 0 || first_seq == 0 || SEQ_MAX - u64::from(count) < first_seq {
             return Err(Error::invalid(format!("record takes {count} sequence numbers from {first_seq} on")));
         }
-        let len = self.record.payload_len();
         let Some(payload_len) = u32::try_from(len).ok().filter(|_| len <= PAYLOAD_LEN_MAX) else {
             return Err(Error::invalid(format!(
                 "record of {len} bytes, at most {PAYLOAD_LEN_MAX} are allowed"
             )));
         };
-        let durable_lag = RecordHeader::lag(first_seq, durable_seq);
-        Ok(RecordHeader { kind: RecordKind::Data, epoch, payload_len, first_seq, count, durable_lag })
+        let durable_lag = Self::lag(first_seq, durable_seq);
+        Ok(Self { kind: RecordKind::Data, epoch, payload_len, first_seq, count, durable_lag })
     }
 }

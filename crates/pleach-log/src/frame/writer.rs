@@ -10,7 +10,8 @@
 //! 3. *Poison.* After a failed sync nothing more is written.
 //!
 //! # Cost
-//! One write call per group; one copy of the payloads of a group, none for a single record.
+//! One write call per group; one copy of the payloads of a group, none for a single record. Of recovered records the
+//! small ones are copied, the large ones take two calls.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -128,16 +129,53 @@ impl FrameWriter {
         self.check_writable()?;
         let mut records = records.into_iter();
         let Some(first) = records.next() else { return Ok(()) };
+        self.make_ready()?;
+        match records.next() {
+            None => self.append_one(first),
+            Some(second) => self.append_group([first, second].into_iter().chain(records)),
+        }
+    }
+
+    /// Appends one record whose payload lies elsewhere. A large payload is written from there, after its header; a small
+    /// one in one call with it. Otherwise as [`FrameWriter::append`]: what is there after the first of two calls is a torn
+    /// record, as a write cut off leaves it.
+    pub(crate) fn append_payload(&mut self, payload: &[u8], numbers: (SeqNo, u32)) -> Result<()> {
+        self.check_writable()?;
+        self.make_ready()?;
+        let mut header =
+            RecordHeader::of(payload.len(), numbers, self.next_seq, self.durable_seq, self.epoch)?;
+        let claims = self.claims.choose(&mut header, self.offset, self.durable_seq);
+        let encoded = header.encode(self.id, self.offset, payload);
+        let encoded = &encoded[RECORD_HEADER_LEN - header.len()..];
+        let len = encoded.len() + payload.len();
+        reserve(&*self.file, self.preallocate, &mut self.reserved, self.offset, len)
+            .map_err(|e| self.no_space(e))?;
+        let written = self.write_behind(encoded, payload);
+        self.finish_append(written, len, header.next_seq(), claims)
+    }
+
+    /// Writes a header at the position, and the payload behind it.
+    fn write_behind(&mut self, header: &[u8], payload: &[u8]) -> io::Result<()> {
+        if payload.len() > GROUP_KEPT {
+            self.file.write_all_at(header, self.offset)?;
+            return self.file.write_all_at(payload, self.offset + header.len() as u64);
+        }
+        self.group.extend_from_slice(header);
+        self.group.extend_from_slice(payload);
+        let written = self.file.write_all_at(&self.group, self.offset);
+        self.group.clear();
+        written
+    }
+
+    /// Settles the fence of a failed append; an error when there were too many.
+    fn make_ready(&mut self) -> Result<()> {
         self.settle_fence()?;
         if self.is_exhausted() {
             let message =
                 format!("{EPOCH_MAX} appends to {} {} failed; it takes no more", self.name, self.id);
             return Err(Error::new(ErrorKind::Io, message).at_path(&self.path));
         }
-        match records.next() {
-            None => self.append_one(first),
-            Some(second) => self.append_group([first, second].into_iter().chain(records)),
-        }
+        Ok(())
     }
 
     fn append_one(&mut self, append: Append<'_>) -> Result<()> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::{CrashPolicy, Env, ErrorKind, Fault, FaultKind, FileId, failpoint};
-use pleach_log::{FILE_HEADER_LEN, LogWriter, RECORD_HEADER_LEN, SHORT_HEADER_LEN, segment_path};
+use pleach_log::{FILE_HEADER_LEN, LogWriter, RECORD_HEADER_LEN, SHORT_HEADER_LEN, recover, segment_path};
 
 use crate::support::{HINT, Logged, Machine, append, logged, recover_logged, rotate};
 
@@ -160,6 +160,57 @@ fn a_fence_is_durable_before_a_segment_is_left() {
         failpoint::with_skipped("plant.rotate_unfenced", failed_record_comes_back),
         "the plant is noticed"
     );
+}
+
+/// Lengths of small payloads, and of one that is written by a call of its own.
+const LENGTHS: [usize; 4] = [50, 300, 3 << 20, 70];
+
+#[test]
+fn recovered_records_are_written_as_they_were() {
+    let (first, again) = (Machine::new(), Machine::new());
+    let (mut log, mut copy) = (first.log(1, 8 << 20, 0), again.log(1, 8 << 20, 0));
+    for (seq, len) in (1..).zip(LENGTHS) {
+        append(&mut log, &[logged(seq, 1, len)]).unwrap();
+    }
+    recover(&first.env, &first.dir, &[FileId(1)], 1, &mut |record| copy.append_again(&record)).unwrap();
+    assert_eq!(copy.offset(), log.offset());
+    assert!(first.read(1) == again.read(1), "other bytes");
+}
+
+#[test]
+fn a_large_record_cut_off_or_failed_between_its_calls_is_none() {
+    let first = Machine::new();
+    let mut log = first.log(1, 8 << 20, 0);
+    append(&mut log, &[logged(1, 1, 50)]).unwrap();
+    append(&mut log, &[logged(2, 1, 3 << 20)]).unwrap();
+    for (ahead, kind) in [0, 1].into_iter().flat_map(|a| [FaultKind::Eio, FaultKind::NoSpace].map(|k| (a, k)))
+    {
+        let machine = Machine::new();
+        let mut copy = machine.log(1, 8 << 20, 0);
+        let mut written = 0;
+        let copied = recover(&first.env, &first.dir, &[FileId(1)], 1, &mut |record| {
+            if record.first_seq == 2 {
+                machine.sim.capture_at(&[machine.sim.op_count() + ahead]);
+                fail(&machine, ahead, kind);
+            }
+            copy.append_again(&record)?;
+            written += 1;
+            Ok(())
+        });
+        assert_eq!((copied.unwrap_err().kind(), written), (ErrorKind::Io, 1), "{ahead} {kind:?}");
+        assert_eq!(copy.last_seq(), 1);
+        let captured = machine.sim.captured();
+        assert_eq!(captured.len(), 1);
+        for (_, capture) in captured {
+            let sim = capture.crash_image(CrashPolicy::Everything, 1);
+            let env: Arc<dyn Env> = sim;
+            let (result, visited) = recover_logged(&env, &machine.dir, &[FileId(1)], 1);
+            let torn = result.unwrap().torn.is_some();
+            assert_eq!((torn, visited), (ahead == 1, vec![logged(1, 1, 50)]), "{ahead} {kind:?}");
+        }
+        append(&mut copy, &[logged(2, 1, 30)]).unwrap();
+        assert_eq!(machine.recover(&[1], 1).1, [logged(1, 1, 50), logged(2, 1, 30)], "{ahead} {kind:?}");
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pleach_env::{Error, ErrorKind, FileId, FileLock, Result, failpoint};
-use pleach_log::{Append, LogWriter, Record, RecordBuf, recover, segment_path};
+use pleach_log::{LogWriter, RECORD_HEADER_LEN, Record, recover, segment_path};
 use pleach_table::FrameCache;
 
 use super::attached::Attached;
@@ -236,9 +236,8 @@ fn read_again(inner: &Inner, found: &Found, visit: &mut dyn FnMut(Record<'_>) ->
 
 /// Writes the recovered batches into fresh segments and the memtable, and moves the log's floor to them.
 fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
-    let mut buffer = RecordBuf::new();
     let first_segment = inner.writer.lock().log.segment_id();
-    read_again(inner, found, &mut |record| rewrite_record(inner, &record, &mut buffer))?;
+    read_again(inner, found, &mut |record| rewrite_record(inner, &record))?;
     inner.writer.lock().log.sync()?;
     inner.versions.lock().floor_is_pinned = false;
     let floor = {
@@ -264,20 +263,17 @@ fn discard_fresh_segments(inner: &Inner, error: &Error) {
     }
 }
 
-fn rewrite_record(inner: &Inner, record: &Record<'_>, buffer: &mut RecordBuf) -> Result<()> {
+fn rewrite_record(inner: &Inner, record: &Record<'_>) -> Result<()> {
     let mut writer = inner.writer.lock();
     if inner.is_full_for(&writer, Operations::footprint_of(record.payload)) {
         inner.seal(&mut writer)?;
         while inner.flush_oldest()? {}
     }
     reserve_memory(inner, &writer, record)?;
-    buffer.clear();
-    buffer.bytes_mut().extend_from_slice(record.payload);
-    if writer.log.should_rotate(buffer.record_len()) {
+    if writer.log.should_rotate(RECORD_HEADER_LEN + record.payload.len()) {
         inner.rotate_log(&mut writer)?;
     }
-    let (first_seq, count) = (record.first_seq, record.count);
-    writer.log.append([Append { record: buffer, first_seq, count }])?;
+    writer.log.append_again(record)?;
     insert_record(inner, &mut writer, record);
     Ok(())
 }
