@@ -25,7 +25,7 @@ pub(crate) const FILE_LEN_MAX: u64 = u32::MAX as u64;
 /// A compressed block may unfold to this much whatever its stored length.
 const RAW_LEN_FREE: usize = 1 << 20;
 /// A compressed block never unfolds to more than this.
-const RAW_LEN_MAX: usize = 64 << 20;
+pub(crate) const RAW_LEN_MAX: usize = 64 << 20;
 
 /// Whether a compressed block of `stored` bytes may unfold to `raw`: what bounds the memory a hostile file can claim.
 pub(crate) fn unfolding_allowed(stored: usize, raw: usize) -> bool {

@@ -47,6 +47,12 @@ struct Waiting {
 }
 
 impl Waiting {
+    fn new(start: usize, key: &[u8], kind: ValueKind, value_len: usize, hash: u64) -> Self {
+        let key_len = u32::try_from(key.len()).expect("checked by the SST builder");
+        let value_len = u32::try_from(value_len).expect("checked by the SST builder");
+        Self { start, key_len, value_len, kind, tag: tag_of(hash) }
+    }
+
     fn value_word(self) -> u32 {
         self.value_len << 2 | u32::from(self.kind.number())
     }
@@ -105,9 +111,7 @@ impl BlockPacker {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        let key_len = u32::try_from(key.len()).expect("checked by the SST builder");
-        let value_len = u32::try_from(value.len()).expect("checked by the SST builder");
-        self.waiting.push(Waiting { start, key_len, value_len, kind, tag: tag_of(hash) });
+        self.waiting.push(Waiting::new(start, key, kind, value.len(), hash));
     }
 
     /// Bytes of entries that wait.
@@ -227,6 +231,21 @@ impl BlockPacker {
             }
         }
     }
+}
+
+/// Appends the payload of a block that holds one entry alone, but for the value, which ends it.
+///
+/// Guarantees: the same bytes as [`BlockPacker::encode`] for a single entry.
+pub(crate) fn encode_alone(key: &[u8], kind: ValueKind, value_len: usize, hash: u64, out: &mut Vec<u8>) {
+    let entry = Waiting::new(0, key, kind, value_len, hash);
+    let (prefix, suffix) = key.split_at(key.len().min(PREFIX_LEN_MAX));
+    out.extend_from_slice(&u16::try_from(prefix.len()).expect("at most PREFIX_LEN_MAX").to_le_bytes());
+    out.extend_from_slice(prefix);
+    out.push(entry.tag);
+    out.extend_from_slice(&[0, 0]); // Its offset.
+    varint::put(out, u32::try_from(suffix.len()).expect("a key is short"));
+    varint::put(out, entry.value_word());
+    out.extend_from_slice(suffix);
 }
 
 fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {

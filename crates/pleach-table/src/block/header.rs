@@ -94,8 +94,14 @@ impl Header {
 ///
 /// Requires: `block` begins with its header.
 pub(crate) fn seal(block: &mut [u8], file_id: FileId, offset: u64) {
-    let (crc, covered) = block.split_first_chunk_mut::<4>().expect("a block has a header");
-    *crc = address_crc(file_id, offset, covered).to_le_bytes();
+    seal_parts(block, &[], file_id, offset);
+}
+
+/// The same for a block of which only the `head` is at hand to be changed; the other parts follow it.
+pub(crate) fn seal_parts(head: &mut [u8], rest: &[&[u8]], file_id: FileId, offset: u64) {
+    let (crc, covered) = head.split_first_chunk_mut::<4>().expect("a block has a header");
+    let sum = address_crc(file_id, offset, covered);
+    *crc = rest.iter().fold(sum, |sum, part| crc32c::crc32c_append(sum, part)).to_le_bytes();
 }
 
 /// The header and the stored payload of a block read from `offset`, both checked.

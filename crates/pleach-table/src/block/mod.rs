@@ -14,6 +14,6 @@ mod reader;
 mod tests;
 mod varint;
 
-pub(crate) use builder::{BlockPacker, Cut, Packing};
-pub(crate) use header::{BlockType, Header, check, seal};
+pub(crate) use builder::{BlockPacker, Cut, Packing, encode_alone};
+pub(crate) use header::{BlockType, Header, check, seal, seal_parts};
 pub(crate) use reader::{DataBlock, Layout, Search, validate};

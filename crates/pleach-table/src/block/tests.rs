@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::key_hash;
 use crate::kind::ValueKind;
-use crate::limits::{BLOCK_LEN_MAX, HEADER_LEN, PAGE};
+use crate::limits::{BLOCK_LEN_MAX, HEADER_LEN, KEY_LEN_MAX, PAGE};
 
 type Entries = Vec<(Vec<u8>, ValueKind, Vec<u8>)>;
 
@@ -194,5 +194,22 @@ fn longer_blocks_compress_better() {
         let shares = [4, 8, 16, 32].map(|kib| compressed_share(&entries, (kib << 10).min(65_000)));
         println!("{name}: {shares:.3?} of the raw size in blocks of 4, 8, 16, 32 KiB");
         assert!(shares.is_sorted_by(|a, b| a > b));
+    }
+}
+
+#[test]
+fn an_entry_alone_has_the_bytes_of_a_block_of_one() {
+    for key_len in [1, 20, KEY_LEN_MAX] {
+        for value_len in [0, 1, 100, 5000, 70_000] {
+            let (key, value) = (vec![b'k'; key_len], vec![b'v'; value_len]);
+            let hash = key_hash(0, &key);
+            let mut packer = BlockPacker::new(Packing::Paged);
+            packer.push(&key, ValueKind::Put, &value, hash);
+            let (mut packed, mut alone) = (Vec::new(), Vec::new());
+            packer.encode(1, &mut packed);
+            encode_alone(&key, ValueKind::Put, value_len, hash, &mut alone);
+            alone.extend_from_slice(&value);
+            assert!(packed == alone, "a key of {key_len} bytes, a value of {value_len}");
+        }
     }
 }

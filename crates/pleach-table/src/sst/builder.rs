@@ -4,15 +4,19 @@
 //! makes the file durable; its name is made durable by the store.
 //!
 //! # Cost
-//! Two copies and one checksum of every byte; no allocation per entry beyond amortised growth; 8 bytes of memory per
+//! Two copies and one checksum of every byte, no copy of large values; no allocation per entry beyond amortised growth; 8 bytes of memory per
 //! key for its hash until the filter is made.
 
+mod blocks;
+mod large;
+
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pleach_env::{Env, Error, File, FileId, Result};
-use pleach_index::IndexBuilder;
 
+use self::blocks::Blocks;
 use crate::block::{BlockPacker, BlockType, Cut, Header, Packing, seal};
 use crate::codec::Codec;
 use crate::extents::Extents;
@@ -55,13 +59,9 @@ pub struct SstBuilder {
     file_id: FileId,
     options: SstOptions,
     packer: BlockPacker,
-    index: IndexBuilder,
+    blocks: Blocks,
     filter: FilterBuilder,
-    /// Start of every data block.
-    starts: Vec<u32>,
     properties: Properties,
-    /// Last key of the last block written.
-    block_end_key: Vec<u8>,
     /// Bytes not yet written, which belong at `written`.
     buffer: Vec<u8>,
     written: u64,
@@ -96,11 +96,9 @@ impl SstBuilder {
             file_id,
             options,
             packer: BlockPacker::new(packing),
-            index: IndexBuilder::new(),
+            blocks: Blocks::new(),
             filter: FilterBuilder::new(options.filter_bits_per_key),
-            starts: Vec::new(),
             properties: Properties::default(),
-            block_end_key: Vec::new(),
             buffer: Vec::with_capacity(WRITE_LEN + BLOCK_LEN_MAX),
             written: 0,
             payload: Vec::new(),
@@ -127,8 +125,12 @@ impl SstBuilder {
         assert!(self.properties.largest.as_slice() < key, "keys are added in ascending order");
         self.note(key, kind, value);
         self.filter.add(hash);
-        self.packer.push(key, kind, value, hash);
-        let result = self.write_full_blocks();
+        let result = if self.is_large(value) {
+            self.write_large(key, kind, value, hash)
+        } else {
+            self.packer.push(key, kind, value, hash);
+            self.write_full_blocks()
+        };
         self.latch(result)
     }
 
@@ -179,13 +181,9 @@ impl SstBuilder {
     }
 
     fn tail_len_estimate(&self) -> usize {
-        let index = self.index.encoded_len_max() + 4 * self.starts.len();
-        // What waits becomes a block too. What separates it from the last one written is at most a byte longer than that
-        // one's last key; its end and the block's start take seven more.
-        let next_boundary = self.block_end_key.len() + 8;
         let ends = self.properties.smallest.len() + self.properties.largest.len();
-        index
-            + next_boundary
+        // What waits becomes a block too.
+        self.blocks.encoded_len_max()
             + self.filter.encoded_len()
             + 4 * HEADER_LEN
             + ends
@@ -208,23 +206,21 @@ impl SstBuilder {
 
     fn write_block(&mut self, cut: Cut) -> Result<()> {
         let offset = self.position();
-        let first = self.packer.key(0);
-        if !self.starts.is_empty() {
-            self.index.boundary(&self.block_end_key, first);
-        }
-        self.starts.push(u32::try_from(offset).map_err(|_| self.too_long())?);
-        self.block_end_key.clear();
-        self.block_end_key.extend_from_slice(self.packer.key(cut.entries - 1));
+        let (first, last) = (self.packer.key(0), self.packer.key(cut.entries - 1));
+        self.blocks.begin(offset, first, last).map_err(|_| self.too_long())?;
         let count = u16::try_from(cut.entries).expect("a block of 16 KiB has fewer entries than bytes");
         match self.options.codec {
             Codec::None => self.put_raw_block(cut, count),
             Codec::Lz4 => self.put_compressed_block(cut, count),
         }
         self.packer.drain(cut.entries);
-        if self.position() + self.tail_len_estimate() as u64 > FILE_LEN_MAX {
-            return Err(self.too_long());
-        }
+        self.check_len()?;
         if self.buffer.len() >= WRITE_LEN { self.flush() } else { Ok(()) }
+    }
+
+    fn check_len(&self) -> Result<()> {
+        let len = self.position() + self.tail_len_estimate() as u64;
+        if len > FILE_LEN_MAX { Err(self.too_long()) } else { Ok(()) }
     }
 
     fn too_long(&self) -> Error {
@@ -273,9 +269,7 @@ impl SstBuilder {
 
     /// Writes what has been gathered.
     fn flush(&mut self) -> Result<()> {
-        self.file
-            .write_all_at(&self.buffer, self.written)
-            .map_err(|e| Error::io("write the SST", &self.path, e))?;
+        self.file.write_all_at(&self.buffer, self.written).map_err(|e| write_error(&self.path, e))?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         self.buffer.shrink_to(2 * WRITE_LEN);
@@ -302,8 +296,8 @@ impl SstBuilder {
     fn put_tail(&mut self) -> Result<SstSummary> {
         let data_len = self.position();
         let end = u32::try_from(data_len).map_err(|_| self.too_long())?;
-        let extents = Extents::new(&self.starts, end);
-        let index = std::mem::take(&mut self.index).finish();
+        let extents = Extents::new(&self.blocks.starts, end);
+        let index = std::mem::take(&mut self.blocks.index).finish();
         let index_len = self.put_block(BlockType::Index, |out| {
             extents.encode(out);
             index.encode(out);
@@ -353,6 +347,10 @@ impl SstBuilder {
         // What cannot be removed now is an orphan that the store removes when it is opened.
         let _best_effort = self.env.remove_file(&self.path);
     }
+}
+
+fn write_error(path: &Path, error: io::Error) -> Error {
+    Error::io("write the SST", path, error)
 }
 
 fn block_len(len: usize) -> u32 {

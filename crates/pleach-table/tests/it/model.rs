@@ -1,12 +1,13 @@
 //! SSTs against an ordered map: points, and cursors in both directions.
 
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::Arc;
 
 use pleach_table::{Codec, CursorMode, FrameCache, KEY_LEN_MAX, Sst, SstCursor, SstOptions, ValueKind};
 use proptest::prelude::*;
 
-use crate::support::{Entries, build, get, hash, machine, numbered, open};
+use crate::support::{Entries, PATH, build, get, hash, machine, numbered, open, options};
 
 const MODES: [CursorMode; 3] =
     [CursorMode::Cached, CursorMode::Streaming { forget: false }, CursorMode::Streaming { forget: true }];
@@ -128,7 +129,7 @@ proptest! {
     ) {
         let (_, env) = machine();
         let summary = build(&env, &entries, options);
-        let path = std::path::Path::new(crate::support::PATH);
+        let path = Path::new(PATH);
         let known = with_summary.then_some(&summary);
         let sst = Sst::open(&env, path, crate::support::FILE, known, cache.clone(), direct).unwrap();
         let sst = Arc::new(sst);
@@ -164,6 +165,33 @@ fn long_walks_read_ahead_and_see_every_entry() {
             let reads = sim.read_count() - before;
             assert!(reads < u64::from(sst.blocks()), "{reads} reads for {} blocks", sst.blocks());
         }
+    }
+}
+
+/// Values on both sides of what is written from where it lies, first, last, beside each other and between small ones.
+#[test]
+fn large_values_are_written_from_where_they_lie() {
+    const MIB: usize = 1 << 20;
+    for codec in [Codec::None, Codec::Lz4] {
+        let (sim, env) = machine();
+        let mut entries = numbered(600, 100);
+        let len_max = if codec == Codec::Lz4 { 65 * MIB } else { 3 * MIB };
+        let lens = [MIB, MIB - 1, MIB + 1, len_max, 2 * MIB, MIB - 60, 0];
+        for (at, len) in [0, 1, 100, 101, 102, 300, 599].into_iter().zip(lens) {
+            let (_, (_, value)) = entries.iter_mut().nth(at).unwrap();
+            *value = (0..len as u64).map(|i| (i * 7 + i / 251).to_le_bytes()[0]).collect();
+        }
+        let summary = build(&env, &entries, options(codec));
+        let sst = open(&env, Some(&summary), &FrameCache::new(1 << 20)).unwrap();
+        sst.verify(hash).unwrap();
+        for (key, (kind, value)) in &entries {
+            let (found_kind, found) = get(&sst, key).unwrap().unwrap();
+            assert!(found_kind == *kind && found == *value, "{} bytes", value.len());
+        }
+        assert_eq!(get(&sst, b"key").unwrap(), None);
+        let bytes = sim.read_file(Path::new(PATH)).unwrap();
+        let total: usize = entries.values().map(|(_, value)| value.len()).sum();
+        assert!(codec == Codec::Lz4 || bytes.len() < total + total / 50 + (64 << 10), "{}", bytes.len());
     }
 }
 
@@ -230,7 +258,7 @@ fn the_estimated_length_counts_long_keys() {
 #[should_panic(expected = "ascending order")]
 fn a_key_added_out_of_order_is_the_callers_mistake() {
     let (_, env) = machine();
-    let path = std::path::Path::new(crate::support::PATH);
+    let path = Path::new(PATH);
     let mut builder =
         pleach_table::SstBuilder::create(&env, path, crate::support::FILE, SstOptions::default()).unwrap();
     builder.add(b"b", ValueKind::Put, b"", hash(b"b")).unwrap();
@@ -240,7 +268,7 @@ fn a_key_added_out_of_order_is_the_callers_mistake() {
 #[test]
 fn an_abandoned_sst_leaves_no_file() {
     let (sim, env) = machine();
-    let path = std::path::Path::new(crate::support::PATH);
+    let path = Path::new(PATH);
     let mut builder =
         pleach_table::SstBuilder::create(&env, path, crate::support::FILE, SstOptions::default()).unwrap();
     builder.add(b"b", ValueKind::Put, b"", hash(b"b")).unwrap();
@@ -251,7 +279,7 @@ fn an_abandoned_sst_leaves_no_file() {
 #[test]
 fn keys_and_values_beyond_the_limits_are_refused() {
     let (_, env) = machine();
-    let path = std::path::Path::new(crate::support::PATH);
+    let path = Path::new(PATH);
     let mut builder =
         pleach_table::SstBuilder::create(&env, path, crate::support::FILE, SstOptions::default()).unwrap();
     assert!(builder.add(b"", ValueKind::Put, b"", 0).is_err());

@@ -1,0 +1,51 @@
+//! Large entries: blocks of one entry, whose value goes to the file from where it lies.
+//!
+//! Other entries are copied twice on their way to the file, into the packer and into the write buffer. For a value of
+//! hundreds of mebibytes that memory may not be there.
+
+use pleach_env::Result;
+
+use super::{SstBuilder, WRITE_LEN, block_len, write_error};
+use crate::block::{BlockType, Header, encode_alone, seal_parts};
+use crate::codec::Codec;
+use crate::kind::ValueKind;
+use crate::limits::{HEADER_LEN, PAGE, RAW_LEN_MAX};
+
+const ZEROS: [u8; PAGE] = [0; PAGE];
+
+impl SstBuilder {
+    /// Whether an entry with such a value is written by [`SstBuilder::write_large`]: from [`WRITE_LEN`] on write calls of
+    /// its own cost nothing beside its bytes. A value that could be compressed is not.
+    pub(super) fn is_large(&self, value: &[u8]) -> bool {
+        match self.options.codec {
+            Codec::None => value.len() >= WRITE_LEN,
+            Codec::Lz4 => value.len() > RAW_LEN_MAX,
+        }
+    }
+
+    /// Writes what waits as a block, and the entry as the next one.
+    pub(super) fn write_large(&mut self, key: &[u8], kind: ValueKind, value: &[u8], hash: u64) -> Result<()> {
+        if let Some(cut) = self.packer.last_cut() {
+            self.write_block(cut)?;
+        }
+        let offset = self.position();
+        self.blocks.begin(offset, key, key).map_err(|_| self.too_long())?;
+        let start = self.buffer.len();
+        self.buffer.resize(start + HEADER_LEN, 0);
+        encode_alone(key, kind, value.len(), hash, &mut self.buffer);
+        let unpadded_len = self.buffer.len() - start + value.len();
+        let padding = match self.options.codec {
+            Codec::None => &ZEROS[..unpadded_len.next_multiple_of(PAGE) - unpadded_len],
+            Codec::Lz4 => &[],
+        };
+        let header = Header::unfolded(1, block_len(unpadded_len - HEADER_LEN));
+        let head = &mut self.buffer[start..];
+        head[..HEADER_LEN].copy_from_slice(&header.encode(BlockType::Data));
+        seal_parts(head, &[value, padding], self.file_id, offset);
+        self.flush()?;
+        self.file.write_all_at(value, self.written).map_err(|e| write_error(&self.path, e))?;
+        self.written += value.len() as u64;
+        self.buffer.extend_from_slice(padding);
+        self.check_len()
+    }
+}
