@@ -5,6 +5,7 @@
 //! a time.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -18,6 +19,9 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 static HELD: Mutex<BTreeMap<Site, usize>> = Mutex::new(BTreeMap::new());
 static CHANGED: Condvar = Condvar::new();
 
+/// Number of held points, so that passing a point costs a load where there is none. Changed under the lock of [`HELD`].
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
 /// A held point. Dropping it lets its threads go on.
 #[must_use = "dropping it lets the threads go on"]
 pub struct Hold(Site);
@@ -27,7 +31,10 @@ pub struct Hold(Site);
 /// # Panics
 /// When the point is held already.
 pub fn hold(site: Site) -> Hold {
-    let previous = HELD.lock().insert(site, 0);
+    let mut held = HELD.lock();
+    let previous = held.insert(site, 0);
+    COUNT.store(held.len(), Ordering::Release);
+    drop(held);
     assert!(previous.is_none(), "{site} is held already");
     Hold(site)
 }
@@ -54,7 +61,10 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        HELD.lock().remove(self.0);
+        let mut held = HELD.lock();
+        held.remove(self.0);
+        COUNT.store(held.len(), Ordering::Release);
+        drop(held);
         CHANGED.notify_all();
     }
 }
@@ -72,7 +82,15 @@ fn describe(held: &BTreeMap<Site, usize>) -> String {
     points.join(", ")
 }
 
+#[inline]
 pub(super) fn wait_if_held(site: Site) {
+    if COUNT.load(Ordering::Acquire) > 0 {
+        wait_while_held(site);
+    }
+}
+
+#[cold]
+fn wait_while_held(site: Site) {
     let mut held = HELD.lock();
     let Some(waiting) = held.get_mut(site) else { return };
     *waiting += 1;
