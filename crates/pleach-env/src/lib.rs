@@ -31,5 +31,5 @@ pub use job::{Job, JobHandle, JobStep, JobWaker};
 pub use real::RealEnv;
 #[cfg(feature = "failpoints")]
 pub use sim::Clients;
-pub use sim::{Capture, CrashPolicy, Fault, FaultKind, SimEnv};
+pub use sim::{Capture, CrashPolicy, Fault, FaultKind, JOB_PANIC, SimEnv};
 pub use waiter::Waiter;

@@ -55,6 +55,11 @@ impl SimEnv {
         self.machine.lock().handle_limit = limit;
     }
 
+    /// Whether the calling thread is in a step of a job, as hooks may want to know.
+    pub fn is_in_job(&self) -> bool {
+        self.schedule.lock().steps_here()
+    }
+
     /// Limits the jobs that exist at a time, or no longer: where there are as many, the next cannot be spawned.
     pub fn set_job_limit(&self, limit: Option<usize>) {
         self.machine.lock().job_limit = limit;

@@ -23,17 +23,21 @@ pub enum CrashPolicy {
     Adversarial,
     /// Data early, names and sizes late: the opposite of [`CrashPolicy::Adversarial`].
     DataFirst,
+    /// All that was pending persists, but a sector that was written several times mostly holds what it held between the
+    /// first and the last of these writes.
+    Between,
 }
 
 impl CrashPolicy {
     /// Every policy, for tests that try them in turn.
-    pub const ALL: [CrashPolicy; 6] = [
+    pub const ALL: [CrashPolicy; 7] = [
         CrashPolicy::DurableOnly,
         CrashPolicy::Everything,
         CrashPolicy::ProcessKill,
         CrashPolicy::Random,
         CrashPolicy::Adversarial,
         CrashPolicy::DataFirst,
+        CrashPolicy::Between,
     ];
 }
 
@@ -45,6 +49,8 @@ pub(super) struct Chooser {
     creations: f64,
     removals: f64,
     renames: f64,
+    /// Whether [`CrashPolicy::Between`] decides about data.
+    between: bool,
 }
 
 impl Chooser {
@@ -54,7 +60,9 @@ impl Chooser {
         let doubt = if rng.bool() { 0.0 } else { 0.1 };
         let (data, sizes, creations, removals, renames) = match policy {
             CrashPolicy::DurableOnly => (0.0, 0.0, 0.0, 0.0, 0.0),
-            CrashPolicy::Everything | CrashPolicy::ProcessKill => (1.0, 1.0, 1.0, 1.0, 1.0),
+            CrashPolicy::Everything | CrashPolicy::ProcessKill | CrashPolicy::Between => {
+                (1.0, 1.0, 1.0, 1.0, 1.0)
+            }
             CrashPolicy::Random => {
                 (bias(&mut rng), bias(&mut rng), bias(&mut rng), bias(&mut rng), bias(&mut rng))
             }
@@ -65,7 +73,8 @@ impl Chooser {
             }
             CrashPolicy::DataFirst => (1.0 - doubt, doubt, doubt, doubt, doubt),
         };
-        Self { rng, data, sizes, creations, removals, renames }
+        let between = policy == CrashPolicy::Between;
+        Self { rng, data, sizes, creations, removals, renames, between }
     }
 
     pub(super) fn creation(&mut self) -> bool {
@@ -87,7 +96,7 @@ impl Chooser {
 
     /// Starts a file that has at most `sectors` dirty sectors.
     pub(super) fn file(&mut self, sectors: usize) -> FileChooser<'_> {
-        let Self { rng, data, .. } = self;
+        let Self { rng, data, between, .. } = self;
         let pattern = match rng.u8(0..4) {
             _ if *data <= 0.0 || *data >= 1.0 => Pattern::Each,
             0 if keeps(rng, *data) => Pattern::All,
@@ -95,7 +104,7 @@ impl Chooser {
             1 => Pattern::First(rng.usize(0..=sectors)),
             _ => Pattern::Each,
         };
-        FileChooser { rng, data: *data, pattern, block: Pattern::Each }
+        FileChooser { rng, data: *data, pattern, block: Pattern::Each, between: *between }
     }
 }
 
@@ -105,6 +114,7 @@ pub(super) struct FileChooser<'a> {
     data: f64,
     pattern: Pattern,
     block: Pattern,
+    between: bool,
 }
 
 /// What real write-back leaves behind more often than independent coins would.
@@ -129,6 +139,9 @@ impl FileChooser<'_> {
 
     /// Which of a sector's `versions` is kept; the first is the durable one.
     pub(super) fn pick(&mut self, versions: usize) -> usize {
+        if self.between && versions > 2 && self.rng.u8(0..4) > 0 {
+            return self.rng.usize(1..versions - 1);
+        }
         let pattern = match &mut self.pattern {
             Pattern::Each => self.block,
             Pattern::First(0) => Pattern::None,

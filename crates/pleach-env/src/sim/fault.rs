@@ -19,6 +19,9 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
+/// How the message of [`FaultKind::JobPanics`] begins.
+pub const JOB_PANIC: &str = "a planted panic";
+
 /// What a [`Fault`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -50,6 +53,9 @@ pub enum FaultKind {
     TooManyFiles,
     /// The open fails with `EMFILE`.
     OpenTooManyFiles,
+    /// The call, if a background job makes it, panics instead, with a message that begins with [`JOB_PANIC`]. The panic
+    /// hook is not called.
+    JobPanics,
 }
 
 /// What numbers the calls that a fault can strike.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::SimEnv;
 use super::block::BLOCK_LEN;
 use super::capture::Capture;
 use super::disk::Disk;
-use super::fault::{FaultKind, Faults};
+use super::fault::{FaultKind, Faults, JOB_PANIC};
 use super::file::Held;
 use super::inode::Ino;
 use crate::sync::point;
@@ -264,6 +265,18 @@ impl SimEnv {
         }
         machine.check_writable()?;
         let fault = machine.faults.at_op(number);
+        if fault == Some(FaultKind::JobPanics) {
+            drop(machine);
+            self.panic_in_job(op, number);
+            machine = self.machine.lock();
+        }
         Ok(Turn { machine, fault })
+    }
+
+    /// Panics where a job makes this call. Requires: no lock is held.
+    fn panic_in_job(&self, op: Op, number: u64) {
+        if self.is_in_job() {
+            resume_unwind(Box::new(format!("{JOB_PANIC} at call {number}, {}", op.name())));
+        }
     }
 }

@@ -56,7 +56,7 @@ pub use capture::Capture;
 #[cfg(feature = "failpoints")]
 pub use clients::Clients;
 pub use crash::CrashPolicy;
-pub use fault::{Fault, FaultKind};
+pub use fault::{Fault, FaultKind, JOB_PANIC};
 
 use crate::bounded::OpenFiles;
 use crate::env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};

@@ -99,6 +99,12 @@ impl Schedule {
         thread.is_some_and(|thread| thread != std::thread::current().id())
     }
 
+    /// Whether a job is in a step in this thread.
+    pub(super) fn steps_here(&self) -> bool {
+        let here = std::thread::current().id();
+        self.slots.values().any(|slot| slot.steps_in == Some(here))
+    }
+
     /// For messages: each job's name and state.
     fn describe(&self) -> String {
         let state = |slot: &Slot| match (&slot.job, slot.ready) {

@@ -131,6 +131,7 @@ impl Inner {
             }
             // CURRENT names the old one, which does as well unless it takes no more edits.
             Err(failed) if !failed.is_in_doubt && failed.error.is_shortage() => {
+                failpoint::tell("manifest.kept", versions.manifest.id().0);
                 if versions.manifest.is_exhausted() { Err(failed.error) } else { Ok(()) }
             }
             // CURRENT may name either: only a fresh open can tell.

@@ -166,6 +166,9 @@ fn the_biased_policies_mostly_do_what_they_say() {
     for outcome in [(1, false), (1, true), (2, false), (2, true)] {
         assert!(share(CrashPolicy::Random, outcome) > 10);
     }
+    file.write_all_at(&[3; 512], 0).unwrap();
+    assert!(share(CrashPolicy::Between, (2, false)) > 60);
+    assert!(share(CrashPolicy::Between, (3, false)) > 10);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Faults, capacity and power.
 
 use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::io::Errno;
 
 use super::*;
+use crate::job::JobStep;
 
 fn next(env: &SimEnv, kind: FaultKind) -> Fault {
     Fault { at_op: env.op_count(), kind }
@@ -242,6 +244,29 @@ fn handles_are_limited_and_opens_have_a_counter_of_their_own() {
     env.open_file(&path("f"), OpenOptions::default()).unwrap();
     assert!(is_too_many(env.open_file(&path("f"), OpenOptions::default()).err()));
     env.open_file(&path("f"), OpenOptions::default()).unwrap();
+}
+
+#[test]
+fn a_planted_panic_strikes_only_a_job() {
+    let env = machine(1);
+    env.set_fault(Some(next(&env, FaultKind::JobPanics)));
+    put(&env, "f", b"");
+    let weak = Arc::downgrade(&env);
+    let caught: Arc<Mutex<Option<String>>> = Arc::default();
+    let message = Arc::clone(&caught);
+    let job = move || {
+        let env = weak.upgrade().expect("the machine steps this job");
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(env.create_file(&path("g")))));
+        *message.lock() = panic.err().and_then(|payload| payload.downcast_ref::<String>().cloned());
+        JobStep::Idle
+    };
+    let handle = env.spawn_job("test", Box::new(job)).unwrap();
+    env.set_fault(Some(next(&env, FaultKind::JobPanics)));
+    handle.waker().wake();
+    env.run_jobs();
+    let message = caught.lock().take().expect("the call of the job panicked");
+    assert!(message.starts_with(JOB_PANIC), "{message}");
+    assert!(env.metadata(&path("g")).unwrap().is_none());
 }
 
 #[test]

@@ -17,12 +17,13 @@ pub(super) struct Cut {
 
 impl Cut {
     pub(super) fn random(op: u64, rng: &mut Rng) -> Self {
-        let policy = match rng.u8(..12) {
+        let policy = match rng.u8(..14) {
             0 => CrashPolicy::DurableOnly,
             1 => CrashPolicy::Everything,
             2 => CrashPolicy::ProcessKill,
             3..8 => CrashPolicy::Random,
             8..10 => CrashPolicy::Adversarial,
+            10 | 11 => CrashPolicy::Between,
             _ => CrashPolicy::DataFirst,
         };
         Self { op, policy, seed: rng.u64(..) }

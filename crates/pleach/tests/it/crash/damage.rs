@@ -15,6 +15,7 @@ use crate::rig::action::Action;
 use crate::rig::catch::catch;
 use crate::rig::compare;
 use crate::rig::driver::Driver;
+use crate::rig::happened::{FULL_DISKS, GROUPS, Happened, MERGES, SNAPSHOTS};
 use crate::rig::plan::Plan;
 use crate::rig::setup::{DIR, Setup};
 use crate::rig::threads::in_parallel;
@@ -23,6 +24,12 @@ use crate::rig::vars;
 
 /// Length of the header of manifests and log segments, of an SST's footer too.
 const HEADER_LEN: usize = 64;
+
+/// Stores by default.
+const CASES: u64 = 150;
+
+const CLOSED: &str = "stores that were closed";
+const UNCLOSED: &str = "stores that a killed process left";
 
 /// A store with all the states it has been in.
 pub(super) struct Damaged {
@@ -44,7 +51,7 @@ impl Damaged {
     ///
     /// # Panics
     /// When the store fails before any damage.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, happened: &Happened) -> Self {
         let mut rng = Rng::with_seed(seed);
         let setup = Setup::random(&mut rng);
         let env = SimEnv::new(rng.u64(..));
@@ -58,6 +65,8 @@ impl Damaged {
         if is_closed {
             driver.must(&Action::Reopen).expect("nothing is damaged yet");
         }
+        happened.add(if is_closed { CLOSED } else { UNCLOSED }, 1);
+        happened.add_history(&driver);
         let earlier = driver.timeline.past();
         let now = earlier.last().expect("there is one").clone();
         let files = env
@@ -149,11 +158,12 @@ fn look(store: &Damaged, name: &str, env: &Arc<SimEnv>, rng: &mut Rng) -> Result
 
 #[test]
 fn damage_is_noticed_or_harmless() {
-    let (seed, cases) = (vars::seed(), vars::cases(150));
+    let (seed, cases) = (vars::seed(), vars::cases(CASES));
     println!("seeds {seed}..{}", seed + cases);
+    let happened = Happened::default();
     in_parallel(cases, |case| {
         let seed = seed + case;
-        let store = Damaged::new(seed);
+        let store = Damaged::new(seed, &happened);
         let mut rng = Rng::with_seed(seed);
         for _ in 0..40 {
             let seed_of_damage = rng.u64(..);
@@ -162,4 +172,5 @@ fn damage_is_noticed_or_harmless() {
         }
         Ok(())
     });
+    happened.check(&[CLOSED, UNCLOSED, GROUPS, SNAPSHOTS, MERGES, FULL_DISKS], cases >= CASES);
 }

@@ -2,8 +2,9 @@
 
 use fastrand::Rng;
 use pleach::Shape;
-use pleach::env::{Capture, SimEnv};
+use pleach::env::{Capture, CrashPolicy, SimEnv};
 
+use super::cut::Cut;
 use super::state::Branch;
 use crate::rig::action::Action;
 use crate::rig::driver::Driver;
@@ -20,6 +21,9 @@ const STATES_PER_CALL: usize = 3;
 /// States of a long history.
 const STATES_OF_LONG: usize = 120;
 
+/// Actions of a history of failing appends from one sync to the next.
+const ACTIONS_A_FAILURE: usize = 3;
+
 /// What a history is like.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -27,20 +31,30 @@ enum Kind {
     Short,
     /// Cut here and there.
     Long,
-    /// An append that fails, another that does not, a sync, and so on; cut before each sync. Much hangs on how a failed
+    /// A sync, an append that fails, another that does not, and so on; cut before each sync. Much hangs on how a failed
     /// append is undone, and little of that is seen elsewhere.
-    FullDisk,
+    FullDisk(After),
     /// Several clients beside each other again and again, cut anywhere.
     Clients,
     /// Levels of several files, cut mostly while files are merged one by one.
     Levels,
 }
 
+/// What comes after an append that failed.
+#[derive(Clone, Copy)]
+enum After {
+    /// A small batch, mostly in the same sector.
+    Small,
+    /// One that fills a memtable, so that the log goes on in another segment while the failed one is not flushed.
+    Large,
+}
+
 impl Kind {
     fn random(rng: &mut Rng) -> Self {
         match rng.u8(..12) {
             0..3 => Kind::Short,
-            3..6 => Kind::FullDisk,
+            3 | 4 => Kind::FullDisk(After::Small),
+            5 => Kind::FullDisk(After::Large),
             6 | 7 => Kind::Clients,
             8 => Kind::Levels,
             _ => Kind::Long,
@@ -52,7 +66,8 @@ impl Kind {
         match self {
             Kind::Short => rng.usize(5..40),
             Kind::Long => rng.usize(100..400),
-            Kind::FullDisk => 120,
+            Kind::FullDisk(After::Small) => 40 * ACTIONS_A_FAILURE,
+            Kind::FullDisk(After::Large) => 20 * ACTIONS_A_FAILURE,
             Kind::Clients => rng.usize(10..40),
             Kind::Levels => rng.usize(150..350),
         }
@@ -78,20 +93,17 @@ impl Kind {
 }
 
 /// Action `number` of a history of failing appends.
-fn failing(number: usize, plan: &mut Plan, world: &World, setup: &Setup) -> Action {
+fn failing(number: usize, after: After, plan: &mut Plan, world: &World, setup: &Setup) -> Action {
     let mut ops = plan.small_ops(world);
-    match number % 3 {
-        0 => Action::Write { ops, sync: true },
-        1 => match plan.rng.u8(..5) {
-            0 => plan.on_full_disk(world),
-            _ => Action::OnFullDisk(Box::new(Action::Write { ops, sync: false }), 0),
-        },
-        // So much that the log goes on in another segment, and the old one is not flushed yet.
-        _ if plan.rng.u8(..3) == 0 => {
+    match (number % ACTIONS_A_FAILURE, after) {
+        (0, _) => Action::Write { ops, sync: true },
+        (1, _) if plan.rng.u8(..5) == 0 => plan.on_full_disk(world),
+        (1, _) => Action::OnFullDisk(Box::new(Action::Write { ops, sync: false }), 0),
+        (_, After::Small) => Action::Write { ops, sync: false },
+        (_, After::Large) => {
             ops[0].value = Some(plan.value(setup.memtable_bytes));
             Action::Write { ops, sync: true }
         }
-        _ => Action::Write { ops, sync: false },
     }
 }
 
@@ -103,11 +115,6 @@ pub(super) struct History {
     actions: Vec<(u64, Action)>,
     captures: Vec<Capture>,
     kind: Kind,
-}
-
-/// Whether the history that `seed` makes is one of failing appends.
-pub(super) fn has_failing_appends(seed: u64) -> bool {
-    matches!(Kind::random(&mut Rng::with_seed(seed)), Kind::FullDisk)
 }
 
 impl History {
@@ -125,7 +132,7 @@ impl History {
         let mut actions = Vec::new();
         for number in 0..kind.len(&mut rng) {
             let action = match kind {
-                Kind::FullDisk => failing(number, &mut plan, driver.world(), &setup),
+                Kind::FullDisk(after) => failing(number, after, &mut plan, driver.world(), &setup),
                 _ => plan.next(driver.world()),
             };
             let begun = driver.env.op_count();
@@ -139,28 +146,37 @@ impl History {
         Self { driver, plan, actions, captures, kind }
     }
 
-    /// The moments to crash in, by the number of the call that comes next.
-    pub(super) fn moments(&self, rng: &mut Rng) -> Vec<u64> {
-        let count = self.captures.len() as u64;
-        match self.kind {
-            Kind::Short => (0..count).flat_map(|op| [op; STATES_PER_CALL]).collect(),
-            Kind::Long | Kind::Clients => (0..STATES_OF_LONG).map(|_| rng.u64(..count)).collect(),
-            Kind::Levels => {
-                let merges = self.driver.timeline.moments_of_merges();
-                let moment = |number| match rng.choice(&merges) {
-                    Some(moment) if number % 4 > 0 => *moment,
-                    _ => rng.u64(..count),
-                };
-                (0..STATES_OF_LONG).map(moment).collect()
-            }
-            Kind::FullDisk => {
-                let syncs = self
-                    .actions
-                    .iter()
-                    .filter(|(_, action)| matches!(action, Action::Write { sync: true, .. }));
-                syncs.flat_map(|(begun, _)| [*begun; 3]).collect()
-            }
+    /// The crashes to try.
+    pub(super) fn cuts(&self, rng: &mut Rng) -> Vec<Cut> {
+        if let Kind::FullDisk(_) = self.kind {
+            return self.cuts_after_failures(rng);
         }
+        self.moments(rng).into_iter().map(|op| Cut::random(op, rng)).collect()
+    }
+
+    /// By the number of the call that comes next.
+    fn moments(&self, rng: &mut Rng) -> Vec<u64> {
+        let count = self.captures.len() as u64;
+        if let Kind::Short = self.kind {
+            return (0..count).flat_map(|op| [op; STATES_PER_CALL]).collect();
+        }
+        let merges = self.driver.timeline.moments_of_merges();
+        let moment = |number| match rng.choice(&merges) {
+            Some(moment) if matches!(self.kind, Kind::Levels) && number % 4 > 0 => *moment,
+            _ => rng.u64(..count),
+        };
+        (0..STATES_OF_LONG).map(moment).collect()
+    }
+
+    /// Before each sync that follows a failed append and another that did not fail. A sector of the log has then held the
+    /// failed record, and half of the crashes mostly leave such states between.
+    fn cuts_after_failures(&self, rng: &mut Rng) -> Vec<Cut> {
+        let begun = self.actions.iter().step_by(ACTIONS_A_FAILURE).map(|(begun, _)| *begun);
+        let cut = |op| match Cut::random(op, rng) {
+            cut if rng.bool() => Cut { policy: CrashPolicy::Between, ..cut },
+            cut => cut,
+        };
+        begun.flat_map(|begun| [begun; 3]).map(cut).collect()
     }
 
     pub(super) fn actions(&self) -> &[(u64, Action)] {

@@ -21,7 +21,7 @@ use crate::rig::catch::catch;
 use crate::rig::threads::{clock, in_parallel};
 use crate::rig::vars;
 use cover::{Coverage, Totals};
-use cut::{Cut, Replay};
+use cut::Replay;
 use history::History;
 use state::{Deeper, visit};
 
@@ -92,8 +92,7 @@ fn cut_history(seed: u64, cover: &mut Coverage) -> Result<(), String> {
         .map_err(|m| format!("{m}\nwithout any crash; repeat: PLEACH_SEED={seed} PLEACH_CRASH_STATES=1"))?;
     let mut rng = Rng::with_seed(seed);
     cover.histories += 1;
-    for op in history.moments(&mut rng) {
-        let cut = Cut::random(op, &mut rng);
+    for cut in history.cuts(&mut rng) {
         let mut replay = Replay { history: seed, cuts: Vec::new() };
         let mut visited = Coverage::default();
         catch(|| visit(history.branch(), cut, Deeper::Maybe, &mut replay.cuts, &mut visited))

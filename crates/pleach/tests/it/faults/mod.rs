@@ -7,13 +7,15 @@
 mod run;
 mod script;
 
+use pleach::Shape;
 use pleach::env::FaultKind;
 use pleach::env::failpoint::with_skipped;
 
 use crate::rig::catch::catch;
+use crate::rig::happened::{GROUPS, Happened, KEPT_MANIFESTS, MERGES, SNAPSHOTS};
 use crate::rig::threads::{clock, in_parallel};
 use crate::rig::vars;
-use run::{Strike, strike};
+use run::{PANICS, Strike, name_of, strike};
 use script::Script;
 
 /// Kinds that strike a mutating call.
@@ -28,77 +30,91 @@ const KINDS: [FaultKind; 8] = [
     FaultKind::TooManyFiles,
 ];
 
+/// One in so many strikes where manifests are short.
+const SHORT_MANIFESTS_EVERY: usize = 11;
+
 /// Makes manifests short.
 const SHORT_MANIFESTS: &str = "tune.short_manifests";
+
+/// The history that `seed` makes with `site` switched off: where manifests are short, in a store of levels.
+fn script(seed: u64, site: &'static str) -> Script {
+    let shape = if site == SHORT_MANIFESTS { Shape::Leveled } else { Shape::ForestOverBottom };
+    with_skipped(site, || Script::new(seed, shape))
+}
 
 /// Every strike at every call of the script.
 fn strikes(script: &Script) -> Vec<Strike> {
     let calls = (0..script.calls()).flat_map(|at| KINDS.map(|kind| Strike { at, kind }));
     let reads = (0..script.reads()).map(|at| Strike { at, kind: FaultKind::ReadEio });
-    calls.chain(reads).collect()
+    let opens = (0..script.opens()).map(|at| Strike { at, kind: FaultKind::OpenTooManyFiles });
+    let panics = script.calls_of_jobs().iter().map(|at| Strike { at: *at, kind: FaultKind::JobPanics });
+    calls.chain(reads).chain(opens).chain(panics).collect()
 }
 
 #[test]
 fn a_fault_at_any_call_breaks_no_promise() {
     let seed = vars::seed();
-    let script = Script::new(seed);
     if let Some(only) = vars::parsed::<Strike>("PLEACH_STRIKE") {
         // A leaked name is a name for good, as failpoints want it.
         let site = vars::parsed::<String>("PLEACH_SITE").unwrap_or_default().leak();
-        let script = with_skipped(site, || Script::new(seed));
+        let script = script(seed, site);
         script.print();
-        let result = with_skipped(site, || catch(|| strike(&script, only)));
+        let result = with_skipped(site, || catch(|| strike(&script, only, &Happened::default())));
         return assert!(result.is_ok(), "{}", result.unwrap_err());
     }
+    let script = script(seed, "");
     let mut strikes = strikes(&script);
     let all = strikes.len();
     // 1 = every strike; 10 = each tenth, another one for each seed.
     let every = usize::try_from(vars::number("PLEACH_FAULTS_EVERY", 1)).expect("small");
     let skip = usize::try_from(seed).unwrap_or(0) % every;
     strikes = strikes.into_iter().skip(skip).step_by(every).collect();
-    let elapsed = clock();
+    let (elapsed, happened) = (clock(), Happened::default());
     in_parallel(strikes.len() as u64, |number| {
         let strike_now = strikes[usize::try_from(number).expect("few")];
-        catch(|| strike(&script, strike_now)).map_err(|message| {
+        catch(|| strike(&script, strike_now, &happened)).map_err(|message| {
             format!("{strike_now:?}: {message}\nrepeat: PLEACH_SEED={seed} PLEACH_STRIKE={strike_now}")
         })
     });
     println!(
-        "seed {seed}: {} of {all} strikes at {} calls and {} reads, {:.1} s",
+        "seed {seed}: {} of {all} strikes at {} calls, {} of them in jobs, {} reads and {} opens, {:.1} s",
         strikes.len(),
         script.calls(),
+        script.calls_of_jobs().len(),
         script.reads(),
+        script.opens(),
         elapsed().as_secs_f32()
     );
+    let kinds =
+        KINDS.into_iter().chain([FaultKind::ReadEio, FaultKind::OpenTooManyFiles, FaultKind::JobPanics]);
+    let needed: Vec<_> = kinds.map(name_of).chain([GROUPS, SNAPSHOTS, PANICS]).collect();
+    happened.check(&needed, every == 1);
 }
 
 /// A store that is used for long replaces its manifest while it runs; here, every few edits.
 #[test]
-#[ignore = "a full disk that the replacement of a manifest meets poisons the store"]
 fn a_fault_while_manifests_are_replaced_breaks_no_promise() {
-    let seed = vars::seed();
-    with_skipped(SHORT_MANIFESTS, || {
-        let script = Script::new(seed);
-        let strikes = strikes(&script);
-        let some = strikes.into_iter().skip(usize::try_from(seed % 12).expect("small")).step_by(12);
-        let some: Vec<_> = some.collect();
-        in_parallel(some.len() as u64, |number| {
-            let strike_now = some[usize::try_from(number).expect("few")];
-            with_skipped(SHORT_MANIFESTS, || {
-                catch(|| strike(&script, strike_now)).map_err(|message| {
-                    format!("{strike_now:?}: {message}\nrepeat: PLEACH_SITE={SHORT_MANIFESTS} PLEACH_SEED={seed} PLEACH_STRIKE={strike_now}")
-                })
+    let (seed, happened) = (vars::seed(), Happened::default());
+    let script = script(seed, SHORT_MANIFESTS);
+    let skip = usize::try_from(seed).unwrap_or(0) % SHORT_MANIFESTS_EVERY;
+    let some: Vec<_> = strikes(&script).into_iter().skip(skip).step_by(SHORT_MANIFESTS_EVERY).collect();
+    in_parallel(some.len() as u64, |number| {
+        let strike_now = some[usize::try_from(number).expect("few")];
+        with_skipped(SHORT_MANIFESTS, || {
+            catch(|| strike(&script, strike_now, &happened)).map_err(|message| {
+                format!("{strike_now:?}: {message}\nrepeat: PLEACH_SITE={SHORT_MANIFESTS} PLEACH_SEED={seed} PLEACH_STRIKE={strike_now}")
             })
-        });
-        println!("seed {seed}: {} strikes with manifests that are replaced every few edits", some.len());
+        })
     });
+    println!("seed {seed}: {} strikes with manifests that are replaced every few edits", some.len());
+    happened.check(&[GROUPS, SNAPSHOTS, MERGES, KEPT_MANIFESTS], true);
 }
 
 #[test]
 fn a_forgotten_poison_is_noticed_by_the_fault_test() {
-    let script = Script::new(vars::seed());
+    let (script, happened) = (script(vars::seed(), ""), Happened::default());
     let noticed = with_skipped("plant.poison_forgotten", || {
-        strikes(&script).into_iter().position(|now| catch(|| strike(&script, now)).is_err())
+        strikes(&script).into_iter().position(|now| catch(|| strike(&script, now, &happened)).is_err())
     });
     println!(
         "plant.poison_forgotten: strike {}",

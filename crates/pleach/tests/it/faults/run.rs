@@ -5,17 +5,39 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::env::{CrashPolicy, Fault, FaultKind, SimEnv};
+use pleach::env::{CrashPolicy, Fault, FaultKind, JOB_PANIC, SimEnv};
 use pleach::{Error, ErrorKind};
 
 use super::script::{CHECK_EVERY, Script, fit};
 use crate::rig::action::{Action, Op};
 use crate::rig::compare;
 use crate::rig::driver::Driver;
+use crate::rig::happened::Happened;
 use crate::rig::timeline::Candidate;
 
 /// Actions after the first failure until there is room again, and after that until the end.
 const ACTIONS_ON: usize = 15;
+
+/// Poisoned by a job that panicked.
+pub(super) const PANICS: &str = "stores poisoned by a job that panicked";
+
+/// What is counted when a fault of this kind has struck.
+pub(super) fn name_of(kind: FaultKind) -> &'static str {
+    match kind {
+        FaultKind::Eio => "calls struck by EIO",
+        FaultKind::NoSpace => "calls struck by a full disk",
+        FaultKind::NoSpaceFrom => "disks full from a call on",
+        FaultKind::ShortWrite => "short writes",
+        FaultKind::SyncFails => "failed syncs",
+        FaultKind::CrashAfter => "power cuts",
+        FaultKind::FailsYetDone => "calls that failed and were done",
+        FaultKind::TooManyFiles => "calls without a descriptor",
+        FaultKind::ReadEio => "reads struck by EIO",
+        FaultKind::OpenTooManyFiles => "opens without a descriptor",
+        FaultKind::JobPanics => "jobs that panicked",
+        kind => unreachable!("this rig does not know {kind:?}"),
+    }
+}
 
 /// One fault at one call.
 #[derive(Clone, Copy, Debug)]
@@ -35,14 +57,15 @@ impl FromStr for Strike {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (name, at) = text.split_once('@').ok_or(())?;
-        let kinds = super::KINDS.into_iter().chain([FaultKind::ReadEio]);
-        let kind = kinds.into_iter().find(|kind| format!("{kind:?}") == name).ok_or(())?;
+        let others = [FaultKind::ReadEio, FaultKind::OpenTooManyFiles, FaultKind::JobPanics];
+        let kind =
+            super::KINDS.into_iter().chain(others).find(|kind| format!("{kind:?}") == name).ok_or(())?;
         Ok(Self { at: at.parse().map_err(drop)?, kind })
     }
 }
 
 /// Runs the script with the fault.
-pub(super) fn strike(script: &Script, strike: Strike) -> Result<(), String> {
+pub(super) fn strike(script: &Script, strike: Strike, happened: &Happened) -> Result<(), String> {
     let env = script.machine();
     env.set_fault(Some(Fault { at_op: strike.at, kind: strike.kind }));
     let mut rng = Rng::with_seed(strike.at);
@@ -82,12 +105,25 @@ pub(super) fn strike(script: &Script, strike: Strike) -> Result<(), String> {
             check_running(strike, &driver, &mut rng).map_err(told)?;
         }
     }
-    check_end(script, strike, &mut driver, &mut rng)
+    happened.add(name_of(strike.kind), env.faults_struck().min(1));
+    happened.add(PANICS, u64::from(panic_told(&driver)));
+    check_end(script, strike, &mut driver, &mut rng)?;
+    happened.add_history(&driver);
+    Ok(())
+}
+
+/// Whether the store is poisoned by the planted panic.
+fn panic_told(driver: &Driver) -> bool {
+    driver.is_open() && driver.db().poisoned().is_some_and(|cause| cause.to_string().contains(JOB_PANIC))
 }
 
 /// Whether the fault has struck. It may go on.
 fn is_over(strike: Strike, env: &SimEnv) -> bool {
-    let count = if strike.kind == FaultKind::ReadEio { env.read_count() } else { env.op_count() };
+    let count = match strike.kind {
+        FaultKind::ReadEio => env.read_count(),
+        FaultKind::OpenTooManyFiles => env.open_count(),
+        _ => env.op_count(),
+    };
     count > strike.at
 }
 
@@ -132,7 +168,8 @@ fn is_fatal(script: &Script, strike: Strike) -> bool {
         | FaultKind::SyncFails
         | FaultKind::CrashAfter
         | FaultKind::ReadEio
-        | FaultKind::FailsYetDone => true,
+        | FaultKind::FailsYetDone
+        | FaultKind::JobPanics => true,
         FaultKind::NoSpace => script.is_sync(strike.at),
         _ => false,
     }
@@ -145,7 +182,11 @@ fn check_poisoned(script: &Script, strike: Strike, driver: &mut Driver, rng: &mu
     }
     let op = Op { slot: 0, key: (*b"poisoned").into(), value: None };
     match driver.run(&Action::Write { ops: vec![op], sync: false }) {
-        Err(error) if error.kind() == ErrorKind::Poisoned => {}
+        Err(error) if error.kind() == ErrorKind::Poisoned => {
+            if strike.kind == FaultKind::JobPanics && !error.to_string().contains(JOB_PANIC) {
+                return Err(format!("a job panicked, and a writer is told something else: {error}"));
+            }
+        }
         Err(error) => return Err(format!("a poisoned store refuses a write with the wrong kind: {error}")),
         Ok(()) => return Err("a poisoned store takes a write".to_owned()),
     }
@@ -174,6 +215,9 @@ fn check_end(script: &Script, strike: Strike, driver: &mut Driver, rng: &mut Rng
     let was_reopened = driver.timeline.was_reopened_after(strike.at);
     if sync_failed && !was_reopened && driver.db().poisoned().is_none() {
         return Err("a sync failed, and the store is not poisoned".to_owned());
+    }
+    if strike.kind == FaultKind::JobPanics && !was_reopened && !panic_told(driver) {
+        return Err("a job panicked, and the store is not poisoned".to_owned());
     }
     let now = env.op_count();
     let policies =

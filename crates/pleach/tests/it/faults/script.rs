@@ -25,16 +25,19 @@ pub(super) struct Script {
     seed: u64,
     /// Names of the mutating calls.
     names: Vec<&'static str>,
+    /// Numbers of those that background jobs make.
+    of_jobs: Vec<u64>,
     reads: u64,
+    opens: u64,
 }
 
 impl Script {
-    /// The history that `seed` makes.
-    pub(super) fn new(seed: u64) -> Self {
+    /// The history that `seed` makes in a store of this shape.
+    pub(super) fn new(seed: u64, shape: Shape) -> Self {
         let setup = Setup {
             memtable_bytes: 16 << 10,
             sst_bytes: 4 << 10,
-            shape: Some(Shape::ForestOverBottom),
+            shape: Some(shape),
             compaction_threads: 1,
             runs_per_stage: 2,
             clean_every: 1,
@@ -42,7 +45,8 @@ impl Script {
             compression: false,
             direct_reads: false,
         };
-        let mut script = Self { setup, actions: Vec::new(), seed, names: Vec::new(), reads: 0 };
+        let (actions, names, of_jobs) = Default::default();
+        let mut script = Self { setup, actions, seed, names, of_jobs, reads: 0, opens: 0 };
         script.record();
         script
     }
@@ -60,6 +64,14 @@ impl Script {
         self.reads
     }
 
+    pub(super) fn calls_of_jobs(&self) -> &[u64] {
+        &self.of_jobs
+    }
+
+    pub(super) fn opens(&self) -> u64 {
+        self.opens
+    }
+
     /// Whether the call of this number is a barrier.
     pub(super) fn is_sync(&self, call: u64) -> bool {
         self.names[usize::try_from(call).expect("few")].starts_with("sync")
@@ -73,9 +85,12 @@ impl Script {
 
     fn record(&mut self) {
         let env = self.machine();
-        let names: Arc<Mutex<Vec<&'static str>>> = Arc::default();
-        let noted = Arc::clone(&names);
-        env.on_op(Box::new(move |_, name| noted.lock().unwrap().push(name)));
+        let calls: Arc<Mutex<Vec<(&'static str, bool)>>> = Arc::default();
+        let (noted, machine) = (Arc::clone(&calls), Arc::downgrade(&env));
+        env.on_op(Box::new(move |_, name| {
+            let is_of_job = machine.upgrade().is_some_and(|env| env.is_in_job());
+            noted.lock().unwrap().push((name, is_of_job));
+        }));
         let mut plan = Plan::new(Rng::with_seed(self.seed), &self.setup);
         plan.mix = Mix {
             syncs: 20,
@@ -109,8 +124,12 @@ impl Script {
                 driver.check(&mut Rng::with_seed(number as u64)).expect("nothing fails yet");
             }
         }
-        self.names.clone_from(&names.lock().unwrap());
+        let calls = calls.lock().unwrap();
+        self.names = calls.iter().map(|(name, _)| *name).collect();
+        self.of_jobs =
+            (0..).zip(&*calls).filter(|(_, (_, is_of_job))| *is_of_job).map(|(at, _)| at).collect();
         self.reads = env.read_count();
+        self.opens = env.open_count();
     }
 }
 

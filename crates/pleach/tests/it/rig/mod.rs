@@ -8,6 +8,7 @@ pub(crate) mod action;
 pub(crate) mod catch;
 pub(crate) mod compare;
 pub(crate) mod driver;
+pub(crate) mod happened;
 pub(crate) mod keys;
 pub(crate) mod plan;
 pub(crate) mod query;

@@ -331,6 +331,13 @@ impl Timeline {
         self.kept.iter().rev().find(|(since, _)| *since < at).is_some_and(|(_, count)| *count > 0)
     }
 
+    /// How many groups, kept snapshots, and times in which files were merged singly there were.
+    pub(crate) fn happened(&self) -> [u64; 3] {
+        let keeps = self.kept.windows(2).filter(|pair| pair[1].1 > pair[0].1).count();
+        let first = self.kept.first().map_or(0, |(_, count)| *count);
+        [self.groups.len() as u64, (keeps + first) as u64, self.merges.len() as u64]
+    }
+
     /// Whether a batch failed at or before call number `at`.
     pub(crate) fn failed_by(&self, at: u64) -> bool {
         self.batches.iter().any(|b| !b.when.done && b.when.begun < at)
