@@ -5,7 +5,7 @@
 //! test notices.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,6 +140,12 @@ pub trait Dir: Send + Sync {
 
 /// The machine: names, clock, randomness, jobs. Shared as `Arc<dyn Env>`.
 pub trait Env: Send + Sync + 'static {
+    /// `path` from the root on, so that it means the same when the process changes its working directory. In the simulator
+    /// there is none, and the path stays as it is.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_path_buf())
+    }
+
     /// Creates `path` and its missing parents, and makes the new names durable. Who may use them is the system's to
     /// say (on Unix the umask), as it is for files.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;

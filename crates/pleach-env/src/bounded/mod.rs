@@ -58,6 +58,10 @@ impl BoundedEnv {
 }
 
 impl Env for BoundedEnv {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.env.absolute(path)
+    }
+
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.with_room(|| self.env.create_dir_all(path))
     }

@@ -19,7 +19,7 @@ mod lock;
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,10 @@ impl Default for RealEnv {
 }
 
 impl Env for RealEnv {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(or_dot(path))
+    }
+
     /// The directories are made from the top down and each is made durable before the next, so only the deepest one
     /// that exists already can be one that a crashed process left without its barrier; it gets it here.
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {

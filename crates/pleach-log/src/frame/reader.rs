@@ -17,7 +17,7 @@ use std::sync::Arc;
 use pleach_env::{Env, Error, File, FileId, OpenOptions, Result, failpoint};
 
 use super::header::{FILE_HEADER_LEN, FileHeader, FileKind, HeaderState};
-use super::record::{RECORD_HEADER_LEN, RecordHeader, SeqNo};
+use super::record::{RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
 use super::stamp::Stamp;
 
 /// Bytes read at once. Large enough to make the cost of a call vanish.
@@ -59,6 +59,8 @@ pub(crate) struct FrameReader {
     pub(super) offset: u64,
     pub(super) epoch: u8,
     pub(super) next_seq: Option<SeqNo>,
+    /// In salvage, up to where long records claim bytes that are not theirs any more: there is no record before it.
+    pub(super) damaged_to: Option<u64>,
 
     /// Bytes read, checksummed or compared: the work done.
     pub(super) examined: u64,
@@ -106,6 +108,7 @@ impl FrameReader {
             offset: FILE_HEADER_LEN as u64,
             epoch: 0,
             next_seq: None,
+            damaged_to: None,
             examined: 0,
         }
     }
@@ -173,10 +176,17 @@ impl FrameReader {
         if record_len(&header) > left {
             return Ok(Err("a payload longer than the rest of the file"));
         }
+        if self.damaged_to.is_some_and(|end| offset < end) {
+            return Ok(Err("a record inside the payload of a damaged one"));
+        }
+        if header.kind != RecordKind::Short && self.damaged_to.is_some() {
+            self.damaged_to = Some(offset + record_len(&header)); // Until its payload is found to be right.
+        }
         let (seed, stored) =
             (header.payload_crc_seed(head, self.id, offset), header.stored_payload_crc(head));
         if self.load_payload(offset, &header, seed, stored)? == stored || failpoint::skipped("log.record.crc")
         {
+            self.damaged_to = self.damaged_to.map(|_| offset);
             return Ok(Ok(header));
         }
         Ok(Err("a payload with a wrong checksum"))

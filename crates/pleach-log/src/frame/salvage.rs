@@ -1,4 +1,8 @@
 //! Reading on behind the end of a chain, for salvage.
+//!
+//! A long header proves itself, and with it how many bytes belong to its record. So where its payload is damaged, nothing
+//! inside of it is taken for a record, although it may look like one: it is a value that was copied from a log. That
+//! also keeps the work linear, for no payload is checked twice.
 
 use std::path::Path;
 
@@ -18,7 +22,9 @@ impl FrameReader {
         let failed = |e| Error::io(&format!("open the {}", kind.name), path, e);
         let file = env.open_file(path, OpenOptions::default()).map_err(failed)?;
         let len = file.len().map_err(failed)?;
-        Ok(Self::over(file, path, id, len))
+        let mut reader = Self::over(file, path, id, len);
+        reader.damaged_to = Some(0);
+        Ok(reader)
     }
 
     /// Where the next record is due.

@@ -93,14 +93,18 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
     let names = env.list_dir(dir).map_err(|e| Error::io("list the directory", dir, e))?;
     let mut listing = Listing::default();
     for (name, metadata) in names {
-        if let Some(id) = parse_segment_name(&name) {
+        let id = if let Some(id) = parse_segment_name(&name) {
             listing.segments.push(id);
+            id
         } else if let Some(id) = parse_sst_name(&name) {
             listing.ssts.push(id);
+            id
         } else if let Some(id) = manifest::parse_manifest_name(&name) {
             listing.manifests.push(id);
+            id
         } else if name == CURRENT_TMP {
             listing.has_current_tmp = true;
+            FileId(0)
         } else if ![LOCK, RESERVE, manifest::CURRENT].contains(&&*name)
             && !name.starts_with('.')
             && name != "lost+found"
@@ -109,8 +113,8 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
             continue;
         } else {
             continue;
-        }
-        if listing.last_id() >= NEXT_ID_MAX {
+        };
+        if id.0 >= NEXT_ID_MAX {
             let message =
                 "no store has counted this far; if the file is not the store's, give it another name";
             return Err(Error::corruption(&dir.join(&name), 0, message));

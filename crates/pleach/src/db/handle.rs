@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::sync::Mutex;
-use pleach_env::{BoundedEnv, FileLock, JobHandle, Result};
+use pleach_env::{BoundedEnv, Error, FileLock, JobHandle, Result};
 
 use super::background::start_jobs;
 use super::inner::Inner;
@@ -61,7 +61,10 @@ impl Db {
 
     pub(crate) fn open_with(path: &Path, mut options: Options) -> Result<Self> {
         options.env = Arc::new(BoundedEnv::new(options.env));
-        let (inner, lock) = open::open(path, &options)?;
+        // Files are opened again by their paths, whatever the working directory is by then.
+        let absolute = options.env.absolute(path);
+        let path = absolute.map_err(|e| Error::io("find the working directory for", path, e))?;
+        let (inner, lock) = open::open(&path, &options)?;
         let inner = Arc::new(inner);
         let (jobs, lock, closed) = (Mutex::default(), Mutex::new(Some(lock)), Mutex::new(None));
         let shared = Arc::new(Shared { jobs, inner, lock, closed });
@@ -214,13 +217,13 @@ impl Db {
     }
 
     /// Whether writes are refused, and why.
-    pub fn poisoned(&self) -> Option<pleach_env::Error> {
+    pub fn poisoned(&self) -> Option<Error> {
         self.inner().poison().cloned()
     }
 
     /// Why the store takes no writes since it was opened: with [`Options::read_only`], or on a full disk. `None` for a
     /// store that was opened for writing. The error is the one that writes get.
-    pub fn read_only(&self) -> Option<pleach_env::Error> {
+    pub fn read_only(&self) -> Option<Error> {
         self.inner().read_only.clone()
     }
 

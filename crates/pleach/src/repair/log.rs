@@ -4,6 +4,7 @@
 //! again later. So the log is read twice: first for its chains of records, of which the newest segment that has a number
 //! wins, and then in the order of the numbers.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -91,20 +92,26 @@ fn read_segment(
 /// segment.
 fn choose(mut chains: Vec<Stretch>, due: SeqNo) -> Vec<Stretch> {
     chains.sort_by_key(|chain| (std::cmp::Reverse(chain.segment), chain.first_seq));
-    let mut chosen: Vec<Stretch> = Vec::new();
+    // By first number; they do not overlap.
+    let mut chosen: BTreeMap<SeqNo, Stretch> = BTreeMap::new();
     for chain in chains {
-        let mut rest = vec![(chain.first_seq.max(due), chain.end_seq)];
-        for taken in &chosen {
-            rest = rest
-                .into_iter()
-                .flat_map(|(from, to)| [(from, to.min(taken.first_seq)), (from.max(taken.end_seq), to)])
-                .collect();
+        let mut from = chain.first_seq.max(due);
+        if let Some((_, before)) = chosen.range(..=from).next_back() {
+            from = from.max(before.end_seq);
         }
-        rest.retain(|(from, to)| from < to);
-        chosen.extend(rest.into_iter().map(|(first_seq, end_seq)| Stretch { first_seq, end_seq, ..chain }));
+        let mut free = Vec::new();
+        if from < chain.end_seq {
+            for taken in chosen.range(from..chain.end_seq).map(|(_, taken)| taken) {
+                free.push((from, taken.first_seq));
+                from = taken.end_seq;
+            }
+            free.push((from, chain.end_seq));
+        }
+        free.retain(|(from, to)| from < to);
+        let free = free.into_iter().map(|(first_seq, end_seq)| Stretch { first_seq, end_seq, ..chain });
+        chosen.extend(free.map(|stretch| (stretch.first_seq, stretch)));
     }
-    chosen.sort_by_key(|stretch| stretch.first_seq);
-    chosen
+    chosen.into_values().collect()
 }
 
 fn tell_gaps(dir: &Path, stretches: &[Stretch], due: SeqNo, known: &Known, report: &mut Reporter<'_>) {
@@ -226,5 +233,41 @@ mod tests {
         let chosen = choose(chains.clone(), 0);
         assert_eq!(chosen, [chain(5, 1, 40), chain(9, 40, 60), chain(9, 60, 130), chain(5, 130, 150)],);
         assert_eq!(choose(chains, 128), [chain(9, 128, 130), chain(5, 130, 150)]);
+    }
+
+    /// Each damaged place begins a chain, and a segment may have many.
+    #[test]
+    fn many_chains_take_little_time_and_memory() {
+        let old = (0..20_000).map(|i| chain(5, 10 * i, 10 * i + 6));
+        let new = (0..20_000).map(|i| chain(9, 10 * i + 4, 10 * i + 9));
+        let chosen = choose(old.chain(new).collect(), 12);
+        assert_eq!(chosen[..3], [chain(5, 12, 14), chain(9, 14, 19), chain(5, 20, 24)]);
+        assert_eq!(chosen.len(), 2 * 19_999);
+    }
+
+    /// What is chosen is what a look at each number says.
+    #[test]
+    fn each_number_is_taken_from_the_newest_segment_that_has_it() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..500 {
+            let mut chains = Vec::new();
+            for segment in 1..=rng.u64(1..5) {
+                let mut seq = 1;
+                for _ in 0..rng.u32(..6) {
+                    let first = seq + rng.u64(..8);
+                    seq = first + rng.u64(1..12);
+                    chains.push(chain(segment, first, seq));
+                }
+            }
+            let due = rng.u64(..20);
+            let chosen = choose(chains.clone(), due);
+            assert!(chosen.is_sorted_by(|a, b| a.end_seq <= b.first_seq), "{chosen:?}");
+            for seq in 0..100 {
+                let has = |c: &&Stretch| (c.first_seq..c.end_seq).contains(&seq);
+                let expected = chains.iter().filter(has).map(|c| c.segment).max().filter(|_| seq >= due);
+                let found = chosen.iter().find(has).map(|c| c.segment);
+                assert_eq!(found, expected, "number {seq} of {chains:?} from {due}");
+            }
+        }
     }
 }

@@ -103,7 +103,9 @@ fn enter(env: &dyn Env, from: &Path) -> Result<Box<dyn pleach_env::FileLock>> {
 }
 
 fn check_target(env: &dyn Env, from: &Path, into: &Path) -> Result<()> {
-    if into.starts_with(from) {
+    let absolute =
+        |path: &Path| env.absolute(path).map_err(|e| Error::io("find the working directory for", path, e));
+    if absolute(into)?.starts_with(absolute(from)?) {
         return Err(Error::invalid("the new store cannot lie inside of the damaged one; give another path"));
     }
     let Some(metadata) = env.metadata(into).map_err(|e| Error::io("look for", into, e))? else {

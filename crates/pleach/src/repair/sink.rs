@@ -57,7 +57,10 @@ impl<'d> Sink<'d> {
         if !known.is_exact {
             return Ok(());
         }
-        known.names.keys().try_for_each(|id| self.open(Owner::Partition(*id)).map(|_| ()))
+        let Some(db) = self.db else { return Ok(()) };
+        let created = db.create_partitions(known.names.values())?;
+        self.partitions.extend(known.names.keys().map(|id| Owner::Partition(*id)).zip(created));
+        Ok(())
     }
 
     /// The name of a partition; a made-up one where it is not known.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach::env::failpoint::with_skipped;
-use pleach::env::{CrashPolicy, Env, SimEnv};
+use pleach::env::{CrashPolicy, Env, Fault, FaultKind, SimEnv};
 use pleach::{Db, ErrorKind, Options};
 
 use crate::rig::setup::DIR;
@@ -183,4 +183,47 @@ fn a_store_is_not_created_on_a_full_disk() {
     let error = options(&env).open(DIR).unwrap_err();
     assert!(error.kind() == ErrorKind::Io && error.is_out_of_space(), "{error}");
     assert_eq!(names(&env), ["LOCK"]);
+}
+
+/// An open that finds the disk full starts over with less. Power may fail at any call of it.
+#[test]
+fn a_power_cut_in_an_open_on_a_full_disk_loses_nothing() {
+    const SYNCED: usize = 60;
+    /// One call in so many is looked at, another one each time.
+    const EVERY: usize = 5;
+    let small = |env: &Arc<SimEnv>| options(env).memtable_bytes(16 << 10);
+    let name = |key: usize| format!("{key:03}").into_bytes();
+    let killed = SimEnv::new(1);
+    let db = open(&killed);
+    let put = |key| db.default_partition().put(name(key), [7; 700]).unwrap();
+    (0..SYNCED).for_each(put);
+    db.sync().unwrap();
+    (SYNCED..SYNCED + 10).for_each(put);
+    let capture = killed.capture();
+    let mut images = 0;
+    for kind in [FaultKind::NoSpace, FaultKind::NoSpaceFrom] {
+        for at in 0.. {
+            let env = capture.crash_image(CrashPolicy::ProcessKill, at);
+            let first = env.op_count();
+            env.add_fault(Fault { at_op: first + at, kind });
+            env.capture_at(&(first + at..first + 500).collect::<Vec<_>>());
+            if let Err(error) = small(&env).open(DIR) {
+                assert!(error.is_out_of_space() || kind == FaultKind::NoSpace, "{kind:?} at {at}: {error}");
+            }
+            for (op, image) in env.captured().into_iter().skip(images % EVERY).step_by(EVERY) {
+                let policy = CrashPolicy::ALL[images % CrashPolicy::ALL.len()];
+                let story = format!("{kind:?} at {at}, {policy:?} at {}", op - first);
+                let image = image.crash_image(policy, op);
+                let db = small(&image).open(DIR).unwrap_or_else(|error| panic!("{story}: {error}"));
+                let keys: Vec<_> = db.default_partition().iter().map(|e| e.unwrap().0.to_vec()).collect();
+                assert!(keys.len() >= SYNCED, "{story}: {}", keys.len());
+                assert_eq!(keys, (0..keys.len()).map(name).collect::<Vec<_>>(), "{story}");
+                images += 1;
+            }
+            if env.faults_struck() == 0 {
+                break;
+            }
+        }
+    }
+    assert!(images > 100, "{images}");
 }

@@ -302,3 +302,30 @@ fn hostile_bytes_are_survived() {
         assert!(report.complete, "round {round}");
     }
 }
+
+/// Each damaged place ends a chain of records, and the next one begins behind it.
+#[test]
+fn a_log_that_is_damaged_in_many_places_is_read() {
+    const PUTS: usize = 400;
+    let folder = tempfile::tempdir().unwrap();
+    let old = folder.path().join("old");
+    let db = options().open(&old).unwrap();
+    for i in 0..PUTS {
+        db.default_partition().put_with(format!("{i:03}"), [7; 300], Durability::Sync).unwrap();
+    }
+    db.close().unwrap();
+    let logs = fs::read_dir(&old).unwrap().map(|entry| entry.unwrap().path());
+    let log = logs.filter(|path| path.extension().is_some_and(|name| name == "log")).max().unwrap();
+    let mut bytes = fs::read(&log).unwrap();
+    let places: Vec<_> = (0..bytes.len() - 300).filter(|&at| bytes[at..at + 300] == [7; 300]).collect();
+    assert_eq!(places.len(), PUTS);
+    places.iter().step_by(2).for_each(|at| bytes[at + 100] = 8);
+    fs::write(&log, bytes).unwrap();
+    let new = folder.path().join("new");
+    let report = repair(&old, &new, options(), &mut |_, _| true).unwrap();
+    assert_eq!(report.entries, PUTS as u64 / 2);
+    assert!(report.damaged_places >= PUTS as u64 / 2 && report.complete);
+    let db = options().open(&new).unwrap();
+    let keys: Vec<_> = content_of(&db).into_keys().map(|(_, key)| key).collect();
+    assert!(keys.into_iter().eq((1..PUTS).step_by(2).map(|i| format!("{i:03}").into_bytes())));
+}

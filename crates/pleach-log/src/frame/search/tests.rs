@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use pleach_env::{FileId, SimEnv};
 
+use super::super::reader::Found;
 use super::*;
 use crate::frame::{Append, FILE_HEADER_LEN, FileKind, FrameOptions, FrameWriter, ManifestHint, RecordBuf};
 
@@ -194,4 +195,81 @@ fn nested_headers_take_linear_work() {
     let (found, end, work) = search(&file_of(&body));
     assert_eq!((found.len(), end), (0, FIRST + len as u64));
     assert!(work <= 12 * len as u64, "{work}");
+}
+
+/// What salvage finds behind the header: places of records, and the work that it takes.
+fn salvage(env: &Arc<SimEnv>) -> (Vec<u64>, u64) {
+    let mut reader = FrameReader::blind(&**env, Path::new(PATH), &KIND, ID).unwrap();
+    let mut found = Vec::new();
+    loop {
+        match reader.advance().unwrap() {
+            Found::Record(_, offset) => found.push(offset),
+            Found::End { offset, .. } if !reader.find_record(offset).0 => return (found, reader.examined()),
+            Found::End { .. } => {}
+        }
+    }
+}
+
+/// Values that imitate a log at their place: headers that claim the rest of the file, alone or with whole records between.
+#[test]
+fn salvage_of_nested_headers_takes_linear_work() {
+    let len = 1 << 20;
+    for between in [0, 40] {
+        let mut body = vec![0; len];
+        let mut at = 0;
+        while at + 1000 < len {
+            let mut put = |payload: &[u8], claimed: Option<usize>| {
+                let payload_len = claimed.unwrap_or(len - 1000 - at);
+                let header = RecordHeader {
+                    kind: RecordKind::Data,
+                    epoch: 0,
+                    payload_len: u32::try_from(payload_len).unwrap(),
+                    first_seq: 1,
+                    count: 2,
+                    durable_lag: 0,
+                };
+                let encoded = header.encode(ID, FIRST + at as u64, payload);
+                body[at..at + RECORD_HEADER_LEN].copy_from_slice(&encoded);
+                body[at + RECORD_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
+                at += RECORD_HEADER_LEN + payload.len();
+            };
+            put(&[], None);
+            if between > 0 {
+                put(&vec![7; between], Some(between));
+            }
+        }
+        let (found, work) = salvage(&file_of(&body));
+        assert_eq!(found, [], "all of them are in a value");
+        assert!(work <= WORK_MAX * len as u64, "{work} for {len} bytes, {between} between");
+    }
+}
+
+/// A value can be part of a log. What it holds is no record, also where the value is damaged.
+#[test]
+fn salvage_takes_nothing_from_inside_of_a_damaged_value() {
+    let env = SimEnv::new(1);
+    let mut writer = writer(&env);
+    let first = append(&mut writer, 1, &[1; 100]);
+    let at = writer.offset();
+    let inner = at + RECORD_HEADER_LEN as u64 + 50;
+    let imitation = RecordHeader {
+        kind: RecordKind::Data,
+        epoch: 0,
+        payload_len: 100,
+        first_seq: 900,
+        count: 5,
+        durable_lag: 0,
+    };
+    let mut value = vec![9; 500];
+    value[50..82].copy_from_slice(&imitation.encode(ID, inner, &[9; 100]));
+    append(&mut writer, 5, &value);
+    let behind = append(&mut writer, 5, &[3; 300]);
+    assert_eq!(salvage(&env).0, [first, at, behind]);
+    change(&env, |bytes| bytes[index(at) + 40] ^= 1);
+    assert_eq!(salvage(&env).0, [first, behind]);
+    // The damage of a short record says nothing of what follows.
+    let short = append(&mut writer, 1, &[4; 60]);
+    let last = append(&mut writer, 5, &[5; 60]);
+    change(&env, |bytes| bytes[index(short) + 5] ^= 0xff);
+    assert_eq!(salvage(&env).0, [first, behind, last]);
 }
