@@ -181,7 +181,7 @@ mod tests {
             (28, "free some space"),
             (122, "free some space"),
             (13, "ls -ld"),
-            (30, "mounted read-only"),
+            (30, "--read-only"),
             (24, "ulimit -n"),
             (23, "ulimit -n"),
             (12, "--memory"),
