@@ -56,7 +56,7 @@ enum Command {
     Compact,
     /// Tell what is known of the store
     Stats,
-    /// Read every file and tell all damage
+    /// Read every file and report all damage
     Verify,
     /// Salvage what can be read of a damaged store into a new one
     Repair(repair::RepairArgs),

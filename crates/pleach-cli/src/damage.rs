@@ -1,4 +1,4 @@
-//! Damage as commands tell it: one line for each place, or a JSON document.
+//! Reports of damage: one line for each place, or a JSON document.
 
 use pleach::{DamagedPlace, RepairReport};
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::bytes::{put_json, shown};
 use crate::output::{complain, count, entries, note};
 
-/// Places that are told one by one to people; JSON has them all.
+/// Most places that are listed as text; JSON lists all.
 const PLACES_TOLD_MAX: usize = 50;
 
 /// A line for each place.

@@ -1,7 +1,7 @@
 //! What the opening of a store cut off the end of its log, for people and for `--json`.
 //!
-//! A crash leaves an unsynced end, which recovery drops from the first gap on. The command opens the store anew each time,
-//! so only the command that came first after the crash can tell.
+//! A crash leaves an unsynced end, which recovery drops from the first gap on. Each command opens the store again, so only
+//! the first command after the crash can report it.
 
 use pleach::Stats;
 use serde_json::{Map, Value};

@@ -55,7 +55,7 @@ impl StoreArgs {
         self.partition.as_deref().unwrap_or(DEFAULT_PARTITION)
     }
 
-    /// An error when no partition can have the given name. For commands that may create a store: they shall not do so in vain.
+    /// An error when no partition can have the given name. Checked before a store is created for it.
     pub(crate) fn check_partition_name(&self) -> Result<()> {
         let len = self.partition_name().len();
         if (1..=PARTITION_NAME_LEN_MAX).contains(&len) {
@@ -110,7 +110,7 @@ impl StoreArgs {
         options(create, self.memory).read_only(self.read_only).open(dir)
     }
 
-    /// Tells when the store could only be opened for reading, though nobody asked for that.
+    /// Warns when the store could be opened for reading only, although `--read-only` was not given.
     fn tell_of_full_disk(&self, db: &Db) {
         if let Some(why) = db.read_only().filter(|_| !self.read_only) {
             note(format_args!("the store is open for reading only: {why}"));

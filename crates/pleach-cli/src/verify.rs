@@ -1,4 +1,4 @@
-//! `pleach verify`: reads every live file and tells all damage. A store that cannot be opened is surveyed as `pleach
+//! `pleach verify`: reads every live file and reports all damage. A store that cannot be opened is surveyed as `pleach
 //! repair` would read it.
 
 use std::time::Instant;
@@ -85,7 +85,7 @@ fn print(report: VerifyReport, stats: &Stats, seconds: f64) -> Result<()> {
     output.finish()
 }
 
-/// The store could not even be opened, as `failure` says: tells all that is damaged.
+/// Reports all damage of a store that could not be opened because of `failure`.
 fn survey(store: &StoreArgs, failure: &Failure, interrupt: &Interrupt) -> Result<()> {
     let bar = progress::over_bytes(Some(0));
     bar.set_message("surveying");

@@ -1,16 +1,16 @@
-//! The baton: of the threads of a simulated machine only the one that holds it runs; by seed it goes to another.
+//! The baton of a simulated machine: only the thread that holds it runs, and the seed decides which one is next.
 //!
 //! [`SimEnv::run_clients`](crate::SimEnv::run_clients) gives each client, and each runner of background jobs, a thread.
 //! The holder offers the baton at *points*: before each counted call and each read of the environment, before each lock
-//! of `sync`, at each `failpoint::reached`, in waits and sleeps. So calls of different clients are cut into one
-//! another, and one seed repeats everything: between two points a thread runs alone, and chance alone chooses the next.
+//! of `sync`, at each `failpoint::reached`, in waits and sleeps. So calls of different clients interleave. Between two
+//! points a thread runs alone, and only the seed chooses the next thread, so one seed repeats everything.
 //!
 //! # Invariants
 //! 1. *One at a time*: a thread of the baton runs only while `holder` names it.
-//! 2. *No wake is lost here*: who waits without a timeout gets the baton only after a notification. So a notification that
-//!    the engine forgets is a deadlock, which no spurious return hides.
-//! 3. *Deadlocks are told*: when nobody can go on, or one blocks where the baton does not see it, the run fails and says
-//!    who waits where. Its threads stay behind, asleep.
+//! 2. *No spurious wakes*: a thread that waits without a timeout gets the baton only after a notification. So a
+//!    notification that the engine forgets is a deadlock.
+//! 3. *Deadlocks fail*: when no thread can go on, or one blocks where the baton does not see it, the run fails and names
+//!    the place where each thread waits. Its threads stay behind, asleep.
 //!
 //! # Concurrency
 //! `table` is held for moments, and nothing but the list of jobs is locked below it.
@@ -43,16 +43,16 @@ impl Key {
     }
 }
 
-/// What a thread of the baton does when it does not hold it.
+/// The state of a thread that does not hold the baton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It can go on.
     Ready,
-    /// It found a lock taken when this many steps had been made. Another try is of use after another step.
+    /// It found a lock taken after this many steps. It tries again after another step.
     Locked(u64),
-    /// It waits for a notification of the key; with a timeout it can go on without.
+    /// It waits for a notification of the key; with a timeout it can go on without one.
     Waits(usize, bool),
-    /// A runner without a job in hand: it can go on when a job is ready, or when the clients have ended.
+    /// A runner without a job: it can go on when a job is ready, or when the clients have ended.
     Rests,
     Ended,
 }
@@ -72,7 +72,7 @@ struct Table {
     members: Vec<Member>,
     holder: Option<usize>,
     rng: Rng,
-    /// At a point where the holder can go on, the baton goes to another once in so many times.
+    /// At a point where the holder can go on, the baton passes on once in this many times.
     pass_every: u32,
     /// Steps from point to point, failed tries of locks apart.
     steps: u64,
@@ -194,7 +194,7 @@ pub(crate) type Body = Box<dyn FnOnce() + Send>;
 impl Baton {
     pub(crate) fn new(seed: u64, has_work: Box<dyn Fn() -> bool + Send + Sync>) -> Arc<Self> {
         let mut rng = Rng::with_seed(seed);
-        // From all the time to rarely: some mistakes need many changes in a row, others a long run undisturbed.
+        // From always to rarely: some mistakes need many changes in a row, others a long run without one.
         let pass_every = [1, 2, 4, 16, 64][rng.usize(..5)];
         let table = Table {
             members: Vec::new(),

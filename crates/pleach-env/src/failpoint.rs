@@ -5,7 +5,7 @@
 //! other. The list of sites, and the test that each of them is missed, stand in docs/testing.md.
 //!
 //! [`reached`] names a point of a race. A test holds the threads that reach it with `hold`, lets others run, and then
-//! releases them: so it forces an order that chance gives once in a million runs. In a simulated machine with several
+//! releases them. So it forces an order that would otherwise be rare. In a simulated machine with several
 //! clients ([`SimEnv::run_clients`](crate::SimEnv::run_clients)) each such point is also one where the scheduler may let
 //! another thread go on.
 
@@ -45,7 +45,7 @@ pub fn with_skipped<T>(site: Site, body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// `body` with the barrier or check switched off that is so on the calling thread, for another thread.
+/// `body`, for another thread, with the same barrier or check switched off as on the calling thread.
 #[cfg(feature = "failpoints")]
 pub(crate) fn inherited(body: crate::baton::Body) -> crate::baton::Body {
     match SKIPPED.with(std::cell::Cell::get) {
@@ -54,7 +54,7 @@ pub(crate) fn inherited(body: crate::baton::Body) -> crate::baton::Body {
     }
 }
 
-/// Tells tests on this thread a number that the interface does not tell, for [`told`].
+/// Reports to tests on this thread a number that the interface does not return, for [`told`].
 #[inline]
 pub fn tell(site: Site, number: u64) {
     #[cfg(feature = "failpoints")]
@@ -75,7 +75,7 @@ pub fn tell_order(site: Site) {
     let _ = site;
 }
 
-/// The last number told on this thread under this name since it was last asked for.
+/// Takes the last number that [`tell`] reported on this thread under this name.
 #[cfg(feature = "failpoints")]
 pub fn told(site: Site) -> Option<u64> {
     TOLD.with_borrow_mut(|told| told.remove(site))

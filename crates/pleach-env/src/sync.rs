@@ -1,8 +1,8 @@
 //! Locks that the simulated scheduler knows.
 //!
 //! Without the `failpoints` feature these are `parking_lot`'s own types. With it, a thread that holds a simulated
-//! machine's baton (see `baton.rs`) never blocks in a lock: it passes the baton on and tries again, so that the
-//! scheduler can let the owner go on, and tells a deadlock. Every other thread takes the lock as usual.
+//! machine's baton (see `baton.rs`) never blocks in a lock: it passes the baton on and tries again. So the scheduler can
+//! run the lock's owner, and notices a deadlock. Every other thread takes the lock as usual.
 //!
 //! A lock that may be held across a call of the environment, a wait, or another lock of this kind must be one of these.
 

@@ -21,7 +21,7 @@ type SimWait = Arc<dyn Fn(Waited) + Send + Sync>;
 pub(crate) enum Waited {
     /// By a step of a job, or by the time that passes where there is a timeout.
     Alone(Option<Duration>),
-    /// Beside other threads: the timeout is over.
+    /// With other threads running: the timeout is over.
     #[cfg(feature = "failpoints")]
     TimedOut(Duration),
 }

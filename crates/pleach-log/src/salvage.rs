@@ -1,11 +1,12 @@
 //! Salvage: every record of a framed file that proves itself, whatever lies between.
 //!
-//! For repair and for reports of damage. [`recover`](crate::recover) ends where a record is missing, for what follows may
-//! not be trusted as a prefix; salvage goes on behind it and tells what was passed over.
+//! For repair and for reports of damage. [`recover`](crate::recover) ends at the first missing record, because what follows
+//! is no prefix. Salvage goes on behind it and reports what it skipped.
 //!
 //! # Invariants
 //! 1. *Nothing unproven*: a record is shown only with a right checksum, and no stale one of a failed append.
-//! 2. *Read only, and no end at an error*: what cannot be read is damage, and the search goes on behind it.
+//! 2. *Read only*: nothing is written.
+//! 3. *Errors do not end it*: bytes that cannot be read are damage, and the search goes on behind them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -105,7 +106,7 @@ fn walk(reader: &mut FrameReader, visit: &mut dyn FnMut(SalvagedFrame<'_>) -> Re
     }
 }
 
-/// Goes to the next record behind `offset` and tells what was passed over; `false` at the end.
+/// Goes to the next record behind `offset` and reports what was skipped; `false` at the end.
 fn pass_over(
     reader: &mut FrameReader,
     offset: u64,

@@ -48,8 +48,8 @@
 //! | `pleach::slowdown` | event, debug: a write was slowed down, because background work is behind | `waited_ms` |
 //! | `pleach::partition_created`, `pleach::partition_dropped` | events, info | `partition` (number), `name` |
 //! | `pleach::close` | span, info: closing | `path` |
-//! | `pleach::close_failed` | event, error: a close returned an error, or did when nobody could hear it | `error` |
-//! | `pleach::poisoned` | event, error, once: the store refuses writes until it is opened anew | `error` |
+//! | `pleach::close_failed` | event, error: a close failed, also one by a drop, which returns no error | `error` |
+//! | `pleach::poisoned` | event, error, once: the store refuses writes until it is opened again | `error` |
 //! | `pleach::shortage` | event, error: the disk is full, or no descriptor is left, for a flush or compaction; it is tried again later | `error` |
 //! | `pleach::job_panicked` | event, error: a panic in a background job | `job`, `panic` |
 //!

@@ -15,8 +15,8 @@ pub const BATCH_BYTES_MAX: usize = 1 << 30;
 /// Longest partition name in bytes of UTF-8.
 pub const PARTITION_NAME_LEN_MAX: usize = 255;
 
-/// Partitions that a store can create in its life, dropped ones included: 2^28. The table of partitions takes one word
-/// for 64 numbers, so this also bounds the memory that a forged number can claim (32 MiB).
+/// Partitions that a store can create in its life, dropped ones included: 2^28. Arbitrary: the table of partitions takes
+/// memory for the live ones only.
 pub const PARTITIONS_MAX: u32 = 1 << 28;
 
 /// Highest "next" file or run number: far from where counting on could overflow.
@@ -34,7 +34,7 @@ const OPERATION_LEN_MIN: usize = 4;
 /// Most operations of a batch.
 pub(crate) const OPERATIONS_MAX: usize = BATCH_BYTES_MAX / OPERATION_LEN_MIN;
 
-/// Most bytes of a memtable's record beside those of the operation (see `memtable/entry`), generously.
+/// Upper bound of a memtable record's bytes beyond those of the operation (see `memtable/entry`).
 const RECORD_OVERHEAD_MAX: usize = 64;
 
 const _: () = assert!(

@@ -174,8 +174,8 @@ fn is_counted(hash: u64, visible: SeqNo) -> bool {
 
 /// Runs a lookup to its end, reading blocks with the caller's thread.
 ///
-/// Requires: the sub-tree is that of the partition in `state`. So who asks whether the partition is there asks the state
-/// that is read, and a drop beside the lookup changes nothing of the answer.
+/// Requires: the sub-tree is that of the partition in `state`. So liveness and data come from one state, and a concurrent
+/// drop does not change the answer.
 #[inline]
 pub(crate) fn get_blocking(
     inner: &Inner,

@@ -105,7 +105,7 @@ impl Options {
 
     /// Whether the store is opened for reading only (default: no). Such an open needs no permission to write and changes
     /// nothing: not a byte of the directory. What the log holds is read into memory, as much as there is, at most some
-    /// three memtables. Any number of readers may have a store open at a time, but nobody beside a writer: that is
+    /// three memtables. Any number of readers may have a store open at a time. While a writer has it open, the error is
     /// `Conflict`. A missing store is not created. Writes, and calls that wait for background work, answer `Io` with the
     /// system's error for a read-only file system.
     #[must_use]
@@ -126,11 +126,11 @@ impl Options {
     /// a quarter. Filters that find no room are left on the disk: those that would spare the fewest searches for their
     /// size ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of the
     /// data; so are the filters that open ranges and snapshots hold.
-    #[must_use]
     ///
-    /// Memtables that snapshots, ranges and values still hold after their flush come on top
-    /// ([`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes)), and so does what a write batch takes that
-    /// is larger than a memtable.
+    /// Two things come on top of this budget. Snapshots, ranges and values hold memtables after their flush:
+    /// [`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes). A write batch larger than a memtable takes
+    /// as much memory as it needs.
+    #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self
@@ -233,8 +233,9 @@ impl Options {
 
     /// Opens the store in directory `path`, creating it where allowed, and recovers it from its log.
     ///
-    /// A store on a full disk is opened all the same, for reading if need be: then writes answer the error for a full disk
-    /// until it is opened again ([`Db::read_only`] tells). What can be written even so are deletes, and drops of partitions.
+    /// A store on a full disk can be opened too. If there is not even room for that, it is opened for reading only until it
+    /// is opened again: writes return the error of [`Db::read_only`]. Otherwise deletes and drops of partitions are accepted,
+    /// which free space.
     ///
     /// # Errors
     /// `NotFound`: there is no store, and none is to be created. `InvalidArgument`: an option is out of range, or the

@@ -100,7 +100,7 @@ pub struct Stats {
     /// failed. Nothing that was durable was among them.
     pub log_was_torn: bool,
     /// How many whole batches were cut off with them because something before them is missing. A lower bound: behind a
-    /// gap, not every batch can be told from other bytes.
+    /// gap, a small batch cannot be recognised.
     pub log_dropped_records: u64,
     /// How many bytes were cut off: in each file of the log, from the first one that was not recovered to the last one that
     /// is not zero.

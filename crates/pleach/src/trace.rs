@@ -5,8 +5,8 @@
 //!
 //! # Invariants
 //! 1. *Free when off*: without the feature `tracing` the macros check the types of their arguments and evaluate nothing.
-//! 2. *Told once*: an error that a call returns is not reported here. Reported is what nobody may have asked about: failures
-//!    of background work, the first poison, a failed close.
+//! 2. *Once*: errors that a call returns are not reported here. Failures of background work, the first poison and a failed
+//!    close are, because the caller may not see them.
 //!
 //! # Concurrency
 //! A subscriber runs on the thread that reports, and some callers hold locks of the store: it must not use the store.

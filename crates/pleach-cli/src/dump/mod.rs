@@ -39,7 +39,7 @@ pub(crate) struct DumpArgs {
     /// jsonl, tsv, csv, lines: keys and values in hexadecimal
     #[arg(long)]
     hex: bool,
-    /// Go on behind damage; what is skipped is told on standard error, and the exit code is 2
+    /// Go on behind damage; standard error lists what was skipped, and the exit code is 2
     #[arg(long)]
     skip_damaged: bool,
 }

@@ -1,7 +1,7 @@
 //! Quotes of a CSV input, watched while the bytes pass on to the reader of rows.
 //!
 //! The reader of rows takes what it gets: it ends a quoted field with the input, and appends what follows a closing quote
-//! to the field. Both lose or change data silently, so this module looks for them and tells their lines.
+//! to the field. Both lose or change data silently, so this module finds them and reports their lines.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ struct Watch {
 pub(super) struct Quotes(Rc<RefCell<Watch>>);
 
 impl Quotes {
-    /// The line and the reason of something wrong in the bytes before `end`, told once; of several the first.
+    /// The line and the reason of the first mistake in the bytes before `end`. Each mistake is returned once.
     pub(super) fn found_before(&self, end: u64) -> Option<(u64, String)> {
         let mut watch = self.0.borrow_mut();
         let mut first = None;
@@ -96,7 +96,7 @@ impl Watch {
         }
     }
 
-    /// A field without an end is not gathered for ever.
+    /// Limits the length of a field whose quote is never closed.
     fn check_len(&self) -> io::Result<()> {
         let (byte, line) = self.opened;
         if self.at != At::Quoted || self.byte - byte <= VALUE_LEN_MAX as u64 + (1 << 20) {

@@ -24,7 +24,7 @@ fn flip(path: &PathBuf, places: &[usize]) {
 }
 
 #[test]
-fn verify_tells_all_damage() {
+fn verify_reports_all_damage() {
     let (store, sst) = sample();
     flip(&sst, &[10_000, 100_000, 200_000]);
     let ran = store.run(["verify"]);

@@ -60,7 +60,7 @@ pub(super) struct BoundedFile {
 }
 
 impl BoundedFile {
-    /// Opens the file, so that who asks learns whether it can be.
+    /// Opens the file at once, so that the caller gets the error if it cannot be opened.
     pub(super) fn open(
         env: Arc<dyn Env>,
         open_files: Arc<OpenFiles>,
@@ -93,7 +93,7 @@ impl BoundedFile {
         if before.is_none() {
             self.open_files.add(&self.shelved);
         }
-        Ok(handle) // Where another was faster, ours is closed after this read.
+        Ok(handle) // If another thread was faster, this handle is closed after its read.
     }
 
     fn with<T>(&self, call: impl FnOnce(&dyn File) -> io::Result<T>) -> io::Result<T> {
@@ -148,7 +148,7 @@ impl File for BoundedFile {
         }
     }
 
-    /// The read that follows opens the file anyway, and says what is wrong where that fails.
+    /// Opening the file for a hint is no waste: the read follows. If opening fails, the read returns the error.
     fn prefetch(&self, offset: u64, len: u64) {
         let _a_hint = self.with(|file| {
             file.prefetch(offset, len);
@@ -156,7 +156,7 @@ impl File for BoundedFile {
         });
     }
 
-    /// A closed file is not opened for a hint of what will not be read.
+    /// A closed file is not opened for this: its bytes will not be read.
     fn forget(&self, offset: u64, len: u64) {
         if let Some(handle) = &*self.shelved.handle.load() {
             handle.0.forget(offset, len);

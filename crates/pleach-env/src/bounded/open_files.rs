@@ -1,13 +1,13 @@
 //! The stable files that are open now, and which of them is closed when there are too many.
 //!
-//! A clock chooses: its hand passes the files in turn, spares one that was read since the hand passed it, and closes the
-//! next that was not. That is nearly the least recently used one, and a read has one flag to set.
+//! The clock algorithm chooses: its hand passes the files in turn, skips those that were read since it last passed them,
+//! and closes the first that was not. That approximates least recently used, and a read only sets one flag.
 //!
 //! # Invariants
 //! 1. *A file is listed from soon after it is opened until soon before it is closed.* Whoever makes the handle of a file
 //!    present lists the file; whoever takes it off the list makes the handle absent. Hence a file is never listed twice.
-//! 2. *The list is no longer than the limit*, but for files that are just being opened. Descriptors can be more by those
-//!    that are being read while they are closed.
+//! 2. *The list is no longer than the limit*, except for files that are just being opened. A file that is closed during a
+//!    read keeps its descriptor until the read ends.
 //!
 //! # Concurrency
 //! One lock guards the list. No file is opened or closed under it.
@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use super::file::Shelved;
 use crate::error::is_out_of_files;
 
-/// How often a call is made again after files were closed for it. Arbitrary: each time half of the open files go, so that
-/// who still finds no descriptor competes with somebody for them.
+/// How often a call is repeated after files were closed for it. Arbitrary: each repetition closes half of the open files,
+/// so a call that still fails competes with others for descriptors.
 const ATTEMPTS_MAX: usize = 8;
 /// Files that may be open however low the system's limit is.
 const LIMIT_MIN: usize = 4;

@@ -95,7 +95,7 @@ fn wait_while_held(site: Site) {
     let Some(waiting) = held.get_mut(site) else { return };
     *waiting += 1;
     CHANGED.notify_all();
-    // A hold that was let go and taken anew holds those who come then, not those who waited.
+    // A hold that was released and then made again holds only the threads that come after that.
     while held.get(site).is_some_and(|&waiting| waiting > 0) {
         CHANGED.wait(&mut held);
     }

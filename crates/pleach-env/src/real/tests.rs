@@ -11,7 +11,7 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).expect("the path exists").permissions().mode() & 0o777
 }
 
-/// The process's umask, which only changing it tells.
+/// The process's umask. The system call that returns it also changes it, so it is read from `/proc`.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:")).expect("Linux tells it");

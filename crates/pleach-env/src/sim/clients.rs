@@ -1,4 +1,4 @@
-//! Clients: threads of a test that use one simulated machine beside each other.
+//! Clients: concurrent threads of a test that use one simulated machine.
 //!
 //! They take turns by seed, with each other and with the background jobs, at the points that `baton.rs` lists. A test
 //! that has no clients runs on its one thread as before, and its seeds mean the same.
@@ -9,10 +9,10 @@ use super::SimEnv;
 use crate::baton::{Baton, Body, pass_until, run_jobs};
 use crate::failpoint::inherited;
 
-/// Threads that step jobs beside the clients: as many steps may be under way at a time.
+/// Threads that run steps of jobs while clients run: at most this many steps overlap.
 const RUNNERS: usize = 3;
 
-/// What runs on one machine at a time.
+/// The clients of one run.
 #[derive(Default)]
 pub struct Clients(Vec<(String, Body)>);
 
@@ -29,12 +29,12 @@ impl Clients {
 }
 
 impl SimEnv {
-    /// Runs the clients until all have ended, with steps of ready jobs between and beside them. The seed decides who
-    /// goes on when. They see the failpoint that is switched off on this thread.
+    /// Runs the clients concurrently with ready jobs until all clients have ended. The seed decides which thread goes on.
+    /// The failpoint that is switched off on this thread is switched off for them too.
     ///
     /// # Panics
-    /// With the message of a client or job that panicked; when nobody can go on; when one blocks for a minute in what
-    /// the scheduler does not know. Where others still wait then, their threads stay behind.
+    /// With the message of a client or job that panicked; when no thread can go on; when one blocks for a minute where the
+    /// scheduler does not see it. Threads that still wait then stay behind.
     pub fn run_clients(self: &Arc<Self>, seed: u64, clients: Clients) {
         let env = Arc::clone(self);
         let baton = Baton::new(seed, Box::new(move || env.schedule.lock().has_ready()));

@@ -10,8 +10,6 @@ use pleach_env::{Env, Error, FileId, OpenOptions, Result};
 
 use super::header::FileKind;
 use super::reader::{Found, FrameReader};
-use super::record::{RECORD_HEADER_LEN, tag};
-use super::search::{first_tag, last_nonzero};
 
 /// Bytes that are passed over where a read fails: a page.
 const UNREADABLE_LEN: u64 = 4096;
@@ -32,25 +30,21 @@ impl FrameReader {
         self.offset
     }
 
-    /// Goes to the next long record behind `offset`, so that `advance` reads it. Returns whether there is one, and where
-    /// the last byte before it, or before the end, is that is not zero.
+    /// Goes to the next long record behind `offset`, so that `advance` reads it. Returns whether there is one, and the end of
+    /// the last byte before it that is not zero.
     pub(crate) fn find_record(&mut self, offset: u64) -> (bool, u64) {
-        let (mut at, mut used_to, id) = (offset, offset, self.id);
+        let (mut at, mut used_to) = (offset, offset);
         while at < self.len {
-            let Ok(bytes) = self.rest_of_window(at) else {
+            let Ok(step) = self.find_tag(at) else {
                 at = (at / UNREADABLE_LEN + 1) * UNREADABLE_LEN;
                 used_to = at.min(self.len);
                 continue;
             };
-            let places = bytes.len().saturating_sub(RECORD_HEADER_LEN - 1);
-            let candidate = first_tag(&bytes[..(places + 3).min(bytes.len())], tag(id, at));
-            // The last bytes may begin a header that the next window completes.
-            let skip = candidate.unwrap_or(places.max(1));
-            if let Some(last) = last_nonzero(&bytes[..skip]) {
-                used_to = at + last as u64 + 1;
+            if let Some(used) = step.used {
+                used_to = at + used;
             }
-            at += skip as u64;
-            if candidate.is_some() {
+            at += step.passed;
+            if step.is_found {
                 if at > offset && self.is_record(at) {
                     return (true, used_to);
                 }

@@ -1,13 +1,12 @@
-//! The search behind the end of a chain: which records are there all the same.
+//! The search for records behind the end of a chain.
 //!
-//! Recovery needs it for two questions. Does a record say that something is durable which the chain does not reach? Then
-//! the file is damaged. And how many whole records are lost if not?
+//! Recovery asks two questions. Does a record state that something is durable which the chain does not reach? Then the file
+//! is damaged. Otherwise, how many whole records are lost?
 //!
 //! # Cost
-//! Linear in the file's length, whatever the bytes are. Each offset costs one comparison with the tag that a long header
-//! would have there, and only a match costs a checksum of 48 bytes; a tag comes up by chance once in 4 GiB. A payload
-//! that one header claims is checksummed once, and never for a second header inside it; the bytes that a short record
-//! claims likewise.
+//! Linear in the file's length for any bytes. Each offset costs one comparison with the tag that a long header would have
+//! there. A match costs a checksum of 44 bytes; by chance a tag matches once in 4 GiB. Each payload is checksummed once:
+//! if it is wrong, headers inside it do not get theirs checksummed again. The same holds for short records.
 
 use pleach_env::Result;
 
@@ -19,29 +18,39 @@ use super::record::{RECORD_HEADER_LEN, RecordHeader, RecordKind, SHORT_HEADER_LE
 pub(crate) struct Remains {
     pub(crate) header: RecordHeader,
     pub(crate) offset: u64,
-    /// Whether the record is whole and not stale. `false` also where that was not looked at: inside of the payload that a
-    /// header before it claims.
+    /// Whether the record is whole and not stale. `false` also if it was not checked, because the record lies inside a
+    /// payload with a wrong checksum.
     pub(crate) is_whole: bool,
 }
 
-/// Where a search has got to.
+/// One step of the search for a tag.
+pub(super) struct TagStep {
+    /// Whether a tag stands behind the bytes passed over.
+    pub(super) is_found: bool,
+    /// Bytes passed over.
+    pub(super) passed: u64,
+    /// How many of them there are up to the last one that is not zero; `None` if all are zero.
+    pub(super) used: Option<u64>,
+}
+
+/// The state of a search.
 struct Search {
     offset: u64,
     /// Number and epoch of a short record at `offset`, if the record before it is known.
     due: Option<(SeqNo, u8)>,
     /// The highest epoch seen: what has a lower one is the remains of a failed append.
     epoch: u8,
-    /// Up to where payloads have been checksummed in vain; headers before it are not asked for theirs.
+    /// End of the last payload with a wrong checksum. Payloads of headers before it are not checksummed.
     long_checked: u64,
     /// The same for short records.
     short_checked: u64,
-    /// End of the last thing that is not zero.
+    /// End of the last record, or of the last other byte that is not zero.
     end: u64,
 }
 
 impl FrameReader {
-    /// Shows `visit` every long record from `start` on, and the short ones that follow whole ones. Returns where the last
-    /// thing ends that is not zero, at least `start`.
+    /// Shows `visit` every long record from `start` on, and the short ones that follow whole ones. Returns the end of the
+    /// last record, or of the last other byte that is not zero; at least `start`.
     pub(crate) fn search(&mut self, start: u64, visit: &mut dyn FnMut(Remains)) -> Result<u64> {
         let offset = start.min(self.len);
         let epoch = self.epoch;
@@ -49,7 +58,7 @@ impl FrameReader {
         while search.offset < self.len {
             if let Some(remains) = self.short_record(&mut search)? {
                 visit(remains);
-            } else if self.find_tag(&mut search)?
+            } else if self.next_tag(&mut search)?
                 && let Some(remains) = self.long_record(&mut search)?
             {
                 visit(remains);
@@ -82,23 +91,31 @@ impl FrameReader {
 
     /// Moves the search to the next offset that holds the tag of a long header, or to the end of the window; whether it
     /// found one.
-    fn find_tag(&mut self, search: &mut Search) -> Result<bool> {
-        let (offset, file_len, id) = (search.offset, self.len, self.id);
+    fn next_tag(&mut self, search: &mut Search) -> Result<bool> {
+        let step = self.find_tag(search.offset)?;
+        if let Some(used) = step.used {
+            search.end = search.end.max(search.offset + used);
+        }
+        search.offset += step.passed;
+        Ok(step.is_found)
+    }
+
+    /// Looks for the tag of a long header between `offset` and the end of the window.
+    pub(super) fn find_tag(&mut self, offset: u64) -> Result<TagStep> {
+        let (file_len, id) = (self.len, self.id);
         let bytes = self.rest_of_window(offset)?;
         let places = bytes.len().saturating_sub(RECORD_HEADER_LEN - 1);
         let found = first_tag(&bytes[..(places + 3).min(bytes.len())], tag(id, offset));
         // The last bytes may begin a header that the next window completes.
         let is_last = offset + bytes.len() as u64 == file_len;
-        let done = found.unwrap_or(if is_last { bytes.len() } else { places });
-        if let Some(last) = last_nonzero(&bytes[..done]) {
-            search.end = search.end.max(offset + last as u64 + 1);
-        }
-        self.examined += done as u64;
-        search.offset += done as u64;
-        Ok(found.is_some())
+        let passed = found.unwrap_or(if is_last { bytes.len() } else { places });
+        let used = last_nonzero(&bytes[..passed]).map(|last| last as u64 + 1);
+        self.examined += passed as u64;
+        Ok(TagStep { is_found: found.is_some(), passed: passed as u64, used })
     }
 
-    /// The long record at the search's offset, if the header there proves itself. Moves the search behind what is known.
+    /// The long record at the search's offset, if its header proves itself. Moves the search behind the record, or behind
+    /// its header if the payload is wrong.
     fn long_record(&mut self, search: &mut Search) -> Result<Option<Remains>> {
         let offset = search.offset;
         let mut head = [0; RECORD_HEADER_LEN];
@@ -127,11 +144,11 @@ impl FrameReader {
     }
 }
 
-/// Bytes compared with their tags without a look at the outcome: enough to keep the processor's wide units busy.
+/// Offsets compared with their tags before the result is tested: enough to fill wide instructions (arbitrary).
 const BLOCK: usize = 64;
 
 /// The first offset in `bytes` that holds the tag of its place; `tag` is that of the first byte.
-pub(super) fn first_tag(bytes: &[u8], mut tag: u32) -> Option<usize> {
+fn first_tag(bytes: &[u8], mut tag: u32) -> Option<usize> {
     let mut at = 0;
     while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk::<{ BLOCK + 3 }>()) {
         if holds_tag(block, tag) {
@@ -145,8 +162,8 @@ pub(super) fn first_tag(bytes: &[u8], mut tag: u32) -> Option<usize> {
     words.zip(&mut tags).position(|(word, tag)| word == tag).map(|found| at + found)
 }
 
-/// Whether any of the first [`BLOCK`] offsets holds its tag. Four passes over words that do not overlap: so the compiler
-/// makes wide instructions of it, and the time does not depend on the bytes.
+/// Whether any of the first [`BLOCK`] offsets holds its tag. Four passes over words that do not overlap: the compiler makes
+/// wide instructions of them, and the time does not depend on the bytes.
 fn holds_tag(block: &[u8; BLOCK + 3], tag: u32) -> bool {
     let mut found = false;
     let mut first = tag;
@@ -161,8 +178,8 @@ fn holds_tag(block: &[u8; BLOCK + 3], tag: u32) -> bool {
     found
 }
 
-/// Where the last byte is that is not zero.
-pub(super) fn last_nonzero(bytes: &[u8]) -> Option<usize> {
+/// The index of the last byte that is not zero.
+fn last_nonzero(bytes: &[u8]) -> Option<usize> {
     let is_blank = |chunk: &[u8]| chunk.iter().fold(0, |all, byte| all | byte) == 0;
     let mut end = bytes.len();
     for chunk in bytes.rchunks(4 << 10).take_while(|chunk| is_blank(chunk)) {

@@ -1,13 +1,13 @@
-//! Salvage: every entry that can still be read of an SST, whatever else of it is damaged.
+//! Salvage: reads every entry of a damaged SST that can still be read.
 //!
-//! For repair and for checks that go on behind damage. Where the index is whole, it says where the blocks are. Where it is
-//! not, the file is searched: a block proves itself by its checksum, which covers the file's number and the block's offset.
-//! A damaged block is reported and passed over.
+//! For repair and for checks that go on behind damage. If the index is whole, it gives the places of the blocks. Otherwise
+//! the file is searched: a block proves itself by its checksum, which covers the file's number and the block's offset. A
+//! damaged block is reported and skipped.
 //!
 //! # Invariants
 //! 1. *Nothing unproven*: an entry is shown only from a block whose checksum is right and whose lengths fit.
 //! 2. *Bounded*: no memory is taken for a length before the bytes of that length have matched their checksum. A search
-//!    checksums at most [`WORK_FACTOR`] times the file's length in vain.
+//!    spends at most [`WORK_FACTOR`] times the file's length on checksums that turn out wrong.
 //!
 //! # Cost
 //! One pass over the file in reads of 1 MiB. The search looks at every offset behind a damaged block.
@@ -32,8 +32,8 @@ use crate::summary::SstSummary;
 /// Bytes read at once.
 const WINDOW_LEN: usize = 1 << 20;
 
-/// Bytes that a search may checksum in vain, in lengths of the file. Ordinary bytes look like the header of a block once in
-/// many GiB; only bytes made up to do so reach this.
+/// Bytes whose checksum may turn out wrong in a search, as a multiple of the file's length. Arbitrary: ordinary bytes look
+/// like the header of a block once in many GiB, so only forged files reach this.
 const WORK_FACTOR: u64 = 64;
 
 /// What is found while an SST is salvaged, in the order of the file.

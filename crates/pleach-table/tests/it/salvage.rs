@@ -84,7 +84,7 @@ fn only_entries_of_damaged_blocks_are_lost() {
                         d.after.as_ref().is_none_or(|key| key < *first)
                             && d.before.as_ref().is_none_or(|key| key > *first)
                     };
-                    assert!(damage.iter().any(inside), "{damage:?} does not tell of {first:?}");
+                    assert!(damage.iter().any(inside), "{damage:?} does not name {first:?}");
                 }
                 if at < bytes.len() / 2 {
                     assert_eq!(note.as_deref(), Some(NOTE), "at {at}, {tail_is_whole}");

@@ -120,7 +120,7 @@ impl Compactions {
         let Some(mut job) = self.take_job()? else { return Ok(self.rest()) };
         let progress = job.step(&self.inner);
         if progress.is_err() {
-            // What it has not committed is dropped. Is it known to the version, then it is resumed from its clip.
+            // Uncommitted output is dropped. If the version already records the job, it is resumed from its clip.
             job.abandon();
         }
         self.put_back(job, progress.as_ref().ok().copied());
@@ -193,7 +193,7 @@ impl Compactions {
             return;
         }
         let version = Arc::clone(&self.inner.state.load().version);
-        let at_work: Vec<_> = self.inner.ledger.lock().at_work().collect();
+        let at_work = self.inner.ledger.lock().at_work();
         for partition in at_work {
             for meta in version.tree(partition).into_iter().flat_map(|tree| &tree.jobs) {
                 if list.known.contains(&(partition, meta.output)) {
@@ -290,7 +290,8 @@ impl Compactions {
             })
         };
         let held_up = || {
-            self.inner.ledger.lock().held_up().find_map(|id| {
+            let held_up = self.inner.ledger.lock().held_up();
+            held_up.into_iter().find_map(|id| {
                 let plan = picker::pick_held_up(version.tree(id)?)?;
                 picked(id, Plan::Whole(plan), None)
             })

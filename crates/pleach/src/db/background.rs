@@ -1,7 +1,7 @@
 //! Background work: flush, compaction, removal of files. Each is a job that does one bounded step at a time.
 //!
-//! A full disk, like any other shortage, stops a job until it is woken again: by the next write that needs room, by the next flush, or by files
-//! that were removed. Any other failure poisons the store: reads go on, writes are refused.
+//! A shortage, such as a full disk, stops a job until it is woken again: by the next write that needs room, by the next
+//! flush, or by the removal of files. Any other failure poisons the store: reads go on, writes are refused.
 
 use std::collections::btree_map::Entry;
 use std::panic::{self, AssertUnwindSafe};
@@ -75,7 +75,7 @@ struct Guarded<J> {
 }
 
 impl<J: Job> Job for Guarded<J> {
-    /// What a panic leaves half done is only ever read: a poisoned store writes nothing.
+    /// State that a panic left half changed is only read afterwards: a poisoned store writes nothing.
     fn step(&mut self) -> JobStep {
         let step = panic::catch_unwind(AssertUnwindSafe(|| self.job.step()));
         step.unwrap_or_else(|payload| {
@@ -218,15 +218,21 @@ impl Inner {
 
     /// Whether, where nothing is written, no compaction is at work or due.
     fn is_settled(&self, version: &Version) -> bool {
-        let ledger = self.ledger.lock();
-        let is_held_up = |id| version.tree(id).is_some_and(|tree| picker::pick_held_up(tree).is_some());
-        !ledger.is_busy() && !ledger.held_up().any(is_held_up)
+        let (is_busy, held_up) = {
+            let ledger = self.ledger.lock();
+            (ledger.is_busy(), ledger.held_up())
+        };
+        let has_plan = |id| version.tree(id).is_some_and(|tree| picker::pick_held_up(tree).is_some());
+        !is_busy && !held_up.into_iter().any(has_plan)
     }
 
-    /// Looks for what time and reads have made due.
+    /// Looks for merges that time and reads have made due. The pickers run without the ledger's lock, which commit leaders
+    /// take; `versions` keeps edits out meanwhile.
     fn refresh_ledger(&self) {
         let versions = self.versions.lock();
-        self.ledger.lock().refresh(&versions.version, self.compaction_clock());
+        let (now, waiting) = (self.compaction_clock(), self.ledger.lock().waiting());
+        let due = waiting.due_at(&versions.version, now);
+        self.ledger.lock().refresh(now, due);
     }
 
     /// The same, unless that was done for this time already.
@@ -293,7 +299,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until something has changed; an error where what is waited for may never come.
+    /// Waits for the next change; an error when background work cannot make progress.
     fn wait_for_progress(&self, background: &mut MutexGuard<'_, Background>) -> Result<()> {
         self.check_not_poisoned()?;
         if background.jobs_stopped {
@@ -307,7 +313,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Tells those who wait for background work that there is none any more.
+    /// Wakes the threads that wait for background work: the jobs have stopped.
     pub(crate) fn note_jobs_stopped(&self) {
         self.background.lock().jobs_stopped = true;
         self.progress.notify_all();

@@ -2,16 +2,16 @@
 //!
 //! # The contract
 //! 1. *Durable*: when `close` returns `Ok`, everything that was written is durable.
-//! 2. *Told*: when background work has failed before, `close` makes the log durable all the same and then returns that
-//!    failure. A failed sync is never repeated. Each later `close`, of any handle, returns what the first one returned.
+//! 2. *Failures are returned*: after a failure of background work, `close` still makes the log durable, and then returns
+//!    that failure. A failed sync is never repeated. Each later `close`, of any handle, returns the first one's result.
 //! 3. *Closed for all*: when `close` returns, every handle of the store (partition, snapshot, range, batch) answers
 //!    [`ErrorKind::Closed`]. Keys and values that were returned before stay valid.
 //! 4. *Free*: when `close` returns, no job runs, no file of the store is written any more, and the lock is released: the
 //!    directory can be opened again at once, by this process too.
 //!
-//! A read that began before the close ends with the right answer or with `Closed`. The files it reads may be removed by
-//! the next open, but not while a file descriptor of them is open; where one has to be opened again and is gone, the
-//! error is `Closed`. Obsolete files that a snapshot or a range still pinned stay on the disk until the next open.
+//! A read that began before the close returns the right answer or `Closed`. The next open may remove the names of the
+//! files that it reads. A file with an open descriptor stays readable; a file that must be opened again gives `Closed`.
+//! Obsolete files that a snapshot or a range still pinned stay on the disk until the next open.
 //!
 //! # Concurrency
 //! One thread closes; others that call `close` meanwhile wait for it. It takes `names`, `writer` and `versions` to end the
@@ -34,7 +34,7 @@ use crate::version::FileTable;
 const EMPTY_MEMTABLE_BYTES: usize = 16 << 10;
 
 impl Shared {
-    /// Closes the store, or tells how that ended before. See the module's contract.
+    /// Closes the store, or returns the result of the first close. See the module's contract.
     pub(super) fn close(&self) -> Result<()> {
         let mut closed = self.closed.lock();
         if let Some(result) = &*closed {
@@ -42,7 +42,7 @@ impl Shared {
         }
         let _span = trace::close(&self.inner);
         self.inner.set_closed();
-        // What the log holds is read again at the next open: a lot of it is better in files. A failure is no loss.
+        // The next open reads the log again, which takes long for a large memtable. If the flush fails, nothing is lost.
         if self.inner.read_only.is_none() {
             let _stays_in_the_log = self.inner.flush_if_large();
         }
@@ -60,7 +60,7 @@ impl Shared {
 }
 
 impl Inner {
-    /// Makes the log durable, notes that, and lets go of everything that readers see.
+    /// Makes the log durable, notes that in `CURRENT`, and releases the memtables and files that readers see.
     fn end(&self) -> Result<()> {
         let _no_new_ones = self.naming.lock();
         let mut writer = self.writer.lock();
@@ -81,7 +81,8 @@ impl Inner {
         writer.active = Arc::clone(&active);
         let stretches = Arc::clone(&writer.stretches);
         let closed = Arc::clone(&self.closed);
-        let partitions_since = writer.next_seq - 1;
+        // Not `next_seq`: after a panic of a commit leader it is ahead, and readers would wait for the rest forever.
+        let partitions_since = self.last_visible();
         self.swap_state(|_| State {
             active,
             sealed: Vec::new(),
@@ -117,7 +118,7 @@ impl Inner {
         noted.or_else(|error| if error.is_shortage() { Ok(()) } else { Err(error) })
     }
 
-    /// Refuses all later writes because the store is going.
+    /// Refuses all later calls, because the store is being closed.
     fn set_closed(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -137,14 +138,14 @@ impl Inner {
         if self.ended.load(Ordering::Acquire) { Err(closed_error()) } else { Ok(()) }
     }
 
-    /// What a read answers that met `error`: in a store that was closed meanwhile, the file may have been removed.
+    /// The error of a read that failed with `error`. In a closed store it is `Closed`: the file may have been removed.
     #[cold]
     pub(crate) fn read_failed(&self, error: Error) -> Error {
         if self.is_closed() { closed_error() } else { error }
     }
 }
 
-/// What takes the place of the memtables.
+/// The memtable of a closed store.
 fn empty_memtable(writer: &Writer) -> Arc<LoggedMemtable> {
     let pool = Memtable::pool(EMPTY_MEMTABLE_BYTES, 0);
     let memtable = Arc::new(Memtable::new(EMPTY_MEMTABLE_BYTES, &pool));

@@ -72,8 +72,8 @@ pub(super) fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result
     }
 }
 
-/// An error for a directory in which a lock file would be an intrusion. What else may be wrong is looked for under the
-/// lock.
+/// An error for a directory that is no store and cannot become one: no lock file is created there. Everything else is
+/// checked under the lock.
 fn look_before_locking(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     let path = dir.join(manifest::CURRENT);
     if env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?.is_some() {
@@ -139,12 +139,12 @@ impl Listing {
             && self.manifests.iter().all(|id| *id == FIRST_MANIFEST)
     }
 
-    /// An error when files tell of a store that is without its `CURRENT`.
+    /// An error when there are files of a store, but no `CURRENT`.
     pub(super) fn check_fresh(&self, dir: &Path) -> Result<()> {
         if self.is_fresh() {
             return Ok(());
         }
-        let message = "CURRENT is missing, but the directory holds files of a store; restore CURRENT";
+        let message = "CURRENT is missing, but the directory holds files of a store; restore CURRENT, or repair the store";
         Err(Error::corruption(&dir.join(manifest::CURRENT), 0, message))
     }
 
@@ -188,8 +188,8 @@ pub(super) fn create_store(
     Ok(FIRST_MANIFEST)
 }
 
-/// Removes the files, but for the log, that earlier lives of the store left and nothing names any more. The new manifest
-/// is in force, and the space may be needed to recover.
+/// Removes files that earlier opens left and that nothing names, except for the log's. The new manifest is in force, and
+/// recovery may need the space.
 pub(super) fn remove_leftovers(inner: &Inner, found: &Found) {
     let dir = &inner.dir;
     let live = inner.versions.lock().version.live_files();
@@ -201,7 +201,7 @@ pub(super) fn remove_leftovers(inner: &Inner, found: &Found) {
     remove_all(inner, gone);
 }
 
-/// Removes the segments whose batches stand in fresh ones.
+/// Removes the segments whose batches were copied to fresh ones.
 pub(super) fn remove_old_segments(inner: &Inner, found: &Found) {
     remove_all(inner, found.listing.segments.iter().map(|id| segment_path(&inner.dir, *id)));
 }

@@ -1,11 +1,12 @@
 //! Committing version edits: checked, made durable, shown to readers.
 //!
 //! # Order
-//! 1. The edit is completed and applied: the next version, and what becomes of the file table. Nothing has changed yet.
+//! 1. The edit is completed and applied, which gives the next version and the changes of the file table. The store has not
+//!    changed yet.
 //! 2. It is appended to the manifest, and synced.
-//! 3. Table, version and state are replaced, and files that nothing refers to any more become obsolete.
+//! 3. Table, version and state are replaced, and files without references become obsolete.
 //!
-//! So an edit that does not fit the store never reaches the manifest, and one that cannot be written changes nothing.
+//! So an edit that does not fit the version never reaches the manifest, and an edit that cannot be written changes nothing.
 //!
 //! # Concurrency
 //! All of it happens under `versions`.
@@ -25,13 +26,13 @@ use crate::version::{FileChanges, SstFile, Version};
 
 impl Inner {
     /// Makes an edit durable and shows its version to readers, in a state made by `change`. `added` are the files it
-    /// names, opened. What it says of partitions dropped meanwhile is left out.
+    /// names, opened. Items about partitions that were dropped meanwhile are left out.
     ///
-    /// The edit is applied and checked before it is written: one that does not fit, which only a mistake in this program
-    /// can make, never reaches the manifest. It poisons the store, and the next open finds the store as it was.
+    /// The edit is checked before it is written. Only a mistake in this program makes an edit that does not fit; it poisons
+    /// the store, and the next open finds the store as it was.
     ///
-    /// After an error nothing has changed, and the added files go; where the store is poisoned, they stay, for the edit
-    /// may have become durable.
+    /// After an error nothing has changed, and the added files become obsolete. In a poisoned store they stay, because the
+    /// edit may have become durable.
     pub(crate) fn commit_edit(
         &self,
         edit: Edit,
@@ -91,7 +92,7 @@ impl Inner {
         Ok((Arc::new(next), changes, edit.changed_partitions()))
     }
 
-    /// Appends the edit to the manifest. On a full disk the reserve makes room: what follows most edits is that files go.
+    /// Appends the edit to the manifest. On a full disk the reserve is released: most edits lead to the removal of files.
     fn append(&self, versions: &mut Versions, edit: &Edit) -> Result<()> {
         match versions.manifest.append(edit) {
             Err(error)
@@ -103,7 +104,7 @@ impl Inner {
         }
     }
 
-    /// Leaves out what does not count any more, and fills in numbers.
+    /// Leaves out items that no longer apply, and fills in numbers.
     fn complete(&self, versions: &Versions, edit: &mut Edit) {
         edit.items.retain(|item| match item {
             EditItem::LogFloor(_) => !versions.floor_is_pinned,
@@ -129,12 +130,12 @@ impl Inner {
                 self.framed_files.lock().old_manifests.push(old.id());
                 Ok(())
             }
-            // CURRENT names the old one, which does as well unless it takes no more edits.
+            // CURRENT names the old manifest, which goes on unless it takes no more edits.
             Err(failed) if !failed.is_in_doubt && failed.error.is_shortage() => {
                 failpoint::tell("manifest.kept", versions.manifest.id().0);
                 if versions.manifest.is_exhausted() { Err(failed.error) } else { Ok(()) }
             }
-            // CURRENT may name either: only a fresh open can tell.
+            // CURRENT may name either; the next open decides.
             Err(failed) => Err(self.set_poison(failed.error)),
         }
     }

@@ -200,10 +200,10 @@ impl Db {
         verify::verify(self.inner(), progress)
     }
 
-    /// As [`Db::verify_with`], but damage does not end it: every damaged place of every file is told.
+    /// As [`Db::verify_with`], but damage does not end it: it returns every damaged place of every file.
     ///
     /// # Errors
-    /// Only what is no damage of a file.
+    /// Those that are no damage of a file.
     pub fn verify_all(
         &self,
         progress: &mut dyn FnMut(u64, u64) -> bool,

@@ -1,12 +1,10 @@
 //! What all handles and jobs of a store share.
 //!
 //! # Concurrency
-//! Locks, in the order in which they may be taken: `naming`, `writer`, `versions`, `swap`. The workers' list of
-//! compactions comes before `versions`, and is never taken together with `naming` or `writer`. `names`, `hint`,
-//! `framed_files`, `background` and the list of deleted stretches are taken last and held for a moment only.
+//! The order of the locks is in ARCHITECTURE.md, "Locks": `naming`, `writer`, `versions`, `swap`; the others are leaves.
 //!
-//! Lookups take none of them: they load `state`. So do scans, but that they look into the list of deleted stretches
-//! where they pass tombstones. Getting hold of a partition reads `names`.
+//! Lookups take no lock: they load `state`. Scans look into the list of deleted stretches where they pass tombstones.
+//! Finding a partition reads `names`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -65,9 +63,9 @@ pub(crate) struct Inner {
     pub(crate) drops: AtomicU64,
     /// The first error after which writing would not be safe.
     poison: OnceLock<Error>,
-    /// Whether the store has been closed, or is being closed: that of all states.
+    /// Whether the store has been closed, or is being closed. All states share this flag.
     pub(crate) closed: Arc<AtomicBool>,
-    /// Set, under `writer` and `versions`, when the store has been closed: nothing more is written to its files.
+    /// Set under `writer` and `versions` when the store has been closed: nothing writes to its files afterwards.
     pub(crate) ended: AtomicBool,
     /// Searches in vain after which the choice of filters in memory is looked at again; 0 while all are. The highest number
     /// before the first look.
@@ -85,7 +83,7 @@ pub(crate) struct Inner {
     pub(super) hint: Mutex<ManifestHint>,
     /// Log segments and manifests that exist.
     pub(crate) framed_files: Mutex<FramedFiles>,
-    /// Memtables that were flushed: those that live on are pinned by snapshots, ranges or values. Leaf.
+    /// Flushed memtables. Those that still exist are pinned by snapshots, ranges or values. Leaf lock.
     pub(crate) flushed_memtables: Mutex<Vec<Weak<Memtable>>>,
     /// Serialises swaps of `state`; innermost.
     swap: Mutex<()>,
@@ -94,11 +92,11 @@ pub(crate) struct Inner {
     /// Live partitions by name, with the flag that drop sets. Held for a moment only.
     pub(crate) names: RwLock<HashMap<Arc<str>, Arc<LivePartition>>>,
 
-    /// What is known of all partitions together. Taken last.
+    /// Sums and work lists over all partitions. Leaf lock.
     pub(crate) ledger: Mutex<Ledger>,
     /// What writers are charged for the debts of background work.
     pub(crate) pressure: Pressure,
-    /// A commit leader waits for a flush, or is slowed down: who comes now would wait with it.
+    /// A commit leader waits for a flush, or is slowed down: a request that comes now would wait too.
     pub(crate) writers_wait: AtomicBool,
     /// What compactions may write in a second.
     pub(crate) pacer: Pacer,
@@ -162,9 +160,9 @@ pub(crate) struct Background {
     pub(crate) to_compact: Requests,
     /// How many wait for each of them.
     pub(crate) asking: BTreeMap<PartitionId, usize>,
-    /// The store is going: nobody will do what is waited for.
+    /// The jobs have stopped, because the store is being closed: waiting for them is of no use.
     pub(crate) jobs_stopped: bool,
-    /// Partial compactions in progress, which the version does not know.
+    /// Partial compactions in progress, which the version does not record.
     pub(crate) partial_jobs: usize,
 }
 
@@ -326,7 +324,7 @@ impl Inner {
             None => Ok(()),
             Some(cause) => Err(Error::new(
                 ErrorKind::Poisoned,
-                format!("the store refuses writes after an earlier failure; open it anew (cause: {cause})"),
+                format!("the store refuses writes after an earlier failure; open it again (cause: {cause})"),
             )),
         }
     }

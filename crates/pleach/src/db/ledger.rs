@@ -1,16 +1,17 @@
-//! The ledger: what is known of all partitions together, kept by difference.
+//! The ledger: sums and work lists over all partitions, updated by difference.
 //!
-//! Each sub-tree has an account: what it owes, what a step of its compaction takes, what is to be merged in it. An edit
-//! changes the accounts of the partitions that it touches, so that neither a flush nor a step nor a drop walks all of
-//! them. Pickers ask here which partitions have something to merge; what that is they find in the version.
+//! Each sub-tree has an account: its debt, the bytes that a step of its compaction takes, and whether a merge is due. An
+//! edit changes the accounts of the partitions that it touches, so neither a flush nor a step nor a drop walks all
+//! partitions. Workers ask the ledger which partitions have a merge due; the picker finds the plan in the version.
 //!
 //! # Invariants
-//! 1. *No miss*: what is due in a version is due here, once its edit is committed. Time and reads make things due without an
-//!    edit: [`Ledger::refresh`] looks at the partitions in which they can.
-//! 2. *Hints only*: a plan comes from the version, and where the ledger is ahead of it, or a run is busy, there is none.
+//! 1. *No miss*: a merge that is due in a version is due here, once the version's edit is committed. Time and reads can make
+//!    a merge due without an edit: [`Ledger::refresh`] looks at the partitions in which they can.
+//! 2. *Hints only*: plans come from the version. If the ledger is ahead of the version, or a run is busy, there is no plan.
 //!
 //! # Concurrency
-//! One lock, taken last and held for a moment. It is changed under `versions`, before readers see the version.
+//! One leaf lock. It is changed under `versions`, before readers see the version. An edit runs the pickers for the
+//! sub-trees that it changes under the lock; a refresh, which may look at all partitions, runs them without it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -30,7 +31,7 @@ pub(crate) struct Ledger {
     /// While data is written, and while it is quiet.
     policies: [Policy; 2],
     accounts: HashMap<PartitionId, Account>,
-    /// For each policy, what there is to merge.
+    /// For each policy, the merges that are due.
     due: [Due; 2],
     /// Partitions with a compaction in progress.
     at_work: BTreeSet<PartitionId>,
@@ -50,13 +51,13 @@ pub(crate) struct Ledger {
 
 /// What is known of one sub-tree.
 struct Account {
-    /// How far it is on the way to a stop of writers, as bits of a number from 0 to 1, which are in the order of the numbers.
+    /// Debt in runs as a share of the limit at which writers stop, 0 to 1. Stored as bits, which sort like the numbers.
     way: u64,
     space_way: u64,
-    /// Bytes that a step of a merge of it takes.
+    /// Bytes that a step of its compaction takes.
     step: u64,
     /// For each policy, the stage of the merge that is due.
-    due: [Option<u8>; 2],
+    due: DueStages,
     /// The shared files with a section of it, and the section's bytes.
     sections: Vec<(FileId, u64)>,
 }
@@ -100,7 +101,7 @@ impl Ledger {
         ledger
     }
 
-    /// Takes note of a changed sub-tree; `None` when the partition was dropped.
+    /// Updates the account of a changed sub-tree; `None` when the partition was dropped.
     pub(crate) fn update(&mut self, id: PartitionId, tree: Option<&SubTree>) {
         self.looked_at += 1;
         let old = self.accounts.remove(&id);
@@ -133,17 +134,9 @@ impl Ledger {
             way: way.to_bits(),
             space_way: space_way.to_bits(),
             step: step_bytes(tree, self.sst_bytes),
-            due: self.due_stages(tree),
+            due: due_stages(&self.policies, tree, self.now),
             sections: sections.collect(),
         }
-    }
-
-    fn due_stages(&self, tree: &SubTree) -> [Option<u8>; 2] {
-        let situation = Situation { tree, busy: &[], now: self.now };
-        let stage = |policy| picker::pick(policy, situation).map(|plan| plan.output_stage());
-        // What is due while data is written is due when it is quiet.
-        let quiet = stage(&self.policies[1]);
-        [quiet.and_then(|_| stage(&self.policies[0])), quiet]
     }
 
     /// Counts what is alive in shared files.
@@ -199,13 +192,18 @@ impl Ledger {
         set_member(&mut self.held_up, id, is_held_up);
     }
 
-    /// Looks for what time and reads have made due since the edits of the partitions.
-    pub(crate) fn refresh(&mut self, version: &Version, now: u64) {
+    /// The partitions in which time or reads may have made a merge due, to be looked at without the ledger's lock.
+    pub(crate) fn waiting(&self) -> Waiting {
+        Waiting { partitions: self.waiting.iter().copied().collect(), policies: self.policies }
+    }
+
+    /// Takes over what [`Waiting::due_at`] found for the time `now`.
+    ///
+    /// Requires: `versions` was locked all the time since [`Ledger::waiting`].
+    pub(crate) fn refresh(&mut self, now: u64, found: Vec<(PartitionId, DueStages)>) {
         self.now = now;
-        for id in self.waiting.clone() {
-            let Some(tree) = version.tree(id) else { continue };
+        for (id, stages) in found {
             self.looked_at += 1;
-            let stages = self.due_stages(tree);
             for (due, stage) in self.due.iter_mut().zip(stages) {
                 due.set(id, stage);
             }
@@ -233,13 +231,13 @@ impl Ledger {
     }
 
     /// Partitions with sections in shared files of which little is alive.
-    pub(crate) fn held_up(&self) -> impl Iterator<Item = PartitionId> {
-        self.held_up.iter().copied()
+    pub(crate) fn held_up(&self) -> Vec<PartitionId> {
+        self.held_up.iter().copied().collect()
     }
 
     /// Partitions with compactions in progress.
-    pub(crate) fn at_work(&self) -> impl Iterator<Item = PartitionId> {
-        self.at_work.iter().copied()
+    pub(crate) fn at_work(&self) -> Vec<PartitionId> {
+        self.at_work.iter().copied().collect()
     }
 
     /// Whether, where nothing is written, a compaction is at work or due, but for files that are held up.
@@ -287,6 +285,31 @@ impl Due {
             self.by_stage.insert((stage, id));
         }
     }
+}
+
+/// Stages of the merges that are due in a sub-tree: while data is written, and while it is quiet.
+pub(crate) type DueStages = [Option<u8>; 2];
+
+/// Partitions to be looked at because time has passed.
+pub(crate) struct Waiting {
+    partitions: Vec<PartitionId>,
+    policies: [Policy; 2],
+}
+
+impl Waiting {
+    /// The merges that are due in them at the time `now`.
+    pub(crate) fn due_at(&self, version: &Version, now: u64) -> Vec<(PartitionId, DueStages)> {
+        let due = |id: &PartitionId| Some((*id, due_stages(&self.policies, version.tree(*id)?, now)));
+        self.partitions.iter().filter_map(due).collect()
+    }
+}
+
+fn due_stages(policies: &[Policy; 2], tree: &SubTree, now: u64) -> DueStages {
+    let situation = Situation { tree, busy: &[], now };
+    let stage = |policy| picker::pick(policy, situation).map(|plan| plan.output_stage());
+    // A merge that is due while data is written is also due when it is quiet.
+    let quiet = stage(&policies[1]);
+    [quiet.and_then(|_| stage(&policies[0])), quiet]
 }
 
 /// Whether time or reads may make something due: tombstones grow old, and reads of several runs may pay for a merge.

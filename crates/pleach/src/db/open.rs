@@ -12,13 +12,13 @@
 //! A crash anywhere in between leaves a store that the next open recovers to the same state.
 //!
 //! # A full disk
-//! When a step after the first finds the disk full, the open removes the files it made and starts over with less: it gives
-//! the reserve free, and its log segments are short. When that fails too, the store is opened for reading only, as below;
-//! writes answer the error for a full disk. It stays so until it is opened again.
+//! When a step after the first finds the disk full, the open removes the files it made and starts over: it releases the
+//! reserve, and its log segments are short. When that fails too, the store is opened for reading only, as below, until it
+//! is opened again: writes return the error for a full disk.
 //!
 //! # Reading only
-//! Step 1 is all that is done. The log's tail goes into memtables, and nowhere else. Not a byte of the directory changes:
-//! no job runs, and every writing call is refused before it comes to the log or the manifest.
+//! The open stops after step 1 and reads the log's tail into memtables. Not a byte of the directory changes: no job runs,
+//! and every writing call is refused before it reaches the log or the manifest.
 
 use std::io;
 use std::path::Path;
@@ -76,7 +76,7 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Inner, Box<dyn File
     };
     reserve::release(&*env, dir);
     let opened = match open_for_writing(dir, options, options.segment_bytes().min(CRAMPED_SEGMENT_BYTES)) {
-        // A store that is not there yet cannot be read. A failure to read is told by the error that led here.
+        // A store that does not exist yet cannot be read. If reading fails, the caller gets the error that led here.
         Err(error) if error.is_out_of_space() => open_for_reading(dir, options, error).map_err(|_| full),
         opened => opened,
     };
@@ -152,7 +152,7 @@ fn open_for_reading(dir: &Path, options: &Options, why: Error) -> Result<Inner> 
     Ok(inner)
 }
 
-/// What an open has begun to write, and why it has not.
+/// The writers of an open, or why it has none.
 struct Began {
     log: Attached<LogWriter>,
     manifest: Attached<Manifest>,
@@ -172,7 +172,7 @@ fn start(dir: &Path, options: &Options, ready: Ready, segment_len: u64) -> Resul
     let (hint, flushed_seq) = (manifest.hint(), version.flushed_seq);
     let created = LogWriter::create(Arc::clone(env), dir, segment, hint, segment_len, flushed_seq);
     let log = created.inspect_err(|_| {
-        // The new manifest takes the place of the old one: opens that fail do not leave more and more of them.
+        // CURRENT names the new manifest. Without this each failed open would leave another manifest behind.
         let _stays_for_the_next_open = env.remove_file(&manifest_path(dir, found.manifest_id));
     })?;
     let (log, manifest) = (Attached::new(log), Attached::new(manifest));
@@ -253,10 +253,10 @@ fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
     inner.commit_edit(edit, Vec::new(), State::with_version)
 }
 
-/// Removes the segments of an open that found the disk full. The manifest does not name them, and the old ones hold what
-/// is in them.
+/// Removes the segments of an open that found the disk full. The manifest does not name them, and the old segments hold
+/// the same records.
 fn discard_fresh_segments(inner: &Inner, error: &Error) {
-    // Otherwise the edit that moves the log's floor to them may be on the medium.
+    // In a poisoned store the edit that moves the log's floor to them may be durable.
     if error.is_out_of_space() && inner.poison().is_none() {
         let segments = std::mem::take(&mut inner.framed_files.lock().segments);
         remove_all(inner, segments.iter().map(|id| segment_path(&inner.dir, *id)));
@@ -278,7 +278,7 @@ fn rewrite_record(inner: &Inner, record: &Record<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure of the memory that the batch takes in the memtable.
+/// Reserves the memory that the batch takes in the memtable.
 fn reserve_memory(inner: &Inner, writer: &Writer, record: &Record<'_>) -> Result<()> {
     let footprint = Operations::footprint_of(record.payload);
     if writer.active.memtable.reserve(footprint) {

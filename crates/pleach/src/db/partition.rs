@@ -73,7 +73,7 @@ impl Partition {
         if view.state.version.is_live(self.live.id) { Ok(view) } else { Err(self.gone()) }
     }
 
-    /// Why the partition is not there any more.
+    /// Why the partition no longer exists.
     #[cold]
     fn gone(&self) -> Error {
         if self.inner().is_closed() { closed_error() } else { dropped_error(&self.live.name) }

@@ -1,8 +1,8 @@
-//! The reserve: a file of a store that holds nothing but space, for the day on which the disk is full.
+//! The reserve: a file that only takes space, to be released when the disk is full.
 //!
-//! An open needs room for a manifest, a `CURRENT` and the log's tail before it can free anything, and so does the edit that
-//! drops a partition. When they find none, the reserve is removed and they are tried again. It is made anew by an open that
-//! finds plenty of room.
+//! An open needs room for a manifest, a `CURRENT` and the log's tail before it can free anything; an edit that drops a
+//! partition needs room too. If they find none, the reserve is removed and they are tried again. The next open that finds
+//! plenty of room makes the reserve again.
 //!
 //! # On disk
 //! `RESERVE`, docs/format/directory.md: its bytes mean nothing, and it may be absent or short.
@@ -31,19 +31,18 @@ fn reserve_len(options: &Options, first_edit_bytes: u64) -> u64 {
     options.memtable_budget().min(TAIL_BYTES_MAX) as u64 + 2 * first_edit_bytes + SMALL_FILES_BYTES
 }
 
-/// Gives the reserve's space free; whether there was any.
+/// Releases the reserve's space; returns whether there was any.
 pub(super) fn release(env: &dyn Env, dir: &Path) -> bool {
     env.remove_file(&dir.join(RESERVE)).is_ok()
 }
 
 impl Inner {
-    /// Gives the reserve's space free; whether there was any.
+    /// Releases the reserve's space; returns whether there was any.
     pub(super) fn release_reserve(&self) -> bool {
         release(&*self.env, &self.dir)
     }
 
-    /// Makes the reserve as long as it should be, if there is plenty of room. Without it the store works as well, until the
-    /// disk is full.
+    /// Makes the reserve, or makes it longer, if there is plenty of room. Best effort: it matters only on a full disk.
     pub(super) fn refill_reserve(&self) {
         let path = self.dir.join(RESERVE);
         let len = reserve_len(&self.options, self.versions.lock().manifest.first_len());

@@ -1,9 +1,9 @@
 //! Room on the disk: what is kept free so that a nearly full disk can still be emptied.
 //!
 //! A flush writes before it frees log segments, and a compaction writes before it removes inputs. Writers keep that much
-//! free. While a memtable fills up, room is looked for step by step, from its first write on. There must be space for the
-//! log of the next step, for the flush of all memtables, and for as much as a compaction writes before its first input can
-//! go. Otherwise puts fail with the system's error for a full disk. Reads, drops, flushes and compactions go on, and what
+//! free. They check in steps while a memtable fills up, from its first write on. There must be space for the log of the
+//! next step, for the flush of all memtables, and for the output of a compaction up to the removal of its first input.
+//! Otherwise puts fail with the system's error for a full disk. Reads, drops, flushes and compactions go on, and what
 //! they free lets writers go on too.
 //!
 //! Deletes go on longer, because they lead to free space: puts leave a few steps to them. On a disk that others have filled

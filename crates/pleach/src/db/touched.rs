@@ -1,8 +1,9 @@
 //! The partitions that a batch writes to, each once.
 //!
 //! # Cost
-//! Adding is a comparison when the operation before wrote to the same partition, a few among few partitions, and one look
-//! into a hash set among many. The leader looks at none of them unless a partition was dropped since the batch began.
+//! Adding costs one comparison if the operation before wrote to the same partition. Otherwise it costs a few comparisons,
+//! or one lookup in a hash set from [`SEARCHED_MAX`] partitions on. The commit leader looks at the list only if a partition
+//! was dropped since the batch began.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use smallvec::SmallVec;
 use super::inner::LivePartition;
 use crate::keys::PartitionId;
 
-/// Up to so many partitions are searched one after the other: that is faster than hashing (arbitrary).
+/// Up to this many partitions are searched one by one, which is faster than hashing (arbitrary).
 const SEARCHED_MAX: usize = 8;
 
-/// The partitions. See the module's text.
+/// The partitions of a batch.
 #[derive(Default)]
 pub(crate) struct TouchedPartitions {
     list: SmallVec<[Arc<LivePartition>; 1]>,

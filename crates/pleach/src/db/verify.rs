@@ -49,7 +49,7 @@ pub(crate) fn verify_all(
     Ok((report, damage))
 }
 
-/// Told of a damaged file and its owner, which is none where sections share it.
+/// Called with a damaged file and its owner, which is `None` for a file that sections share.
 type Damaged<'d> = dyn FnMut(Option<PartitionId>, &SstFile, Error) -> Result<()> + 'd;
 
 /// Checks the live SSTs one after the other; `damaged` decides whether an error ends it.

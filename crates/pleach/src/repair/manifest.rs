@@ -167,7 +167,7 @@ fn harvest(env: &Arc<dyn Env>, dir: &Path, files: &Files, closed: Option<Closed>
     };
     for id in files.manifests.keys() {
         let path: PathBuf = manifest_path(dir, *id);
-        // That the manifest is damaged has been told.
+        // The damage of the manifest has been reported.
         let _damaged = salvage_frames(env, &path, &MANIFEST, *id, &mut |found| {
             if let SalvagedFrame::Record(record) = found
                 && let Some(edit) = Edit::decode(record.payload)

@@ -1,15 +1,15 @@
 //! Repair: what can be read of a damaged store is written into a new one.
 //!
 //! [`repair`] reads every block and every log record that proves itself by its checksum and writes their entries, oldest
-//! first, into a new store; [`survey`] does the same without writing, to tell all damage. The old store is only read.
+//! first, into a new store; [`survey`] does the same without writing, to report all damage. The old store is only read.
 //!
-//! The manifest says which files are live, whose they are and how old. Where it cannot be read, the files say it
-//! themselves: names of partitions stand in whatever records of manifests are left, the partition and the age of an SST in
-//! its note ([`Origin`](crate::version::Origin)). That is a guess, and the report says so: what was deleted or dropped may come back.
+//! The manifest gives the live files, their partitions and their ages. Without it, names of partitions come from the
+//! remaining records of manifests, and the partition and age of an SST from its note ([`Origin`](crate::version::Origin)).
+//! That is a guess, and the report says so: deleted entries and dropped partitions may come back.
 //!
 //! # Invariants
 //! 1. *Nothing unproven*: entries come from blocks and records whose checksums are right.
-//! 2. *Nothing silent*: whatever is not read is in the report.
+//! 2. *Nothing silent*: the report names everything that was not read.
 //! 3. *Oldest first*: of two entries of a key, the newer one is written later, as far as the age is known.
 //! 4. *Read only*: nothing in the old directory is created, changed or removed.
 
@@ -73,7 +73,7 @@ pub fn repair(
     Ok(report)
 }
 
-/// Reads the store `from` as [`repair`] does and tells its damage, but writes nothing.
+/// Reads the store `from` as [`repair`] does and reports its damage, but writes nothing.
 ///
 /// # Errors
 /// Those of [`repair`] that concern `from`.

@@ -1,4 +1,4 @@
-//! What a repair found, and what it did not.
+//! The report of a repair: what it read, and what is damaged or missing.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use pleach_env::{Error, ErrorKind};
 use super::RepairProgress;
 use super::sink::Sink;
 
-/// Damaged places that are told one by one; of more, only the number is told.
+/// Most damaged places that a report lists; further ones are only counted.
 const PLACES_MAX: usize = 10_000;
 
 /// A place of a store that cannot be read, or is not as it must be.

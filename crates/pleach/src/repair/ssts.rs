@@ -18,7 +18,7 @@ use crate::limits::KEY_LEN_MAX;
 use crate::version::edit::RunKind;
 use crate::version::{Origin, Run};
 
-/// What of a file belongs to a run.
+/// The part of a file that belongs to a run.
 struct View {
     smallest: Box<[u8]>,
     largest: Box<[u8]>,
@@ -27,15 +27,15 @@ struct View {
     entries: u64,
 }
 
-/// Whose the entries of a file are.
+/// The owner of a file's entries.
 enum Whose {
     /// A run's.
     Run(PartitionId, View),
     /// Sections'.
     Sections(BTreeMap<PartitionId, View>),
-    /// A partition's, as the file says itself.
+    /// A partition's, according to the file's note.
     Partition(PartitionId),
-    /// As its keys say.
+    /// Several partitions': each key begins with its partition.
     Shared,
     /// Nobody knows.
     Unknown,
@@ -298,7 +298,7 @@ impl<'a> Reading<'a, '_, '_> {
         }
     }
 
-    /// Tells the damage of the file, with the partition and the keys that are lost.
+    /// Reports the damage of the file, with the partition and the keys that are lost.
     fn finish(self) {
         let expected = self.layer.entries().filter(|_| !self.report.stopped);
         let mut missing_entries =

@@ -247,7 +247,7 @@ impl Range {
         }
     }
 
-    /// Lets the range hold nothing on this side of `key` any more; see [`Range::seek`].
+    /// Moves the bound of this direction to `key`; see [`Range::seek`].
     fn narrow(&mut self, direction: Direction, key: &[u8]) {
         let given = if self.given == Some(direction) { self.entry(direction) } else { None };
         let passed = |other: &[u8]| match direction {
@@ -272,8 +272,8 @@ impl Range {
 
     /// Passes over the entries below `key`: the next one from the start is the first at or above it that the range still
     /// holds. It is what calling `next` until then would do, at the cost of one seek, which is paid (and fails) with the
-    /// next entry. Nothing comes back: a `key` at or below the entry given last, or below the range, changes nothing, and
-    /// a range that has ended stays so.
+    /// next entry. A seek never goes back: a `key` at or below the entry returned last, or below the range, changes
+    /// nothing, and a range that has ended stays so.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

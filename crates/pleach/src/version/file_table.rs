@@ -1,7 +1,7 @@
-//! The file table: the files that the newest version refers to, counted, and what an edit changes in it.
+//! The file table: the files of the newest version with their reference counts, and the changes of an edit.
 //!
-//! An edit is applied before it is written, and may turn out not to fit. So [`FileChanges`] holds what it does to the
-//! table apart from the table; [`FileTable::install`] carries it out once the edit is durable.
+//! An edit is applied before it is written, and may turn out not to fit. So its changes of the table are kept apart, in
+//! [`FileChanges`]; [`FileTable::install`] makes them once the edit is durable.
 //!
 //! # Cost
 //! An edit costs time for the files that it touches, whatever the number of files.
@@ -72,7 +72,7 @@ impl FileTable {
         }
     }
 
-    /// Takes out the files no run refers to any more.
+    /// Takes out the files that no run refers to.
     pub(crate) fn take_unreferenced(&mut self) -> Vec<Arc<SstFile>> {
         let mut taken = Vec::new();
         for id in std::mem::take(&mut self.loose) {

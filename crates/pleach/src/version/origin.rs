@@ -1,4 +1,4 @@
-//! The note in an SST: of whom it is, and how new. Repair reads it where no manifest says so.
+//! The note in an SST: its partition, stage and age. Repair reads it if there is no manifest.
 //!
 //! # On disk
 //! Layout: docs/format/sst.md, "Salvage".
@@ -10,10 +10,10 @@ use crate::keys::PartitionId;
 /// Stands in the place of a partition in a file that sections share.
 const SHARED: u32 = u32::MAX;
 
-/// Of whom an SST is, and how new.
+/// Partition, stage and age of an SST.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// `None` for a file that sections share: its keys tell.
+    /// `None` for a file that sections share: its keys begin with their partitions.
     pub(crate) partition: Option<PartitionId>,
     /// The stage it was written for.
     pub(crate) stage: u8,
@@ -30,7 +30,7 @@ impl Origin {
         note
     }
 
-    /// What a note says; `None` when it was not written by [`Origin::encode`].
+    /// Decodes a note; `None` when it was not written by [`Origin::encode`].
     pub(crate) fn decode(note: &[u8]) -> Option<Self> {
         let (partition, rest) = note.split_first_chunk::<4>()?;
         let (stage, seq) = rest.split_first()?;

@@ -39,7 +39,7 @@ pub(crate) fn estimate(tree: &SubTree, partition: PartitionId, bounds: Bounds<'_
         return sum;
     }
     for run in &tree.runs {
-        // Nothing below the clip belongs to the run any more.
+        // Keys below the clip no longer belong to the run.
         let lower = bounds.lower.max(run.clip.as_deref());
         for file in files_within(run, lower, bounds.upper) {
             let (part, of) = blocks_within(run, file, partition, lower, bounds.upper);

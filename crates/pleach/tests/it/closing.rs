@@ -37,7 +37,7 @@ fn poison_by_flush(env: &Arc<SimEnv>, db: &Db) {
 
 /// It once returned `Ok`, and did not sync the log, which was healthy.
 #[test]
-fn a_close_after_a_failed_flush_syncs_the_log_and_tells() {
+fn a_close_after_a_failed_flush_syncs_the_log_and_fails() {
     let env = SimEnv::new(1);
     let db = open(&env);
     let keys = db.default_partition();
@@ -70,7 +70,7 @@ fn a_drop_after_a_failed_flush_syncs_the_log() {
 }
 
 #[test]
-fn a_close_whose_sync_fails_tells_each_handle_and_does_not_sync_again() {
+fn a_failed_sync_at_close_is_returned_to_each_handle_and_not_repeated() {
     let env = SimEnv::new(1);
     let db = open(&env);
     db.default_partition().put(b"a", b"1").unwrap();

@@ -238,21 +238,21 @@ fn short_life(env: &Arc<SimEnv>, mut check: impl FnMut(Error)) -> Option<(Db, Ve
     Some((db, acknowledged))
 }
 
-/// No descriptor for a dozen calls in a row, from any call on: more than are made again for each other.
+/// No descriptor for a dozen calls in a row, from any call on: more than one call is repeated.
 #[test]
-fn a_dearth_of_descriptors_at_any_call_poisons_nothing() {
+fn a_shortage_of_descriptors_at_any_call_poisons_nothing() {
     failpoint::with_skipped("tune.short_manifests", || {
         let env = SimEnv::new(1);
         drop(short_life(&env, |error| panic!("{error}")));
-        let ops = (0..env.op_count()).map(|at| dearth(at, FaultKind::TooManyFiles));
-        let opens = (0..env.open_count()).map(|at| dearth(at, FaultKind::OpenTooManyFiles));
+        let ops = (0..env.op_count()).map(|at| shortage(at, FaultKind::TooManyFiles));
+        let opens = (0..env.open_count()).map(|at| shortage(at, FaultKind::OpenTooManyFiles));
         let errors: usize = ops.chain(opens).sum();
         assert!(errors > 10, "{errors} errors");
     });
 }
 
-/// Lives through a dearth from call `first` on; how many errors that made.
-fn dearth(first: u64, kind: FaultKind) -> usize {
+/// Runs a short life with a shortage from call `first` on; returns the number of errors.
+fn shortage(first: u64, kind: FaultKind) -> usize {
     let (env, mut errors) = (SimEnv::new(1), 0);
     (first..first + 12).for_each(|at_op| env.add_fault(Fault { at_op, kind }));
     let told = |error: Error| {

@@ -60,7 +60,7 @@ fn writers_do_not_wait_for_a_flush_that_panicked() {
 }
 
 #[test]
-fn who_waits_for_a_compaction_that_panicked_is_told() {
+fn waiting_for_a_compaction_that_panicked_returns_an_error() {
     let env = SimEnv::new(1);
     let db = options(&env).runs_per_stage(64).open(DIR).unwrap();
     for keys in [0..300, 300..600, 600..900] {

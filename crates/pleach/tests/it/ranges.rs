@@ -119,7 +119,7 @@ fn keys_and_values_are_found_in_maps_by_their_bytes() {
 }
 
 #[test]
-fn memtables_that_a_snapshot_holds_are_told() {
+fn memtables_that_a_snapshot_holds_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let db = Options::new().memory(1 << 20).open(dir.path()).unwrap();
     let partition = db.default_partition();

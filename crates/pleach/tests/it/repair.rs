@@ -173,7 +173,7 @@ fn a_damaged_manifest_keeps_names_and_drops_that_can_be_read() {
 }
 
 #[test]
-fn a_damaged_block_costs_its_own_entries_and_is_told() {
+fn a_damaged_block_costs_its_own_entries_and_is_reported() {
     let sample = Sample::new(true);
     let largest =
         sample.files(".sst").into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
@@ -204,7 +204,7 @@ fn damaged_tails_cost_nothing() {
 }
 
 #[test]
-fn a_missing_sst_is_told_with_its_keys() {
+fn a_missing_sst_is_reported_with_its_keys() {
     let sample = Sample::new(true);
     let largest =
         sample.files(".sst").into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();

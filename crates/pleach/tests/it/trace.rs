@@ -44,12 +44,12 @@ impl Visit for Told {
     }
 }
 
-/// Keeps all that it is told. A span's id is its place in the list, counted from 1.
+/// Records all spans and events. A span's id is its place in the list, counted from 1.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<Told>>>);
 
 impl Recorder {
-    /// Runs `act` and returns what was told meanwhile. A simulated store does all its work on this thread.
+    /// Runs `act` and returns what was recorded meanwhile. A simulated store does all its work on this thread.
     fn during(act: impl FnOnce()) -> Vec<Told> {
         let recorder = Self::default();
         tracing::subscriber::with_default(recorder.clone(), act);
@@ -120,7 +120,7 @@ fn only<'t>(told: &'t [Told], name: &str) -> &'t Told {
 }
 
 #[test]
-fn a_life_of_a_store_is_told_once() {
+fn the_life_of_a_store_is_traced_once() {
     let env = SimEnv::new(1);
     let told = Recorder::during(|| {
         let db = options(&env).open(DIR).unwrap();
@@ -151,7 +151,7 @@ fn a_life_of_a_store_is_told_once() {
 }
 
 #[test]
-fn a_recovery_tells_what_it_found() {
+fn a_recovery_traces_what_it_found() {
     let env = SimEnv::new(1);
     let db = options(&env).open(DIR).unwrap();
     put_all(&db, 0..10);
@@ -215,7 +215,7 @@ fn flushes_compactions_and_stalls_add_up_to_the_statistics() {
 }
 
 #[test]
-fn a_failed_sync_is_told_once_and_so_is_the_close_after_it() {
+fn a_failed_sync_and_the_close_after_it_are_traced_once() {
     let env = SimEnv::new(1);
     let told = Recorder::during(|| {
         let db = options(&env).open(DIR).unwrap();
@@ -234,7 +234,7 @@ fn a_failed_sync_is_told_once_and_so_is_the_close_after_it() {
 }
 
 #[test]
-fn a_full_disk_is_told_by_background_work() {
+fn a_full_disk_is_traced_by_background_work() {
     let env = SimEnv::new(1);
     let told = Recorder::during(|| {
         let db = options(&env).open(DIR).unwrap();
@@ -260,7 +260,7 @@ fn a_full_disk_is_told_by_background_work() {
 }
 
 #[test]
-fn a_panic_of_a_job_is_told_and_poisons() {
+fn a_panic_of_a_job_is_traced_and_poisons() {
     let env = SimEnv::new(1);
     let told = Recorder::during(|| {
         let db = options(&env).open(DIR).unwrap();

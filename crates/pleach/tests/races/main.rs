@@ -2,7 +2,7 @@
 //!
 //! `pleach::env::failpoint::reached` names a point in the engine's sources; `hold` stops every thread that reaches it.
 //! Holds are global, so this is a binary of its own, and each test runs inside [`race`], which lets one run at a time.
-//! A test never hangs: `Hold::wait_for` and `race` have a time limit, and tell the held points when it is over.
+//! A test never hangs: `Hold::wait_for` and `race` have a time limit, and name the held points when it is over.
 //!
 //! A test opens a store on the real machine (in a temporary directory), spawns the threads of its race, holds one of them,
 //! lets the others run, releases, and checks what every thread saw.

@@ -1,4 +1,4 @@
-//! Clients: one runs at a time, the seed repeats everything, and who cannot go on is told.
+//! Clients: one runs at a time, the seed repeats everything, and a deadlock fails with the places of the waits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
