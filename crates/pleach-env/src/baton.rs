@@ -29,7 +29,7 @@ const STILL_MAX: Duration = Duration::from_secs(60);
 /// Changes of holder after which a run is given up. Arbitrary, a hundred times what long histories need.
 const SWITCHES_MAX: u64 = 50_000_000;
 
-/// An address that identifies what is waited for. It has a size, so that two of them differ.
+/// A key that threads wait for, identified by its address. It has a size, so that two addresses differ.
 #[derive(Debug, Default)]
 pub(crate) struct Key(#[expect(dead_code, reason = "only the address counts")] u8);
 
@@ -164,7 +164,7 @@ pub(crate) fn wait<T>(key: &Key, guard: &mut MutexGuard<'_, T>, timed_out: Optio
     true
 }
 
-/// Lets `count` of those who wait for `key` go on.
+/// Lets `count` of the threads that wait for `key` go on.
 pub(crate) fn notify(key: &Key, count: usize) {
     with_member(|baton, _| {
         let mut table = baton.table.lock();
@@ -295,7 +295,7 @@ impl Baton {
         table.members[me].state = State::Ready;
     }
 
-    /// A random one of those who can go on. Notes that the run is stuck where there is none.
+    /// A random thread that can go on. Notes that the run is stuck if there is none.
     fn choose(&self, table: &mut Table) -> Option<usize> {
         let is_over = table.members.iter().all(|m| !m.is_client || m.state == State::Ended);
         let has_work = is_over || (self.has_work)();
@@ -353,7 +353,7 @@ fn hand_over(table: &mut Table, next: Option<usize>) {
     }
 }
 
-/// For messages: who is where.
+/// For messages: the state and the place of each thread.
 fn describe(table: &Table) -> String {
     let state = |member: &Member| match member.state {
         State::Ready => "can go on from",

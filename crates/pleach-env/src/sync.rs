@@ -47,7 +47,7 @@ mod simulated {
             self.0.try_lock()
         }
 
-        /// The value, which nobody else can hold.
+        /// The value: no other thread can hold the lock.
         pub fn get_mut(&mut self) -> &mut T {
             self.0.get_mut()
         }
@@ -90,7 +90,7 @@ mod simulated {
     }
 
     impl Condvar {
-        /// A variable that nobody waits for.
+        /// A variable without waiting threads.
         pub const fn new() -> Self {
             Self { real: parking_lot::Condvar::new(), key: baton::Key::new() }
         }
@@ -103,13 +103,13 @@ mod simulated {
             }
         }
 
-        /// Wakes one of those who wait.
+        /// Wakes one of the waiting threads.
         pub fn notify_one(&self) {
             baton::notify(&self.key, 1);
             self.real.notify_one();
         }
 
-        /// Wakes everyone who waits.
+        /// Wakes all waiting threads.
         pub fn notify_all(&self) {
             baton::notify(&self.key, usize::MAX);
             self.real.notify_all();

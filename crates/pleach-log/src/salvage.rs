@@ -16,7 +16,7 @@ use pleach_env::{Env, Error, FileId, Result};
 use crate::frame::{FILE_HEADER_LEN, FileKind, Found, FrameReader, ManifestHint, Opened, RecordKind};
 use crate::recovery::Record;
 
-/// What is found while a framed file is salvaged, in the order of the file.
+/// A finding of the salvage of a framed file. Findings come in the order of the file.
 #[derive(Debug)]
 pub enum SalvagedFrame<'a> {
     /// A record with a payload.

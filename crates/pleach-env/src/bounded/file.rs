@@ -47,7 +47,7 @@ impl Shelved {
         self.is_used.load(Ordering::Relaxed) && self.is_used.swap(false, Ordering::Relaxed)
     }
 
-    /// Closes the file as soon as nobody reads it. Requires: it has been taken off the list.
+    /// Closes the file as soon as no read uses it. Requires: it has been taken off the list.
     pub(super) fn close(&self) {
         drop(self.handle.swap(None));
     }

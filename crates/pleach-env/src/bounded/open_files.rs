@@ -47,7 +47,7 @@ impl OpenFiles {
         Arc::new(Self { limit, list: Mutex::default() })
     }
 
-    /// Changes the limit as if the environment had been made with so many `descriptors`.
+    /// Changes the limit to that of an environment with this many `descriptors`.
     pub(crate) fn set_descriptors(&self, descriptors: usize) {
         self.limit.store((descriptors / 2).max(LIMIT_MIN), Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ impl OpenFiles {
         close_all(&closed);
     }
 
-    /// Takes a file off the list that nobody will read again.
+    /// Takes a file off the list whose last handle was dropped.
     pub(super) fn remove(&self, file: &Shelved) {
         let removed = {
             let mut list = self.list.lock();

@@ -194,7 +194,7 @@ fn failed_len(rng: &mut Rng, len: usize) -> usize {
     }
 }
 
-/// Who holds a locked file.
+/// The holders of a locked file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     Exclusively,

@@ -70,7 +70,7 @@ pub(super) struct Machine {
     pub(super) open: BTreeMap<Ino, usize>,
     /// How many handles directories have.
     pub(super) open_dirs: usize,
-    /// Who holds each locked file.
+    /// The holders of each locked file.
     pub(super) locks: BTreeMap<PathBuf, Held>,
     pub(super) clock: Duration,
     /// Answers `random_u64`.

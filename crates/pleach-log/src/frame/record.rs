@@ -172,7 +172,8 @@ impl RecordHeader {
         Ok(Self { kind, epoch, payload_len, first_seq, count: 1, durable_lag: LAG_UNKNOWN })
     }
 
-    /// Whether the header was written by us at this place, as far as it can say so without its payload.
+    /// Whether tag and checksum of a long header fit this place. Always true for a short header: its checksum covers the
+    /// payload too.
     pub(crate) fn is_proven(&self, encoded: &[u8], id: FileId, offset: u64) -> bool {
         self.kind == RecordKind::Short
             || word(encoded, 0) == tag(id, offset)

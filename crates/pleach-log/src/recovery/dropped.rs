@@ -1,8 +1,8 @@
-//! What recovery does not take: the count of records and bytes behind the end of the prefix.
+//! Counts the records and bytes behind the end of the prefix, which recovery drops.
 
 use crate::frame::{RecordHeader, RecordKind, SeqNo};
 
-/// Counts what is not taken, file by file.
+/// The counts, file by file.
 #[derive(Default)]
 pub(super) struct Dropped {
     records: u64,

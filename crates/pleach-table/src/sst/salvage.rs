@@ -36,7 +36,7 @@ const WINDOW_LEN: usize = 1 << 20;
 /// like the header of a block once in many GiB, so only forged files reach this.
 const WORK_FACTOR: u64 = 64;
 
-/// What is found while an SST is salvaged, in the order of the file.
+/// A finding of the salvage of an SST. Findings come in the order of the file.
 #[derive(Debug)]
 pub enum Salvaged<'a> {
     /// An entry of a whole block.
@@ -50,7 +50,7 @@ pub enum Salvaged<'a> {
     },
     /// Bytes that are no whole block.
     Damage(SstDamage),
-    /// So many bytes of the file have been dealt with.
+    /// This many bytes of the file are done.
     Progress(u64),
 }
 
@@ -75,7 +75,7 @@ pub struct SalvageSst {
     file: Arc<dyn File>,
     file_id: FileId,
     len: u64,
-    /// What the tail says, or what is wrong with it.
+    /// The decoded tail, or the error of reading it.
     tail: Result<Tail>,
 }
 
@@ -102,7 +102,7 @@ impl SalvageSst {
         self.len == 0
     }
 
-    /// What is wrong with index, filter, properties or footer; `None` when all of them are whole.
+    /// The first error in index, filter, properties or footer; `None` if all are whole.
     pub fn tail_error(&self) -> Option<&Error> {
         self.tail.as_ref().err()
     }
@@ -152,11 +152,11 @@ impl SalvageSst {
     }
 }
 
-/// What a walk comes upon.
+/// A finding of a walk.
 enum Found<'a> {
     /// A data block, unfolded and validated, and where it ends.
     Block(&'a [u8], u64),
-    /// So many bytes at an offset are no block.
+    /// An offset and a number of bytes that are no block.
     Damage(u64, u64, Error),
     /// The properties, where they were searched for.
     Properties(Properties),
@@ -442,7 +442,7 @@ impl<'s> Walk<'s> {
             self.window.resize(want, 0);
             match self.sst.file.read_exact_at(&mut self.window, offset) {
                 Ok(()) => return Ok(()),
-                // A bad sector further on is no reason to lose what is before it.
+                // A bad sector further on must not lose the bytes before it.
                 Err(_) if want > len => want = len,
                 Err(error) => {
                     self.window.clear();

@@ -15,7 +15,7 @@
 //!
 //! # Concurrency
 //! One thread closes; others that call `close` meanwhile wait for it. It takes `names`, `writer` and `versions` to end the
-//! store, so whoever holds one of them afterwards and looks at [`Inner::check_not_ended`] writes nothing.
+//! store. A thread that takes one of them afterwards and calls [`Inner::check_not_ended`] gets an error and writes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -152,7 +152,7 @@ fn empty_memtable(writer: &Writer) -> Arc<LoggedMemtable> {
     Arc::new(LoggedMemtable { memtable, first_segment: writer.active.first_segment })
 }
 
-/// The error of whoever uses a store after its close.
+/// The error of calls after the close.
 pub(crate) fn closed_error() -> Error {
     Error::new(ErrorKind::Closed, "the store has been closed; open it again for new handles")
 }

@@ -1,4 +1,4 @@
-//! A store's directory: its lock, the names in it, an empty store, and the removal of what nothing names.
+//! A store's directory: its lock, its names, the creation of an empty store, and the removal of leftover files.
 //!
 //! An open looks at the directory before it locks it, so that a refused open leaves nothing in a stranger's directory.
 //!
@@ -132,7 +132,7 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
 }
 
 impl Listing {
-    /// Whether nothing in it shows that a store was ever finished being created here.
+    /// Whether no store was ever created here completely.
     fn is_fresh(&self) -> bool {
         self.segments.is_empty()
             && self.ssts.is_empty()

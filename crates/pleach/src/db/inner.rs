@@ -121,7 +121,7 @@ pub(crate) struct Writer {
     pub(crate) next_seq: SeqNo,
     /// How far the active memtable may fill up before room on the disk is looked for again.
     pub(crate) room_until: usize,
-    /// Bytes of memtables that deletes have taken below what is kept free.
+    /// Memtable bytes of the deletes that were accepted although less was free than `space` keeps.
     pub(crate) scant_bytes: usize,
     /// The active memtable of `state`, at hand.
     pub(crate) active: Arc<LoggedMemtable>,

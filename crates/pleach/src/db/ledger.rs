@@ -49,7 +49,7 @@ pub(crate) struct Ledger {
     looked_at: u64,
 }
 
-/// What is known of one sub-tree.
+/// The account of one sub-tree.
 struct Account {
     /// Debt in runs as a share of the limit at which writers stop, 0 to 1. Stored as bits, which sort like the numbers.
     way: u64,
@@ -139,7 +139,7 @@ impl Ledger {
         }
     }
 
-    /// Counts what is alive in shared files.
+    /// Updates the live bytes of shared files.
     fn update_sections(
         &mut self,
         id: PartitionId,
@@ -240,7 +240,7 @@ impl Ledger {
         self.at_work.iter().copied().collect()
     }
 
-    /// Whether, where nothing is written, a compaction is at work or due, but for files that are held up.
+    /// Whether a compaction runs, or is due while nothing is written. Held-up files do not count.
     pub(crate) fn is_busy(&self) -> bool {
         !self.at_work.is_empty() || !self.due[1].stages.is_empty()
     }

@@ -54,7 +54,7 @@ pub(crate) const DEFAULT_PARTITION: &str = "default";
 /// Longest log segment of a store that was opened on a full disk: short enough to find room in the reserve.
 const CRAMPED_SEGMENT_BYTES: u64 = 64 << 10;
 
-/// What was read and checked, with the SSTs opened.
+/// A store that was read and checked, with its SSTs open.
 struct Ready {
     found: Found,
     files: FileTable,

@@ -66,7 +66,7 @@ impl Partition {
         if self.inner().state.load().version.is_live(self.live.id) { Ok(()) } else { Err(self.gone()) }
     }
 
-    /// What reads see now; an error when the partition is not in it.
+    /// The view that reads use now; an error when the partition is not in it.
     fn view(&self) -> Result<ReadView> {
         failpoint::reached("partition.read");
         let view = self.inner().read_view();

@@ -11,7 +11,7 @@ use crate::batch::Operations;
 use crate::manifest::{self, Closed, Current};
 use crate::version::{FileTable, Trash, Version};
 
-/// What was read of a store, before anything is written.
+/// The contents of a store as read before anything is written.
 pub(super) struct Found {
     pub(super) version: Version,
     pub(super) manifest_id: FileId,

@@ -31,7 +31,7 @@ pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) 
     check_files(inner, progress, &mut |_, _, error| Err(error))
 }
 
-/// The same, but what is damaged is gathered, with every damaged block of each file.
+/// The same, but it collects all damage, with every damaged block of each file.
 pub(crate) fn verify_all(
     inner: &Inner,
     progress: &mut dyn FnMut(u64, u64) -> bool,

@@ -1,4 +1,4 @@
-//! What a damaged store says of itself: its files, and the version that its manifest leads to.
+//! The files of a damaged store, and the version that its manifest leads to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ impl Files {
     }
 }
 
-/// What is known of the store without a look at its data.
+/// Knowledge of the store that comes from its names and manifests, not from its data.
 pub(super) struct Known {
     /// Whether the manifest was read whole: then `version` is the truth.
     pub(super) is_exact: bool,

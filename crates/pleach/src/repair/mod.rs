@@ -87,7 +87,7 @@ pub fn survey(
     salvage(&env, from.as_ref(), &mut Sink::nowhere(), progress)
 }
 
-/// Makes sure that there is a store, and that nobody writes to it.
+/// Checks that there is a store, and locks it against writers.
 fn enter(env: &dyn Env, from: &Path) -> Result<Box<dyn pleach_env::FileLock>> {
     match env.metadata(from).map_err(|e| Error::io("look for the directory", from, e))? {
         Some(metadata) if metadata.is_file => {

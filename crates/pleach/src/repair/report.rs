@@ -105,7 +105,7 @@ impl<'p> Reporter<'p> {
         self.report.guessed.get_or_insert(why);
     }
 
-    /// So many bytes of the current file are done; returns whether to go on.
+    /// Reports that `in_file` bytes of the current file are done; returns whether to go on.
     pub(super) fn advance(&mut self, in_file: u64) -> bool {
         let done = self.done + in_file;
         self.stopped = self.stopped || !(self.progress)(done.min(self.total), self.total);

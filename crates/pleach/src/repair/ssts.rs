@@ -37,7 +37,7 @@ enum Whose {
     Partition(PartitionId),
     /// Several partitions': each key begins with its partition.
     Shared,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 

@@ -29,7 +29,7 @@ enum Node {
 #[derive(Clone, Default)]
 pub(super) struct PartitionMap {
     root: Option<Arc<Node>>,
-    /// Digits of the numbers that have a place, but for the last.
+    /// Levels above the leaves: the tree has a place for numbers of up to `depth + 1` digits.
     depth: u32,
 }
 

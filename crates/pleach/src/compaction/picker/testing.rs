@@ -66,7 +66,7 @@ fn file(id: u64, at: usize, spec: &str) -> RunFile {
     RunFile::new(Arc::new(SstFile::new(meta.file, summary, Arc::default())), meta)
 }
 
-/// The summary of a file of so many entries of a byte each.
+/// The summary of a file of `bytes` entries of one byte each.
 pub(crate) fn summary(bytes: u64) -> SstSummary {
     SstSummary {
         file_len: bytes,
