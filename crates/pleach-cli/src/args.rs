@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::open::StoreArgs;
 use crate::{
     compact, delete, demo, drop_partition, dump, get, load, partitions, put, repair, scan, stats, verify,
@@ -67,10 +67,31 @@ enum Command {
     DemoWriter(demo::writer::DemoWriterArgs),
 }
 
+impl Command {
+    /// The command's name, if it writes to the store of `--db`.
+    fn writing(&self) -> Option<&'static str> {
+        match self {
+            Self::Put(_) => Some("put"),
+            Self::Delete(_) => Some("delete"),
+            Self::Load(_) => Some("load"),
+            Self::Partitions(args) => args.creates().then_some("partitions --create"),
+            Self::DropPartition(_) => Some("drop-partition"),
+            Self::Compact => Some("compact"),
+            _ => None,
+        }
+    }
+}
+
 impl Cli {
     /// Runs the command.
     pub(crate) fn run(&self) -> Result<()> {
         let store = &self.store;
+        if let Some(name) = self.command.writing().filter(|_| store.read_only) {
+            return Err(Failure::usage(format!(
+                "`pleach {name}` writes to the store, so --read-only cannot be used with it"
+            ))
+            .hint("leave out --read-only"));
+        }
         match &self.command {
             Command::Put(args) => put::run(store, args),
             Command::Get(args) => get::run(store, args),

@@ -4,7 +4,7 @@ use pleach::{DamagedPlace, RepairReport};
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{put_json, shown};
-use crate::output::{complain, count, entries, note};
+use crate::output::{complain, counted, entries, note};
 
 /// Most places that are listed as text; JSON lists all.
 const PLACES_TOLD_MAX: usize = 50;
@@ -16,7 +16,8 @@ pub(crate) fn tell_places(damage: &[DamagedPlace], places: u64) {
     }
     let told = damage.len().min(PLACES_TOLD_MAX) as u64;
     if places > told {
-        note(format!("and {} more damaged places; --json lists them", count(places - told)));
+        let more = counted(places - told, "more damaged place", "more damaged places");
+        note(format!("and {more}; --json lists all of them"));
     }
 }
 
@@ -29,7 +30,7 @@ fn text(place: &DamagedPlace) -> String {
     if let Some(lost) = place.entries {
         parts.push(format!("; {} lost", entries(lost)));
     } else if let Some(len) = place.len {
-        parts.push(format!("; {} bytes", count(len)));
+        parts.push(format!("; {}", counted(len, "byte", "bytes")));
     }
     if let Some(partition) = &place.partition {
         parts.push(format!(", partition \"{}\"", partition.escape_debug()));

@@ -73,15 +73,19 @@ impl Failure {
     }
 }
 
-const FULL: &str = "the disk is full; what was written before is intact: free some space on that file system, then run the command again";
+const FULL: &str = "the disk is full, or nearly so; what was written before is intact: free some space on that file system, then run \
+     the command again";
 const POISONED: &str = "the store refuses writes since the failure that the message names; when its cause is gone, run the command again";
 const DAMAGED: &str = "nothing was changed; `pleach verify` lists all damage; restore the file from a backup, or salvage \
      the rest: pleach repair --into NEW";
 const UNSUPPORTED: &str =
     "another version of pleach wrote the store; the message says whether a newer or an older one reads it";
 const REFUSED: &str = "opening a store writes to its directory, even for reading (recovery): check owner and permissions with \
-     `ls -ld`, or say --read-only to read it as it is";
-const BUSY: &str = "one process at a time has a store open; close it there and try again";
+     `ls -ld`, or add --read-only to read the store without changing it";
+const MOUNTED_READ_ONLY: &str = "the file system is mounted read-only: add --read-only to read the store; to change it, mount the \
+     file system for writing";
+pub(crate) const BUSY: &str = "close it there and try again; several processes can have a store open at the same time only if all \
+     of them use --read-only";
 const FILES: &str =
     "too many files are open, nothing else is wrong: raise the limit with `ulimit -n 4096` and try again";
 const MEMORY: &str = "the system gave no more memory: try again with less, such as --memory 64M";
@@ -111,11 +115,17 @@ impl From<Error> for Failure {
 const TOO_MANY_FILES: [i32; 2] = [24, 23];
 const DEVICE_FAILED: i32 = 5;
 
+/// Whether the user lacks permission.
+pub(crate) fn is_refused(error: &Error) -> bool {
+    error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
 /// What to do about a refusal of the system's.
 fn io_hint(error: &io::Error) -> Option<&'static str> {
     match (error.kind(), error.raw_os_error()) {
         (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => Some(FULL),
-        (io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem, _) => Some(REFUSED),
+        (io::ErrorKind::PermissionDenied, _) => Some(REFUSED),
+        (io::ErrorKind::ReadOnlyFilesystem, _) => Some(MOUNTED_READ_ONLY),
         (io::ErrorKind::OutOfMemory, _) => Some(MEMORY),
         (_, Some(code)) if TOO_MANY_FILES.contains(&code) => Some(FILES),
         (_, Some(DEVICE_FAILED)) => Some(DEVICE),
@@ -181,7 +191,7 @@ mod tests {
             (28, "free some space"),
             (122, "free some space"),
             (13, "ls -ld"),
-            (30, "--read-only"),
+            (30, "mounted read-only: add --read-only"),
             (24, "ulimit -n"),
             (23, "ulimit -n"),
             (12, "--memory"),

@@ -12,7 +12,7 @@ use pleach::{Db, ErrorKind, Options, Partition};
 
 use crate::bytes::parse_size;
 use crate::dropped;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{BUSY, Exit, Failure, Result, is_refused};
 use crate::output::{note, warn};
 
 /// Flags that every command understands.
@@ -38,6 +38,11 @@ pub(crate) struct StoreArgs {
 
 const NO_ROOM: &str =
     "a store that is there can be read on a full disk; a new one needs some room: free some space";
+
+const UNREADABLE: &str = "reading a store takes permission to read its files and to enter its directory: check owner and \
+     permissions with `ls -la`";
+
+const NOT_CREATED: &str = "no store was created: give a path where you may write";
 
 /// The partition that commands use unless told otherwise.
 const DEFAULT_PARTITION: &str = "default";
@@ -87,15 +92,17 @@ impl StoreArgs {
         let dir = self.dir()?;
         let db = self.open_dir(dir, create).map_err(|error| match error.kind() {
             ErrorKind::Conflict => {
-                Failure::new(Exit::Busy, format!("the store {} is open elsewhere", dir.display())).hint(
-                    "one process at a time has a store open, or many with --read-only; close it there and try again",
-                )
+                Failure::new(Exit::Busy, format!("the store {} is open elsewhere", dir.display())).hint(BUSY)
             }
             ErrorKind::NotFound => no_store(dir),
             ErrorKind::InvalidArgument if dir.is_file() => {
                 Failure::usage(format!("{} is a file; a store is a directory", dir.display()))
             }
             _ if error.is_out_of_space() => Failure::from(error).hint(NO_ROOM),
+            _ if self.read_only && is_refused(&error) => Failure::from(error).hint(UNREADABLE),
+            _ if is_refused(&error) && matches!(dir.try_exists(), Ok(false)) => {
+                Failure::from(error).hint(NOT_CREATED)
+            }
             _ => error.into(),
         })?;
         self.tell_of_full_disk(&db);
@@ -147,5 +154,5 @@ fn options(create: bool, memory: Option<usize>) -> Options {
 
 fn no_store(dir: &Path) -> Failure {
     Failure::not_found(format!("there is no store at {}", dir.display()))
-        .hint("`pleach put` and `pleach load` create one; commands that read never do")
+        .hint("`pleach put` and `pleach load` create a store; commands that read never do")
 }

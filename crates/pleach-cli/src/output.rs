@@ -136,9 +136,19 @@ pub(crate) fn bytes(number: u64) -> String {
     HumanBytes(number).to_string()
 }
 
-/// `entry` or `entries`, as the number demands.
+/// A number and its noun: `1 line`, `1,234 lines`.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// `1 entry` or `2 entries`.
 pub(crate) fn entries(number: u64) -> String {
-    format!("{} {}", count(number), if number == 1 { "entry" } else { "entries" })
+    counted(number, "entry", "entries")
+}
+
+/// `1 file` or `2 files`.
+pub(crate) fn files(number: u64) -> String {
+    counted(number, "file", "files")
 }
 
 /// A rate for people; "-" when no time passed.

@@ -29,6 +29,13 @@ pub(crate) struct PartitionsArgs {
     exact: bool,
 }
 
+impl PartitionsArgs {
+    /// Whether a partition is to be created.
+    pub(crate) fn creates(&self) -> bool {
+        self.create.is_some()
+    }
+}
+
 /// What a partition holds.
 pub(crate) struct Contents {
     pub(crate) entries: u64,

@@ -13,10 +13,10 @@ use clap::Args;
 use pleach::{Options, RepairReport};
 
 use crate::damage::{report_json, tell_places};
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Result, is_refused};
 use crate::interrupt::Interrupt;
 use crate::open::StoreArgs;
-use crate::output::{bytes, complain, count, entries, note, print_document};
+use crate::output::{bytes, complain, count, counted, entries, note, print_document};
 use crate::progress;
 
 #[derive(Args)]
@@ -32,6 +32,9 @@ pub(crate) struct RepairArgs {
     #[arg(long, value_name = "NEW")]
     into: PathBuf,
 }
+
+const REFUSED: &str = "repair reads the damaged store's files and creates a directory for the new one: check owner and \
+     permissions of both with `ls -la`";
 
 pub(crate) fn run(store: &StoreArgs, args: &RepairArgs) -> Result<()> {
     let from = store.dir()?;
@@ -59,7 +62,11 @@ pub(crate) fn run(store: &StoreArgs, args: &RepairArgs) -> Result<()> {
         Ok(report) if report.complete => report,
         Ok(_) => return Err(Failure::new(Exit::Interrupted, "interrupted").hint(left())),
         Err(error) => {
-            let failure = Failure::from(error);
+            let refused = is_refused(&error);
+            let mut failure = Failure::from(error);
+            if refused {
+                failure = failure.hint(REFUSED);
+            }
             let hint = match &failure.hint {
                 Some(hint) => format!("{hint}; {}", left()),
                 None => left(),
@@ -119,9 +126,10 @@ fn tell(store: &StoreArgs, into: &Path, report: &RepairReport, seconds: f64) -> 
         if report.dropped_entries > 0 {
             note(format!("passed over {} of dropped partitions", entries(report.dropped_entries)));
         }
-        let (size, files, records) = (bytes(report.bytes), count(report.ssts), count(report.log_records));
+        let (size, ssts) = (bytes(report.bytes), counted(report.ssts, "SST", "SSTs"));
+        let records = counted(report.log_records, "log record", "log records");
         note(format!(
-            "salvaged {} from {files} SSTs and {records} log records ({size}) into {} in {seconds:.2} s",
+            "salvaged {} from {ssts} and {records} ({size}) into {} in {seconds:.2} s",
             entries(report.entries),
             into.display()
         ));

@@ -10,7 +10,7 @@ use crate::damage::{places_json, report_json, tell_places};
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::open::StoreArgs;
-use crate::output::{Output, bytes, count, entries, print_document};
+use crate::output::{Output, bytes, counted, entries, files, print_document};
 use crate::progress;
 
 const REPAIR: &str = "restore the damaged files from a backup, or salvage the rest: pleach repair --into NEW";
@@ -58,7 +58,8 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
     if damage.is_empty() {
         return if store.json { Ok(()) } else { print(report, &stats, seconds) };
     }
-    Err(Failure::damage(format!("{} damaged places", count(damage.len() as u64))).hint(REPAIR))
+    let places = counted(damage.len() as u64, "damaged place", "damaged places");
+    Err(Failure::damage(places).hint(REPAIR))
 }
 
 /// Checks all files, with a bar; the first damage is an error.
@@ -77,11 +78,11 @@ pub(crate) fn check(db: &Db, interrupt: &Interrupt) -> Result<VerifyReport> {
 }
 
 fn print(report: VerifyReport, stats: &Stats, seconds: f64) -> Result<()> {
-    let files = if report.ssts == 1 { "file" } else { "files" };
     let mut output = Output::stdout();
-    let size = format!("{} {files}, {}, {}", report.ssts, bytes(report.bytes), entries(report.entries));
+    let ssts = files(report.ssts);
+    let size = format!("{}, {}", bytes(report.bytes), entries(report.entries));
     let log = if stats.log_was_torn { "what is left of the log" } else { "the log" };
-    output.line(format!("no damage found: {log}; {size} in {seconds:.2} s"))?;
+    output.line(format!("no damage found in {log} and {ssts} ({size}); took {seconds:.2} s"))?;
     output.finish()
 }
 

@@ -108,6 +108,22 @@ impl Options {
     /// three memtables. Any number of readers may have a store open at a time. While a writer has it open, the error is
     /// `Conflict`. A missing store is not created. Writes, and calls that wait for background work, answer `Io` with the
     /// system's error for a read-only file system.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("data");
+    /// let db = pleach::Db::open(&path)?;
+    /// db.default_partition().put(b"k", b"v")?;
+    /// db.close()?;
+    /// // Two readers at the same time.
+    /// let readers = [(); 2].map(|()| pleach::Options::new().read_only(true).open(&path));
+    /// for reader in readers {
+    ///     let reader = reader?;
+    ///     assert_eq!(reader.default_partition().get(b"k")?.as_deref(), Some(&b"v"[..]));
+    ///     assert!(reader.default_partition().put(b"k", b"w").is_err());
+    /// }
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
     #[must_use]
     pub fn read_only(mut self, yes: bool) -> Self {
         self.read_only = yes;

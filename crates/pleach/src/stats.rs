@@ -32,7 +32,7 @@ pub(crate) fn add(counter: &AtomicU64, amount: u64) {
 pub struct Stats {
     /// Partitions, the default one included.
     pub partitions: u64,
-    /// Live SSTs and their length in bytes.
+    /// Live SSTs.
     pub ssts: u64,
     /// Length of all live SSTs in bytes.
     pub sst_bytes: u64,
@@ -51,7 +51,7 @@ pub struct Stats {
     /// Memory in bytes of memtables that were flushed but that snapshots, ranges or values still hold. It comes on top of
     /// [`Options::memory`](crate::Options::memory).
     pub pinned_memtable_bytes: u64,
-    /// Memory of cached blocks in bytes, and its limit.
+    /// Memory of cached blocks in bytes. [`Stats::cache_capacity_bytes`] is its limit.
     pub cache_bytes: u64,
     /// Limit of [`Stats::cache_bytes`].
     pub cache_capacity_bytes: u64,
@@ -92,7 +92,7 @@ pub struct Stats {
     pub removed_files: u64,
     /// Time writers waited for a flush, or were slowed down because background work was behind.
     pub stalled: Duration,
-    /// Runs that point reads searched in vain: the filter said maybe, or there was none, and the key was not there.
+    /// Runs that point reads searched without finding the key: the filter said maybe, or there was none.
     pub wasted_probes: u64,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,

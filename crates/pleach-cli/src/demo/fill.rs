@@ -23,15 +23,15 @@ pub(super) fn run(demo: &Demo<'_>, db: &Db, report: &mut Report) -> Result<()> {
     let bar = progress::over_entries(demo.keys);
     let started = Instant::now();
     let mut loaded = 0;
-    for kind in KINDS {
-        let partition = db.partition(kind.name)?;
+    let partitions = db.create_partitions(KINDS.map(|kind| kind.name))?;
+    for (kind, partition) in KINDS.into_iter().zip(&partitions) {
         let entries = kind.entries(demo.keys);
         for first in (0..entries).step_by(usize::try_from(BATCH).expect("small")) {
             demo.interrupt.check()?;
             let mut batch = db.batch();
             for n in first..entries.min(first + BATCH) {
                 let number = kind.nth(n, entries);
-                batch.put(&partition, key(number), value(kind.name, number));
+                batch.put(partition, key(number), value(kind.name, number));
             }
             loaded += batch.len() as u64;
             batch.commit(Durability::Buffered)?;

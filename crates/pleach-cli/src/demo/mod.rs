@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::open::{StoreArgs, open_dir};
-use crate::output::{bytes, entries};
+use crate::output::{bytes, entries, files};
 use crate::verify;
 use report::Report;
 
@@ -127,7 +127,7 @@ fn verify_all(demo: &Demo<'_>, db: &pleach::Db, report: &mut Report) -> Result<(
     let started = Instant::now();
     let found = verify::check(db, &demo.interrupt)?;
     let seconds = started.elapsed().as_secs_f64();
-    let size = format!("{} in {} files", bytes(found.bytes), found.ssts);
+    let size = format!("{} in {}", bytes(found.bytes), files(found.ssts));
     report.result("verified", format!("{size}, no damage, {seconds:.2} s"))?;
     report.record("verify", &[("files", found.ssts), ("bytes", found.bytes), ("entries", found.entries)]);
     Ok(())

@@ -6,13 +6,14 @@ mod skipping;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use pleach::Partition;
 use serde_json::json;
 
 use crate::bytes::Form;
-use crate::failure::{Failure, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::open::StoreArgs;
-use crate::output::{Output, bytes, count, entries, note, print_document};
+use crate::output::{Output, bytes, counted, entries, note, print_document};
 use crate::progress;
 use formats::Writer;
 
@@ -85,19 +86,16 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
         }
         interrupt.check()
     };
-    let mut skipped = 0;
-    if args.skip_damaged {
-        skipped = skipping::walk(&db, &partition, &mut visit)?.places.len() as u64;
+    let walked = if args.skip_damaged {
+        skipping::walk(&db, &partition, &mut visit).map(|skipped| skipped.places.len() as u64)
     } else {
-        for entry in &partition {
-            let (key, value) = entry?;
-            visit(&key, &value)?;
-        }
-    }
-    writer.finish()?;
+        walk(&partition, &mut visit).map(|()| 0)
+    };
+    let ended = walked.and_then(|skipped| writer.finish().map(|()| skipped));
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
+    let skipped = ended.map_err(|failure| incomplete(failure, args))?;
     let name = partition.name().to_owned();
     drop(partition);
     db.close()?;
@@ -114,8 +112,30 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
     if skipped == 0 {
         return Ok(());
     }
-    let message = format!("skipped {} damaged places; their keys are not in the dump", count(skipped));
+    let places = counted(skipped, "damaged place; its", "damaged places; their");
+    let message = format!("skipped {places} keys are not in the dump");
     Err(Failure::damage(message).hint("`pleach repair --into NEW` salvages older values of such keys, too"))
+}
+
+/// Shows `visit` all entries. The first damage is an error.
+fn walk(partition: &Partition, visit: &mut skipping::Visit<'_>) -> Result<()> {
+    for entry in partition {
+        let (key, value) = entry?;
+        visit(&key, &value)?;
+    }
+    Ok(())
+}
+
+/// Adds to a failure what can be done about the dump.
+fn incomplete(failure: Failure, args: &DumpArgs) -> Failure {
+    let mut hints: Vec<String> = failure.hint.clone().into_iter().collect();
+    if failure.exit == Exit::Damage && !args.skip_damaged {
+        hints.push("--skip-damaged dumps the entries around the damage".to_owned());
+    }
+    if let Some(path) = &args.output {
+        hints.push(format!("{} does not hold all entries", path.display()));
+    }
+    if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
 }
 
 fn writer(output: Output, args: &DumpArgs) -> Result<Box<dyn Writer>> {

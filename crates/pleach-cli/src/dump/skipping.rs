@@ -11,7 +11,7 @@ use crate::damage::tell_places;
 use crate::failure::Result;
 
 /// Shown each key and value.
-type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
+pub(super) type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
 
 /// What was passed over.
 #[derive(Default)]

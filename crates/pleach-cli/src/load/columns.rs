@@ -41,6 +41,7 @@ impl Columns {
         };
         let key = column(&args.key_column)?.unwrap_or(0);
         let value = match (column(&args.value_column)?, &header) {
+            (None, Some(names)) if names.len() == 1 && !args.whole_row => return Err(one_column(&names[0])),
             (Some(column), _) => ValueOf::Column(column),
             (None, Some(names)) => value_of(key, names.len(), args.whole_row),
             (None, None) => ValueOf::FirstRow,
@@ -133,6 +134,15 @@ fn check_width(row: &[&[u8]], columns: usize) -> Result<(), String> {
         return Err(format!("the row has {found} columns, others have {columns}"));
     }
     Ok(())
+}
+
+/// A header of one column: its rows have a key and no value.
+fn one_column(name: &[u8]) -> Failure {
+    Failure::usage(format!(
+        "the csv header has only one column, {:?}, so there is no column for the value",
+        lossy(name)
+    ))
+    .hint("separate columns by commas; if each line is a key without a value, say --format lines")
 }
 
 fn not_text(column: usize) -> String {

@@ -121,6 +121,7 @@ impl LoadArgs {
             "tsv" => Ok(Format::Tsv),
             "csv" => Ok(Format::Csv),
             "jsonl" | "ndjson" => Ok(Format::Jsonl),
+            _ if self.file.is_dir() => Err(source::is_directory(&self.file)),
             _ => Err(Failure::usage("cannot tell the format of the input")
                 .hint("say --format lines, tsv, csv, jsonl or stanzas")),
         }

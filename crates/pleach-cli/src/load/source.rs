@@ -36,12 +36,17 @@ pub(super) fn open_source(path: &Path, interrupt: &Interrupt) -> Result<(Source,
         let file = File::open(path).map_err(|e| Failure::io("open", path, &e))?;
         let metadata = file.metadata().map_err(|e| Failure::io("look at", path, &e))?;
         if metadata.is_dir() {
-            return Err(Failure::usage(format!("{} is a directory, not an input file", path.display())));
+            return Err(is_directory(path));
         }
         (Box::new(file), metadata.is_file().then_some(metadata.len()))
     };
     let bar = progress::over_bytes(len);
     Ok((BufReader::with_capacity(CHUNK_LEN, Box::new(bar.wrap_read(input))), bar))
+}
+
+/// The input is a directory.
+pub(super) fn is_directory(path: &Path) -> Failure {
+    Failure::usage(format!("{} is a directory, not an input file", path.display()))
 }
 
 /// The mark that some programs put in front of UTF-8.

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::failure::{Exit, Failure, Result};
-use crate::output::{bytes, complain_of, count, entries, note, per_second, print_document};
+use crate::output::{bytes, complain_of, count, counted, entries, note, per_second, print_document};
 
 /// Line numbers of malformed input that are told one by one.
 const LINES_TOLD_MAX: usize = 5;
@@ -88,11 +88,9 @@ impl Summary {
         match self.repeated_keys {
             Some(0) => {}
             Some(repeated) => {
-                let distinct = count(self.entries - repeated);
-                note(format!(
-                    "{} keys came again, the later value won: {distinct} distinct keys",
-                    count(repeated)
-                ));
+                let distinct = counted(self.entries - repeated, "distinct key", "distinct keys");
+                let keys = counted(repeated, "key", "keys");
+                note(format!("{keys} came again, the later value won: {distinct}"));
             }
             None => note("repeated keys were not counted, there were too many keys; the later value wins"),
         }
@@ -100,17 +98,16 @@ impl Summary {
             note("skipped the byte order mark at the beginning");
         }
         if self.kept_returns > 0 {
-            let lines = count(self.kept_returns);
-            note(format!(
-                "kept the carriage return at the end of {lines} lines; --crlf takes it as a line's end"
-            ));
+            let lines = counted(self.kept_returns, "line", "lines");
+            note(format!("kept the carriage return at the end of {lines}; --crlf takes it as a line's end"));
         }
         if self.malformed > 0 {
             let lines: Vec<_> = self.malformed_lines.iter().map(ToString::to_string).collect();
             let more = if self.malformed > lines.len() as u64 { ", ..." } else { "" };
+            let noun = if self.malformed == 1 { "line" } else { "lines" };
             let (malformed, lines) = (entries(self.malformed), lines.join(", "));
             note(format!(
-                "skipped {malformed} of {} that could not be read: line {lines}{more}",
+                "skipped {malformed} of {} that could not be read: {noun} {lines}{more}",
                 input.display()
             ));
         }

@@ -78,17 +78,36 @@ fn a_store_that_is_open_elsewhere_says_so() {
     let mut line = String::new();
     let mut acknowledgements = BufReader::new(writer.stdout.take().unwrap());
     acknowledgements.read_line(&mut line).unwrap();
-    store.run(["get", "k1"]).failed(5, &["is open elsewhere", "one process at a time"]);
+    store.run(["get", "k1"]).failed(5, &["is open elsewhere", "close it there and try again"]);
     writer.kill().unwrap();
     writer.wait().unwrap();
     assert_eq!(store.ok(["get", "k1"]), "v1");
 }
 
 #[test]
+fn commands_that_write_refuse_read_only_before_they_look_for_the_store() {
+    let store = Store::with_entries(1);
+    let writing: [&[&str]; 6] = [
+        &["put", "k1", "new"],
+        &["delete", "k1"],
+        &["load", "--format", "lines"],
+        &["partitions", "--create", "p"],
+        &["drop-partition", "p", "--yes"],
+        &["compact"],
+    ];
+    for args in writing {
+        let args = args.iter().chain(&["--read-only"]);
+        store.run(args).failed(3, &["writes to the store", "leave out --read-only"]);
+    }
+    assert_eq!(store.ok(["get", "k1", "--read-only"]), "v1");
+    assert!(store.ok(["partitions", "--read-only"]).contains("default"));
+}
+
+#[test]
 fn a_full_disk_is_told_as_that() {
     let store = Store::with_entries(100);
     let ran = store.run(["dump", "--output", "/dev/full"]);
-    ran.failed(4, &["No space left on device", "full"]);
+    ran.failed(4, &["No space left on device", "full", "/dev/full does not hold all entries"]);
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn malformed_input_names_its_line_or_is_skipped() {
     assert_eq!(store.ok(["scan", "--count"]), "2\n");
     let ran = store.run_with_input(["load", "--format", "tsv", "--skip-malformed"], text);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("loaded 4 entries") && ran.err.contains("line 3, 5, 6"), "{ran:?}");
+    assert!(ran.err.contains("loaded 4 entries") && ran.err.contains("lines 3, 5, 6"), "{ran:?}");
     assert_eq!(store.ok(["scan", "--keys-only"]), "a\nb\nc\ne\n");
     for (format, text) in [("jsonl", "{\"key\":1}\n"), ("stanzas", "Version: 1\n"), ("csv", "h1,h2\nonly\n")]
     {
@@ -204,4 +204,24 @@ fn ctrl_c_ends_a_load_that_waits_for_input() {
     let ran = Ran::of(child.wait_with_output().unwrap()).failed(130, &["interrupted", "loaded 95 entries"]);
     drop((input, ran));
     assert_eq!(store.ok(["scan", "--count"]), "95\n");
+}
+
+#[test]
+fn a_csv_header_of_one_column_and_a_directory_are_refused() {
+    let store = Store::new();
+    let file = store.file("semicolons.csv", "id;name\n1;a\n");
+    store.run(["load", file.to_str().unwrap()]).failed(3, &["only one column, \"id;name\"", "commas"]);
+    store.run(["load", store.path("").to_str().unwrap()]).failed(3, &["is a directory, not an input file"]);
+    assert!(!store.db().exists());
+}
+
+#[test]
+fn single_lines_and_keys_are_told_in_the_singular() {
+    let store = Store::new();
+    let ran = store.run_with_input(["load", "--format", "tsv", "--skip-malformed"], "a\tb\na\tc\nx\n");
+    assert!(ran.err.contains("1 key came again, the later value won: 1 distinct key\n"), "{ran:?}");
+    assert!(
+        ran.err.contains("skipped 1 entry of standard input that could not be read: line 3\n"),
+        "{ran:?}"
+    );
 }

@@ -37,10 +37,23 @@ fn verify_reports_all_damage() {
 }
 
 #[test]
+fn one_damaged_place_is_told_in_the_singular() {
+    let (store, sst) = sample();
+    flip(&sst, &[100_000]);
+    store.run(["verify"]).failed(2, &["error: 1 damaged place\n"]);
+    let args = ["dump", "--skip-damaged", "-o", "/dev/null"];
+    store.run(args).failed(2, &["skipped 1 damaged place; its keys are not in the dump"]);
+    let ran = store.run(["repair", "--into", store.path("new").to_str().unwrap()]);
+    ran.failed(2, &["from 1 SST and ", "damaged places: 1"]);
+}
+
+#[test]
 fn a_dump_goes_on_behind_damage_and_says_what_it_skipped() {
     let (store, sst) = sample();
     flip(&sst, &[10_000, 100_000]);
-    store.run(["dump", "-o", "/dev/null"]).failed(2, &["corruption"]);
+    store
+        .run(["dump", "-o", "/dev/null"])
+        .failed(2, &["corruption", "--skip-damaged", "not hold all entries"]);
     let file = store.path("dump.jsonl");
     let args = ["dump", "--skip-damaged", "-o", file.to_str().unwrap()];
     let ran = store.run(args).failed(2, &["skipped 2 damaged places", "keys \"000"]);
@@ -91,5 +104,11 @@ fn a_guessed_repair_says_so_and_a_clean_one_is_a_success() {
     let args = ["repair", "--into", store.path("c").to_str().unwrap(), "--db"].map(str::to_owned);
     let args = args.into_iter().chain([nowhere.to_str().unwrap().to_owned()]);
     store.run(args).failed(1, &["no such store", "nothing was created"]);
+    assert!(!store.path("c").exists() && !store.path("c.incomplete").exists());
+    let (other, c) = (store.path("other"), store.path("c"));
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("letter"), "x").unwrap();
+    let args = ["repair", "--into", c.to_str().unwrap(), "--db", other.to_str().unwrap()];
+    store.run(args).failed(1, &["there is no store here", "nothing was created"]);
     assert!(!store.path("c").exists() && !store.path("c.incomplete").exists());
 }

@@ -84,6 +84,18 @@ impl Snapshot {
     }
 
     /// All entries there were, in key order, from either end. An error comes as the range's first item.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = pleach::Db::open(dir.path())?;
+    /// let users = db.default_partition();
+    /// users.put(b"alice", b"1")?;
+    /// let before = db.snapshot();
+    /// users.put(b"bob", b"2")?;
+    /// let keys: Vec<_> = before.iter(&users).map(|entry| Ok(entry?.0)).collect::<pleach::Result<_>>()?;
+    /// assert_eq!(keys, [&b"alice"[..]]);
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
     pub fn iter(&self, partition: &Partition) -> Range {
         self.prefix(partition, b"")
     }

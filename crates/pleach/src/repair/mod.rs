@@ -63,6 +63,8 @@ pub fn repair(
     let env = Arc::clone(&options.env);
     let _lock = enter(&*env, from)?;
     check_target(&*env, from, into)?;
+    // Before anything is created: there may be no store to repair.
+    manifest::list(&*env, from, &mut Reporter::new(&mut |_, _| true))?;
     let db = options.create_if_missing(true).open(into)?;
     let mut sink = Sink::into_store(&db);
     let report = salvage(&env, from, &mut sink, progress)?;
