@@ -1,5 +1,5 @@
-//! Damage: bytes of a store change, closed or left behind by a killed process, and the next open, read or verification must say so, or be right all the
-//! same.
+//! Damage: bytes of a store change, closed or left behind by a killed process. The next open, read or verification must
+//! say so, or be right all the same.
 //!
 //! What must be noticed by someone: any change of `CURRENT`, of a manifest's header, of a byte of an SST (zeros apart,
 //! which may be padding). What may pass: damage at the log's end, which looks like a crash; the store then holds an
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastrand::Rng;
+use pleach::Shape;
 use pleach::env::{Capture, CrashPolicy, SimEnv};
 
 use crate::rig::action::Action;
@@ -53,11 +54,19 @@ impl Damaged {
     /// When the store fails before any damage.
     pub(super) fn new(seed: u64, happened: &Happened) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let setup = Setup::random(&mut rng);
+        let mut setup = Setup::random(&mut rng);
+        // Chance alone leads to few merges of single files: they need levels of several.
+        let has_levels = seed.is_multiple_of(5);
+        if has_levels {
+            setup.shape = Some(Shape::Leveled);
+        }
         let env = SimEnv::new(rng.u64(..));
         let mut plan = Plan::new(rng.fork(), &setup);
+        if has_levels {
+            plan.mix.keys = 400;
+        }
         let mut driver = Driver::create(Arc::clone(&env), setup).expect("a store can be created");
-        for _ in 1..rng.usize(20..200) {
+        for _ in 1..if has_levels { 250 } else { rng.usize(20..200) } {
             let action = plan.next(driver.world());
             driver.must(&action).expect("nothing is damaged yet");
         }

@@ -127,8 +127,13 @@ impl Timeline {
 
     /// A batch whose first operation got this sequence number. Batches are added in the order of their numbers.
     pub(crate) fn add_batch(&mut self, ops: &[(Life, Op)], first_seq: u64, when: When) -> Result<(), String> {
-        let base = self.batches.iter().rev().find(|b| b.last_seq + 1 == first_seq);
-        let base = base.ok_or_else(|| format!("a batch got {first_seq}, which nothing leads up to"))?;
+        let mut bases = self.batches.iter().rev().filter(|b| b.last_seq + 1 == first_seq);
+        // A batch that failed gives its numbers back: what comes later stands on the batch that got them then.
+        let newest = bases.clone().next();
+        let acknowledged = bases.find(|b| b.when.done && (when.done || b.when.ended <= when.ended));
+        let base = acknowledged
+            .or(newest)
+            .ok_or_else(|| format!("a batch got {first_seq}, which nothing leads up to"))?;
         let mut contents = Contents::clone(&base.contents);
         for (life, op) in ops {
             let entries = Arc::make_mut(contents.entry(*life).or_default());
