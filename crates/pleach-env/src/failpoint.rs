@@ -6,7 +6,7 @@
 //!
 //! [`reached`] names a point of a race. A test holds the threads that reach it with `hold`, lets others run, and then
 //! releases them. So it forces an order that would otherwise be rare. In a simulated machine with several
-//! clients ([`SimEnv::run_clients`](crate::SimEnv::run_clients)) each such point is also one where the scheduler may let
+//! clients (`SimEnv::run_clients`) each such point is also one where the scheduler may let
 //! another thread go on.
 
 use crate::env::Site;
@@ -54,7 +54,7 @@ pub(crate) fn inherited(body: crate::baton::Body) -> crate::baton::Body {
     }
 }
 
-/// Reports to tests on this thread a number that the interface does not return, for [`told`].
+/// Reports to tests on this thread a number that the interface does not return, for `told`.
 #[inline]
 pub fn tell(site: Site, number: u64) {
     #[cfg(feature = "failpoints")]
