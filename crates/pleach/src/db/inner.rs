@@ -295,11 +295,13 @@ impl Inner {
         if failpoint::skipped("plant.poison_forgotten") {
             return error;
         }
-        if self.poison.set(error.clone()).is_ok() {
-            trace::poisoned(&error); // The first one counts.
-        }
-        let _guard = self.background.lock(); // Whoever waits has either seen the poison or will be woken.
+        let is_first = self.poison.set(error.clone()).is_ok();
+        let guard = self.background.lock(); // Whoever waits has either seen the poison or will be woken.
         self.progress.notify_all();
+        drop(guard);
+        if is_first {
+            trace::poisoned(&error);
+        }
         error
     }
 

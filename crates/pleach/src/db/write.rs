@@ -7,6 +7,7 @@
 //! 1. *Logged before visible*: a batch is in the log, and on the medium where asked, before any reader sees it.
 //! 2. *Segment per memtable*: sealing a memtable starts a new log segment, so that a flush frees whole segments.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -59,12 +60,12 @@ impl Inner {
         if !request.may_wait && self.writers_wait.load(Ordering::Relaxed) {
             return (request.operations, Err(would_wait("writers are waiting for background work")));
         }
-        let done = self.queue.submit(request, |group| self.lead(group));
-        failpoint::tell("commit.first_seq", done.first_seq);
-        let result = done.result.unwrap_or_else(|| {
-            let error = Error::new(ErrorKind::Poisoned, "a thread that was committing this batch panicked");
-            Err(self.set_poison(error))
+        let done = self.queue.submit(request, |group| {
+            let _armed = PoisonOnPanic(self);
+            self.lead(group);
         });
+        failpoint::tell("commit.first_seq", done.first_seq);
+        let result = done.result.unwrap_or_else(|| Err(self.set_poison(leader_panicked())));
         (done.operations, result)
     }
 
@@ -332,6 +333,24 @@ fn forget_stretches(stretches: &DeletedStretches, request: &WriteRequest) {
         }
     });
     debug_assert!(decoded.is_ok());
+}
+
+/// Poisons the store when the leader panics. Its batches may be in the log and half of them in the memtable, so
+/// nothing of them may be flushed, and `next_seq` may be ahead of what ever becomes visible.
+struct PoisonOnPanic<'a>(&'a Inner);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A subscriber of `tracing` may panic once more. The poison is set before it is called.
+            let _second_panic = catch_unwind(AssertUnwindSafe(|| self.0.set_poison(leader_panicked())));
+        }
+    }
+}
+
+/// The error of a batch whose leader did not answer, and of every later one.
+fn leader_panicked() -> Error {
+    Error::new(ErrorKind::Poisoned, "a thread that was committing a batch panicked; open the store anew")
 }
 
 /// Answers those who do not want to wait.

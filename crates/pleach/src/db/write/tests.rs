@@ -89,3 +89,47 @@ fn one_refused_request_leaves_the_others_of_its_group() {
     assert!(results[0].is_ok() && results[2].is_ok());
     assert_eq!(kept.iter().count(), 2);
 }
+
+/// A request whose leader inserts its first operation into the memtable and then panics.
+fn put_that_panics(partition: &Partition) -> WriteRequest {
+    let mut request = put(partition, "half", "batch", Durability::Buffered);
+    request.operations.record_mut().bytes_mut().push(0xff);
+    request.operations.push(partition.id(), b"never", Some(b"seen")).unwrap();
+    request
+}
+
+/// A store with one batch, whose next leader has panicked while it inserted.
+fn store_with_panicked_leader(env: &Arc<SimEnv>) -> Db {
+    let db = open(env);
+    let partition = db.default_partition();
+    partition.put("before", "1").unwrap();
+    let commit = || db.inner().commit(put_that_panics(&partition));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(commit)).is_err());
+    db
+}
+
+#[test]
+fn a_panic_of_the_leader_stops_the_store_at_once() {
+    let db = store_with_panicked_leader(&SimEnv::new(1));
+    let partition = db.default_partition();
+    assert!(db.poisoned().is_some(), "no later commit is needed to notice it");
+    // None of these may make half a batch durable, or let readers wait for a batch that nobody completes.
+    assert_eq!(db.flush().map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
+    assert_eq!(db.partition("new").map_err(|e| e.kind()).err(), Some(ErrorKind::Poisoned));
+    assert_eq!(partition.put("later", "2").map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
+    assert_eq!(partition.get("before").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(partition.get("half").unwrap(), None);
+    assert_eq!(partition.iter().count(), 1);
+}
+
+#[test]
+fn reads_after_the_close_of_a_panicked_store_answer_closed() {
+    let db = store_with_panicked_leader(&SimEnv::new(1));
+    let partition = db.default_partition();
+    let (snapshot, range) = (db.snapshot(), partition.iter());
+    assert_eq!(db.close().map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
+    assert_eq!(partition.get("before").map_err(|e| e.kind()).err(), Some(ErrorKind::Closed));
+    assert_eq!(snapshot.get(&partition, "before").map_err(|e| e.kind()).err(), Some(ErrorKind::Closed));
+    let first = range.map(|entry| entry.map_err(|e| e.kind()).err()).next();
+    assert_eq!(first, Some(Some(ErrorKind::Closed)));
+}

@@ -248,7 +248,7 @@ impl Driver {
         if let Some(db) = self.db.take() {
             let was_poisoned = db.poisoned().is_some();
             match db.close() {
-                // It tells once more what has been told.
+                // The close of a poisoned store returns the error that poisoned it once more.
                 Err(error) if was_poisoned && error.kind() == ErrorKind::Poisoned => {}
                 result => result?,
             }
