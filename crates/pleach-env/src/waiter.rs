@@ -51,6 +51,13 @@ impl Simulated {
         MutexGuard::unlocked(guard, || (self.wait)(Waited::Alone(timeout)));
     }
 
+    #[cfg_attr(
+        not(feature = "failpoints"),
+        expect(
+            clippy::unused_self,
+            reason = "without threads of its own the simulator has nobody to notify"
+        )
+    )]
     fn notify_all(&self) {
         #[cfg(feature = "failpoints")]
         crate::baton::notify(&self.key, usize::MAX);

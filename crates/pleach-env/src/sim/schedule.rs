@@ -165,6 +165,13 @@ impl SimEnv {
         let this = self.this.clone();
         Waiter::sim(Arc::new(move |waited| {
             let env = this.upgrade().expect("simulated deadlock: the environment waited in is gone");
+            #[cfg_attr(
+                not(feature = "failpoints"),
+                expect(
+                    clippy::infallible_destructuring_match,
+                    reason = "the other variant needs the feature"
+                )
+            )]
             let timeout = match waited {
                 Waited::Alone(timeout) => timeout,
                 #[cfg(feature = "failpoints")]
