@@ -1,25 +1,31 @@
 //! Progress of long commands on standard error: a bar where the end is known, a spinner where it is not.
 //!
-//! Nothing is drawn when standard error is not a terminal. Every line fits into 80 columns.
+//! Nothing is drawn when standard error is not a terminal. Every line fits into 60 columns: where
+//! the terminal has less than 80, the bar is shorter or left out, and the text keeps its place.
 
 use std::time::Duration;
 
+use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Redraws a second; the default of 20 costs more than it shows.
 const REDRAWS_PER_SECOND: u8 = 10;
 
+/// Columns of a bar where there is room, and the fewest that show progress. Arbitrary.
+const BAR_WIDTH_MAX: u16 = 20;
+const BAR_WIDTH_MIN: u16 = 6;
+
 /// A bar over `total` bytes with a message, or a spinner when the total is not known.
 pub(crate) fn over_bytes(total: Option<u64>) -> ProgressBar {
     match total {
-        Some(total) => bar(total, "{bar:20.cyan/dim} {bytes}/{total_bytes}  {wide_msg} {eta:>4}"),
+        Some(total) => bar(total, "{bytes}/{total_bytes}  {wide_msg} {eta:>4}"),
         None => spinner("{spinner:.cyan} {bytes}  {wide_msg} {elapsed}"),
     }
 }
 
 /// A bar over `total` entries.
 pub(crate) fn over_entries(total: u64) -> ProgressBar {
-    bar(total, "{bar:20.cyan/dim} {human_pos}/{human_len}  {wide_msg} {eta:>4}")
+    bar(total, "{human_pos}/{human_len}  {wide_msg} {eta:>4}")
 }
 
 /// A spinner with a message, for work whose end is not known.
@@ -29,10 +35,23 @@ pub(crate) fn working(message: impl Into<String>) -> ProgressBar {
     spinner
 }
 
+/// A bar in front of what `template` shows.
 fn bar(total: u64, template: &str) -> ProgressBar {
+    let columns = Term::stderr().size_checked().map(|(_, columns)| columns);
+    let template = match bar_width(columns) {
+        Some(width) => format!("{{bar:{width}.cyan/dim}} {template}"),
+        None => template.to_owned(),
+    };
     let bar = ProgressBar::with_draw_target(Some(total), target());
-    bar.set_style(style(template).progress_chars("=> "));
+    bar.set_style(style(&template).progress_chars("=> "));
     bar
+}
+
+/// Columns of a bar on a terminal with `columns`, of which the text of a load needs 58; `None` where a bar would be too
+/// short to say anything.
+fn bar_width(columns: Option<u16>) -> Option<u16> {
+    let width = columns.map_or(BAR_WIDTH_MAX, |columns| columns.saturating_sub(58).min(BAR_WIDTH_MAX));
+    (width >= BAR_WIDTH_MIN).then_some(width)
 }
 
 fn spinner(template: &str) -> ProgressBar {
@@ -48,4 +67,15 @@ fn target() -> ProgressDrawTarget {
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the templates are constants")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_leaves_room_for_the_message() {
+        let widths = [None, Some(0), Some(60), Some(70), Some(80), Some(200)].map(bar_width);
+        assert_eq!(widths, [Some(20), None, None, Some(12), Some(20), Some(20)]);
+    }
 }

@@ -104,7 +104,7 @@ fn store_with_panicked_leader(env: &Arc<SimEnv>) -> Db {
     let partition = db.default_partition();
     partition.put("before", "1").unwrap();
     let commit = || db.inner().commit(put_that_panics(&partition));
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(commit)).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(commit)).is_err());
     db
 }
 
