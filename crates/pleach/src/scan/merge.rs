@@ -168,21 +168,20 @@ impl Merge {
             Direction::Up => cursor.next(),
             Direction::Down => cursor.prev(),
         }?;
-        self.reorder(at);
+        // Where it is alone and not at its end, nobody will look at its head.
+        if self.order.len() > 1 || cursor.key().is_none() {
+            self.reorder(at);
+        }
         Ok(())
     }
 
     /// Puts the source at place `at` of the order, which has moved, where it belongs.
-    #[inline]
     fn reorder(&mut self, at: usize) {
         let source = self.order[at].source;
         let Some(key) = self.sources[source as usize].key() else {
             self.order.remove(at);
             return;
         };
-        if self.order.len() == 1 {
-            return; // Nobody will look at the head.
-        }
         if !key.starts_with(&self.shared) || self.ties >= self.ties_max {
             self.sort();
             return;

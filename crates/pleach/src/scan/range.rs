@@ -129,14 +129,37 @@ impl Range {
     }
 
     /// Goes to the next live entry in a direction, within the bounds; returns whether there is one.
+    #[inline]
     fn find(&mut self, direction: Direction) -> Result<bool> {
+        match self.given.take() {
+            // Each step of a long walk comes this way, with nothing to look up.
+            Some(given) if given == direction && self.is_open() => {
+                if let Some(merge) = self.end_mut(direction) {
+                    merge.advance()?;
+                }
+            }
+            given => self.begin(given, direction)?,
+        }
+        let mut found = self.entry(direction);
+        if found.is_some_and(|(_, source)| source.kind() == ValueKind::Tombstone) {
+            self.pass_tombstones(direction)?;
+            found = self.entry(direction);
+        }
+        let is_found = found.is_some_and(|(key, _)| self.is_within(key, direction));
+        self.given = is_found.then_some(direction);
+        Ok(is_found)
+    }
+
+    /// Brings an end to its first entry, or behind the entry that the other end gave.
+    #[cold]
+    fn begin(&mut self, given: Option<Direction>, direction: Direction) -> Result<()> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
         if self.is_closed() {
             return Err(closed_error());
         }
-        if let Some(given) = self.given.take() {
+        if let Some(given) = given {
             if given != direction {
                 self.pass_given(given);
             }
@@ -154,13 +177,7 @@ impl Range {
             *self.end_mut(direction) = Some(merge);
         }
         self.must_seek[direction as usize] = false;
-        self.pass_tombstones(direction)?;
-        let Some((key, _)) = self.entry(direction) else { return Ok(false) };
-        if !self.is_within(key, direction) {
-            return Ok(false);
-        }
-        self.given = Some(direction);
-        Ok(true)
+        Ok(())
     }
 
     /// The entry that an end stands on.
@@ -170,25 +187,17 @@ impl Range {
         source.key().map(|key| (key, source))
     }
 
-    /// To the next living key, if one lies within the bounds.
-    #[inline]
-    fn pass_tombstones(&mut self, direction: Direction) -> Result<()> {
-        match self.tombstone(direction) {
-            Some(_) => self.pass_stretch(direction),
-            None => Ok(()),
-        }
-    }
-
     /// The key of the tombstone that a direction has come to, within the bounds.
-    #[inline]
     fn tombstone(&self, direction: Direction) -> Option<&[u8]> {
         let source = self.end(direction)?.current()?;
         let key = source.key().filter(|_| source.kind() == ValueKind::Tombstone)?;
         self.is_within(key, direction).then_some(key)
     }
 
-    /// Steps over tombstones, and leaps where it is known that nothing lives.
-    fn pass_stretch(&mut self, direction: Direction) -> Result<()> {
+    /// Steps over tombstones to the next living key, if one lies within the bounds, and leaps where it is known that
+    /// nothing lives.
+    #[cold]
+    fn pass_tombstones(&mut self, direction: Direction) -> Result<()> {
         let Some(ReadView { state, visible }) = self.view.clone() else { return Ok(()) };
         let mut passed = Passed::default();
         while let Some(key) = self.tombstone(direction) {
@@ -208,6 +217,7 @@ impl Range {
         Ok(())
     }
 
+    #[inline]
     fn end(&self, direction: Direction) -> Option<&Merge> {
         match direction {
             Direction::Up => self.front.as_ref(),
@@ -215,6 +225,7 @@ impl Range {
         }
     }
 
+    #[inline]
     fn end_mut(&mut self, direction: Direction) -> &mut Option<Merge> {
         match direction {
             Direction::Up => &mut self.front,
@@ -223,6 +234,7 @@ impl Range {
     }
 
     /// Whether the far bound has not been reached. The near one holds by the seek.
+    #[inline]
     fn is_within(&self, key: &[u8], direction: Direction) -> bool {
         match direction {
             Direction::Up => match &self.upper {
@@ -304,17 +316,30 @@ impl Range {
     }
 
     /// As [`Range::find`]. When there is nothing more for one end, or an error, there is nothing more for either.
+    #[inline]
     fn walk(&mut self, direction: Direction) -> Result<bool> {
-        let mut found = self.find(direction);
-        if found.is_err() && self.is_closed() {
+        match self.find(direction) {
+            Ok(true) => Ok(true),
+            end => self.finish(end),
+        }
+    }
+
+    /// Gives everything back at the end of the range.
+    #[cold]
+    fn finish(&mut self, mut end: Result<bool>) -> Result<bool> {
+        if end.is_err() && self.is_closed() {
             // The file may have been removed by the next open of the directory.
-            found = Err(closed_error());
+            end = Err(closed_error());
         }
-        if !matches!(found, Ok(true)) {
-            self.view = None;
-            (self.front, self.back, self.given) = (None, None, None);
-        }
-        found
+        self.view = None;
+        (self.front, self.back, self.given) = (None, None, None);
+        end
+    }
+
+    /// Whether there is a view, of a store that is open, and no error to tell.
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.error.is_none() && self.view.as_ref().is_some_and(|view| !view.state.is_closed())
     }
 
     /// Whether the store was closed under the range.
