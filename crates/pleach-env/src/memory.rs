@@ -106,6 +106,37 @@ unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
+/// Bytes in a region of their own, behind a front that its next owner fills.
+pub struct RegionBytes {
+    region: Region,
+    front: usize,
+}
+
+impl RegionBytes {
+    /// A copy of `bytes` behind `front` zeros; `None` when the system gives no memory for it.
+    pub fn try_copy(front: usize, bytes: &[u8]) -> Option<Self> {
+        let region = Region::try_new((front + bytes.len()).max(1))?;
+        // SAFETY: the region is ours alone and at least `front + bytes.len()` bytes long.
+        let place =
+            unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr().add(front), bytes.len()) };
+        place.copy_from_slice(bytes);
+        Some(Self { region, front })
+    }
+
+    /// The bytes, without the front.
+    pub fn bytes(&self) -> &[u8] {
+        let (start, len) = (self.region.start().as_ptr(), self.region.len());
+        // SAFETY: the region is ours alone, nobody changes it, and `front` is no more than its length.
+        let all = unsafe { std::slice::from_raw_parts(start, len) };
+        &all[self.front..]
+    }
+
+    /// The region: the front, then the bytes.
+    pub fn into_region(self) -> Region {
+        self.region
+    }
+}
+
 /// Regions that were given back and will be used again: their pages are there already, and touching fresh ones costs
 /// more than filling them.
 pub struct RegionPool {
@@ -203,6 +234,15 @@ mod tests {
             assert!(bytes.iter().all(|&b| b == 0));
             bytes[len - 1] = 1;
             assert!(region.start().as_ptr().addr().is_multiple_of(4096));
+        }
+    }
+
+    #[test]
+    fn copied_bytes_stand_behind_a_front_of_zeros() {
+        for len in [0, 1, 100, 3 << 20] {
+            let copy = RegionBytes::try_copy(36, &vec![7; len]).expect("there is so much memory");
+            assert!(copy.bytes() == vec![7; len]);
+            assert_eq!(copy.into_region().len(), 36 + len);
         }
     }
 

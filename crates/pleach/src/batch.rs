@@ -3,15 +3,31 @@
 //! A batch is built in the bytes that the log will hold, so that committing it copies nothing: for each operation the
 //! kind, the partition, the length of the key, for a put the length of the value, then the bytes themselves.
 //! Layout: docs/format/batch.md.
+//!
+//! A large value is copied once, into a region that becomes part of the memtable after the log was written from it.
 
-use pleach_env::{Error, Result};
+use pleach_env::memory::RegionBytes;
+use pleach_env::{Error, Result, failpoint};
 use pleach_log::RecordBuf;
 use pleach_table::{ValueKind, key_hash};
 
 use crate::coding::{Decoder, put_varint};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, partition_key};
 use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
-use crate::memtable::{Footprint, Memtable};
+use crate::memtable::{Footprint, LARGE_FRONT, LARGE_PER_BATCH, Memtable};
+
+/// Length from which on a value gets a region of its own: mapping one costs little beside copying so many bytes, and a
+/// memtable of the largest size has room for all that fit into it.
+const LARGE_VALUE_LEN: usize = 4 << 20;
+
+const _: () = assert!(
+    BATCH_BYTES_MAX / LARGE_VALUE_LEN <= LARGE_PER_BATCH
+        && crate::options::MEMTABLE_BYTES_LIMIT / LARGE_VALUE_LEN <= LARGE_PER_BATCH,
+    "every large value of a batch or of a memtable finds a chunk of its own"
+);
+
+/// The same for the rigs, whose values are small.
+const LARGE_VALUE_LEN_TUNED: usize = 500;
 
 /// Operations in the form of a log record.
 #[derive(Default)]
@@ -26,25 +42,56 @@ impl Operations {
     pub(crate) fn push(&mut self, partition: PartitionId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(key)?;
         let value_bytes = value.unwrap_or_default();
-        check_value_len(value_bytes.len())?;
-        if !self.has_room_for(16 + key.len() + value_bytes.len()) {
-            return Err(Error::invalid(format!(
-                "the batch would exceed {BATCH_BYTES_MAX} bytes; commit it in smaller pieces"
-            )));
+        if is_large(value_bytes.len()) && self.record.apart().count() < LARGE_PER_BATCH {
+            return self.push_large(partition, key, value_bytes);
         }
+        self.check_room_for(key.len() + value_bytes.len())?;
+        self.push_head(partition, key, value);
+        self.record.bytes_mut().extend_from_slice(value_bytes);
+        self.footprint = self.footprint.and(footprint(key, value_bytes));
+        Ok(())
+    }
+
+    /// Adds a put whose value gets a region of its own.
+    #[cold]
+    fn push_large(&mut self, partition: PartitionId, key: &[u8], value: &[u8]) -> Result<()> {
+        check_value_len(value.len())?;
+        self.check_room_for(key.len() + value.len())?;
+        let Some(piece) = RegionBytes::try_copy(LARGE_FRONT, value) else {
+            return Err(Error::invalid(format!(
+                "a value of {} bytes needs as much memory, which the system does not give; let the process have more",
+                value.len()
+            )));
+        };
+        self.push_head(partition, key, Some(value));
+        self.record.push_apart(piece);
+        self.footprint = self.footprint.and(footprint_of_large(key, value));
+        Ok(())
+    }
+
+    /// Adds what stands before the value.
+    #[inline]
+    fn push_head(&mut self, partition: PartitionId, key: &[u8], value: Option<&[u8]>) {
         let out = self.record.bytes_mut();
         let kind = if value.is_some() { ValueKind::Put } else { ValueKind::Tombstone };
         out.push(kind.number());
         put_varint(out, u64::from(partition.get()));
         put_varint(out, key.len() as u64);
-        if value.is_some() {
-            put_varint(out, value_bytes.len() as u64);
+        if let Some(value) = value {
+            put_varint(out, value.len() as u64);
         }
         out.extend_from_slice(key);
-        out.extend_from_slice(value_bytes);
         self.count += 1;
-        self.footprint = self.footprint.and(footprint(key, value_bytes));
-        Ok(())
+    }
+
+    #[inline]
+    fn check_room_for(&self, added: usize) -> Result<()> {
+        if self.has_room_for(16 + added) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "the batch would exceed {BATCH_BYTES_MAX} bytes; commit it in smaller pieces"
+        )))
     }
 
     fn has_room_for(&self, added: usize) -> bool {
@@ -65,8 +112,75 @@ impl Operations {
         self.record.record_len()
     }
 
+    /// Bytes of the log record's payload.
+    pub(crate) fn payload_len(&self) -> usize {
+        self.record.payload_len()
+    }
+
+    /// The payload of a batch without large values.
+    #[cfg(test)]
     pub(crate) fn payload(&self) -> &[u8] {
+        assert!(self.record.is_whole());
         self.record.payload()
+    }
+
+    /// Makes the batch look as if it took this much of a memtable.
+    #[cfg(test)]
+    pub(crate) fn claim(&mut self, footprint: Footprint) {
+        self.footprint = footprint;
+    }
+
+    /// Visits the operations in their order.
+    #[inline]
+    pub(crate) fn for_each(&self, visit: &mut dyn FnMut(Operation<'_>)) {
+        if !self.record.is_whole() {
+            return self.for_each_in_pieces(visit);
+        }
+        Self::decode(self.record.payload(), visit).expect("operations were encoded here");
+    }
+
+    #[cold]
+    fn for_each_in_pieces(&self, visit: &mut dyn FnMut(Operation<'_>)) {
+        let offsets = self.record.apart().map(|(at, _)| at);
+        let mut values = self.record.apart().map(|(_, piece)| piece.bytes());
+        Self::decode_without(self.record.payload(), offsets, &mut |op, is_apart| {
+            let value = if is_apart { values.next().unwrap_or_default() } else { op.value };
+            visit(Operation { value, ..op });
+        });
+    }
+
+    /// As [`Operations::for_each`]; large values come as regions, to keep, and their operations without a value.
+    ///
+    /// Guarantees: what is left has its length still, and serves to be cleared only.
+    pub(crate) fn take_each(&mut self, visit: &mut dyn FnMut(Operation<'_>, Option<RegionBytes>)) {
+        let offsets: Vec<_> = self.record.apart().map(|(at, _)| at).collect();
+        let mut pieces = self.record.take_apart();
+        Self::decode_without(self.record.payload(), offsets.into_iter(), &mut |op, is_apart| {
+            visit(op, if is_apart { pieces.next() } else { None });
+        });
+    }
+
+    /// Visits the operations of a payload in which the values at `offsets` are missing; told which are.
+    fn decode_without(
+        payload: &[u8],
+        offsets: impl Iterator<Item = usize>,
+        visit: &mut dyn FnMut(Operation<'_>, bool),
+    ) {
+        let (mut rest, mut offsets) = (Decoder(payload), offsets.peekable());
+        while !rest.is_empty() {
+            let head = Operation::decode_head(&mut rest);
+            let (op, value_len) = head.expect("operations were encoded here");
+            let at = payload.len() - rest.0.len();
+            let is_apart = offsets.next_if_eq(&at).is_some();
+            let value = rest.take(if is_apart { 0 } else { value_len });
+            visit(Operation { value: value.expect("operations were encoded here"), ..op }, is_apart);
+        }
+    }
+
+    /// Whether there are large values, which [`Operations::take_each`] gives away.
+    #[inline]
+    pub(crate) fn has_large(&self) -> bool {
+        !self.record.is_whole()
     }
 
     pub(crate) fn record_mut(&mut self) -> &mut RecordBuf {
@@ -108,6 +222,14 @@ pub(crate) struct Operation<'a> {
 impl<'a> Operation<'a> {
     #[inline]
     fn decode(rest: &mut Decoder<'a>) -> Option<Self> {
+        let (head, value_len) = Self::decode_head(rest)?;
+        Some(Self { value: rest.take(value_len)?, ..head })
+    }
+
+    /// Decodes what stands before the value, and its length.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "45 instructions of each put, measured")]
+    fn decode_head(rest: &mut Decoder<'a>) -> Option<(Self, usize)> {
         let kind = ValueKind::from_number(rest.u8()?)?;
         if kind == ValueKind::ValuePointer {
             return None; // A batch carries values; only files point to them.
@@ -119,8 +241,7 @@ impl<'a> Operation<'a> {
             return None;
         }
         let user_key = rest.take(key_len)?;
-        let value = rest.take(value_len)?;
-        Some(Self { kind, partition: PartitionId(partition), user_key, value })
+        Some((Self { kind, partition: PartitionId(partition), user_key, value: &[] }, value_len))
     }
 
     /// The key by which memtables are ordered.
@@ -143,6 +264,17 @@ impl<'a> Operation<'a> {
 
 fn footprint(user_key: &[u8], value: &[u8]) -> Footprint {
     Memtable::footprint(PARTITION_PREFIX_LEN + user_key.len(), value.len())
+}
+
+fn footprint_of_large(user_key: &[u8], value: &[u8]) -> Footprint {
+    Memtable::footprint_of_large(PARTITION_PREFIX_LEN + user_key.len(), value.len())
+}
+
+/// Whether a value of this length gets a region of its own.
+#[inline]
+fn is_large(value_len: usize) -> bool {
+    value_len >= LARGE_VALUE_LEN
+        || (failpoint::skipped("tune.large_values") && value_len >= LARGE_VALUE_LEN_TUNED)
 }
 
 /// An error when `key` is empty or too long.
@@ -222,6 +354,39 @@ mod tests {
         let huge = vec![0; VALUE_LEN_MAX + 1];
         assert!(batch.push(PartitionId(0), b"k", Some(&huge)).is_err());
         assert_eq!(batch.count(), 1);
+    }
+
+    #[test]
+    fn large_values_lie_apart_and_come_back() {
+        let plain: Vec<Plain> = [499, 500, 3, 5_000, 0, 501]
+            .iter()
+            .zip(0u8..)
+            .map(|(&len, n)| (u32::from(n), vec![n; 3], (len > 0).then(|| vec![n; len])))
+            .collect();
+        let whole = operations(&plain);
+        let mut batch = failpoint::with_skipped("tune.large_values", || operations(&plain));
+        assert!(batch.has_large() && !whole.has_large());
+        assert_eq!((batch.payload_len(), batch.record_len()), (whole.payload_len(), whole.record_len()));
+        assert_eq!(batch.footprint().large_bytes, 500 + 5_000 + 501 + 3 * LARGE_FRONT);
+        let mut visited = Vec::new();
+        batch.for_each(&mut |op| {
+            let value = (op.kind == ValueKind::Put).then(|| op.value.to_vec());
+            visited.push((op.partition.get(), op.user_key.to_vec(), value));
+        });
+        assert_eq!(visited, plain);
+        let mut taken = Vec::new();
+        batch.take_each(&mut |op, large| {
+            let value = large.map_or_else(|| op.value.to_vec(), |large| large.bytes().to_vec());
+            taken.push((
+                op.partition.get(),
+                op.user_key.to_vec(),
+                (op.kind == ValueKind::Put).then_some(value),
+            ));
+        });
+        assert_eq!(taken, plain);
+        assert_eq!(batch.payload_len(), whole.payload_len(), "the length is charged after the commit");
+        batch.clear();
+        assert!(!batch.has_large() && batch.payload_len() == 0);
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use pleach_env::{Env, FileId, SimEnv, failpoint};
 use pleach_log::{Append, FrameWriter, RecordBuf};
 use pleach_table::ValueKind;
 
-use crate::batch::Operations;
+use crate::batch::{Operation, Operations};
 use crate::manifest;
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
@@ -43,13 +43,9 @@ pub fn batch(bytes: &[u8]) {
         return;
     }
     let (mut first, mut second) = (Vec::new(), Vec::new());
-    let note = |into: &mut Vec<_>, payload: &[u8]| {
-        Operations::decode(payload, &mut |op| {
-            into.push((op.kind, op.partition, op.user_key.to_vec(), op.value.to_vec()));
-        })
-    };
-    note(&mut first, bytes).expect("it did before");
-    note(&mut second, again.payload()).expect("it was encoded here");
+    let note = |op: Operation<'_>| (op.kind, op.partition, op.user_key.to_vec(), op.value.to_vec());
+    Operations::decode(bytes, &mut |op| first.push(note(op))).expect("it did before");
+    again.for_each(&mut |op| second.push(note(op)));
     assert_eq!(first, second, "a batch comes back");
 }
 

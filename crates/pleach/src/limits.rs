@@ -5,8 +5,8 @@ pub const KEY_LEN_MAX: usize = 65_535;
 
 /// Longest value in bytes: 512 MiB.
 ///
-/// Memory holds copies of a large value for a while: three in a put (the caller's bytes, the log record, the memtable), two
-/// in a recovery (the log record, the memtable), one in a flush (the memtable).
+/// Memory holds copies of a large value for a while: two in a put (the caller's bytes, the memtable), two in a recovery (the
+/// log record, the memtable), one in a flush (the memtable).
 pub const VALUE_LEN_MAX: usize = 512 << 20;
 
 /// Largest write batch in bytes, keys and values and their headers together: 1 GiB.

@@ -60,6 +60,9 @@ const COMPACTION_THREADS_MAX: usize = 4;
 /// Smallest memory budget that [`Options::memory`] takes: 1 MiB.
 const MEMORY_MIN: usize = 1 << 20;
 
+/// Largest memtable that can be asked for.
+pub(crate) const MEMTABLE_BYTES_LIMIT: usize = 1 << 30;
+
 /// Largest memtable by default. Larger ones make fewer, larger flushes, but cost cache misses and recovery time.
 const MEMTABLE_BYTES_MAX: usize = 64 << 20;
 /// SSTs that a compacted partition has at least, unless they would become very small.
@@ -274,7 +277,7 @@ impl Options {
         };
         range("memory", self.memory as u64, MEMORY_MIN as u64, 1 << 50)?;
         if let Some(bytes) = self.memtable_bytes {
-            range("memtable_bytes", bytes as u64, 16 << 10, 1 << 30)?;
+            range("memtable_bytes", bytes as u64, 16 << 10, MEMTABLE_BYTES_LIMIT as u64)?;
         }
         if let Some(threads) = self.compaction_threads {
             range("compaction_threads", threads as u64, 1, 64)?;

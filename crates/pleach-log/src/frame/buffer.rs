@@ -1,30 +1,43 @@
 //! What a caller hands in: a payload with room for its header, and the sequence numbers it takes.
 
+use pleach_env::memory::RegionBytes;
 use pleach_env::{Error, FileId, Result};
 
 use super::record::{PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SEQ_MAX, SeqNo};
 
 /// A payload with room for its record header in front, so that a single record is written without a copy.
-#[derive(Clone)]
+///
+/// Large pieces of the payload can lie apart, in regions of their own; they are written from there.
 pub struct RecordBuf {
     /// At least [`RECORD_HEADER_LEN`] bytes; the header is filled in by the writer.
     bytes: Vec<u8>,
+    /// The pieces that lie apart, if there are any.
+    apart: Option<Box<Apart>>,
+}
+
+/// Pieces of a payload that lie apart.
+#[derive(Default)]
+struct Apart {
+    /// In their order; each with the offset in [`RecordBuf::bytes`] before which it belongs.
+    pieces: Vec<(usize, RegionBytes)>,
+    /// Bytes of them all.
+    len: usize,
 }
 
 impl RecordBuf {
     /// An empty payload.
     pub fn new() -> Self {
-        Self { bytes: vec![0; RECORD_HEADER_LEN] }
+        Self { bytes: vec![0; RECORD_HEADER_LEN], apart: None }
     }
 
     /// An empty payload with room for `payload_len` bytes.
     pub fn with_capacity(payload_len: usize) -> Self {
         let mut bytes = Vec::with_capacity(RECORD_HEADER_LEN + payload_len);
         bytes.resize(RECORD_HEADER_LEN, 0);
-        Self { bytes }
+        Self { bytes, apart: None }
     }
 
-    /// The payload.
+    /// The payload, without the pieces that lie apart.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[RECORD_HEADER_LEN..]
     }
@@ -34,14 +47,42 @@ impl RecordBuf {
         &mut self.bytes[RECORD_HEADER_LEN..]
     }
 
-    /// Length of the payload.
+    /// Length of the payload, pieces apart included.
+    #[inline]
     pub fn payload_len(&self) -> usize {
-        self.bytes.len() - RECORD_HEADER_LEN
+        self.record_len() - RECORD_HEADER_LEN
     }
 
     /// Length in the log at most: the longest header and the payload.
+    #[inline]
     pub fn record_len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.apart.as_ref().map_or(0, |apart| apart.len)
+    }
+
+    /// Appends a piece of payload that stays where it is.
+    pub fn push_apart(&mut self, piece: RegionBytes) {
+        let apart = self.apart.get_or_insert_default();
+        apart.len += piece.bytes().len();
+        apart.pieces.push((self.bytes.len(), piece));
+    }
+
+    /// Whether no piece of the payload lies apart.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.apart.is_none()
+    }
+
+    /// The pieces that lie apart, each with the offset in [`RecordBuf::payload`] before which it belongs.
+    pub fn apart(&self) -> impl Iterator<Item = (usize, &RegionBytes)> {
+        let pieces = self.apart.as_ref().map_or(&[][..], |apart| &apart.pieces);
+        pieces.iter().map(|(at, piece)| (at - RECORD_HEADER_LEN, piece))
+    }
+
+    /// Takes the pieces that lie apart, in their order. What is left has its length still, but is no record any more:
+    /// [`RecordBuf::clear`] it.
+    pub fn take_apart(&mut self) -> impl Iterator<Item = RegionBytes> + use<> {
+        let taken = self.apart.as_mut().map(|apart| std::mem::take(&mut apart.pieces));
+        taken.unwrap_or_default().into_iter().map(|(_, piece)| piece)
     }
 
     /// The bytes to append payload to. Append only: the first [`RECORD_HEADER_LEN`] bytes are the writer's.
@@ -50,16 +91,46 @@ impl RecordBuf {
     }
 
     /// Empties the payload and keeps the memory.
+    #[inline]
     pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.resize(RECORD_HEADER_LEN, 0);
+        self.bytes.truncate(RECORD_HEADER_LEN);
+        if self.apart.is_some() {
+            self.apart = None;
+        }
     }
 
-    /// Fills in the header and returns the whole record.
+    /// Fills in the header and returns the whole record. Requires: no piece lies apart.
+    #[inline]
     pub(crate) fn seal(&mut self, header: &RecordHeader, id: FileId, offset: u64) -> &[u8] {
         let encoded = header.encode(id, offset, self.payload());
         self.bytes[..RECORD_HEADER_LEN].copy_from_slice(&encoded);
         &self.bytes[RECORD_HEADER_LEN - header.len()..]
+    }
+
+    /// Fills in the header and returns the record in pieces, in their order.
+    pub(crate) fn seal_pieces(
+        &mut self,
+        header: &RecordHeader,
+        id: FileId,
+        offset: u64,
+    ) -> impl Iterator<Item = &[u8]> {
+        let encoded = header
+            .encode_with(id, offset, |seed| self.pieces(RECORD_HEADER_LEN).fold(seed, crc32c::crc32c_append));
+        self.bytes[..RECORD_HEADER_LEN].copy_from_slice(&encoded);
+        self.pieces(RECORD_HEADER_LEN - header.len())
+    }
+
+    /// The record from this offset in `bytes` on: what is there up to the first piece that lies apart, that piece, and so on.
+    fn pieces(&self, start: usize) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(start).chain(self.apart_at().map(|(at, _)| at));
+        let ends = self.apart_at().map(|(at, _)| at).chain([self.bytes.len()]);
+        let apart = self.apart_at().map(|(_, piece)| piece.bytes()).chain([&[][..]]);
+        let within = starts.zip(ends).map(|(start, end)| &self.bytes[start..end]);
+        within.zip(apart).flat_map(|(within, apart)| [within, apart])
+    }
+
+    fn apart_at(&self) -> impl Iterator<Item = (usize, &RegionBytes)> {
+        self.apart().map(|(at, piece)| (at + RECORD_HEADER_LEN, piece))
     }
 }
 

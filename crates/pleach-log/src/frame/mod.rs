@@ -17,6 +17,7 @@
 //! Layout: docs/format/log.md.
 
 mod buffer;
+mod claims;
 mod header;
 mod reader;
 mod record;

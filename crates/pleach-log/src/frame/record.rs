@@ -105,14 +105,26 @@ impl RecordHeader {
 
     /// Encodes the header of a record with `payload` at `offset` of file `id`, checksums included: the last
     /// [`RecordHeader::len`] bytes.
+    #[inline]
     pub(crate) fn encode(&self, id: FileId, offset: u64, payload: &[u8]) -> [u8; RECORD_HEADER_LEN] {
+        self.encode_with(id, offset, |seed| crc32c::crc32c_append(seed, payload))
+    }
+
+    /// As [`RecordHeader::encode`], with the function that continues a checksum over the payload.
+    #[inline]
+    pub(crate) fn encode_with(
+        &self,
+        id: FileId,
+        offset: u64,
+        payload_crc: impl FnOnce(u32) -> u32,
+    ) -> [u8; RECORD_HEADER_LEN] {
         let mut bytes = [0; RECORD_HEADER_LEN];
         let header = &mut bytes[RECORD_HEADER_LEN - self.len()..];
         if self.kind == RecordKind::Short {
             let [low, high, ..] = self.payload_len.to_le_bytes();
             header[4] = self.kind as u8 | (high << KIND_BITS);
             header[5] = low;
-            let crc = crc32c::crc32c_append(self.payload_crc_seed(header, id, offset), payload);
+            let crc = payload_crc(self.payload_crc_seed(header, id, offset));
             header[0..4].copy_from_slice(&crc.to_le_bytes());
         } else {
             header[0..4].copy_from_slice(&tag(id, offset).to_le_bytes());
@@ -121,7 +133,7 @@ impl RecordHeader {
             header[12..16].copy_from_slice(&self.payload_len.to_le_bytes());
             header[16..20].copy_from_slice(&self.count.to_le_bytes());
             header[20..24].copy_from_slice(&self.durable_lag.to_le_bytes());
-            let payload_crc = crc32c::crc32c(payload);
+            let payload_crc = payload_crc(0);
             header[PAYLOAD_CRC_AT..HEADER_CRC_AT].copy_from_slice(&payload_crc.to_le_bytes());
             let crc = header_crc(header, id, offset);
             header[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());

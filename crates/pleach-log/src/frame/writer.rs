@@ -10,16 +10,17 @@
 //! 3. *Poison.* After a failed sync nothing more is written.
 //!
 //! # Cost
-//! One write call per group; one copy of the payloads of a group, none for a single record. Of recovered records the
-//! small ones are copied, the large ones take two calls.
+//! One write call per group; one copy of the payloads of a group, none for a single record. A record with pieces that lie
+//! apart takes a call for each piece. Of recovered records the small ones are copied, the large ones take two calls.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach_env::{Env, Error, ErrorKind, File, FileId, Result, Site};
+use pleach_env::{Env, Error, ErrorKind, File, FileId, Result, Site, failpoint};
 
 use super::buffer::Append;
+use super::claims::Claims;
 use super::header::{FILE_HEADER_LEN, FileHeader, FileKind, ManifestHint};
 use super::record::{EPOCH_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
 use super::stamp::Stamp;
@@ -121,17 +122,19 @@ impl FrameWriter {
         })
     }
 
-    /// Appends the records in one write call; all or none of them are then in the file, as far as readers can tell.
+    /// Appends the records in one write call, or a single one with pieces apart in several; all or none of them are then
+    /// in the file, as far as readers can tell.
     ///
     /// After an error the position is unchanged and the caller may try again; the failed records may or may not be
     /// found if the machine crashes before the next append succeeds.
     pub fn append<'a>(&mut self, records: impl IntoIterator<Item = Append<'a>>) -> Result<()> {
         self.check_writable()?;
         let mut records = records.into_iter();
-        let Some(first) = records.next() else { return Ok(()) };
+        let Some(mut first) = records.next() else { return Ok(()) };
         self.make_ready()?;
         match records.next() {
-            None => self.append_one(first),
+            None if first.record.is_whole() => self.append_one(first),
+            None => self.append_pieces(&mut first),
             Some(second) => self.append_group([first, second].into_iter().chain(records)),
         }
     }
@@ -156,7 +159,7 @@ impl FrameWriter {
 
     /// Writes a header at the position, and the payload behind it.
     fn write_behind(&mut self, header: &[u8], payload: &[u8]) -> io::Result<()> {
-        if payload.len() > GROUP_KEPT {
+        if payload.len() > GROUP_KEPT || failpoint::skipped("tune.large_values") {
             self.file.write_all_at(header, self.offset)?;
             return self.file.write_all_at(payload, self.offset + header.len() as u64);
         }
@@ -189,6 +192,26 @@ impl FrameWriter {
         self.finish_append(written, bytes.len(), header.next_seq(), claims)
     }
 
+    /// Appends a record in as many calls as it has pieces, each from where it lies. What is there after some of them is a
+    /// torn record, as a write cut off leaves it.
+    #[cold]
+    fn append_pieces(&mut self, append: &mut Append<'_>) -> Result<()> {
+        let mut header = append.header(self.next_seq, self.durable_seq, self.epoch)?;
+        let claims = self.claims.choose(&mut header, self.offset, self.durable_seq);
+        let len = append.record.record_len() - RECORD_HEADER_LEN + header.len();
+        reserve(&*self.file, self.preallocate, &mut self.reserved, self.offset, len)
+            .map_err(|e| self.no_space(e))?;
+        let mut at = self.offset;
+        let mut pieces = append.record.seal_pieces(&header, self.id, self.offset);
+        let written = pieces.try_for_each(|piece| {
+            self.file.write_all_at(piece, at)?;
+            at += piece.len() as u64;
+            Ok(())
+        });
+        drop(pieces);
+        self.finish_append(written, len, header.next_seq(), claims)
+    }
+
     fn append_group<'a>(&mut self, records: impl Iterator<Item = Append<'a>>) -> Result<()> {
         let mut group = std::mem::take(&mut self.group);
         let result = self.build_group(&mut group, records).and_then(|(next_seq, claims)| {
@@ -213,7 +236,11 @@ impl FrameWriter {
             let mut header = append.header(next_seq, self.durable_seq, self.epoch)?;
             let offset = self.offset + group.len() as u64;
             claims = claims.choose(&mut header, offset, self.durable_seq);
-            group.extend_from_slice(append.record.seal(&header, self.id, offset));
+            if append.record.is_whole() {
+                group.extend_from_slice(append.record.seal(&header, self.id, offset));
+            } else {
+                append.record.seal_pieces(&header, self.id, offset).for_each(|p| group.extend_from_slice(p));
+            }
             next_seq = header.next_seq();
         }
         Ok((next_seq, claims))
@@ -412,42 +439,6 @@ impl FrameWriter {
     /// The sequence number that is due next.
     pub fn next_seq(&self) -> SeqNo {
         self.next_seq
-    }
-}
-
-/// Which records say what was durable: the long ones. The others can be short.
-///
-/// The first record of a file is long, the first after each change of what is durable, and the first after a fence.
-/// From there on another one follows at twice the distance each time, from a sector on and at the latest after
-/// [`CLAIM_DISTANCE_MAX`] bytes: so damage can take the newest durable record together with all that tells of it only where
-/// it is as large as what was written since, or as that distance.
-#[derive(Clone, Copy, Debug, Default)]
-struct Claims {
-    /// What the last long record stated, and where the first one that stated it is.
-    stated: Option<(SeqNo, u64)>,
-    /// Where the last long record is.
-    last_at: u64,
-}
-
-/// Bytes between long records, at least: a sector.
-const CLAIM_DISTANCE_MIN: u64 = 512;
-
-/// And at most.
-const CLAIM_DISTANCE_MAX: u64 = 16 << 10;
-
-impl Claims {
-    /// Makes the record at `offset` a short one if it can be; the state after it.
-    fn choose(self, header: &mut RecordHeader, offset: u64, durable_seq: SeqNo) -> Self {
-        let (is_stated, since_change) = match self.stated {
-            Some((seq, at)) if seq == durable_seq => (true, offset - at),
-            _ => (false, 0),
-        };
-        let distance = (since_change / 2).clamp(CLAIM_DISTANCE_MIN, CLAIM_DISTANCE_MAX);
-        if is_stated && header.can_be_short() && offset - self.last_at < distance {
-            header.kind = RecordKind::Short;
-            return self;
-        }
-        Self { stated: Some((durable_seq, offset - since_change)), last_at: offset }
     }
 }
 

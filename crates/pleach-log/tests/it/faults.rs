@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pleach_env::{CrashPolicy, Env, ErrorKind, Fault, FaultKind, FileId, failpoint};
-use pleach_log::{FILE_HEADER_LEN, LogWriter, RECORD_HEADER_LEN, SHORT_HEADER_LEN, recover, segment_path};
+use pleach_env::memory::RegionBytes;
+use pleach_env::{CrashPolicy, Env, ErrorKind, Fault, FaultKind, FileId, Result, failpoint};
+use pleach_log::{
+    Append, FILE_HEADER_LEN, LogWriter, RECORD_HEADER_LEN, RecordBuf, SHORT_HEADER_LEN, recover, segment_path,
+};
 
 use crate::support::{HINT, Logged, Machine, append, logged, recover_logged, rotate};
 
@@ -210,6 +213,71 @@ fn a_large_record_cut_off_or_failed_between_its_calls_is_none() {
         }
         append(&mut copy, &[logged(2, 1, 30)]).unwrap();
         assert_eq!(machine.recover(&[1], 1).1, [logged(1, 1, 50), logged(2, 1, 30)], "{ahead} {kind:?}");
+    }
+}
+
+/// The record of `logged`, every other 100 bytes of it in a piece apart.
+fn record_in_pieces(logged: &Logged) -> RecordBuf {
+    let mut record = RecordBuf::new();
+    for (number, piece) in logged.payload.chunks(100).enumerate() {
+        if number % 2 == 0 {
+            record.bytes_mut().extend_from_slice(piece);
+        } else {
+            record.push_apart(RegionBytes::try_copy(number, piece).unwrap());
+        }
+    }
+    record
+}
+
+/// Appends each record in pieces, as groups of so many.
+fn append_in_pieces(log: &mut LogWriter, records: &[Logged], group: usize) -> Result<()> {
+    let mut buffers: Vec<_> = records.iter().map(record_in_pieces).collect();
+    for (buffers, records) in buffers.chunks_mut(group).zip(records.chunks(group)) {
+        let numbered = buffers.iter_mut().zip(records);
+        log.append(numbered.map(|(record, logged)| Append {
+            record,
+            first_seq: logged.first_seq,
+            count: logged.count,
+        }))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_record_in_pieces_is_written_as_if_it_were_whole() {
+    let records: Vec<_> = (1..).zip([50, 100, 101, 199, 200, 201, 1_000, 1 << 20, 30]).collect();
+    let records: Vec<_> = records.into_iter().map(|(seq, len)| logged(seq, 1, len)).collect();
+    for group in [1, 3] {
+        let (first, again) = (Machine::new(), Machine::new());
+        let (mut log, mut copy) = (first.log(1, 8 << 20, 0), again.log(1, 8 << 20, 0));
+        for group in records.chunks(group) {
+            append(&mut log, group).unwrap();
+        }
+        append_in_pieces(&mut copy, &records, group).unwrap();
+        assert_eq!(copy.offset(), log.offset());
+        assert!(first.read(1) == again.read(1), "other bytes in groups of {group}");
+        assert_eq!(again.recover(&[1], 1).1, records);
+    }
+}
+
+#[test]
+fn a_record_in_pieces_cut_off_or_failed_between_its_calls_is_none() {
+    let (one, pieces) = (logged(1, 1, 50), logged(2, 1, 450));
+    for (ahead, kind) in (0..5).flat_map(|a| [FaultKind::Eio, FaultKind::NoSpace].map(|k| (a, k))) {
+        let machine = Machine::new();
+        let mut log = machine.log(1, 8 << 20, 0);
+        append(&mut log, std::slice::from_ref(&one)).unwrap();
+        machine.sim.capture_at(&[machine.sim.op_count() + ahead]);
+        fail(&machine, ahead, kind);
+        append_in_pieces(&mut log, std::slice::from_ref(&pieces), 1).unwrap_err();
+        assert_eq!(log.last_seq(), 1);
+        for (_, capture) in machine.sim.captured() {
+            let env: Arc<dyn Env> = capture.crash_image(CrashPolicy::Everything, 1);
+            let (result, visited) = recover_logged(&env, &machine.dir, &[FileId(1)], 1);
+            assert_eq!((result.is_ok(), visited), (true, vec![one.clone()]), "{ahead} {kind:?}");
+        }
+        append(&mut log, &[logged(2, 1, 30)]).unwrap();
+        assert_eq!(machine.recover(&[1], 1).1, [one.clone(), logged(2, 1, 30)], "{ahead} {kind:?}");
     }
 }
 

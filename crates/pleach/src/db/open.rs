@@ -286,7 +286,7 @@ fn reserve_memory(inner: &Inner, writer: &Writer, record: &Record<'_>) -> Result
     }
     let message = format!(
         "a batch in the log needs {} bytes of memory, which the system does not give; let the process have more",
-        footprint.bytes
+        footprint.bytes_in_memtable()
     );
     Err(Error::new(ErrorKind::Io, message).at_path(&segment_path(&inner.dir, record.segment)))
 }

@@ -156,7 +156,7 @@ impl Partition {
         let partitions = TouchedPartitions::one(&self.live);
         let request = WriteRequest { may_wait, ..WriteRequest::new(operations, partitions, durability) };
         let (operations, result) = self.inner().commit(request);
-        if operations.payload().len() <= KEPT_BUFFER_LEN {
+        if operations.payload_len() <= KEPT_BUFFER_LEN {
             BUFFER.set(Some(operations));
         }
         result

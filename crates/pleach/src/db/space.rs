@@ -17,7 +17,6 @@ use pleach_table::ValueKind;
 
 use super::inner::{Inner, Writer};
 use super::write::WriteRequest;
-use crate::batch::Operations;
 use crate::memtable::Footprint;
 use crate::options::Options;
 use crate::state::State;
@@ -84,10 +83,8 @@ impl WriteRequest {
     #[cold]
     fn is_of_deletes(&self) -> bool {
         let mut puts = 0;
-        let decoded = Operations::decode(self.operations.payload(), &mut |op| {
-            puts += u64::from(op.kind != ValueKind::Tombstone);
-        });
-        decoded.is_ok() && puts == 0
+        self.operations.for_each(&mut |op| puts += u64::from(op.kind != ValueKind::Tombstone));
+        puts == 0
     }
 }
 

@@ -19,7 +19,7 @@ use pleach_table::ValueKind;
 use super::inner::{Inner, Writer};
 use super::pressure::SLEEP_FOR_OTHERS_NS;
 use super::touched::TouchedPartitions;
-use crate::batch::Operations;
+use crate::batch::{Operation, Operations};
 use crate::memtable::{Footprint, Memtable};
 use crate::options::SEALED_MAX;
 use crate::scan::DeletedStretches;
@@ -47,7 +47,7 @@ impl WriteRequest {
     }
 
     pub(crate) fn cost(&self) -> usize {
-        self.operations.payload().len()
+        self.operations.payload_len()
     }
 }
 
@@ -108,9 +108,10 @@ impl Inner {
         if is_slowed && self.pressure.must_sleep(waiting_bytes(group), way, self.env.now()) {
             refuse_to_wait(group, "background work is behind");
         }
-        // The last thing that may fail for want of memory: from the log on, nothing but the device may.
-        if !writer.active.memtable.reserve(admitted_footprint(group)) {
-            return Err(out_of_memory(admitted_footprint(group)));
+        // The last thing that may fail for want of memory: from the log on, nothing but the device may. Some of the requests may
+        // have been refused since their footprint was summed up; then this is a little more than is needed.
+        if !writer.active.memtable.reserve(footprint) {
+            admit_to_memory(&writer.active.memtable, group);
         }
         self.log_group(writer, group)?;
         self.insert_group(writer, group);
@@ -204,7 +205,7 @@ impl Inner {
         }
         let memtable = &writer.active.memtable;
         for request in group.iter_mut().filter(|r| r.result.is_none()) {
-            insert_operations(memtable, request.operations.payload(), &mut writer.next_seq);
+            insert_batch(memtable, &mut request.operations, &mut writer.next_seq);
             add(&self.counters.operations, u64::from(request.operations.count()));
             request.result = Some(Ok(()));
         }
@@ -251,7 +252,7 @@ impl Inner {
     /// Whether the active memtable should be sealed rather than take `footprint` bytes more.
     pub(crate) fn is_full_for(&self, writer: &Writer, footprint: Footprint) -> bool {
         let memtable = &writer.active.memtable;
-        !memtable.is_empty() && memtable.used_bytes_with(footprint) > self.options.memtable_budget()
+        !memtable.is_empty() && memtable.is_full_for(footprint, self.options.memtable_budget())
     }
 
     fn must_wait_for_flush(&self) -> bool {
@@ -307,32 +308,41 @@ fn admitted_footprint(group: &[WriteRequest]) -> Footprint {
     admitted.fold(Footprint::default(), |sum, r| sum.and(r.operations.footprint()))
 }
 
+/// Refuses the largest requests of a group for which there is no memory, until the others find some.
+#[cold]
+fn admit_to_memory(memtable: &Memtable, group: &mut [WriteRequest]) {
+    let bytes = |r: &&mut WriteRequest| r.operations.footprint().bytes_in_memtable();
+    while !memtable.reserve(admitted_footprint(group)) {
+        let admitted = group.iter_mut().filter(|r| r.result.is_none());
+        let Some(largest) = admitted.max_by_key(bytes) else { return };
+        largest.result = Some(Err(out_of_memory(largest.operations.footprint())));
+    }
+}
+
 /// The error of operations that the memtable finds no memory for. Nothing of them was logged.
 fn out_of_memory(footprint: Footprint) -> Error {
     Error::invalid(format!(
         "{} operations need {} bytes of memory, which the system does not give; commit them in smaller batches or \
          let the process have more memory",
-        footprint.records, footprint.bytes
+        footprint.records,
+        footprint.bytes_in_memtable()
     ))
 }
 
 /// Has the index lines of the first operations fetched while the log is being written.
 fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
     for request in group.iter().filter(|r| r.operations.count() == 1) {
-        let fetched =
-            Operations::decode(request.operations.payload(), &mut |op| memtable.prefetch(op.hash()));
-        debug_assert!(fetched.is_ok());
+        request.operations.for_each(&mut |op| memtable.prefetch(op.hash()));
     }
 }
 
 /// Has the stretches forgotten that are no longer without life.
 fn forget_stretches(stretches: &DeletedStretches, request: &WriteRequest) {
-    let decoded = Operations::decode(request.operations.payload(), &mut |op| {
+    request.operations.for_each(&mut |op| {
         if op.kind != ValueKind::Tombstone {
             stretches.forget(&op.partition_key());
         }
     });
-    debug_assert!(decoded.is_ok());
 }
 
 /// Poisons the store when the leader panics. Its batches may be in the log and half of them in the memtable, so
@@ -371,12 +381,36 @@ fn waiting_bytes(group: &[WriteRequest]) -> usize {
 }
 
 /// Inserts a batch's operations under consecutive sequence numbers from `next_seq` on.
+#[inline]
+fn insert_batch(memtable: &Memtable, operations: &mut Operations, next_seq: &mut u64) {
+    if operations.has_large() {
+        return insert_with_large(memtable, operations, next_seq);
+    }
+    operations.for_each(&mut |op| insert(memtable, &op, next_seq));
+}
+
+/// The same, where large values become part of the memtable with the regions they lie in.
+#[cold]
+fn insert_with_large(memtable: &Memtable, operations: &mut Operations, next_seq: &mut u64) {
+    operations.take_each(&mut |op, large| match large {
+        None => insert(memtable, &op, next_seq),
+        Some(value) => {
+            memtable.insert_large(op.hash(), &op.partition_key(), *next_seq, value);
+            *next_seq += 1;
+        }
+    });
+}
+
+#[inline]
+fn insert(memtable: &Memtable, op: &Operation<'_>, next_seq: &mut u64) {
+    memtable.insert(op.hash(), &op.partition_key(), *next_seq, op.kind, op.value);
+    *next_seq += 1;
+}
+
+/// Inserts the operations of a recovered record under consecutive sequence numbers from `next_seq` on.
 pub(crate) fn insert_operations(memtable: &Memtable, payload: &[u8], next_seq: &mut u64) {
-    Operations::decode(payload, &mut |op| {
-        memtable.insert(op.hash(), &op.partition_key(), *next_seq, op.kind, op.value);
-        *next_seq += 1;
-    })
-    .expect("operations were encoded here, or checked by recovery");
+    Operations::decode(payload, &mut |op| insert(memtable, &op, next_seq))
+        .expect("operations were checked by recovery");
 }
 
 /// The error of whoever uses a partition after its drop.

@@ -95,7 +95,7 @@ impl WriteBatch {
 
     /// Bytes it will take in the log; at most [`crate::limits::BATCH_BYTES_MAX`].
     pub fn bytes(&self) -> usize {
-        self.operations.payload().len()
+        self.operations.payload_len()
     }
 
     /// Commits all operations, or none if it returns an error.

@@ -22,9 +22,16 @@ use std::sync::{Arc, OnceLock};
 
 use pleach_env::memory::{Region, RegionPool, prefetch};
 
-/// Chunks an arena can have. A memtable is sealed after about 256 of them; a batch adds at most
-/// [`SHARED_CHUNKS_MAX`] times 4/3, or one for each GiB of its footprint.
+/// Chunks an arena can have, those of large values not counted. A memtable is sealed after about 256 of them; a batch adds
+/// at most [`SHARED_CHUNKS_MAX`] times 4/3, or one for each GiB of its footprint.
 const CHUNKS: usize = 1024;
+
+/// Large values that a batch can have.
+pub(crate) const LARGE_PER_BATCH: usize = 256;
+
+/// Chunks for large values, behind the others. A memtable is full when more than [`LARGE_PER_BATCH`] of them are taken. The
+/// rest is for one more group: of one batch, or in the rigs of many with few large values.
+const LARGE_CHUNKS: usize = 4 * LARGE_PER_BATCH;
 
 /// Longest chunk: an offset in a chunk has 32 bits.
 const CHUNK_LEN_MAX: usize = 2 << 30;
@@ -72,9 +79,19 @@ pub(crate) struct Footprint {
     pub(crate) record_max: usize,
     /// How many they are.
     pub(crate) records: usize,
+    /// Bytes of values with regions of their own, the fronts of those included.
+    pub(crate) large_bytes: usize,
 }
 
+/// About what a key takes of the tree: 16 bytes, in leaves that are two thirds full.
+const TREE_BYTES_PER_KEY: usize = 24;
+
 impl Footprint {
+    /// About how many bytes a memtable takes for it, its tree included.
+    pub(crate) fn bytes_in_memtable(self) -> usize {
+        self.bytes + self.large_bytes + TREE_BYTES_PER_KEY * self.records
+    }
+
     /// What both take together.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
@@ -82,6 +99,7 @@ impl Footprint {
             bytes: self.bytes + other.bytes,
             record_max: self.record_max.max(other.record_max),
             records: self.records + other.records,
+            large_bytes: self.large_bytes + other.large_bytes,
         }
     }
 }
@@ -89,14 +107,16 @@ impl Footprint {
 /// The arena. See the module's text.
 pub(crate) struct Arena {
     /// Filled in order of their numbers. Those behind the current one are reserved for what comes.
-    chunks: Box<[OnceLock<Region>; CHUNKS]>,
+    chunks: Box<[OnceLock<Region>; CHUNKS + LARGE_CHUNKS]>,
     /// Where chunks come from and go to.
     pool: Arc<RegionPool>,
     /// Written by the writer only: number of the current chunk and the bytes used in it.
     current: AtomicUsize,
     used: AtomicUsize,
-    /// Bytes of the chunks before the current one.
+    /// Bytes of the chunks before the current one, and of large values.
     passed: AtomicUsize,
+    /// Number of large values.
+    large: AtomicUsize,
     /// Bytes of all chunks.
     reserved: AtomicUsize,
 }
@@ -107,14 +127,15 @@ const START: usize = 8;
 impl Arena {
     /// An arena that grows by the pool's regions, or by larger ones where a batch needs them.
     pub(crate) fn new(pool: Arc<RegionPool>) -> Self {
-        let chunks: Box<[OnceLock<Region>]> = (0..CHUNKS).map(|_| OnceLock::new()).collect();
-        let Ok(chunks) = chunks.try_into() else { unreachable!("the slice has CHUNKS elements") };
+        let chunks: Box<[OnceLock<Region>]> = (0..CHUNKS + LARGE_CHUNKS).map(|_| OnceLock::new()).collect();
+        let Ok(chunks) = chunks.try_into() else { unreachable!("the slice has that many elements") };
         Self {
             chunks,
             pool,
             current: AtomicUsize::new(0),
             used: AtomicUsize::new(START),
             passed: AtomicUsize::new(0),
+            large: AtomicUsize::new(0),
             reserved: AtomicUsize::new(0),
         }
     }
@@ -131,7 +152,15 @@ impl Arena {
 
     /// Writer: makes sure that the next allocations, as far as `footprint` covers them, need no more memory. Returns
     /// whether the system gave it; if not, the arena is as usable as before.
+    #[inline]
     pub(crate) fn reserve(&self, footprint: Footprint) -> bool {
+        let chunk = self.chunks[self.current.load(Ordering::Relaxed)].get();
+        let has_room = chunk.is_some_and(|c| footprint.bytes <= c.len() - self.used.load(Ordering::Relaxed));
+        has_room || self.reserve_chunks(footprint)
+    }
+
+    #[cold]
+    fn reserve_chunks(&self, footprint: Footprint) -> bool {
         let Footprint { bytes, record_max, .. } = footprint;
         if bytes > FOOTPRINT_MAX {
             return false;
@@ -142,7 +171,7 @@ impl Arena {
         index += usize::from(in_current.is_some());
         // A record that does not fit leaves less than its length unused at the end of the chunk before.
         while room < bytes {
-            let Some(slot) = self.chunks.get(index) else { return false };
+            let Some(slot) = self.chunks[..CHUNKS].get(index) else { return false };
             let Some(len) = slot.get().map(Region::len).or_else(|| self.add_chunk(index, footprint)) else {
                 return false;
             };
@@ -195,6 +224,28 @@ impl Arena {
         // `used` only grows and there is one writer, so nobody else reads or writes it (invariant 1).
         fill(at, unsafe { std::slice::from_raw_parts_mut(chunk.start().as_ptr().add(start), len) });
         at
+    }
+
+    /// Writer: makes `region` a chunk with one allocation, all of it, which `fill` completes before anybody else can know of
+    /// it.
+    ///
+    /// Requires: one caller at a time, and that the arena was not full of large values when the group was let in.
+    pub(crate) fn adopt(&self, region: Region, fill: impl FnOnce(&mut [u8])) -> ArenaRef {
+        let (start, len) = (region.start(), region.len());
+        // SAFETY: the region is ours alone until it is published below, and `len` bytes long.
+        fill(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) });
+        let large = self.large.load(Ordering::Relaxed);
+        let is_new = self.chunks[CHUNKS + large].set(region).is_ok();
+        debug_assert!(is_new, "one writer, and the slot was empty");
+        self.large.store(large + 1, Ordering::Relaxed);
+        self.reserved.fetch_add(len, Ordering::Relaxed);
+        self.passed.fetch_add(len, Ordering::Relaxed);
+        ArenaRef(((CHUNKS + large) as u64) << 32)
+    }
+
+    /// Whether another batch might find too few chunks for its large values.
+    pub(crate) fn is_full_of_large(&self) -> bool {
+        self.large.load(Ordering::Relaxed) > LARGE_PER_BATCH
     }
 
     /// The `len` bytes at `at`.
@@ -254,7 +305,7 @@ mod tests {
     /// Reserves for one record of `len` bytes, and allocates it.
     fn allocate(arena: &Arena, len: usize, byte: u8) -> ArenaRef {
         let bytes = len.next_multiple_of(8);
-        assert!(arena.reserve(Footprint { bytes, record_max: bytes, records: 1 }));
+        assert!(arena.reserve(Footprint { bytes, record_max: bytes, records: 1, ..Footprint::default() }));
         arena.allocate(len, |_, b| b.fill(byte))
     }
 
@@ -300,7 +351,12 @@ mod tests {
                 let lens: Vec<_> = (0..rng.usize(1..400)).map(|_| rng.usize(1..=len_max)).collect();
                 let rounded = || lens.iter().map(|len| len.next_multiple_of(8));
                 let (bytes, record_max) = (rounded().sum(), rounded().max().unwrap_or(0));
-                assert!(arena.reserve(Footprint { bytes, record_max, records: lens.len() }));
+                assert!(arena.reserve(Footprint {
+                    bytes,
+                    record_max,
+                    records: lens.len(),
+                    ..Footprint::default()
+                }));
                 let reserved = arena.reserved();
                 let refs: Vec<_> = lens.iter().map(|&len| arena.allocate(len, |_, b| b.fill(9))).collect();
                 assert_eq!(arena.reserved(), reserved, "nothing more is taken from the system");
@@ -313,7 +369,12 @@ mod tests {
     #[test]
     fn memory_that_is_not_there_is_refused_and_harms_nothing() {
         let arena = arena(64);
-        assert!(!arena.reserve(Footprint { bytes: 1 << 60, record_max: 1 << 59, records: 2 }));
+        assert!(!arena.reserve(Footprint {
+            bytes: 1 << 60,
+            record_max: 1 << 59,
+            records: 2,
+            ..Footprint::default()
+        }));
         let at = allocate(&arena, 24, 3);
         assert_eq!(arena.bytes(at, 24), [3; 24]);
     }

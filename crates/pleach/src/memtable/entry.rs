@@ -9,6 +9,9 @@
 //! The first version is laid directly behind its key, so that a lookup of a key written once touches adjacent lines.
 //! An overwrite adds a version record and swings the key's `latest` word to it: neither tree nor index changes.
 //!
+//! A large value lies in a chunk of its own, with its version record's header and room for links in front of it. The key
+//! record is elsewhere then.
+//!
 //! References take 48 bits. The 16 above them hold, in `latest`, the number of overwrites modulo 2^16; in `older`, the
 //! mark of a milestone; in the first link, the length of the second one.
 //!
@@ -22,6 +25,7 @@
 
 use std::sync::atomic::Ordering;
 
+use pleach_env::memory::RegionBytes;
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
@@ -34,6 +38,9 @@ const LINKS: usize = 16;
 /// Overwrites from one milestone to the next: few enough to be walked one by one, and many enough that their links cost
 /// little (arbitrary). It divides 2^16, modulo which overwrites are counted.
 const MILESTONE_EVERY: u64 = 16;
+
+/// Bytes in front of a value in a chunk of its own: links, which only a milestone uses, and the header of the version.
+pub(crate) const LARGE_FRONT: usize = LINKS + VERSION_HEADER;
 
 const REF_BITS: u32 = 48;
 const MILESTONE: u64 = 1 << 63;
@@ -54,9 +61,7 @@ pub(super) fn add_key(arena: &Arena, key: &[u8], seq: SeqNo, kind: ValueKind, va
     let key_len = (KEY_HEADER + key.len()).next_multiple_of(8);
     arena.allocate(key_len + VERSION_HEADER + value.len(), |at, bytes| {
         let (head, version) = bytes.split_at_mut(key_len);
-        head[..8].copy_from_slice(&at.plus(key_len).to_word().to_ne());
-        head[8..KEY_HEADER].copy_from_slice(&len_u32(key.len()).to_le_bytes());
-        head[KEY_HEADER..KEY_HEADER + key.len()].copy_from_slice(key);
+        write_key(head, at.plus(key_len), key);
         write_version(version, 0, seq, kind, value);
     })
 }
@@ -75,17 +80,56 @@ pub(super) fn add_version(arena: &Arena, key_at: ArenaRef, seq: SeqNo, kind: Val
     latest.store(at.to_word() | overwrites << REF_BITS, Ordering::Release);
 }
 
+/// Adds a record for a key that the memtable does not hold. Its first version is `value`, in a chunk of its own.
+pub(super) fn add_large_key(arena: &Arena, key: &[u8], seq: SeqNo, value: RegionBytes) -> ArenaRef {
+    let version = adopt_version(arena, 0, [0; 2], seq, value);
+    arena.allocate(footprint_of_key(key.len()), |_, head| write_key(head, version, key))
+}
+
+/// As [`add_version`] of a put whose value is in a chunk of its own.
+pub(super) fn add_large_version(arena: &Arena, key_at: ArenaRef, seq: SeqNo, value: RegionBytes) {
+    let latest = arena.word(key_at);
+    let word = latest.load(Ordering::Relaxed);
+    let older = word & ((1 << REF_BITS) - 1);
+    let overwrites = (word >> REF_BITS) + 1;
+    let at = if overwrites.is_multiple_of(MILESTONE_EVERY) {
+        adopt_version(arena, older | MILESTONE, milestone_links(arena, older), seq, value)
+    } else {
+        adopt_version(arena, older, [0; 2], seq, value)
+    };
+    latest.store(at.to_word() | overwrites << REF_BITS, Ordering::Release);
+}
+
+fn adopt_version(arena: &Arena, older: u64, links: [u64; 2], seq: SeqNo, value: RegionBytes) -> ArenaRef {
+    let value_len = value.bytes().len();
+    let at = arena.adopt(value.into_region(), |bytes| {
+        let (front, version) = bytes.split_at_mut(LINKS);
+        write_links(front, links);
+        write_version_header(version, older, seq, ValueKind::Put, value_len);
+    });
+    at.plus(LINKS)
+}
+
 #[cold]
 fn add_milestone(arena: &Arena, older: u64, seq: SeqNo, kind: ValueKind, value: &[u8]) -> ArenaRef {
-    let before = milestone_before(arena, older);
-    let links = before.map_or([0; 2], |before| Links::of(arena, before).next(arena, before).words());
+    let links = milestone_links(arena, older);
     let at = arena.allocate(LINKS + VERSION_HEADER + value.len(), |_, bytes| {
         let (front, version) = bytes.split_at_mut(LINKS);
-        front[..8].copy_from_slice(&links[0].to_le_bytes());
-        front[8..].copy_from_slice(&links[1].to_le_bytes());
+        write_links(front, links);
         write_version(version, older | MILESTONE, seq, kind, value);
     });
     at.plus(LINKS)
+}
+
+/// The links of the milestone that follows the version at `older`.
+fn milestone_links(arena: &Arena, older: u64) -> [u64; 2] {
+    let before = milestone_before(arena, older);
+    before.map_or([0; 2], |before| Links::of(arena, before).next(arena, before).words())
+}
+
+fn write_links(front: &mut [u8], links: [u64; 2]) {
+    front[..8].copy_from_slice(&links[0].to_le_bytes());
+    front[8..].copy_from_slice(&links[1].to_le_bytes());
 }
 
 /// The milestone among the versions from `word` on, if there is one: it is no more than [`MILESTONE_EVERY`] away.
@@ -133,11 +177,24 @@ impl Links {
     }
 }
 
+#[inline]
+fn write_key(head: &mut [u8], latest: ArenaRef, key: &[u8]) {
+    head[..8].copy_from_slice(&latest.to_word().to_ne());
+    head[8..KEY_HEADER].copy_from_slice(&len_u32(key.len()).to_le_bytes());
+    head[KEY_HEADER..KEY_HEADER + key.len()].copy_from_slice(key);
+}
+
+#[inline]
 fn write_version(bytes: &mut [u8], older: u64, seq: SeqNo, kind: ValueKind, value: &[u8]) {
+    write_version_header(bytes, older, seq, kind, value.len());
+    bytes[VERSION_HEADER..VERSION_HEADER + value.len()].copy_from_slice(value);
+}
+
+#[inline]
+fn write_version_header(bytes: &mut [u8], older: u64, seq: SeqNo, kind: ValueKind, value_len: usize) {
     bytes[..8].copy_from_slice(&older.to_le_bytes());
     bytes[8..16].copy_from_slice(&(seq << 8 | u64::from(kind.number())).to_le_bytes());
-    bytes[16..VERSION_HEADER].copy_from_slice(&len_u32(value.len()).to_le_bytes());
-    bytes[VERSION_HEADER..VERSION_HEADER + value.len()].copy_from_slice(value);
+    bytes[16..VERSION_HEADER].copy_from_slice(&len_u32(value_len).to_le_bytes());
 }
 
 /// The reference in a word without what its upper bits say.
@@ -201,7 +258,12 @@ fn version(arena: &Arena, at: ArenaRef) -> VersionView<'_> {
 /// Bytes a new key with one version takes. A version more takes less, with links in front of it too: a key record has at
 /// least [`LINKS`] bytes.
 pub(super) fn footprint(key_len: usize, value_len: usize) -> usize {
-    (KEY_HEADER + key_len).next_multiple_of(8) + (VERSION_HEADER + value_len).next_multiple_of(8)
+    footprint_of_key(key_len) + (VERSION_HEADER + value_len).next_multiple_of(8)
+}
+
+/// What a key takes at most of the arena when its value is in a chunk of its own.
+pub(super) fn footprint_of_key(key_len: usize) -> usize {
+    (KEY_HEADER + key_len).next_multiple_of(8)
 }
 
 fn len_u32(len: usize) -> u32 {
@@ -244,7 +306,12 @@ mod tests {
     /// Versions have the odd numbers from 1 on.
     fn overwritten(arena: &Arena, versions: u64) -> ArenaRef {
         let bytes = footprint(3, 8) * usize::try_from(versions).unwrap();
-        assert!(arena.reserve(Footprint { bytes, record_max: footprint(3, 8), records: 1 }));
+        assert!(arena.reserve(Footprint {
+            bytes,
+            record_max: footprint(3, 8),
+            records: 1,
+            ..Footprint::default()
+        }));
         let key_at = add_key(arena, b"key", 1, ValueKind::Put, &1u64.to_le_bytes());
         for seq in (1..versions).map(|n| 2 * n + 1) {
             add_version(arena, key_at, seq, ValueKind::Put, &seq.to_le_bytes());

@@ -8,8 +8,8 @@
 //! 1. Sequence numbers of inserts never go down; a key's versions are chained newest first.
 //! 2. A reader that passes `visible` sees exactly the versions up to it that were inserted before `visible` was
 //!    published.
-//! 3. *Nothing fails after the log*: what a batch needs of the arena is reserved before it is logged; the tree takes any
-//!    number of keys, and the hash index stops taking keys when it is full.
+//! 3. *Nothing fails after the log*: what a batch needs of the arena and of the tree is reserved before it is logged; the
+//!    hash index stops taking keys when it is full.
 //!
 //! # Concurrency
 //! One writer at a time (the commit leader); readers take no lock. A sealed memtable is immutable.
@@ -31,22 +31,19 @@ mod tree;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pleach_env::memory::RegionPool;
+use pleach_env::memory::{RegionBytes, RegionPool};
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
 use arena::Arena;
-pub(crate) use arena::{ArenaRef, FOOTPRINT_MAX, Footprint};
+pub(crate) use arena::{ArenaRef, FOOTPRINT_MAX, Footprint, LARGE_PER_BATCH};
 pub(crate) use cursor::MemtableCursor;
-pub(crate) use entry::VersionView;
+pub(crate) use entry::{LARGE_FRONT, VersionView};
 use index::HashIndex;
 use tree::Tree;
 
 /// Into how many chunks a memtable's budget is cut, so that little is left over at its end.
 const CHUNKS_PER_BUDGET: usize = 16;
-
-/// About what a key takes of the tree: 16 bytes, in leaves that are two thirds full.
-const TREE_BYTES_PER_KEY: usize = 24;
 
 /// The memtable. See the module's text.
 pub(crate) struct Memtable {
@@ -76,12 +73,12 @@ impl Memtable {
         Arc::new(RegionPool::new(region_len, kept * CHUNKS_PER_BUDGET))
     }
 
-    /// Writer: takes from the system what inserts of `footprint` will need of the arena. Returns whether it was given.
+    /// Writer: takes from the system what inserts of `footprint` will need of arena and tree. Returns whether it was given.
     ///
     /// A batch is logged only after that, so that no insert fails afterwards.
     #[inline]
     pub(crate) fn reserve(&self, footprint: Footprint) -> bool {
-        self.arena.reserve(footprint)
+        self.arena.reserve(footprint) && self.tree.reserve(footprint.records)
     }
 
     /// Writer: adds a version. `hash` is that of the user key under its partition.
@@ -93,9 +90,33 @@ impl Memtable {
             entry::add_version(&self.arena, record, seq, kind, value);
         } else {
             let record = entry::add_key(&self.arena, key, seq, kind, value);
-            self.tree.insert(&self.arena, record, key);
-            self.index.insert(hash, record);
+            self.add_record(hash, record, key);
         }
+        self.count_entry(seq);
+    }
+
+    /// Writer: adds a version whose value lies in a region made for it ([`LARGE_FRONT`]), which becomes part of the memtable.
+    ///
+    /// Requires: a reservation that covers it.
+    #[cold]
+    pub(crate) fn insert_large(&self, hash: u64, key: &[u8], seq: SeqNo, value: RegionBytes) {
+        if let Some(record) = self.find_record(hash, key) {
+            entry::add_large_version(&self.arena, record, seq, value);
+        } else {
+            let record = entry::add_large_key(&self.arena, key, seq, value);
+            self.add_record(hash, record, key);
+        }
+        self.count_entry(seq);
+    }
+
+    #[inline]
+    fn add_record(&self, hash: u64, record: ArenaRef, key: &[u8]) {
+        self.tree.insert(&self.arena, record, key);
+        self.index.insert(hash, record);
+    }
+
+    #[inline]
+    fn count_entry(&self, seq: SeqNo) {
         self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.last_seq.store(seq, Ordering::Release);
     }
@@ -149,12 +170,23 @@ impl Memtable {
     /// What an entry of this size takes at most of the arena.
     pub(crate) fn footprint(key_len: usize, value_len: usize) -> Footprint {
         let bytes = entry::footprint(key_len, value_len);
-        Footprint { bytes, record_max: bytes, records: 1 }
+        Footprint { bytes, record_max: bytes, records: 1, ..Footprint::default() }
+    }
+
+    /// The same of an entry whose value has a region of its own.
+    pub(crate) fn footprint_of_large(key_len: usize, value_len: usize) -> Footprint {
+        let bytes = entry::footprint_of_key(key_len);
+        Footprint { bytes, record_max: bytes, records: 1, large_bytes: LARGE_FRONT + value_len }
     }
 
     /// About how many bytes would be filled after inserts of `footprint`: what a writer asks before it lets a batch in.
     pub(crate) fn used_bytes_with(&self, footprint: Footprint) -> usize {
-        self.used_bytes() + footprint.bytes + TREE_BYTES_PER_KEY * footprint.records
+        self.used_bytes() + footprint.bytes_in_memtable()
+    }
+
+    /// Whether inserts of `footprint` would fill more than `budget`.
+    pub(crate) fn is_full_for(&self, footprint: Footprint, budget: usize) -> bool {
+        self.used_bytes_with(footprint) > budget || self.arena.is_full_of_large()
     }
 
     /// Versions held.

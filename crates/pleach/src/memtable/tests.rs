@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use pleach_env::memory::RegionBytes;
 use pleach_table::{ValueKind, key_hash};
 
-use super::Memtable;
+use super::{Footprint, LARGE_FRONT, Memtable};
 
 fn memtable(budget: usize) -> Memtable {
     Memtable::new(budget, &Memtable::pool(budget, 1))
@@ -84,6 +85,42 @@ fn check_scans(
     }
 }
 
+/// Puts a value in a chunk of its own.
+fn put_large(m: &Memtable, key: &[u8], seq: u64, value: &[u8]) {
+    assert!(m.reserve(Memtable::footprint_of_large(key.len(), value.len())));
+    let value = RegionBytes::try_copy(LARGE_FRONT, value).unwrap();
+    m.insert_large(key_hash(0, key), key, seq, value);
+}
+
+/// Keys of many versions, some of them large, milestones among them: every version is found.
+#[test]
+fn large_values_are_versions_like_others() {
+    let mut rng = fastrand::Rng::with_seed(12);
+    let memtable = Arc::new(memtable(1 << 20));
+    let mut model = BTreeMap::<(Vec<u8>, u64), Vec<u8>>::new();
+    for seq in 1..=2_000u64 {
+        let key = key_of(0, rng.u64(..20));
+        let value = seq.to_le_bytes().repeat(rng.usize(1..90));
+        if rng.u8(..3) == 0 {
+            let used = memtable.used_bytes();
+            put_large(&memtable, &key, seq, &value);
+            assert!(memtable.used_bytes() >= used + value.len());
+        } else {
+            put(&memtable, &key, seq, &value);
+        }
+        model.insert((key, seq), value);
+    }
+    assert!(memtable.is_full_for(Footprint::default(), usize::MAX));
+    for n in 0..20 {
+        let key = key_of(0, n);
+        for visible in 0..=2_000 {
+            let found = memtable.get(key_hash(0, &key), &key, visible);
+            let expected = model.range((key.clone(), 0)..=(key.clone(), visible)).next_back();
+            assert_eq!(found.map(|v| (v.seq, v.value)), expected.map(|((_, seq), v)| (*seq, &v[..])));
+        }
+    }
+}
+
 #[test]
 fn older_versions_stay_visible_to_older_readers() {
     let memtable = Arc::new(memtable(1 << 20));
@@ -104,6 +141,40 @@ fn ascending_inserts_fill_the_leaves() {
         put(&memtable, format!("{n:016}").as_bytes(), n + 1, b"");
     }
     assert!(memtable.tree.bytes() < 110 * 1_300, "100 full leaves and a few inner nodes");
+}
+
+/// Inserts of any order need no more nodes than were reserved for them: a node without memory panics.
+#[test]
+fn a_reservation_covers_the_nodes_of_keys_in_any_order() {
+    let (batches, keys) = if cfg!(miri) { (3, 100) } else { (30, 4_000u64) };
+    let mut rng = fastrand::Rng::with_seed(13);
+    for batch_keys in [1, 63, 64, 65, keys] {
+        let memtable = memtable(1 << 20);
+        let mut seq = 0;
+        // Ascending keys leave full leaves behind, each of which splits at the next key.
+        for n in 0..keys {
+            seq += 1;
+            put(&memtable, &(n * 1_000).swap_bytes().to_le_bytes(), seq, b"");
+        }
+        for _ in 0..batches {
+            let key = |rng: &mut fastrand::Rng| match rng.u8(..3) {
+                0 => rng.u64(..),
+                1 => rng.u64(..keys * 1_000),
+                _ => u64::MAX - rng.u64(..keys),
+            };
+            let mut batch: Vec<_> =
+                (0..batch_keys).map(|_| key(&mut rng).swap_bytes().to_le_bytes()).collect();
+            if rng.bool() {
+                batch.sort_unstable();
+            }
+            let footprint = batch.iter().map(|key| Memtable::footprint(key.len(), 0));
+            assert!(memtable.reserve(footprint.fold(Footprint::default(), Footprint::and)));
+            for key in &batch {
+                seq += 1;
+                memtable.insert(key_hash(0, key), key, seq, ValueKind::Put, b"");
+            }
+        }
+    }
 }
 
 /// Far more keys than the index and the first table of nodes take (see `tree::SLABS`, smaller in tests).

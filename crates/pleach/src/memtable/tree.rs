@@ -8,13 +8,16 @@
 //! 1. A key record stands in exactly one leaf once the writer is at rest.
 //! 2. Leaves are chained left to right by `next`; the chain visits keys in ascending order.
 //! 3. Node number 0 is the first leaf, for ever; no node is freed before the tree.
+//! 4. *Nothing fails after a reservation*: [`Tree::reserve`] takes the memory of all nodes that its keys can need.
 //!
 //! # Concurrency
 //! [`Tree::insert`] by one thread at a time; everything else by anyone, any time (see `node`).
 
+use std::collections::VecDeque;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use pleach_env::sync::Mutex;
 use smallvec::SmallVec;
 
 use super::arena::{Arena, ArenaRef};
@@ -44,7 +47,15 @@ pub(super) struct Tree {
     leaves: Pool<Node>,
     inners: Pool<Inner>,
     root: AtomicU32,
+    /// Writer: how many more keys there is memory for, whatever they are.
+    granted: AtomicUsize,
 }
+
+/// Keys for which memory is taken beyond those asked for, so that few small batches ask for more.
+const GRANT: usize = 64;
+
+/// Levels of inner nodes at most: with half full nodes eight hold 2^40 leaves.
+const DEPTH_MAX: usize = 8;
 
 /// A leaf's entries as they stood at one instant.
 pub(super) struct LeafCopy {
@@ -57,9 +68,33 @@ pub(super) struct LeafCopy {
 
 impl Tree {
     pub(super) fn new() -> Self {
-        let tree = Self { leaves: Pool::new(), inners: Pool::new(), root: AtomicU32::new(0) };
-        tree.leaves.push();
-        tree
+        let (leaves, inners) = (Pool::new(), Pool::new());
+        assert!(leaves.reserve(1), "out of memory: not even {SLAB_MIN} nodes find room");
+        leaves.push();
+        Self { leaves, inners, root: AtomicU32::new(0), granted: AtomicUsize::new(0) }
+    }
+
+    /// Writer: takes from the system what inserts of this many keys will need. Returns whether it was given; if not, the
+    /// tree is as usable as before.
+    #[inline]
+    pub(super) fn reserve(&self, keys: usize) -> bool {
+        let granted = self.granted.load(Ordering::Relaxed);
+        if keys > granted {
+            return self.grant(keys + GRANT) && self.reserve(keys) || self.grant(keys) && self.reserve(keys);
+        }
+        self.granted.store(granted - keys, Ordering::Relaxed);
+        true
+    }
+
+    #[cold]
+    fn grant(&self, keys: usize) -> bool {
+        let leaves = leaf_splits_max(keys, self.leaves.len());
+        let inners = inner_splits_max(leaves, self.inners.len());
+        let is_given = self.leaves.reserve(leaves) && self.inners.reserve(inners);
+        if is_given {
+            self.granted.store(keys, Ordering::Relaxed);
+        }
+        is_given
     }
 
     /// Bytes of the nodes.
@@ -67,7 +102,7 @@ impl Tree {
         self.leaves.len() * size_of::<Node>() + self.inners.len() * size_of::<Inner>()
     }
 
-    /// Writer: adds a key record that the tree does not hold.
+    /// Writer: adds a key record that the tree does not hold. Requires: a reservation that covers it.
     pub(super) fn insert(&self, arena: &Arena, key_ref: ArenaRef, key: &[u8]) {
         let mut path = SmallVec::<[(u32, usize); 8]>::new();
         loop {
@@ -272,12 +307,33 @@ impl Tree {
     }
 }
 
+/// How often leaves split at most in inserts of `keys` keys into a tree of so many leaves.
+///
+/// A key splits one leaf at most. A leaf that is full now may split at once; any other split comes after half a leaf of
+/// new keys, or, at the end, after a leaf of them.
+fn leaf_splits_max(keys: usize, leaves: usize) -> usize {
+    keys.min(leaves + keys / (FANOUT / 2) + keys / FANOUT + 1)
+}
+
+/// The same of inner nodes, new roots included, when leaves split so often.
+///
+/// A split of a leaf splits one inner node of each level at most. An inner node that is full now may split at once; any other
+/// split comes after nearly half a node of separators.
+fn inner_splits_max(leaf_splits: usize, inners: usize) -> usize {
+    let at_once = inners.min(leaf_splits * DEPTH_MAX);
+    at_once + at_once / (FANOUT / 4) + leaf_splits / (FANOUT / 4) + DEPTH_MAX + 1
+}
+
 /// Nodes by number, in slabs that never move: small ones first, for small memtables, then of equal size, so that
 /// growing never takes long. The table of slabs is short too: a batch of very many keys gets a second one.
 struct Pool<T> {
     slabs: Box<[Slab<T>]>,
     far: OnceLock<Box<[Slab<T>]>>,
     len: AtomicU32,
+    /// Writer: nodes that there is memory for.
+    ready: AtomicU32,
+    /// Writer: memory for the next slabs, in their order, which nobody has touched yet.
+    spare: Mutex<VecDeque<Vec<T>>>,
 }
 
 type Slab<T> = OnceLock<Box<[T]>>;
@@ -311,11 +367,22 @@ const _: () =
 
 impl<T: Default> Pool<T> {
     fn new() -> Self {
-        Self { slabs: Self::table(SLABS), far: OnceLock::new(), len: AtomicU32::new(0) }
+        let slabs = Self::table(SLABS).expect("it is short");
+        Self {
+            slabs,
+            far: OnceLock::new(),
+            len: AtomicU32::new(0),
+            ready: AtomicU32::new(0),
+            spare: Mutex::new(VecDeque::new()),
+        }
     }
 
-    fn table(slabs: u32) -> Box<[Slab<T>]> {
-        (0..slabs).map(|_| OnceLock::new()).collect()
+    /// An empty table; `None` without memory.
+    fn table(slabs: u32) -> Option<Box<[Slab<T>]>> {
+        let mut table = Vec::new();
+        table.try_reserve_exact(slabs as usize).ok()?;
+        table.resize_with(slabs as usize, OnceLock::new);
+        Some(table.into_boxed_slice())
     }
 
     fn len(&self) -> usize {
@@ -334,17 +401,57 @@ impl<T: Default> Pool<T> {
         (slab, shifted - (SLAB_MIN << slab))
     }
 
-    /// Writer: a new node's number.
+    /// Nodes in the slab that node `id` is in.
+    fn slab_len(id: u32) -> u32 {
+        if id >= IN_SLABS { FAR_SLAB } else { (SLAB_MIN << Self::place(id).0.min(SHORT_SLABS)).min(SLAB_MAX) }
+    }
+
+    /// Writer: takes memory for `count` more nodes. Returns whether the system gave it.
+    fn reserve(&self, count: usize) -> bool {
+        let wanted = self.len() + count;
+        let mut spare = self.spare.lock();
+        let mut ready = self.ready.load(Ordering::Relaxed);
+        while (ready as usize) < wanted {
+            let mut slab = Vec::new();
+            let slab_len = Self::slab_len(ready);
+            let is_given = self.has_slot(ready)
+                && slab.try_reserve_exact(slab_len as usize).is_ok()
+                && spare.try_reserve(1).is_ok();
+            if !is_given {
+                return false;
+            }
+            spare.push_back(slab);
+            ready += slab_len;
+            self.ready.store(ready, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Writer: whether a table has a slot for the slab of node `id`. Makes the second table where it begins.
+    fn has_slot(&self, id: u32) -> bool {
+        if id < IN_SLABS {
+            return true;
+        }
+        let has_table = self.far.get().is_some()
+            || Self::table(FAR_SLABS).is_some_and(|table| self.far.set(table).is_ok());
+        has_table && (id - IN_SLABS) / FAR_SLAB < FAR_SLABS
+    }
+
+    /// Writer: a new node's number. Requires: a reservation that covers it.
     fn push(&self) -> u32 {
         let id = self.len.load(Ordering::Relaxed);
-        let fill = |len| (0..len).map(|_| T::default()).collect();
-        if id < IN_SLABS {
-            let (slab, _) = Self::place(id);
-            self.slabs[slab as usize].get_or_init(|| fill((SLAB_MIN << slab.min(SHORT_SLABS)).min(SLAB_MAX)));
+        let slot = if id < IN_SLABS {
+            &self.slabs[Self::place(id).0 as usize]
         } else {
-            let far = self.far.get_or_init(|| Self::table(FAR_SLABS));
-            far[((id - IN_SLABS) / FAR_SLAB) as usize].get_or_init(|| fill(FAR_SLAB));
-        }
+            let far = self.far.get().expect("made by the reservation");
+            &far[((id - IN_SLABS) / FAR_SLAB) as usize]
+        };
+        slot.get_or_init(|| {
+            let spare = self.spare.lock().pop_front();
+            let mut slab = spare.expect("the memory of a batch is reserved before it is logged");
+            slab.resize_with(Self::slab_len(id) as usize, T::default);
+            slab.into_boxed_slice()
+        });
         self.len.store(id + 1, Ordering::Relaxed);
         id
     }
@@ -374,6 +481,7 @@ mod tests {
         let pool = Pool::<AtomicU32>::new();
         let count = IN_SLABS + 2 * FAR_SLAB + 1;
         for id in 0..count {
+            assert!(pool.reserve(1));
             assert_eq!(pool.push(), id);
             pool.at(id).store(id, Ordering::Relaxed);
         }

@@ -1,11 +1,11 @@
 //! A store of many more files than the process may have open, and one that finds no descriptor at all.
 
-use std::process::Command;
 use std::sync::Arc;
 
 use pleach::env::{Env, Fault, FaultKind, SimEnv, failpoint};
 use pleach::{Db, Error, ErrorKind, Options, Shape};
 
+use crate::rig::child::run_after;
 use crate::rig::setup::DIR;
 
 /// SSTs of one block.
@@ -76,15 +76,7 @@ fn a_store_has_more_files_than_descriptors() {
 
 #[test]
 fn a_process_with_64_descriptors_keeps_1500_ssts() {
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "descriptors::child_with_few_descriptors", "--ignored", "--nocapture"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "{text}");
+    run_after("ulimit -n 64", "descriptors::child_with_few_descriptors");
 }
 
 #[test]
@@ -97,15 +89,7 @@ fn child_with_few_descriptors() {
 /// A store that was opened by a relative path does not notice that the process goes elsewhere.
 #[test]
 fn a_process_may_change_its_directory() {
-    let output = Command::new("sh")
-        .args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "descriptors::child_that_changes_its_directory", "--ignored", "--nocapture"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "{text}");
+    run_after("ulimit -n 64", "descriptors::child_that_changes_its_directory");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Batches far larger than the memtable: every legal batch is taken under any `memory`, and recovery takes what other
 //! options have logged.
 
-use pleach::{Db, Durability, Options};
+use pleach::{Db, Durability, ErrorKind, Options};
+
+use crate::rig::child::run_after;
 
 /// The smallest memory: its memtables have 128 KiB.
 const SMALL: usize = 1 << 20;
@@ -58,6 +60,42 @@ fn what_large_memory_logged_is_recovered_with_little() {
     }
 }
 
+#[test]
+fn a_batch_without_memory_for_its_keys_is_refused() {
+    run_after("ulimit -v 655360", "large_batches::child_with_little_memory");
+}
+
+/// Batches of more and more keys, each in a store of its own, up to one that is refused. In small steps: in some sizes there
+/// is memory for the records and not for the nodes of the tree.
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn child_with_little_memory() {
+    let mut keys = 2_000_000_u32;
+    loop {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let db = open(dir.path(), SMALL);
+        let partition = db.default_partition();
+        let mut batch = db.batch();
+        for key in 0..keys {
+            batch.put(&partition, key.wrapping_mul(0x9e37_79b1).to_le_bytes(), []);
+        }
+        let committed = batch.commit(Durability::Buffered);
+        println!("{keys} {committed:?}");
+        let Err(error) = committed else {
+            keys += keys / 4;
+            continue;
+        };
+        assert!(keys > 2_000_000, "the first batch is small enough");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("smaller batches"), "{error}");
+        partition.put("small", "value").unwrap();
+        assert_eq!(partition.iter().count(), 1);
+        db.close().unwrap();
+        assert_eq!(open(dir.path(), SMALL).default_partition().iter().count(), 1);
+        return;
+    }
+}
+
 /// The files as they are while the store is open: what the kill of its process leaves.
 fn copy_files(from: &std::path::Path, to: &std::path::Path) {
     for entry in std::fs::read_dir(from).unwrap() {
@@ -96,41 +134,54 @@ fn a_batch_of_as_many_tiny_keys_as_fit_is_taken() {
     assert_eq!(partition.iter().count(), count as usize);
 }
 
+#[test]
+fn a_put_holds_a_large_value_twice() {
+    run_after("export PLEACH_VALUE_MIB=128", "large_batches::the_memory_of_a_large_value");
+}
+
 /// By hand: `cargo test -p pleach --test it memory_of_a_large_value -- --ignored --nocapture`. The peak of resident
 /// memory in MiB, after each step: so many copies of the value, the caller's included, and little else.
 #[test]
 #[ignore = "measures the memory of the process, which must do nothing else"]
 fn the_memory_of_a_large_value() {
+    let mib: usize = std::env::var("PLEACH_VALUE_MIB").map_or(400, |mib| mib.parse().unwrap());
     let peak_mib = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() >> 10
     };
-    let assert_copies = |step: &str, copies: u64| {
+    let assert_copies = |step: &str, copies: usize| {
         let peak = peak_mib();
         println!("{step} {peak}");
-        assert!(peak < copies * 400 + 50, "{step}: {peak} MiB for {copies} copies");
+        assert!(peak < copies * mib + 50, "{step}: {peak} MiB for {copies} copies");
     };
     let restart_peak = || std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path(), 64 << 20);
     let partition = db.default_partition();
-    let value = vec![7; 400 << 20];
+    let value = vec![7; mib << 20];
     assert_copies("before", 1);
     partition.put("key", &value).unwrap();
-    assert_copies("put", 3);
+    assert_copies("put", 2);
     let copy = tempfile::tempdir().unwrap();
     copy_files(dir.path(), copy.path());
     drop(value);
     restart_peak();
     db.flush().unwrap();
     assert_copies("flush", 1);
+    db.default_partition().delete("key").unwrap();
+    db.compact().unwrap();
+    restart_peak();
+    let mut batch = db.batch();
+    batch.put(&partition, "key", vec![8; mib << 20]);
+    batch.commit(Durability::Buffered).unwrap();
+    assert_copies("batch", 2);
     drop((partition, db));
     restart_peak();
     let db = open(copy.path(), 64 << 20);
     assert_copies("recovery", 2);
     db.flush().unwrap();
     restart_peak();
-    assert_eq!(db.default_partition().get("key").unwrap().unwrap().len(), 400 << 20);
+    assert_eq!(db.default_partition().get("key").unwrap().unwrap().len(), mib << 20);
     assert_copies("get", 1);
 }

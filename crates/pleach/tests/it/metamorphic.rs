@@ -73,8 +73,9 @@ fn one_history_gives_the_same_answers_under_all_options() {
     println!("seeds {seed}..{}, {} sets of options", seed + cases, setups().len());
     in_parallel(cases, |case| {
         let seed = seed + case;
-        // Every other history with memory for few filters.
-        let site = ["", "tune.short_filters"][usize::from(seed % 2 == 0)];
+        // Every other history with memory for few filters, every fourth with large values.
+        let site = ["tune.short_filters", "", "tune.short_filters", "tune.large_values"];
+        let site = site[usize::try_from(seed % 4).unwrap()];
         catch(|| with_skipped(site, || compare(seed)))
             .map_err(|m| format!("{m}\nrepeat: PLEACH_SEED={seed} PLEACH_CASES=1"))
     });

@@ -1,11 +1,11 @@
 //! A machine that has no thread or no memory for a store: an error, and nothing is harmed.
 
-use std::process::Command;
 use std::sync::Arc;
 
 use pleach::env::SimEnv;
 use pleach::{ErrorKind, Options};
 
+use crate::rig::child::run_after;
 use crate::rig::setup::DIR;
 
 #[test]
@@ -26,22 +26,9 @@ fn an_open_without_threads_is_an_error_and_releases_the_store() {
     assert_eq!(db.default_partition().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
 }
 
-/// Runs a test of this binary that is otherwise ignored, under `ulimit` with these arguments.
-fn run_limited(limit: &str, test: &str) {
-    let output = Command::new("sh")
-        .args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "{text}");
-}
-
 #[test]
 fn memory_is_taken_as_it_is_used() {
-    run_limited("-n 256", "shortage::child_with_ten_tebibytes");
+    run_after("ulimit -n 256", "shortage::child_with_ten_tebibytes");
 }
 
 /// Resident memory of this process in KiB.
@@ -74,7 +61,7 @@ fn child_with_ten_tebibytes() {
 
 #[test]
 fn memory_that_the_system_refuses_is_an_error() {
-    run_limited("-v 2097152", "shortage::child_with_two_gibibytes_of_addresses");
+    run_after("ulimit -v 2097152", "shortage::child_with_two_gibibytes_of_addresses");
 }
 
 #[test]

@@ -133,3 +133,30 @@ fn reads_after_the_close_of_a_panicked_store_answer_closed() {
     let first = range.map(|entry| entry.map_err(|e| e.kind()).err()).next();
     assert_eq!(first, Some(Some(ErrorKind::Closed)));
 }
+
+/// Those of a group for whom there is memory are not refused because of others for whom there is none.
+#[test]
+fn a_group_without_memory_for_all_refuses_the_largest() {
+    let db = open(&SimEnv::new(1));
+    let partition = db.default_partition();
+    let too_much = Footprint { bytes: crate::memtable::FOOTPRINT_MAX + 1, ..Footprint::default() };
+    for giants in [&[0][..], &[2], &[0, 1, 2], &[]] {
+        let mut group: Vec<_> =
+            (0..3).map(|i| put(&partition, &format!("{giants:?}{i}"), "v", Durability::Sync)).collect();
+        for &giant in giants {
+            group[giant].operations.claim(too_much);
+        }
+        for (i, result) in lead(&db, group).into_iter().enumerate() {
+            let kept = partition.contains(format!("{giants:?}{i}")).unwrap();
+            assert_eq!(
+                (result.is_err(), kept),
+                (giants.contains(&i), !giants.contains(&i)),
+                "{giants:?} {i}"
+            );
+            if let Err(error) = result {
+                assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+                assert!(error.to_string().contains("smaller batches"), "{error}");
+            }
+        }
+    }
+}

@@ -54,6 +54,12 @@ fn a_crash_while_filters_are_dropped_leaves_a_prefix() {
     campaign("tune.short_filters", vars::number("PLEACH_CRASH_STATES", STATES) / 10);
 }
 
+/// Large values are written to the log in pieces, and lie apart in memtables and SSTs; here, all from 500 bytes on.
+#[test]
+fn a_crash_with_large_values_leaves_a_prefix() {
+    campaign("tune.large_values", vars::number("PLEACH_CRASH_STATES", STATES) / 5);
+}
+
 /// Visits states until there are enough of them, with this site switched off.
 fn campaign(site: &'static str, states: u64) -> Totals {
     let seed = vars::seed();

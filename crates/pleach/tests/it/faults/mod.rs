@@ -30,8 +30,8 @@ const KINDS: [FaultKind; 8] = [
     FaultKind::TooManyFiles,
 ];
 
-/// One in so many strikes where manifests are short.
-const SHORT_MANIFESTS_EVERY: usize = 11;
+/// One in so many strikes of the histories with a `tune.` site.
+const TUNED_EVERY: usize = 11;
 
 /// Makes manifests short.
 const SHORT_MANIFESTS: &str = "tune.short_manifests";
@@ -94,20 +94,30 @@ fn a_fault_at_any_call_breaks_no_promise() {
 /// A store that is used for long replaces its manifest while it runs; here, every few edits.
 #[test]
 fn a_fault_while_manifests_are_replaced_breaks_no_promise() {
+    some_strikes(SHORT_MANIFESTS).check(&[GROUPS, SNAPSHOTS, MERGES, KEPT_MANIFESTS], true);
+}
+
+#[test]
+fn a_fault_while_large_values_are_written_breaks_no_promise() {
+    some_strikes("tune.large_values").check(&[GROUPS, SNAPSHOTS], true);
+}
+
+/// One strike in [`TUNED_EVERY`], with `site` switched off; what happened.
+fn some_strikes(site: &'static str) -> Happened {
     let (seed, happened) = (vars::seed(), Happened::default());
-    let script = script(seed, SHORT_MANIFESTS);
-    let skip = usize::try_from(seed).unwrap_or(0) % SHORT_MANIFESTS_EVERY;
-    let some: Vec<_> = strikes(&script).into_iter().skip(skip).step_by(SHORT_MANIFESTS_EVERY).collect();
+    let script = script(seed, site);
+    let skip = usize::try_from(seed).unwrap_or(0) % TUNED_EVERY;
+    let some: Vec<_> = strikes(&script).into_iter().skip(skip).step_by(TUNED_EVERY).collect();
     in_parallel(some.len() as u64, |number| {
         let strike_now = some[usize::try_from(number).expect("few")];
-        with_skipped(SHORT_MANIFESTS, || {
+        with_skipped(site, || {
             catch(|| strike(&script, strike_now, &happened)).map_err(|message| {
-                format!("{strike_now:?}: {message}\nrepeat: PLEACH_SITE={SHORT_MANIFESTS} PLEACH_SEED={seed} PLEACH_STRIKE={strike_now}")
+                format!("{strike_now:?}: {message}\nrepeat: PLEACH_SITE={site} PLEACH_SEED={seed} PLEACH_STRIKE={strike_now}")
             })
         })
     });
-    println!("seed {seed}: {} strikes with manifests that are replaced every few edits", some.len());
-    happened.check(&[GROUPS, SNAPSHOTS, MERGES, KEPT_MANIFESTS], true);
+    println!("seed {seed}: {} strikes with {site}", some.len());
+    happened
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 pub(crate) mod action;
 pub(crate) mod catch;
+pub(crate) mod child;
 pub(crate) mod compare;
 pub(crate) mod driver;
 pub(crate) mod happened;

@@ -1,0 +1,16 @@
+//! Tests that need a process of their own: under limits of the system, or to measure its memory.
+
+use std::process::Command;
+
+/// Runs a test of this binary that is otherwise ignored in a process of its own, after this line of the shell.
+pub(crate) fn run_after(line: &str, test: &str) {
+    let output = Command::new("sh")
+        .args(["-c", &format!("{line} && exec \"$0\" \"$@\"")])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+}
