@@ -144,9 +144,13 @@ impl Db {
     /// background, once no snapshot, range or value refers to them. Other handles of it get `Closed` errors.
     ///
     /// # Errors
-    /// `InvalidArgument` for the default partition; `Closed` when it was dropped before.
+    /// `InvalidArgument` for the default partition and for one of another store; `Closed` when it was dropped before.
     #[expect(clippy::needless_pass_by_value, reason = "the handle is of no use afterwards")]
     pub fn drop_partition(&self, partition: Partition) -> Result<()> {
+        if !partition.is_of(&self.shared) {
+            // Its number is that of another partition here.
+            return Err(Error::invalid("the partition belongs to another store"));
+        }
         partitions::drop_partition(self.inner(), &partition)
     }
 
