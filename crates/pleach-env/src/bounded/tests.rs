@@ -1,7 +1,7 @@
 //! Behaviour of files that share descriptors, in the simulator and between threads.
 
 use super::*;
-use crate::{Fault, FaultKind, RealEnv, SimEnv};
+use crate::{CrashPolicy, Fault, FaultKind, RealEnv, SimEnv};
 
 fn path(number: u64) -> PathBuf {
     PathBuf::from(format!("/d/{number}"))
@@ -128,4 +128,22 @@ fn threads_read_right_while_files_come_and_go() {
     assert!(open_files.len() <= 6);
     drop(files);
     assert!(open_files.is_empty());
+}
+
+/// The directory that stays open is not taken for another.
+#[test]
+fn each_directory_is_synced_itself() {
+    let env = SimEnv::new(1);
+    let bounded = BoundedEnv::new(env.clone());
+    for dir in ["/one", "/two"] {
+        bounded.create_dir_all(Path::new(dir)).unwrap();
+        bounded.create_file(&Path::new(dir).join("file")).unwrap();
+    }
+    for dir in ["/one", "/two", "/one"] {
+        bounded.sync_dir(Path::new(dir), "test").unwrap();
+    }
+    let crashed = env.crash_image(CrashPolicy::DurableOnly, 1);
+    for file in ["/one/file", "/two/file"] {
+        assert!(crashed.metadata(Path::new(file)).unwrap().is_some(), "{file} has a durable name");
+    }
 }

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use super::{open, open_dir};
 use crate::env::{FileLock, LockMode};
+use crate::failpoint;
 
 /// Holds the `flock`, which belongs to the open file and ends with it.
 struct RealLock {
@@ -50,6 +51,7 @@ fn lock_shared(path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         file => return try_flock(file?, LockMode::Shared),
     }
+    failpoint::reached("lock.no_file");
     let Some(lock) = try_flock(parent(path)?, LockMode::Shared)? else { return Ok(None) };
     match open(path, OFlags::RDONLY) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Some(lock)),

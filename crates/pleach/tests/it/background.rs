@@ -80,6 +80,40 @@ fn a_flush_on_a_full_disk_leaves_nothing() {
     panic!("no flush went through");
 }
 
+/// The files of a flush whose edit finds no room are removed, whichever call finds none.
+#[test]
+fn a_flush_that_fails_at_any_call_leaves_no_files() {
+    let write = |db: &Db| {
+        db.partition("small").unwrap().put(b"in a shared file", [2; 1000]).unwrap();
+        put_all(db, 0..3000);
+    };
+    let env = SimEnv::new(1);
+    let db = open(&env, LARGE);
+    write(&db);
+    let ops = env.op_count();
+    db.flush().unwrap();
+    let calls = env.op_count() - ops;
+    let mut failed = 0;
+    let kinds = [FaultKind::NoSpace, FaultKind::NoSpaceFrom];
+    for (call, kind) in (0..calls).flat_map(|call| kinds.map(|kind| (call, kind))) {
+        let env = SimEnv::new(1);
+        let db = open(&env, LARGE);
+        write(&db);
+        env.remove_file(&Path::new(DIR).join("RESERVE")).unwrap();
+        env.add_fault(Fault { at_op: env.op_count() + call, kind });
+        failed += usize::from(db.flush().is_err());
+        env.run_jobs();
+        env.clear_faults();
+        if db.poisoned().is_some() {
+            continue; // A sync found the disk full.
+        }
+        db.flush().unwrap();
+        env.run_jobs();
+        assert_eq!(sst_count(&env) as u64, db.verify().unwrap().ssts, "{kind:?} at call {call}");
+    }
+    assert!(failed > 5, "{failed} of {calls}");
+}
+
 /// It once waited for ever, because nobody was left to tell it.
 #[test]
 fn who_waits_for_background_work_learns_of_a_close() {

@@ -123,3 +123,28 @@ fn flushed_log_segments_are_closed_without_a_sync() {
     }
     panic!("{} log segments are open", open_segments());
 }
+
+#[test]
+fn any_list_of_names_is_created_as_one_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    assert!(db.create_partitions(<[&str; 0]>::default()).unwrap().is_empty());
+    let long = "x".repeat(256);
+    for bad in ["", &long] {
+        let error = db.create_partitions(["fine", bad, "fine too"]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert_eq!(db.partitions(), ["default"]);
+    }
+    let names: Vec<_> = (0..100_000).map(|i| format!("{i}{}", "-".repeat(i % 200))).collect();
+    let twice = names.iter().chain(&names);
+    let created = db.create_partitions(twice).unwrap();
+    assert_eq!(db.partitions().len(), 100_001);
+    assert!(created.iter().zip(names.iter().chain(&names)).all(|(made, name)| made.name() == name));
+    created[7].put("key", "value").unwrap();
+    assert!(created[100_007].get("key").unwrap().is_some());
+    assert!(created[8].get("key").unwrap().is_none());
+    db.close().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    assert_eq!(db.partitions().len(), 100_001);
+    assert!(db.find_partition(&names[7]).unwrap().get("key").unwrap().is_some());
+}

@@ -19,6 +19,7 @@ mod large_batches;
 mod metamorphic;
 mod model;
 mod panics;
+mod processes;
 mod ranges;
 mod read_only;
 mod repair;

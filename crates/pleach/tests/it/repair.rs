@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use pleach::{Db, Durability, ErrorKind, Options, RepairReport, repair, survey};
+use pleach::env::{CrashPolicy, Env, SimEnv};
+use pleach::{DamagedPlace, Db, Durability, ErrorKind, Options, RepairReport, Shape, repair, survey};
+
+use crate::rig::setup::DIR;
 
 type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
@@ -328,4 +332,94 @@ fn a_log_that_is_damaged_in_many_places_is_read() {
     let db = options().open(&new).unwrap();
     let keys: Vec<_> = content_of(&db).into_keys().map(|(_, key)| key).collect();
     assert!(keys.into_iter().eq((1..PUTS).step_by(2).map(|i| format!("{i:03}").into_bytes())));
+}
+
+/// Moments of a life of many small runs, sections, moved SSTs and merges in progress. Each key begins with its partition.
+fn moments(seed: u64, shape: Shape, with_deletes: bool) -> Vec<Arc<SimEnv>> {
+    let env = SimEnv::new(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let ops: Vec<_> = (0..12).map(|_| random.u64(100..1200)).collect();
+    env.capture_at(&ops);
+    let db = simulated(&env, shape).open(DIR).unwrap();
+    for step in 0..1500_u32 {
+        // Slices of all sizes: a partition has a section in one flush, and a run of its own in the next.
+        let is_burst = step / 40 % 2 == 0 && random.u8(..16) > 0;
+        let name = if is_burst { "large" } else { ["default", "small", "large"][random.usize(..3)] };
+        let partition = db.partition(name).unwrap();
+        let mut batch = db.batch();
+        for _ in 0..random.u32(1..12) {
+            // Ascending keys are moved, others are merged.
+            let number = if random.u8(..4) == 0 { step } else { random.u32(..400) };
+            let key = format!("{name}-{number:06}");
+            if with_deletes && random.u8(..5) == 0 {
+                batch.delete(&partition, key);
+            } else {
+                batch.put(&partition, key, format!("{step} {}", "x".repeat(random.usize(..100))));
+            }
+        }
+        batch.commit(Durability::Buffered).unwrap();
+        if random.u8(..20) == 0 {
+            env.run_jobs();
+        }
+        if random.u16(..300) == 0 {
+            db.compact().unwrap();
+        }
+    }
+    let captured = env.captured();
+    assert!(captured.len() >= 6, "the life was too short");
+    captured.iter().map(|(_, capture)| capture.crash_image(CrashPolicy::ProcessKill, seed)).collect()
+}
+
+fn simulated(env: &Arc<SimEnv>, shape: Shape) -> Options {
+    let options = Options::new().env(Arc::<SimEnv>::clone(env)).memory(8 << 20).shape(shape);
+    options.runs_per_stage(2).memtable_bytes(16 << 10).sst_bytes(4 << 10).compaction_threads(2)
+}
+
+/// Repairs the store of a machine, and returns what is in the new one, whatever the partitions are called.
+fn repaired(env: &Arc<SimEnv>, shape: Shape) -> (RepairReport, BTreeMap<Vec<u8>, Vec<u8>>) {
+    let options = || simulated(env, shape);
+    let report = repair(DIR, "/new", options(), &mut |_, _| true).unwrap();
+    (report, entries_of(&options().open("/new").unwrap()))
+}
+
+fn entries_of(db: &Db) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    content_of(db).into_iter().map(|((_, key), value)| (key, value)).collect()
+}
+
+/// With its manifest a store is repaired to what an open finds, in the middle of merges too.
+#[test]
+fn a_store_is_repaired_to_what_an_open_finds_at_any_moment() {
+    for (seed, shape) in (1..).zip([Shape::Forest, Shape::ForestOverBottom, Shape::Leveled].repeat(3)) {
+        for image in moments(seed, shape, true) {
+            let (report, found) = repaired(&image, shape);
+            // The end may have come while a log segment was made.
+            let is_torn =
+                |place: &DamagedPlace| place.error.to_string().contains("zeros in place of its header");
+            assert!(
+                report.damage.iter().all(is_torn) && report.guessed.is_none(),
+                "seed {seed}: {report:#?}"
+            );
+            let opened = simulated(&image, shape).open(DIR).unwrap();
+            assert!(found == entries_of(&opened), "seed {seed}, {shape:?}");
+        }
+    }
+}
+
+/// Without a manifest the newest version of each key still wins, over those in other files and in the log.
+#[test]
+fn without_a_manifest_the_newest_version_wins_at_any_moment() {
+    for (seed, shape) in (1..).zip([Shape::Forest, Shape::ForestOverBottom, Shape::Leveled].repeat(3)) {
+        for image in moments(seed, shape, false) {
+            let whole = image.crash_image(CrashPolicy::ProcessKill, seed);
+            let names = image.file_names(Path::new(DIR)).into_iter();
+            for name in names.filter(|name| name.starts_with("MANIFEST-")) {
+                image.remove_file(&Path::new(DIR).join(name)).unwrap();
+            }
+            let (report, found) = repaired(&image, shape);
+            assert!(report.guessed.is_some(), "seed {seed}: {report:#?}");
+            let expected = entries_of(&simulated(&whole, shape).open(DIR).unwrap());
+            let wrong = expected.keys().find(|key| expected.get(*key) != found.get(*key));
+            assert!(found.len() == expected.len() && wrong.is_none(), "seed {seed}, {shape:?}: {wrong:?}");
+        }
+    }
 }

@@ -8,6 +8,7 @@
 //! lets the others run, releases, and checks what every thread saw.
 
 #![expect(clippy::disallowed_methods, reason = "a race needs threads, real files and a time limit")]
+#![expect(clippy::unwrap_used, reason = "what the threads of a race call is part of the test")]
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use pleach::env::failpoint;
 
+mod closing;
 mod commit;
 mod partitions;
 

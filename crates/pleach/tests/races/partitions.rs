@@ -3,7 +3,7 @@
 use std::thread::spawn;
 
 use pleach::env::failpoint::hold;
-use pleach::{Db, Durability, ErrorKind, Partition, Result};
+use pleach::{Db, Durability, ErrorKind, Options, Partition, Result, Shape};
 
 use crate::race;
 
@@ -76,6 +76,35 @@ fn a_snapshot_that_misses_a_dropped_partition_has_what_was_put_before_the_drop()
                 assert_eq!(error.kind(), ErrorKind::Closed);
                 assert!(is_moved, "the drop is seen, but not the put before it");
             }
+        }
+    });
+}
+
+/// A drop, then a put, both while a snapshot is being taken: if it has the put, it has the drop.
+#[test]
+fn a_snapshot_that_has_what_was_put_after_a_drop_has_the_drop() {
+    race(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        let (kept, gone) = (db.default_partition(), db.partition("gone").unwrap());
+        gone.put("key", "value").unwrap();
+        let held = hold("read_view.visible");
+        let reader = spawn({
+            let db = db.clone();
+            move || db.snapshot()
+        });
+        held.wait_for(1);
+        db.drop_partition(gone.clone()).unwrap();
+        kept.put("after", "value").unwrap();
+        held.release();
+        let snapshot = reader.join().unwrap();
+        if snapshot.get(&kept, "after").unwrap().is_some() {
+            assert_eq!(snapshot.get(&gone, "key").unwrap_err().kind(), ErrorKind::Closed);
+        } else {
+            // The view may be of any moment since the call began.
+            assert!(
+                snapshot.get(&gone, "key").map_or_else(|e| e.kind() == ErrorKind::Closed, |v| v.is_some())
+            );
         }
     });
 }
@@ -163,5 +192,51 @@ fn partitions_created_at_once_by_many_are_the_same() {
         assert_eq!(db.partitions(), ["a", "b", "c", "default"]);
         assert_eq!(db.create_partitions(["d", ""]).unwrap_err().kind(), ErrorKind::InvalidArgument);
         assert_eq!(db.partitions().len(), 4, "all or none");
+        let next = db.partition("next").unwrap();
+        assert_eq!(next.id().to_string(), "4", "no name has used up two numbers");
+    });
+}
+
+/// It once dropped the partition of this store that had the same number.
+#[test]
+fn a_partition_of_another_store_is_not_dropped() {
+    race(|| {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (one, other) = (Db::open(one.path()).unwrap(), Db::open(other.path()).unwrap());
+        let kept = one.partition("kept").unwrap();
+        kept.put("key", "value").unwrap();
+        let foreign = other.partition("foreign").unwrap();
+        assert_eq!(kept.id(), foreign.id());
+        assert_eq!(one.drop_partition(foreign.clone()).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert!(kept.get("key").unwrap().is_some());
+        foreign.put("key", "value").unwrap();
+    });
+}
+
+/// The edit of a merge whose partition was dropped while it was written says nothing about that partition.
+#[test]
+fn a_drop_beside_the_commit_of_a_merge_poisons_nothing() {
+    race(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().memory(16 << 20).memtable_bytes(64 << 10).sst_bytes(16 << 10);
+        let db = options.shape(Shape::Leveled).open(dir.path()).unwrap();
+        let gone = db.partition("gone").unwrap();
+        let held = hold("compaction.partial_commit");
+        let writer = spawn({
+            let gone = gone.clone();
+            move || (0..4000_u32).try_for_each(|key| gone.put((key * 7919 % 4000).to_string(), [1; 300]))
+        });
+        held.wait_for(1);
+        // The merge is finished and its edit made; now its partition goes.
+        db.drop_partition(gone).unwrap();
+        held.release();
+        if let Err(error) = writer.join().unwrap() {
+            assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+        }
+        db.settle().unwrap();
+        assert_eq!(db.poisoned().map(|error| error.to_string()), None);
+        assert_eq!(db.verify().unwrap().ssts, 0);
+        db.default_partition().put("key", "value").unwrap();
+        db.close().unwrap();
     });
 }

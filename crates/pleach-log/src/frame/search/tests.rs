@@ -273,3 +273,21 @@ fn salvage_takes_nothing_from_inside_of_a_damaged_value() {
     change(&env, |bytes| bytes[index(short) + 5] ^= 0xff);
     assert_eq!(salvage(&env).0, [first, behind, last]);
 }
+
+/// The bytes are looked at a mebibyte at a time.
+#[test]
+fn a_header_across_two_windows_is_found() {
+    const WINDOW: u64 = 1 << 20;
+    let header_len = RECORD_HEADER_LEN as u64;
+    for before in 0..=header_len + 1 {
+        let env = SimEnv::new(1);
+        let mut writer = writer(&env);
+        append(&mut writer, 2, &vec![1; index(WINDOW - before - FIRST - header_len)]);
+        let offset = append(&mut writer, 2, &[2; 100]);
+        assert_eq!(offset, WINDOW - before);
+        drop(writer);
+        change(&env, |bytes| bytes[index(FIRST)..index(FIRST + header_len)].fill(0));
+        let found: Vec<_> = search(&env).0.iter().map(|found| (found.offset, found.is_whole)).collect();
+        assert_eq!(found, [(offset, true)], "{before} bytes before the end of the window");
+    }
+}

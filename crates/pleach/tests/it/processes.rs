@@ -1,0 +1,212 @@
+//! What a process shares with others: descriptors that its children must not inherit, the lock of the directory, and the
+//! limits on descriptors and threads. Each test runs another one of this binary in a process of its own.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread::spawn;
+
+use pleach::{Db, Error, ErrorKind, Options, Shape};
+
+/// The directory of the store, for the process that a test starts.
+const STORE: &str = "PLEACH_TEST_STORE";
+
+/// Runs a test of this binary that is otherwise ignored, after the shell's `setting`, with the store in `dir`.
+fn run(setting: &str, test: &str, dir: &Path) -> Output {
+    Command::new("sh")
+        .args(["-c", &format!("{setting} && exec \"$0\" \"$@\"")])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("processes::{test}"), "--ignored", "--nocapture", "--test-threads=1"])
+        .env(STORE, dir)
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn assert_passed(output: &Output) {
+    let text = text(output);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+fn store() -> std::path::PathBuf {
+    std::env::var_os(STORE).expect("run by another test").into()
+}
+
+fn temporary() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn options() -> Options {
+    let options = Options::new().memory(8 << 20).memtable_bytes(64 << 10).sst_bytes(4 << 10);
+    options.shape(Shape::Leveled).compaction_threads(2)
+}
+
+fn name(key: u32) -> String {
+    format!("{key:08}")
+}
+
+fn value(key: u32) -> Vec<u8> {
+    key.to_le_bytes().repeat(250)
+}
+
+fn fill(db: &Db, keys: u32) {
+    let partition = db.default_partition();
+    (0..keys).for_each(|key| partition.put(name(key), value(key)).unwrap());
+    db.flush().unwrap();
+}
+
+#[test]
+fn sixteen_readers_share_few_descriptors() {
+    let dir = temporary();
+    assert_passed(&run("ulimit -n 40", "child_with_sixteen_readers", dir.path()));
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn child_with_sixteen_readers() {
+    const KEYS: u32 = 2000;
+    let db = options().open(store()).unwrap();
+    fill(&db, KEYS);
+    db.settle().unwrap();
+    let readers: Vec<_> = (0..16_u32)
+        .map(|reader| {
+            let partition = db.default_partition();
+            spawn(move || {
+                for step in 0..3000_u32 {
+                    let key = step.wrapping_mul(7919).wrapping_add(reader * 131) % KEYS;
+                    assert_eq!(partition.get(name(key)).unwrap().as_deref(), Some(&*value(key)));
+                    if step % 500 == reader {
+                        assert_eq!(partition.iter().map(Result::unwrap).count(), KEYS as usize);
+                    }
+                }
+            })
+        })
+        .collect();
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    assert!(db.poisoned().is_none());
+    db.verify().unwrap();
+}
+
+/// Of any number of descriptors: a store that works, or an error that says what to do.
+#[test]
+fn any_number_of_descriptors_is_enough_or_said_to_be_too_few() {
+    let dir = temporary();
+    let mut lives = 0;
+    for limit in [6, 7, 8, 9, 10, 11, 12, 14, 16, 24] {
+        let path = dir.path().join(limit.to_string());
+        let output = run(&format!("ulimit -n {limit}"), "child_with_a_handful_of_descriptors", &path);
+        assert_passed(&output);
+        let told = text(&output);
+        let told =
+            told.lines().find_map(|line| line.strip_suffix(" keys acknowledged")).expect("the child says so");
+        let acknowledged: u32 = told.parse().unwrap();
+        if acknowledged > 0 {
+            lives += 1;
+            let db = options().open(&path).unwrap();
+            let keys = db.default_partition();
+            assert!(
+                (0..acknowledged).all(|key| keys.get(name(key)).unwrap().as_deref() == Some(&*value(key)))
+            );
+            db.verify().unwrap();
+        }
+    }
+    assert!(lives >= 3, "at {lives} limits");
+}
+
+/// An error that is not what a shortage of descriptors has to give.
+fn assert_advice(error: &Error) {
+    let text = error.to_string();
+    assert!(error.kind() == ErrorKind::Io && text.contains("ulimit -n"), "{text}");
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn child_with_a_handful_of_descriptors() {
+    let mut acknowledged = 0;
+    for _ in 0..3 {
+        let db = match options().open(store()) {
+            Ok(db) => db,
+            Err(error) => {
+                assert_advice(&error);
+                continue;
+            }
+        };
+        let partition = db.default_partition();
+        let fresh = (acknowledged..acknowledged + 100).take_while(|&key| {
+            let put = partition.put(name(key), value(key));
+            put.map_err(|error| assert_advice(&error)).is_ok()
+        });
+        acknowledged += u32::try_from(fresh.count()).unwrap();
+        for step in [Db::flush, Db::settle, Db::sync] {
+            let _told = step(&db).map_err(|error| assert_advice(&error));
+        }
+        for key in 0..acknowledged {
+            match partition.get(name(key)) {
+                Ok(found) => assert_eq!(found.as_deref(), Some(&*value(key))),
+                Err(error) => assert_advice(&error),
+            }
+        }
+        assert_eq!(db.poisoned().map(|error| error.to_string()), None);
+        db.close().unwrap();
+    }
+    println!("\n{acknowledged} keys acknowledged");
+}
+
+#[test]
+fn a_child_inherits_no_descriptor_of_the_store() {
+    let dir = temporary();
+    let path = dir.path().join("store");
+    let db = options().open(&path).unwrap();
+    fill(&db, 300);
+    let found = db.default_partition().get(name(7)).unwrap().unwrap();
+    let reader = options().read_only(true);
+    // The listing itself runs in the child.
+    let listed = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
+    let listed = text(&listed);
+    assert!(listed.contains(" -> "), "{listed}");
+    assert!(!listed.contains(&*path.to_string_lossy()), "{listed}");
+    drop(found);
+    // A child that goes on does not hold the lock.
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    db.close().unwrap();
+    let read = reader.open(&path);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(read.unwrap().default_partition().iter().count(), 300);
+}
+
+#[test]
+fn another_process_is_refused_while_the_store_is_open() {
+    let dir = temporary();
+    let db = options().open(dir.path()).unwrap();
+    assert_passed(&run("true", "child_that_is_refused", dir.path()));
+    db.default_partition().put("key", "value").unwrap();
+    db.close().unwrap();
+    let readers = [(); 2].map(|()| options().read_only(true).open(dir.path()).unwrap());
+    assert_passed(&run("true", "child_that_is_refused_to_write", dir.path()));
+    drop(readers);
+    let db = options().open(dir.path()).unwrap();
+    assert!(db.default_partition().get("key").unwrap().is_some());
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn child_that_is_refused() {
+    for read_only in [false, true] {
+        let error = options().read_only(read_only).open(store()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert!(error.to_string().contains("close it there first"), "{error}");
+    }
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn child_that_is_refused_to_write() {
+    assert_eq!(options().open(store()).unwrap_err().kind(), ErrorKind::Conflict);
+    let db = options().read_only(true).open(store()).unwrap();
+    assert!(db.default_partition().get("key").unwrap().is_some());
+}
