@@ -38,6 +38,8 @@ enum Task {
     Fix,
     /// Only the project's own rules (STYLE.md), printed as `path:line: message [rule]`.
     Tidy,
+    /// Write the tables of docs/benchmarks.md from the files of results that they name.
+    Tables,
     /// Move the notes in changes/ into CHANGELOG.md, grouped by kind.
     Changelog {
         /// Print the new section; write and delete nothing.
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Task::Check { keep_going } => steps::check(&root, keep_going),
         Task::Fix => steps::fix(&root),
         Task::Tidy => tidy::run(&root),
+        Task::Tables => steps::tables(&root),
         Task::Changelog { dry_run, version } => changelog::run(&root, version, dry_run),
     };
     match result {

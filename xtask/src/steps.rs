@@ -63,22 +63,30 @@ pub(crate) fn fix(root: &Path) -> Result<(), String> {
     run_all(FIX, false, |step| step.run(root))
 }
 
+/// Writes the tables of documents from the files of results that they name. A test of `pleach-bench` checks them.
+pub(crate) fn tables(root: &Path) -> Result<(), String> {
+    cargo(root, &["run", "--quiet", "--package", "pleach-bench", "--", "tables", "docs/benchmarks.md"])
+}
+
 impl Step {
     fn run(&self, root: &Path) -> Result<(), String> {
-        let arguments = match self.action {
-            Action::Tidy => return tidy::run(root),
-            Action::Cargo(arguments) => arguments,
-        };
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        // Only rustdoc reads RUSTDOCFLAGS, when it builds documentation and when it builds doctests.
-        let status = Command::new(cargo)
-            .args(arguments)
-            .current_dir(root)
-            .env("RUSTDOCFLAGS", "-D warnings")
-            .status()
-            .map_err(|error| format!("cannot start cargo: {error}"))?;
-        if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
+        match self.action {
+            Action::Tidy => tidy::run(root),
+            Action::Cargo(arguments) => cargo(root, arguments),
+        }
     }
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // Only rustdoc reads RUSTDOCFLAGS, when it builds documentation and when it builds doctests.
+    let status = Command::new(cargo)
+        .args(arguments)
+        .current_dir(root)
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
 }
 
 fn run_all(

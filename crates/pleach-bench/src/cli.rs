@@ -34,6 +34,8 @@ enum Command {
     Paper(PaperArgs),
     /// Make reports from JSON files of earlier runs, or compare two of them; a table where nothing else is asked for.
     Report(ReportArgs),
+    /// Write the tables of a Markdown document anew from the files of results that its marks name.
+    Tables(TablesArgs),
     /// Run one engine; the task comes by standard input.
     #[command(name = CHILD_COMMAND, hide = true)]
     EngineProcess,
@@ -56,7 +58,7 @@ struct RunArgs {
 
 #[derive(Args)]
 struct ReportArgs {
-    /// Files written with --json; their records are shown together.
+    /// Files written with --json or --brief; their records are shown together.
     #[arg(required = true)]
     json: Vec<PathBuf>,
     /// The page to write.
@@ -65,11 +67,14 @@ struct ReportArgs {
     /// The file to write as Markdown, or `-` for standard output.
     #[arg(long)]
     markdown: Option<PathBuf>,
+    /// The file to write as JSON with those figures only that tables and pages show.
+    #[arg(long)]
+    brief: Option<PathBuf>,
     /// The engine that the others are compared with; by default the first one.
     #[arg(long)]
     baseline: Option<String>,
     /// Compare two files, runs of the same command: the second's figures as multiples of the first's.
-    #[arg(long, conflicts_with_all = ["html", "markdown", "baseline"])]
+    #[arg(long, conflicts_with_all = ["html", "markdown", "brief", "baseline"])]
     compare: bool,
     /// With --compare: fail when a throughput of one run is higher than the other's by more than this, as `15%`.
     #[arg(long, requires = "compare", value_parser = parse_percent)]
@@ -77,6 +82,15 @@ struct ReportArgs {
     /// With --compare: the same for the median and the 99th percentile of latencies.
     #[arg(long, requires = "compare", value_parser = parse_percent)]
     latency_within: Option<f64>,
+}
+
+#[derive(Args)]
+struct TablesArgs {
+    /// The document. Its tables stand between `<!-- table: FILE FIGURES -->` and `<!-- end -->`.
+    document: PathBuf,
+    /// Write nothing; fail when a table does not agree with its file.
+    #[arg(long)]
+    check: bool,
 }
 
 /// The whole command line over `engines`, which it also runs in processes of their own by calling the same executable
@@ -91,6 +105,7 @@ pub fn run(engines: &[EngineFactory]) -> ExitCode {
         }
         Some(Command::Paper(args)) => paper::run(engines, &args),
         Some(Command::Report(args)) => report_again(&args),
+        Some(Command::Tables(args)) => tables(&args),
         Some(Command::EngineProcess) => run_as_child(engines),
     };
     match result {
@@ -167,13 +182,31 @@ fn report_again(args: &ReportArgs) -> Result<()> {
     if let Some(path) = &args.html {
         replace(path, &report::html(&records, baseline)?)?;
     }
+    if let Some(path) = &args.brief {
+        replace(path, &report::brief(&records)?)?;
+    }
     match &args.markdown {
         Some(path) if path.as_os_str() == "-" => report::print_text(&report::markdown(&records, baseline)?),
         Some(path) => replace(path, &report::markdown(&records, baseline)?)?,
-        None if args.html.is_none() => report::print_table(&records, true),
+        None if args.html.is_none() && args.brief.is_none() => report::print_table(&records, true),
         None => {}
     }
     Ok(())
+}
+
+fn tables(args: &TablesArgs) -> Result<()> {
+    let path = &args.document;
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let written = report::with_tables(&text, path.parent().unwrap_or(Path::new("")))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    if written == text {
+        Ok(())
+    } else if args.check {
+        Err(format!("{}: a table does not agree with its file; run `cargo xtask tables`", path.display())
+            .into())
+    } else {
+        replace(path, &written)
+    }
 }
 
 fn compare(args: &ReportArgs) -> Result<()> {
@@ -192,7 +225,7 @@ fn compare(args: &ReportArgs) -> Result<()> {
 fn read_records(path: &Path) -> Result<Vec<Record>> {
     let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|error| of_file(&error))?;
-    Ok(serde_json::from_str(&text).map_err(|error| of_file(&error))?)
+    Ok(report::read(&text).map_err(|error| of_file(&error))?)
 }
 
 /// A share given in percent, `15%` or `15`.

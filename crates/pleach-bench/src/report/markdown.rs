@@ -1,4 +1,4 @@
-//! Reports as Markdown tables, to be pasted into documents: workloads by engines.
+//! Tables in Markdown, for reports and for documents: workloads by engines, and engines by figures.
 
 use std::fmt::Write as _;
 
@@ -24,23 +24,97 @@ pub(crate) fn markdown(records: &[Record], baseline: Option<&str>) -> Result<Str
     for setup in &arrangement.setups {
         let _infallible = writeln!(text, "{}\n", setup.conditions);
         for (title, measures) in TABLES {
-            table(&mut text, &arrangement, setup, title, measures);
+            let with_times = measures.len() == 1;
+            let beside = format!(", and as a multiple of {}'s", arrangement.baseline);
+            let _infallible = writeln!(text, "{title}{}:\n", if with_times { &beside } else { "" });
+            matrix(&mut text, &arrangement, setup, measures);
+            text.push('\n');
         }
         notes(&mut text, setup);
     }
     Ok(text.trim_end().to_owned() + "\n")
 }
 
-fn table(
-    text: &mut String,
-    arrangement: &Arrangement<'_>,
-    setup: &Setup<'_>,
-    title: &str,
-    measures: &[Measure],
-) {
+/// A table of `measures`: a row for each workload, a column for each engine; each single figure also as a multiple of
+/// the first engine's.
+pub(super) fn workloads_by_engines(records: &[Record], measures: &[Measure]) -> Result<String> {
+    let arrangement = Arrangement::new(records, None)?;
+    let mut text = String::new();
+    for setup in &arrangement.setups {
+        matrix(&mut text, &arrangement, setup, measures);
+        let mut noted = String::new();
+        notes(&mut noted, setup);
+        if !noted.is_empty() {
+            let _infallible = writeln!(text, "\n{}", noted.trim_end());
+        }
+    }
+    Ok(text)
+}
+
+/// A column of a table whose rows are engines.
+pub(super) struct Column<'a> {
+    pub(super) workload: &'a str,
+    pub(super) measure: Measure,
+}
+
+/// A table with a row for each engine. Where an engine has run a workload several times, a cell holds the lowest and the
+/// highest figure. Bold is an engine whose every figure is better than every other engine's.
+pub(super) fn engines_by_figures(records: &[Record], columns: &[Column<'_>]) -> Result<String> {
+    let engines = Arrangement::new(records, None)?.engines;
+    let several = columns.iter().any(|column| column.workload != columns[0].workload);
+    let mut rows: Vec<String> = engines.iter().map(|engine| format!("| {} |", cell(engine))).collect();
+    let mut head = String::from("| engine |");
+    for Column { workload, measure } in columns {
+        if !records.iter().any(|record| record.workload == *workload) {
+            return Err(format!("there is no record of the workload {workload:?}").into());
+        }
+        let prefix = if several { format!("{workload}: ") } else { String::new() };
+        let _infallible = write!(head, " {prefix}{} |", measure.in_sentence());
+        let ranges: Vec<Option<Range>> =
+            engines.iter().map(|engine| Range::of(records, engine, workload, measure)).collect();
+        for (at, row) in rows.iter_mut().enumerate() {
+            let text = ranges[at].map_or_else(|| "-".into(), |range| range.text(measure));
+            let others = ranges.iter().enumerate().filter(|(other, _)| *other != at);
+            let mut others = others.filter_map(|(_, range)| *range).peekable();
+            let is_best = others.peek().is_some()
+                && ranges[at].is_some_and(|range| others.all(|other| range.beats(other, measure)));
+            let _infallible = write!(row, " {} |", if is_best { bold(&text) } else { text });
+        }
+    }
+    Ok(format!("{head}\n|---{}|\n{}\n", "|---:".repeat(columns.len()), rows.join("\n")))
+}
+
+/// The lowest and the highest figure of an engine that has run a workload once or several times.
+#[derive(Clone, Copy)]
+struct Range {
+    low: f64,
+    high: f64,
+}
+
+impl Range {
+    fn of(records: &[Record], engine: &str, workload: &str, measure: &Measure) -> Option<Self> {
+        let of_both = records.iter().filter(|record| record.engine == engine && record.workload == workload);
+        let figures = of_both.filter_map(|record| measure.of(record));
+        figures
+            .map(|figure| Self { low: figure, high: figure })
+            .reduce(|a, b| Self { low: a.low.min(b.low), high: a.high.max(b.high) })
+    }
+
+    /// Whether each figure is better than each of `other`, and not only by digits that are not shown.
+    fn beats(self, other: Self, measure: &Measure) -> bool {
+        let (ours, theirs) =
+            if measure.higher_is_better { (self.low, other.high) } else { (-self.high, -other.low) };
+        ours > theirs && (measure.text)(ours.abs()) != (measure.text)(theirs.abs())
+    }
+
+    fn text(self, measure: &Measure) -> String {
+        let (low, high) = ((measure.text)(self.low), (measure.text)(self.high));
+        if low == high { low } else { format!("{low} to {high}") }
+    }
+}
+
+fn matrix(text: &mut String, arrangement: &Arrangement<'_>, setup: &Setup<'_>, measures: &[Measure]) {
     let with_times = measures.len() == 1;
-    let beside = format!(", and as a multiple of {}'s", arrangement.baseline);
-    let _infallible = writeln!(text, "{title}{}:\n", if with_times { &beside } else { "" });
     let head: Vec<String> = arrangement.engines.iter().map(|engine| cell(engine)).collect();
     let _infallible = writeln!(text, "| workload | {} |", head.join(" | "));
     let _infallible = writeln!(text, "|---{}|", "|---:".repeat(head.len()));
@@ -65,7 +139,6 @@ fn table(
         let _infallible =
             writeln!(text, "| {} | {} |", cell(&group.label), cells.collect::<Vec<_>>().join(" | "));
     }
-    text.push('\n');
 }
 
 fn figures(record: &Record, measures: &[Measure]) -> String {

@@ -2,6 +2,7 @@
 
 use super::units::{bytes, count, nanos, ratio};
 use crate::bench::Record;
+use crate::engine::Result;
 
 /// One figure.
 #[derive(Clone, Copy)]
@@ -63,7 +64,23 @@ pub(super) const CPU: Measure = Measure {
     higher_is_better: false,
 };
 
-/// All of them, in the order in which reports show them.
+/// Of workloads that first read in quiet.
+const BEFORE: Measure = Measure {
+    title: "Operations a second before",
+    short: "before",
+    value: |record| record.extra.get("before_ops_per_s").copied(),
+    text: count,
+    higher_is_better: true,
+};
+const SHARE_OF_BEFORE: Measure = Measure {
+    title: "Share of the operations a second before",
+    short: "share",
+    value: |record| record.extra.get("share_of_before").copied(),
+    text: |number| ratio(Some(number)),
+    higher_is_better: true,
+};
+
+/// All that every workload may have, in the order in which reports show them.
 pub(super) const ALL: &[Measure] = &[
     THROUGHPUT,
     P50,
@@ -101,7 +118,23 @@ fn writes(record: &Record) -> bool {
     record.user_written_bytes > 0
 }
 
+/// Measures by their short names, separated by commas.
+pub(super) fn parse(names: &str) -> Result<Vec<Measure>> {
+    let find = |name: &str| {
+        let known = ALL.iter().chain(&[BEFORE, SHARE_OF_BEFORE]);
+        let found = known.copied().find(|measure| measure.short == name);
+        found.ok_or_else(|| format!("there is no figure {name:?}").into())
+    };
+    names.split(',').map(|name| find(name.trim())).collect()
+}
+
 impl Measure {
+    /// The title where it does not begin a line.
+    pub(super) fn in_sentence(&self) -> String {
+        let (first, rest) = self.title.split_at(1);
+        first.to_lowercase() + rest
+    }
+
     /// The figure of a record that has any.
     pub(super) fn of(&self, record: &Record) -> Option<f64> {
         if record.error.is_some() { None } else { (self.value)(record) }

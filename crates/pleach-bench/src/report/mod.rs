@@ -1,9 +1,11 @@
 //! Reports: records as a table for the terminal, as JSON for machines, as a page for people and as
-//! Markdown for documents; and two runs compared.
+//! Markdown for documents; two runs compared; and brief files, from which tables of documents are written.
 
 mod arrangement;
+mod brief;
 mod chart;
 mod comparison;
+mod document;
 mod html;
 mod markdown;
 mod measures;
@@ -15,7 +17,9 @@ mod units;
 use crate::bench::Record;
 use crate::engine::Result;
 
+pub(crate) use brief::{brief, read};
 pub(crate) use comparison::{Comparison, Tolerance};
+pub(crate) use document::with_tables;
 pub(crate) use html::html;
 pub(crate) use markdown::markdown;
 pub(crate) use terminal::{complain, print, print_list, print_table, print_text};

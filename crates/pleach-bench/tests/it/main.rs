@@ -89,6 +89,10 @@ fn markdown_and_comparison_are_made(dir: &Path) {
     {
         assert!(markdown.contains(line), "{line} is not in\n{markdown}");
     }
+    let brief = pleach_bench(dir, "report out.json --brief brief.json");
+    assert!(brief.status.success(), "{}", text(&brief.stderr));
+    let of_brief = text(&pleach_bench(dir, "report brief.json --markdown - --baseline reference").stdout);
+    assert_eq!(of_brief, markdown);
     let same = pleach_bench(dir, "report --compare out.json out.json --within 0% --latency-within 0%");
     assert!(same.status.success(), "{}", text(&same.stderr));
     assert!(text(&same.stdout).contains("Distance of the runs"));
@@ -102,6 +106,14 @@ fn markdown_and_comparison_are_made(dir: &Path) {
         assert_eq!(output.status.success(), agrees, "{within}");
         assert_eq!(text(&output.stderr).contains("pleach readrandom: ops/s 0.50x"), !agrees);
     }
+}
+
+#[test]
+fn tables_of_the_documents_agree_with_their_files() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let output = pleach_bench(dir.path(), &format!("tables --check {document}"));
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]

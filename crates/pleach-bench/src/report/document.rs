@@ -1,0 +1,117 @@
+//! Tables in documents: those between marks are written from the files of results that the marks name.
+//!
+//! ```text
+//! <!-- table: benchmarks/a.json -->                                    workloads by engines, operations a second
+//! <!-- table: benchmarks/a.json p50, p99 -->                           the same with other figures
+//! <!-- table: benchmarks/a.json fillseq: ops/s, WA; ycsb-a: ops/s -->  engines by figures
+//! ...
+//! <!-- end -->
+//! ```
+//!
+//! Paths are relative to the document's folder. Figures have the short names of [`super::measures`].
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::markdown::{Column, engines_by_figures, workloads_by_engines};
+use super::{brief, measures};
+use crate::engine::Result;
+
+const BEGIN: &str = "<!-- table: ";
+const END: &str = "<!-- end -->";
+
+/// The document `text` with its tables written anew from the files in `folder`.
+///
+/// # Errors
+/// A mark without an end, a file that cannot be read, a figure or workload that is not in it.
+pub(crate) fn with_tables(text: &str, folder: &Path) -> Result<String> {
+    let mut written = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        written += line;
+        written.push('\n');
+        let Some(mark) = line.strip_prefix(BEGIN) else { continue };
+        let mark = mark.strip_suffix(" -->").ok_or_else(|| format!("{line}: does not end with \" -->\""))?;
+        if !lines.any(|line| line == END) {
+            return Err(format!("{line}: no {END} follows").into());
+        }
+        let table = table(mark, folder).map_err(|error| format!("{line}: {error}"))?;
+        let _infallible = write!(written, "\n{table}\n{END}\n");
+    }
+    Ok(written)
+}
+
+fn table(mark: &str, folder: &Path) -> Result<String> {
+    let (file, figures) = mark.split_once(' ').unwrap_or((mark, ""));
+    let path = folder.join(file);
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let records = brief::read(&text)?;
+    if !figures.contains(':') {
+        let named = if figures.is_empty() { vec![measures::THROUGHPUT] } else { measures::parse(figures)? };
+        return workloads_by_engines(&records, &named);
+    }
+    let mut columns = Vec::new();
+    for part in figures.split(';') {
+        let (workload, figures) =
+            part.split_once(':').ok_or_else(|| format!("{part:?} names no workload"))?;
+        let workload = workload.trim();
+        columns.extend(measures::parse(figures)?.into_iter().map(|measure| Column { workload, measure }));
+    }
+    engines_by_figures(&records, &columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::Record;
+
+    fn folder() -> tempfile::TempDir {
+        let record = |engine: &str, ops_per_s| Record {
+            engine: engine.into(),
+            workload: "overwrite".into(),
+            ops_per_s,
+            p50_ns: 500,
+            ..Record::default()
+        };
+        let records = [record("a", 3e6), record("a", 2e6), record("b", 1e6), record("b", 1.5e6)];
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("a.json"), brief(&records).expect("JSON")).expect("written");
+        folder
+    }
+
+    #[test]
+    fn tables_between_marks_are_written() {
+        let folder = folder();
+        let text = "x\n<!-- table: a.json -->\nold\n<!-- end -->\ny\n\
+            <!-- table: a.json overwrite: ops/s, p50 -->\n<!-- end -->\n";
+        let written = with_tables(text, folder.path()).expect("it is well-formed");
+        assert_eq!(
+            written,
+            "x\n<!-- table: a.json -->\n\n\
+            | workload | a | b |\n|---|---:|---:|\n\
+            | overwrite | **3.00 M** | 1.00 M (0.33x) |\n\
+            | overwrite (again) | **2.00 M** | 1.50 M (0.75x) |\n\
+            \n<!-- end -->\ny\n<!-- table: a.json overwrite: ops/s, p50 -->\n\n\
+            | engine | operations a second | median latency |\n|---|---:|---:|\n\
+            | a | **2.00 M to 3.00 M** | 500 ns |\n\
+            | b | 1.00 M to 1.50 M | 500 ns |\n\
+            \n<!-- end -->\n"
+        );
+        assert_eq!(with_tables(&written, folder.path()).expect("it is well-formed"), written);
+    }
+
+    #[test]
+    fn bad_marks_are_named() {
+        let folder = folder();
+        for (mark, reason) in [
+            ("<!-- table: a.json -->\n", "no <!-- end -->"),
+            ("<!-- table: a.json\n<!-- end -->\n", "does not end"),
+            ("<!-- table: b.json -->\n<!-- end -->\n", "b.json"),
+            ("<!-- table: a.json p12 -->\n<!-- end -->\n", "p12"),
+            ("<!-- table: a.json fillseq: p50 -->\n<!-- end -->\n", "fillseq"),
+        ] {
+            let error = with_tables(mark, folder.path()).expect_err(mark).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}
