@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pleach_coding::Malformed;
 use rustix::io::Errno;
 
 /// Result of every fallible Pleach call.
@@ -82,6 +83,11 @@ impl Error {
     /// Bytes at `offset` of `path` are not what the format demands; `message` says what was expected and found.
     pub fn corruption(path: &Path, offset: u64, message: impl Into<String>) -> Self {
         Self::build(ErrorKind::Corruption, message.into(), Some(path), Some(offset), None)
+    }
+
+    /// What is `malformed` in a structure that begins at `offset` of `path`.
+    pub fn malformed(path: &Path, offset: u64, malformed: Malformed) -> Self {
+        Self::corruption(path, offset + malformed.offset as u64, format!("expected {}", malformed.expected))
     }
 
     /// The operating system refused `action` (an infinitive phrase, "sync the log segment") on `path`.

@@ -3,8 +3,8 @@
 //! # On disk
 //! Layout: docs/format/sst.md, index block. The first byte is the kind; the rest belongs to the kind's module.
 
-use crate::malformed::Malformed;
 use crate::separators::{Separators, SeparatorsBuilder};
+use pleach_coding::Malformed;
 
 /// Number of the kind on disk. Never renumber.
 const KIND_SEPARATORS: u8 = 1;

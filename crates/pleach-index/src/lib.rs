@@ -8,9 +8,7 @@
 //! anyway. A wrong index costs time or hides a key of a damaged file, it never yields a wrong value.
 
 mod index;
-mod malformed;
 mod separators;
 
 pub use index::{Index, IndexBuilder};
-pub use malformed::Malformed;
 pub use separators::{Separators, SeparatorsBuilder};

@@ -24,8 +24,9 @@
 
 mod narrowing;
 
+use pleach_coding::{Decoder, HEAD_LEN, Malformed, common_prefix_len, head, head_bytes, put_varint};
+
 use self::narrowing::{Narrowing, partition_below};
-use crate::malformed::Malformed;
 
 /// Longest separator: a key's largest length.
 const SEPARATOR_LEN_MAX: usize = 65_539;
@@ -33,8 +34,6 @@ const SEPARATOR_LEN_MAX: usize = 65_539;
 const END_BITS: u32 = 28;
 /// Tails a separators index can hold.
 const POOL_LEN_MAX: usize = (1 << END_BITS) - 1;
-/// Bytes of a head.
-const HEAD: usize = 8;
 
 /// See the module's text.
 #[derive(Clone, Debug)]
@@ -57,7 +56,7 @@ impl Separators {
             let all = if key > &*self.prefix { self.heads.len() } else { 0 };
             return count(all);
         };
-        let head = head_of(suffix);
+        let head = head(suffix);
         let (lower, upper) = self.narrowing.range(head);
         let window = self.heads.get(lower..upper).unwrap_or_default();
         let below = lower + partition_below(window, head);
@@ -88,8 +87,8 @@ impl Separators {
     /// Whether separator `i`, whose head equals that of `suffix`, is not above it.
     fn not_above(&self, i: usize, suffix: &[u8]) -> bool {
         let (real, tail) = self.tail(i);
-        match suffix.get(HEAD..) {
-            Some(key_tail) if real == HEAD => tail <= key_tail,
+        match suffix.get(HEAD_LEN..) {
+            Some(key_tail) if real == HEAD_LEN => tail <= key_tail,
             _ => real <= suffix.len(),
         }
     }
@@ -119,39 +118,41 @@ impl Separators {
         out.extend_from_slice(&self.prefix);
         for (i, head) in self.heads.iter().enumerate() {
             let (real, tail) = self.tail(i);
-            put_varint(out, count(real + tail.len()));
-            out.extend(big_endian(*head).iter().take(real));
+            put_varint(out, (real + tail.len()) as u64);
+            out.extend(head_bytes(*head).iter().take(real));
             out.extend_from_slice(tail);
         }
     }
 
     /// See [`crate::Index::decode`].
     pub fn decode(bytes: &[u8], blocks: u32) -> Result<Self, Malformed> {
-        let mut input = Input { bytes, at: 0 };
-        let prefix_len = input.u32()? as usize;
-        let prefix = input.take(prefix_len, "a prefix within the index block")?;
+        let mut input = Decoder(bytes);
+        let malformed = |input: Decoder<'_>, expected| Malformed::new(bytes.len() - input.0.len(), expected);
+        let prefix_len = input.array().map(u32::from_le_bytes).ok_or(malformed(input, "four bytes"))?;
+        let prefix = input.take(prefix_len as usize);
+        let prefix = prefix.ok_or(malformed(input, "a prefix within the index block"))?;
         let separators =
             (blocks as usize).checked_sub(1).ok_or(Malformed::new(0, "at least one data block"))?;
-        if separators > input.left() {
-            return Err(Malformed::new(input.at, "a separator for each pair of blocks"));
+        if separators > input.0.len() {
+            return Err(malformed(input, "a separator for each pair of blocks"));
         }
         let mut builder = Parts::with_capacity(separators);
         let mut previous: Option<&[u8]> = None;
         for _ in 0..separators {
-            let at = input.at;
-            let len = input.varint()? as usize;
+            let start = input;
+            let len = input.u32().ok_or(malformed(start, "a length"))? as usize;
             if prefix.len() + len > SEPARATOR_LEN_MAX {
-                return Err(Malformed::new(at, "a separator no longer than a key"));
+                return Err(malformed(start, "a separator no longer than a key"));
             }
-            let suffix = input.take(len, "a separator within the index block")?;
+            let suffix = input.take(len).ok_or(malformed(input, "a separator within the index block"))?;
             if previous.is_some_and(|previous| previous >= suffix) {
-                return Err(Malformed::new(at, "separators in ascending order"));
+                return Err(malformed(start, "separators in ascending order"));
             }
             previous = Some(suffix);
-            builder.push(suffix).ok_or(Malformed::new(at, "fewer than 256 MiB of separators"))?;
+            builder.push(suffix).ok_or(malformed(start, "fewer than 256 MiB of separators"))?;
         }
-        if input.left() != 0 {
-            return Err(Malformed::new(input.at, "the end of the index"));
+        if !input.is_empty() {
+            return Err(malformed(input, "the end of the index"));
         }
         Ok(builder.finish(prefix))
     }
@@ -207,10 +208,6 @@ fn shortest_separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
     first.get(..=shared).unwrap_or(first)
 }
 
-fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
 /// The columns of an index under construction.
 struct Parts {
     heads: Vec<u64>,
@@ -228,12 +225,12 @@ impl Parts {
     }
 
     fn push(&mut self, suffix: &[u8]) -> Option<()> {
-        self.heads.push(head_of(suffix));
-        self.pool.extend_from_slice(suffix.get(HEAD..).unwrap_or_default());
+        self.heads.push(head(suffix));
+        self.pool.extend_from_slice(suffix.get(HEAD_LEN..).unwrap_or_default());
         if self.pool.len() > POOL_LEN_MAX {
             return None;
         }
-        self.tails.push(count(suffix.len().min(HEAD)) << END_BITS | count(self.pool.len()));
+        self.tails.push(count(suffix.len().min(HEAD_LEN)) << END_BITS | count(self.pool.len()));
         Some(())
     }
 
@@ -258,76 +255,10 @@ fn equal_run(heads: &[u64], head: u64) -> usize {
     window.partition_point(|&h| h <= head)
 }
 
-/// The first 8 bytes as a big-endian number, padded with zeros.
-#[inline]
-#[expect(clippy::big_endian_bytes, reason = "big-endian numbers compare like the bytes they are made of")]
-fn head_of(suffix: &[u8]) -> u64 {
-    if let Some(head) = suffix.first_chunk::<HEAD>() {
-        return u64::from_be_bytes(*head);
-    }
-    let mut head = [0; HEAD];
-    for (to, from) in head.iter_mut().zip(suffix) {
-        *to = *from;
-    }
-    u64::from_be_bytes(head)
-}
-
-#[expect(clippy::big_endian_bytes, reason = "the bytes the head was made of, in their order")]
-fn big_endian(head: u64) -> [u8; HEAD] {
-    head.to_be_bytes()
-}
-
 /// A length as the 32-bit number it is stored as.
 #[inline]
 fn count(len: usize) -> u32 {
     u32::try_from(len).expect("an index has fewer than 2^32 parts")
-}
-
-fn put_varint(out: &mut Vec<u8>, mut value: u32) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push((value & 0x7f) as u8);
-}
-
-/// Bytes being decoded.
-struct Input<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Input<'a> {
-    fn left(&self) -> usize {
-        self.bytes.len() - self.at
-    }
-
-    fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], Malformed> {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let taken = rest.get(..len).ok_or(Malformed::new(self.at, expected))?;
-        self.at += len;
-        Ok(taken)
-    }
-
-    fn u32(&mut self) -> Result<u32, Malformed> {
-        let at = self.at;
-        let bytes = self.take(4, "four bytes")?;
-        let bytes = bytes.first_chunk().ok_or(Malformed::new(at, "four bytes"))?;
-        Ok(u32::from_le_bytes(*bytes))
-    }
-
-    fn varint(&mut self) -> Result<u32, Malformed> {
-        let at = self.at;
-        let mut value = 0;
-        for shift in [0, 7, 14, 21] {
-            let byte = self.take(1, "a length")?.first().copied().unwrap_or(0);
-            value |= u32::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(Malformed::new(at, "a length of at most four bytes"))
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use pleach_index::Malformed;
+use pleach_coding::Malformed;
 
 use crate::codec::Codec;
 use crate::limits::{HEADER_LEN, PAGE};

@@ -6,7 +6,7 @@
 
 #![deny(clippy::indexing_slicing)]
 
-use pleach_index::Malformed;
+use pleach_coding::Malformed;
 
 use crate::limits::{KEY_LEN_MAX, NOTE_LEN_MAX};
 use crate::summary::SstSummary;

@@ -6,12 +6,12 @@
 //!
 //! A large value is copied once, into a region that becomes part of the memtable after the log was written from it.
 
+use pleach_coding::{Decoder, put_varint};
 use pleach_env::memory::RegionBytes;
 use pleach_env::{Error, Result, failpoint};
 use pleach_log::RecordBuf;
 use pleach_table::{ValueKind, key_hash};
 
-use crate::coding::{Decoder, put_varint};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, partition_key};
 use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 use crate::memtable::{Footprint, LARGE_FRONT, LARGE_PER_BATCH, Memtable};
@@ -235,8 +235,8 @@ impl<'a> Operation<'a> {
             return None; // A batch carries values; only files point to them.
         }
         let partition = rest.u32()?;
-        let key_len = rest.len()?;
-        let value_len = if kind == ValueKind::Tombstone { 0 } else { rest.len()? };
+        let key_len = rest.usize()?;
+        let value_len = if kind == ValueKind::Tombstone { 0 } else { rest.usize()? };
         if !(1..=KEY_LEN_MAX).contains(&key_len) || value_len > VALUE_LEN_MAX {
             return None;
         }

@@ -58,7 +58,6 @@
 //! open at a time.
 
 mod batch;
-mod coding;
 mod compaction;
 mod db;
 mod filters;

@@ -6,8 +6,8 @@ use super::tree::Tree;
 
 /// Every library and binary crate from the bottom up; crates on one line do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["pleach-env"],
-    &["pleach-index"],
+    &["pleach-coding"],
+    &["pleach-env", "pleach-index"],
     &["pleach-table", "pleach-log"],
     &["pleach"],
     &["pleach-reshape"],

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use pleach_coding::{u32_at, u64_at};
 use pleach_env::{Error, FileId, Result, failpoint};
 
 use super::stamp::{STAMP_AT, STAMP_LEN};
@@ -132,16 +133,4 @@ impl FileHeader {
         }
         Ok(header)
     }
-}
-
-fn u32_at(bytes: &[u8; FIXED_LEN], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(word)
-}
-
-fn u64_at(bytes: &[u8; FIXED_LEN], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(word)
 }

@@ -7,6 +7,7 @@
 //! # On disk
 //! Layout: docs/format/log.md, "Record".
 
+use pleach_coding::u32_at;
 use pleach_env::FileId;
 
 /// Sequence number: the place of one operation in the order of writes, from 1 on. 0 means "none yet".
@@ -157,10 +158,10 @@ impl RecordHeader {
         let header = Self {
             kind,
             epoch: bytes[4] >> KIND_BITS,
-            payload_len: word(bytes, 12),
+            payload_len: u32_at(bytes, 12),
             first_seq: u64::from_le_bytes(seq),
-            count: word(bytes, 16),
-            durable_lag: word(bytes, 20),
+            count: u32_at(bytes, 16),
+            durable_lag: u32_at(bytes, 20),
         };
         let takes_none = header.payload_len == 0 && header.count == 0;
         match kind {
@@ -188,8 +189,8 @@ impl RecordHeader {
     /// payload too.
     pub(crate) fn is_proven(&self, encoded: &[u8], id: FileId, offset: u64) -> bool {
         self.kind == RecordKind::Short
-            || word(encoded, 0) == tag(id, offset)
-                && word(encoded, HEADER_CRC_AT) == header_crc(encoded, id, offset)
+            || u32_at(encoded, 0) == tag(id, offset)
+                && u32_at(encoded, HEADER_CRC_AT) == header_crc(encoded, id, offset)
     }
 
     /// What the checksum that covers the payload starts from. In a short record it covers, before the payload, the
@@ -209,7 +210,7 @@ impl RecordHeader {
 
     /// The checksum that covers the payload, as an encoded header has it.
     pub(crate) fn stored_payload_crc(&self, encoded: &[u8]) -> u32 {
-        word(encoded, if self.kind == RecordKind::Short { 0 } else { PAYLOAD_CRC_AT })
+        u32_at(encoded, if self.kind == RecordKind::Short { 0 } else { PAYLOAD_CRC_AT })
     }
 }
 
@@ -220,8 +221,4 @@ fn header_crc(encoded: &[u8], id: FileId, offset: u64) -> u32 {
     covered[8..16].copy_from_slice(&offset.to_le_bytes());
     covered[16..].copy_from_slice(&encoded[..HEADER_CRC_AT]);
     crc32c::crc32c(&covered)
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -8,7 +8,8 @@
 //! # On disk
 //! Layout: docs/format/sst.md, data block.
 
-use super::varint;
+use pleach_coding::{common_prefix_len, put_varint, varint_len};
+
 use crate::hash::tag_of;
 use crate::kind::ValueKind;
 use crate::limits::{BLOCK_LEN_MAX, HEADER_LEN, PAGE};
@@ -60,7 +61,7 @@ impl Waiting {
     /// What it takes in a block without a prefix, tag and offset included; with a prefix, never more than this less
     /// the prefix's length.
     fn len(self) -> usize {
-        let lengths = varint::encoded_len(self.key_len) + varint::encoded_len(self.value_word());
+        let lengths = varint_len(self.key_len.into()) + varint_len(self.value_word().into());
         3 + lengths + self.key_len as usize + self.value_len as usize
     }
 }
@@ -207,8 +208,8 @@ impl BlockPacker {
             let offset = u16::try_from(out.len() - entries_at).expect("only the first entry may be long");
             out[offsets_at + 2 * i..][..2].copy_from_slice(&offset.to_le_bytes());
             let suffix = &self.key(i)[prefix_len..];
-            varint::put(out, u32::try_from(suffix.len()).expect("a key is short"));
-            varint::put(out, self.waiting[i].value_word());
+            put_varint(out, suffix.len() as u64);
+            put_varint(out, self.waiting[i].value_word().into());
             out.extend_from_slice(suffix);
             out.extend_from_slice(self.value(i));
         }
@@ -243,11 +244,7 @@ pub(crate) fn encode_alone(key: &[u8], kind: ValueKind, value_len: usize, hash: 
     out.extend_from_slice(prefix);
     out.push(entry.tag);
     out.extend_from_slice(&[0, 0]); // Its offset.
-    varint::put(out, u32::try_from(suffix.len()).expect("a key is short"));
-    varint::put(out, entry.value_word());
+    put_varint(out, suffix.len() as u64);
+    put_varint(out, entry.value_word().into());
     out.extend_from_slice(suffix);
-}
-
-fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -2,8 +2,8 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use pleach_coding::Malformed;
 use pleach_env::{FileId, Site, failpoint};
-use pleach_index::Malformed;
 
 use crate::codec::Codec;
 use crate::crc::address_crc;

@@ -12,7 +12,6 @@ mod header;
 mod reader;
 #[cfg(test)]
 mod tests;
-mod varint;
 
 pub(crate) use builder::{BlockPacker, Cut, Packing, encode_alone};
 pub(crate) use header::{BlockType, Header, check, seal, seal_parts};

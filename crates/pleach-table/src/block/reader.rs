@@ -14,9 +14,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use pleach_coding::{take_varint_u32, u16_at};
 use pleach_env::memory::prefetch;
 
-use super::varint;
 use crate::hash::tag_of;
 use crate::kind::ValueKind;
 use crate::limits::HEADER_LEN;
@@ -60,11 +60,6 @@ impl Layout {
     fn entries_at(self) -> usize {
         self.offsets_at() + 2 * self.count
     }
-}
-
-#[inline]
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
 /// An entry's parts, as positions in the block.
@@ -229,8 +224,8 @@ impl Search {
 #[inline]
 fn decode_entry(bytes: &[u8], at: usize) -> Option<Entry> {
     let rest = bytes.get(at..)?;
-    let (suffix_len, first) = varint::take(rest)?;
-    let (value_word, second) = varint::take(rest.get(first..)?)?;
+    let (suffix_len, first) = take_varint_u32(rest)?;
+    let (value_word, second) = take_varint_u32(rest.get(first..)?)?;
     let kind = ValueKind::from_number((value_word & 3) as u8)?;
     let suffix_at = at + first + second;
     let value_at = suffix_at + suffix_len as usize;
@@ -243,7 +238,7 @@ mod validate {
 
     #![deny(clippy::indexing_slicing)]
 
-    use pleach_index::Malformed;
+    use pleach_coding::Malformed;
 
     use super::{Layout, PREFIX_AT, decode_entry};
     use crate::block::header::Header;

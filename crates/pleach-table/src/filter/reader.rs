@@ -2,8 +2,8 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use pleach_coding::Malformed;
 use pleach_env::memory::prefetch;
-use pleach_index::Malformed;
 
 use super::{FIELD_BITS, FIELDS, HEAD_LEN, LINE_LEN, PROBES_MAX, fields, line_of, position_words};
 

@@ -31,11 +31,13 @@ impl CachedBlocks {
     }
 
     /// The current block, to be kept.
+    #[inline]
     pub(super) fn current(&self) -> BlockRef {
         self.current.clone().expect("only a valid cursor has a block")
     }
 
     /// Makes `block` the current one; `adjacent` says that it is a neighbour of the one before.
+    #[inline]
     pub(super) fn load(&mut self, sst: &Sst, block: u32, adjacent: bool) -> Result<()> {
         let forward = block >= self.number;
         self.number = block;

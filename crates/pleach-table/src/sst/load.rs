@@ -4,8 +4,8 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use pleach_coding::Malformed;
 use pleach_env::{Error, File, Result};
-use pleach_index::Malformed;
 
 use super::reader::Sst;
 use crate::block::{BlockType, Header, check, validate};

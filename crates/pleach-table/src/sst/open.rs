@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pleach_coding::Malformed;
 use pleach_env::{Env, Error, File, FileId, Result, Site};
-use pleach_index::{Index, Malformed};
+use pleach_index::Index;
 
 use super::load::read;
-use super::reader::{Sst, damaged};
+use super::reader::Sst;
 use crate::block::{BlockType, check};
 use crate::codec::Codec;
 use crate::extents::Extents;
@@ -191,8 +192,8 @@ impl Blocks<'_> {
             self.rest.split_at_checked(len as usize).expect("the footer's lengths fill the tail");
         (self.rest, self.offset) = (rest, offset + u64::from(len));
         let (_, payload) = check(block, self.opening.file_id, offset, block_type, TAIL_CRC)
-            .map_err(|m| damaged(path, offset, m))?;
+            .map_err(|m| Error::malformed(path, offset, m))?;
         let payload_at = offset + (block.len() - payload.len()) as u64;
-        decode(payload).map_err(|m| damaged(path, payload_at, m))
+        decode(payload).map_err(|m| Error::malformed(path, payload_at, m))
     }
 }

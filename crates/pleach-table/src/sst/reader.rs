@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pleach_coding::Malformed;
 use pleach_env::{Error, File, FileId, Result};
-use pleach_index::{Index, Malformed};
+use pleach_index::Index;
 
 use super::open::TAIL_CRC;
 use crate::block::{BlockType, DataBlock, check};
@@ -172,13 +173,8 @@ impl Sst {
 
     /// The error that tells of damage in this file.
     pub(super) fn damaged(&self, offset: u64, malformed: Malformed) -> Error {
-        damaged(&self.path, offset, malformed)
+        Error::malformed(&self.path, offset, malformed)
     }
-}
-
-/// What is malformed in a structure that begins at `offset` of a file.
-pub(super) fn damaged(path: &Path, offset: u64, malformed: Malformed) -> Error {
-    Error::corruption(path, offset + malformed.offset as u64, format!("expected {}", malformed.expected))
 }
 
 impl Drop for Sst {

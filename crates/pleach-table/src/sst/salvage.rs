@@ -264,10 +264,7 @@ impl<'s> Walk<'s> {
     /// Brings the block at `offset` into `unfolded`.
     fn block(&mut self, offset: u64, len: usize, codec: Codec) -> Result<()> {
         let (path, id) = (self.sst.path.clone(), self.sst.file_id);
-        let damaged = |m: pleach_index::Malformed| {
-            let message = format!("expected {}", m.expected);
-            Error::corruption(&path, offset + m.offset as u64, message)
-        };
+        let damaged = |malformed| Error::malformed(&path, offset, malformed);
         if offset + len as u64 > self.sst.len {
             return Err(Error::corruption(&path, offset, "the file ends before this block does"));
         }

@@ -14,6 +14,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use pleach_coding::common_prefix_len;
 use pleach_env::memory::prefetch;
 
 use super::arena::{Arena, ArenaRef};
@@ -56,13 +57,7 @@ impl Default for Node {
 /// The eight bytes of `key` after `skip`, padded with zeros, as a number that compares like them.
 #[inline]
 fn head(key: &[u8], skip: usize) -> u64 {
-    let rest = key.get(skip..).unwrap_or_default();
-    if let Some(first) = rest.first_chunk::<8>() {
-        return u64::from_le_bytes(*first).swap_bytes();
-    }
-    let mut padded = [0; 8];
-    padded[..rest.len()].copy_from_slice(rest);
-    u64::from_le_bytes(padded).swap_bytes()
+    pleach_coding::head(key.get(skip..).unwrap_or_default())
 }
 
 impl Node {
@@ -230,7 +225,7 @@ impl Node {
         if !equal_neighbours {
             return;
         }
-        let skip = common_prefix(entry::key(arena, low), entry::key(arena, high));
+        let skip = common_prefix_len(entry::key(arena, low), entry::key(arena, high));
         if skip <= self.skip.load(Ordering::Relaxed) as usize {
             return;
         }
@@ -244,8 +239,4 @@ impl Node {
     fn set_count(&self, count: usize) {
         self.count.store(u32::try_from(count).expect("at most FANOUT"), Ordering::Release);
     }
-}
-
-fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }

@@ -15,6 +15,7 @@
 //! A step compares numbers with as many sources as the new key passes, at least one; keys where numbers are equal. A
 //! seek waits for memory about as long as the slowest source alone.
 
+use pleach_coding::{common_prefix_len, head};
 use pleach_env::Result;
 use smallvec::SmallVec;
 
@@ -247,18 +248,7 @@ impl Merge {
     /// The eight bytes behind the shared ones, padded with zeros, as a number that compares like them.
     #[inline]
     fn head(&self, key: &[u8]) -> u64 {
-        let rest = key.get(self.shared.len()..).unwrap_or_default();
-        let head = if let Some(first) = rest.first_chunk::<8>() {
-            u64::from_le_bytes(*first).swap_bytes()
-        } else {
-            let mut padded = [0; 8];
-            padded[..rest.len()].copy_from_slice(rest);
-            u64::from_le_bytes(padded).swap_bytes()
-        };
+        let head = head(key.get(self.shared.len()..).unwrap_or_default());
         if self.direction == Direction::Up { head } else { !head }
     }
-}
-
-fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }

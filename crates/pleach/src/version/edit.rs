@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use pleach_coding::{Decoder, put_bytes, put_varint};
 use pleach_env::FileId;
 use pleach_log::{SEQ_MAX, SeqNo};
 use pleach_table::SstSummary;
 
 use super::summary;
-use crate::coding::{Decoder, put_bytes, put_varint};
 use crate::keys::PartitionId;
 use crate::limits::{KEY_LEN_MAX, NEXT_ID_MAX, PARTITION_NAME_LEN_MAX, PARTITIONS_MAX, STAGE_MAX};
 
@@ -355,7 +355,7 @@ fn put(out: &mut Vec<u8>, tag: u8, numbers: &[u64]) {
 }
 
 fn decode_list<T>(rest: &mut Decoder<'_>, item: fn(&mut Decoder<'_>) -> Option<T>) -> Option<Vec<T>> {
-    let count = rest.len()?;
+    let count = rest.usize()?;
     // Each element takes a byte at least, so a forged count cannot make the vector grow past the input.
     (count <= rest.0.len()).then_some(())?;
     (0..count).map(|_| item(rest)).collect()

@@ -1,8 +1,8 @@
 //! An SST's summary as the manifest writes it. Layout: docs/format/manifest.md.
 
+use pleach_coding::{Decoder, put_bytes, put_varint};
 use pleach_table::SstSummary;
 
-use crate::coding::{Decoder, put_bytes, put_varint};
 use crate::limits::PARTITION_KEY_LEN_MAX;
 
 pub(super) fn encode(summary: &SstSummary, out: &mut Vec<u8>) {

@@ -1,0 +1,73 @@
+//! Keys eight bytes at a time: what two have in common, and the first bytes of one as a number.
+
+/// Bytes of a [`head`].
+pub const HEAD_LEN: usize = 8;
+
+/// How many bytes `a` and `b` have in common from the start.
+pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let mut len = 0;
+    for (a, b) in a_words.iter().zip(b_words) {
+        let different = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if different != 0 {
+            return len + different.trailing_zeros() as usize / 8;
+        }
+        len += 8;
+    }
+    let (a, b) = (a.get(len..).unwrap_or_default(), b.get(len..).unwrap_or_default());
+    len + a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// The first eight bytes, padded with zeros, as a number. Numbers compare like the bytes they are made of; where they are
+/// equal, the bytes behind them decide, or the length does.
+#[inline]
+#[expect(clippy::big_endian_bytes, reason = "big-endian numbers compare like the bytes they are made of")]
+pub fn head(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<HEAD_LEN>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => padded_head(bytes),
+    }
+}
+
+/// Apart, so that [`head`] is small wherever it is inlined.
+#[expect(clippy::big_endian_bytes, reason = "as in `head`")]
+fn padded_head(bytes: &[u8]) -> u64 {
+    let mut padded = [0; HEAD_LEN];
+    for (to, from) in padded.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    u64::from_be_bytes(padded)
+}
+
+/// The bytes that a [`head`] was made of, and the zeros behind them.
+#[inline]
+#[expect(clippy::big_endian_bytes, reason = "the bytes the head was made of, in their order")]
+pub fn head_bytes(head: u64) -> [u8; HEAD_LEN] {
+    head.to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn prefixes_are_those_found_byte_by_byte(shared in vec(any::<u8>(), 0..40), a in vec(0..3u8, 0..20), b in vec(0..3u8, 0..20)) {
+            let (a, b) = ([&shared[..], &a].concat(), [&shared[..], &b].concat());
+            let expected = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+            prop_assert_eq!(common_prefix_len(&a, &b), expected);
+        }
+
+        #[test]
+        fn heads_compare_like_keys(a in vec(0..3u8, 0..12), b in vec(0..3u8, 0..12)) {
+            if head(&a) != head(&b) {
+                prop_assert_eq!(head(&a).cmp(&head(&b)), a.cmp(&b));
+            }
+            let len = a.len().min(HEAD_LEN);
+            prop_assert_eq!(&head_bytes(head(&a))[..len], &a[..len]);
+        }
+    }
+}
