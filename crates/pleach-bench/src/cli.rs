@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use pleach_command::{Interrupt, SecondSignal};
 
-use crate::bench::{Interrupt, Record, Settings, run_as_child, run_in_child};
+use crate::bench::{Record, Settings, run_as_child, run_in_child};
 use crate::data::KeySet;
 use crate::engine::{EngineFactory, Result};
 use crate::paper::{self, PaperArgs};
@@ -127,7 +128,7 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
     if let Some(name) = args.baseline.as_ref().filter(|name| !settings.engines.contains(name)) {
         return Err(format!("--baseline: {name:?} is none of the engines").into());
     }
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install(SecondSignal::EndsProcess)?;
     let mut records: Vec<Record> = Vec::new();
     let mut failed = Vec::new();
     for engine in &settings.engines {

@@ -147,25 +147,6 @@ pub(crate) fn take_json(object: &Map<String, Value>, name: &str) -> Result<Vec<u
     }
 }
 
-/// A number of bytes with an optional binary unit: `67108864`, `64M`, `64MiB`, `1g`.
-pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 1usize,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
-        unit => {
-            return Err(format!(
-                "unknown unit {unit:?}; there are K, M, G and T, each 1024 times the one before"
-            ));
-        }
-    };
-    let number: usize = digits.parse().map_err(|_| format!("{text:?} is no size such as 512M"))?;
-    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is too large"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,15 +177,5 @@ mod tests {
             assert_eq!(take_json(&object, "k").as_deref(), Ok(bytes));
         }
         assert!(take_json(&Map::new(), "k").is_err());
-    }
-
-    #[test]
-    fn sizes_take_binary_units() {
-        assert_eq!(parse_size("512"), Ok(512));
-        assert_eq!(parse_size("64M"), Ok(64 << 20));
-        assert_eq!(parse_size("2gib"), Ok(2 << 30));
-        for wrong in ["", "M", "1x", "-1", "99999999999T"] {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
     }
 }

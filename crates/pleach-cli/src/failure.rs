@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 
 use pleach::{Error, ErrorKind};
+use pleach_command::{CannotListen, Interrupted};
 
 /// Result of every command and its parts.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -134,6 +135,18 @@ fn io_hint(error: &io::Error) -> Option<&'static str> {
 }
 
 /// Writing the output failed. Input errors name their file and go through [`Failure::io`].
+impl From<Interrupted> for Failure {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::new(Exit::Interrupted, interrupted)
+    }
+}
+
+impl From<CannotListen> for Failure {
+    fn from(error: CannotListen) -> Self {
+        Self::new(Exit::Io, error)
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {

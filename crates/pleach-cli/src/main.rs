@@ -1,7 +1,7 @@
 //! The `pleach` command: a store at the command line.
 //!
 //! One module for each subcommand; `args` lists them. Around them: `open` (which store), `bytes` (text for bytes),
-//! `output` (where data and messages go), `dropped` (what a crash cost), `progress` and `interrupt` (long commands), `failure` (exit codes).
+//! `output` (where data and messages go), `dropped` (what a crash cost), `progress` (long commands), `failure` (exit codes).
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,7 +19,6 @@ mod dropped;
 mod dump;
 mod failure;
 mod get;
-mod interrupt;
 mod load;
 mod open;
 mod output;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use pleach::limits::PARTITION_NAME_LEN_MAX;
 use pleach::{Db, ErrorKind, Options, Partition};
+use pleach_command::parse_bytes;
 
-use crate::bytes::parse_size;
 use crate::dropped;
 use crate::failure::{BUSY, Exit, Failure, Result, is_refused};
 use crate::output::{note, warn};
@@ -26,7 +26,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) partition: Option<String>,
     /// Memory to use, such as 64M or 2G [default: 512M]
-    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_bytes::<usize>)]
     pub(crate) memory: Option<usize>,
     /// Open the store for reading only: change nothing, share it with other readers
     #[arg(long, global = true)]

@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use clap::Args;
 use pleach::{Options, RepairReport};
+use pleach_command::{Interrupt, SecondSignal};
 
 use crate::damage::{report_json, tell_places};
 use crate::failure::{Exit, Failure, Result, is_refused};
-use crate::interrupt::Interrupt;
 use crate::open::StoreArgs;
 use crate::output::{bytes, complain, count, counted, entries, note, print_document};
 use crate::progress;
@@ -43,7 +43,7 @@ pub(crate) fn run(store: &StoreArgs, args: &RepairArgs) -> Result<()> {
     if let Some(memory) = store.memory {
         options = options.memory(memory);
     }
-    let (started, interrupt) = (Instant::now(), Interrupt::install()?);
+    let (started, interrupt) = (Instant::now(), Interrupt::install(SecondSignal::EndsProcess)?);
     let bar = progress::over_bytes(Some(0));
     bar.set_message("salvaging");
     let repaired = pleach::repair(from, &half_made, options, &mut |done, total| {

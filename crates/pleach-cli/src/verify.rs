@@ -4,11 +4,11 @@
 use std::time::Instant;
 
 use pleach::{Db, Options, RepairReport, Stats, VerifyReport};
+use pleach_command::{Interrupt, SecondSignal};
 use serde_json::json;
 
 use crate::damage::{places_json, report_json, tell_places};
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::Interrupt;
 use crate::open::StoreArgs;
 use crate::output::{Output, bytes, counted, entries, files, print_document};
 use crate::progress;
@@ -17,7 +17,7 @@ const REPAIR: &str = "restore the damaged files from a backup, or salvage the re
 
 pub(crate) fn run(store: &StoreArgs) -> Result<()> {
     let started = Instant::now();
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install(SecondSignal::EndsProcess)?;
     let db = match store.open() {
         Ok(db) => db,
         Err(failure) if failure.exit == Exit::Damage => return survey(store, &failure, &interrupt),

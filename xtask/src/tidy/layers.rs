@@ -6,7 +6,7 @@ use super::tree::Tree;
 
 /// Every library and binary crate from the bottom up; crates on one line do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["pleach-coding"],
+    &["pleach-coding", "pleach-command"],
     &["pleach-env", "pleach-index"],
     &["pleach-table", "pleach-log"],
     &["pleach"],

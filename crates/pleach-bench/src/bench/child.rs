@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use pleach_command::{Interrupt, SecondSignal};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::accounting::unknown_record;
-use super::interrupt::Interrupt;
 use super::limit::MemoryLimit;
 use super::record::Record;
 use super::runner::run_workloads;
@@ -206,7 +206,7 @@ impl Lines {
 pub(crate) fn run_as_child(engines: &[EngineFactory]) -> Result<()> {
     // A parent that is killed cannot stop its child.
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install(SecondSignal::IsIgnored)?;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let task: ChildTask = serde_json::from_str(&text)?;

@@ -4,10 +4,10 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use pleach_command::Interrupt;
 use rustix::thread::set_current_timer_slack;
 
 use super::execute::{Tally, execute, touch};
-use super::interrupt::Interrupt;
 use crate::engine::{Direction, Result, Scan, Session};
 use crate::measure::Recorder;
 use crate::workload::{Op, OpKind, OpStream};

@@ -4,7 +4,6 @@ mod accounting;
 mod child;
 mod drive;
 mod execute;
-mod interrupt;
 mod limit;
 mod machine_lock;
 mod measured;
@@ -18,6 +17,5 @@ mod store;
 mod tests;
 
 pub(crate) use child::{run_as_child, run_in_child};
-pub(crate) use interrupt::Interrupt;
 pub(crate) use record::Record;
-pub(crate) use settings::{Settings, parse_bytes};
+pub(crate) use settings::Settings;

@@ -3,9 +3,10 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use pleach_command::Interrupt;
+
 use super::drive::{Bounds, drive, drive_scans};
 use super::execute::Tally;
-use super::interrupt::Interrupt;
 use crate::engine::{Direction, Engine, Result};
 use crate::measure::{Recorder, Stopwatch};
 use crate::workload::OpStream;

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::AtomicU64;
 
+use pleach_command::Interrupt;
+
 use super::accounting::{Seen, add_costs, failed_record, record_of};
 use super::execute::{Tally, execute};
-use super::interrupt::Interrupt;
 use super::machine_lock::MachineLock;
 use super::measured::{compared_with, ops_of, run_before, run_shape, stopped_after_s, streams};
 use super::phase::{Outcome, Phase, Work};
@@ -36,7 +37,7 @@ pub(crate) fn run_workloads(
     let lock = settings.machine_lock.as_deref().map(MachineLock::open).transpose()?;
     let done = settings.plan()?.iter().try_for_each(|planned| {
         let _held = lock.as_ref().map(MachineLock::hold).transpose()?;
-        let record = interrupt.check().and_then(|()| run_workload(&mut store, planned));
+        let record = interrupt.check().map_err(Into::into).and_then(|()| run_workload(&mut store, planned));
         if let Err(error) = &record
             && !interrupt.is_asked()
         {

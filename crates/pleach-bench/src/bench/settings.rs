@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use pleach_command::parse_bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::data::{Distribution, KeySet, ValueSizes};
@@ -95,11 +96,11 @@ pub(crate) struct Settings {
     pub(crate) write_rate: f64,
 
     /// Memory of each engine for buffers and caches, such as 512MiB.
-    #[arg(long, default_value = "512MiB", value_parser = parse_bytes)]
+    #[arg(long, default_value = "512MiB", value_parser = parse_bytes::<u64>)]
     pub(crate) memory: u64,
 
     /// Limit of memory and page cache together for the whole process, by a memory cgroup.
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = parse_bytes::<u64>)]
     pub(crate) memory_limit: Option<u64>,
 
     /// When a write counts as done.
@@ -234,37 +235,5 @@ impl Settings {
     /// The settings without paths of this machine, for those who read the results elsewhere.
     pub(crate) fn without_paths(&self) -> Self {
         Self { dir: PathBuf::new(), machine_lock: None, ..self.clone() }
-    }
-}
-
-/// A number of bytes: `4096`, `64K`, `512MiB`, `1GB`; all units are powers of 1024.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
-        "" => 0,
-        "k" | "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err(format!("{text:?} has an unknown unit; use K, M, G or T")),
-    };
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is not a number of bytes"))?;
-    number.checked_shl(shift).filter(|bytes| bytes >> shift == number).ok_or(format!("{text:?} is too large"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_have_units() {
-        assert_eq!(parse_bytes("4096"), Ok(4096));
-        assert_eq!(parse_bytes("64K"), Ok(64 << 10));
-        assert_eq!(parse_bytes("512MiB"), Ok(512 << 20));
-        assert_eq!(parse_bytes("1GB"), Ok(1 << 30));
-        for text in ["", "M", "1X", "99999999999999999999", "99999999999T", "-1"] {
-            assert!(parse_bytes(text).is_err(), "{text}");
-        }
     }
 }

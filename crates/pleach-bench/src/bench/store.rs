@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::interrupt::Interrupt;
+use pleach_command::Interrupt;
+
 use super::phase::{Phase, Work};
 use super::progress::watched;
 use super::settings::Settings;

@@ -6,8 +6,9 @@ mod sifrdb;
 use std::path::PathBuf;
 
 use clap::Args;
+use pleach_command::{Interrupt, SecondSignal, parse_bytes};
 
-use crate::bench::{Interrupt, Record, Settings, parse_bytes, run_in_child};
+use crate::bench::{Record, Settings, run_in_child};
 use crate::engine::{EngineFactory, Result};
 use crate::report;
 
@@ -23,10 +24,10 @@ pub(crate) struct PaperArgs {
     #[arg(long)]
     keys: Option<u64>,
     /// Memory of each engine.
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = parse_bytes::<u64>)]
     memory: Option<u64>,
     /// Limit of memory and page cache together for each process, as of runs.
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(long, value_parser = parse_bytes::<u64>)]
     memory_limit: Option<u64>,
     /// Seconds after which a load ends, as of runs.
     #[arg(long, value_name = "SECONDS")]
@@ -163,8 +164,12 @@ pub(crate) fn run(engines: &[EngineFactory], args: &PaperArgs) -> Result<()> {
         named => named.iter().map(|name| engine_of(name)).collect(),
     };
     report::print(figure.about);
-    let mut session =
-        Session { args, engines: chosen?, interrupt: Interrupt::install()?, records: Vec::new() };
+    let mut session = Session {
+        args,
+        engines: chosen?,
+        interrupt: Interrupt::install(SecondSignal::EndsProcess)?,
+        records: Vec::new(),
+    };
     let result = (figure.run)(&mut session);
     if session.interrupt.is_asked() {
         report::print("\nInterrupted: figures that are missing were not measured.");

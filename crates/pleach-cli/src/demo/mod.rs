@@ -17,8 +17,9 @@ use std::time::Instant;
 use clap::Args;
 use tempfile::TempDir;
 
+use pleach_command::{Interrupt, SecondSignal};
+
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::Interrupt;
 use crate::open::{StoreArgs, open_dir};
 use crate::output::{bytes, entries, files};
 use crate::verify;
@@ -58,7 +59,7 @@ impl Demo<'_> {
 }
 
 pub(crate) fn run(store: &StoreArgs, args: &DemoArgs) -> Result<()> {
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install(SecondSignal::EndsProcess)?;
     let temporary = match &args.dir {
         Some(dir) => {
             check_empty(dir)?;

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use pleach::Partition;
+use pleach_command::{Interrupt, SecondSignal};
 use serde_json::json;
 
 use crate::bytes::Form;
 use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::Interrupt;
 use crate::open::StoreArgs;
 use crate::output::{Output, bytes, counted, entries, note, print_document};
 use crate::progress;
@@ -68,7 +68,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
     }
     let db = store.open()?;
     let partition = store.partition_of(&db)?;
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install(SecondSignal::EndsProcess)?;
     let output = match &args.output {
         Some(path) => Output::file(path)?,
         None => Output::stdout(),
@@ -84,7 +84,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
         if let Some(bar) = bar.as_ref().filter(|_| written.is_multiple_of(TELL_EVERY)) {
             bar.set_message(format!("{}, {}", entries(written), bytes(len)));
         }
-        interrupt.check()
+        Ok(interrupt.check()?)
     };
     let walked = if args.skip_damaged {
         skipping::walk(&db, &partition, &mut visit).map(|skipped| skipped.places.len() as u64)

@@ -8,12 +8,12 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use pleach::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use pleach::{Db, Durability, Partition, WriteBatch};
+use pleach_command::Interrupt;
 
 use super::LoadArgs;
 use super::record::{Found, Record, Records};
 use super::summary::Summary;
-use crate::failure::{Exit, Failure, Result};
-use crate::interrupt::Interrupt;
+use crate::failure::{Failure, Result};
 use crate::output::{count, entries, per_second};
 
 /// A batch of this many bytes is full, whatever `--batch` says: large enough to spread the cost of a commit.
@@ -67,9 +67,7 @@ impl<'a> Loader<'a> {
         let mut found = Ok(found);
         loop {
             // An interrupted producer may have left half a record: nothing is taken any more.
-            if interrupt.is_asked() {
-                return Err(Failure::new(Exit::Interrupted, "interrupted"));
-            }
+            interrupt.check()?;
             match found? {
                 Found::End => return Ok(()),
                 Found::Malformed(reason) => self.malformed(record.line, &reason)?,

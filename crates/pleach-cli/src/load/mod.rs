@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use pleach::Db;
+use pleach_command::{Interrupt, SecondSignal};
 
 use crate::failure::{Failure, Result};
-use crate::interrupt::Interrupt;
 use crate::open::StoreArgs;
 use loader::{First, Loader};
 use record::Records;
@@ -174,7 +174,7 @@ pub(crate) fn run(store: &StoreArgs, args: &LoadArgs) -> Result<()> {
     let format = args.format()?;
     args.check(format)?;
     store.check_partition_name()?;
-    let interrupt = Interrupt::install()?;
+    let interrupt = Interrupt::install(SecondSignal::EndsProcess)?;
     // The input comes first: no store is created for an input that is not there, or cannot be read.
     let (mut source, bar) = open_source(&args.file, &interrupt)?;
     let skipped = format != Format::Lines && skip_mark(&mut source, args)?;

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
+use pleach_command::Interrupt;
+
 use crate::failure::{Failure, Result};
-use crate::interrupt::Interrupt;
 use crate::progress;
 
 /// Bytes read at once. Arbitrary.

@@ -4,7 +4,8 @@ mod figures;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::interrupt::Interrupt;
+use pleach_command::Interrupt;
+
 use super::record::Record;
 use super::runner::run_workloads;
 use super::settings::Settings;

@@ -1,0 +1,8 @@
+//! What the commands `pleach` and `pleach-bench` share: Ctrl-C ([`Interrupt`]), and numbers of bytes as people write
+//! them ([`parse_bytes`]).
+
+mod bytes;
+mod interrupt;
+
+pub use bytes::parse_bytes;
+pub use interrupt::{CannotListen, Interrupt, Interrupted, SecondSignal};
