@@ -1,5 +1,6 @@
 //! What a close promises, on a simulated and on the real machine.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use pleach::env::{CrashPolicy, Fault, FaultKind, SimEnv};
@@ -176,7 +177,27 @@ fn files_pinned_at_a_close_are_removed_by_the_next_open() {
     db.verify().unwrap();
 }
 
-fn ssts_in(dir: &std::path::Path) -> u64 {
+fn ssts_in(dir: &Path) -> u64 {
     let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     names.filter(|path| path.extension().is_some_and(|e| e == "sst")).count() as u64
+}
+
+/// The end of a log is zeros after a crash too. What the close noted tells damage from that.
+#[test]
+fn a_log_that_lost_its_end_after_a_close_is_damaged() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let keys = db.default_partition();
+    keys.put("first", [7; 200]).unwrap();
+    keys.put("second", "value").unwrap();
+    db.close().unwrap();
+    let logs = env.file_names(Path::new(DIR)).into_iter().filter(|name| name.contains(".log"));
+    let path = Path::new(DIR).join(logs.max().unwrap());
+    let mut log = env.read_file(&path).unwrap();
+    let end = log.windows(200).position(|bytes| bytes == [7; 200]).unwrap() + 200;
+    log[end..].fill(0);
+    env.write_file(&path, &log);
+    let error = options(&env).open(DIR).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(error.to_string().contains("the store was closed with 2"), "{error}");
 }

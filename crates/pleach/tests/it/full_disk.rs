@@ -227,3 +227,18 @@ fn a_power_cut_in_an_open_on_a_full_disk_loses_nothing() {
     }
     assert!(images > 100, "{images}");
 }
+
+/// The reserve is for a full disk; it does not fill one.
+#[test]
+fn the_reserve_is_made_only_where_there_is_plenty_of_room() {
+    let env = SimEnv::new(1);
+    let path = Path::new(DIR).join("RESERVE");
+    open(&env).close().unwrap();
+    let len = env.metadata(&path).unwrap().unwrap().len;
+    env.remove_file(&path).unwrap();
+    for (free, is_made) in [(3 * len, false), (16 * len, true)] {
+        env.set_capacity(env.used_space() + free);
+        open(&env).close().unwrap();
+        assert_eq!(env.metadata(&path).unwrap().is_some(), is_made, "{free} bytes were free");
+    }
+}

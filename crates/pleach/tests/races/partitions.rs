@@ -199,7 +199,7 @@ fn partitions_created_at_once_by_many_are_the_same() {
 
 /// It once dropped the partition of this store that had the same number.
 #[test]
-fn a_partition_of_another_store_is_not_dropped() {
+fn a_partition_of_another_store_is_refused() {
     race(|| {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (one, other) = (Db::open(one.path()).unwrap(), Db::open(other.path()).unwrap());
@@ -210,6 +210,13 @@ fn a_partition_of_another_store_is_not_dropped() {
         assert_eq!(one.drop_partition(foreign.clone()).unwrap_err().kind(), ErrorKind::InvalidArgument);
         assert!(kept.get("key").unwrap().is_some());
         foreign.put("key", "value").unwrap();
+        // Nor is it read or written.
+        let mut batch = one.batch();
+        batch.put(&kept, "other", "value");
+        batch.delete(&foreign, "key");
+        assert_eq!(batch.commit(Durability::Sync).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert!(kept.get("other").unwrap().is_none() && kept.get("key").unwrap().is_some());
+        assert_eq!(one.snapshot().get(&foreign, "key").unwrap_err().kind(), ErrorKind::InvalidArgument);
     });
 }
 
