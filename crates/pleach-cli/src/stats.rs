@@ -23,7 +23,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Names, values and whether a value counts bytes, in the order in which they are told. The one list of all fields.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 30] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 32] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -37,6 +37,8 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 30] {
         ("memtables", stats.memtables, false),
         ("memtable_bytes", stats.memtable_bytes, true),
         ("pinned_memtable_bytes", stats.pinned_memtable_bytes, true),
+        ("open_files", stats.open_files, false),
+        ("open_files_max", stats.open_files_max, false),
         ("cache_bytes", stats.cache_bytes, true),
         ("cache_capacity_bytes", stats.cache_capacity_bytes, true),
         ("index_filter_bytes", stats.index_filter_bytes, true),

@@ -51,6 +51,11 @@ pub struct Stats {
     /// Memory in bytes of memtables that were flushed but that snapshots, ranges or values still hold. It comes on top of
     /// [`Options::memory`](crate::Options::memory).
     pub pinned_memtable_bytes: u64,
+    /// Files of SSTs that are open now, in all stores of this process, of which [`Stats::open_files_max`] may be. Others are
+    /// opened when they are read.
+    pub open_files: u64,
+    /// Limit of [`Stats::open_files`]: half of the descriptors that the process may have (`ulimit -Hn`).
+    pub open_files_max: u64,
     /// Memory of cached blocks in bytes. [`Stats::cache_capacity_bytes`] is its limit.
     pub cache_bytes: u64,
     /// Limit of [`Stats::cache_bytes`].

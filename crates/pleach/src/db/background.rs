@@ -94,6 +94,10 @@ impl<J: Job> Job for Guarded<J> {
     }
 }
 
+/// Partitions that are looked at in a row for merges that time has made due: some 0.3 ms, for which edits wait. All of 20 000
+/// take 20 ms.
+const LOOKED_AT_ONCE: usize = 256;
+
 impl Inner {
     fn flush_step(&self) -> JobStep {
         if self.poison().is_some() {
@@ -227,17 +231,27 @@ impl Inner {
     }
 
     /// Looks for merges that time and reads have made due. The pickers run without the ledger's lock, which commit leaders
-    /// take; `versions` keeps edits out meanwhile.
+    /// take; `versions` keeps edits out, for a few partitions at a time.
     fn refresh_ledger(&self) {
-        let versions = self.versions.lock();
-        let (now, waiting) = (self.compaction_clock(), self.ledger.lock().waiting());
-        let due = waiting.due_at(&versions.version, now);
-        self.ledger.lock().refresh(now, due);
+        let now = self.compaction_clock();
+        self.ledger.lock().start_refresh(now);
+        let mut last = None;
+        loop {
+            let versions = self.versions.lock();
+            let waiting = self.ledger.lock().waiting_after(last, LOOKED_AT_ONCE);
+            if waiting.last().is_none() {
+                break;
+            }
+            last = waiting.last();
+            let due = waiting.due_at(&versions.version, now);
+            self.ledger.lock().refresh(due);
+        }
+        self.ledger.lock().end_refresh(now);
     }
 
     /// The same, unless that was done for this time already.
     pub(crate) fn refresh_ledger_at(&self, clock: u64) {
-        if self.ledger.lock().now() != clock {
+        if self.ledger.lock().refreshed_at() != clock {
             self.refresh_ledger();
         }
     }

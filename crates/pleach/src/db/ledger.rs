@@ -14,6 +14,7 @@
 //! sub-trees that it changes under the lock; a refresh, which may look at all partitions, runs them without it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 use pleach_env::FileId;
 
@@ -43,8 +44,10 @@ pub(crate) struct Ledger {
     shared: HashMap<FileId, SharedFile>,
     /// Partitions with sections in files that are held up.
     held_up: BTreeSet<PartitionId>,
-    /// The time for which things were last found to be due, in seconds since 1970.
+    /// The time for which changes are judged, in seconds since 1970.
     now: u64,
+    /// The time for which all partitions were last looked at.
+    refreshed_at: u64,
     /// Sub-trees looked at so far.
     looked_at: u64,
 }
@@ -93,6 +96,7 @@ impl Ledger {
             shared: HashMap::new(),
             held_up: BTreeSet::new(),
             now,
+            refreshed_at: now,
             looked_at: 0,
         };
         for (id, partition) in version.partitions() {
@@ -192,16 +196,24 @@ impl Ledger {
         set_member(&mut self.held_up, id, is_held_up);
     }
 
-    /// The partitions in which time or reads may have made a merge due, to be looked at without the ledger's lock.
-    pub(crate) fn waiting(&self) -> Waiting {
-        Waiting { partitions: self.waiting.iter().copied().collect(), policies: self.policies }
+    /// Has changes from now on judged for the time `now`. The partitions that do not change are to be looked at after this:
+    /// [`Ledger::waiting_after`], [`Waiting::due_at`], [`Ledger::refresh`], and so on; last, [`Ledger::end_refresh`].
+    pub(crate) fn start_refresh(&mut self, now: u64) {
+        self.now = now;
     }
 
-    /// Takes over what [`Waiting::due_at`] found for the time `now`.
+    /// The first `count` partitions behind `last` in which time or reads may have made a merge due, to be looked at without
+    /// the ledger's lock.
+    pub(crate) fn waiting_after(&self, last: Option<PartitionId>, count: usize) -> Waiting {
+        let behind = (last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let partitions = self.waiting.range(behind).take(count).copied().collect();
+        Waiting { partitions, policies: self.policies }
+    }
+
+    /// Takes over what [`Waiting::due_at`] found.
     ///
-    /// Requires: `versions` was locked all the time since [`Ledger::waiting`].
-    pub(crate) fn refresh(&mut self, now: u64, found: Vec<(PartitionId, DueStages)>) {
-        self.now = now;
+    /// Requires: `versions` was locked all the time since [`Ledger::waiting_after`].
+    pub(crate) fn refresh(&mut self, found: Vec<(PartitionId, DueStages)>) {
         for (id, stages) in found {
             self.looked_at += 1;
             for (due, stage) in self.due.iter_mut().zip(stages) {
@@ -213,9 +225,14 @@ impl Ledger {
         }
     }
 
+    /// Notes that all partitions were looked at for the time `now`.
+    pub(crate) fn end_refresh(&mut self, now: u64) {
+        self.refreshed_at = now;
+    }
+
     /// The time of the last refresh.
-    pub(crate) fn now(&self) -> u64 {
-        self.now
+    pub(crate) fn refreshed_at(&self) -> u64 {
+        self.refreshed_at
     }
 
     /// The partitions with a merge that is due, those behind `last` first; or, where `below` is given, those with a merge
@@ -297,6 +314,11 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    /// The last of them.
+    pub(crate) fn last(&self) -> Option<PartitionId> {
+        self.partitions.last().copied()
+    }
+
     /// The merges that are due in them at the time `now`.
     pub(crate) fn due_at(&self, version: &Version, now: u64) -> Vec<(PartitionId, DueStages)> {
         let due = |id: &PartitionId| Some((*id, due_stages(&self.policies, version.tree(*id)?, now)));
@@ -329,7 +351,7 @@ fn set_member(set: &mut BTreeSet<PartitionId>, id: PartitionId, is_member: bool)
 mod tests {
     use std::sync::Arc;
 
-    use pleach_env::SimEnv;
+    use pleach_env::{Env, SimEnv};
 
     use super::*;
     use crate::Db;
@@ -388,6 +410,35 @@ mod tests {
         let before = looked_at();
         db.settle().unwrap();
         assert!(looked_at() - before <= PARTITIONS + 10, "a settled store is looked at once");
+        check(&db);
+    }
+
+    /// More partitions than are looked at in a row.
+    #[test]
+    fn a_refresh_looks_at_all_in_steps() {
+        let env = SimEnv::new(1);
+        let db = open(&env);
+        let names: Vec<_> = (0..600).map(|i| format!("p{i}")).collect();
+        let partitions = db.create_partitions(&names).unwrap();
+        for round in 0..2 {
+            for partition in &partitions {
+                partition.put("key", [round; 50]).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        env.sleep(std::time::Duration::from_secs(10_000));
+        let waiting = {
+            let ledger = db.inner().ledger.lock();
+            assert_eq!(ledger.waiting_after(None, 7).partitions.len(), 7);
+            assert!(ledger.waiting.len() >= 600, "{}", ledger.waiting.len());
+            ledger.waiting.len() as u64
+        };
+        let before = db.inner().ledger.lock().looked_at;
+        db.inner().refresh_ledger_at(u64::MAX);
+        let ledger = db.inner().ledger.lock();
+        assert_eq!(ledger.looked_at - before, waiting);
+        assert_eq!((ledger.now, ledger.refreshed_at), (db.inner().compaction_clock(), ledger.now));
+        drop(ledger);
         check(&db);
     }
 

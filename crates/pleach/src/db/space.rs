@@ -71,11 +71,25 @@ impl Inner {
     #[cold]
     fn no_room(&self, free: u64, kept: u64) -> Error {
         let message = format!(
-            "{free} bytes are free, {kept} are kept for flush and compaction; free some, drop partitions, delete and \
-             compact, or open the store with less memory"
+            "{} are free, {} are kept for flush and compaction; free some, drop partitions, delete and compact, or open \
+             the store with less memory",
+            in_units(free),
+            in_units(kept)
         );
         Error::io("write", &self.dir, io::Error::new(io::ErrorKind::StorageFull, message))
     }
+}
+
+/// `1.21 MiB`.
+fn in_units(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    // In hundredths of the unit; the remainder is cut off.
+    let (mut hundredths, mut unit) = (u128::from(bytes) * 100 / 1024, 0);
+    while hundredths >= 100 * 1024 && unit + 1 < UNITS.len() {
+        hundredths /= 1024;
+        unit += 1;
+    }
+    format!("{}.{:02} {}", hundredths / 100, hundredths % 100, UNITS[unit])
 }
 
 impl WriteRequest {
@@ -117,4 +131,24 @@ const LOG_STEP_BYTES: u64 = 4 << 20;
 pub(super) fn step_bytes(tree: &SubTree, sst_bytes: u64) -> u64 {
     let jobs = 1 + tree.jobs.len() as u64;
     tree.sum(Run::file_bytes_max).saturating_add(jobs * sst_bytes).min(tree.sum(Run::bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_units;
+
+    #[test]
+    fn bytes_are_told_in_the_unit_that_fits() {
+        for (bytes, text) in [
+            (0, "0.00 KiB"),
+            (1_023, "0.99 KiB"),
+            (100 << 10, "100.00 KiB"),
+            ((1 << 20) - 1, "1023.99 KiB"),
+            (1_268_777, "1.21 MiB"),
+            (5 << 30, "5.00 GiB"),
+            (u64::MAX, "16777215.99 TiB"),
+        ] {
+            assert_eq!(in_units(bytes), text);
+        }
+    }
 }

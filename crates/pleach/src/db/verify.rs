@@ -129,6 +129,8 @@ impl Inner {
         let pinned = self.flushed_memtables.lock();
         stats.pinned_memtable_bytes = pinned.iter().filter_map(Weak::upgrade).map(|m| m.bytes() as u64).sum();
         drop(pinned);
+        let open_files = self.env.open_files();
+        (stats.open_files, stats.open_files_max) = (open_files.len() as u64, open_files.limit() as u64);
         let cache = self.cache.stats();
         stats.cache_bytes = cache.used;
         stats.cache_capacity_bytes = cache.capacity;

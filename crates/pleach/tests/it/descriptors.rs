@@ -72,6 +72,11 @@ fn a_store_has_more_files_than_descriptors() {
     env.set_handle_limit(Some(48));
     live(|| simulated(&env).shape(Shape::Leveled).open(DIR).unwrap(), 500);
     assert_eq!(env.open_files().limit(), 24);
+    let db = simulated(&env).shape(Shape::Leveled).open(DIR).unwrap();
+    check(&db, 2_000);
+    let stats = db.stats();
+    assert_eq!((stats.open_files, stats.open_files_max), (env.open_files().len() as u64, 24));
+    assert!((1..=24).contains(&stats.open_files) && stats.ssts > 24);
 }
 
 #[test]
