@@ -165,6 +165,22 @@ fn a_fence_is_durable_before_a_segment_is_left() {
     );
 }
 
+/// Once a sync has returned, a failed record does not come back, though nothing else was there to be synced.
+#[test]
+fn a_failed_record_does_not_come_back_after_a_sync() {
+    let machine = Machine::new();
+    let mut log = machine.log(1, 4096, 0);
+    append(&mut log, &[logged(1, 1, 30)]).unwrap();
+    log.sync().unwrap();
+    // All of the record is on the medium.
+    fail(&machine, 0, FaultKind::FailsYetDone);
+    append(&mut log, &[logged(2, 1, 40)]).unwrap_err();
+    log.sync().unwrap();
+    let image: Arc<dyn Env> = machine.sim.crash_image(CrashPolicy::DurableOnly, 1);
+    let (result, visited) = recover_logged(&image, &machine.dir, &[FileId(1)], 1);
+    assert_eq!((result.unwrap().next_seq, visited.len()), (2, 1));
+}
+
 /// Lengths of small payloads, and of one that is written by a call of its own.
 const LENGTHS: [usize; 4] = [50, 300, 3 << 20, 70];
 
