@@ -5,7 +5,7 @@
 //! for it; after a crash [`recover`] hands back the longest prefix of the batches that may be trusted, or says that
 //! something durable is missing. The manifest uses the same framing through [`FrameWriter`] and [`read_frames`].
 //!
-//! What a batch's payload means is the engine's business: here it is bytes that take a number of sequence numbers.
+//! The meaning of a batch's payload is the engine's business: here it is bytes that take a number of sequence numbers.
 //!
 //! # On disk
 //! Layout: docs/format/log.md, shown below. This crate owns the bytes; nobody else parses them.
@@ -41,6 +41,6 @@ pub use frame::{
     RECORD_HEADER_LEN, RecordBuf, SEQ_MAX, SHORT_HEADER_LEN, SeqNo,
 };
 pub use recovery::{FrameRecovery, Record, Recovery, read_frames, recover};
-pub use salvage::{SalvagedFrame, SalvagedHeader, read_chain, salvage_frames};
+pub use salvage::{RecordReader, SalvagedFrame, SalvagedHeader, salvage_frames};
 pub use segment::{LOG_SEGMENT, parse_segment_name, segment_path};
 pub use writer::{LogWriter, PendingSync, RetiredSegments};

@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use pleach_env::{Env, Error, FileId, Result};
 
-use crate::frame::{FILE_HEADER_LEN, FileKind, Found, FrameReader, ManifestHint, Opened, RecordKind};
+use crate::frame::{
+    FILE_HEADER_LEN, FileKind, Found, FrameReader, ManifestHint, Opened, RecordHeader, RecordKind,
+};
 use crate::recovery::Record;
 
 /// A finding of the salvage of a framed file. Findings come in the order of the file.
@@ -27,12 +29,12 @@ pub enum SalvagedFrame<'a> {
         offset: u64,
         /// How many there are.
         len: u64,
-        /// What is wrong.
+        /// The error.
         error: Error,
     },
 }
 
-/// What the header of a salvaged file says.
+/// The content of the header of a salvaged file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SalvagedHeader {
     /// The manifest hint, where the header is whole and has one.
@@ -121,27 +123,58 @@ fn pass_over(
     Ok(goes_on && next)
 }
 
-/// Shows `visit` the records of a chain that begins at `offset`, where [`salvage_frames`] has found one behind a gap or at
-/// the file's beginning, up to the chain's end; `visit` returns whether to go on.
-///
-/// # Errors
-/// `Io` when the file cannot be read, and those of `visit`.
-pub fn read_chain(
-    env: &Arc<dyn Env>,
-    path: &Path,
-    kind: &FileKind,
-    id: FileId,
-    offset: u64,
-    visit: &mut dyn FnMut(Record<'_>) -> Result<bool>,
-) -> Result<()> {
-    let mut reader = FrameReader::blind(&**env, path, kind, id)?;
-    reader.go_to(offset);
-    while let Found::Record(header, offset) = reader.advance()? {
-        let (first_seq, count) = (header.first_seq, header.count);
-        let record = Record { first_seq, count, payload: reader.payload(), segment: id, offset };
-        if header.kind != RecordKind::Marker && !visit(record)? {
-            return Ok(());
+/// A reader of the records that [`salvage_frames`] shows, from one of them on: damage between them is passed over, since it
+/// was reported before. Each record is read once, and the caller may stop at one and go on later.
+pub struct RecordReader {
+    reader: FrameReader,
+    found: Option<(RecordHeader, u64)>,
+}
+
+impl RecordReader {
+    /// Opens the framed file `id` at `path`, to read from `offset` on. Requires: a record found behind a gap or at the
+    /// file's beginning stands there.
+    ///
+    /// # Errors
+    /// `Io` when the file cannot be opened.
+    pub fn open(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId, offset: u64) -> Result<Self> {
+        let mut reader = FrameReader::blind(env, path, kind, id)?;
+        reader.go_to(offset);
+        let mut this = Self { reader, found: None };
+        this.advance();
+        Ok(this)
+    }
+
+    /// The record that the reader stands on; `None` behind the last one.
+    pub fn record(&self) -> Option<Record<'_>> {
+        let (header, offset) = self.found.as_ref()?;
+        let (first_seq, count, segment) = (header.first_seq, header.count, self.reader.id());
+        Some(Record { first_seq, count, payload: self.reader.payload(), segment, offset: *offset })
+    }
+
+    /// Goes to the next record.
+    pub fn advance(&mut self) {
+        loop {
+            let offset = match self.reader.advance() {
+                Ok(Found::Record(header, _)) if header.kind == RecordKind::Marker => continue,
+                Ok(Found::Record(header, offset)) => {
+                    self.found = Some((header, offset));
+                    return;
+                }
+                Ok(Found::End { offset, .. }) => offset,
+                Err(_) => self.reader.position(),
+            };
+            if !self.reader.find_record(offset).0 {
+                self.found = None;
+                return;
+            }
         }
     }
-    Ok(())
+}
+
+impl std::fmt::Debug for RecordReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordReader")
+            .field("at", &self.found.as_ref().map(|found| found.1))
+            .finish_non_exhaustive()
+    }
 }

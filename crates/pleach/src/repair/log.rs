@@ -2,14 +2,15 @@
 //!
 //! A segment may repeat records of earlier ones, and one that recovery has left behind may hold numbers that were given
 //! again later. So the log is read twice: first for its chains of records, of which the newest segment that has a number
-//! wins, and then in the order of the numbers.
+//! wins, and then in the order of the numbers. The second pass stops and goes on as the SSTs demand, and reads each chain
+//! once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::{Env, Error, ErrorKind, FileId, Result};
-use pleach_log::{LOG_SEGMENT, Record, SalvagedFrame, SeqNo, read_chain, salvage_frames, segment_path};
+use pleach_log::{LOG_SEGMENT, Record, RecordReader, SalvagedFrame, SeqNo, salvage_frames, segment_path};
 use pleach_table::ValueKind;
 
 use super::manifest::{Files, Known};
@@ -17,7 +18,7 @@ use super::report::{DamagedPlace, Reporter, missing};
 use super::sink::{Owner, Sink};
 use crate::batch::Operations;
 
-/// A chain of records, and the part of its sequence numbers that counts.
+/// A chain of records without a gap in their numbers, and the part of the numbers that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     segment: FileId,
@@ -138,13 +139,19 @@ pub(super) struct Replay<'e> {
     env: &'e Arc<dyn Env>,
     dir: &'e Path,
     stretches: Vec<Stretch>,
-    /// The first number that is not applied yet.
-    next: SeqNo,
+    /// The last stretch of each chain that was split into several.
+    last_of_chain: HashMap<(FileId, u64), usize>,
+    /// The first stretch that is not applied to its end.
+    current: usize,
+    /// Readers of the chains with stretches that are not applied: one, and one more for each segment whose numbers another
+    /// segment interrupts.
+    readers: HashMap<(FileId, u64), RecordReader>,
 }
 
 impl<'e> Replay<'e> {
     pub(super) fn new(env: &'e Arc<dyn Env>, dir: &'e Path, stretches: Vec<Stretch>) -> Self {
-        Self { env, dir, stretches, next: 0 }
+        let last_of_chain = stretches.iter().enumerate().map(|(i, s)| ((s.segment, s.offset), i)).collect();
+        Self { env, dir, stretches, last_of_chain, current: 0, readers: HashMap::new() }
     }
 
     /// Applies the records up to the number `last`.
@@ -155,37 +162,92 @@ impl<'e> Replay<'e> {
         sink: &mut Sink<'_>,
         report: &mut Reporter<'_>,
     ) -> Result<()> {
-        let next = self.next;
-        let open = self.stretches.iter().filter(|s| s.end_seq > next && s.first_seq <= last);
-        for stretch in open.copied().collect::<Vec<_>>() {
-            if report.stopped {
+        while let Some(&stretch) = self.stretches.get(self.current).filter(|s| s.first_seq <= last) {
+            let chain = (stretch.segment, stretch.offset);
+            let path = segment_path(self.dir, stretch.segment);
+            let reader = match self.readers.remove(&chain) {
+                Some(reader) => Ok(reader),
+                None => RecordReader::open(&**self.env, &path, &LOG_SEGMENT, stretch.segment, stretch.offset),
+            };
+            let is_at_end = match reader {
+                Ok(mut reader) => {
+                    let mut part = Part { path: &path, stretch, known, sink, report };
+                    let is_at_end = part.apply(&mut reader, last)?;
+                    if !is_at_end || self.last_of_chain[&chain] > self.current {
+                        self.readers.insert(chain, reader);
+                    }
+                    is_at_end
+                }
+                Err(error) => {
+                    report.damage(DamagedPlace::of(&path, error));
+                    true
+                }
+            };
+            if !is_at_end {
                 return Ok(());
             }
-            let path = segment_path(self.dir, stretch.segment);
-            let mut failed = None;
-            let read =
-                read_chain(self.env, &path, &LOG_SEGMENT, stretch.segment, stretch.offset, &mut |record| {
-                    let end_seq = record.first_seq + u64::from(record.count);
-                    if record.first_seq > last || end_seq > stretch.end_seq {
-                        return Ok(false);
-                    }
-                    if record.first_seq < next.max(stretch.first_seq) {
-                        return Ok(true);
-                    }
-                    if let Err(error) = apply(&path, &record, known, sink, report) {
-                        failed = Some(error);
-                    }
-                    Ok(failed.is_none() && report.advance(0))
-                });
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            if let Err(error) = read {
-                report.damage(DamagedPlace::of(&path, error));
-            }
+            self.current += 1;
         }
-        self.next = self.next.max(last.saturating_add(1));
         Ok(())
+    }
+}
+
+/// A stretch being applied.
+struct Part<'a, 'd, 'p> {
+    path: &'a Path,
+    stretch: Stretch,
+    known: &'a Known,
+    sink: &'a mut Sink<'d>,
+    report: &'a mut Reporter<'p>,
+}
+
+impl Part<'_, '_, '_> {
+    /// Applies the records up to the number `last`; returns whether the stretch has no further ones.
+    fn apply(&mut self, reader: &mut RecordReader, last: SeqNo) -> Result<bool> {
+        let Stretch { first_seq, end_seq, .. } = self.stretch;
+        let mut next = first_seq;
+        while let Some(record) = reader.record() {
+            let record_end = record.first_seq + u64::from(record.count);
+            if record.first_seq >= end_seq {
+                return Ok(true);
+            }
+            if record.first_seq > last || self.report.stopped {
+                return Ok(false);
+            }
+            if record.first_seq < first_seq && record_end > first_seq || record_end > end_seq {
+                self.skip_cut(&record);
+            } else if record_end > first_seq {
+                apply(self.path, &record, self.known, self.sink, self.report)?;
+                self.report.advance(0);
+            }
+            next = next.max(record_end);
+            if record_end > end_seq {
+                // The rest of it belongs to a later stretch of another segment.
+                return Ok(true);
+            }
+            reader.advance();
+        }
+        if next < end_seq {
+            let message = format!("the writes {next} to {} were found once and not again", end_seq - 1);
+            let place = missing(self.path, &message);
+            self.report.damage(DamagedPlace { entries: Some(end_seq - next), ..place });
+        }
+        Ok(true)
+    }
+
+    /// Reports a batch of which a newer segment, or an SST, has a part: it cannot be applied as a whole.
+    fn skip_cut(&mut self, record: &Record<'_>) {
+        let record_end = record.first_seq + u64::from(record.count);
+        let (from, to) = (record.first_seq.max(self.stretch.first_seq), record_end.min(self.stretch.end_seq));
+        let message = format!(
+            "the batch of the writes {} to {} begins or ends inside a batch of a newer segment; its writes {from} to {} were \
+             passed over",
+            record.first_seq,
+            record_end - 1,
+            to - 1
+        );
+        let error = Error::corruption(self.path, record.offset, message);
+        self.report.damage(DamagedPlace { entries: Some(to - from), ..DamagedPlace::of(self.path, error) });
     }
 }
 
@@ -245,7 +307,7 @@ mod tests {
         assert_eq!(chosen.len(), 2 * 19_999);
     }
 
-    /// What is chosen is what a look at each number says.
+    /// The choice agrees with a look at each number.
     #[test]
     fn each_number_is_taken_from_the_newest_segment_that_has_it() {
         let mut rng = fastrand::Rng::with_seed(7);
@@ -269,5 +331,89 @@ mod tests {
                 assert_eq!(found, expected, "number {seq} of {chains:?} from {due}");
             }
         }
+    }
+
+    /// A machine with log segments, each given by its number, its first sequence number and the lengths of its batches.
+    fn machine(segments: &[(u64, SeqNo, &[u32])]) -> (Arc<pleach_env::SimEnv>, Arc<dyn Env>) {
+        let sim = pleach_env::SimEnv::new(1);
+        let env: Arc<dyn Env> = Arc::clone(&sim) as _;
+        env.create_dir_all(Path::new("store")).unwrap();
+        for &(id, next_seq, counts) in segments {
+            let id = FileId(id);
+            let options = pleach_log::FrameOptions {
+                kind: LOG_SEGMENT,
+                id,
+                hint: pleach_log::ManifestHint::NONE,
+                preallocate: None,
+                next_seq,
+                durable_seq: next_seq - 1,
+            };
+            let path = segment_path(Path::new("store"), id);
+            let mut writer = pleach_log::FrameWriter::create(&*env, &path, &options).unwrap();
+            for &count in counts {
+                let mut operations = Operations::default();
+                for i in 0..count {
+                    let key = (writer.next_seq() + u64::from(i)).to_le_bytes();
+                    operations.push(crate::keys::PartitionId(0), &key, Some(&[9; 200])).unwrap();
+                }
+                let (count, first_seq) = (operations.count(), writer.next_seq());
+                let record = operations.record_mut();
+                writer.append([pleach_log::Append { record, first_seq, count }]).unwrap();
+            }
+        }
+        (sim, env)
+    }
+
+    /// Replays the log of the machine up to each of `stops`; returns the entries and the reads after each.
+    fn replay(
+        machine: &(Arc<pleach_env::SimEnv>, Arc<dyn Env>),
+        stops: &[SeqNo],
+    ) -> (Vec<u64>, u64, Vec<String>) {
+        let (sim, env) = machine;
+        let dir = Path::new("store");
+        let mut progress = |_, _| true;
+        let mut report = Reporter::new(&mut progress);
+        let files = crate::repair::manifest::list(&**env, dir, &mut report).unwrap();
+        let known = crate::repair::manifest::read(env, dir, &files, &mut report);
+        let stretches = index(env, dir, &files, &known, &mut report);
+        let (mut replay, before) = (Replay::new(env, dir, stretches), sim.read_count());
+        let mut sink = Sink::nowhere();
+        let entries = stops.iter().map(|stop| {
+            replay.replay(*stop, &known, &mut sink, &mut report).unwrap();
+            report.report.entries
+        });
+        let entries = entries.collect();
+        assert!(replay.readers.is_empty(), "no reader outlives its chain");
+        let damage = report.report.damage.iter().map(|place| place.error.to_string()).collect();
+        (entries, sim.read_count() - before, damage)
+    }
+
+    #[test]
+    fn a_batch_that_another_segment_cuts_is_reported() {
+        let ends_inside = machine(&[(5, 1, &[3, 3, 3]), (9, 6, &[2, 2])]);
+        let (entries, _, damage) = replay(&ends_inside, &[u64::MAX]);
+        assert_eq!(entries, [7]);
+        assert!(
+            damage.iter().any(|d| d.contains("writes 4 to 6") && d.contains("4 to 5 were passed")),
+            "{damage:?}"
+        );
+        let begins_inside = machine(&[(5, 1, &[3, 3, 3, 1]), (9, 7, &[2])]);
+        let (entries, _, damage) = replay(&begins_inside, &[u64::MAX]);
+        assert_eq!(entries, [9]);
+        assert!(
+            damage.iter().any(|d| d.contains("writes 7 to 9") && d.contains("9 to 9 were passed")),
+            "{damage:?}"
+        );
+    }
+
+    #[test]
+    fn a_log_is_read_once_however_often_the_replay_stops() {
+        let counts = vec![1; 20_000];
+        let machine = machine(&[(5, 1, &counts), (9, 8000, &counts[..100])]);
+        let (whole, reads, _) = replay(&machine, &[u64::MAX]);
+        let stops: Vec<_> = (0..500).map(|i| 37 * i).chain([u64::MAX]).collect();
+        let (entries, reads_in_steps, _) = replay(&machine, &stops);
+        assert!(entries.iter().zip(&stops).all(|(&n, &stop)| n == stop.min(20_000)), "{entries:?}");
+        assert_eq!((whole, reads_in_steps), (vec![20_000], reads));
     }
 }

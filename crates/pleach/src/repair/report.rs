@@ -28,7 +28,7 @@ pub struct DamagedPlace {
     pub upper: Option<Vec<u8>>,
     /// How many entries are missing in the file, if that is known.
     pub entries: Option<u64>,
-    /// What is wrong.
+    /// The error.
     pub error: Error,
 }
 
@@ -40,7 +40,7 @@ impl DamagedPlace {
     }
 }
 
-/// What [`repair`](crate::repair) and [`survey`](crate::survey) found.
+/// The findings of [`repair`](crate::repair) and [`survey`](crate::survey).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RepairReport {

@@ -23,6 +23,7 @@ mod processes;
 mod ranges;
 mod read_only;
 mod repair;
+mod repair_faults;
 mod rig;
 mod shortage;
 mod threads;
