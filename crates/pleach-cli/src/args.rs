@@ -92,6 +92,15 @@ impl Cli {
             ))
             .hint("leave out --read-only"));
         }
+        let result = self.dispatch(store);
+        match self.command.writing() {
+            // Their hints must not lead to an option that they refuse.
+            Some(_) => result.map_err(Failure::without_read_only),
+            None => result,
+        }
+    }
+
+    fn dispatch(&self, store: &StoreArgs) -> Result<()> {
         match &self.command {
             Command::Put(args) => put::run(store, args),
             Command::Get(args) => get::run(store, args),

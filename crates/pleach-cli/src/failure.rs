@@ -1,4 +1,4 @@
-//! What makes a command end without success: an exit code, a message, and a hint where one helps.
+//! The failure of a command: an exit code, a message, and a hint where one helps.
 //!
 //! Everything that can go wrong comes together here, so that the table of exit codes in `pleach help` has one place
 //! that makes it true.
@@ -67,6 +67,17 @@ impl Failure {
         }
     }
 
+    /// The failure of a command that writes: `--read-only` is no way out.
+    pub(crate) fn without_read_only(mut self) -> Self {
+        for (with, without) in [(REFUSED, REFUSED_TO_WRITE), (MOUNTED_READ_ONLY, MOUNTED_READ_ONLY_TO_WRITE)]
+        {
+            if self.hint.as_deref() == Some(with) {
+                self.hint = Some(without.to_owned());
+            }
+        }
+        self
+    }
+
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());
@@ -76,6 +87,8 @@ impl Failure {
 
 const FULL: &str = "the disk is full, or nearly so; what was written before is intact: free some space on that file system, then run \
      the command again";
+const KEPT_FREE: &str = "the store keeps space free, so that flushes and merges never run out of it; what was written before is \
+     intact: free some space on that file system, or try less memory, for which less is kept, such as --memory 64M";
 const POISONED: &str = "the store refuses writes since the failure that the message names; when its cause is gone, run the command again";
 const DAMAGED: &str = "nothing was changed; `pleach verify` lists all damage; restore the file from a backup, or salvage \
      the rest: pleach repair --into NEW";
@@ -85,6 +98,10 @@ const REFUSED: &str = "opening a store writes to its directory, even for reading
      `ls -ld`, or add --read-only to read the store without changing it";
 const MOUNTED_READ_ONLY: &str = "the file system is mounted read-only: add --read-only to read the store; to change it, mount the \
      file system for writing";
+const REFUSED_TO_WRITE: &str =
+    "the command writes to the store's directory and its files: check owner and permissions with `ls -la`";
+const MOUNTED_READ_ONLY_TO_WRITE: &str =
+    "the file system is mounted read-only: mount it for writing, or copy the store to another one";
 pub(crate) const BUSY: &str = "close it there and try again; several processes can have a store open at the same time only if all \
      of them use --read-only";
 const FILES: &str =
@@ -121,9 +138,11 @@ pub(crate) fn is_refused(error: &Error) -> bool {
     error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// What to do about a refusal of the system's.
+/// The hint for a refusal of the system's.
 fn io_hint(error: &io::Error) -> Option<&'static str> {
     match (error.kind(), error.raw_os_error()) {
+        // Said by the store, not by the system: there is space left.
+        (io::ErrorKind::StorageFull, None) => Some(KEPT_FREE),
         (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => Some(FULL),
         (io::ErrorKind::PermissionDenied, _) => Some(REFUSED),
         (io::ErrorKind::ReadOnlyFilesystem, _) => Some(MOUNTED_READ_ONLY),
@@ -216,8 +235,21 @@ mod tests {
             assert!(failure.exit == Exit::Io && found.contains(hint), "{code}: {found}");
             assert!(!found.contains("sync failed"), "{code}: {found}");
         }
+        let kept = io::Error::new(io::ErrorKind::StorageFull, "5 MiB are free");
+        let hint = Failure::from(Error::io("write", Path::new("x"), kept)).hint.unwrap_or_default();
+        assert!(hint.contains("--memory 64M"), "{hint}");
         let absent = Error::io("open", Path::new("x"), io::Error::from_raw_os_error(2));
         assert_eq!(Failure::from(absent).hint, None);
+    }
+
+    #[test]
+    fn commands_that_write_are_not_led_to_an_option_that_they_refuse() {
+        for code in [13, 30] {
+            let refused = Error::io("lock", Path::new("x"), io::Error::from_raw_os_error(code));
+            let hint = Failure::from(refused).without_read_only().hint.unwrap();
+            assert!(!hint.contains("--read-only"), "{hint}");
+        }
+        assert_eq!(Failure::usage("message").hint(BUSY).without_read_only().hint.as_deref(), Some(BUSY));
     }
 
     #[test]
