@@ -1,4 +1,4 @@
-//! What fuzz targets share: taking decisions from the input, and changing files by it.
+//! Tools of the fuzz targets: taking decisions from the input, and changing files by it.
 
 use std::path::Path;
 use std::sync::Arc;

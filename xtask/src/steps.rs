@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::tidy;
 
-/// What one step does.
+/// The action of one step.
 enum Action {
     /// `cargo` with these arguments.
     Cargo(&'static [&'static str]),

@@ -1,4 +1,4 @@
-//! What the opening of a store cut off the end of its log, for people and for `--json`.
+//! The bytes that opening a store cut off the end of its log, for people and for `--json`.
 //!
 //! A crash leaves an unsynced end, which recovery drops from the first gap on. Each command opens the store again, so only
 //! the first command after the crash can report it.
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::output::{bytes, count};
 
-/// What was dropped, in a sentence; `None` when nothing was.
+/// The dropped bytes and writes, in a sentence; `None` when nothing was.
 pub(crate) fn describe(stats: &Stats) -> Option<String> {
     let (records, size) = (stats.log_dropped_records, bytes(stats.log_dropped_bytes));
     match records {

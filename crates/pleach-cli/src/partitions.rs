@@ -36,7 +36,7 @@ impl PartitionsArgs {
     }
 }
 
-/// What a partition holds.
+/// The content of a partition, summed up.
 pub(crate) struct Contents {
     pub(crate) entries: u64,
     /// Whether `entries` and `data_bytes` were counted to the end.
@@ -140,7 +140,7 @@ fn list(store: &StoreArgs, counted_max: u64) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// What each partition holds, or only the one that was asked for.
+/// The sums of each partition, or only of the one that was asked for.
 fn contents(store: &StoreArgs, db: &Db, counted_max: u64) -> Result<Vec<(String, Contents)>> {
     let partitions: Vec<_> = match store.partition {
         Some(_) => vec![store.partition_of(db)?],

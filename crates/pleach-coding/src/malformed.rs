@@ -1,4 +1,4 @@
-//! What is wrong with encoded bytes, told by a decoder that knows no file.
+//! A decoder's error about malformed bytes; the decoder knows no file.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Malformed {
     /// Where in the decoded bytes.
     pub offset: usize,
-    /// What was expected.
+    /// The expectation.
     pub expected: &'static str,
 }
 

@@ -324,7 +324,7 @@ impl Baton {
     }
 }
 
-/// What a runner does: steps of jobs while there are clients.
+/// The loop of a runner: steps of jobs while there are clients.
 #[track_caller]
 pub(crate) fn run_jobs(step: impl Fn()) {
     let place = Location::caller();

@@ -26,7 +26,7 @@ pub struct OpenOptions {
     pub direct: bool,
 }
 
-/// What is known of a name in a directory.
+/// Metadata of a name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Length in bytes.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 /// Result of every fallible Pleach call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What the caller can do about an [`Error`].
+/// The kind of an [`Error`]: it says how the caller can react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -116,7 +116,7 @@ impl Error {
         Self::build(self.0.kind, self.0.message.clone(), Some(path), self.0.offset, source)
     }
 
-    /// What the caller can do.
+    /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -160,7 +160,7 @@ pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE].iter().any(|e| error.raw_os_error() == Some(e.raw_os_error()))
 }
 
-/// What a message adds to the words of the system.
+/// The part of a message that is not the system's.
 fn advice(error: &io::Error) -> &'static str {
     if !is_out_of_files(error) {
         ""

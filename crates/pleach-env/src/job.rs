@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a job's step found.
+/// The result of a job's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobStep {
     /// There is, or may be, more to do.

@@ -13,7 +13,7 @@ use parking_lot::{Condvar, MutexGuard};
 /// Waits for a condition guarded by a mutex. Spurious returns happen: always wait in a loop.
 pub struct Waiter(Kind);
 
-/// What a simulated wait does instead of waiting; the timeout, where there is one.
+/// The action of a simulated wait in place of waiting; the timeout, where there is one.
 type SimWait = Arc<dyn Fn(Waited) + Send + Sync>;
 
 /// How a simulated wait is done.

@@ -1,7 +1,7 @@
 //! Separators index: between two neighbouring blocks, the shortest string that tells them apart.
 //!
 //! `find(key)` is the number of separators that are not above `key`. The prefix that all separators share is stripped.
-//! What follows it is kept as a big-endian number of 8 bytes (the *head*) plus the bytes beyond (the *tail*). A small
+//! The rest is kept as a big-endian number of 8 bytes (the *head*) plus the bytes beyond (the *tail*). A small
 //! table over the leading bits of the heads narrows the search to a few of them where keys are spread evenly; what it
 //! leaves is searched without branches. Separators with equal heads are told apart by their lengths and tails.
 //!
@@ -38,7 +38,7 @@ const POOL_LEN_MAX: usize = (1 << END_BITS) - 1;
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub struct Separators {
-    /// What every separator starts with.
+    /// The common prefix of all separators.
     prefix: Box<[u8]>,
     /// First 8 bytes after the prefix, big-endian, padded with zeros. Ascending, not strictly.
     heads: Box<[u64]>,

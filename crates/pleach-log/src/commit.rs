@@ -30,7 +30,7 @@ use pleach_env::sync::{Condvar, Mutex};
 const GROUP_REQUESTS_MAX: usize = 128;
 
 /// Most cost in a group besides the leader's own: with bytes as cost, the copy and the write stay below a millisecond.
-/// What the leader's own cost exceeds it by counts too: a group is copied, and a large request is not.
+/// The excess of the leader's own cost counts too: a group is copied, and a large request is not.
 const GROUP_COST_MAX: usize = 1 << 20;
 
 /// Rounds of spinning before sleeping. A round is one `pause`, 10 to 50 ns: a few microseconds in all, which is about
@@ -76,7 +76,7 @@ pub struct CommitQueue<R> {
 
 /// A waiting request.
 struct Ticket<R> {
-    /// What its owner is to do. Written under `place`, so that no wake is lost; release and acquire, so that a
+    /// The next action of its owner. Written under `place`, so that no wake is lost; release and acquire, so that a
     /// spinning owner sees the request it got back.
     state: AtomicU8,
     /// The request, except while a leader has it.

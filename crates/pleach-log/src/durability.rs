@@ -1,6 +1,6 @@
 //! How long a write lasts once its call has returned.
 
-/// What a committed write survives.
+/// The failures that a committed write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
     /// The write is in the operating system's cache at return: it survives the death of the process, not that of the

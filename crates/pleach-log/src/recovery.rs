@@ -33,7 +33,7 @@ pub struct Record<'a> {
     pub first_seq: SeqNo,
     /// How many it takes.
     pub count: u32,
-    /// What was appended.
+    /// The records that were appended.
     pub payload: &'a [u8],
     /// The file it stands in.
     pub segment: FileId,
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Record<'_> {
     }
 }
 
-/// What [`recover`] found.
+/// The findings of [`recover`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {
     /// The sequence number that is due next.
@@ -75,7 +75,7 @@ pub struct Recovery {
     pub examined_bytes: u64,
 }
 
-/// What [`read_frames`] found.
+/// The findings of [`read_frames`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRecovery {
     /// The sequence number that is due next.
@@ -159,7 +159,7 @@ impl Place {
     }
 }
 
-/// What a record says about durability, and where it stands.
+/// A record's statement about durability, and its place.
 struct Evidence {
     durable_seq: SeqNo,
     place: Place,

@@ -44,7 +44,7 @@ pub struct LogWriter {
 struct UnsyncedSegment {
     id: FileId,
     end: u64,
-    /// What to stamp it with once a sync has succeeded.
+    /// Its stamp once a sync has succeeded.
     stamp: Option<Stamp>,
     path: PathBuf,
     file: Arc<dyn File>,
@@ -138,7 +138,7 @@ impl LogWriter {
         }
     }
 
-    /// What a sync has to do now, `None` when everything is durable. Every `PendingSync` must come back through
+    /// The work of a sync that starts now, `None` when everything is durable. Every `PendingSync` must come back through
     /// [`LogWriter::finish_sync`]; until then another one is refused with [`ErrorKind::Conflict`].
     pub fn prepare_sync(&mut self) -> Result<Option<PendingSync>> {
         self.check_not_poisoned()?;

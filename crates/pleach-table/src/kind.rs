@@ -1,4 +1,4 @@
-//! What an entry is.
+//! The kind of an entry.
 
 /// Kind of an entry, with the number it has on disk. Never renumber; 0 is no kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

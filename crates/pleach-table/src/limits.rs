@@ -8,7 +8,7 @@ pub const VALUE_LEN_MAX: usize = 512 << 20;
 /// Longest note that a writer leaves in an SST. Arbitrary.
 pub const NOTE_LEN_MAX: usize = 64;
 
-/// What block offsets and lengths of an uncompressed SST are multiples of, and the unit of memory of the frame cache.
+/// The alignment of block offsets and lengths of an uncompressed SST, and the unit of memory of the frame cache.
 pub(crate) const PAGE: usize = 4096;
 /// Largest block of more than one entry, header included; larger blocks hold a single entry.
 pub(crate) const BLOCK_LEN_MAX: usize = 4 * PAGE;

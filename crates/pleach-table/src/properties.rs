@@ -35,7 +35,7 @@ pub(crate) struct Properties {
     pub(crate) filter_bits: u64,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
-    /// What the layer above noted.
+    /// The note of the layer above.
     pub(crate) note: Vec<u8>,
 }
 
@@ -81,7 +81,7 @@ impl Properties {
         Ok(properties)
     }
 
-    /// What the manifest keeps.
+    /// The part that the manifest keeps.
     pub(crate) fn into_summary(
         self,
         file_len: u64,

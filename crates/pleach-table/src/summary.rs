@@ -1,4 +1,4 @@
-//! What the store's manifest keeps of an SST.
+//! The summary of an SST in the store's manifest.
 
 use std::fmt;
 

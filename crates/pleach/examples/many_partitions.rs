@@ -1,4 +1,4 @@
-//! What many partitions cost: creating, filling, settling, dropping and reopening a store of them, with the share that the
+//! The cost of many partitions: creating, filling, settling, dropping and reopening a store of them, with the share that the
 //! device's syncs have.
 //!
 //! `cargo run --release -p pleach --example many_partitions -- [partitions] [directory]`

@@ -35,7 +35,7 @@ pub(crate) const STAGE_SECTIONS: u8 = 0;
 /// First stage of runs.
 pub(crate) const STAGE_FIRST: u8 = 1;
 
-/// What the flush of one memtable has written so far.
+/// Output so far of the flush of one memtable.
 struct Flush<'i> {
     inner: &'i Inner,
     version: Arc<Version>,

@@ -27,7 +27,7 @@ use crate::version::edit::RunKind;
 use crate::version::reads::GET_NS;
 use crate::version::{RunFile, SubTree};
 
-/// What a lookup needs next.
+/// The next need of a lookup.
 pub(crate) enum Step<'l> {
     /// Block `1` of SST `0`; bring it to [`Lookup::supply`].
     NeedBlock(&'l Arc<Sst>, u32),
@@ -35,7 +35,7 @@ pub(crate) enum Step<'l> {
     Done(Option<Value>),
 }
 
-/// What a block told.
+/// The answer of a block.
 pub(crate) enum Supplied {
     /// The answer: the value, or none, for the newest version is a tombstone.
     Answer(Option<Value>),
@@ -108,7 +108,7 @@ impl<'s> Lookup<'s> {
         }
     }
 
-    /// What is needed next.
+    /// The next need.
     #[inline]
     pub(crate) fn step(&mut self) -> Step<'_> {
         loop {

@@ -170,13 +170,13 @@ impl Manifest {
         self.writer.id()
     }
 
-    /// What log segments note of it.
+    /// Its hint in log segments.
     pub(crate) fn hint(&self) -> ManifestHint {
         ManifestHint { file: self.writer.id(), len: self.writer.durable_len() }
     }
 }
 
-/// What `CURRENT` says.
+/// The content of `CURRENT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Current {
     /// The manifest in force.
@@ -185,7 +185,7 @@ pub(crate) struct Current {
     pub(crate) closed: Option<Closed>,
 }
 
-/// What was durable when the store was closed.
+/// The durable state when the store was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
     /// Bytes of the manifest.
@@ -252,7 +252,7 @@ fn discard(env: &dyn Env, dir: &Path, id: FileId) {
     }
 }
 
-/// What `CURRENT` says; `None` when there is no `CURRENT`.
+/// The content of `CURRENT`; `None` when there is no `CURRENT`.
 pub(crate) fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<Current>> {
     let path = dir.join(CURRENT);
     let Some(metadata) = env.metadata(&path).map_err(|e| Error::io("look for", &path, e))? else {
@@ -288,7 +288,7 @@ fn parse_current(path: &Path, bytes: &[u8]) -> Result<Current> {
     }
 }
 
-/// What to do about a layout that is not this build's.
+/// Advice about a layout that is not this build's.
 fn other_layout(line: &str) -> String {
     let number = |line: &str| line.strip_prefix("pleach ")?.parse::<u64>().ok();
     let advice = if number(line).is_some_and(|found| Some(found) < number(CURRENT_HEADER)) {

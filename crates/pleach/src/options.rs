@@ -328,7 +328,7 @@ impl Options {
         self.compaction_threads.unwrap_or_else(|| self.env.parallelism().min(COMPACTION_THREADS_MAX))
     }
 
-    /// What the pickers go by, while data is written or while it is quiet.
+    /// The settings of the pickers, while data is written or while it is quiet.
     pub(crate) fn policy(&self, is_quiet: bool) -> Policy {
         Policy {
             shape: self.shape,

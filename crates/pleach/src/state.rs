@@ -28,7 +28,7 @@ pub(crate) struct State {
     pub(crate) version: Arc<Version>,
     /// The last sequence number before the newest creation or drop of a partition. See [`ReadView`].
     pub(crate) partitions_since: SeqNo,
-    /// What scans know of deleted keys; the same in all states of a store.
+    /// Stretches of deleted keys that scans know; the same in all states of a store.
     pub(crate) stretches: Arc<DeletedStretches>,
     /// Whether the store has been closed; the same in all states of a store.
     pub(crate) closed: Arc<AtomicBool>,

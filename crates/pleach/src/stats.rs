@@ -26,7 +26,7 @@ pub(crate) fn add(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
 }
 
-/// What a store tells about itself. Counts of work start at zero with each open.
+/// Statistics of a store. Counts of work start at zero with each open.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -122,7 +122,7 @@ pub struct SizeEstimate {
     pub entries: u64,
 }
 
-/// What is known of one partition.
+/// Statistics of one partition.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PartitionStats {

@@ -78,7 +78,7 @@ impl Span {
     #[expect(clippy::unused_self, reason = "as with the feature")]
     fn record(&self, _field: &'static str, _value: u64) {}
 
-    /// What a flush or a step of a compaction has made: SSTs, moved ones included, and bytes written.
+    /// Output of a flush or of a step of a compaction: SSTs, moved ones included, and bytes written.
     pub(crate) fn made(&self, outputs: usize, written_bytes: u64) {
         self.record("outputs", outputs as u64);
         self.record("written_bytes", written_bytes);

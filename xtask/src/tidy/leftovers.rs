@@ -41,7 +41,7 @@ fn debug_macros(file: &SourceFile) -> impl Iterator<Item = Finding> {
     pairs.map(|pair| Finding::new(&file.path, pair[0].line, "leftover debugging macro"))
 }
 
-/// What follows each place where `word` stands alone in `text`.
+/// The text behind each place where `word` stands alone in `text`.
 fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).filter_map(move |(at, _)| {

@@ -1,7 +1,7 @@
 //! Step 3 of the demo: a child process writes, is killed with SIGKILL while it writes, and nothing it acknowledged is
 //! lost.
 //!
-//! What is shown: after the kill the store holds exactly the first n batches of the child, whole and in order, and n
+//! The claim: after the kill the store holds exactly the first n batches of the child, whole and in order, and n
 //! reaches at least the last one it acknowledged.
 
 use std::io::{BufRead, BufReader};

@@ -19,7 +19,7 @@ pub(super) struct Kind {
     pub(super) scattered: bool,
 }
 
-/// What is loaded.
+/// The data that is loaded.
 pub(super) const KINDS: [Kind; 3] = [
     Kind { name: "users", percent: 20, scattered: true },
     Kind { name: "orders", percent: 30, scattered: true },

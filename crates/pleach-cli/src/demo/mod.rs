@@ -43,7 +43,7 @@ pub(crate) struct DemoArgs {
     keep: bool,
 }
 
-/// What all steps need.
+/// The context of all steps.
 struct Demo<'a> {
     dir: &'a Path,
     keys: u64,

@@ -50,7 +50,7 @@ impl Report {
         self.say(format!("      {text}"))
     }
 
-    /// What came out of the step; told again in the summary.
+    /// The result of the step, repeated in the summary.
     pub(super) fn result(&mut self, name: &'static str, text: String) -> Result<()> {
         let mark = Style::new().green().bold().apply_to("ok");
         self.say(format!("   {mark} {name}: {text}"))?;

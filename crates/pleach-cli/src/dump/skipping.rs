@@ -13,7 +13,7 @@ use crate::failure::Result;
 /// Shown each key and value.
 pub(super) type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
 
-/// What was passed over.
+/// The parts that were passed over.
 #[derive(Default)]
 pub(super) struct Skipped {
     pub(super) places: Vec<DamagedPlace>,

@@ -115,7 +115,7 @@ impl Columns {
     }
 }
 
-/// What the value of a row of so many columns is, where no column was chosen.
+/// The form of the value of a row of so many columns, where no column was chosen.
 fn value_of(key: usize, columns: usize, whole_row: bool) -> ValueOf {
     match (key, columns) {
         (0 | 1, 2) if !whole_row => ValueOf::Other(1 - key),

@@ -107,7 +107,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// What was done.
+    /// The work that was done.
     pub(super) fn finish(mut self) -> Summary {
         self.bar.finish_and_clear();
         self.summary.seconds = self.started.elapsed().as_secs_f64();

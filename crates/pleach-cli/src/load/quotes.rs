@@ -35,7 +35,7 @@ struct Watch {
     found: VecDeque<(u64, u64, String)>,
 }
 
-/// What was found of quotes. Shared by the input and its reader.
+/// The state of quotes. Shared by the input and its reader.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quotes(Rc<RefCell<Watch>>);
 

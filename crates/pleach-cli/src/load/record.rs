@@ -13,12 +13,12 @@ pub(super) struct Record {
     pub(super) line: u64,
 }
 
-/// What a format found next.
+/// The next finding of a format.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The record has been filled.
     Entry,
-    /// What begins at the record's line is none; what is wrong with it. Reading can go on behind it.
+    /// The text at the record's line is no record, for this reason. Reading can go on behind it.
     Malformed(String),
     End,
 }

@@ -19,7 +19,7 @@ pub(crate) struct Store {
     folder: TempDir,
 }
 
-/// What a run of the command left.
+/// The result of a run of the command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,

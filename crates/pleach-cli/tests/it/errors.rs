@@ -1,4 +1,4 @@
-//! What goes wrong is said, with the exit code that the help promises.
+//! Errors are reported, with the exit code that the help promises.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

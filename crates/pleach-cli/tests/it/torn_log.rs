@@ -1,4 +1,4 @@
-//! What the command says of a store whose log a crash has torn.
+//! Messages of the command about a store whose log a crash has torn.
 
 use std::path::Path;
 

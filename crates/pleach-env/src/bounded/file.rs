@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::open_files::OpenFiles;
 use crate::env::{Env, File, OpenOptions, Site};
 
-/// What a file needs to be opened, and its handle while it is.
+/// The arguments for opening a file, and its handle while it is open.
 pub(super) struct Shelved {
     // Immutable.
     env: Arc<dyn Env>,

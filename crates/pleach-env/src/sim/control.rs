@@ -1,4 +1,4 @@
-//! What only tests may do to a simulated machine: crash it, plant faults, look at the disk and damage it.
+//! Control of a simulated machine, for tests only: crash it, plant faults, look at the disk and damage it.
 
 use std::fmt;
 use std::path::Path;
@@ -136,7 +136,7 @@ impl SimEnv {
         self.machine.lock().check_power().is_err()
     }
 
-    /// What the file of this name reads now, `None` when there is none. Not counted.
+    /// The present content of the file of this name, `None` when there is none. Not counted.
     pub fn read_file(&self, path: &Path) -> Option<Vec<u8>> {
         let machine = self.machine.lock();
         let inode = machine.disk.inode(machine.disk.find(path)?);

@@ -1,4 +1,4 @@
-//! What a crash keeps: the policies, and the chooser that turns one into decisions.
+//! The outcome of a crash: the policies, and the chooser that turns one into decisions.
 //!
 //! Every policy is a set of probabilities, one per class of pending change. All outcomes of all policies are legal;
 //! they differ only in which of them come up often.
@@ -117,7 +117,7 @@ pub(super) struct FileChooser<'a> {
     between: bool,
 }
 
-/// What real write-back leaves behind more often than independent coins would.
+/// Outcomes that real write-back leaves more often than independent coins would.
 #[derive(Clone, Copy)]
 enum Pattern {
     All,

@@ -15,14 +15,14 @@ pub struct Fault {
     /// [`SimEnv::read_count`](crate::SimEnv::read_count). For [`FaultKind::OpenTooManyFiles`], the number of the open, as
     /// counted by [`SimEnv::open_count`](crate::SimEnv::open_count).
     pub at_op: u64,
-    /// What happens then.
+    /// The effect.
     pub kind: FaultKind,
 }
 
 /// How the message of [`FaultKind::JobPanics`] begins.
 pub const JOB_PANIC: &str = "a planted panic";
 
-/// What a [`Fault`] does.
+/// The effect of a [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -58,7 +58,7 @@ pub enum FaultKind {
     JobPanics,
 }
 
-/// What numbers the calls that a fault can strike.
+/// The counter of the calls that a fault can strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counter {
     Ops,

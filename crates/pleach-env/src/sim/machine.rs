@@ -63,7 +63,7 @@ const READ_TIME: Duration = Duration::from_micros(5);
 /// Free space reported where no capacity is set; arbitrary.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
-/// What the machine's lock guards.
+/// State that the machine's lock guards.
 pub(super) struct Machine {
     pub(super) disk: Disk,
     /// How many handles each open inode has.
@@ -229,7 +229,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What the call returns that has done what it was asked to.
+    /// The result of the call that has done its work.
     pub(super) fn end(&self) -> io::Result<()> {
         match self.fault.and_then(FaultKind::late_error) {
             Some(error) => Err(error),

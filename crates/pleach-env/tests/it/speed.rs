@@ -1,4 +1,4 @@
-//! What a crash state costs: the crash tests need millions of them.
+//! The cost of a crash state: the crash tests need millions of them.
 //!
 //! The bound is loose, so that a busy machine does not fail it; the measured figure is printed.
 

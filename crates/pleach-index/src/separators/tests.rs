@@ -13,7 +13,7 @@ fn build(blocks: &[Vec<Vec<u8>>]) -> Separators {
     builder.finish()
 }
 
-/// What `find` must say, by looking at every block.
+/// The right answer of `find`, by a look at every block.
 fn linear(blocks: &[Vec<Vec<u8>>], key: &[u8]) -> u32 {
     u32::try_from(blocks.iter().skip(1).filter(|b| b[0].as_slice() <= key).count()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! What a caller hands in: a payload with room for its header, and the sequence numbers it takes.
+//! The input of an append: a payload with room for its header, and the sequence numbers it takes.
 
 use pleach_env::memory::RegionBytes;
 use pleach_env::{Error, FileId, Result};

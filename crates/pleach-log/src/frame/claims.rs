@@ -10,7 +10,7 @@ use super::record::{RecordHeader, RecordKind, SeqNo};
 /// it is as large as what was written since, or as that distance.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Claims {
-    /// What the last long record stated, and where the first one that stated it is.
+    /// The statement of the last long record, and the place of the first one with the same statement.
     stated: Option<(SeqNo, u64)>,
     /// Where the last long record is.
     last_at: u64,

@@ -27,7 +27,7 @@ pub struct FileKind {
     pub magic: [u8; 8],
     /// Format version that this build writes, and the only one that it reads.
     pub version: u32,
-    /// What messages call it: "log segment".
+    /// Its name in messages: "log segment".
     pub name: &'static str,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct FileHeader {
     pub(crate) hint: ManifestHint,
 }
 
-/// What the first bytes of a file turned out to be.
+/// The verdict on the first bytes of a file.
 #[derive(Debug)]
 pub(crate) enum HeaderState {
     Whole(FileHeader),

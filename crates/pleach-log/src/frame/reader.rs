@@ -29,7 +29,7 @@ pub(crate) enum Opened {
     Torn(&'static str),
 }
 
-/// What stands at the next place of the chain.
+/// The finding at the next place of the chain.
 pub(crate) enum Found {
     /// A record at this offset; [`FrameReader::payload`] holds its payload.
     Record(RecordHeader, u64),

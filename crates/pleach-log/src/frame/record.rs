@@ -53,7 +53,7 @@ pub(crate) fn tag(id: FileId, offset: u64) -> u32 {
 const KIND_BITS: u32 = 3;
 const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
 
-/// What a record is. Numbers on disk: never renumber; 4 to 7 are reserved.
+/// The kind of a record. Numbers on disk: never renumber; 4 to 7 are reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum RecordKind {
@@ -193,7 +193,7 @@ impl RecordHeader {
                 && u32_at(encoded, HEADER_CRC_AT) == header_crc(encoded, id, offset)
     }
 
-    /// What the checksum that covers the payload starts from. In a short record it covers, before the payload, the
+    /// The start value of the checksum that covers the payload. In a short record it covers, before the payload, the
     /// address, what a short record leaves out, and the header without the checksum.
     pub(crate) fn payload_crc_seed(&self, encoded: &[u8], id: FileId, offset: u64) -> u32 {
         if self.kind != RecordKind::Short {

@@ -28,7 +28,7 @@ use super::stamp::Stamp;
 /// Memory kept for the next group (1 MiB, the most a commit group gathers); larger groups give theirs back.
 const GROUP_KEPT: usize = 1 << 20;
 
-/// What a new framed file is and where its numbers start.
+/// Identity of a new framed file, and its first number.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameOptions {
     /// Kind of file.
@@ -45,7 +45,7 @@ pub struct FrameOptions {
     pub durable_seq: SeqNo,
 }
 
-/// What is left to do about a failed append.
+/// The work left after a failed append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fence {
     /// Nothing: no append failed, or its fence is durable.

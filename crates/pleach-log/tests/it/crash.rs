@@ -18,14 +18,14 @@ use crate::support::{Logged, append, logged, recover_logged};
 
 const FLOOR: FileKind = FileKind { magic: *b"PLCHFLOR", version: 1, name: "floor file" };
 
-/// What must be found again.
+/// The content that must be found again.
 #[derive(Clone, Default)]
 struct Oracle {
     /// Every record whose append succeeded, from sequence number 1 on.
     history: Vec<Logged>,
     /// Groups whose append failed since the last one that succeeded: a crash may leave some of their records.
     doubtful: Vec<Vec<Logged>>,
-    /// What is durable at least: synced or flushed.
+    /// The least that is durable: synced or flushed.
     durable: SeqNo,
 }
 
@@ -65,7 +65,7 @@ struct Store {
     segments: Vec<(FileId, SeqNo)>,
 }
 
-/// What is on a disk before a store is opened.
+/// The content of a disk before a store is opened.
 struct Found {
     floor: FileId,
     flushed: SeqNo,
@@ -257,7 +257,7 @@ impl Store {
     }
 }
 
-/// What a run has seen, to show that it reaches what it should.
+/// Counts of a run, to show that it reaches what it should.
 #[derive(Debug, Default)]
 struct Seen {
     crashes: usize,
@@ -348,7 +348,7 @@ fn crashes_and_faults_leave_a_prefix_with_everything_synced() {
     run_all(true);
 }
 
-/// What is noticed when `site` is switched off.
+/// The violation that is noticed when `site` is switched off.
 fn noticed(site: &'static str, with_faults: bool) -> String {
     let found = failpoint::with_skipped(site, || {
         // As many as the rarest one may need; the first violation ends it.

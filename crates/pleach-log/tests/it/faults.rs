@@ -1,4 +1,4 @@
-//! What the writer and recovery do when the machine refuses.
+//! Writer and recovery when the machine refuses.
 
 use std::path::Path;
 use std::sync::Arc;

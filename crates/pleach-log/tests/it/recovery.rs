@@ -1,4 +1,4 @@
-//! What recovery makes of logs that crashes, and recovery itself, leave behind.
+//! Recovery of the logs that crashes, and recovery itself, leave behind.
 
 use pleach_env::{ErrorKind, FileId};
 use pleach_log::{

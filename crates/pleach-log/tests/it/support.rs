@@ -1,4 +1,4 @@
-//! What the tests share: a machine, files as bytes, and logs of known content.
+//! Tools of the tests: a machine, files as bytes, and logs of known content.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the writer refuses, and when it rotates.
+//! Refusals of the writer, and its rotation.
 
 use std::sync::Arc;
 

@@ -58,7 +58,7 @@ impl Waiting {
         self.value_len << 2 | u32::from(self.kind.number())
     }
 
-    /// What it takes in a block without a prefix, tag and offset included; with a prefix, never more than this less
+    /// Its length in a block without a prefix, tag and offset included; with a prefix, never more than this less
     /// the prefix's length.
     fn len(self) -> usize {
         let lengths = varint_len(self.key_len.into()) + varint_len(self.value_word().into());
@@ -79,7 +79,7 @@ pub(crate) struct BlockPacker {
 struct Fill {
     /// How many of them are in.
     entries: usize,
-    /// What they take without a prefix.
+    /// Their length without a prefix.
     len: usize,
     prefix_len: usize,
     /// The size it may grow to.

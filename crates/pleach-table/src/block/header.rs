@@ -9,7 +9,7 @@ use crate::codec::Codec;
 use crate::crc::address_crc;
 use crate::limits::{HEADER_LEN, unfolding_allowed};
 
-/// What a block is for, with the number it has on disk. Never renumber; 0 is no type.
+/// The purpose of a block, with the number it has on disk. Never renumber; 0 is no type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum BlockType {

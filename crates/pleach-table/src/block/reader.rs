@@ -97,7 +97,7 @@ impl<'a> DataBlock<'a> {
         self.layout.count
     }
 
-    /// What every key begins with.
+    /// The common prefix of all keys.
     #[inline]
     pub(crate) fn prefix(self) -> &'a [u8] {
         &self.bytes[PREFIX_AT..PREFIX_AT + self.layout.prefix_len]

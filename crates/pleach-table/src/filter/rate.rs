@@ -1,4 +1,4 @@
-//! What a filter of given size can do: the arithmetic behind the choice of the number of probes.
+//! The power of a filter of given size: the arithmetic behind the choice of the number of probes.
 
 use super::{LINE_BITS, PROBES_MAX};
 

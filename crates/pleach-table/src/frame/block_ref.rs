@@ -1,4 +1,4 @@
-//! What a reader of a block holds.
+//! A reader's hold on a block.
 
 use std::fmt;
 use std::ops::Deref;

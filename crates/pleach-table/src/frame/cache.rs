@@ -50,7 +50,7 @@ pub struct FrameCache {
     heap_fallbacks: AtomicU64,
 }
 
-/// What a [`FrameCache`] has done.
+/// Statistics of a [`FrameCache`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCacheStats {
     /// Bytes of all frames.
@@ -91,7 +91,7 @@ impl FrameCache {
         }))
     }
 
-    /// What has happened so far.
+    /// The statistics so far.
     pub fn stats(&self) -> FrameCacheStats {
         let mut stats = FrameCacheStats {
             capacity: u64::from(self.shard_frames) * self.shards.len() as u64 * PAGE as u64,

@@ -250,7 +250,7 @@ fn clearable(slab: &SlabOwner, place: u32, frames: u32, patient: bool) -> bool {
     clearable
 }
 
-/// What a run's first frame is a multiple of.
+/// The alignment of a run's first frame.
 fn alignment(frames: u32) -> u32 {
     if frames > 2 { QUAD } else { frames }
 }

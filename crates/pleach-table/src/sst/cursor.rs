@@ -71,7 +71,7 @@ struct Seek {
     stage: Stage,
 }
 
-/// What a seek has asked memory for.
+/// The prefetches of a seek.
 enum Stage {
     /// The block's frame word.
     Word,

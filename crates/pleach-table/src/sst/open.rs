@@ -70,7 +70,7 @@ impl Sst {
     }
 }
 
-/// What salvage needs of a whole tail.
+/// The parts of a whole tail that salvage needs.
 pub(super) struct Tail {
     pub(super) codec: Codec,
     pub(super) extents: Extents,
@@ -86,7 +86,7 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, file_id: FileId) -> Result
     Ok(Tail { codec: footer.codec, extents, summary, note })
 }
 
-/// What the tail holds.
+/// The content of the tail.
 struct Parts {
     footer: Footer,
     extents: Extents,
@@ -180,7 +180,7 @@ struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// What `decode` makes of the next block's payload.
+    /// The next block's payload, decoded by `decode`.
     fn take<T>(
         &mut self,
         block_type: BlockType,

@@ -65,7 +65,7 @@ impl Sst {
         &self.summary
     }
 
-    /// What its writer noted of it: see [`SstBuilder::set_note`](crate::SstBuilder::set_note).
+    /// Its writer's note: see [`SstBuilder::set_note`](crate::SstBuilder::set_note).
     pub fn note(&self) -> &[u8] {
         &self.note
     }

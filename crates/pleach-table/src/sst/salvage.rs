@@ -43,7 +43,7 @@ pub enum Salvaged<'a> {
     Entry {
         /// Its key as it is stored.
         key: &'a [u8],
-        /// What it is.
+        /// The kind.
         kind: ValueKind,
         /// Its value.
         value: &'a [u8],
@@ -65,7 +65,7 @@ pub struct SstDamage {
     pub after: Option<Vec<u8>>,
     /// The first key behind them, if there is one that can be read.
     pub before: Option<Vec<u8>>,
-    /// What is wrong.
+    /// The error.
     pub error: Error,
 }
 
@@ -112,7 +112,7 @@ impl SalvageSst {
         self.tail.as_ref().ok().map(|tail| &tail.summary)
     }
 
-    /// What its writer noted of it, where that can be read.
+    /// Its writer's note, where that can be read.
     ///
     /// # Errors
     /// Those of reading the file.

@@ -241,8 +241,8 @@ fn a_block_read_by_others_is_admitted() {
     }
 }
 
-/// What is not yet in the index and the properties when the length is estimated (`build` compares) can be as long as
-/// the longest keys.
+/// The part that is not yet in the index and the properties when the length is estimated (`build` compares) can be
+/// as long as the longest keys.
 #[test]
 fn the_estimated_length_counts_long_keys() {
     let long = |last: u8| [vec![b'x'; KEY_LEN_MAX - 1], vec![last]].concat();

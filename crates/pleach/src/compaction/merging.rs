@@ -21,7 +21,7 @@ use crate::version::{OlderRuns, Origin, Run, SubTree};
 pub(super) struct Merging {
     merge: Merge,
     is_open: bool,
-    /// What the outputs note.
+    /// The note of the outputs.
     origin: Origin,
     drops_tombstones: bool,
     /// Bits per key of the outputs' filters.

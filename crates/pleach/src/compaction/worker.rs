@@ -33,7 +33,7 @@ use crate::keys::PartitionId;
 use crate::version::Version;
 use crate::version::edit::RunId;
 
-/// What the workers of a store share.
+/// State that the workers of a store share.
 pub(crate) struct Compactions {
     inner: Arc<Inner>,
     list: Mutex<List>,
@@ -159,7 +159,7 @@ impl Compactions {
         Ok(urgent.map(|(at, _)| list.waiting.swap_remove(at)))
     }
 
-    /// What becomes of a job after a step; `progress` is `None` after an error.
+    /// The fate of a job after a step; `progress` is `None` after an error.
     fn put_back(&self, job: AnyJob, progress: Option<Progress>) {
         let mut list = self.list.lock();
         if progress == Some(Progress::More) {
@@ -264,7 +264,7 @@ impl Compactions {
         Ok(())
     }
 
-    /// What to start next: what was asked for first, then each partition in its turn. Only what goes into a stage below
+    /// The next job to start: what was asked for first, then each partition in its turn. Only what goes into a stage below
     /// `below`, if that is given.
     ///
     /// Requires: the requests were looked at before the version, so that it has all that was to be merged.

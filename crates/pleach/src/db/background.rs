@@ -129,7 +129,7 @@ impl Inner {
         }
     }
 
-    /// What a job does after a failed step. On a full disk it is tried again if files could be removed, but once only
+    /// The course of a job after a failed step. On a full disk it is tried again if files could be removed, but once only
     /// for each version: what goes may be what the failed step itself has written.
     pub(crate) fn background_failed(&self, error: Error) -> JobStep {
         if error.kind() == ErrorKind::Closed {

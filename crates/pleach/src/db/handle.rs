@@ -215,7 +215,7 @@ impl Db {
         verify::verify_all(self.inner(), progress)
     }
 
-    /// What the store tells about itself.
+    /// The store's statistics.
     pub fn stats(&self) -> Stats {
         self.inner().stats()
     }

@@ -1,4 +1,4 @@
-//! What all handles and jobs of a store share.
+//! State that all handles and jobs of a store share.
 //!
 //! # Concurrency
 //! The order of the locks is in ARCHITECTURE.md, "Locks": `naming`, `writer`, `versions`, `swap`; the others are leaves.
@@ -43,7 +43,7 @@ pub(crate) struct Inner {
     pub(crate) cache: Arc<FrameCache>,
     pub(crate) trash: Arc<Trash>,
     pub(crate) counters: Counters,
-    /// What recovery found in the log.
+    /// The findings of recovery in the log.
     pub(crate) recovery: Recovery,
     /// Why writes are refused since the open: the store was opened for reading only, or on a full disk.
     pub(crate) read_only: Option<Error>,
@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     pub(crate) queue: CommitQueue<WriteRequest>,
 
     // Atomic.
-    /// What readers see. Swapped under `swap`.
+    /// The state that readers see. Swapped under `swap`.
     pub(crate) state: ArcSwap<State>,
     /// Last sequence number whose batch is wholly in the memtable. Release by the commit leader, acquire by readers.
     pub(crate) visible: AtomicU64,
@@ -79,7 +79,7 @@ pub(crate) struct Inner {
     pub(crate) writer: Mutex<Writer>,
     /// The manifest and what it says.
     pub(crate) versions: Mutex<Versions>,
-    /// What log segments note of the manifest.
+    /// The manifest hint of log segments.
     pub(super) hint: Mutex<ManifestHint>,
     /// Log segments and manifests that exist.
     pub(crate) framed_files: Mutex<FramedFiles>,
@@ -94,11 +94,11 @@ pub(crate) struct Inner {
 
     /// Sums and work lists over all partitions. Leaf lock.
     pub(crate) ledger: Mutex<Ledger>,
-    /// What writers are charged for the debts of background work.
+    /// The charge of writers for the debts of background work.
     pub(crate) pressure: Pressure,
     /// A commit leader waits for a flush, or is slowed down: a request that comes now would wait too.
     pub(crate) writers_wait: AtomicBool,
-    /// What compactions may write in a second.
+    /// The bytes that compactions may write in a second.
     pub(crate) pacer: Pacer,
     /// State of background work.
     pub(crate) background: Mutex<Background>,
@@ -107,7 +107,7 @@ pub(crate) struct Inner {
     pub(crate) wakers: OnceLock<Wakers>,
 }
 
-/// What handles of a partition share.
+/// State that the handles of a partition share.
 pub(crate) struct LivePartition {
     pub(crate) id: PartitionId,
     pub(crate) name: Arc<str>,
@@ -115,7 +115,7 @@ pub(crate) struct LivePartition {
     pub(crate) dropped: AtomicBool,
 }
 
-/// What commit leaders own.
+/// State that commit leaders own.
 pub(crate) struct Writer {
     pub(crate) log: Attached<LogWriter>,
     pub(crate) next_seq: SeqNo,
@@ -174,7 +174,7 @@ pub(crate) struct Wakers {
     pub(crate) cleaner: JobWaker,
 }
 
-/// What [`Inner::new`] starts from.
+/// Arguments of [`Inner::new`].
 pub(crate) struct Parts {
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
@@ -331,7 +331,7 @@ impl Inner {
         }
     }
 
-    /// What a new log segment is to note of the manifest.
+    /// The manifest hint of a new log segment.
     pub(crate) fn manifest_hint(&self) -> ManifestHint {
         *self.hint.lock()
     }

@@ -366,7 +366,7 @@ mod tests {
             .unwrap()
     }
 
-    /// What the ledger says is what a new one of the same version says.
+    /// The ledger equals a new one of the same version.
     fn check(db: &Db) {
         let inner = db.inner();
         let state: Arc<State> = inner.state.load_full();

@@ -220,7 +220,7 @@ impl Partition {
         self.check_live()
     }
 
-    /// What is known of it.
+    /// Its statistics.
     pub fn stats(&self) -> Result<PartitionStats> {
         failpoint::reached("partition.read");
         self.inner().partition_stats(self.live.id).ok_or_else(|| self.gone())

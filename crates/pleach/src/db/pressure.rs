@@ -17,7 +17,7 @@ use crate::flush::STAGE_FIRST;
 use crate::options::Shape;
 use crate::version::{Run, SubTree};
 
-/// What the writers of a store are charged.
+/// The charges of the writers of a store.
 #[derive(Default)]
 pub(crate) struct Pressure {
     /// Nanoseconds for each KiB written, by the debt of compactions.
@@ -110,7 +110,7 @@ pub(super) fn ways(tree: &SubTree, policy: &Policy) -> (f64, f64) {
     (way_to(debt.runs, runs_limits(policy, tree)), way_to(debt.garbage_share, GARBAGE))
 }
 
-/// What a sub-tree owes.
+/// The debt of a sub-tree.
 struct Debt {
     runs: f64,
     garbage_share: f64,

@@ -44,7 +44,7 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) since: u64,
 }
 
-/// What is counted of the entries of one run in a file.
+/// Counts of the entries of one run in a file.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     entries: u64,
@@ -179,7 +179,7 @@ impl SstOutput<'_> {
         self.builder.add(entry.stored_key, entry.kind, entry.value, hash)
     }
 
-    /// What was added since the last call, as a section from `smallest` to `largest`; `None` when nothing was.
+    /// The entries added since the last call, as a section from `smallest` to `largest`; `None` when nothing was.
     pub(crate) fn end_section(&mut self, smallest: &[u8], largest: &[u8]) -> Option<RunFileMeta> {
         let tally = std::mem::take(&mut self.tally);
         (tally.entries > 0).then(|| tally.meta(self.id, smallest, largest, tally.bytes))

@@ -14,7 +14,7 @@ use crate::stats::{PartitionStats, Stats};
 use crate::version::edit::RunKind;
 use crate::version::{Run, SstFile, SubTree};
 
-/// What [`Db::verify`](crate::Db::verify) has read.
+/// The amount that [`Db::verify`](crate::Db::verify) has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {

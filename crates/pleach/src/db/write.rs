@@ -302,7 +302,7 @@ impl Inner {
     }
 }
 
-/// What those of the group that are not refused take in the memtable.
+/// Memtable bytes of those of the group that are not refused.
 fn admitted_footprint(group: &[WriteRequest]) -> Footprint {
     let admitted = group.iter().filter(|r| r.result.is_none());
     admitted.fold(Footprint::default(), |sum, r| sum.and(r.operations.footprint()))

@@ -13,7 +13,7 @@
 
 use std::cmp::Ordering;
 
-/// What speaks for keeping a filter in memory, and what against it.
+/// The reasons for and against keeping a filter in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FilterDemand {
     /// Bytes of memory that it takes.

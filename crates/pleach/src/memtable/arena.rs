@@ -92,7 +92,7 @@ impl Footprint {
         self.bytes + self.large_bytes + TREE_BYTES_PER_KEY * self.records
     }
 
-    /// What both take together.
+    /// The sum of both.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         Self {

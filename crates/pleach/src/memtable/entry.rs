@@ -143,7 +143,7 @@ fn milestone_before(arena: &Arena, mut word: u64) -> Option<ArenaRef> {
     None
 }
 
-/// What lies in front of a milestone.
+/// The entries in front of a milestone.
 struct Links {
     /// The milestone before.
     before: Option<ArenaRef>,
@@ -261,7 +261,7 @@ pub(super) fn footprint(key_len: usize, value_len: usize) -> usize {
     footprint_of_key(key_len) + (VERSION_HEADER + value_len).next_multiple_of(8)
 }
 
-/// What a key takes at most of the arena when its value is in a chunk of its own.
+/// The most arena bytes that a key takes when its value is in a chunk of its own.
 pub(super) fn footprint_of_key(key_len: usize) -> usize {
     (KEY_HEADER + key_len).next_multiple_of(8)
 }

@@ -167,7 +167,7 @@ impl Memtable {
         self.arena.used() + self.tree.bytes() + self.index.bytes()
     }
 
-    /// What an entry of this size takes at most of the arena.
+    /// The most arena bytes that an entry of this size takes.
     pub(crate) fn footprint(key_len: usize, value_len: usize) -> Footprint {
         let bytes = entry::footprint(key_len, value_len);
         Footprint { bytes, record_max: bytes, records: 1, ..Footprint::default() }

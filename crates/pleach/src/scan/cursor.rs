@@ -115,7 +115,7 @@ impl SourceCursor {
         }
     }
 
-    /// What the current file says of its run's entries in it. Requires: on an entry of a run.
+    /// The current file's record of its run's entries in it. Requires: on an entry of a run.
     pub(crate) fn file_meta(&self) -> Option<&RunFileMeta> {
         match &self.source {
             Source::Memtable(_) => None,

@@ -35,7 +35,7 @@ pub(crate) struct Merge {
     direction: Direction,
     /// The sources that are on an entry.
     order: SmallVec<[Entrant; 16]>,
-    /// What all current keys begin with.
+    /// The common prefix of all current keys.
     shared: SmallVec<[u8; 32]>,
     /// Heads that did not tell keys apart since `shared` was looked at.
     ties: u32,

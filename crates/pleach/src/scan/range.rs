@@ -48,7 +48,7 @@ pub struct Range {
     must_seek: [bool; 2],
     /// The end that was walked last: it still stands on the entry that was given.
     given: Option<Direction>,
-    /// What the first call returns instead of an entry.
+    /// The result of the first call instead of an entry.
     error: Option<Error>,
 }
 

@@ -149,7 +149,7 @@ impl RunCursor {
         is_whole.then_some(file)
     }
 
-    /// What the current file says of the run's entries in it.
+    /// The current file's record of the run's entries in it.
     pub(super) fn file_meta(&self) -> &RunFileMeta {
         &self.run.files[self.file].meta
     }

@@ -25,7 +25,7 @@ pub(crate) struct SstFile {
     trash: Arc<Trash>,
 }
 
-/// What is in memory of a file's filter.
+/// The part of a file's filter that is in memory.
 #[derive(Default)]
 struct KeptFilter {
     /// `None` where there is no memory for it, and where the file has none.
@@ -75,7 +75,7 @@ impl SstFile {
         (bytes, bytes == 0 && self.summary.filter_bits > 0)
     }
 
-    /// What speaks for keeping the filter. Where there is none to be had, it takes nothing and counts as kept.
+    /// The reasons for keeping the filter. Where there is none to be had, it takes nothing and counts as kept.
     pub(crate) fn filter_demand(&self) -> FilterDemand {
         let kept = self.filter.lock();
         let can_be_had = self.summary.filter_bits > 0 && !kept.is_lost;

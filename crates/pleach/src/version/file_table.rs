@@ -32,7 +32,7 @@ pub(crate) struct FileTable {
     trash: Arc<Trash>,
 }
 
-/// What one edit changes in the table: the files that it names, or whose references it changes, as they are after it.
+/// The changes of one edit to the table: the files that it names, or whose references it changes, as they are after it.
 #[derive(Default)]
 pub(crate) struct FileChanges(HashMap<FileId, Counted>);
 

@@ -59,7 +59,7 @@ impl SubTree {
         self.jobs.iter().any(|job| job.output == id || job.inputs.contains(&id))
     }
 
-    /// What `of` tells of each run, in all.
+    /// The sum of `of` over all runs.
     pub(crate) fn sum(&self, of: impl Fn(&Run) -> u64) -> u64 {
         self.runs.iter().map(|run| of(run)).fold(0, u64::saturating_add)
     }

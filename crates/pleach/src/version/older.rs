@@ -5,7 +5,7 @@
 //! answer from memory, and their "no" is certain; where all runs say no, the tombstone is not written.
 //!
 //! # Why that is safe
-//! What must hold is: at the moment when the output is shown to readers, and ever after, no run that is older than it
+//! The invariant: at the moment when the output is shown to readers, and ever after, no run that is older than it
 //! holds the key.
 //! 1. *Nothing is added below.* The runs asked are all that are older, in one version. Later versions differ below the
 //!    inputs only by compactions of older runs, which move entries and invent none. A flush adds newer runs; memtables
@@ -47,7 +47,7 @@ impl OlderRuns {
         Self::new(partition, &tree.runs)
     }
 
-    /// What is older than the runs `inputs`, apart from `output`, into which they are merged: it holds no key that is
+    /// The runs older than the runs `inputs`, apart from `output`, into which they are merged: it holds no key that is
     /// yet to be merged.
     pub(crate) fn than_inputs(
         partition: PartitionId,

@@ -1,4 +1,4 @@
-//! What reads of a sub-tree have cost for its having several runs.
+//! Costs of the reads of a sub-tree that come from its several runs.
 //!
 //! Runs that stay side by side spare writes and cost reads. Nobody knows what will be read; but once reads have spent as
 //! much time on further runs as a merge of all of them would have taken, the merge is worth its price, and at worst both

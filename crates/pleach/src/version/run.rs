@@ -54,7 +54,7 @@ impl RunFile {
     }
 }
 
-/// What the pickers ask of a run, summed up once.
+/// The sums over a run that the pickers need, computed once.
 struct Figures {
     bytes: u64,
     file_bytes_max: u64,
@@ -176,7 +176,7 @@ impl Run {
         self.figures.tombstones_since
     }
 
-    /// What the manifest states of it.
+    /// The manifest's record of it.
     pub(crate) fn meta(&self) -> RunMeta {
         RunMeta {
             id: self.id,

@@ -19,7 +19,7 @@ const PRINTED_MAX: usize = 25;
 /// Longest time that a case may take. An intact store takes some milliseconds.
 const CASE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What a forger may cost beyond that: a manifest that says something else is another store, with other compactions,
+/// The cost of a forger beyond that: a manifest that says something else is another store, with other compactions,
 /// whose buffers come on top.
 const FORGED_MEMORY: usize = 1 << 20;
 
@@ -35,7 +35,7 @@ pub(crate) fn rng() -> Rng {
     Rng::with_seed(seed)
 }
 
-/// What an examination of the intact store takes.
+/// The cost of an examination of the intact store.
 struct Baseline {
     memory: usize,
     reads: u64,
@@ -158,7 +158,7 @@ impl<'f> Campaign<'f> {
         }
     }
 
-    /// What is wrong with the cost of a case whose file had `len` bytes, before or after the damage.
+    /// The complaint about the cost of a case whose file had `len` bytes, before or after the damage.
     fn check_cost(&self, len: usize, env: &SimEnv, memory: usize, trust: Trust) -> Option<String> {
         let forged = if matches!(trust, Trust::Forged(_)) { FORGED_MEMORY } else { 0 };
         let memory_max = self.baseline.memory + (4 * len).min(64 << 20) + forged;

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use crate::fixture::{Fixture, StoreFile};
 
-/// What happens to a file.
+/// The damage to a file.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Damage {
     /// The byte at this offset is changed by exclusive or.
@@ -24,7 +24,7 @@ pub(crate) enum Damage {
 }
 
 impl Damage {
-    /// What `bytes` become; `None` when the file goes.
+    /// The damaged form of `bytes`; `None` when the file goes.
     pub(crate) fn apply(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut bytes = bytes.to_vec();
         match self {

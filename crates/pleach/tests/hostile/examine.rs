@@ -19,7 +19,7 @@ pub(crate) enum Verdict {
     Noticed,
 }
 
-/// What is expected of the answers.
+/// The expectation of the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// They are right, or errors.

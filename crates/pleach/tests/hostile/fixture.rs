@@ -11,7 +11,7 @@ use pleach::{Db, Durability, Options, Partition};
 /// Where every store is.
 pub(crate) const DIR: &str = "/store";
 
-/// What one partition should hold.
+/// The right content of one partition.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A file of a store.
@@ -19,7 +19,7 @@ pub(crate) type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(crate) struct StoreFile {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
-    /// What it held at earlier times, where that was something else.
+    /// Its earlier content, where that was another.
     pub(crate) older: Vec<Vec<u8>>,
 }
 
@@ -28,7 +28,7 @@ impl StoreFile {
         Path::new(DIR).join(&self.name)
     }
 
-    /// What kind of file it is, by its name.
+    /// The kind of a file, by its name.
     pub(crate) fn kind(&self) -> FileKind {
         match self.name.split_once(['.', '-']) {
             Some(("MANIFEST", _)) => FileKind::Manifest,
@@ -99,7 +99,7 @@ struct Builder {
     rng: Rng,
     compressed: bool,
     truth: BTreeMap<String, Entries>,
-    /// What each file held at some times.
+    /// The content of each file at some times.
     history: BTreeMap<String, Vec<Vec<u8>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a user does first, on the real machine.
+//! First steps of a user, on the real machine.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a close promises, on a simulated and on the real machine.
+//! The promises of a close, on a simulated and on the real machine.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The metamorphic test: one history under many sets of options must give identical answers.
 //!
-//! What the options change (sizes, shapes, compression, filters, how files are read), when flushes and compactions come,
+//! The options (sizes, shapes, compression, filters, how files are read), when flushes and compactions come,
 //! and how the jobs take turns, must never be seen in an answer.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::rig::world::World;
 /// Larger than any history: everything stays in the memtable.
 const ALL_IN_MEMORY: usize = 8 << 20;
 
-/// What is done, and asked in between.
+/// The actions, and the queries in between.
 enum Step {
     Do(Action),
     Ask(Query),

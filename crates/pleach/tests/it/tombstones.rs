@@ -176,7 +176,7 @@ fn scans_over_deleted_stretches_find_what_a_map_finds() {
     assert!(stats.tombstones_passed > 0, "{stats:?}");
 }
 
-/// What is due is judged by one clock, by those who wait and by those who work.
+/// One clock judges the work that is due, by those who wait and by those who work.
 #[test]
 fn a_tombstone_that_comes_of_age_between_two_looks_keeps_nobody_waiting() {
     let env = SimEnv::new(1);

@@ -1,4 +1,4 @@
-//! What a store reports to `tracing`: each span and event of the table in the crate's documentation, once.
+//! Reports of a store to `tracing`: each span and event of the table in the crate's documentation, once.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

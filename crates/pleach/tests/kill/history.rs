@@ -76,7 +76,7 @@ impl Operation {
     }
 }
 
-/// What all partitions hold, by partition and key.
+/// The content of all partitions, by partition and key.
 pub(crate) type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 /// The state after so many batches of each writer.

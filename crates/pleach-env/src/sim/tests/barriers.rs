@@ -1,4 +1,4 @@
-//! What each barrier secures, and which outcomes each missing barrier allows.
+//! The outcomes that each barrier excludes, and that each missing barrier allows.
 
 use super::*;
 

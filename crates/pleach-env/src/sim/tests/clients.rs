@@ -92,7 +92,7 @@ fn clients_see_what_is_switched_off() {
     assert!(*seen.lock());
 }
 
-/// What the run panics with.
+/// The message of the run's panic.
 fn failure(seed: u64, clients: Clients) -> Option<String> {
     let env = SimEnv::new(seed);
     let result = catch_unwind(AssertUnwindSafe(|| env.run_clients(seed, clients)));

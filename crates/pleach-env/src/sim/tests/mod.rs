@@ -44,7 +44,7 @@ fn put_durably(env: &SimEnv, name: &str, bytes: &[u8]) -> Arc<dyn File> {
     file
 }
 
-/// What `look` sees after crashes of this moment, over many seeds.
+/// The views of `look` after crashes of this moment, over many seeds.
 fn outcomes<T: Ord>(env: &SimEnv, policy: CrashPolicy, look: impl Fn(&SimEnv) -> T) -> BTreeSet<T> {
     (0..SEEDS).map(|seed| look(&env.crash_image(policy, seed))).collect()
 }

@@ -34,7 +34,7 @@ fn append(writer: &mut FrameWriter, count: u32, payload: &[u8]) -> u64 {
     offset
 }
 
-/// What a search of the whole file shows, where it ends, and the work that it takes.
+/// The result of a search of the whole file, where it ends, and the work that it takes.
 fn search(env: &Arc<SimEnv>) -> (Vec<Remains>, u64, u64) {
     let (mut reader, _) = FrameReader::open(&**env, Path::new(PATH), &KIND, ID).unwrap();
     let (mut found, before) = (Vec::new(), reader.examined());
@@ -197,7 +197,7 @@ fn nested_headers_take_linear_work() {
     assert!(work <= 12 * len as u64, "{work}");
 }
 
-/// What salvage finds behind the header: places of records, and the work that it takes.
+/// The findings of salvage behind the header: places of records, and the work that it takes.
 fn salvage(env: &Arc<SimEnv>) -> (Vec<u64>, u64) {
     let mut reader = FrameReader::blind(&**env, Path::new(PATH), &KIND, ID).unwrap();
     let mut found = Vec::new();

@@ -4,7 +4,7 @@ use std::num::TryFromIntError;
 
 use pleach_index::IndexBuilder;
 
-/// What the tail is to say of the data blocks.
+/// The facts about the data blocks that the tail will hold.
 pub(super) struct Blocks {
     pub(super) index: IndexBuilder,
     /// Start of every block.

@@ -63,7 +63,7 @@ fn capacity(policy: &Policy, stage: u8) -> usize {
     }
 }
 
-/// What lies above the bottom goes into it when it is so many times as large. More writes less: the bottom is rewritten
+/// The bottom takes in all that lies above it when that is so many times as large. More writes less: the bottom is rewritten
 /// once for every growth by one more than this. It does not bound the space, garbage does.
 const GROWTH: u128 = 2;
 

@@ -67,7 +67,7 @@ pub(crate) struct PartialPlan {
     pub(crate) drops_tombstones: bool,
 }
 
-/// What a store is to look like.
+/// The intended shape of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
     pub(crate) shape: Shape,

@@ -73,7 +73,7 @@ struct Outcome {
     rates_uniform: f64,
 }
 
-/// What `flushes` of 1000 entries lead to in a forest of `k` runs a stage; with `bottom`, everything is merged into one
+/// The outcome of `flushes` of 1000 entries in a forest of `k` runs a stage; with `bottom`, everything is merged into one
 /// run of the last stage whenever the rest has grown to that share of it.
 fn grow(flushes: u32, k: usize, bottom: Option<f64>) -> Outcome {
     let mut runs: Vec<ModelRun> = Vec::new();

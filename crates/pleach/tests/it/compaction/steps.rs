@@ -17,7 +17,7 @@ struct Story {
     written: u64,
 }
 
-/// What the crashes of a test had in common.
+/// Facts that the crashes of a test share.
 #[derive(Default)]
 struct Tally {
     crashes: u32,

@@ -1,4 +1,4 @@
-//! What the states that were visited had in them: a rig that never sees a clip proves nothing about clips.
+//! Counts of the states that were visited: a rig that never sees a clip proves nothing about clips.
 
 use std::sync::Mutex;
 use std::time::Duration;

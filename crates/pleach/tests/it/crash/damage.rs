@@ -1,8 +1,8 @@
 //! Damage: bytes of a store change, closed or left behind by a killed process. The next open, read or verification must
 //! say so, or be right all the same.
 //!
-//! What must be noticed by someone: any change of `CURRENT`, of a manifest's header, of a byte of an SST (zeros apart,
-//! which may be padding). What may pass: damage at the log's end, which looks like a crash; the store then holds an
+//! Somebody must notice any change of `CURRENT`, of a manifest's header, and of a byte of an SST (zeros apart,
+//! which may be padding). Damage may pass at the log's end, which looks like a crash; the store then holds an
 //! earlier state, but never one that has not been.
 
 use std::path::{Path, PathBuf};
@@ -38,10 +38,10 @@ pub(super) struct Damaged {
     disk: Capture,
     /// The state it is in.
     now: Candidate,
-    /// What it may hold when the log has lost its end: partitions as they are now, with what they held then.
+    /// The content that it may have when the log has lost its end: partitions as they are now, with what they held then.
     earlier: Vec<Candidate>,
-    /// What it may hold when the manifest of a store that was not closed has lost its end: what looks as a crash between
-    /// an edit and its sync.
+    /// The content that it may have when the manifest of a store that was not closed has lost its end: it
+    /// looks as after a crash between an edit and its sync.
     without_edits: Vec<Candidate>,
     is_closed: bool,
     files: Vec<String>,

@@ -24,7 +24,7 @@ const STATES_OF_LONG: usize = 120;
 /// Actions of a history of failing appends from one sync to the next.
 const ACTIONS_A_FAILURE: usize = 3;
 
-/// What a history is like.
+/// The kind of a history.
 #[derive(Clone, Copy)]
 enum Kind {
     /// Cut at every call.
@@ -40,7 +40,7 @@ enum Kind {
     Levels,
 }
 
-/// What comes after an append that failed.
+/// The actions after an append that failed.
 #[derive(Clone, Copy)]
 enum After {
     /// A small batch, mostly in the same sector.
@@ -107,7 +107,7 @@ fn failing(number: usize, after: After, plan: &mut Plan, world: &World, setup: &
     }
 }
 
-/// What was done, and the disk before each call.
+/// The actions, and the disk before each call.
 pub(super) struct History {
     driver: Driver,
     plan: Plan,

@@ -1,4 +1,4 @@
-//! What the rigs have found, each as a short script that tells its story.
+//! Finds of the rigs, each as a short script that tells its story.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

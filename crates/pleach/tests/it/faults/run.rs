@@ -21,7 +21,7 @@ const ACTIONS_ON: usize = 15;
 /// Poisoned by a job that panicked.
 pub(super) const PANICS: &str = "stores poisoned by a job that panicked";
 
-/// What is counted when a fault of this kind has struck.
+/// The counter of faults of this kind.
 pub(super) fn name_of(kind: FaultKind) -> &'static str {
     match kind {
         FaultKind::Eio => "calls struck by EIO",
@@ -193,7 +193,7 @@ fn check_poisoned(script: &Script, strike: Strike, driver: &mut Driver, rng: &mu
     check_running(strike, driver, rng)
 }
 
-/// What was acknowledged can be read.
+/// All acknowledged writes can be read.
 fn check_running(strike: Strike, driver: &Driver, rng: &mut Rng) -> Result<(), String> {
     match driver.check(rng) {
         // The read that was struck may be one of these. The next is not.

@@ -18,7 +18,7 @@ const ACTIONS: usize = 200;
 /// The running store is compared with the oracle after every so many actions.
 pub(super) const CHECK_EVERY: usize = 20;
 
-/// What is done, and what calls that makes when nothing fails.
+/// The actions, and their calls when nothing fails.
 pub(super) struct Script {
     pub(super) setup: Setup,
     pub(super) actions: Vec<Action>,

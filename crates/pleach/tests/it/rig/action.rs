@@ -1,4 +1,4 @@
-//! What a rig does to a store.
+//! The actions of a rig on a store.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) enum Action {
         ops: Vec<Op>,
         sync: bool,
     },
-    /// What meets a full disk once, after so many calls.
+    /// An action that meets a full disk once, after so many calls.
     OnFullDisk(Box<Action>, u64),
     Sync,
     Create(usize),
@@ -41,7 +41,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// What is done, whatever it meets.
+    /// The action, whatever it meets.
     pub(crate) fn itself(&self) -> &Action {
         match self {
             Action::OnFullDisk(action, _) => action.itself(),

@@ -79,7 +79,7 @@ impl Driver {
         result
     }
 
-    /// What came up so far, for [`Happened`](super::happened::Happened).
+    /// Counts so far, for [`Happened`](super::happened::Happened).
     pub(crate) fn happened(&self) -> [(&'static str, u64); 5] {
         let [groups, snapshots, merges] = self.timeline.happened();
         [

@@ -1,4 +1,4 @@
-//! What came up while a rig ran: a rig that never sees a group of batches proves nothing about groups.
+//! Counts of a run of a rig: a rig that never sees a group of batches proves nothing about groups.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::real_bytes::RealBytes;
 
-/// What the keys of a partition look like.
+/// The form of the keys of a partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyShape {
     /// `00000042`.

@@ -1,4 +1,4 @@
-//! What the proof rigs share: stores in a simulated machine, driven by random actions and compared with maps.
+//! Tools of the proof rigs: stores in a simulated machine, driven by random actions and compared with maps.
 //!
 //! A [`plan::Plan`] makes up [`action::Action`]s; a [`driver::Driver`] does them to a store and writes down, in a
 //! [`timeline::Timeline`], what the store may look like after a crash at each moment; [`compare`] compares a store with

@@ -74,7 +74,7 @@ impl Plan {
         Self { rng: Rng::with_seed(seed), mix: self.mix, shapes: self.shapes, sst_bytes: self.sst_bytes, tag }
     }
 
-    /// What to do next to a store that holds `world`.
+    /// The next action on a store that holds `world`.
     pub(crate) fn next(&mut self, world: &World) -> Action {
         let Mix { syncs, creates, drops, flushes, compactions, settles, steps, reopens, full_disks, .. } =
             self.mix;

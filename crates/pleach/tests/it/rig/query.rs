@@ -97,7 +97,7 @@ impl Query {
         }
     }
 
-    /// What the store answers.
+    /// The store's answer.
     pub(crate) fn ask(&self, source: Source<'_>) -> pleach::Result<Answer> {
         let partition = |slot: usize| match source {
             Source::Newest(db) => {
@@ -145,7 +145,7 @@ impl Query {
         }
     }
 
-    /// What it ought to answer.
+    /// The right answer.
     pub(crate) fn expected(&self, world: &World) -> Answer {
         let get = |slot: usize, key: &Key| (key.to_vec(), world.entries(slot).get(key).map(|v| v.to_vec()));
         match self {

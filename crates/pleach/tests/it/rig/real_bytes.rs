@@ -10,7 +10,7 @@ use fastrand::Rng;
 use pleach::Options;
 use pleach::env::SimEnv;
 
-/// What a value is made of.
+/// The material of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RealBytes {
     /// One `u32` over and over, little-endian.

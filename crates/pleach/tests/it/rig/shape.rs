@@ -1,4 +1,4 @@
-//! What a store looks like inside, as far as it tells.
+//! The inside of a store, as far as its statistics show it.
 
 use pleach::Db;
 
@@ -33,7 +33,7 @@ impl Shape {
         }
     }
 
-    /// What either has.
+    /// The union of both.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             sections: self.sections | other.sections,

@@ -2,7 +2,7 @@
 //!
 //! There are two orders. The log orders batches, by their sequence numbers; the manifest orders creations and drops of
 //! partitions. A crash leaves a prefix of each: not older than what was durable, and with every batch that a drop needs.
-//! What failed may be found too, but only as long as nothing that began later was acknowledged.
+//! Failed writes may be found too, but only as long as nothing that began later was acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::world::{Entries, NAMES, World};
 /// A partition from its creation to its drop. Its name may be used again by another.
 pub(crate) type Life = u64;
 
-/// What each life holds, the dropped ones included.
+/// The content of each life, the dropped ones included.
 type Contents = BTreeMap<Life, Arc<Entries>>;
 
 /// A state that a crash may leave, with the store's last sequence number.
@@ -69,21 +69,21 @@ struct Change {
     when: When,
 }
 
-/// What was done to a store since it was opened on a machine.
+/// The history of a store since it was opened on a machine.
 pub(crate) struct Timeline {
     /// By sequence number; what failed is before what took its numbers.
     batches: Vec<Batch>,
     changes: Vec<Change>,
     lives: Life,
-    /// What the running store holds.
+    /// The content of the running store.
     world: Arc<World>,
     /// Calls that had begun when a promise was made, and the sequence number that was durable from then on.
     durable: Vec<(u64, u64)>,
-    /// What was done after which nothing that had failed before may be found.
+    /// Actions after which nothing that had failed before may be found.
     settled: Vec<When>,
     /// Commits of more than one batch.
     groups: Vec<When>,
-    /// What was done while single files went from one level to the next.
+    /// Actions while single files went from one level to the next.
     merges: Vec<When>,
     /// Calls that had begun when the number of snapshots that are kept became this one.
     kept: Vec<(u64, usize)>,
@@ -91,7 +91,7 @@ pub(crate) struct Timeline {
     opened: u64,
     /// Calls that had begun when it was last opened.
     reopened: u64,
-    /// What may be found before the store was open: after a power cut, after a killed process.
+    /// The states that may be found before the store was open: after a power cut, after a killed process.
     before: [Vec<Candidate>; 2],
 }
 
@@ -209,7 +209,7 @@ impl Timeline {
         self.changes.iter().rposition(|c| c.when.done).expect("the first one did not fail")
     }
 
-    /// What the running store holds.
+    /// The content of the running store.
     pub(crate) fn world(&self) -> &Arc<World> {
         &self.world
     }
@@ -232,7 +232,7 @@ impl Timeline {
         self.reopened > at
     }
 
-    /// What the partition `life`, called `slot`, held with the last sequence number among these.
+    /// The content that the partition `life`, called `slot`, had with the last sequence number among these.
     pub(crate) fn worlds_between(
         &self,
         first: u64,
@@ -258,7 +258,7 @@ impl Timeline {
         done.map(|changes| self.candidate(batches, changes)).collect()
     }
 
-    /// What a crash just before call number `at` may leave; `killed`: of the process only.
+    /// The states that a crash just before call number `at` may leave; `killed`: of the process only.
     pub(crate) fn expect(&self, at: u64, killed: bool) -> Vec<Candidate> {
         if at < self.opened {
             return self.before[usize::from(killed)].clone();

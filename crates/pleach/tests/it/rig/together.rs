@@ -1,4 +1,4 @@
-//! What several clients do beside each other on a simulated machine, and what the oracle makes of it.
+//! Several clients beside each other on a simulated machine, and the oracle's verdict.
 //!
 //! Each client has a list of steps. While they run, events are noted; afterwards the timeline gets the batches in the order
 //! of their sequence numbers, the creations and drops in theirs, and each read is compared with the states that the store
@@ -24,14 +24,14 @@ pub(crate) enum Step {
     Snapshot(Vec<Query>),
 }
 
-/// What runs beside each other. No name is both created and dropped.
+/// Actions that run beside each other. No name is both created and dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Together {
     pub(crate) seed: u64,
     pub(crate) clients: Vec<Vec<Step>>,
 }
 
-/// What a step did.
+/// The outcome of a step.
 enum Event {
     Wrote {
         ops: Vec<Op>,
@@ -67,18 +67,18 @@ enum Event {
     },
 }
 
-/// What has been noted so far.
+/// The notes so far.
 #[derive(Default)]
 struct Notes {
     events: Vec<Event>,
     errors: Vec<Error>,
 }
 
-/// What came of it.
+/// The outcome.
 pub(crate) struct Outcome {
     /// Errors that no drop explains.
     pub(crate) errors: Vec<Error>,
-    /// What breaks a promise.
+    /// The violations.
     pub(crate) violation: Option<String>,
 }
 

@@ -10,7 +10,7 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
     parsed(name).unwrap_or(default)
 }
 
-/// What the environment variable `name` holds, if it is set.
+/// The value of the environment variable `name`, if it is set.
 ///
 /// # Panics
 /// When that cannot be parsed.

@@ -1,4 +1,4 @@
-//! What a store ought to hold: a map of maps.
+//! The right content of a store: a map of maps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl World {
         self.partitions.contains_key(NAMES[slot])
     }
 
-    /// What the partition holds. Requires: it is there.
+    /// The content of the partition. Requires: it is there.
     pub(crate) fn entries(&self, slot: usize) -> &Arc<Entries> {
         &self.partitions[NAMES[slot]]
     }
