@@ -11,8 +11,6 @@ mod change_files;
 mod declared_modules;
 mod exceptions;
 mod file_length;
-mod function_length;
-mod functions;
 mod glossary;
 mod layers;
 mod leftovers;
@@ -56,7 +54,6 @@ const CHECKS: &[Check] = &[
     Check { name: "declared-modules", find: declared_modules::find },
     Check { name: "exceptions", find: exceptions::find },
     Check { name: "file-length", find: file_length::find },
-    Check { name: "function-length", find: function_length::find },
     Check { name: "glossary", find: glossary::find },
     Check { name: "layers", find: layers::find },
     Check { name: "leftovers", find: leftovers::find },
