@@ -15,6 +15,7 @@ mod descriptors;
 mod faults;
 mod filters;
 mod full_disk;
+mod golden;
 mod large_batches;
 mod metamorphic;
 mod model;

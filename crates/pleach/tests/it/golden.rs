@@ -1,0 +1,104 @@
+//! Stores come out the same, byte for byte: a change that is not meant to touch formats or decisions touches none.
+//!
+//! A history from a seed is played in the simulator for each shape of the files, and all bytes of the store are compared by a
+//! checksum with those of earlier code. A change of a format, of a picker or of the order of I/O shows here. If it is
+//! meant: `PLEACH_GOLDEN=print cargo test -p pleach --test it golden -- --nocapture` prints the new checksums.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use pleach::env::SimEnv;
+use pleach::{Db, Durability, Options, Shape};
+
+const DIR: &str = "/store";
+
+/// Shape, seed, checksum of the store's files.
+const GOLDEN: &[(Shape, u64, u64)] = &[
+    (Shape::Forest, 1, 0),
+    (Shape::Forest, 2, 0),
+    (Shape::ForestOverBottom, 1, 0),
+    (Shape::ForestOverBottom, 2, 0),
+    (Shape::Leveled, 1, 0),
+    (Shape::Leveled, 2, 0),
+];
+
+#[test]
+fn golden_histories_leave_the_bytes_they_left_before() {
+    let found: Vec<_> = GOLDEN.iter().map(|&(shape, seed, _)| (shape, seed, play(shape, seed))).collect();
+    if std::env::var_os("PLEACH_GOLDEN").is_some() {
+        for (shape, seed, sum) in &found {
+            println!("    (Shape::{shape:?}, {seed}, {sum:#018x}),");
+        }
+        return;
+    }
+    assert_eq!(found, GOLDEN);
+}
+
+/// The checksum of the store that a history leaves behind.
+fn play(shape: Shape, seed: u64) -> u64 {
+    let mut rng = Rng::with_seed(seed);
+    let env = SimEnv::new(seed);
+    let options = Options::new()
+        .env(Arc::<SimEnv>::clone(&env))
+        .memory(1 << 20)
+        .memtable_bytes(32 << 10)
+        .sst_bytes(12 << 10)
+        .shape(shape)
+        .compression(seed % 2 == 0)
+        .runs_per_stage(2 + (seed % 3) as usize);
+    for _session in 0..3 {
+        let db = options.clone().open(DIR).unwrap();
+        for round in 0..4 {
+            let name = format!("partition {}", rng.u8(..3));
+            if round == 3 {
+                db.drop_partition(db.partition(&name).unwrap()).unwrap();
+            }
+            let partition = db.partition(&name).unwrap();
+            write(&db, &partition, &mut rng);
+            match rng.u8(..4) {
+                0 => db.flush().unwrap(),
+                1 => db.compact().unwrap(),
+                2 => db.settle().unwrap(),
+                _ => {}
+            }
+        }
+        db.close().unwrap();
+    }
+    checksum(&env)
+}
+
+fn write(db: &Db, partition: &pleach::Partition, rng: &mut Rng) {
+    for _ in 0..rng.usize(100..800) {
+        let key = format!("user{:05}/{}", rng.u32(..2_000), rng.u8(..3));
+        let value = vec![rng.u8(..); rng.usize(..300)];
+        match rng.u8(..20) {
+            0 => partition.delete(&key).unwrap(),
+            1 => {
+                let mut batch = db.batch();
+                for at in 0..rng.u32(1..40) {
+                    batch.put(&db.default_partition(), format!("{key}/{at}"), &value);
+                }
+                batch.delete(partition, &key);
+                batch.commit(Durability::Sync).unwrap();
+            }
+            2 => partition.put_with(&key, &value, Durability::Sync).unwrap(),
+            _ => partition.put(&key, &value).unwrap(),
+        }
+    }
+}
+
+/// FNV-1a over names and bytes of all files.
+fn checksum(env: &SimEnv) -> u64 {
+    let dir = Path::new(DIR);
+    let mut names = env.file_names(dir);
+    names.sort_unstable();
+    let mut sum = 0xcbf2_9ce4_8422_2325u64;
+    for name in names {
+        let bytes = env.read_file(&dir.join(&name)).unwrap_or_default();
+        for byte in name.bytes().chain(bytes) {
+            sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    sum
+}
