@@ -75,6 +75,7 @@ mod repair;
 mod scan;
 mod state;
 mod stats;
+mod status;
 mod trace;
 mod value;
 mod version;

@@ -192,7 +192,7 @@ pub(crate) fn get_blocking(
         let block = match lookup.step() {
             Step::Done(answer) => return Ok(answer),
             Step::NeedBlock(sst, number) => {
-                sst.read_block(number).map_err(|error| inner.read_failed(error))?
+                sst.read_block(number).map_err(|error| inner.status.read_failed(error))?
             }
         };
         match lookup.supply(block) {

@@ -120,7 +120,7 @@ impl CompactionJob {
     fn should_commit(&self, inner: &Inner) -> bool {
         let written = self.uncommitted.written_bytes();
         self.uncommitted.len() >= inner.options.clean_every
-            || inner.is_closed()
+            || inner.status.is_closed()
             || (written > 0 && (written >= self.commit_bytes || inner.is_space_short(written)))
     }
 

@@ -133,7 +133,9 @@ impl Merging {
         while let Some(source) = self.merge.current() {
             let read = read_bytes + self.merge.hidden_bytes() - hidden_before;
             let read_max = if output.is_some() { READ_MAX } else { READ_IN_VAIN };
-            if read >= sst_bytes.saturating_mul(read_max) || (read >= READ_AT_CLOSE && inner.is_closed()) {
+            if read >= sst_bytes.saturating_mul(read_max)
+                || (read >= READ_AT_CLOSE && inner.status.is_closed())
+            {
                 break;
             }
             if let Some(sst) = output {

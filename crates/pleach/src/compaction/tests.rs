@@ -73,7 +73,7 @@ fn a_request_is_fulfilled_beside_writers() {
     };
     (0..30).for_each(|_| write());
     db.inner().background.lock().to_compact.insert(DEFAULT);
-    db.inner().wake_jobs();
+    db.inner().status.wake_jobs();
     let rounds = (0..1000).take_while(|_| {
         write();
         db.inner().background.lock().to_compact.contains(&DEFAULT)
@@ -191,7 +191,7 @@ fn what_reads_make_due_keeps_nobody_waiting() {
     }
     // The workers have seen the quiet store.
     env.sleep(Duration::from_secs(5));
-    db.inner().wake_jobs();
+    db.inner().status.wake_jobs();
     env.run_jobs();
     assert_eq!(db.stats().runs, 2);
     db.inner().state.load().version.tree(DEFAULT).unwrap().reads.note(2, 1 << 40);

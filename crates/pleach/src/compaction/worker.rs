@@ -88,7 +88,7 @@ enum AnyJob {
 impl Job for Worker {
     fn step(&mut self) -> JobStep {
         let compactions = &self.0;
-        if compactions.inner.poison().is_some() || compactions.inner.is_closed() {
+        if compactions.inner.status.poison().is_some() || compactions.inner.status.is_closed() {
             return JobStep::Idle;
         }
         match compactions.step() {
@@ -314,10 +314,12 @@ impl Compactions {
             let situation = Situation { tree, busy: &busy, now: 0 };
             !tree.jobs.is_empty() || !busy.is_empty() || picker::pick_all(&policy, situation).is_some()
         });
+        let requests = background.to_compact.clone();
+        drop(background);
         if any_went {
-            self.inner.progress.notify_all();
+            self.inner.status.notify();
         }
-        (version, background.to_compact.clone())
+        (version, requests)
     }
 }
 

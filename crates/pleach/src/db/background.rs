@@ -9,12 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::MutexGuard;
 use pleach_env::{Error, ErrorKind, Job, JobHandle, JobStep, JobWaker, Result};
 use pleach_log::segment_path;
 
-use super::closing::closed_error;
-use super::inner::{Background, Inner, Wakers};
+use super::inner::{Background, Inner};
 use super::reserve::TAIL_BYTES_MAX;
 use super::sst_output::sst_path;
 use crate::compaction::picker;
@@ -22,6 +20,7 @@ use crate::compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use crate::keys::PartitionId;
 use crate::manifest::manifest_path;
 use crate::stats::add;
+use crate::status::Wakers;
 use crate::trace;
 use crate::version::Version;
 
@@ -54,8 +53,8 @@ pub(crate) fn start_jobs(inner: &Arc<Inner>) -> Result<Vec<JobHandle>> {
         cleaner: cleaner.waker(),
     };
     inner.trash.set_cleaner(wakers.cleaner.clone());
-    let _set_once = inner.wakers.set(wakers);
-    inner.wake_jobs();
+    inner.status.set_wakers(wakers);
+    inner.status.wake_jobs();
     let mut jobs = vec![flush, cleaner];
     jobs.extend(workers);
     Ok(jobs)
@@ -84,7 +83,7 @@ impl<J: Job> Job for Guarded<J> {
             let text = text.unwrap_or("no message");
             trace::job_panicked(self.name, text);
             let message = format!("the job {} panicked: {text}", self.name);
-            self.inner.set_poison(Error::new(ErrorKind::Poisoned, message));
+            self.inner.status.set_poison(Error::new(ErrorKind::Poisoned, message));
             JobStep::Idle
         })
     }
@@ -100,7 +99,7 @@ const LOOKED_AT_ONCE: usize = 256;
 
 impl Inner {
     fn flush_step(&self) -> JobStep {
-        if self.poison().is_some() {
+        if self.status.poison().is_some() {
             return JobStep::Idle;
         }
         match self.flush_oldest() {
@@ -121,9 +120,9 @@ impl Inner {
     /// Tells waiting writers, and the other jobs, that something has changed.
     pub(crate) fn note_progress(&self) {
         self.measure_pressure();
-        self.background.lock().out_of_space = None;
-        self.progress.notify_all();
-        if let Some(wakers) = self.wakers.get() {
+        self.status.forget_shortage();
+        self.status.notify();
+        if let Some(wakers) = self.status.wakers() {
             wakers.compaction.iter().for_each(JobWaker::wake);
             wakers.cleaner.wake();
         }
@@ -136,19 +135,12 @@ impl Inner {
             return JobStep::Idle;
         }
         if error.is_shortage() {
-            let removed = self.remove_obsolete();
-            let version = Arc::downgrade(&self.state.load().version);
-            let mut background = self.background.lock();
-            if removed > 0 && !background.retried_in.ptr_eq(&version) {
-                background.retried_in = version;
+            if self.remove_obsolete() > 0 && self.status.may_retry_in(&self.state.load().version) {
                 return JobStep::Again;
             }
-            background.out_of_space = Some(error.clone());
-            drop(background);
-            trace::shortage(&error);
-            self.progress.notify_all();
+            self.status.report_shortage(error);
         } else {
-            self.set_poison(error);
+            self.status.set_poison(error);
         }
         JobStep::Idle
     }
@@ -188,7 +180,7 @@ impl Inner {
     /// Asks for the partition's runs to be merged into one, and waits until they are.
     pub(crate) fn compact_partition(&self, partition: PartitionId) -> Result<()> {
         self.background.lock().ask_for(partition);
-        let result = self.wait_for_background(|background| !background.to_compact.contains(&partition));
+        let result = self.status.wait_until(|| !self.background.lock().to_compact.contains(&partition));
         self.background.lock().ask_no_more(partition);
         result
     }
@@ -203,20 +195,20 @@ impl Inner {
     }
 
     fn wait_until_settled(&self) -> Result<()> {
-        self.background.lock().out_of_space = None;
+        self.status.forget_shortage();
         loop {
             // The pickers take their time: commit leaders, who need the lock, are not to wait for them.
             let version = Arc::clone(&self.state.load().version);
             let is_settled = self.is_settled(&version);
-            let mut background = self.background.lock();
+            let mut waiting = self.status.hold();
             if !Arc::ptr_eq(&version, &self.state.load().version) {
                 continue;
             }
-            if is_settled && background.partial_jobs == 0 {
+            if is_settled && self.background.lock().partial_jobs == 0 {
                 return Ok(());
             }
             drop(version);
-            self.wait_for_progress(&mut background)?;
+            self.status.wait_for_progress(&mut waiting)?;
         }
     }
 
@@ -285,7 +277,7 @@ impl Inner {
 
     /// Whether somebody waits for compactions to end, or is slowed down by them.
     fn is_hurried(&self) -> bool {
-        self.is_closed()
+        self.status.is_closed()
             || self.pressure.is_on(0.0)
             || self.settling.load(Ordering::Acquire) > 0
             || !self.background.lock().to_compact.is_empty()
@@ -294,55 +286,20 @@ impl Inner {
     /// Makes the log durable.
     pub(crate) fn sync_log(&self) -> Result<()> {
         let mut writer = self.writer.lock();
-        self.check_writable()?;
+        self.status.check_writable()?;
         self.sync_writer(&mut writer)
-    }
-
-    /// Waits for background work until `done` says so, or until it fails.
-    pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
-        self.wait_for_background(|_| done())
-    }
-
-    fn wait_for_background(&self, done: impl Fn(&Background) -> bool) -> Result<()> {
-        let mut background = self.background.lock();
-        // What failed before is tried again: by now there may be room.
-        background.out_of_space = None;
-        while !done(&background) {
-            self.wait_for_progress(&mut background)?;
-        }
-        Ok(())
-    }
-
-    /// Waits for the next change; an error when background work cannot make progress.
-    fn wait_for_progress(&self, background: &mut MutexGuard<'_, Background>) -> Result<()> {
-        self.check_not_poisoned()?;
-        if background.jobs_stopped {
-            return Err(closed_error());
-        }
-        if let Some(error) = &background.out_of_space {
-            return Err(error.clone());
-        }
-        self.wake_jobs();
-        self.progress.wait(background);
-        Ok(())
-    }
-
-    /// Wakes the threads that wait for background work: the jobs have stopped.
-    pub(crate) fn note_jobs_stopped(&self) {
-        self.background.lock().jobs_stopped = true;
-        self.progress.notify_all();
     }
 
     /// Seals the memtable and waits until all that has been written so far is flushed.
     pub(crate) fn flush_all(&self) -> Result<()> {
-        self.check_writable()?;
+        self.status.check_writable()?;
         self.flush_memtables()
     }
 
     /// Flushes all memtables if the next open would take noticeably long to read their log again.
     pub(crate) fn flush_if_large(&self) -> Result<()> {
         let used: usize = self.state.load().memtables().map(|memtable| memtable.used_bytes()).sum();
-        if used < FLUSHED_AT_CLOSE_MIN || self.poison().is_some() {
+        if used < FLUSHED_AT_CLOSE_MIN || self.status.poison().is_some() {
             return Ok(());
         }
         self.flush_memtables()
@@ -351,7 +308,7 @@ impl Inner {
     fn flush_memtables(&self) -> Result<()> {
         let last_seq = {
             let mut writer = self.writer.lock();
-            self.check_not_ended()?;
+            self.status.check_not_ended()?;
             if !writer.active.memtable.is_empty() {
                 self.wait_for_flush()?;
                 self.seal(&mut writer)?;
@@ -359,7 +316,7 @@ impl Inner {
             writer.next_seq - 1
         };
         // Later ones are not waited for: others may go on writing for ever.
-        self.wait_until(|| self.state.load().sealed.iter().all(|m| m.memtable.last_seq() > last_seq))
+        self.status.wait_until(|| self.state.load().sealed.iter().all(|m| m.memtable.last_seq() > last_seq))
     }
 }
 

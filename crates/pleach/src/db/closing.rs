@@ -15,7 +15,7 @@
 //!
 //! # Concurrency
 //! One thread closes; others that call `close` meanwhile wait for it. It takes `names`, `writer` and `versions` to end the
-//! store. A thread that takes one of them afterwards and calls [`Inner::check_not_ended`] gets an error and writes nothing.
+//! store. A thread that takes one of them afterwards and calls `Status::check_not_ended` gets an error and writes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,14 +41,14 @@ impl Shared {
             return result.clone();
         }
         let _span = trace::close(&self.inner);
-        self.inner.set_closed();
+        self.inner.status.set_closed();
         // The next open reads the log again, which takes long for a large memtable. If the flush fails, nothing is lost.
-        if self.inner.read_only.is_none() {
+        if self.inner.status.read_only().is_none() {
             let _stays_in_the_log = self.inner.flush_if_large();
         }
         self.jobs.lock().clear();
         // A commit leader may be waiting for a flush, with `writer` locked.
-        self.inner.note_jobs_stopped();
+        self.inner.status.note_jobs_stopped();
         let result = self.inner.end();
         if let Err(error) = &result {
             trace::close_failed(error);
@@ -65,14 +65,14 @@ impl Inner {
         let _no_new_ones = self.naming.lock();
         let mut writer = self.writer.lock();
         let mut result = Ok(());
-        if self.read_only.is_none() {
+        if self.status.read_only().is_none() {
             result = self.make_close_durable(&mut writer);
             self.remove_obsolete();
         }
         self.names.read().values().for_each(|live| live.dropped.store(true, Ordering::Release));
         self.drops.fetch_add(1, Ordering::Release);
         let mut versions = self.versions.lock();
-        self.ended.store(true, Ordering::Release);
+        self.status.set_ended();
         let version = Arc::new(versions.version.without_partitions());
         versions.version = Arc::clone(&version);
         *self.ledger.lock() = Ledger::new(&self.options, &version, 0);
@@ -80,7 +80,7 @@ impl Inner {
         let active = empty_memtable(&writer);
         writer.active = Arc::clone(&active);
         let stretches = Arc::clone(&writer.stretches);
-        let closed = Arc::clone(&self.closed);
+        let closed = Arc::clone(&self.state.load().closed);
         // Not `next_seq`: after a panic of a commit leader it is ahead, and readers would wait for the rest forever.
         let partitions_since = self.last_visible();
         self.swap_state(|_| State {
@@ -95,7 +95,7 @@ impl Inner {
     }
 
     fn make_close_durable(&self, writer: &mut Writer) -> Result<()> {
-        let Some(cause) = self.poison().cloned() else { return self.close_healthy(writer) };
+        let Some(cause) = self.status.poison().cloned() else { return self.close_healthy(writer) };
         if writer.log.is_poisoned() {
             let message = format!("the store was closed, but writes may be lost after a failure: {cause}");
             return Err(Error::new(ErrorKind::Poisoned, message));
@@ -117,32 +117,6 @@ impl Inner {
         // On a full disk the store is as durable without the note; only damage is harder to notice.
         noted.or_else(|error| if error.is_shortage() { Ok(()) } else { Err(error) })
     }
-
-    /// Refuses all later calls, because the store is being closed.
-    fn set_closed(&self) {
-        self.closed.store(true, Ordering::Release);
-    }
-
-    /// Whether the store has been closed, or is being closed.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
-    }
-
-    /// An error when the store has been closed, or is being closed.
-    pub(crate) fn check_not_closed(&self) -> Result<()> {
-        if self.is_closed() { Err(closed_error()) } else { Ok(()) }
-    }
-
-    /// An error when nothing may be written to the store's files any more. Requires: `writer` or `versions` is held.
-    pub(crate) fn check_not_ended(&self) -> Result<()> {
-        if self.ended.load(Ordering::Acquire) { Err(closed_error()) } else { Ok(()) }
-    }
-
-    /// The error of a read that failed with `error`. In a closed store it is `Closed`: the file may have been removed.
-    #[cold]
-    pub(crate) fn read_failed(&self, error: Error) -> Error {
-        if self.is_closed() { closed_error() } else { error }
-    }
 }
 
 /// The memtable of a closed store.
@@ -150,9 +124,4 @@ fn empty_memtable(writer: &Writer) -> Arc<LoggedMemtable> {
     let pool = Memtable::pool(EMPTY_MEMTABLE_BYTES, 0);
     let memtable = Arc::new(Memtable::new(EMPTY_MEMTABLE_BYTES, &pool));
     Arc::new(LoggedMemtable { memtable, first_segment: writer.active.first_segment })
-}
-
-/// The error of calls after the close.
-pub(crate) fn closed_error() -> Error {
-    Error::new(ErrorKind::Closed, "the store has been closed; open it again for new handles")
 }

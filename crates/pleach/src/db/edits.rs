@@ -43,7 +43,7 @@ impl Inner {
         let (next, changes, changed) = match self.make_durable(&mut versions, edit, &added) {
             Ok(made) => made,
             Err(error) => {
-                if self.poison().is_none() {
+                if self.status.poison().is_none() {
                     for file in &added {
                         file.mark_obsolete();
                     }
@@ -73,8 +73,8 @@ impl Inner {
         mut edit: Edit,
         added: &[Arc<SstFile>],
     ) -> Result<(Arc<Version>, FileChanges, BTreeSet<PartitionId>)> {
-        self.check_not_ended()?;
-        self.check_not_poisoned()?;
+        self.status.check_not_ended()?;
+        self.status.check_not_poisoned()?;
         if versions.manifest.should_replace() {
             self.replace_manifest(versions)?;
         }
@@ -84,7 +84,7 @@ impl Inner {
                 "a change to the store's list of files does not fit it, so it was not written ({message}); this is a \
                  mistake in this program; open the store again, and report it"
             );
-            self.set_poison(Error::new(ErrorKind::Corruption, message))
+            self.status.set_poison(Error::new(ErrorKind::Corruption, message))
         })?;
         failpoint::reached("edit.applied");
         self.append(versions, &edit).map_err(|e| self.manifest_failed(versions, e))?;
@@ -136,12 +136,16 @@ impl Inner {
                 if versions.manifest.is_exhausted() { Err(failed.error) } else { Ok(()) }
             }
             // CURRENT may name either; the next open decides.
-            Err(failed) => Err(self.set_poison(failed.error)),
+            Err(failed) => Err(self.status.set_poison(failed.error)),
         }
     }
 
     fn manifest_failed(&self, versions: &Versions, error: Error) -> Error {
-        if versions.manifest.is_poisoned() || !error.is_shortage() { self.set_poison(error) } else { error }
+        if versions.manifest.is_poisoned() || !error.is_shortage() {
+            self.status.set_poison(error)
+        } else {
+            error
+        }
     }
 }
 

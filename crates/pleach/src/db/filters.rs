@@ -147,7 +147,7 @@ impl Inner {
         let look_after = self.filters_looked_at_after.load(Ordering::Relaxed);
         if look_after > 0
             && before.is_multiple_of(look_after)
-            && let Some(wakers) = self.wakers.get()
+            && let Some(wakers) = self.status.wakers()
         {
             wakers.cleaner.wake();
         }

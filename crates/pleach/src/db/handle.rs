@@ -68,14 +68,14 @@ impl Db {
         let inner = Arc::new(inner);
         let (jobs, lock, closed) = (Mutex::default(), Mutex::new(Some(lock)), Mutex::new(None));
         let shared = Arc::new(Shared { jobs, inner, lock, closed });
-        if shared.inner.read_only.is_some() {
+        if shared.inner.status.read_only().is_some() {
             return Ok(Self { shared });
         }
         match start_jobs(&shared.inner) {
             Ok(jobs) => *shared.jobs.lock() = jobs,
             Err(error) => {
                 // The close that follows waits for none of them.
-                shared.inner.note_jobs_stopped();
+                shared.inner.status.note_jobs_stopped();
                 return Err(error);
             }
         }
@@ -97,7 +97,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` when the name is empty or longer than 255 bytes; otherwise as for writes.
     pub fn partition(&self, name: &str) -> Result<Partition> {
-        self.inner().check_not_closed()?;
+        self.inner().status.check_not_closed()?;
         let live = match self.inner().find_partition(name) {
             Some(live) => live,
             None => self.inner().create_partitions(&[name])?.swap_remove(0),
@@ -222,13 +222,13 @@ impl Db {
 
     /// Whether writes are refused, and why.
     pub fn poisoned(&self) -> Option<Error> {
-        self.inner().poison().cloned()
+        self.inner().status.poison().cloned()
     }
 
     /// Why the store takes no writes since it was opened: with [`Options::read_only`], or on a full disk. `None` for a
     /// store that was opened for writing. The error is the one that writes get.
     pub fn read_only(&self) -> Option<Error> {
-        self.inner().read_only.clone()
+        self.inner().status.read_only().cloned()
     }
 
     /// Closes the store: everything written is made durable, background work stops, and the lock is released, so that the

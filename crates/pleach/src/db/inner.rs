@@ -9,12 +9,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use pleach_env::memory::RegionPool;
 use pleach_env::sync::{Mutex, RwLock};
-use pleach_env::{Env, Error, ErrorKind, FileId, JobWaker, Result, Waiter, failpoint};
+use pleach_env::{Env, Error, FileId, Result, failpoint};
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, Recovery, RetiredSegments, SeqNo};
 use pleach_table::FrameCache;
 
@@ -30,13 +30,14 @@ use crate::options::Options;
 use crate::scan::DeletedStretches;
 use crate::state::{LoggedMemtable, ReadView, State};
 use crate::stats::Counters;
-use crate::trace;
+use crate::status::Status;
 use crate::version::edit::RunId;
 use crate::version::{FileTable, Trash, Version};
 
 /// The shared part of a store.
 pub(crate) struct Inner {
     // Immutable.
+    pub(crate) status: Arc<Status>,
     pub(crate) env: Arc<dyn Env>,
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
@@ -45,8 +46,6 @@ pub(crate) struct Inner {
     pub(crate) counters: Counters,
     /// The findings of recovery in the log.
     pub(crate) recovery: Recovery,
-    /// Why writes are refused since the open: the store was opened for reading only, or on a full disk.
-    pub(crate) read_only: Option<Error>,
     /// Memory of memtables.
     memtable_pool: Arc<RegionPool>,
     /// Group commit of writers.
@@ -61,12 +60,6 @@ pub(crate) struct Inner {
     pub(super) next_id: AtomicU64,
     /// Drops of partitions since the open. Raised, under `writer`, after the flag of the partition.
     pub(crate) drops: AtomicU64,
-    /// The first error after which writing would not be safe.
-    poison: OnceLock<Error>,
-    /// Whether the store has been closed, or is being closed. All states share this flag.
-    pub(crate) closed: Arc<AtomicBool>,
-    /// Set under `writer` and `versions` when the store has been closed: nothing writes to its files afterwards.
-    pub(crate) ended: AtomicBool,
     /// Searches in vain after which the choice of filters in memory is looked at again; 0 while all are. The highest number
     /// before the first look.
     pub(crate) filters_looked_at_after: AtomicU64,
@@ -100,11 +93,8 @@ pub(crate) struct Inner {
     pub(crate) writers_wait: AtomicBool,
     /// The bytes that compactions may write in a second.
     pub(crate) pacer: Pacer,
-    /// State of background work.
+    /// What somebody waits for of the compactions. Leaf lock.
     pub(crate) background: Mutex<Background>,
-    /// Signalled when a memtable was flushed or background work failed.
-    pub(crate) progress: Waiter,
-    pub(crate) wakers: OnceLock<Wakers>,
 }
 
 /// State that the handles of a partition share.
@@ -152,26 +142,12 @@ pub(crate) struct Versions {
 /// State of background work.
 #[derive(Default)]
 pub(crate) struct Background {
-    /// The last flush or compaction found the disk full; writers that need room get this error.
-    pub(crate) out_of_space: Option<Error>,
-    /// The version in which a step that found the disk full was tried again after the removal of files.
-    pub(crate) retried_in: Weak<Version>,
     /// Partitions whose runs somebody waits to see merged into one.
     pub(crate) to_compact: Requests,
     /// How many wait for each of them.
     pub(crate) asking: BTreeMap<PartitionId, usize>,
-    /// The jobs have stopped, because the store is being closed: waiting for them is of no use.
-    pub(crate) jobs_stopped: bool,
     /// Partial compactions in progress, which the version does not record.
     pub(crate) partial_jobs: usize,
-}
-
-/// Wakers of the jobs.
-pub(crate) struct Wakers {
-    pub(crate) flush: JobWaker,
-    /// One of each worker.
-    pub(crate) compaction: Vec<JobWaker>,
-    pub(crate) cleaner: JobWaker,
 }
 
 /// Arguments of [`Inner::new`].
@@ -202,7 +178,7 @@ impl Inner {
         Self {
             naming: Mutex::new(()),
             names: RwLock::new(names.collect()),
-            progress: env.waiter(),
+            status: Arc::new(Status::new(parts.read_only, Arc::clone(&parts.state.closed), env.waiter())),
             env,
             dir: parts.dir,
             pacer: Pacer::new(parts.options.compaction_bytes_per_second),
@@ -211,16 +187,12 @@ impl Inner {
             trash: parts.trash,
             counters: Counters::default(),
             recovery: parts.recovery,
-            read_only: parts.read_only,
             memtable_pool: parts.memtable_pool,
             queue: CommitQueue::new(WriteRequest::cost),
             visible: AtomicU64::new(parts.writer.next_seq - 1),
-            closed: Arc::clone(&parts.state.closed),
             state: ArcSwap::from_pointee(parts.state),
             next_id: AtomicU64::new(parts.next_id),
             drops: AtomicU64::new(0),
-            poison: OnceLock::new(),
-            ended: AtomicBool::new(false),
             filters_looked_at_after: AtomicU64::new(u64::MAX),
             sealed_at_ns: AtomicU64::new(0),
             settling: AtomicUsize::new(0),
@@ -234,7 +206,6 @@ impl Inner {
             pressure: Pressure::default(),
             writers_wait: AtomicBool::new(false),
             background: Mutex::new(Background::default()),
-            wakers: OnceLock::new(),
         }
     }
 
@@ -290,48 +261,7 @@ impl Inner {
         self.state.store(Arc::new(next));
     }
 
-    /// Refuses all later writes because of `error`, and returns it.
-    pub(crate) fn set_poison(&self, error: Error) -> Error {
-        if failpoint::skipped("plant.poison_forgotten") {
-            return error;
-        }
-        let is_first = self.poison.set(error.clone()).is_ok();
-        let guard = self.background.lock(); // Whoever waits has either seen the poison or will be woken.
-        self.progress.notify_all();
-        drop(guard);
-        if is_first {
-            trace::poisoned(&error);
-        }
-        error
-    }
-
-    /// The error that poisoned the store.
-    pub(crate) fn poison(&self) -> Option<&Error> {
-        self.poison.get()
-    }
-
-    /// An error when the store is poisoned, closed, or open for reading only.
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        self.check_not_closed()?;
-        self.check_not_read_only()?;
-        self.check_not_poisoned()
-    }
-
-    fn check_not_read_only(&self) -> Result<()> {
-        self.read_only.as_ref().map_or(Ok(()), |why| Err(why.clone()))
-    }
-
-    pub(crate) fn check_not_poisoned(&self) -> Result<()> {
-        match self.poison.get() {
-            None => Ok(()),
-            Some(cause) => Err(Error::new(
-                ErrorKind::Poisoned,
-                format!("the store refuses writes after an earlier failure; open it again (cause: {cause})"),
-            )),
-        }
-    }
-
-    /// The manifest hint of a new log segment.
+    /// What a new log segment is to note of the manifest.
     pub(crate) fn manifest_hint(&self) -> ManifestHint {
         *self.hint.lock()
     }
@@ -342,16 +272,7 @@ impl Inner {
     pub(crate) fn sync_dir(&self, site: pleach_env::Site) -> Result<()> {
         self.env.sync_dir(&self.dir, site).map_err(|e| {
             let error = Error::io("sync the directory", &self.dir, e);
-            if error.is_out_of_files() { error } else { self.set_poison(error) }
+            if error.is_out_of_files() { error } else { self.status.set_poison(error) }
         })
-    }
-
-    /// Lets flush, compaction and cleaner look for work.
-    pub(crate) fn wake_jobs(&self) {
-        if let Some(wakers) = self.wakers.get() {
-            wakers.flush.wake();
-            wakers.compaction.iter().for_each(JobWaker::wake);
-            wakers.cleaner.wake();
-        }
     }
 }

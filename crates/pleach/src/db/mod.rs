@@ -23,7 +23,6 @@ mod verify;
 mod write;
 mod write_batch;
 
-pub(crate) use closing::closed_error;
 pub(crate) use directory::LOCK;
 pub use handle::Db;
 pub(crate) use inner::Inner;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use pleach_env::{Error, Result, failpoint};
 use pleach_log::Durability;
 
-use super::closing::closed_error;
 use super::handle::{Db, Shared};
 use super::inner::{Inner, LivePartition};
 use super::touched::TouchedPartitions;
@@ -18,6 +17,7 @@ use crate::lookup::get_blocking;
 use crate::scan::Range;
 use crate::state::ReadView;
 use crate::stats::{PartitionStats, SizeEstimate};
+use crate::status::closed_error;
 use crate::value::Value;
 use crate::version::size::{self, Bounds};
 
@@ -76,7 +76,7 @@ impl Partition {
     /// Why the partition no longer exists.
     #[cold]
     fn gone(&self) -> Error {
-        if self.inner().is_closed() { closed_error() } else { dropped_error(&self.live.name) }
+        if self.inner().status.is_closed() { closed_error() } else { dropped_error(&self.live.name) }
     }
 
     /// Reads the value of `key`.

@@ -35,7 +35,7 @@ impl Inner {
     pub(crate) fn create_partitions(&self, names: &[&str]) -> Result<Vec<Arc<LivePartition>>> {
         names.iter().try_for_each(|name| check_name(name))?;
         let _one_at_a_time = self.naming.lock();
-        self.check_writable()?;
+        self.status.check_writable()?;
         let created = self.create_missing(names)?;
         let mut known = self.names.write();
         known.extend(created.into_iter().map(|live| (Arc::clone(&live.name), live)));
@@ -77,7 +77,7 @@ impl Inner {
 
     /// Commits the creation or drop of partitions, in its place behind the last write.
     fn commit_partitions(&self, writer: &mut Writer, edit: Edit) -> Result<()> {
-        self.check_writable()?;
+        self.status.check_writable()?;
         failpoint::tell_order("partition.order");
         failpoint::tell("partition.last_seq", writer.next_seq - 1);
         if !failpoint::skipped("plant.drop_unordered") {
@@ -105,7 +105,7 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
         return Err(Error::invalid("the default partition cannot be dropped"));
     }
     let naming = inner.naming.lock();
-    inner.check_writable()?;
+    inner.status.check_writable()?;
     if live.dropped.load(Ordering::Relaxed) {
         return Err(dropped_error(&live.name));
     }
@@ -125,6 +125,6 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     drop(naming);
     trace::partition_dropped(live.id, &live.name);
     inner.note_progress(); // Its debts are gone.
-    inner.wake_jobs();
+    inner.status.wake_jobs();
     Ok(())
 }

@@ -126,7 +126,7 @@ impl Snapshot {
         if !partition.is_of(&self.shared) {
             return Err(Error::invalid("the partition belongs to another store than the snapshot"));
         }
-        self.shared.inner.check_not_closed()?;
+        self.shared.inner.status.check_not_closed()?;
         if let Some(tree) = self.view.state.version.tree(partition.id()) {
             return Ok(tree);
         }

@@ -58,7 +58,7 @@ fn check_files(
     progress: &mut dyn FnMut(u64, u64) -> bool,
     damaged: &mut Damaged<'_>,
 ) -> Result<VerifyReport> {
-    inner.check_not_closed()?;
+    inner.status.check_not_closed()?;
     let version = Arc::clone(&inner.state.load().version);
     version.check_invariants().map_err(|message| Error::new(ErrorKind::Corruption, message))?;
     let mut owners: HashMap<FileId, (Option<PartitionId>, Arc<SstFile>)> = HashMap::new();
@@ -82,7 +82,7 @@ fn check_files(
                 None => split_partition_key(key)
                     .map_or(0, |(partition, user_key)| key_hash(partition.get(), user_key)),
             })
-            .map_err(|error| inner.read_failed(error));
+            .map_err(|error| inner.status.read_failed(error));
         if let Err(error) = checked {
             let is_local = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io);
             if !is_local || error.is_out_of_files() {
@@ -137,7 +137,7 @@ impl Inner {
         stats.log_was_torn = self.recovery.torn.is_some();
         stats.log_dropped_records = self.recovery.dropped_records;
         stats.log_dropped_bytes = self.recovery.dropped_bytes;
-        stats.poisoned = self.poison().map(ToString::to_string);
+        stats.poisoned = self.status.poison().map(ToString::to_string);
         stats
     }
 

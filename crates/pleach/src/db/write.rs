@@ -55,7 +55,7 @@ impl Inner {
     /// Commits a batch; returns its buffers for reuse, and the result.
     pub(crate) fn commit(&self, request: WriteRequest) -> (Operations, Result<()>) {
         if request.operations.count() == 0 {
-            return (request.operations, self.check_writable());
+            return (request.operations, self.status.check_writable());
         }
         if !request.may_wait && self.writers_wait.load(Ordering::Relaxed) {
             return (request.operations, Err(would_wait("writers are waiting for background work")));
@@ -65,7 +65,7 @@ impl Inner {
             self.lead(group);
         });
         failpoint::tell("commit.first_seq", done.first_seq);
-        let result = done.result.unwrap_or_else(|| Err(self.set_poison(leader_panicked())));
+        let result = done.result.unwrap_or_else(|| Err(self.status.set_poison(leader_panicked())));
         (done.operations, result)
     }
 
@@ -81,7 +81,7 @@ impl Inner {
     }
 
     fn lead_admitted(&self, writer: &mut Writer, group: &mut [WriteRequest]) -> Result<()> {
-        self.check_writable()?;
+        self.status.check_writable()?;
         let drops = self.drops.load(Ordering::Relaxed);
         for request in group.iter_mut() {
             if let Some(gone) = request.partitions.dropped(drops) {
@@ -141,7 +141,7 @@ impl Inner {
         let due = self.pressure.charge(bytes, way, started);
         if let Some(due) = due.filter(|_| written().any(|r| r.may_wait)) {
             let way_now = || if self.must_wait_for_flush() { way } else { 0.0 };
-            let is_over = || self.is_closed() || !self.pressure.is_on(way_now());
+            let is_over = || self.status.is_closed() || !self.pressure.is_on(way_now());
             let is_felt = due >= Duration::from_nanos(SLEEP_FOR_OTHERS_NS);
             self.writers_wait.store(is_felt, Ordering::Relaxed);
             if !self.nap(due, is_over) {
@@ -220,7 +220,7 @@ impl Inner {
     /// a sync was the first to find.
     fn log_failed(&self, log: &LogWriter, error: Error) -> Error {
         let is_harmless = error.is_shortage() || error.kind() != ErrorKind::Io;
-        if is_harmless && !log.is_poisoned() { error } else { self.set_poison(error) }
+        if is_harmless && !log.is_poisoned() { error } else { self.status.set_poison(error) }
     }
 
     /// Lets the log forget what is in SSTs by now: it need not be synced any more, and its files can go.
@@ -236,7 +236,7 @@ impl Inner {
     /// Makes everything written so far durable.
     pub(crate) fn sync_writer(&self, writer: &mut Writer) -> Result<()> {
         self.forget_flushed(writer);
-        writer.log.sync().map_err(|e| self.set_poison(e))
+        writer.log.sync().map_err(|e| self.status.set_poison(e))
     }
 
     /// Starts a new log segment.
@@ -266,7 +266,7 @@ impl Inner {
         }
         let started = self.env.now();
         self.writers_wait.store(true, Ordering::Relaxed);
-        let waited = self.wait_until(|| !self.must_wait_for_flush());
+        let waited = self.status.wait_until(|| !self.must_wait_for_flush());
         self.writers_wait.store(false, Ordering::Relaxed);
         trace::stall(self.add_stall(started));
         waited
@@ -282,7 +282,7 @@ impl Inner {
         self.sealed_at_ns.store(now, Ordering::Relaxed);
         let first_segment = writer.log.segment_id();
         self.start_memtable(writer, first_segment);
-        if let Some(wakers) = self.wakers.get() {
+        if let Some(wakers) = self.status.wakers() {
             wakers.flush.wake();
         }
         Ok(())
@@ -353,7 +353,8 @@ impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // A subscriber of `tracing` may panic once more. The poison is set before it is called.
-            let _second_panic = catch_unwind(AssertUnwindSafe(|| self.0.set_poison(leader_panicked())));
+            let _second_panic =
+                catch_unwind(AssertUnwindSafe(|| self.0.status.set_poison(leader_panicked())));
         }
     }
 }

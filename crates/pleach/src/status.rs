@@ -1,0 +1,238 @@
+//! Status of an open store: whether it takes writes and reads, and how threads wait for background work.
+//!
+//! All parts of the store share it. It owns nothing that they do: no files, no memtables, no work lists.
+//!
+//! # Invariants
+//! 1. *The first failure counts*: a store that is poisoned stays so, with the first error.
+//! 2. *No wake-up is lost*: who changes what others wait for calls [`Status::notify`] afterwards. It takes the lock under
+//!    which they look before they sleep.
+//!
+//! # Concurrency
+//! `waiting` is a leaf lock, but for the conditions of those who wait: they run under it, and may take leaf locks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::MutexGuard;
+use pleach_env::sync::Mutex;
+use pleach_env::{Error, ErrorKind, JobWaker, Result, Waiter, failpoint};
+
+use crate::trace;
+use crate::version::Version;
+
+/// See the module's text.
+pub(crate) struct Status {
+    /// Why writes are refused since the open: the store was opened for reading only, or on a full disk.
+    read_only: Option<Error>,
+    /// The first error after which writing would not be safe.
+    poison: OnceLock<Error>,
+    /// Whether the store has been closed, or is being closed. All states share this flag.
+    closed: Arc<AtomicBool>,
+    /// Whether nothing writes to the store's files any more. Set under `writer` and `versions`.
+    ended: AtomicBool,
+    /// What threads that wait for background work look at.
+    waiting: Mutex<Waiting>,
+    /// Signalled when something changed that they may be waiting for.
+    progress: Waiter,
+    wakers: OnceLock<Wakers>,
+}
+
+/// Why background work makes no progress.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// The last flush or compaction met a shortage, such as a full disk. Writers that need room get this error.
+    shortage: Option<Error>,
+    /// The version in which a step that met a shortage was tried again after the removal of files.
+    retried_in: Weak<Version>,
+    /// The jobs have stopped, because the store is being closed.
+    jobs_stopped: bool,
+}
+
+/// Wakers of the jobs.
+pub(crate) struct Wakers {
+    pub(crate) flush: JobWaker,
+    /// One of each worker.
+    pub(crate) compaction: Vec<JobWaker>,
+    pub(crate) cleaner: JobWaker,
+}
+
+impl Status {
+    /// The status of a store just opened. `closed` is the flag that its states share.
+    pub(crate) fn new(read_only: Option<Error>, closed: Arc<AtomicBool>, progress: Waiter) -> Self {
+        Self {
+            read_only,
+            poison: OnceLock::new(),
+            closed,
+            ended: AtomicBool::new(false),
+            waiting: Mutex::new(Waiting::default()),
+            progress,
+            wakers: OnceLock::new(),
+        }
+    }
+
+    /// Why the store takes no writes since the open.
+    pub(crate) fn read_only(&self) -> Option<&Error> {
+        self.read_only.as_ref()
+    }
+
+    /// The error that poisoned the store.
+    pub(crate) fn poison(&self) -> Option<&Error> {
+        self.poison.get()
+    }
+
+    /// Refuses all later writes because of `error`, and returns it.
+    pub(crate) fn set_poison(&self, error: Error) -> Error {
+        if failpoint::skipped("plant.poison_forgotten") {
+            return error;
+        }
+        let is_first = self.poison.set(error.clone()).is_ok();
+        self.notify();
+        if is_first {
+            trace::poisoned(&error);
+        }
+        error
+    }
+
+    /// An error when the store is poisoned, closed, or open for reading only.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_not_closed()?;
+        if let Some(why) = &self.read_only {
+            return Err(why.clone());
+        }
+        self.check_not_poisoned()
+    }
+
+    /// An error when the store is poisoned.
+    pub(crate) fn check_not_poisoned(&self) -> Result<()> {
+        match self.poison.get() {
+            None => Ok(()),
+            Some(cause) => Err(Error::new(
+                ErrorKind::Poisoned,
+                format!("the store refuses writes after an earlier failure; open it again (cause: {cause})"),
+            )),
+        }
+    }
+
+    /// Refuses all later calls, because the store is being closed.
+    pub(crate) fn set_closed(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether the store has been closed, or is being closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// An error when the store has been closed, or is being closed.
+    pub(crate) fn check_not_closed(&self) -> Result<()> {
+        if self.is_closed() { Err(closed_error()) } else { Ok(()) }
+    }
+
+    /// Takes note that nothing writes to the store's files any more. Requires: `writer` and `versions` are held.
+    pub(crate) fn set_ended(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// An error when nothing may be written to the store's files any more. Requires: `writer` or `versions` is held.
+    pub(crate) fn check_not_ended(&self) -> Result<()> {
+        if self.ended.load(Ordering::Acquire) { Err(closed_error()) } else { Ok(()) }
+    }
+
+    /// The error of a read that failed with `error`. In a closed store it is `Closed`: the file may have been removed.
+    #[cold]
+    pub(crate) fn read_failed(&self, error: Error) -> Error {
+        if self.is_closed() { closed_error() } else { error }
+    }
+
+    /// Sets the wakers, once.
+    pub(crate) fn set_wakers(&self, wakers: Wakers) {
+        let _set_once = self.wakers.set(wakers);
+    }
+
+    /// The wakers of the jobs, once these have been started.
+    pub(crate) fn wakers(&self) -> Option<&Wakers> {
+        self.wakers.get()
+    }
+
+    /// Lets flush, compaction and cleaner look for work.
+    pub(crate) fn wake_jobs(&self) {
+        if let Some(wakers) = self.wakers.get() {
+            wakers.flush.wake();
+            wakers.compaction.iter().for_each(JobWaker::wake);
+            wakers.cleaner.wake();
+        }
+    }
+
+    /// Wakes the threads that wait for background work: something has changed that they may be waiting for.
+    pub(crate) fn notify(&self) {
+        drop(self.waiting.lock()); // Whoever waits has either seen the change or will be woken.
+        self.progress.notify_all();
+    }
+
+    /// Forgets a shortage: by now there may be room.
+    pub(crate) fn forget_shortage(&self) {
+        self.waiting.lock().shortage = None;
+    }
+
+    /// Whether a step that met a shortage is worth another try in `version`, because files were removed. Only once for each
+    /// version: the removed files may be what the failed step itself had written.
+    pub(crate) fn may_retry_in(&self, version: &Arc<Version>) -> bool {
+        let version = Arc::downgrade(version);
+        let mut waiting = self.waiting.lock();
+        let is_new = !waiting.retried_in.ptr_eq(&version);
+        if is_new {
+            waiting.retried_in = version;
+        }
+        is_new
+    }
+
+    /// Hands a shortage to those who wait for room.
+    pub(crate) fn report_shortage(&self, error: Error) {
+        trace::shortage(&error);
+        self.waiting.lock().shortage = Some(error);
+        self.progress.notify_all();
+    }
+
+    /// Wakes the threads that wait for background work: the jobs have stopped.
+    pub(crate) fn note_jobs_stopped(&self) {
+        self.waiting.lock().jobs_stopped = true;
+        self.progress.notify_all();
+    }
+
+    /// Waits until `done`, which is looked at again after each change.
+    ///
+    /// # Errors
+    /// When background work cannot make progress: the store is poisoned or being closed, or a shortage holds it up.
+    pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+        let mut waiting = self.waiting.lock();
+        waiting.shortage = None; // What failed before is tried again.
+        while !done() {
+            self.wait_for_progress(&mut waiting)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps others from reporting changes until the guard goes to [`Status::wait_for_progress`] or is dropped.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock()
+    }
+
+    /// Waits for the next change; an error when background work cannot make progress.
+    pub(crate) fn wait_for_progress(&self, waiting: &mut MutexGuard<'_, Waiting>) -> Result<()> {
+        self.check_not_poisoned()?;
+        if waiting.jobs_stopped {
+            return Err(closed_error());
+        }
+        if let Some(error) = &waiting.shortage {
+            return Err(error.clone());
+        }
+        self.wake_jobs();
+        self.progress.wait(waiting);
+        Ok(())
+    }
+}
+
+/// The error of calls after the close.
+pub(crate) fn closed_error() -> Error {
+    Error::new(ErrorKind::Closed, "the store has been closed; open it again for new handles")
+}
