@@ -122,7 +122,7 @@ impl Inner {
             younger = &state.active;
         }
         if failpoint::skipped("plant.flushed_high") {
-            last_seq = self.last_visible();
+            last_seq = self.state.visible();
         }
         let floor = younger.first_segment;
         edit.push(EditItem::FlushedSeq(last_seq));

@@ -2,11 +2,15 @@
 //!
 //! Readers load the current [`State`] without a lock and keep what it refers to alive as long as they need it. A
 //! snapshot is such a state plus the sequence number up to which its memtables are read.
+//!
+//! [`CurrentState`] is where write path and background work publish what they have made, and where readers find it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pleach_env::FileId;
+use arc_swap::{ArcSwap, Guard};
+use pleach_env::sync::Mutex;
+use pleach_env::{FileId, failpoint};
 use pleach_log::SeqNo;
 
 use crate::memtable::Memtable;
@@ -71,4 +75,63 @@ impl State {
 pub(crate) struct ReadView {
     pub(crate) state: Arc<State>,
     pub(crate) visible: SeqNo,
+}
+
+/// The newest state of a store, and how far its writes are visible.
+pub(crate) struct CurrentState {
+    state: ArcSwap<State>,
+    /// Last sequence number whose batch is wholly in the memtable. Release by the commit leader, acquire by readers.
+    visible: AtomicU64,
+    /// Serialises swaps of `state`; innermost of all locks.
+    swap: Mutex<()>,
+}
+
+impl CurrentState {
+    /// The first state of a store, whose writes up to `visible` are in it.
+    pub(crate) fn new(state: State, visible: SeqNo) -> Self {
+        Self { state: ArcSwap::from_pointee(state), visible: AtomicU64::new(visible), swap: Mutex::new(()) }
+    }
+
+    /// The newest state, for a short time.
+    #[inline]
+    pub(crate) fn load(&self) -> Guard<Arc<State>> {
+        self.state.load()
+    }
+
+    /// The newest state, to keep.
+    pub(crate) fn load_full(&self) -> Arc<State> {
+        self.state.load_full()
+    }
+
+    /// Replaces the state by what `change` makes of it.
+    pub(crate) fn swap(&self, change: impl FnOnce(&State) -> State) {
+        let _one_at_a_time = self.swap.lock();
+        let next = change(&self.state.load());
+        self.state.store(Arc::new(next));
+    }
+
+    /// Last sequence number that readers may see.
+    #[inline]
+    pub(crate) fn visible(&self) -> SeqNo {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Lets readers see the writes up to `seq`, all of which are in the memtables.
+    #[inline]
+    pub(crate) fn show_up_to(&self, seq: SeqNo) {
+        self.visible.store(seq, Ordering::Release);
+    }
+
+    /// A consistent view for snapshots and scans, as [`ReadView`] defines it.
+    pub(crate) fn view(&self) -> ReadView {
+        loop {
+            let visible = self.visible();
+            failpoint::reached("read_view.visible");
+            let state = self.state.load_full();
+            // A flush, creation or drop that came in between brought newer writes, or follows newer ones.
+            if state.version.flushed_seq.max(state.partitions_since) <= visible {
+                return ReadView { state, visible };
+            }
+        }
+    }
 }

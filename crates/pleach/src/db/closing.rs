@@ -82,8 +82,8 @@ impl Inner {
         let stretches = Arc::clone(&writer.stretches);
         let closed = Arc::clone(&self.state.load().closed);
         // Not `next_seq`: after a panic of a commit leader it is ahead, and readers would wait for the rest forever.
-        let partitions_since = self.last_visible();
-        self.swap_state(|_| State {
+        let partitions_since = self.state.visible();
+        self.state.swap(|_| State {
             active,
             sealed: Vec::new(),
             version,

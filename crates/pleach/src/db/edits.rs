@@ -59,7 +59,7 @@ impl Inner {
             ledger.update(id, next.tree(id).map(|tree| &**tree));
         }
         drop(ledger);
-        self.swap_state(|state| change(state, next));
+        self.state.swap(|state| change(state, next));
         for file in versions.files.take_unreferenced() {
             file.mark_obsolete();
         }

@@ -138,7 +138,7 @@ impl Inner {
         let mut versions = self.versions.lock();
         let next = Arc::new(versions.version.with_filters());
         versions.version = Arc::clone(&next);
-        self.swap_state(|state| state.with_version(next));
+        self.state.swap(|state| state.with_version(next));
     }
 
     /// Counts a search in vain.

@@ -245,7 +245,7 @@ impl Db {
 
     /// Last sequence number that readers see; it grows by one with each put and delete.
     pub fn last_sequence_number(&self) -> u64 {
-        self.inner().last_visible()
+        self.inner().state.visible()
     }
 }
 

@@ -11,10 +11,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use arc_swap::ArcSwap;
 use pleach_env::memory::RegionPool;
 use pleach_env::sync::{Mutex, RwLock};
-use pleach_env::{Env, Error, FileId, Result, failpoint};
+use pleach_env::{Env, Error, FileId, Result};
 use pleach_log::{CommitQueue, LogWriter, ManifestHint, Recovery, RetiredSegments, SeqNo};
 use pleach_table::FrameCache;
 
@@ -28,7 +27,7 @@ use crate::manifest::Manifest;
 use crate::memtable::Memtable;
 use crate::options::Options;
 use crate::scan::DeletedStretches;
-use crate::state::{LoggedMemtable, ReadView, State};
+use crate::state::{CurrentState, LoggedMemtable, State};
 use crate::stats::Counters;
 use crate::status::Status;
 use crate::version::edit::RunId;
@@ -51,11 +50,10 @@ pub(crate) struct Inner {
     /// Group commit of writers.
     pub(crate) queue: CommitQueue<WriteRequest>,
 
+    /// What readers see.
+    pub(crate) state: CurrentState,
+
     // Atomic.
-    /// The state that readers see. Swapped under `swap`.
-    pub(crate) state: ArcSwap<State>,
-    /// Last sequence number whose batch is wholly in the memtable. Release by the commit leader, acquire by readers.
-    pub(crate) visible: AtomicU64,
     /// Next file or run number.
     pub(super) next_id: AtomicU64,
     /// Drops of partitions since the open. Raised, under `writer`, after the flag of the partition.
@@ -78,8 +76,6 @@ pub(crate) struct Inner {
     pub(crate) framed_files: Mutex<FramedFiles>,
     /// Flushed memtables. Those that still exist are pinned by snapshots, ranges or values. Leaf lock.
     pub(crate) flushed_memtables: Mutex<Vec<Weak<Memtable>>>,
-    /// Serialises swaps of `state`; innermost.
-    swap: Mutex<()>,
     /// Held while a partition is created or dropped, and while the store is closed: one at a time.
     pub(crate) naming: Mutex<()>,
     /// Live partitions by name, with the flag that drop sets. Held for a moment only.
@@ -189,8 +185,7 @@ impl Inner {
             recovery: parts.recovery,
             memtable_pool: parts.memtable_pool,
             queue: CommitQueue::new(WriteRequest::cost),
-            visible: AtomicU64::new(parts.writer.next_seq - 1),
-            state: ArcSwap::from_pointee(parts.state),
+            state: CurrentState::new(parts.state, parts.writer.next_seq - 1),
             next_id: AtomicU64::new(parts.next_id),
             drops: AtomicU64::new(0),
             filters_looked_at_after: AtomicU64::new(u64::MAX),
@@ -201,7 +196,6 @@ impl Inner {
             framed_files: Mutex::new(FramedFiles { segments: parts.segments, ..FramedFiles::default() }),
             versions: Mutex::new(parts.versions),
             flushed_memtables: Mutex::new(Vec::new()),
-            swap: Mutex::new(()),
             ledger: Mutex::new(ledger),
             pressure: Pressure::default(),
             writers_wait: AtomicBool::new(false),
@@ -234,31 +228,6 @@ impl Inner {
         // Under the lock no run has got a number and is not yet in the version.
         let versions = self.versions.lock();
         (Arc::clone(&versions.version), self.new_run_id())
-    }
-
-    /// Last sequence number that readers may see.
-    pub(crate) fn last_visible(&self) -> u64 {
-        self.visible.load(Ordering::Acquire)
-    }
-
-    /// A consistent view for snapshots and scans, as [`ReadView`] defines it.
-    pub(crate) fn read_view(&self) -> ReadView {
-        loop {
-            let visible = self.visible.load(Ordering::Acquire);
-            failpoint::reached("read_view.visible");
-            let state = self.state.load_full();
-            // A flush, creation or drop that came in between brought newer writes, or follows newer ones.
-            if state.version.flushed_seq.max(state.partitions_since) <= visible {
-                return ReadView { state, visible };
-            }
-        }
-    }
-
-    /// Replaces the state by what `change` makes of it.
-    pub(crate) fn swap_state(&self, change: impl FnOnce(&State) -> State) {
-        let _one_at_a_time = self.swap.lock();
-        let next = change(&self.state.load());
-        self.state.store(Arc::new(next));
     }
 
     /// What a new log segment is to note of the manifest.

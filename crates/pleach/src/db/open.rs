@@ -23,7 +23,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use pleach_env::{Error, ErrorKind, FileId, FileLock, Result, failpoint};
 use pleach_log::{LogWriter, RECORD_HEADER_LEN, Record, recover, segment_path};
@@ -297,5 +296,5 @@ fn insert_record(inner: &Inner, writer: &mut Writer, record: &Record<'_>) {
     writer.stretches.announce(next_seq + u64::from(record.count) - 1);
     insert_operations(&writer.active.memtable, record.payload, &mut next_seq);
     writer.next_seq = next_seq;
-    inner.visible.store(next_seq - 1, Ordering::Release);
+    inner.state.show_up_to(next_seq - 1);
 }

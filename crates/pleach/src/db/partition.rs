@@ -69,7 +69,7 @@ impl Partition {
     /// The view that reads use now; an error when the partition is not in it.
     fn view(&self) -> Result<ReadView> {
         failpoint::reached("partition.read");
-        let view = self.inner().read_view();
+        let view = self.inner().state.view();
         if view.state.version.is_live(self.live.id) { Ok(view) } else { Err(self.gone()) }
     }
 
@@ -92,7 +92,7 @@ impl Partition {
         let inner = self.inner();
         let state = inner.state.load();
         let Some(tree) = state.version.tree(self.live.id) else { return Err(self.gone()) };
-        get_blocking(inner, &state, (self.live.id, tree), key, inner.last_visible())
+        get_blocking(inner, &state, (self.live.id, tree), key, inner.state.visible())
     }
 
     /// Reads the values of many keys, in their order, from one consistent view.

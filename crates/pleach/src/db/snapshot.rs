@@ -39,7 +39,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(db: &Db) -> Self {
-        Self { shared: Arc::clone(&db.shared), view: db.inner().read_view() }
+        Self { shared: Arc::clone(&db.shared), view: db.inner().state.view() }
     }
 
     /// Reads the value `key` had.

@@ -103,7 +103,7 @@ fn check_files(
 impl Inner {
     pub(crate) fn stats(&self) -> Stats {
         let state = self.state.load_full();
-        let mut stats = Stats { last_sequence_number: self.last_visible(), ..Stats::default() };
+        let mut stats = Stats { last_sequence_number: self.state.visible(), ..Stats::default() };
         self.counters.report(&mut stats);
         for (_, partition) in state.version.partitions() {
             let runs = partition.tree.runs.len() as u64;

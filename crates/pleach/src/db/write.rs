@@ -213,7 +213,7 @@ impl Inner {
             group.reverse();
         }
         failpoint::reached("commit.inserted");
-        self.visible.store(writer.next_seq - 1, Ordering::Release);
+        self.state.show_up_to(writer.next_seq - 1);
     }
 
     /// A failed append: a shortage leaves the store as it was, anything else ends writing. So does a full disk that
@@ -293,7 +293,7 @@ impl Inner {
         writer.room_until = 0;
         let active = self.new_memtable(first_segment);
         writer.active = Arc::clone(&active);
-        self.swap_state(|state| {
+        self.state.swap(|state| {
             let mut sealed = Vec::with_capacity(state.sealed.len() + 1);
             sealed.push(Arc::clone(&state.active));
             sealed.extend(state.sealed.iter().cloned());
