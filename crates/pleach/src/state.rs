@@ -6,7 +6,7 @@
 //! [`CurrentState`] is where write path and background work publish what they have made, and where readers find it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use pleach_env::sync::Mutex;
@@ -82,6 +82,8 @@ pub(crate) struct CurrentState {
     state: ArcSwap<State>,
     /// Last sequence number whose batch is wholly in the memtable. Release by the commit leader, acquire by readers.
     visible: AtomicU64,
+    /// Sealed memtables of `state`, for those who need no more than their number.
+    sealed: AtomicUsize,
     /// Serialises swaps of `state`; innermost of all locks.
     swap: Mutex<()>,
 }
@@ -89,7 +91,12 @@ pub(crate) struct CurrentState {
 impl CurrentState {
     /// The first state of a store, whose writes up to `visible` are in it.
     pub(crate) fn new(state: State, visible: SeqNo) -> Self {
-        Self { state: ArcSwap::from_pointee(state), visible: AtomicU64::new(visible), swap: Mutex::new(()) }
+        Self {
+            visible: AtomicU64::new(visible),
+            sealed: AtomicUsize::new(state.sealed.len()),
+            swap: Mutex::new(()),
+            state: ArcSwap::from_pointee(state),
+        }
     }
 
     /// The newest state, for a short time.
@@ -107,7 +114,15 @@ impl CurrentState {
     pub(crate) fn swap(&self, change: impl FnOnce(&State) -> State) {
         let _one_at_a_time = self.swap.lock();
         let next = change(&self.state.load());
+        let sealed = next.sealed.len();
         self.state.store(Arc::new(next));
+        self.sealed.store(sealed, Ordering::Release);
+    }
+
+    /// How many sealed memtables there are: cheaper than a look at the state.
+    #[inline]
+    pub(crate) fn sealed_count(&self) -> usize {
+        self.sealed.load(Ordering::Acquire)
     }
 
     /// Last sequence number that readers may see.

@@ -255,8 +255,9 @@ impl Inner {
         !memtable.is_empty() && memtable.is_full_for(footprint, self.options.memtable_budget())
     }
 
+    #[inline]
     fn must_wait_for_flush(&self) -> bool {
-        self.state.load().sealed.len() >= SEALED_MAX
+        self.state.sealed_count() >= SEALED_MAX
     }
 
     /// Waits until another memtable may be sealed.
