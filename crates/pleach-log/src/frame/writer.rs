@@ -201,6 +201,7 @@ impl FrameWriter {
         let len = append.record.record_len() - RECORD_HEADER_LEN + header.len();
         reserve(&*self.file, self.preallocate, &mut self.reserved, self.offset, len)
             .map_err(|e| self.no_space(e))?;
+        failpoint::tell("log.pieces", len as u64);
         let mut at = self.offset;
         let mut pieces = append.record.seal_pieces(&header, self.id, self.offset);
         let written = pieces.try_for_each(|piece| {

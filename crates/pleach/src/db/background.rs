@@ -339,3 +339,6 @@ impl Background {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

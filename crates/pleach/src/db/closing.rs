@@ -122,6 +122,7 @@ impl Inner {
 /// The memtable of a closed store.
 fn empty_memtable(writer: &Writer) -> Arc<LoggedMemtable> {
     let pool = Memtable::pool(EMPTY_MEMTABLE_BYTES, 0);
-    let memtable = Arc::new(Memtable::new(EMPTY_MEMTABLE_BYTES, &pool));
+    let memtable = Memtable::new(EMPTY_MEMTABLE_BYTES, &pool).expect("it takes some kilobytes");
+    let memtable = Arc::new(memtable);
     Arc::new(LoggedMemtable { memtable, first_segment: writer.active.first_segment })
 }

@@ -203,10 +203,9 @@ impl Inner {
         }
     }
 
-    /// An empty memtable whose writes start in log segment `first_segment`.
-    pub(crate) fn new_memtable(&self, first_segment: FileId) -> Arc<LoggedMemtable> {
-        let memtable = Arc::new(Memtable::new(self.options.memtable_budget(), &self.memtable_pool));
-        Arc::new(LoggedMemtable { memtable, first_segment })
+    /// An empty memtable; an error when there is no memory for it.
+    pub(crate) fn new_memtable(&self) -> Result<Arc<Memtable>> {
+        Ok(Arc::new(Memtable::new(self.options.memtable_budget(), &self.memtable_pool)?))
     }
 
     /// A number for a new file.

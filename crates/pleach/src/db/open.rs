@@ -24,6 +24,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use pleach_env::memory::RegionPool;
 use pleach_env::{Error, ErrorKind, FileId, FileLock, Result, failpoint};
 use pleach_log::{LogWriter, RECORD_HEADER_LEN, Record, recover, segment_path};
 use pleach_table::FrameCache;
@@ -130,18 +131,19 @@ fn open_for_reading(dir: &Path, options: &Options, why: Error) -> Result<Inner> 
     };
     let ready = read(dir, options, current, listing)?;
     let (log, manifest) = (Attached::none(), Attached::none());
+    let memtable = first_memtable(options)?;
     let version = ready.found.version.clone();
     let (inner, found) = assemble(
         dir,
         options,
         ready,
         version,
-        Began { log, manifest, first_segment: FileId(0), read_only: Some(why) },
+        Began { log, manifest, memtable, first_segment: FileId(0), read_only: Some(why) },
     );
     read_again(&inner, &found, &mut |record| {
         let mut writer = inner.writer.lock();
         if inner.is_full_for(&writer, Operations::footprint_of(record.payload)) {
-            inner.start_memtable(&mut writer, FileId(0));
+            inner.start_memtable(&mut writer, inner.new_memtable()?, FileId(0));
         }
         reserve_memory(&inner, &writer, &record)?;
         insert_record(&inner, &mut writer, &record);
@@ -151,10 +153,20 @@ fn open_for_reading(dir: &Path, options: &Options, why: Error) -> Result<Inner> 
     Ok(inner)
 }
 
+/// The first memtable of a store, and the pool of its memtables' memory.
+type FirstMemtable = (Arc<RegionPool>, Arc<Memtable>);
+
+fn first_memtable(options: &Options) -> Result<FirstMemtable> {
+    let pool = Memtable::pool(options.memtable_budget(), SEALED_MAX);
+    let memtable = Arc::new(Memtable::new(options.memtable_budget(), &pool)?);
+    Ok((pool, memtable))
+}
+
 /// The writers of an open, or why it has none.
 struct Began {
     log: Attached<LogWriter>,
     manifest: Attached<Manifest>,
+    memtable: FirstMemtable,
     first_segment: FileId,
     read_only: Option<Error>,
 }
@@ -162,6 +174,8 @@ struct Began {
 /// Writes the new manifest and the first fresh segment. From here on files are written.
 fn start(dir: &Path, options: &Options, ready: Ready, segment_len: u64) -> Result<(Inner, Found)> {
     let (env, found) = (&options.env, &ready.found);
+    // Before anything is written: without memory an open changes nothing.
+    let memtable = first_memtable(options)?;
     let orphans = if failpoint::skipped("plant.orphans_ignored") { 0 } else { found.listing.last_id() };
     let mut version = found.version.clone();
     let next_id = version.next_id.max(orphans + 1);
@@ -175,18 +189,16 @@ fn start(dir: &Path, options: &Options, ready: Ready, segment_len: u64) -> Resul
         let _stays_for_the_next_open = env.remove_file(&manifest_path(dir, found.manifest_id));
     })?;
     let (log, manifest) = (Attached::new(log), Attached::new(manifest));
-    let began = Began { log, manifest, first_segment: segment, read_only: None };
+    let began = Began { log, manifest, memtable, first_segment: segment, read_only: None };
     Ok(assemble(dir, options, ready, version, began))
 }
 
 /// Puts together what all handles share. The memtable is still empty.
 fn assemble(dir: &Path, options: &Options, ready: Ready, version: Version, began: Began) -> (Inner, Found) {
     let Ready { found, files, trash, cache } = ready;
-    let Began { log, manifest, first_segment, read_only } = began;
+    let Began { log, manifest, memtable: (memtable_pool, memtable), first_segment, read_only } = began;
     let next_id = version.next_id;
     let version = Arc::new(version);
-    let memtable_pool = Memtable::pool(options.memtable_budget(), SEALED_MAX);
-    let memtable = Arc::new(Memtable::new(options.memtable_budget(), &memtable_pool));
     let active = Arc::new(LoggedMemtable { memtable, first_segment });
     let stretches = Arc::new(DeletedStretches::new(version.flushed_seq));
     let writer = Writer {

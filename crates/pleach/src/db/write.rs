@@ -23,7 +23,7 @@ use crate::batch::{Operation, Operations};
 use crate::memtable::{Footprint, Memtable};
 use crate::options::SEALED_MAX;
 use crate::scan::DeletedStretches;
-use crate::state::State;
+use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
 use crate::trace;
 
@@ -273,26 +273,28 @@ impl Inner {
         waited
     }
 
-    /// Seals the active memtable and starts a new one with a new log segment.
+    /// Seals the active memtable and starts a new one with a new log segment. Where there is no memory for the new one,
+    /// nothing changes.
     pub(crate) fn seal(&self, writer: &mut Writer) -> Result<()> {
         if writer.active.memtable.is_empty() {
             return Ok(());
         }
+        let memtable = self.new_memtable()?;
         self.rotate_log(writer)?;
         let now = u64::try_from(self.env.now().as_nanos()).unwrap_or(u64::MAX);
         self.sealed_at_ns.store(now, Ordering::Relaxed);
         let first_segment = writer.log.segment_id();
-        self.start_memtable(writer, first_segment);
+        self.start_memtable(writer, memtable, first_segment);
         if let Some(wakers) = self.status.wakers() {
             wakers.flush.wake();
         }
         Ok(())
     }
 
-    /// Seals the active memtable and starts a new one whose writes go to log segment `first_segment` and later ones.
-    pub(crate) fn start_memtable(&self, writer: &mut Writer, first_segment: FileId) {
+    /// Seals the active memtable and starts an empty one whose writes go to log segment `first_segment` and later ones.
+    pub(crate) fn start_memtable(&self, writer: &mut Writer, memtable: Arc<Memtable>, first_segment: FileId) {
         writer.room_until = 0;
-        let active = self.new_memtable(first_segment);
+        let active = Arc::new(LoggedMemtable { memtable, first_segment });
         writer.active = Arc::clone(&active);
         self.state.swap(|state| {
             let mut sealed = Vec::with_capacity(state.sealed.len() + 1);

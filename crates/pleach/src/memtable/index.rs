@@ -36,7 +36,8 @@ pub(super) struct HashIndex {
 }
 
 impl HashIndex {
-    pub(super) fn new(budget: usize) -> Self {
+    /// An empty index; `None` when there is no memory for the smallest one.
+    pub(super) fn new(budget: usize) -> Option<Self> {
         let mut slots = (budget / BUDGET_PER_SLOT).next_power_of_two().max(SLOTS_MIN);
         // Where memory is short the index is smaller, and takes fewer keys.
         let words = loop {
@@ -44,9 +45,16 @@ impl HashIndex {
                 Some(words) => break words,
                 None => slots /= 2,
             }
-            assert!(slots >= SLOTS_MIN, "out of memory: not even {SLOTS_MIN} words are left");
+            if slots < SLOTS_MIN {
+                return None;
+            }
         };
-        Self { slots: words, mask: slots - 1, taken: AtomicU64::new(0), complete: AtomicBool::new(true) }
+        Some(Self {
+            slots: words,
+            mask: slots - 1,
+            taken: AtomicU64::new(0),
+            complete: AtomicBool::new(true),
+        })
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pleach_env::memory::{RegionBytes, RegionPool};
+use pleach_env::{Error, ErrorKind, Result, failpoint};
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
@@ -56,15 +57,16 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable meant to be sealed at about `budget` bytes, with memory from `pool`.
-    pub(crate) fn new(budget: usize, pool: &Arc<RegionPool>) -> Self {
-        Self {
-            arena: Arena::new(Arc::clone(pool)),
-            tree: Tree::new(),
-            index: HashIndex::new(budget),
-            entries: AtomicU64::new(0),
-            last_seq: AtomicU64::new(0),
-        }
+    /// An empty memtable meant to be sealed at about `budget` bytes, with memory from `pool`; an error when the system
+    /// does not give the memory for its tree and index.
+    pub(crate) fn new(budget: usize, pool: &Arc<RegionPool>) -> Result<Self> {
+        let tree = if failpoint::skipped("tune.no_memory") { None } else { Tree::new() };
+        let (Some(tree), Some(index)) = (tree, HashIndex::new(budget)) else {
+            let message = "the system gives no memory for another memtable; let the process have more";
+            return Err(Error::new(ErrorKind::Io, message));
+        };
+        let arena = Arena::new(Arc::clone(pool));
+        Ok(Self { arena, tree, index, entries: AtomicU64::new(0), last_seq: AtomicU64::new(0) })
     }
 
     /// The memory of memtables with this budget, `kept` of which may wait to be used again.

@@ -10,7 +10,7 @@ use pleach_table::{ValueKind, key_hash};
 use super::{Footprint, LARGE_FRONT, Memtable};
 
 fn memtable(budget: usize) -> Memtable {
-    Memtable::new(budget, &Memtable::pool(budget, 1))
+    Memtable::new(budget, &Memtable::pool(budget, 1)).unwrap()
 }
 
 fn put(m: &Memtable, key: &[u8], seq: u64, value: &[u8]) {

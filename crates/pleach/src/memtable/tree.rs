@@ -67,11 +67,14 @@ pub(super) struct LeafCopy {
 }
 
 impl Tree {
-    pub(super) fn new() -> Self {
+    /// An empty tree; `None` when there is no memory for its first leaf.
+    pub(super) fn new() -> Option<Self> {
         let (leaves, inners) = (Pool::new(), Pool::new());
-        assert!(leaves.reserve(1), "out of memory: not even {SLAB_MIN} nodes find room");
+        if !leaves.reserve(1) {
+            return None;
+        }
         leaves.push();
-        Self { leaves, inners, root: AtomicU32::new(0), granted: AtomicUsize::new(0) }
+        Some(Self { leaves, inners, root: AtomicU32::new(0), granted: AtomicUsize::new(0) })
     }
 
     /// Writer: takes from the system what inserts of this many keys will need. Returns whether it was given; if not, the

@@ -265,6 +265,22 @@ mod tests {
     }
 
     #[test]
+    fn files_added_to_a_run_bring_its_newest_sequence_number() {
+        let (version, files) = version();
+        let added = match run(0, 1, 0, &[3]) {
+            EditItem::AddRun { run, .. } => run.files,
+            _ => unreachable!("it adds a run"),
+        };
+        let items = vec![
+            EditItem::AddFile { file: FileId(3), summary: summary(1) },
+            EditItem::ExtendRun { partition: PARTITION, run: RunId(10), newest_seq: 70, files: added },
+        ];
+        let (next, _) = version.apply(&Edit { items }, &files, &[]).unwrap();
+        let run = &next.tree(PARTITION).unwrap().runs[0];
+        assert_eq!((run.id, run.files.len(), run.newest_seq), (RunId(10), 3, 70));
+    }
+
+    #[test]
     fn a_run_does_not_come_before_a_newer_one() {
         assert_eq!(
             refusal(vec![run(11, 1, 49, &[2])]),

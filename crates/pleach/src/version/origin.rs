@@ -45,7 +45,43 @@ impl Origin {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use pleach_env::{Env, SimEnv};
+    use pleach_table::SalvageSst;
+
     use super::*;
+    use crate::db::sst_path;
+    use crate::{Db, Options};
+
+    /// The newest sequence numbers of the default partition's runs, and those that the notes of their SSTs tell.
+    fn newest_seqs(env: &Arc<dyn Env>, db: &Db) -> (Vec<SeqNo>, Vec<SeqNo>) {
+        let state = db.inner().state.load_full();
+        let runs = &state.version.tree(db.default_partition().id()).unwrap().runs;
+        let files = runs.iter().flat_map(|run| &run.files).map(|file| file.file.id);
+        let note_of = |id| SalvageSst::open(env, &sst_path(&db.inner().dir, id), id).unwrap().note().unwrap();
+        let notes = files.map(|id| Origin::decode(&note_of(id).unwrap()).unwrap().newest_seq);
+        (runs.iter().map(|run| run.newest_seq).collect(), notes.collect())
+    }
+
+    #[test]
+    fn flushes_and_merges_note_the_newest_write_that_a_run_may_hold() {
+        let sim = SimEnv::new(1);
+        let env: Arc<dyn Env> = Arc::<SimEnv>::clone(&sim) as _;
+        let db = Options::new().env(Arc::clone(&env)).open("store").unwrap();
+        let keys = db.default_partition();
+        let mut expected = Vec::new();
+        for round in 1..=3u8 {
+            (0..round).for_each(|key| keys.put([key], [round]).unwrap());
+            db.flush().unwrap();
+            // Newest first.
+            expected.insert(0, db.last_sequence_number());
+            assert_eq!(newest_seqs(&env, &db), (expected.clone(), expected.clone()), "round {round}");
+        }
+        db.compact().unwrap();
+        let newest = vec![db.last_sequence_number()];
+        assert_eq!(newest_seqs(&env, &db), (newest.clone(), newest));
+    }
 
     #[test]
     fn notes_come_back() {

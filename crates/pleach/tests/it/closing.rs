@@ -1,7 +1,7 @@
 //! The promises of a close, on a simulated and on the real machine.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use pleach::env::{CrashPolicy, Fault, FaultKind, SimEnv};
 use pleach::{Db, Durability, ErrorKind, Options};
@@ -56,6 +56,28 @@ fn a_close_after_a_failed_flush_syncs_the_log_and_fails() {
     let crashed = env.crash_image(CrashPolicy::DurableOnly, 1);
     let db = options(&crashed).open(DIR).unwrap();
     assert_eq!(db.default_partition().get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+/// What is in SSTs need not be synced in the log. The close of a store that a failed merge has stopped syncs only the
+/// segment after the last flush, which is empty.
+#[test]
+fn a_close_of_a_poisoned_store_does_not_sync_what_is_flushed() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    for value in 0..2u8 {
+        db.default_partition().put(b"a", [value]).unwrap();
+        db.flush().unwrap();
+    }
+    env.add_fault(Fault { at_op: env.op_count() + 1, kind: FaultKind::Eio });
+    db.compact().unwrap_err();
+    assert!(db.poisoned().is_some());
+    env.clear_faults();
+    let (sender, calls) = mpsc::channel();
+    env.on_op(Box::new(move |_, name| sender.send(name).unwrap()));
+    let error = db.close().unwrap_err();
+    assert!(error.to_string().contains("every write is durable"), "{error}");
+    let calls: Vec<_> = calls.try_iter().collect();
+    assert_eq!(calls.iter().filter(|name| **name == "sync").count(), 1, "{calls:?}");
 }
 
 /// The last handle's drop is a close too.

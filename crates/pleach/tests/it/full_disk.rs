@@ -242,3 +242,23 @@ fn the_reserve_is_made_only_where_there_is_plenty_of_room() {
         assert_eq!(env.metadata(&path).unwrap().is_some(), is_made, "{free} bytes were free");
     }
 }
+
+/// Where there is less room than flushes need, deletes are limited: they take of the room that others must free.
+#[test]
+fn deletes_on_a_disk_without_room_for_flushes_are_limited() {
+    /// As db/space has it.
+    const SCANT_BYTES_MAX: usize = 64 << 10;
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    put_all(&db, "bulk", 1000);
+    db.flush().unwrap();
+    // Enough for the log, so that it is not the log that refuses.
+    env.set_capacity(env.used_space() + (128 << 10));
+    let keys = db.default_partition();
+    let mut deletes = (0..400u32).map(|key| keys.delete([&key.to_le_bytes()[..], &[7; 500]].concat()));
+    let refused = deletes.position(|deleted| deleted.is_err_and(|error| error.is_out_of_space()));
+    let bytes = 500 * refused.expect("not all are accepted");
+    assert!((SCANT_BYTES_MAX / 2..SCANT_BYTES_MAX).contains(&bytes), "{bytes} bytes of keys");
+    env.set_capacity(1 << 30);
+    keys.delete("more").unwrap();
+}

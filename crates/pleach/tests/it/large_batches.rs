@@ -145,11 +145,6 @@ fn a_put_holds_a_large_value_twice() {
 #[ignore = "measures the memory of the process, which must do nothing else"]
 fn the_memory_of_a_large_value() {
     let mib: usize = std::env::var("PLEACH_VALUE_MIB").map_or(400, |mib| mib.parse().unwrap());
-    let peak_mib = || {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() >> 10
-    };
     let assert_copies = |step: &str, copies: usize| {
         let peak = peak_mib();
         println!("{step} {peak}");
@@ -184,4 +179,59 @@ fn the_memory_of_a_large_value() {
     restart_peak();
     assert_eq!(db.default_partition().get("key").unwrap().unwrap().len(), mib << 20);
     assert_copies("get", 1);
+}
+
+/// Memory of the stores of the test below: far less than their batch.
+const LITTLE: usize = 8 << 20;
+
+/// By hand: `cargo test --release -p pleach --test it gibibyte_survives -- --ignored --nocapture`. A child commits a
+/// batch of the largest size and is killed; this process recovers it. Prints times and peaks of resident memory.
+#[test]
+#[ignore = "takes 2 GiB of memory, 2 GiB of space and a minute"]
+fn a_batch_of_a_gibibyte_survives_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "large_batches::child_that_waits_after_a_gibibyte", "--ignored", "--nocapture"])
+        .env("PLEACH_STORE", dir.path())
+        .spawn()
+        .unwrap();
+    let is_done = || dir.path().join("committed").exists();
+    while !is_done() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(is_done(), "the child ended before its commit");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let started = std::time::Instant::now();
+    let db = open(&dir.path().join("store"), LITTLE);
+    println!("recovered after {:?}, peak {} MiB", started.elapsed(), peak_mib());
+    let started = std::time::Instant::now();
+    check(&db, GIBIBYTE_ENTRIES, GIBIBYTE_VALUE_LEN);
+    println!("compared after {:?}, peak {} MiB", started.elapsed(), peak_mib());
+    db.verify().unwrap();
+}
+
+const GIBIBYTE_VALUE_LEN: usize = 4 << 10;
+/// An entry takes some 14 bytes beside its value.
+const GIBIBYTE_ENTRIES: u32 = (1 << 30) / (4096 + 14);
+
+#[test]
+#[ignore = "run by the test above, in a process of its own, which is killed"]
+fn child_that_waits_after_a_gibibyte() {
+    let dir = std::path::PathBuf::from(std::env::var_os("PLEACH_STORE").unwrap());
+    let db = open(&dir.join("store"), LITTLE);
+    let started = std::time::Instant::now();
+    commit_batch(&db, GIBIBYTE_ENTRIES, GIBIBYTE_VALUE_LEN);
+    println!("built and committed after {:?}, peak {} MiB", started.elapsed(), peak_mib());
+    std::fs::write(dir.join("committed"), "").unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The peak of this process's resident memory in MiB.
+fn peak_mib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() >> 10
 }

@@ -1,8 +1,10 @@
 //! A machine that has no thread or no memory for a store: an error, and nothing is harmed.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use pleach::env::SimEnv;
+use pleach::env::failpoint::with_skipped;
+use pleach::env::{CrashPolicy, SimEnv};
 use pleach::{ErrorKind, Options};
 
 use crate::rig::child::run_after;
@@ -24,6 +26,51 @@ fn an_open_without_threads_is_an_error_and_releases_the_store() {
     env.set_job_limit(Some(4));
     let db = options().open(DIR).unwrap();
     assert_eq!(db.default_partition().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+/// The close of a store whose jobs could not be started must not wait for them to flush what the log held.
+#[test]
+fn an_open_without_threads_fails_with_a_long_log_too() {
+    let killed = SimEnv::new(1);
+    let options = |env: &Arc<SimEnv>| {
+        Options::new().env(Arc::<SimEnv>::clone(env)).memory(64 << 20).memtable_bytes(8 << 20)
+    };
+    let db = options(&killed).open(DIR).unwrap();
+    (0..3000u32).for_each(|key| db.default_partition().put(key.to_le_bytes(), [7; 1000]).unwrap());
+    let env = killed.crash_image(CrashPolicy::ProcessKill, 1);
+    env.set_job_limit(Some(0));
+    let error = options(&env).open(DIR).expect_err("it needs threads");
+    assert!(error.to_string().contains("ulimit -u"), "{error}");
+    env.set_job_limit(None);
+    assert_eq!(options(&env).open(DIR).unwrap().default_partition().iter().count(), 3000);
+}
+
+/// A seal without memory for the next memtable once panicked and poisoned the store.
+#[test]
+fn a_memtable_that_finds_no_memory_is_an_error_before_anything_is_logged() {
+    let env = SimEnv::new(1);
+    let open = || Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20).open(DIR);
+    let db = open().unwrap();
+    let keys = db.default_partition();
+    let mut accepted = 0u32;
+    with_skipped("tune.no_memory", || {
+        let mut put = || keys.put(accepted.to_le_bytes(), [7; 1000]).map(|()| accepted += 1);
+        let error = (0..1000).find_map(|_| put().err()).expect("the memtable is full");
+        assert!(error.to_string().contains("memory for another memtable"), "{error}");
+        assert!(put().is_err());
+        assert!(db.flush().unwrap_err().to_string().contains("memory"));
+    });
+    assert!(accepted > 0 && db.poisoned().is_none());
+    assert_eq!(keys.iter().count(), accepted as usize);
+    keys.put("after", "it").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let names = env.file_names(Path::new(DIR));
+    let error = with_skipped("tune.no_memory", || open().unwrap_err());
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(env.file_names(Path::new(DIR)), names);
+    let db = open().unwrap();
+    assert_eq!(db.default_partition().iter().count(), accepted as usize + 1);
 }
 
 #[test]

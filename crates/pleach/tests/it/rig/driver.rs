@@ -74,6 +74,9 @@ impl Driver {
         if merged != self.files_merged() {
             self.timeline.note_merge(when);
         }
+        if failpoint::told("log.pieces").is_some() {
+            self.timeline.note_pieces(when);
+        }
         self.manifests_kept += u64::from(failpoint::told("manifest.kept").is_some());
         self.account(action.itself(), when, seen_seq);
         result
@@ -278,7 +281,8 @@ impl Drop for Driver {
 }
 
 /// Names of the numbers that the engine tells the rigs.
-const TOLD: [&str; 4] = ["commit.first_seq", "commit.group", "partition.order", "partition.last_seq"];
+const TOLD: [&str; 5] =
+    ["commit.first_seq", "commit.group", "partition.order", "partition.last_seq", "log.pieces"];
 
 fn no_store() -> Error {
     Error::new(ErrorKind::Closed, "the rig has no open store")

@@ -85,6 +85,8 @@ pub(crate) struct Timeline {
     groups: Vec<When>,
     /// Actions while single files went from one level to the next.
     merges: Vec<When>,
+    /// Actions that wrote a log record in several calls.
+    pieces: Vec<When>,
     /// Calls that had begun when the number of snapshots that are kept became this one.
     kept: Vec<(u64, usize)>,
     /// Calls that had begun when the store was open.
@@ -112,6 +114,7 @@ impl Timeline {
             settled: Vec::new(),
             groups: Vec::new(),
             merges: Vec::new(),
+            pieces: Vec::new(),
             kept: Vec::new(),
             opened,
             reopened: opened,
@@ -309,6 +312,15 @@ impl Timeline {
 
     pub(crate) fn note_merge(&mut self, when: When) {
         self.merges.push(when);
+    }
+
+    pub(crate) fn note_pieces(&mut self, when: When) {
+        self.pieces.push(when);
+    }
+
+    /// Whether an action that wrote a log record in several calls was under way at call number `at`.
+    pub(crate) fn pieces_at(&self, at: u64) -> bool {
+        self.pieces.iter().any(|when| when.is_during(at))
     }
 
     /// Whether a commit of more than one batch was under way at call number `at`.
