@@ -38,6 +38,8 @@ enum Task {
     Fix,
     /// Only the project's own rules (STYLE.md), printed as `path:line: message [rule]`.
     Tidy,
+    /// Print which module of the crate `pleach` uses which. `tidy` checks that they form layers.
+    Modules,
     /// Write the tables of docs/benchmarks.md from the files of results that they name.
     Tables,
     /// Move the notes in changes/ into CHANGELOG.md, grouped by kind.
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Task::Check { keep_going } => steps::check(&root, keep_going),
         Task::Fix => steps::fix(&root),
         Task::Tidy => tidy::run(&root),
+        Task::Modules => tidy::print_modules(&root),
         Task::Tables => steps::tables(&root),
         Task::Changelog { dry_run, version } => changelog::run(&root, version, dry_run),
     };

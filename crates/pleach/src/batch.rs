@@ -13,13 +13,20 @@ use pleach_log::RecordBuf;
 use pleach_table::{ValueKind, key_hash};
 
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, partition_key};
-use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
-use crate::memtable::{Footprint, LARGE_FRONT, LARGE_PER_BATCH, Memtable};
+use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, OPERATIONS_MAX, VALUE_LEN_MAX};
+use crate::memtable::{FOOTPRINT_MAX, Footprint, LARGE_FRONT, LARGE_PER_BATCH, Memtable};
 
 /// Length from which on a value gets a region of its own: mapping one costs little beside copying so many bytes, and a
 /// memtable of the largest size has room for all that fit into it.
 const LARGE_VALUE_LEN: usize = 4 << 20;
 
+/// Upper bound of a memtable record's bytes beyond those of the operation (see `memtable/entry`).
+const RECORD_OVERHEAD_MAX: usize = 64;
+
+const _: () = assert!(
+    BATCH_BYTES_MAX + OPERATIONS_MAX * RECORD_OVERHEAD_MAX < FOOTPRINT_MAX,
+    "the memtable's memory for any batch can be reserved"
+);
 const _: () = assert!(
     BATCH_BYTES_MAX / LARGE_VALUE_LEN <= LARGE_PER_BATCH
         && crate::options::MEMTABLE_BYTES_LIMIT / LARGE_VALUE_LEN <= LARGE_PER_BATCH,

@@ -57,11 +57,12 @@
 //! Keys have 1 to 65 535 bytes, values at most 512 MiB, batches at most 1 GiB (see [`limits`]). One process has a store
 //! open at a time.
 
+mod attached;
 mod batch;
-mod compaction;
+mod context;
+mod damage;
 mod db;
 mod filters;
-mod flush;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -71,22 +72,30 @@ mod lookup;
 mod manifest;
 mod memtable;
 mod options;
+mod picker;
 mod repair;
 mod scan;
+mod shape;
 mod state;
 mod stats;
 mod status;
+mod stretches;
 mod trace;
+mod upkeep;
 mod value;
 mod version;
+mod version_set;
+mod write_path;
 
+pub use damage::DamagedPlace;
 pub use db::{Db, Partition, Snapshot, VerifyReport, WriteBatch};
 pub use keys::{Key, PartitionId};
-pub use options::{Options, Shape};
+pub use options::Options;
 pub use pleach_env::{Error, ErrorKind, Result};
 pub use pleach_log::Durability;
-pub use repair::{DamagedPlace, RepairProgress, RepairReport, repair, survey};
+pub use repair::{RepairProgress, RepairReport, repair, survey};
 pub use scan::Range;
+pub use shape::Shape;
 pub use stats::{PartitionStats, SizeEstimate, Stats};
 pub use value::Value;
 

@@ -34,13 +34,6 @@ const OPERATION_LEN_MIN: usize = 4;
 /// Most operations of a batch.
 pub(crate) const OPERATIONS_MAX: usize = BATCH_BYTES_MAX / OPERATION_LEN_MIN;
 
-/// Upper bound of a memtable record's bytes beyond those of the operation (see `memtable/entry`).
-const RECORD_OVERHEAD_MAX: usize = 64;
-
-const _: () = assert!(
-    BATCH_BYTES_MAX + OPERATIONS_MAX * RECORD_OVERHEAD_MAX < crate::memtable::FOOTPRINT_MAX,
-    "the memtable's memory for any batch can be reserved"
-);
 const _: () =
     assert!(OPERATIONS_MAX < u32::MAX as usize, "the number of a batch's operations is a u32 in the log");
 

@@ -18,7 +18,7 @@ use pleach_log::SeqNo;
 use pleach_table::{BlockRef, Sst, ValueKind, key_hash};
 use smallvec::SmallVec;
 
-use crate::db::Inner;
+use crate::context::Context;
 use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
 use crate::memtable::Memtable;
 use crate::state::State;
@@ -178,7 +178,7 @@ fn is_counted(hash: u64, visible: SeqNo) -> bool {
 /// drop does not change the answer.
 #[inline]
 pub(crate) fn get_blocking(
-    inner: &Inner,
+    ctx: &Context,
     state: &State,
     partition: (PartitionId, &SubTree),
     user_key: &[u8],
@@ -192,12 +192,12 @@ pub(crate) fn get_blocking(
         let block = match lookup.step() {
             Step::Done(answer) => return Ok(answer),
             Step::NeedBlock(sst, number) => {
-                sst.read_block(number).map_err(|error| inner.status.read_failed(error))?
+                sst.read_block(number).map_err(|error| ctx.status.read_failed(error))?
             }
         };
         match lookup.supply(block) {
             Supplied::Answer(answer) => return Ok(answer),
-            Supplied::NotThere => inner.note_wasted_probe(),
+            Supplied::NotThere => ctx.note_wasted_probe(),
         }
     }
 }

@@ -1,15 +1,13 @@
 //! Options of a store: few, each with a default that was measured or says that it is arbitrary.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pleach_env::{Env, Error, RealEnv, Result};
 use pleach_table::Codec;
 
-use crate::compaction::picker::Policy;
-use crate::db::Db;
 use crate::filters::StageFill;
+use crate::shape::{Policy, Shape};
 
 /// How to open a store. Every option can be left alone.
 ///
@@ -35,23 +33,6 @@ pub struct Options {
     pub(crate) sst_bytes: u64,
     pub(crate) clean_every: usize,
     pub(crate) filter_bits_per_key: f32,
-}
-
-/// How a partition's files are arranged: what is written and read to keep them in order. One end writes least, the other
-/// reads least.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Shape {
-    /// A split forest: each stage holds up to [`Options::runs_per_stage`] runs, which are then merged into one run of the
-    /// next stage. A key that is overwritten again and again may take the space of as many versions as there are runs.
-    Forest,
-    /// A split forest above one large run. Writes least, for its stages take more runs, the first of them most while data
-    /// is being written; once reads have spent as much time on further runs as a merge takes, all become one. The space of
-    /// overwritten and deleted data is bounded.
-    #[default]
-    ForestOverBottom,
-    /// One run a stage, each ten times as large as the one above, merged part by part. Reads least, writes most.
-    Leveled,
 }
 
 /// Most compaction threads by default.
@@ -195,7 +176,7 @@ impl Options {
 
     /// Bytes that compactions may write in a second, all threads together, so that reads beside them keep their speed;
     /// default 0, no bound. The bound is lifted while compactions are so far behind that writers are slowed down, and
-    /// while somebody waits in [`Db::compact`], [`Db::settle`] or a close.
+    /// while somebody waits in [`Db::compact`](crate::Db::compact), [`Db::settle`](crate::Db::settle) or a close.
     #[must_use]
     pub fn compaction_bytes_per_second(mut self, bytes: u64) -> Self {
         self.compaction_bytes_per_second = bytes;
@@ -250,25 +231,8 @@ impl Options {
         self
     }
 
-    /// Opens the store in directory `path`, creating it where allowed, and recovers it from its log.
-    ///
-    /// A store on a full disk can be opened too. If there is not even room for that, it is opened for reading only until it
-    /// is opened again: writes return the error of [`Db::read_only`]. Otherwise deletes and drops of partitions are accepted,
-    /// which free space.
-    ///
-    /// # Errors
-    /// `NotFound`: there is no store, and none is to be created. `InvalidArgument`: an option is out of range, or the
-    /// directory holds something that is no store; nothing is created in it.
-    /// `Conflict`: another process, or this one, has the store open. `Unsupported`: written in a format that is newer, or
-    /// from before the first release.
-    /// `Corruption`: a file is damaged; it is named. `Io`: the system refused. Nothing is changed by a failed open,
-    /// except that an interrupted recovery may leave files that the next open removes.
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
-        self.check()?;
-        Db::open_with(path.as_ref(), self)
-    }
-
-    fn check(&self) -> Result<()> {
+    /// An error that says which option is out of its range.
+    pub(crate) fn check(&self) -> Result<()> {
         let range = |name: &str, value: u64, low: u64, high: u64| {
             if (low..=high).contains(&value) {
                 return Ok(());

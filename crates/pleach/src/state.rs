@@ -14,7 +14,7 @@ use pleach_env::{FileId, failpoint};
 use pleach_log::SeqNo;
 
 use crate::memtable::Memtable;
-use crate::scan::DeletedStretches;
+use crate::stretches::DeletedStretches;
 use crate::version::Version;
 
 /// A memtable and the first log segment that holds its writes.

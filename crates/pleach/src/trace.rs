@@ -17,7 +17,6 @@ use std::time::Duration;
 use pleach_env::Error;
 use pleach_log::Recovery;
 
-use crate::db::Inner;
 use crate::keys::PartitionId;
 
 #[cfg(feature = "tracing")]
@@ -141,8 +140,8 @@ pub(crate) fn partition_dropped(id: PartitionId, name: &str) {
 }
 
 /// The closing of a store.
-pub(crate) fn close(inner: &Inner) -> Span {
-    span!(INFO, "pleach::close", path = inner.dir.display().to_string().as_str();)
+pub(crate) fn close(dir: &Path) -> Span {
+    span!(INFO, "pleach::close", path = dir.display().to_string().as_str();)
 }
 
 /// A close ended with an error.

@@ -20,6 +20,7 @@ mod magics;
 mod markdown;
 mod markdown_title;
 mod module_header;
+mod modules;
 mod tokens;
 mod tree;
 
@@ -62,8 +63,15 @@ const CHECKS: &[Check] = &[
     Check { name: "magics", find: magics::find },
     Check { name: "markdown-title", find: markdown_title::find },
     Check { name: "module-header", find: module_header::find },
+    Check { name: "modules", find: modules::find },
     Check { name: "tokens", find: tokens::find },
 ];
+
+/// Prints which module of the crate `pleach` uses which, from the bottom up.
+pub(crate) fn print_modules(root: &Path) -> Result<(), String> {
+    print!("{}", modules::graph(&Tree::load(root)?));
+    Ok(())
+}
 
 /// Runs every check over the tree at `root` and prints what it finds.
 pub(crate) fn run(root: &Path) -> Result<(), String> {

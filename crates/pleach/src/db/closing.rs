@@ -23,12 +23,13 @@ use std::sync::atomic::Ordering;
 use pleach_env::{Error, ErrorKind, Result};
 
 use super::handle::Shared;
-use super::inner::{Inner, Writer};
-use super::ledger::Ledger;
+use super::inner::Inner;
 use crate::memtable::Memtable;
 use crate::state::{LoggedMemtable, State};
 use crate::trace;
 use crate::version::FileTable;
+use crate::version_set::Ledger;
+use crate::write_path::Writer;
 
 /// Budget of the memtable of a closed store, which stays empty.
 const EMPTY_MEMTABLE_BYTES: usize = 16 << 10;
@@ -40,15 +41,15 @@ impl Shared {
         if let Some(result) = &*closed {
             return result.clone();
         }
-        let _span = trace::close(&self.inner);
-        self.inner.status.set_closed();
+        let _span = trace::close(&self.inner.ctx.dir);
+        self.inner.ctx.status.set_closed();
         // The next open reads the log again, which takes long for a large memtable. If the flush fails, nothing is lost.
-        if self.inner.status.read_only().is_none() {
-            let _stays_in_the_log = self.inner.flush_if_large();
+        if self.inner.ctx.status.read_only().is_none() {
+            let _stays_in_the_log = self.inner.upkeep.flush_if_large();
         }
         self.jobs.lock().clear();
         // A commit leader may be waiting for a flush, with `writer` locked.
-        self.inner.status.note_jobs_stopped();
+        self.inner.ctx.status.note_jobs_stopped();
         let result = self.inner.end();
         if let Err(error) = &result {
             trace::close_failed(error);
@@ -63,27 +64,27 @@ impl Inner {
     /// Makes the log durable, notes that in `CURRENT`, and releases the memtables and files that readers see.
     fn end(&self) -> Result<()> {
         let _no_new_ones = self.naming.lock();
-        let mut writer = self.writer.lock();
+        let mut writer = self.writes.writer.lock();
         let mut result = Ok(());
-        if self.status.read_only().is_none() {
+        if self.ctx.status.read_only().is_none() {
             result = self.make_close_durable(&mut writer);
-            self.remove_obsolete();
+            self.version_set.remove_obsolete();
         }
         self.names.read().values().for_each(|live| live.dropped.store(true, Ordering::Release));
-        self.drops.fetch_add(1, Ordering::Release);
-        let mut versions = self.versions.lock();
-        self.status.set_ended();
+        self.writes.drops.fetch_add(1, Ordering::Release);
+        let mut versions = self.version_set.lock();
+        self.ctx.status.set_ended();
         let version = Arc::new(versions.version.without_partitions());
         versions.version = Arc::clone(&version);
-        *self.ledger.lock() = Ledger::new(&self.options, &version, 0);
-        versions.files = FileTable::new(Arc::clone(&self.trash));
+        *self.version_set.ledger.lock() = Ledger::new(&self.ctx.options, &version, 0);
+        versions.files = FileTable::new(Arc::clone(&self.version_set.trash));
         let active = empty_memtable(&writer);
         writer.active = Arc::clone(&active);
         let stretches = Arc::clone(&writer.stretches);
-        let closed = Arc::clone(&self.state.load().closed);
+        let closed = Arc::clone(&self.version_set.state.load().closed);
         // Not `next_seq`: after a panic of a commit leader it is ahead, and readers would wait for the rest forever.
-        let partitions_since = self.state.visible();
-        self.state.swap(|_| State {
+        let partitions_since = self.version_set.state.visible();
+        self.version_set.state.swap(|_| State {
             active,
             sealed: Vec::new(),
             version,
@@ -95,12 +96,12 @@ impl Inner {
     }
 
     fn make_close_durable(&self, writer: &mut Writer) -> Result<()> {
-        let Some(cause) = self.status.poison().cloned() else { return self.close_healthy(writer) };
+        let Some(cause) = self.ctx.status.poison().cloned() else { return self.close_healthy(writer) };
         if writer.log.is_poisoned() {
             let message = format!("the store was closed, but writes may be lost after a failure: {cause}");
             return Err(Error::new(ErrorKind::Poisoned, message));
         }
-        self.forget_flushed(writer);
+        self.writes.forget_flushed(writer);
         let what = match writer.log.sync() {
             Ok(()) => {
                 "every write is durable in the log, but an earlier failure had stopped the store".to_owned()
@@ -111,9 +112,9 @@ impl Inner {
     }
 
     fn close_healthy(&self, writer: &mut Writer) -> Result<()> {
-        self.sync_writer(writer)?;
-        let versions = self.versions.lock();
-        let noted = versions.manifest.note_closed(&*self.env, &self.dir, writer.log.last_seq());
+        self.writes.sync_writer(writer)?;
+        let versions = self.version_set.lock();
+        let noted = versions.manifest.note_closed(&*self.ctx.env, &self.ctx.dir, writer.log.last_seq());
         // On a full disk the store is as durable without the note; only damage is harder to notice.
         noted.or_else(|error| if error.is_shortage() { Ok(()) } else { Err(error) })
     }

@@ -14,14 +14,14 @@ use pleach_log::{parse_segment_name, segment_path};
 use super::inner::Inner;
 use super::open::DEFAULT_PARTITION;
 use super::recovery::Found;
-use super::reserve::RESERVE;
-use super::sst_output::{parse_sst_name, sst_path};
 use crate::keys::PartitionId;
 use crate::limits::NEXT_ID_MAX;
 use crate::manifest::{self, CURRENT_TMP, Manifest};
 use crate::options::Options;
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Version};
+use crate::version_set::reserve::RESERVE;
+use crate::version_set::{parse_sst_name, sst_path};
 
 /// Name of the lock file. It is never removed.
 pub(crate) const LOCK: &str = "LOCK";
@@ -191,8 +191,8 @@ pub(super) fn create_store(
 /// Removes files that earlier opens left and that nothing names, except for the log's. The new manifest is in force, and
 /// recovery may need the space.
 pub(super) fn remove_leftovers(inner: &Inner, found: &Found) {
-    let dir = &inner.dir;
-    let live = inner.versions.lock().version.live_files();
+    let dir = &inner.ctx.dir;
+    let live = inner.version_set.lock().version.live_files();
     let is_live = |id: &FileId| live.binary_search_by_key(id, |file| file.id).is_ok();
     let manifests = found.listing.manifests.iter().chain([&found.manifest_id]);
     let gone = (found.listing.ssts.iter().filter(|id| !is_live(id)).map(|id| sst_path(dir, *id)))
@@ -203,12 +203,12 @@ pub(super) fn remove_leftovers(inner: &Inner, found: &Found) {
 
 /// Removes the segments whose batches were copied to fresh ones.
 pub(super) fn remove_old_segments(inner: &Inner, found: &Found) {
-    remove_all(inner, found.listing.segments.iter().map(|id| segment_path(&inner.dir, *id)));
+    remove_all(inner, found.listing.segments.iter().map(|id| segment_path(&inner.ctx.dir, *id)));
 }
 
 /// Best effort: what stays is found by the next open.
 pub(super) fn remove_all(inner: &Inner, paths: impl Iterator<Item = PathBuf>) {
     for path in paths {
-        let _stays_for_the_next_open = inner.env.remove_file(&path);
+        let _stays_for_the_next_open = inner.ctx.env.remove_file(&path);
     }
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use pleach_env::sync::Mutex;
 use pleach_env::{BoundedEnv, Error, FileLock, JobHandle, Result};
 
-use super::background::start_jobs;
 use super::inner::Inner;
 use super::partition::Partition;
 use super::snapshot::Snapshot;
 use super::verify::{self, VerifyReport};
 use super::write_batch::WriteBatch;
 use super::{open, partitions};
+use crate::damage::DamagedPlace;
 use crate::options::Options;
-use crate::repair::DamagedPlace;
 use crate::stats::Stats;
+use crate::upkeep::start_jobs;
 
 /// An open store. Clones share it; it is closed when the last handle (of the store or of a partition) goes.
 ///
@@ -50,6 +50,26 @@ impl Drop for Shared {
     }
 }
 
+impl Options {
+    /// Opens the store in directory `path`, creating it where allowed, and recovers it from its log.
+    ///
+    /// A store on a full disk can be opened too. If there is not even room for that, it is opened for reading only until it
+    /// is opened again: writes return the error of [`Db::read_only`]. Otherwise deletes and drops of partitions are accepted,
+    /// which free space.
+    ///
+    /// # Errors
+    /// `NotFound`: there is no store, and none is to be created. `InvalidArgument`: an option is out of range, or the
+    /// directory holds something that is no store; nothing is created in it.
+    /// `Conflict`: another process, or this one, has the store open. `Unsupported`: written in a format that is newer, or
+    /// from before the first release.
+    /// `Corruption`: a file is damaged; it is named. `Io`: the system refused. Nothing is changed by a failed open,
+    /// except that an interrupted recovery may leave files that the next open removes.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        self.check()?;
+        Db::open_with(path.as_ref(), self)
+    }
+}
+
 impl Db {
     /// Opens the store in directory `path` with default options, creating it if it is not there.
     ///
@@ -68,14 +88,14 @@ impl Db {
         let inner = Arc::new(inner);
         let (jobs, lock, closed) = (Mutex::default(), Mutex::new(Some(lock)), Mutex::new(None));
         let shared = Arc::new(Shared { jobs, inner, lock, closed });
-        if shared.inner.status.read_only().is_some() {
+        if shared.inner.ctx.status.read_only().is_some() {
             return Ok(Self { shared });
         }
-        match start_jobs(&shared.inner) {
+        match start_jobs(&shared.inner.upkeep) {
             Ok(jobs) => *shared.jobs.lock() = jobs,
             Err(error) => {
                 // The close that follows waits for none of them.
-                shared.inner.status.note_jobs_stopped();
+                shared.inner.ctx.status.note_jobs_stopped();
                 return Err(error);
             }
         }
@@ -97,7 +117,7 @@ impl Db {
     /// # Errors
     /// `InvalidArgument` when the name is empty or longer than 255 bytes; otherwise as for writes.
     pub fn partition(&self, name: &str) -> Result<Partition> {
-        self.inner().status.check_not_closed()?;
+        self.inner().ctx.status.check_not_closed()?;
         let live = match self.inner().find_partition(name) {
             Some(live) => live,
             None => self.inner().create_partitions(&[name])?.swap_remove(0),
@@ -166,13 +186,13 @@ impl Db {
 
     /// Makes everything written so far durable, as if the last write had asked for it.
     pub fn sync(&self) -> Result<()> {
-        self.inner().sync_log()
+        self.inner().writes.sync_log()
     }
 
     /// Writes what the memtables hold to files and waits until that is done; not for what others write meanwhile. Not
     /// needed for durability.
     pub fn flush(&self) -> Result<()> {
-        self.inner().flush_all()
+        self.inner().upkeep.flush_all()
     }
 
     /// Merges each partition into one run and waits until that is done: the densest and fastest to read form. What is written
@@ -180,14 +200,15 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         // The version is let go of before the wait: it would hold the space of what is merged.
-        let ids: Vec<_> = self.inner().state.load().version.partitions().map(|(id, _)| id).collect();
-        ids.into_iter().try_for_each(|id| self.inner().compact_partition(id))
+        let ids: Vec<_> =
+            self.inner().version_set.state.load().version.partitions().map(|(id, _)| id).collect();
+        ids.into_iter().try_for_each(|id| self.inner().upkeep.compact_partition(id))
     }
 
     /// Waits until flushes and compactions have nothing left to do.
     pub fn settle(&self) -> Result<()> {
         self.flush()?;
-        self.inner().wait_for_compactions()
+        self.inner().upkeep.wait_for_compactions()
     }
 
     /// Reads every live file and checks it: checksums, order, counts, filters, indexes, and the version's invariants.
@@ -222,13 +243,13 @@ impl Db {
 
     /// Whether writes are refused, and why.
     pub fn poisoned(&self) -> Option<Error> {
-        self.inner().status.poison().cloned()
+        self.inner().ctx.status.poison().cloned()
     }
 
     /// Why the store takes no writes since it was opened: with [`Options::read_only`], or on a full disk. `None` for a
     /// store that was opened for writing. The error is the one that writes get.
     pub fn read_only(&self) -> Option<Error> {
-        self.inner().status.read_only().cloned()
+        self.inner().ctx.status.read_only().cloned()
     }
 
     /// Closes the store: everything written is made durable, background work stops, and the lock is released, so that the
@@ -245,12 +266,12 @@ impl Db {
 
     /// Last sequence number that readers see; it grows by one with each put and delete.
     pub fn last_sequence_number(&self) -> u64 {
-        self.inner().state.visible()
+        self.inner().version_set.state.visible()
     }
 }
 
 impl std::fmt::Debug for Db {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Db").field("path", &self.inner().dir).finish_non_exhaustive()
+        f.debug_struct("Db").field("path", &self.inner().ctx.dir).finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@
 //! 4. The log's tail is written into fresh segments and synced: what the page cache shows need not be on the medium.
 //! 5. One edit moves the log's floor to the fresh segments. From here on the old ones are not needed.
 //! 6. The old segments are removed.
-//! 7. The reserve is made up to its length, if there is room: db/reserve.
+//! 7. The reserve is made up to its length, if there is room: `version_set/reserve`.
 //!
 //! A crash anywhere in between leaves a store that the next open recovers to the same state.
 //!
@@ -29,24 +29,25 @@ use pleach_env::{Error, ErrorKind, FileId, FileLock, Result, failpoint};
 use pleach_log::{LogWriter, RECORD_HEADER_LEN, Record, recover, segment_path};
 use pleach_table::FrameCache;
 
-use super::attached::Attached;
 use super::directory::{
     Listing, create_store, enter, list, no_store, remove_all, remove_leftovers, remove_old_segments,
 };
-use super::filters::open_ssts;
-use super::inner::{Inner, Parts, Versions, Writer};
+use super::inner::{Inner, Parts};
 use super::recovery::{Found, read_store};
-use super::reserve;
-use super::write::insert_operations;
+use crate::attached::Attached;
 use crate::batch::Operations;
 use crate::manifest::{self, Current, Manifest, manifest_path};
 use crate::memtable::Memtable;
 use crate::options::{Options, SEALED_MAX};
-use crate::scan::DeletedStretches;
 use crate::state::{LoggedMemtable, State};
+use crate::stretches::DeletedStretches;
 use crate::trace;
+use crate::upkeep::filters::open_ssts;
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Trash, Version};
+use crate::version_set::{Versions, reserve};
+use crate::write_path::Writer;
+use crate::write_path::insert_operations;
 
 /// Name of the partition that every store has.
 pub(crate) const DEFAULT_PARTITION: &str = "default";
@@ -102,8 +103,8 @@ fn open_for_writing(dir: &Path, options: &Options, segment_len: u64) -> Result<I
     }
     trace::recovery(&found.recovery);
     remove_old_segments(&inner, &found);
-    inner.measure_pressure();
-    inner.refill_reserve();
+    inner.writes.measure_pressure();
+    inner.version_set.refill_reserve();
     Ok(inner)
 }
 
@@ -141,9 +142,9 @@ fn open_for_reading(dir: &Path, options: &Options, why: Error) -> Result<Inner> 
         Began { log, manifest, memtable, first_segment: FileId(0), read_only: Some(why) },
     );
     read_again(&inner, &found, &mut |record| {
-        let mut writer = inner.writer.lock();
-        if inner.is_full_for(&writer, Operations::footprint_of(record.payload)) {
-            inner.start_memtable(&mut writer, inner.new_memtable()?, FileId(0));
+        let mut writer = inner.writes.writer.lock();
+        if inner.writes.is_full_for(&writer, Operations::footprint_of(record.payload)) {
+            inner.writes.start_memtable(&mut writer, inner.writes.new_memtable()?, FileId(0));
         }
         reserve_memory(&inner, &writer, &record)?;
         insert_record(&inner, &mut writer, &record);
@@ -237,22 +238,23 @@ fn assemble(dir: &Path, options: &Options, ready: Ready, version: Version, began
 
 /// Reads the log once more, now that it is known to be sound. An error where it reads differently.
 fn read_again(inner: &Inner, found: &Found, visit: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<()> {
-    let again = recover(&inner.env, &inner.dir, &found.segments, found.version.flushed_seq + 1, visit)?;
+    let again =
+        recover(&inner.ctx.env, &inner.ctx.dir, &found.segments, found.version.flushed_seq + 1, visit)?;
     if again == found.recovery {
         return Ok(());
     }
     let message = "the log read differently the second time; the device is failing";
-    Err(Error::new(ErrorKind::Corruption, message).at_path(&inner.dir))
+    Err(Error::new(ErrorKind::Corruption, message).at_path(&inner.ctx.dir))
 }
 
 /// Writes the recovered batches into fresh segments and the memtable, and moves the log's floor to them.
 fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
-    let first_segment = inner.writer.lock().log.segment_id();
+    let first_segment = inner.writes.writer.lock().log.segment_id();
     read_again(inner, found, &mut |record| rewrite_record(inner, &record))?;
-    inner.writer.lock().log.sync()?;
-    inner.versions.lock().floor_is_pinned = false;
+    inner.writes.writer.lock().log.sync()?;
+    inner.version_set.lock().floor_is_pinned = false;
     let floor = {
-        let state = inner.state.load();
+        let state = inner.version_set.state.load();
         state
             .sealed
             .last()
@@ -261,28 +263,28 @@ fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
     };
     let mut edit = Edit::default();
     edit.push(EditItem::LogFloor(floor));
-    inner.commit_edit(edit, Vec::new(), State::with_version)
+    inner.version_set.commit_edit(edit, Vec::new(), State::with_version)
 }
 
 /// Removes the segments of an open that found the disk full. The manifest does not name them, and the old segments hold
 /// the same records.
 fn discard_fresh_segments(inner: &Inner, error: &Error) {
     // In a poisoned store the edit that moves the log's floor to them may be durable.
-    if error.is_out_of_space() && inner.status.poison().is_none() {
-        let segments = std::mem::take(&mut inner.framed_files.lock().segments);
-        remove_all(inner, segments.iter().map(|id| segment_path(&inner.dir, *id)));
+    if error.is_out_of_space() && inner.ctx.status.poison().is_none() {
+        let segments = std::mem::take(&mut inner.version_set.framed_files.lock().segments);
+        remove_all(inner, segments.iter().map(|id| segment_path(&inner.ctx.dir, *id)));
     }
 }
 
 fn rewrite_record(inner: &Inner, record: &Record<'_>) -> Result<()> {
-    let mut writer = inner.writer.lock();
-    if inner.is_full_for(&writer, Operations::footprint_of(record.payload)) {
-        inner.seal(&mut writer)?;
-        while inner.flush_oldest()? {}
+    let mut writer = inner.writes.writer.lock();
+    if inner.writes.is_full_for(&writer, Operations::footprint_of(record.payload)) {
+        inner.writes.seal(&mut writer)?;
+        while inner.upkeep.flush_oldest()? {}
     }
     reserve_memory(inner, &writer, record)?;
     if writer.log.should_rotate(RECORD_HEADER_LEN + record.payload.len()) {
-        inner.rotate_log(&mut writer)?;
+        inner.writes.rotate_log(&mut writer)?;
     }
     writer.log.append_again(record)?;
     insert_record(inner, &mut writer, record);
@@ -299,7 +301,7 @@ fn reserve_memory(inner: &Inner, writer: &Writer, record: &Record<'_>) -> Result
         "a batch in the log needs {} bytes of memory, which the system does not give; let the process have more",
         footprint.bytes_in_memtable()
     );
-    Err(Error::new(ErrorKind::Io, message).at_path(&segment_path(&inner.dir, record.segment)))
+    Err(Error::new(ErrorKind::Io, message).at_path(&segment_path(&inner.ctx.dir, record.segment)))
 }
 
 /// Inserts a recovered batch into the memtable and shows it to readers.
@@ -308,5 +310,5 @@ fn insert_record(inner: &Inner, writer: &mut Writer, record: &Record<'_>) {
     writer.stretches.announce(next_seq + u64::from(record.count) - 1);
     insert_operations(&writer.active.memtable, record.payload, &mut next_seq);
     writer.next_seq = next_seq;
-    inner.state.show_up_to(next_seq - 1);
+    inner.version_set.state.show_up_to(next_seq - 1);
 }

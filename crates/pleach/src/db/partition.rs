@@ -8,9 +8,7 @@ use pleach_env::{Error, Result, failpoint};
 use pleach_log::Durability;
 
 use super::handle::{Db, Shared};
-use super::inner::{Inner, LivePartition};
-use super::touched::TouchedPartitions;
-use super::write::{WriteRequest, dropped_error};
+use super::inner::Inner;
 use crate::batch::{Operations, check_key};
 use crate::keys::PartitionId;
 use crate::lookup::get_blocking;
@@ -20,6 +18,9 @@ use crate::stats::{PartitionStats, SizeEstimate};
 use crate::status::closed_error;
 use crate::value::Value;
 use crate::version::size::{self, Bounds};
+use crate::write_path::LivePartition;
+use crate::write_path::TouchedPartitions;
+use crate::write_path::{WriteRequest, dropped_error};
 
 /// Buffers up to this size are kept by a thread for its next single write.
 const KEPT_BUFFER_LEN: usize = 1 << 20;
@@ -63,20 +64,24 @@ impl Partition {
 
     /// An error when the partition has been dropped.
     pub(crate) fn check_live(&self) -> Result<()> {
-        if self.inner().state.load().version.is_live(self.live.id) { Ok(()) } else { Err(self.gone()) }
+        if self.inner().version_set.state.load().version.is_live(self.live.id) {
+            Ok(())
+        } else {
+            Err(self.gone())
+        }
     }
 
     /// The view that reads use now; an error when the partition is not in it.
     fn view(&self) -> Result<ReadView> {
         failpoint::reached("partition.read");
-        let view = self.inner().state.view();
+        let view = self.inner().version_set.state.view();
         if view.state.version.is_live(self.live.id) { Ok(view) } else { Err(self.gone()) }
     }
 
     /// Why the partition no longer exists.
     #[cold]
     fn gone(&self) -> Error {
-        if self.inner().status.is_closed() { closed_error() } else { dropped_error(&self.live.name) }
+        if self.inner().ctx.status.is_closed() { closed_error() } else { dropped_error(&self.live.name) }
     }
 
     /// Reads the value of `key`.
@@ -90,9 +95,9 @@ impl Partition {
         check_key(key)?;
         failpoint::reached("partition.read");
         let inner = self.inner();
-        let state = inner.state.load();
+        let state = inner.version_set.state.load();
         let Some(tree) = state.version.tree(self.live.id) else { return Err(self.gone()) };
-        get_blocking(inner, &state, (self.live.id, tree), key, inner.state.visible())
+        get_blocking(&inner.ctx, &state, (self.live.id, tree), key, inner.version_set.state.visible())
     }
 
     /// Reads the values of many keys, in their order, from one consistent view.
@@ -103,7 +108,7 @@ impl Partition {
         keys.into_iter()
             .map(|key| {
                 check_key(key.as_ref())?;
-                get_blocking(inner, &view.state, (self.live.id, tree), key.as_ref(), view.visible)
+                get_blocking(&inner.ctx, &view.state, (self.live.id, tree), key.as_ref(), view.visible)
             })
             .collect()
     }
@@ -155,7 +160,7 @@ impl Partition {
         operations.push(self.live.id, key, value)?;
         let partitions = TouchedPartitions::one(&self.live);
         let request = WriteRequest { may_wait, ..WriteRequest::new(operations, partitions, durability) };
-        let (operations, result) = self.inner().commit(request);
+        let (operations, result) = self.inner().writes.commit(request);
         if operations.payload_len() <= KEPT_BUFFER_LEN {
             BUFFER.set(Some(operations));
         }
@@ -215,8 +220,8 @@ impl Partition {
     /// Merges the partition into one run and waits until that is done.
     pub fn compact(&self) -> Result<()> {
         self.check_live()?;
-        self.inner().flush_all()?;
-        self.inner().compact_partition(self.live.id)?;
+        self.inner().upkeep.flush_all()?;
+        self.inner().upkeep.compact_partition(self.live.id)?;
         self.check_live()
     }
 

@@ -17,14 +17,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pleach_env::{Error, ErrorKind, Result, failpoint};
 
-use super::inner::{Inner, LivePartition, Writer};
+use super::inner::Inner;
 use super::open::DEFAULT_PARTITION;
 use super::partition::Partition;
-use super::write::dropped_error;
 use crate::keys::PartitionId;
 use crate::limits::{PARTITION_NAME_LEN_MAX, PARTITIONS_MAX};
 use crate::trace;
 use crate::version::edit::{Edit, EditItem};
+use crate::write_path::dropped_error;
+use crate::write_path::{LivePartition, Writer};
 
 impl Inner {
     pub(crate) fn find_partition(&self, name: &str) -> Option<Arc<LivePartition>> {
@@ -35,7 +36,7 @@ impl Inner {
     pub(crate) fn create_partitions(&self, names: &[&str]) -> Result<Vec<Arc<LivePartition>>> {
         names.iter().try_for_each(|name| check_name(name))?;
         let _one_at_a_time = self.naming.lock();
-        self.status.check_writable()?;
+        self.ctx.status.check_writable()?;
         let created = self.create_missing(names)?;
         let mut known = self.names.write();
         known.extend(created.into_iter().map(|live| (Arc::clone(&live.name), live)));
@@ -52,7 +53,7 @@ impl Inner {
             return Ok(Vec::new());
         }
         // Only creation changes the next number, and it holds `naming`.
-        let first = self.state.load().version.next_partition;
+        let first = self.version_set.state.load().version.next_partition;
         let last = u32::try_from(missing.len()).ok().and_then(|count| first.checked_add(count));
         if last.is_none_or(|last| last > PARTITIONS_MAX) {
             return Err(Error::new(ErrorKind::Unsupported, "the store has used up its partition numbers"));
@@ -67,8 +68,8 @@ impl Inner {
         for live in &created {
             edit.push(EditItem::CreatePartition { id: live.id, name: live.name.to_string() });
         }
-        self.sync_log()?;
-        self.commit_partitions(&mut self.writer.lock(), edit)?;
+        self.writes.sync_log()?;
+        self.commit_partitions(&mut self.writes.writer.lock(), edit)?;
         for live in &created {
             trace::partition_created(live.id, &live.name);
         }
@@ -77,14 +78,14 @@ impl Inner {
 
     /// Commits the creation or drop of partitions, in its place behind the last write.
     fn commit_partitions(&self, writer: &mut Writer, edit: Edit) -> Result<()> {
-        self.status.check_writable()?;
+        self.ctx.status.check_writable()?;
         failpoint::tell_order("partition.order");
         failpoint::tell("partition.last_seq", writer.next_seq - 1);
         if !failpoint::skipped("plant.drop_unordered") {
-            self.sync_writer(writer)?;
+            self.writes.sync_writer(writer)?;
         }
         let since = writer.next_seq - 1;
-        self.commit_edit(edit, Vec::new(), |state, version| state.with_partitions(version, since))
+        self.version_set.commit_edit(edit, Vec::new(), |state, version| state.with_partitions(version, since))
     }
 }
 
@@ -105,26 +106,26 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
         return Err(Error::invalid("the default partition cannot be dropped"));
     }
     let naming = inner.naming.lock();
-    inner.status.check_writable()?;
+    inner.ctx.status.check_writable()?;
     if live.dropped.load(Ordering::Relaxed) {
         return Err(dropped_error(&live.name));
     }
     if !failpoint::skipped("plant.drop_unordered") {
         // Most of the log is synced before writers have to wait.
-        inner.sync_log()?;
+        inner.writes.sync_log()?;
     }
     // No commit is under way while the flag changes, so every batch is wholly before the drop or refused.
-    let mut writer = inner.writer.lock();
+    let mut writer = inner.writes.writer.lock();
     let mut edit = Edit::default();
     edit.push(EditItem::DropPartition { id: live.id });
     inner.commit_partitions(&mut writer, edit)?;
     live.dropped.store(true, Ordering::Release);
-    inner.drops.fetch_add(1, Ordering::Release);
+    inner.writes.drops.fetch_add(1, Ordering::Release);
     drop(writer);
     inner.names.write().remove(&live.name);
     drop(naming);
     trace::partition_dropped(live.id, &live.name);
-    inner.note_progress(); // Its debts are gone.
-    inner.status.wake_jobs();
+    inner.upkeep.note_progress(); // Its debts are gone.
+    inner.ctx.status.wake_jobs();
     Ok(())
 }

@@ -39,7 +39,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(db: &Db) -> Self {
-        Self { shared: Arc::clone(&db.shared), view: db.inner().state.view() }
+        Self { shared: Arc::clone(&db.shared), view: db.inner().version_set.state.view() }
     }
 
     /// Reads the value `key` had.
@@ -47,7 +47,7 @@ impl Snapshot {
         let tree = self.tree(partition)?;
         check_key(key.as_ref())?;
         let (inner, state) = (&self.shared.inner, &self.view.state);
-        get_blocking(inner, state, (partition.id(), tree), key.as_ref(), self.view.visible)
+        get_blocking(&inner.ctx, state, (partition.id(), tree), key.as_ref(), self.view.visible)
     }
 
     /// Whether `key` had a value.
@@ -126,7 +126,7 @@ impl Snapshot {
         if !partition.is_of(&self.shared) {
             return Err(Error::invalid("the partition belongs to another store than the snapshot"));
         }
-        self.shared.inner.status.check_not_closed()?;
+        self.shared.inner.ctx.status.check_not_closed()?;
         if let Some(tree) = self.view.state.version.tree(partition.id()) {
             return Ok(tree);
         }

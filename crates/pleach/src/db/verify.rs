@@ -7,12 +7,12 @@ use pleach_env::{Error, ErrorKind, FileId, Result};
 use pleach_table::key_hash;
 
 use super::inner::Inner;
-use super::sst_output::sst_path;
+use crate::damage::{DamagedPlace, damage_of};
 use crate::keys::{PartitionId, split_partition_key};
-use crate::repair::{DamagedPlace, damage_of};
 use crate::stats::{PartitionStats, Stats};
 use crate::version::edit::RunKind;
 use crate::version::{Run, SstFile, SubTree};
+use crate::version_set::sst_path;
 
 /// The amount that [`Db::verify`](crate::Db::verify) has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,14 +36,14 @@ pub(crate) fn verify_all(
     inner: &Inner,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<(VerifyReport, Vec<DamagedPlace>)> {
-    let version = Arc::clone(&inner.state.load().version);
+    let version = Arc::clone(&inner.version_set.state.load().version);
     let names: HashMap<_, _> =
         version.partitions().map(|(id, partition)| (id, partition.name.to_string())).collect();
     let mut damage = Vec::new();
     let report = check_files(inner, progress, &mut |owner, file, error| {
-        let path = sst_path(&inner.dir, file.id);
+        let path = sst_path(&inner.ctx.dir, file.id);
         let ends = (file.summary.smallest.as_slice(), file.summary.largest.as_slice());
-        damage.extend(damage_of(&inner.env, &path, (file.id, ends), owner, &names, error));
+        damage.extend(damage_of(&inner.ctx.env, &path, (file.id, ends), owner, &names, error));
         Ok(())
     })?;
     Ok((report, damage))
@@ -58,8 +58,8 @@ fn check_files(
     progress: &mut dyn FnMut(u64, u64) -> bool,
     damaged: &mut Damaged<'_>,
 ) -> Result<VerifyReport> {
-    inner.status.check_not_closed()?;
-    let version = Arc::clone(&inner.state.load().version);
+    inner.ctx.status.check_not_closed()?;
+    let version = Arc::clone(&inner.version_set.state.load().version);
     version.check_invariants().map_err(|message| Error::new(ErrorKind::Corruption, message))?;
     let mut owners: HashMap<FileId, (Option<PartitionId>, Arc<SstFile>)> = HashMap::new();
     for (id, partition) in version.partitions() {
@@ -82,7 +82,7 @@ fn check_files(
                 None => split_partition_key(key)
                     .map_or(0, |(partition, user_key)| key_hash(partition.get(), user_key)),
             })
-            .map_err(|error| inner.status.read_failed(error));
+            .map_err(|error| inner.ctx.status.read_failed(error));
         if let Err(error) = checked {
             let is_local = matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io);
             if !is_local || error.is_out_of_files() {
@@ -102,9 +102,9 @@ fn check_files(
 
 impl Inner {
     pub(crate) fn stats(&self) -> Stats {
-        let state = self.state.load_full();
-        let mut stats = Stats { last_sequence_number: self.state.visible(), ..Stats::default() };
-        self.counters.report(&mut stats);
+        let state = self.version_set.state.load_full();
+        let mut stats = Stats { last_sequence_number: self.version_set.state.visible(), ..Stats::default() };
+        self.ctx.counters.report(&mut stats);
         for (_, partition) in state.version.partitions() {
             let runs = partition.tree.runs.len() as u64;
             stats.partitions += 1;
@@ -122,14 +122,14 @@ impl Inner {
             stats.filter_bytes += filter_bytes;
             stats.filters_missing += u64::from(is_missing);
         }
-        stats.tombstones_passed = self.state.load().stretches.passed();
-        stats.pinned_bytes = self.trash.pinned_bytes();
+        stats.tombstones_passed = self.version_set.state.load().stretches.passed();
+        stats.pinned_bytes = self.version_set.trash.pinned_bytes();
         stats.memtables = state.memtables().count() as u64;
         stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();
-        let pinned = self.flushed_memtables.lock();
+        let pinned = self.upkeep.flushed_memtables.lock();
         stats.pinned_memtable_bytes = pinned.iter().filter_map(Weak::upgrade).map(|m| m.bytes() as u64).sum();
         drop(pinned);
-        let open_files = self.env.open_files();
+        let open_files = self.ctx.env.open_files();
         (stats.open_files, stats.open_files_max) = (open_files.len() as u64, open_files.limit() as u64);
         let cache = self.cache.stats();
         stats.cache_bytes = cache.used;
@@ -137,12 +137,12 @@ impl Inner {
         stats.log_was_torn = self.recovery.torn.is_some();
         stats.log_dropped_records = self.recovery.dropped_records;
         stats.log_dropped_bytes = self.recovery.dropped_bytes;
-        stats.poisoned = self.status.poison().map(ToString::to_string);
+        stats.poisoned = self.ctx.status.poison().map(ToString::to_string);
         stats
     }
 
     pub(crate) fn partition_stats(&self, id: PartitionId) -> Option<PartitionStats> {
-        let state = self.state.load();
+        let state = self.version_set.state.load();
         state.version.tree(id).map(|tree| tree_stats(tree))
     }
 }

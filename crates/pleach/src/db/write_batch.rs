@@ -8,9 +8,9 @@ use pleach_log::Durability;
 
 use super::handle::{Db, Shared};
 use super::partition::Partition;
-use super::touched::TouchedPartitions;
-use super::write::WriteRequest;
 use crate::batch::Operations;
+use crate::write_path::TouchedPartitions;
+use crate::write_path::WriteRequest;
 
 /// Puts and deletes over any partitions that become visible and durable together.
 ///
@@ -36,7 +36,7 @@ pub struct WriteBatch {
 impl WriteBatch {
     pub(crate) fn new(db: &Db) -> Self {
         let shared = Arc::clone(&db.shared);
-        let partitions = TouchedPartitions::since(shared.inner.drops.load(Ordering::Acquire));
+        let partitions = TouchedPartitions::since(shared.inner.writes.drops.load(Ordering::Acquire));
         Self { shared, operations: Operations::default(), partitions, error: None }
     }
 
@@ -79,7 +79,7 @@ impl WriteBatch {
     /// ```
     pub fn clear(&mut self) {
         self.operations.clear();
-        self.partitions = TouchedPartitions::since(self.shared.inner.drops.load(Ordering::Acquire));
+        self.partitions = TouchedPartitions::since(self.shared.inner.writes.drops.load(Ordering::Acquire));
         self.error = None;
     }
 
@@ -107,7 +107,7 @@ impl WriteBatch {
             return Err(error);
         }
         let request = WriteRequest::new(self.operations, self.partitions, durability);
-        self.shared.inner.commit(request).1
+        self.shared.inner.writes.commit(request).1
     }
 }
 

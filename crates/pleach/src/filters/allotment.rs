@@ -16,7 +16,7 @@
 //! # Origin
 //! Dayan, Athanassoulis, Idreos: Monkey (2017), there for a levelled tree of known size.
 
-use crate::options::Shape;
+use crate::shape::Shape;
 
 /// Bits per key that halve the rate of a Bloom filter: 1 / ln 2. Lines of 512 bits need 1.44 to 1.6 of them at 4 to 12
 /// bits per key; with 1.6, memory and rates differ by less than 2 % from what they are with 1.44.

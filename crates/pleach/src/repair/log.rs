@@ -14,9 +14,10 @@ use pleach_log::{LOG_SEGMENT, Record, RecordReader, SalvagedFrame, SeqNo, salvag
 use pleach_table::ValueKind;
 
 use super::manifest::{Files, Known};
-use super::report::{DamagedPlace, Reporter, missing};
+use super::report::{Reporter, missing};
 use super::sink::{Owner, Sink};
 use crate::batch::Operations;
+use crate::damage::DamagedPlace;
 
 /// A chain of records without a gap in their numbers, and the part of the numbers that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

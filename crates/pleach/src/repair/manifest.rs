@@ -9,14 +9,16 @@ use pleach_log::{
     LOG_SEGMENT, ManifestHint, SalvagedFrame, SeqNo, parse_segment_name, salvage_frames, segment_path,
 };
 
-use super::report::{DamagedPlace, Reporter, missing};
-use crate::db::{DEFAULT_PARTITION, parse_sst_name};
+use super::report::{Reporter, missing};
+use crate::damage::DamagedPlace;
+use crate::db::DEFAULT_PARTITION;
 use crate::keys::PartitionId;
 use crate::manifest::{
     CURRENT, Closed, MANIFEST, manifest_path, parse_manifest_name, read_current, read_manifest,
 };
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Version};
+use crate::version_set::parse_sst_name;
 
 /// The store's files, each with its length, in ascending order of their numbers.
 #[derive(Default)]

@@ -26,10 +26,9 @@ use std::sync::Arc;
 use pleach_env::{Env, Error, ErrorKind, LockMode, Result};
 
 use crate::options::Options;
+pub use report::RepairReport;
 use report::Reporter;
-pub use report::{DamagedPlace, RepairReport};
 use sink::Sink;
-pub(crate) use ssts::damage_of;
 
 /// Called with the bytes read and the bytes in all; returns whether to go on.
 pub type RepairProgress<'p> = dyn FnMut(u64, u64) -> bool + 'p;

@@ -6,39 +6,10 @@ use pleach_env::{Error, ErrorKind};
 
 use super::RepairProgress;
 use super::sink::Sink;
+use crate::damage::DamagedPlace;
 
 /// Most damaged places that a report lists; further ones are only counted.
 const PLACES_MAX: usize = 10_000;
-
-/// A place of a store that cannot be read, or is not as it must be.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DamagedPlace {
-    /// The file.
-    pub path: PathBuf,
-    /// Where the damage begins, if it does not concern the whole file.
-    pub offset: Option<u64>,
-    /// How many bytes are damaged, if that is known.
-    pub len: Option<u64>,
-    /// The partition that loses entries, if that is known; of several the first.
-    pub partition: Option<String>,
-    /// No key below this one is missing because of it, if that is known.
-    pub lower: Option<Vec<u8>>,
-    /// No key above this one is missing because of it, if that is known.
-    pub upper: Option<Vec<u8>>,
-    /// How many entries are missing in the file, if that is known.
-    pub entries: Option<u64>,
-    /// The error.
-    pub error: Error,
-}
-
-impl DamagedPlace {
-    pub(super) fn of(path: &Path, error: Error) -> Self {
-        let offset = error.offset().filter(|_| error.path() == Some(path));
-        let path = path.to_path_buf();
-        Self { path, offset, len: None, partition: None, lower: None, upper: None, entries: None, error }
-    }
-}
 
 /// The findings of [`repair`](crate::repair) and [`survey`](crate::survey).
 #[derive(Clone, Debug, Default)]

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use pleach_env::Result;
 
 use super::manifest::Known;
-use crate::Durability;
 use crate::db::{DEFAULT_PARTITION, Db, Partition, WriteBatch};
 use crate::keys::PartitionId;
+use pleach_log::Durability;
 
 /// A batch of this many bytes is committed.
 const BATCH_BYTES: usize = 1 << 20;

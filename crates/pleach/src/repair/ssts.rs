@@ -1,6 +1,6 @@
 //! The SSTs of a damaged store, oldest first, and the entries of them that count.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,14 +9,15 @@ use pleach_log::SeqNo;
 use pleach_table::{SalvageSst, Salvaged, SstDamage, SstSummary, ValueKind};
 
 use super::manifest::{Files, Known};
-use super::report::{DamagedPlace, Reporter, missing};
+use super::report::{Reporter, missing};
 use super::sink::{Owner, Sink};
-use crate::db::sst_path;
-use crate::flush::STAGE_SECTIONS;
+use crate::damage::DamagedPlace;
 use crate::keys::{PartitionId, split_partition_key};
 use crate::limits::KEY_LEN_MAX;
+use crate::shape::STAGE_SECTIONS;
 use crate::version::edit::RunKind;
 use crate::version::{Origin, Run};
+use crate::version_set::sst_path;
 
 /// The part of a file that belongs to a run.
 struct View {
@@ -332,45 +333,4 @@ impl<'a> Reading<'a, '_, '_> {
             self.report.damage(DamagedPlace { entries: Some(entries), ..self.layer.lost(place, self.sink) });
         }
     }
-}
-
-/// All damage of a live SST, whose smallest and largest stored keys are known, and that was found to be damaged by `error`.
-/// `owner` is none where sections share it.
-pub(crate) fn damage_of(
-    env: &Arc<dyn Env>,
-    path: &Path,
-    (id, (smallest, largest)): (FileId, (&[u8], &[u8])),
-    owner: Option<PartitionId>,
-    names: &HashMap<PartitionId, String>,
-    error: Error,
-) -> Vec<DamagedPlace> {
-    let mut places = Vec::new();
-    let salvaged = SalvageSst::open(env, path, id).and_then(|sst| {
-        if let Some(error) = sst.tail_error() {
-            places.push(DamagedPlace::of(path, error.clone()));
-        }
-        sst.read(&mut |found| {
-            if let Salvaged::Damage(damage) = found {
-                let mut place = DamagedPlace::of(path, damage.error);
-                (place.offset, place.len) = (Some(damage.offset), Some(damage.len));
-                let user_key = |key: Option<Vec<u8>>| {
-                    let key = key?;
-                    let split = split_partition_key(&key).filter(|_| owner.is_none());
-                    Some(split.map_or((owner, key.clone()), |(id, user_key)| (Some(id), user_key.to_vec())))
-                };
-                let after = damage.after.or_else(|| Some(smallest.to_vec()));
-                let before = damage.before.or_else(|| Some(largest.to_vec()));
-                let (lower, upper) = (user_key(after), user_key(before));
-                let partition = [&lower, &upper].into_iter().flatten().find_map(|(id, _)| *id).or(owner);
-                place.partition = partition.and_then(|id| names.get(&id).cloned());
-                (place.lower, place.upper) = (lower.map(|(_, key)| key), upper.map(|(_, key)| key));
-                places.push(place);
-            }
-            Ok(true)
-        })
-    });
-    if salvaged.is_err() || places.is_empty() {
-        places.push(DamagedPlace::of(path, error));
-    }
-    places
 }

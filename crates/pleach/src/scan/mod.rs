@@ -4,9 +4,7 @@ mod cursor;
 mod merge;
 mod range;
 mod run_cursor;
-mod stretches;
 
 pub(crate) use cursor::SourceCursor;
 pub(crate) use merge::{Direction, Merge, SeekTo};
 pub use range::Range;
-pub(crate) use stretches::DeletedStretches;

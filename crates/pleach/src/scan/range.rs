@@ -12,10 +12,10 @@ use pleach_table::{CursorMode, ValueKind};
 
 use super::cursor::SourceCursor;
 use super::merge::{Direction, Merge, SeekTo};
-use super::stretches::Passed;
 use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
 use crate::status::closed_error;
+use crate::stretches::Passed;
 use crate::value::Value;
 
 /// Entries of a partition in key order: an owned iterator over one consistent view, from either end.

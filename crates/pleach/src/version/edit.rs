@@ -23,7 +23,7 @@ impl RunId {
     /// A run gets it when nothing newer can come into its stage before its edit: a flushed run, and the output of a
     /// partial compaction. Neither must choose its number earlier: a compaction begun meanwhile would get a higher
     /// number for older data. A compaction of whole runs is overtaken by newer runs of its stage, and takes its number
-    /// when it is planned: [`crate::db::Inner::plan_basis`].
+    /// when it is planned: `VersionSet::plan_basis`.
     pub(crate) const NEXT: Self = Self(0);
 }
 

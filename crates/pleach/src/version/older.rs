@@ -1,6 +1,6 @@
 //! The runs below what is being written: whether one of them may hold a key.
 //!
-//! That decides about tombstones, and is sampled for an estimate of garbage (see `db/sst_output.rs`). Flush and compaction
+//! That decides about tombstones, and is sampled for an estimate of garbage (see `upkeep/sst_output.rs`). Flush and compaction
 //! ask, tombstone by tombstone, whether it still hides anything. Clip, key ranges and filters
 //! answer from memory, and their "no" is certain; where all runs say no, the tombstone is not written.
 //!

@@ -51,15 +51,16 @@ mod tests {
     use pleach_table::SalvageSst;
 
     use super::*;
-    use crate::db::sst_path;
+    use crate::version_set::sst_path;
     use crate::{Db, Options};
 
     /// The newest sequence numbers of the default partition's runs, and those that the notes of their SSTs tell.
     fn newest_seqs(env: &Arc<dyn Env>, db: &Db) -> (Vec<SeqNo>, Vec<SeqNo>) {
-        let state = db.inner().state.load_full();
+        let state = db.inner().version_set.state.load_full();
         let runs = &state.version.tree(db.default_partition().id()).unwrap().runs;
         let files = runs.iter().flat_map(|run| &run.files).map(|file| file.file.id);
-        let note_of = |id| SalvageSst::open(env, &sst_path(&db.inner().dir, id), id).unwrap().note().unwrap();
+        let note_of =
+            |id| SalvageSst::open(env, &sst_path(&db.inner().ctx.dir, id), id).unwrap().note().unwrap();
         let notes = files.map(|id| Origin::decode(&note_of(id).unwrap()).unwrap().newest_seq);
         (runs.iter().map(|run| run.newest_seq).collect(), notes.collect())
     }

@@ -1,0 +1,81 @@
+//! Damage: what a store says of a place that cannot be read. For verification and for repair.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pleach_env::{Env, Error, FileId};
+use pleach_table::{SalvageSst, Salvaged};
+
+use crate::keys::{PartitionId, split_partition_key};
+
+/// A place of a store that cannot be read, or is not as it must be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DamagedPlace {
+    /// The file.
+    pub path: PathBuf,
+    /// Where the damage begins, if it does not concern the whole file.
+    pub offset: Option<u64>,
+    /// How many bytes are damaged, if that is known.
+    pub len: Option<u64>,
+    /// The partition that loses entries, if that is known; of several the first.
+    pub partition: Option<String>,
+    /// No key below this one is missing because of it, if that is known.
+    pub lower: Option<Vec<u8>>,
+    /// No key above this one is missing because of it, if that is known.
+    pub upper: Option<Vec<u8>>,
+    /// How many entries are missing in the file, if that is known.
+    pub entries: Option<u64>,
+    /// The error.
+    pub error: Error,
+}
+
+impl DamagedPlace {
+    pub(crate) fn of(path: &Path, error: Error) -> Self {
+        let offset = error.offset().filter(|_| error.path() == Some(path));
+        let path = path.to_path_buf();
+        Self { path, offset, len: None, partition: None, lower: None, upper: None, entries: None, error }
+    }
+}
+
+/// All damage of a live SST, whose smallest and largest stored keys are known, and that was found to be damaged by `error`.
+/// `owner` is none where sections share it.
+pub(crate) fn damage_of(
+    env: &Arc<dyn Env>,
+    path: &Path,
+    (id, (smallest, largest)): (FileId, (&[u8], &[u8])),
+    owner: Option<PartitionId>,
+    names: &HashMap<PartitionId, String>,
+    error: Error,
+) -> Vec<DamagedPlace> {
+    let mut places = Vec::new();
+    let salvaged = SalvageSst::open(env, path, id).and_then(|sst| {
+        if let Some(error) = sst.tail_error() {
+            places.push(DamagedPlace::of(path, error.clone()));
+        }
+        sst.read(&mut |found| {
+            if let Salvaged::Damage(damage) = found {
+                let mut place = DamagedPlace::of(path, damage.error);
+                (place.offset, place.len) = (Some(damage.offset), Some(damage.len));
+                let user_key = |key: Option<Vec<u8>>| {
+                    let key = key?;
+                    let split = split_partition_key(&key).filter(|_| owner.is_none());
+                    Some(split.map_or((owner, key.clone()), |(id, user_key)| (Some(id), user_key.to_vec())))
+                };
+                let after = damage.after.or_else(|| Some(smallest.to_vec()));
+                let before = damage.before.or_else(|| Some(largest.to_vec()));
+                let (lower, upper) = (user_key(after), user_key(before));
+                let partition = [&lower, &upper].into_iter().flatten().find_map(|(id, _)| *id).or(owner);
+                place.partition = partition.and_then(|id| names.get(&id).cloned());
+                (place.lower, place.upper) = (lower.map(|(_, key)| key), upper.map(|(_, key)| key));
+                places.push(place);
+            }
+            Ok(true)
+        })
+    });
+    if salvaged.is_err() || places.is_empty() {
+        places.push(DamagedPlace::of(path, error));
+    }
+    places
+}

@@ -1,0 +1,133 @@
+//! Levels: one run a stage, each about ten times the one above, merged one file at a time.
+//!
+//! Flushes gather in the first stage; `k` of them are merged with the run of the second. A stage above its size gives the
+//! file that costs least to the next: the one whose range has the fewest bytes below for each of its own.
+//!
+//! # Origin
+//! `LevelDB` and its descendants; here it is the read-optimised end of the forest, not a different engine.
+
+use std::sync::Arc;
+
+use super::forest::pick_stage;
+use super::{PartialPlan, Plan, Policy, STAGE_MAX, Situation};
+use crate::shape::STAGE_FIRST;
+use crate::version::{Run, RunFile};
+
+/// How many times larger a stage is than the one above it.
+pub(super) const FANOUT: u64 = 10;
+
+/// The merge of the lowest stage that needs one.
+pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<Plan> {
+    situation.stages().find_map(|(start, len)| {
+        let stage = situation.tree.runs[start].stage;
+        if stage < STAGE_FIRST {
+            pick_stage(situation, start, len, policy.k).map(Plan::Whole)
+        } else if stage == STAGE_FIRST {
+            pick_first(policy, situation, start, len)
+        } else if len > 1 {
+            // What another shape has left: one run a stage.
+            let free = situation.tree.runs[start..start + len].iter().all(|run| !situation.is_busy(run.id));
+            free.then(|| Plan::Whole(situation.merge(start, len, stage)))
+        } else {
+            pick_file(policy, situation, start).map(Plan::Partial)
+        }
+    })
+}
+
+/// The merge of the flushed runs with the run of the next stage.
+fn pick_first(policy: &Policy, situation: Situation<'_>, start: usize, len: usize) -> Option<Plan> {
+    let runs = &situation.tree.runs[start..];
+    let below = runs[len..].iter().take_while(|run| run.stage == STAGE_FIRST + 1).count();
+    let is_free = runs[..len + below].iter().all(|run| !situation.is_busy(run.id));
+    (len >= policy.k && is_free).then(|| Plan::Whole(situation.merge(start, len + below, STAGE_FIRST + 1)))
+}
+
+/// The merge of one file of the run at `at`, if it is above its size, into the run of the next stage.
+fn pick_file(policy: &Policy, situation: Situation<'_>, at: usize) -> Option<PartialPlan> {
+    let runs = &situation.tree.runs;
+    let (upper, lower) = (&runs[at], runs.get(at + 1));
+    let depth = u32::from(upper.stage - STAGE_FIRST - 1);
+    let size =
+        policy.memtable_bytes.saturating_mul(policy.k as u64).saturating_mul(FANOUT.saturating_pow(depth));
+    let output_stage = upper.stage + 1;
+    if upper.bytes() <= size || output_stage > STAGE_MAX || situation.is_busy(upper.id) {
+        return None;
+    }
+    // A single run in the next stage, or none: several are merged first.
+    let lower = lower.filter(|run| run.stage == output_stage);
+    let is_single = runs.get(at + 2).is_none_or(|run| run.stage != output_stage);
+    if !is_single || lower.is_some_and(|run| situation.is_busy(run.id)) {
+        return None;
+    }
+    let cost = |file: &&RunFile| {
+        let below: u64 =
+            lower.map_or(0, |run| overlapping(run, file).map(|f| f.meta.bytes).fold(0, u64::saturating_add));
+        below.saturating_mul(1000) / file.meta.bytes.max(1)
+    };
+    let file = upper.files.iter().min_by_key(cost)?;
+    Some(PartialPlan {
+        upper: upper.id,
+        file: file.meta.file,
+        lower: lower.map(|run| (run.id, overlapping(run, file).map(|f| f.meta.file).collect())),
+        output_stage,
+        drops_tombstones: at + 1 + usize::from(lower.is_some()) == runs.len(),
+    })
+}
+
+/// The files of `run` whose range meets that of `file`.
+fn overlapping<'r>(run: &'r Arc<Run>, file: &'r RunFile) -> impl Iterator<Item = &'r RunFile> {
+    let first = run.first_file_reaching(&file.meta.smallest);
+    run.files[first..].iter().take_while(|below| below.meta.smallest <= file.meta.largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Situation;
+    use super::super::testing::{policy, told, tree};
+    use crate::shape::Shape;
+    use crate::version::edit::RunId;
+
+    fn pick_busy(runs: &str, busy: &[u64], partial: &[RunId]) -> String {
+        let tree = tree(runs, busy);
+        let situation = Situation { tree: &tree, busy: partial, now: 0 };
+        told(super::pick(&policy(Shape::Leveled), situation))
+    }
+
+    fn pick(runs: &str) -> String {
+        pick_busy(runs, &[], &[])
+    }
+
+    #[test]
+    fn flushes_are_merged_with_the_second_stage() {
+        assert_eq!(pick("1:4b9 1:3b9 2:1b9"), "nothing");
+        assert_eq!(pick("1:4b9 1:3b9 1:2b9"), "4 3 2 -> stage 2, drop tombstones");
+        assert_eq!(pick("1:4b9 1:3b9 1:2b9 2:1b9 3:0b9"), "4 3 2 1 -> stage 2");
+        assert_eq!(pick_busy("1:4b9 1:3b9 1:2b9 2:1b9", &[], &[RunId(1)]), "nothing");
+    }
+
+    #[test]
+    fn a_stage_above_its_size_gives_its_cheapest_file() {
+        assert_eq!(pick("2:4b200+b100"), "nothing");
+        assert_eq!(pick("2:4b200+b101"), "4(400) with nothing -> stage 3, drop tombstones");
+        // Keys `0` to `0~` have 500 bytes below, `1` to `1~` only 50.
+        assert_eq!(
+            pick("2:4b200+b101 3:3b500+b50 4:1b9"),
+            "4(401) with 3(301) -> stage 3",
+            "the run of stage 4 is older still"
+        );
+        assert_eq!(pick("2:4b200+b101 3:3b500k0-0~+b50k8-9"), "4(401) with 3() -> stage 3, drop tombstones");
+        assert_eq!(pick_busy("2:4b200+b101 3:3b500", &[], &[RunId(3)]), "nothing");
+    }
+
+    #[test]
+    fn deeper_stages_are_larger() {
+        assert_eq!(pick("2:4b300 3:3b3000"), "nothing");
+        assert_eq!(pick("2:4b300 3:3b3001"), "3(300) with nothing -> stage 4, drop tombstones");
+    }
+
+    #[test]
+    fn a_forest_becomes_levels() {
+        assert_eq!(pick("2:4b9 2:3b9 60:1b9"), "4 3 -> stage 2");
+        assert_eq!(pick("60:1b99999"), "nothing");
+    }
+}

@@ -1,0 +1,183 @@
+//! The merge inside a compaction: entries of the inputs in key order, cut into SSTs.
+//!
+//! An input SST that no other input overlaps is not copied: it becomes part of the output by metadata alone. So a load in
+//! key order is written once, whatever the shape.
+
+use std::sync::Arc;
+
+use pleach_env::{Result, failpoint};
+use pleach_table::{CursorMode, ValueKind};
+
+use super::outputs::Made;
+use super::pace::Pieces;
+use crate::keys::PartitionId;
+use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
+use crate::stats::add;
+use crate::upkeep::{NewEntry, SstOutput, Upkeep};
+use crate::version::edit::RunFileMeta;
+use crate::version::{OlderRuns, Origin, Run, SubTree};
+
+/// The merge. It reads nothing before its first file is asked for: jobs may wait long for their first step.
+pub(super) struct Merging {
+    merge: Merge,
+    is_open: bool,
+    /// The note of the outputs.
+    origin: Origin,
+    drops_tombstones: bool,
+    /// Bits per key of the outputs' filters.
+    filter_bits: f32,
+    /// Size at which an output is complete.
+    sst_bytes: u64,
+    /// Last key merged; empty before the first.
+    last_key: Vec<u8>,
+}
+
+/// Bytes of entries read in a step that has written nothing, in lengths of an SST: then progress is to be committed.
+const READ_IN_VAIN: u64 = 2;
+
+/// The same for any step. An SST that is small because most of what was read is gone is not cut sooner.
+const READ_MAX: u64 = 16;
+
+/// Bytes of entries after which a step ends when the store is being closed.
+const READ_AT_CLOSE: u64 = 1 << 20;
+
+impl Merging {
+    /// A merge of `inputs`, newest first, for `stage`, from the first visible key on.
+    pub(super) fn new(
+        partition: PartitionId,
+        inputs: impl Iterator<Item = Arc<Run>>,
+        stage: u8,
+        drops_tombstones: bool,
+        filter_bits: f32,
+        sst_bytes: u64,
+    ) -> Self {
+        let mode = CursorMode::Streaming { forget: false };
+        let inputs: Vec<_> = inputs.filter(|run| !run.files.is_empty()).collect();
+        let newest_seq = inputs.iter().map(|run| run.newest_seq).max().unwrap_or(0);
+        let origin = Origin { partition: Some(partition), stage, newest_seq };
+        let sources = inputs.into_iter().map(|run| SourceCursor::over_run(partition, run, mode)).collect();
+        let merge = Merge::new(sources, Direction::Up);
+        Self { merge, is_open: false, origin, drops_tombstones, filter_bits, sst_bytes, last_key: Vec::new() }
+    }
+
+    /// Whether all is merged.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_open && self.merge.current().is_none()
+    }
+
+    /// Last key merged; empty before the first.
+    pub(super) fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Lets go of what `tree` no longer has.
+    pub(super) fn follow(&mut self, tree: &SubTree) {
+        self.merge.follow(tree);
+    }
+
+    /// The next file: a new one, or one that is moved. `None` when much was read, or all that was left, and nothing of it
+    /// is to be written. `older` are the runs below the inputs.
+    pub(super) fn next_file(&mut self, upkeep: &Upkeep, older: &OlderRuns) -> Result<Option<Made>> {
+        if !self.is_open {
+            self.merge.seek(SeekTo::Start)?;
+            self.is_open = true;
+        }
+        if let Some(mut moved) = self.movable_file(upkeep) {
+            if self.drops_tombstones {
+                moved.overwrites = 0; // Nothing older is left that it could hide.
+            }
+            self.last_key.clear();
+            self.last_key.extend_from_slice(&moved.largest);
+            self.merge.skip_file()?;
+            add(&upkeep.ctx.counters.moved_bytes, moved.bytes);
+            return Ok(Some(Made::Moved(moved)));
+        }
+        let mut output: Option<SstOutput<'_>> = None;
+        let merged = self.fill(upkeep, older, &mut output);
+        match (merged, output) {
+            (Ok(_), None) => Ok(None),
+            (Ok(mut pieces), Some(output)) => {
+                let (file, meta) = output.finish(self.filter_bits)?;
+                upkeep.keep_pace(pieces.rest(file.summary.file_len));
+                add(&upkeep.ctx.counters.compaction_written_bytes, file.summary.file_len);
+                Ok(Some(Made::Written(file, meta)))
+            }
+            (Err(error), output) => {
+                if let Some(output) = output {
+                    output.abandon();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The file that can be moved now: the merge stands at its beginning and nothing else lies in its range.
+    fn movable_file(&self, upkeep: &Upkeep) -> Option<RunFileMeta> {
+        let file = self.merge.current()?.whole_file_ahead()?;
+        let is_large = file.meta.bytes >= upkeep.ctx.options.moved_bytes_min();
+        let is_clean = !self.drops_tombstones || file.meta.tombstones == 0;
+        let is_alone = || self.merge.others_are_behind(&file.meta.largest);
+        (is_large && is_clean && is_alone()).then(|| file.meta.clone())
+    }
+
+    /// Writes entries until the output is complete; returns what of it was charged for.
+    fn fill<'i>(
+        &mut self,
+        upkeep: &'i Upkeep,
+        older: &OlderRuns,
+        output: &mut Option<SstOutput<'i>>,
+    ) -> Result<Pieces> {
+        let sst_bytes = self.sst_bytes;
+        let hidden_before = self.merge.hidden_bytes();
+        let (mut read_bytes, mut pieces) = (0, Pieces::default());
+        while let Some(source) = self.merge.current() {
+            let read = read_bytes + self.merge.hidden_bytes() - hidden_before;
+            let read_max = if output.is_some() { READ_MAX } else { READ_IN_VAIN };
+            if read >= sst_bytes.saturating_mul(read_max)
+                || (read >= READ_AT_CLOSE && upkeep.ctx.status.is_closed())
+            {
+                break;
+            }
+            if let Some(sst) = output {
+                if let Some(bytes) = pieces.piece(sst.len()) {
+                    upkeep.keep_pace(bytes);
+                }
+                let is_full = sst.len() >= sst_bytes;
+                // Cut early where a file can be moved, but not into small pieces.
+                let is_cut = || {
+                    sst.len() >= upkeep.ctx.options.moved_bytes_min() && self.movable_file(upkeep).is_some()
+                };
+                if is_full || (source.whole_file_ahead().is_some() && is_cut()) {
+                    break;
+                }
+            }
+            let key = source.key().expect("the current source is on an entry");
+            if key <= self.last_key.as_slice() {
+                return Err(source.disorder(&upkeep.ctx.dir));
+            }
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+            let (kind, value) = (source.kind(), source.value_bytes());
+            read_bytes += (key.len() + value.len()) as u64;
+            let is_tombstone = kind == ValueKind::Tombstone;
+            let hides_nothing = is_tombstone
+                && (self.drops_tombstones
+                    || !older.may_hold(&self.last_key)
+                    || failpoint::skipped("plant.tombstone_dropped"));
+            if !hides_nothing {
+                let sst = match output {
+                    Some(sst) => sst,
+                    None => output.insert(upkeep.new_sst_output(self.origin)?),
+                };
+                let since =
+                    if is_tombstone { source.file_meta().map_or(0, |m| m.tombstones_since) } else { 0 };
+                let (user_key, stored_key) = (&*self.last_key, &*self.last_key);
+                sst.add(&NewEntry { user_key, stored_key, kind, value, since }, older)?;
+            }
+            self.merge.advance()?;
+        }
+        let read = read_bytes + self.merge.hidden_bytes() - hidden_before;
+        add(&upkeep.ctx.counters.compaction_read_bytes, read);
+        Ok(pieces)
+    }
+}

@@ -1,0 +1,28 @@
+//! Compaction: several runs of a sub-tree become one, in steps.
+//!
+//! [`crate::picker`] decides, from a sub-tree alone; [`worker`]s act: a job merges its inputs key by key into SSTs of fixed
+//! size, and every few of them commits one edit that adds the outputs, raises the inputs' clip and removes the inputs'
+//! files below it. That edit is the job's journal (after a crash it goes on from the clip), the redirection of readers
+//! (below the clip they find the output) and the early cleaning (the files are free once no reader pins them).
+//!
+//! # Invariants
+//! 1. *Clip*: (inputs at or above the clip) + (output below it) is a complete state at every instant.
+//! 2. *Tombstones* go only when nothing older than the inputs lies below them.
+//!
+//! # Origin
+//! `SifrDB`, section 3 (split forest, early cleaning) and 4 (compaction journal, continued compaction). Departures: one
+//! manifest edit plays the parts of the paper's journal and redirection map; the "twice check" is not needed because
+//! versions are immutable.
+
+mod job;
+mod merging;
+mod outputs;
+mod pace;
+mod partial;
+mod requests;
+#[cfg(test)]
+mod tests;
+pub(crate) mod worker;
+
+pub(crate) use pace::Pacer;
+pub(crate) use requests::Requests;

@@ -1,0 +1,200 @@
+//! Compactions step by step, as a store's own workers do them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pleach_env::{Env, Job, JobStep, SimEnv};
+
+use super::job::{CompactionJob, Progress};
+use super::worker::{Compactions, Worker};
+use crate::keys::PartitionId;
+use crate::picker::{self, Situation, WholePlan};
+use crate::upkeep::Upkeep;
+use crate::{Db, Options, Shape};
+
+const DIR: &str = "/store";
+const DEFAULT: PartitionId = PartitionId(0);
+
+/// A store that merges `k` runs of a stage.
+fn open(env: &Arc<SimEnv>, k: usize) -> Db {
+    let options = Options::new().env(Arc::<SimEnv>::clone(env)).memory(1 << 20).memtable_bytes(32 << 10);
+    let options = options.sst_bytes(4 << 10).shape(Shape::Forest).runs_per_stage(k);
+    options.compaction_threads(1).open(DIR).unwrap()
+}
+
+/// Of all partitions, the sum of what `of` tells of their jobs, runs and files.
+fn sums(upkeep: &Upkeep) -> (usize, usize, usize) {
+    let version = Arc::clone(&upkeep.version_set.state.load().version);
+    version.partitions().fold((0, 0, 0), |(jobs, runs, files), (_, partition)| {
+        let tree = &partition.tree;
+        let file_count: usize = tree.runs.iter().map(|run| run.files.len()).sum();
+        (jobs + tree.jobs.len(), runs + tree.runs.len(), files + file_count)
+    })
+}
+
+#[test]
+fn jobs_wait_until_there_is_a_worker() {
+    const PARTITIONS: usize = 100;
+    let env = SimEnv::new(1);
+    let db = open(&env, 64);
+    for round in 0..4 {
+        for i in 0..PARTITIONS {
+            db.partition(&format!("p{i}")).unwrap().put("key", [round; 100]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    drop(db);
+    let db = open(&env, 2);
+    let upkeep = &db.inner().upkeep;
+    assert_eq!(sums(upkeep).1, 4 * PARTITIONS);
+    let mut worker = Worker(Arc::new(Compactions::new(Arc::clone(upkeep))));
+    let (mut jobs_max, mut steps) = (0, 0);
+    while matches!(worker.step(), JobStep::Again) {
+        jobs_max = jobs_max.max(sums(upkeep).0);
+        steps += 1;
+        assert!(steps < 10 * PARTITIONS, "it ends");
+    }
+    assert!(jobs_max <= 2, "{jobs_max} jobs at a time");
+    assert_eq!(sums(upkeep), (0, PARTITIONS, PARTITIONS), "every partition had its turn");
+}
+
+#[test]
+fn a_request_is_fulfilled_beside_writers() {
+    let env = SimEnv::new(1);
+    let db = open(&env, 4);
+    let partition = db.default_partition();
+    let mut key = 0_u32;
+    let mut write = || {
+        for _ in 0..100 {
+            key = key.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            partition.put(format!("{:08}", key % 10_000), [1; 100]).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    (0..30).for_each(|_| write());
+    db.inner().upkeep.background.lock().to_compact.insert(DEFAULT);
+    db.inner().ctx.status.wake_jobs();
+    let rounds = (0..1000).take_while(|_| {
+        write();
+        db.inner().upkeep.background.lock().to_compact.contains(&DEFAULT)
+    });
+    let rounds = rounds.count();
+    assert!(rounds > 0 && rounds < 1000, "the merge lasts {rounds} flushes");
+    db.verify().unwrap();
+}
+
+#[test]
+fn a_merge_that_drops_all_goes_on_in_steps() {
+    let env = SimEnv::new(1);
+    let db = open(&env, 64);
+    let partition = db.default_partition();
+    let keys = || (0..10_000).map(|i| format!("{i:08}"));
+    keys().for_each(|key| partition.put(key, [1; 100]).unwrap());
+    db.compact().unwrap();
+    keys().for_each(|key| partition.delete(key).unwrap());
+    db.flush().unwrap();
+    let upkeep = &db.inner().upkeep;
+    let (version, output) = upkeep.version_set.plan_basis();
+    let situation = Situation { tree: version.tree(DEFAULT).unwrap(), busy: &[], now: 0 };
+    let plan = picker::pick_all(&upkeep.ctx.options.policy(true), situation).unwrap();
+    let mut job = CompactionJob::start(upkeep, DEFAULT, plan, output).unwrap().unwrap();
+    let before = sums(upkeep).2;
+    let mut files = Vec::new();
+    while job.step(upkeep).unwrap() == Progress::More {
+        files.push(sums(upkeep).2);
+    }
+    assert!(files.len() > 50, "{} steps", files.len());
+    assert!(files[files.len() / 2] < before * 2 / 3, "inputs go meanwhile: {files:?} of {before}");
+    assert_eq!(sums(upkeep), (0, 0, 0));
+    assert_eq!(partition.iter().count(), 0);
+}
+
+#[test]
+fn new_keys_are_no_garbage_whatever_the_filters_say() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20).memtable_bytes(1 << 20);
+    let options = options.shape(Shape::Forest).runs_per_stage(64).filter_bits_per_key(2.0);
+    let db = options.open(DIR).unwrap();
+    let partition = db.default_partition();
+    let write = |numbers: std::ops::Range<u32>| {
+        for i in numbers {
+            partition.put(format!("{:08x}", i.wrapping_mul(2_654_435_761)), [1; 10]).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    (0..12).for_each(|round| write(round * 10_000..(round + 1) * 10_000));
+    let stats = db.stats();
+    assert!(stats.sst_garbage < stats.sst_entries / 15, "{stats:#?}");
+    let before = stats.sst_garbage;
+    write(0..10_000);
+    let stats = db.stats();
+    assert!(
+        (7000..13_000).contains(&(stats.sst_garbage - before)),
+        "10000 keys were overwritten: {stats:#?}"
+    );
+}
+
+#[test]
+fn a_moved_file_hides_nothing_when_nothing_older_is_left() {
+    let env = SimEnv::new(1);
+    let db = open(&env, 64);
+    let partition = db.default_partition();
+    for _ in 0..2 {
+        (0..250).for_each(|i| partition.put(format!("{i:08}"), [1; 100]).unwrap());
+        db.flush().unwrap();
+    }
+    let upkeep = &db.inner().upkeep;
+    let (version, output) = upkeep.version_set.plan_basis();
+    let newest = &version.tree(DEFAULT).unwrap().runs[0];
+    assert!(newest.garbage() > 0, "some of it overwrites others");
+    let plan = WholePlan { inputs: vec![newest.id], output_stage: newest.stage, drops_tombstones: true };
+    let mut job = CompactionJob::start(upkeep, DEFAULT, plan, output).unwrap().unwrap();
+    while job.step(upkeep).unwrap() == Progress::More {}
+    assert!(db.stats().moved_bytes > 0);
+    let state = upkeep.version_set.state.load_full();
+    let files = &state.version.tree(DEFAULT).unwrap().run(output).unwrap().files;
+    assert_eq!(files[0].meta.overwrites, 0);
+}
+
+/// Wherever the output ends, also where a block that has just been compressed made it shorter than it seemed.
+#[test]
+fn compressed_outputs_end_anywhere() {
+    for entries in 1010..1030 {
+        let env = SimEnv::new(1);
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(64 << 20).compression(true);
+        let db = options.compaction_bytes_per_second(1 << 30).open(DIR).unwrap();
+        let partition = db.default_partition();
+        let mut value = vec![0; 2000];
+        let mut rng = 1_u32;
+        for i in 0..entries {
+            for byte in &mut value[..1000] {
+                rng = rng.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                *byte = (rng >> 24) as u8;
+            }
+            partition.put(format!("{:04}", i * 7919 % entries), &value).unwrap();
+            if i == entries / 2 {
+                db.flush().unwrap();
+            }
+        }
+        db.compact().unwrap();
+        assert!(db.stats().compaction_written_bytes > 1_000_000);
+    }
+}
+
+#[test]
+fn what_reads_make_due_keeps_nobody_waiting() {
+    let env = SimEnv::new(1);
+    let db = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20).open(DIR).unwrap();
+    for key in ["a", "b"] {
+        db.default_partition().put(key, "value").unwrap();
+        db.settle().unwrap();
+    }
+    // The workers have seen the quiet store.
+    env.sleep(Duration::from_secs(5));
+    db.inner().ctx.status.wake_jobs();
+    env.run_jobs();
+    assert_eq!(db.stats().runs, 2);
+    db.inner().version_set.state.load().version.tree(DEFAULT).unwrap().reads.note(2, 1 << 40);
+    db.settle().unwrap();
+    assert_eq!(db.stats().runs, 1);
+}

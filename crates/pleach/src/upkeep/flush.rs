@@ -1,0 +1,351 @@
+//! Flush: the oldest sealed memtable becomes files, sliced by partition.
+//!
+//! The memtable is ordered by partition, so a flush is one walk. A slice that is large enough gets SSTs of its own, as a
+//! run; the small ones become sections of one file that they share, so that a flush costs one file and one sync
+//! however many partitions it touches.
+//!
+//! # Invariants
+//! 1. *Order of durability*: the files' data, their names, then the edit that names them and moves the log's floor.
+//! 2. *Oldest first*: memtables are flushed in the order in which they were sealed, by one thread at a time.
+//! 3. *Age order*: a run goes directly to stage 1 only if stage 0 holds nothing of its partition, which would be older
+//!    than it and yet be asked before it.
+//!
+//! # Origin
+//! `TridentKV`, section 3.3. Departure: the paper keeps a partition's left-over in memory until a block is full; here it
+//! becomes a durable section at once, so that it never pins the log.
+
+use std::sync::Arc;
+
+use pleach_env::{Result, failpoint};
+use pleach_log::SeqNo;
+use pleach_table::ValueKind;
+
+use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, split_partition_key};
+use crate::memtable::{Memtable, MemtableCursor};
+use crate::shape::{STAGE_FIRST, STAGE_SECTIONS};
+use crate::state::{LoggedMemtable, State};
+use crate::stats::add;
+use crate::trace;
+use crate::upkeep::{NewEntry, SstOutput, Upkeep};
+use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
+use crate::version::{OlderRuns, Origin, SstFile, Version};
+
+/// Output so far of the flush of one memtable.
+struct Flush<'i> {
+    upkeep: &'i Upkeep,
+    version: Arc<Version>,
+    edit: Edit,
+    written: Vec<Arc<SstFile>>,
+    /// The unfinished SST of a large slice.
+    own: Option<SstOutput<'i>>,
+    shared: Option<SharedFile<'i>>,
+    /// Now, in seconds since 1970.
+    now: u64,
+    /// The last sequence number in the memtable.
+    newest_seq: SeqNo,
+}
+
+/// The file that small slices share, and the sections in it.
+struct SharedFile<'i> {
+    output: SstOutput<'i>,
+    sections: Vec<(PartitionId, RunMeta)>,
+    /// Entries of the sections, and bits that their keys should have in the file's filter.
+    entries: u64,
+    filter_bits: f64,
+}
+
+impl<'i> SharedFile<'i> {
+    fn new(upkeep: &'i Upkeep, newest_seq: SeqNo) -> Result<Self> {
+        let origin = Origin { partition: None, stage: STAGE_SECTIONS, newest_seq };
+        Ok(Self {
+            output: upkeep.new_sst_output(origin)?,
+            sections: Vec::new(),
+            entries: 0,
+            filter_bits: 0.0,
+        })
+    }
+
+    /// Notes how many bits per key a section's entries should have.
+    #[expect(clippy::cast_precision_loss, reason = "a mean, to choose by")]
+    fn note_filter(&mut self, entries: u64, bits_per_key: f32) {
+        self.entries += entries;
+        self.filter_bits += entries as f64 * f64::from(bits_per_key);
+    }
+
+    /// Bits per key of the file's one filter: the mean over its entries.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "as above")]
+    fn filter_bits(&self) -> f32 {
+        (self.filter_bits / self.entries.max(1) as f64) as f32
+    }
+}
+
+impl Upkeep {
+    /// Flushes the oldest sealed memtable; `false` when there is none.
+    pub(crate) fn flush_oldest(&self) -> Result<bool> {
+        let state = self.version_set.state.load_full();
+        let Some(oldest) = state.sealed.last() else { return Ok(false) };
+        let span = trace::flush(oldest.memtable.used_bytes(), oldest.memtable.last_seq());
+        let mut flush = Flush {
+            upkeep: self,
+            version: Arc::clone(&state.version),
+            edit: Edit::default(),
+            written: Vec::new(),
+            own: None,
+            shared: None,
+            now: self.ctx.env.wall_clock().as_secs(),
+            newest_seq: oldest.memtable.last_seq(),
+        };
+        if let Err(error) = flush.write(&oldest.memtable) {
+            flush.abandon();
+            return Err(error);
+        }
+        let (edit, written) = (flush.edit, flush.written);
+        span.made(written.len(), written.iter().map(|file| file.summary.file_len).sum());
+        self.install_flush(&state, oldest, edit, written)?;
+        Ok(true)
+    }
+
+    /// Makes the flush durable and lets readers see its files instead of the memtable.
+    fn install_flush(
+        &self,
+        state: &State,
+        oldest: &Arc<LoggedMemtable>,
+        mut edit: Edit,
+        written: Vec<Arc<SstFile>>,
+    ) -> Result<()> {
+        let bytes = written.iter().map(|file| file.summary.file_len).sum();
+        // The floor's segment is a new name too.
+        self.ctx.sync_dir("flush.dir_sync")?;
+        let mut last_seq = oldest.memtable.last_seq();
+        let mut younger = state.sealed.iter().rev().nth(1).unwrap_or(&state.active);
+        if failpoint::skipped("plant.floor_high") {
+            younger = &state.active;
+        }
+        if failpoint::skipped("plant.flushed_high") {
+            last_seq = self.version_set.state.visible();
+        }
+        let floor = younger.first_segment;
+        edit.push(EditItem::FlushedSeq(last_seq));
+        edit.push(EditItem::LogFloor(floor));
+        self.version_set.commit_edit(edit, written, |state, version| State {
+            sealed: state.sealed.iter().filter(|m| !Arc::ptr_eq(m, oldest)).cloned().collect(),
+            ..state.with_version(version)
+        })?;
+        let mut flushed = self.flushed_memtables.lock();
+        flushed.retain(|memtable| memtable.strong_count() > 0);
+        flushed.push(Arc::downgrade(&oldest.memtable));
+        drop(flushed);
+        add(&self.ctx.counters.flushes, 1);
+        add(&self.ctx.counters.flush_bytes, bytes);
+        Ok(())
+    }
+}
+
+impl<'i> Flush<'i> {
+    fn write(&mut self, memtable: &Arc<Memtable>) -> Result<()> {
+        let mut cursor = memtable.cursor(u64::MAX);
+        cursor.seek_first();
+        while cursor.is_valid() {
+            self.write_slice(memtable, &mut cursor)?;
+        }
+        if let Some(shared) = self.shared.take() {
+            self.finish_shared(shared)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the slice of the partition that `cursor` is on, and moves the cursor behind it.
+    fn write_slice(&mut self, memtable: &Arc<Memtable>, cursor: &mut MemtableCursor) -> Result<()> {
+        let partition = partition_of(cursor);
+        let Some(tree) = self.version.tree(partition).cloned() else {
+            // Dropped: its entries are nobody's.
+            while on_partition(cursor, partition) {
+                cursor.next();
+            }
+            return Ok(());
+        };
+        let older = OlderRuns::than_memtable(partition, &tree);
+        if slice_reaches(memtable, partition, self.upkeep.ctx.options.section_bytes_max()) {
+            let stage = if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) {
+                STAGE_SECTIONS
+            } else {
+                STAGE_FIRST
+            };
+            self.write_own_run(memtable, stage, &older, cursor)
+        } else {
+            self.write_section(partition, &older, cursor)
+        }
+    }
+
+    /// A large slice: SSTs of its own.
+    fn write_own_run(
+        &mut self,
+        memtable: &Arc<Memtable>,
+        stage: u8,
+        older: &OlderRuns,
+        cursor: &mut MemtableCursor,
+    ) -> Result<()> {
+        let partition = older.partition();
+        let origin = Origin { partition: Some(partition), stage, newest_seq: self.newest_seq };
+        let mut files = Vec::new();
+        let first_key = &cursor.key()[PARTITION_PREFIX_LEN..];
+        let sst_bytes = if older.all_end_before(first_key) {
+            // Nothing will be merged with it.
+            self.upkeep.ctx.options.sst_bytes
+        } else {
+            self.upkeep.ctx.options.flushed_sst_bytes()
+        };
+        let filter_bits = |entries| self.upkeep.filter_bits(entries, older.sizes(), 0);
+        let mut run_bits = None;
+        while on_partition(cursor, partition) {
+            if !hides_nothing(older, cursor) {
+                if let Some(full) = self.own.take_if(|o| o.len() >= sst_bytes) {
+                    let entries = || full.entries() + entries_from(memtable, partition, cursor.key());
+                    let bits = *run_bits.get_or_insert_with(|| filter_bits(entries()));
+                    files.push(self.finish_own(full, bits)?);
+                }
+                let sst = match &mut self.own {
+                    Some(sst) => sst,
+                    None => self.own.insert(self.upkeep.new_sst_output(origin)?),
+                };
+                let user_key = &cursor.key()[PARTITION_PREFIX_LEN..];
+                sst.add(&new_entry(cursor, user_key, self.now), older)?;
+            }
+            cursor.next();
+        }
+        if let Some(last) = self.own.take() {
+            let bits = run_bits.unwrap_or_else(|| filter_bits(last.entries()));
+            files.push(self.finish_own(last, bits)?);
+        }
+        if !files.is_empty() {
+            let (kind, newest_seq) = (RunKind::Ssts, self.newest_seq);
+            let run = RunMeta { id: RunId::NEXT, stage, kind, clip: None, newest_seq, files };
+            self.edit.push(EditItem::AddRun { partition, run });
+        }
+        Ok(())
+    }
+
+    fn finish_own(&mut self, output: SstOutput<'i>, filter_bits: f32) -> Result<RunFileMeta> {
+        let (file, meta) = output.finish(filter_bits)?;
+        self.name_file(file);
+        Ok(meta)
+    }
+
+    /// A small slice: a section of the shared file.
+    fn write_section(
+        &mut self,
+        partition: PartitionId,
+        older: &OlderRuns,
+        cursor: &mut MemtableCursor,
+    ) -> Result<()> {
+        let shared = match &mut self.shared {
+            Some(shared) => shared,
+            None => self.shared.insert(SharedFile::new(self.upkeep, self.newest_seq)?),
+        };
+        let (mut smallest, mut largest) = (Vec::new(), Vec::new());
+        while on_partition(cursor, partition) {
+            if !hides_nothing(older, cursor) {
+                shared.output.add(&new_entry(cursor, cursor.key(), self.now), older)?;
+                largest.clear();
+                largest.extend_from_slice(&cursor.key()[PARTITION_PREFIX_LEN..]);
+                if smallest.is_empty() {
+                    smallest.clone_from(&largest);
+                }
+            }
+            cursor.next();
+        }
+        if let Some(section) = shared.output.end_section(&smallest, &largest) {
+            let filter_bits = self.upkeep.filter_bits(section.entries, older.sizes(), 0);
+            shared.note_filter(section.entries, filter_bits);
+            let run = RunMeta {
+                id: RunId::NEXT,
+                stage: STAGE_SECTIONS,
+                kind: RunKind::Section,
+                clip: None,
+                newest_seq: self.newest_seq,
+                files: vec![section],
+            };
+            shared.sections.push((partition, run));
+        }
+        Ok(())
+    }
+
+    fn finish_shared(&mut self, shared: SharedFile<'i>) -> Result<()> {
+        if shared.sections.is_empty() {
+            shared.output.abandon();
+            return Ok(());
+        }
+        let filter_bits = shared.filter_bits();
+        let (file, _sections_have_ended) = shared.output.finish(filter_bits)?;
+        self.name_file(file);
+        for (partition, run) in shared.sections {
+            self.edit.push(EditItem::AddRun { partition, run });
+        }
+        Ok(())
+    }
+
+    /// Lets the edit name a finished file. The file comes before the runs that use it.
+    fn name_file(&mut self, file: Arc<SstFile>) {
+        self.edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
+        self.written.push(file);
+    }
+
+    /// Removes what a failed flush has written: at once, for what others have left to be removed is what would let it
+    /// be tried again.
+    fn abandon(self) {
+        self.own.into_iter().chain(self.shared.map(|shared| shared.output)).for_each(SstOutput::abandon);
+        for file in self.written {
+            let id = file.id;
+            drop(file);
+            self.upkeep.remove_sst(id);
+        }
+    }
+}
+
+/// Whether the cursor is on a tombstone below which there is nothing.
+fn hides_nothing(older: &OlderRuns, cursor: &MemtableCursor) -> bool {
+    cursor.kind() == ValueKind::Tombstone && !older.may_hold(&cursor.key()[PARTITION_PREFIX_LEN..])
+}
+
+/// The entry under `cursor`.
+fn new_entry<'c>(cursor: &'c MemtableCursor, stored_key: &'c [u8], now: u64) -> NewEntry<'c> {
+    NewEntry {
+        user_key: &cursor.key()[PARTITION_PREFIX_LEN..],
+        stored_key,
+        kind: cursor.kind(),
+        value: cursor.value(),
+        since: now,
+    }
+}
+
+fn partition_of(cursor: &MemtableCursor) -> PartitionId {
+    split_partition_key(cursor.key()).expect("memtables hold partition keys").0
+}
+
+fn on_partition(cursor: &MemtableCursor, partition: PartitionId) -> bool {
+    cursor.is_valid() && partition_of(cursor) == partition
+}
+
+/// Whether `partition` has at least `bytes` of keys and values in the memtable.
+fn slice_reaches(memtable: &Arc<Memtable>, partition: PartitionId, bytes: usize) -> bool {
+    let mut cursor = memtable.cursor(u64::MAX);
+    cursor.seek(&partition.prefix());
+    let mut sum = 0;
+    while sum < bytes && on_partition(&cursor, partition) {
+        sum += cursor.key().len() + cursor.value().len();
+        cursor.next();
+    }
+    sum >= bytes
+}
+
+/// Entries of `partition` in the memtable from `key`, a partition key, on.
+fn entries_from(memtable: &Arc<Memtable>, partition: PartitionId, key: &[u8]) -> u64 {
+    let mut cursor = memtable.cursor(u64::MAX);
+    cursor.seek(key);
+    let mut entries = 0;
+    while on_partition(&cursor, partition) {
+        entries += 1;
+        cursor.next();
+    }
+    entries
+}

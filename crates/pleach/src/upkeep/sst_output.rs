@@ -1,0 +1,231 @@
+//! An SST being written by a flush or a compaction, and opened for readers when it is done.
+
+use std::sync::Arc;
+
+use pleach_env::{FileId, Result};
+use pleach_table::{Sst, SstBuilder, SstOptions, ValueKind};
+
+use super::Upkeep;
+use crate::filters;
+use crate::shape::STAGE_FIRST;
+use crate::version::edit::{RunFileMeta, RunId};
+use crate::version::{OlderRuns, Origin, SstFile, SubTree};
+use crate::version_set::sst_path;
+
+/// The SST. Until it is finished, a crash leaves a file that no manifest names; the next open removes it.
+pub(crate) struct SstOutput<'i> {
+    upkeep: &'i Upkeep,
+    id: FileId,
+    builder: SstBuilder,
+    tally: Tally,
+}
+
+/// An entry to be written.
+#[derive(Clone, Copy)]
+pub(crate) struct NewEntry<'a> {
+    pub(crate) user_key: &'a [u8],
+    /// The user key, or in a shared file the partition key.
+    pub(crate) stored_key: &'a [u8],
+    pub(crate) kind: ValueKind,
+    pub(crate) value: &'a [u8],
+    /// Of a tombstone: seconds since 1970 at which it, or an older one, was flushed.
+    pub(crate) since: u64,
+}
+
+/// Counts of the entries of one run in a file.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    entries: u64,
+    bytes: u64,
+    tombstones: u64,
+    tombstones_since: u64,
+    overwrites: Overwrites,
+}
+
+/// An estimate, from a sample, of how many entries hide one of an older run.
+#[derive(Clone, Copy, Default)]
+struct Overwrites {
+    sampled: u64,
+    /// How many of them the filters of older runs seem to know, and how many they would if they held none.
+    seen: u64,
+    seen_in_error: f64,
+}
+
+/// Of so many entries one is looked up in the filters of older runs: about a nanosecond for each entry.
+const SAMPLED_EVERY: u64 = 64;
+
+impl Overwrites {
+    fn sample(&mut self, (is_seen, error_rate): (bool, f64)) {
+        self.sampled += 1;
+        self.seen += u64::from(is_seen);
+        self.seen_in_error += error_rate;
+    }
+
+    /// About how many of `entries`, of which each sampled one stands for as many as every other.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate, between 0 and `entries`"
+    )]
+    fn of(self, entries: u64) -> u64 {
+        // What is held is always seen; of the rest as much is as the filters err.
+        let (sampled, seen) = (self.sampled as f64, self.seen as f64);
+        let share = (seen - self.seen_in_error) / (sampled - self.seen_in_error).max(sampled / 100.0);
+        ((share.clamp(0.0, 1.0) * entries as f64).round() as u64).min(entries)
+    }
+}
+
+impl Tally {
+    fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns, hash: u64) {
+        if self.entries.is_multiple_of(SAMPLED_EVERY) {
+            self.overwrites.sample(older.seem_to_hold(entry.user_key, hash));
+        }
+        self.entries += 1;
+        self.bytes += (entry.stored_key.len() + entry.value.len()) as u64;
+        if entry.kind == ValueKind::Tombstone {
+            let is_first = self.tombstones == 0;
+            self.tombstones_since =
+                if is_first { entry.since } else { self.tombstones_since.min(entry.since) };
+            self.tombstones += 1;
+        }
+    }
+
+    fn meta(&self, file: FileId, smallest: &[u8], largest: &[u8], bytes: u64) -> RunFileMeta {
+        RunFileMeta {
+            file,
+            smallest: smallest.into(),
+            largest: largest.into(),
+            entries: self.entries,
+            bytes,
+            tombstones: self.tombstones,
+            tombstones_since: self.tombstones_since,
+            overwrites: self.overwrites.of(self.entries),
+        }
+    }
+}
+
+impl Upkeep {
+    /// Bits per key for the filters of a new run of about `entries` that will stand beside runs of `others`, with
+    /// `upper_stages` stages over it.
+    pub(crate) fn filter_bits(
+        &self,
+        entries: u64,
+        others: impl IntoIterator<Item = u64>,
+        upper_stages: u8,
+    ) -> f32 {
+        let options = &self.ctx.options;
+        let average = options.filter_bits_per_key;
+        filters::bits_per_key(average, options.stage_fill(), entries, others, upper_stages)
+    }
+
+    /// Bits per key for the filters of what becomes of the runs `merged`: a run of `stage`.
+    pub(crate) fn filter_bits_of_merged(&self, tree: &SubTree, merged: &[RunId], stage: u8) -> f32 {
+        let (merged, others): (Vec<_>, Vec<_>) = tree.runs.iter().partition(|run| merged.contains(&run.id));
+        let entries = merged.iter().map(|run| run.entries()).fold(0, u64::saturating_add);
+        let others = others.iter().map(|run| run.entries());
+        self.filter_bits(entries, others, stage.saturating_sub(STAGE_FIRST))
+    }
+
+    /// Starts a new SST.
+    pub(crate) fn new_sst_output(&self, origin: Origin) -> Result<SstOutput<'_>> {
+        let id = self.version_set.new_file_id();
+        let options = SstOptions {
+            codec: self.ctx.options.codec,
+            filter_bits_per_key: self.ctx.options.filter_bits_per_key,
+        };
+        let mut builder = SstBuilder::create(&self.ctx.env, &sst_path(&self.ctx.dir, id), id, options)?;
+        builder.set_note(&origin.encode());
+        Ok(SstOutput { upkeep: self, id, builder, tally: Tally::default() })
+    }
+
+    /// Opens a finished SST for readers.
+    pub(crate) fn open_sst(&self, file: &SstFile) -> Result<()> {
+        let path = sst_path(&self.ctx.dir, file.id);
+        let cache = Arc::clone(&self.cache);
+        let sst = Sst::open(
+            &self.ctx.env,
+            &path,
+            file.id,
+            Some(&file.summary),
+            cache,
+            self.ctx.options.direct_reads,
+        )?;
+        file.opened(sst, true);
+        Ok(())
+    }
+
+    /// Removes the file of an SST. Best effort: the next open removes what is left.
+    pub(crate) fn remove_sst(&self, id: FileId) {
+        let _left_for_the_next_open = self.ctx.env.remove_file(&sst_path(&self.ctx.dir, id));
+    }
+}
+
+impl SstOutput<'_> {
+    /// About the file's length if it were finished now.
+    pub(crate) fn len(&self) -> u64 {
+        self.builder.estimated_len()
+    }
+
+    /// Adds an entry.
+    #[inline]
+    pub(crate) fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns) -> Result<()> {
+        let hash = older.hash(entry.user_key);
+        self.tally.add(entry, older, hash);
+        self.builder.add(entry.stored_key, entry.kind, entry.value, hash)
+    }
+
+    /// The entries added since the last call, as a section from `smallest` to `largest`; `None` when nothing was.
+    pub(crate) fn end_section(&mut self, smallest: &[u8], largest: &[u8]) -> Option<RunFileMeta> {
+        let tally = std::mem::take(&mut self.tally);
+        (tally.entries > 0).then(|| tally.meta(self.id, smallest, largest, tally.bytes))
+    }
+
+    /// Number of entries added.
+    pub(crate) fn entries(&self) -> u64 {
+        self.builder.entries()
+    }
+
+    /// Makes the file durable, except for its name, and opens it. `filter_bits` is what [`Upkeep::filter_bits`] says. The
+    /// second part of the result is what all of the file, but for sections that have ended, is as part of a run.
+    pub(crate) fn finish(self, filter_bits: f32) -> Result<(Arc<SstFile>, RunFileMeta)> {
+        let Self { upkeep, id, mut builder, tally } = self;
+        if filter_bits > 0.0 {
+            builder.set_filter_bits_per_key(filter_bits);
+        }
+        let opened = builder.finish().and_then(|summary| {
+            let meta = tally.meta(id, &summary.smallest, &summary.largest, summary.file_len);
+            let file = Arc::new(SstFile::new(id, summary, Arc::clone(&upkeep.version_set.trash)));
+            upkeep.open_sst(&file)?;
+            Ok((file, meta))
+        });
+        opened.inspect_err(|_| upkeep.remove_sst(id))
+    }
+
+    /// Gives up and removes the file.
+    pub(crate) fn abandon(self) {
+        self.builder.abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_filters_say_in_error_is_no_overwrite() {
+        let estimate = |yes: u64, no: u64, error_rate| {
+            let mut overwrites = Overwrites::default();
+            (0..yes).for_each(|_| overwrites.sample((true, error_rate)));
+            (0..no).for_each(|_| overwrites.sample((false, error_rate)));
+            overwrites.of(64 * (yes + no))
+        };
+        assert_eq!(estimate(0, 0, 0.0), 0);
+        assert_eq!(estimate(1, 0, 0.01), 64);
+        assert_eq!(estimate(100, 0, 0.9), 6400, "all of them");
+        assert_eq!(estimate(40, 60, 0.4), 0);
+        assert_eq!(estimate(70, 30, 0.4), 3200, "half of them");
+        assert_eq!(estimate(3, 97, 0.4), 0);
+        assert_eq!(estimate(3, 0, 1.0), 0, "nothing is known");
+    }
+}

@@ -1,0 +1,132 @@
+//! Debt of a sub-tree to background work: what writers are slowed down for, and what a step of its merge takes.
+//!
+//! Debt is measured where it hurts: runs that a read has to look at, and garbage that takes space.
+
+use crate::shape::STAGE_FIRST;
+use crate::shape::Shape;
+use crate::shape::{Policy, STAGE_BOTTOM};
+use crate::version::{Run, SubTree};
+
+/// Least number of runs in a sub-tree from which on writers are slowed down. Arbitrary: a long merge lets about so many
+/// gather above it, whatever the options.
+const RUNS_MIN: usize = 40;
+
+/// Garbage, as a share of the live entries, from which on writers are slowed down, and that at which they nearly stop.
+const GARBAGE: (f64, f64) = (0.3, 0.5);
+
+/// Garbage of so many memtables does not count.
+const GARBAGE_MEMTABLES: u64 = 4;
+
+/// How far a sub-tree is on the way to a stop of writers, from 0 to 1: by its runs, and by its garbage. Debt counts only
+/// runs and garbage above what the policy leaves alone.
+pub(super) fn ways(tree: &SubTree, policy: &Policy) -> (f64, f64) {
+    let debt = Debt::of(tree, policy);
+    (way_to(debt.runs, runs_limits(policy, tree)), way_to(debt.garbage_share, GARBAGE))
+}
+
+/// The debt of a sub-tree.
+struct Debt {
+    runs: f64,
+    garbage_share: f64,
+}
+
+impl Debt {
+    fn of(tree: &SubTree, policy: &Policy) -> Self {
+        let (entries, bytes) = (tree.sum(Run::entries), tree.sum(Run::bytes));
+        let garbage = tree.sum(Run::garbage).min(entries);
+        let garbage_bytes = as_f64(bytes) * as_f64(garbage) / as_f64(entries.max(1));
+        // The other shapes do not merge for garbage: nothing that the writers could wait for is due.
+        let counts = policy.shape == Shape::ForestOverBottom
+            && garbage_bytes > as_f64(GARBAGE_MEMTABLES * policy.memtable_bytes);
+        let share = as_f64(garbage) / as_f64((entries - garbage).max(1));
+        let runs = tree.runs.iter().filter(|run| !run.files.is_empty()).count() as u64;
+        Self { runs: as_f64(runs), garbage_share: if counts { share } else { 0.0 } }
+    }
+}
+
+/// Runs of a sub-tree from which on writers are slowed down, and those at which they nearly stop: a tenth more than the
+/// pickers leave alone while data is written, and twice as many.
+fn runs_limits(policy: &Policy, tree: &SubTree) -> (f64, f64) {
+    let k = policy.k;
+    let stages = tree.runs.chunk_by(|a, b| a.stage == b.stage).map(|runs| runs[0].stage);
+    let later = stages.filter(|stage| (STAGE_FIRST + 1..STAGE_BOTTOM).contains(stage)).count();
+    let sections = k - 1;
+    let at_rest = sections
+        + match policy.shape {
+            Shape::Forest => (1 + later) * (k - 1),
+            // The bottom, and of later stages two, for they come with the next merges.
+            Shape::ForestOverBottom => k * k + later.max(2) * (2 * k + k / 2 - 1),
+            Shape::Leveled => k - 1 + later,
+        };
+    let soft = as_f64((at_rest + at_rest / 10).max(RUNS_MIN) as u64);
+    (soft, 2.0 * soft)
+}
+
+/// How far `value` is on the way from the soft to the hard limit: 0 to 1.
+fn way_to(value: f64, (soft, hard): (f64, f64)) -> f64 {
+    ((value - soft) / (hard - soft)).clamp(0.0, 1.0)
+}
+
+/// Bytes that a merge of all runs writes before the first input's file is behind it, and what it writes at a time.
+pub(super) fn step_bytes(tree: &SubTree, sst_bytes: u64) -> u64 {
+    let jobs = 1 + tree.jobs.len() as u64;
+    tree.sum(Run::file_bytes_max).saturating_add(jobs * sst_bytes).min(tree.sum(Run::bytes))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "debts are estimates")]
+fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::picker::testing::{policy, tree};
+    use crate::picker::{self, Situation};
+
+    /// A sub-tree that has, of each stage, so many runs without garbage.
+    fn tree_of(stages: &[(u8, usize)]) -> SubTree {
+        let stages = stages.iter().flat_map(|&(stage, count)| std::iter::repeat_n(stage, count));
+        let specs: Vec<_> = stages.rev().enumerate().map(|(id, stage)| format!("{stage}:{id}b9")).collect();
+        let specs: Vec<_> = specs.into_iter().rev().collect();
+        tree(&specs.join(" "), &[])
+    }
+
+    fn slowed(policy: &Policy, tree: &SubTree) -> bool {
+        Debt::of(tree, policy).runs > runs_limits(policy, tree).0
+    }
+
+    #[test]
+    fn what_the_pickers_leave_alone_is_no_debt() {
+        for k in [2, 3, 4, 8, 16, 64] {
+            let policy = |shape| Policy { k, is_quiet: false, ..policy(shape) };
+            let later = 2 * k + k / 2 - 1;
+            for (shape, full) in [
+                (Shape::Forest, [(0, k - 1), (1, k - 1), (2, k - 1), (3, k - 1)]),
+                (Shape::ForestOverBottom, [(1, k * k - 1), (2, later), (3, later), (60, 1)]),
+                (Shape::Leveled, [(0, k - 1), (1, k - 1), (2, 1), (3, 1)]),
+            ] {
+                let (policy, tree) = (policy(shape), tree_of(&full));
+                let situation = Situation { tree: &tree, busy: &[], now: 0 };
+                assert_eq!(picker::pick(&policy, situation), None, "{shape:?}, k = {k}: the premise");
+                assert!(!slowed(&policy, &tree), "{shape:?}, k = {k}");
+                let twice = tree_of(&full.map(|(stage, count)| (stage, 2 * count)));
+                assert!(
+                    twice.runs.len() <= RUNS_MIN || slowed(&policy, &twice),
+                    "{shape:?}, k = {k}: twice as many"
+                );
+            }
+        }
+        let policy = policy(Shape::ForestOverBottom);
+        let policy = Policy { k: 4, ..policy };
+        assert_eq!(runs_limits(&policy, &SubTree::default()), (40.0, 80.0));
+    }
+
+    #[test]
+    fn garbage_is_a_debt_where_it_is_merged_for() {
+        let tree = tree("1:2b100000o90000 60:1b100000", &[]);
+        let share = |shape| Debt::of(&tree, &policy(shape)).garbage_share;
+        assert!(share(Shape::ForestOverBottom) > GARBAGE.1);
+        assert_eq!((share(Shape::Forest), share(Shape::Leveled)), (0.0, 0.0));
+    }
+}

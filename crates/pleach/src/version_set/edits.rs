@@ -1,0 +1,186 @@
+//! Committing version edits: checked, made durable, shown to readers.
+//!
+//! # Order
+//! 1. The edit is completed and applied, which gives the next version and the changes of the file table. The store has not
+//!    changed yet.
+//! 2. It is appended to the manifest, and synced.
+//! 3. Table, version and state are replaced, and files without references become obsolete.
+//!
+//! So an edit that does not fit the version never reaches the manifest, and an edit that cannot be written changes nothing.
+//!
+//! # Concurrency
+//! All of it happens under `versions`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pleach_env::{Error, ErrorKind, Result, failpoint};
+
+use super::{VersionSet, Versions};
+use crate::keys::PartitionId;
+use crate::manifest::Manifest;
+use crate::state::State;
+use crate::version::edit::{Edit, EditItem, RunId};
+use crate::version::{FileChanges, SstFile, Version};
+
+impl VersionSet {
+    /// Makes an edit durable and shows its version to readers, in a state made by `change`. `added` are the files it
+    /// names, opened. Items about partitions that were dropped meanwhile are left out.
+    ///
+    /// The edit is checked before it is written. Only a mistake in this program makes an edit that does not fit; it poisons
+    /// the store, and the next open finds the store as it was.
+    ///
+    /// After an error nothing has changed, and the added files become obsolete. In a poisoned store they stay, because the
+    /// edit may have become durable.
+    pub(crate) fn commit_edit(
+        &self,
+        edit: Edit,
+        added: Vec<Arc<SstFile>>,
+        change: impl FnOnce(&State, Arc<Version>) -> State,
+    ) -> Result<()> {
+        let mut versions = self.lock();
+        let (next, changes, changed) = match self.make_durable(&mut versions, edit, &added) {
+            Ok(made) => made,
+            Err(error) => {
+                if self.ctx.status.poison().is_none() {
+                    for file in &added {
+                        file.mark_obsolete();
+                    }
+                }
+                return Err(error);
+            }
+        };
+        drop(added);
+        versions.files.install(changes);
+        versions.version = Arc::clone(&next);
+        let mut ledger = self.ledger.lock();
+        for id in changed {
+            ledger.update(id, next.tree(id).map(|tree| &**tree));
+        }
+        drop(ledger);
+        self.state.swap(|state| change(state, next));
+        for file in versions.files.take_unreferenced() {
+            file.mark_obsolete();
+        }
+        Ok(())
+    }
+
+    /// Completes the edit, makes the next version with it, and appends it to the manifest.
+    fn make_durable(
+        &self,
+        versions: &mut Versions,
+        mut edit: Edit,
+        added: &[Arc<SstFile>],
+    ) -> Result<(Arc<Version>, FileChanges, BTreeSet<PartitionId>)> {
+        self.ctx.status.check_not_ended()?;
+        self.ctx.status.check_not_poisoned()?;
+        if versions.manifest.should_replace() {
+            self.replace_manifest(versions)?;
+        }
+        self.complete(versions, &mut edit);
+        let (next, changes) = versions.version.apply(&edit, &versions.files, added).map_err(|message| {
+            let message = format!(
+                "a change to the store's list of files does not fit it, so it was not written ({message}); this is a \
+                 mistake in this program; open the store again, and report it"
+            );
+            self.ctx.status.set_poison(Error::new(ErrorKind::Corruption, message))
+        })?;
+        failpoint::reached("edit.applied");
+        self.append(versions, &edit).map_err(|e| self.manifest_failed(versions, e))?;
+        *self.hint.lock() = versions.manifest.hint();
+        Ok((Arc::new(next), changes, edit.changed_partitions()))
+    }
+
+    /// Appends the edit to the manifest. On a full disk the reserve is released: most edits lead to the removal of files.
+    fn append(&self, versions: &mut Versions, edit: &Edit) -> Result<()> {
+        match versions.manifest.append(edit) {
+            Err(error)
+                if error.is_out_of_space() && !versions.manifest.is_poisoned() && self.release_reserve() =>
+            {
+                versions.manifest.append(edit)
+            }
+            appended => appended,
+        }
+    }
+
+    /// Leaves out items that no longer apply, and fills in numbers.
+    fn complete(&self, versions: &Versions, edit: &mut Edit) {
+        edit.items.retain(|item| match item {
+            EditItem::LogFloor(_) => !versions.floor_is_pinned,
+            item => item.changed_tree().is_none_or(|partition| versions.version.is_live(partition)),
+        });
+        for item in &mut edit.items {
+            if let EditItem::AddRun { run, .. } = item
+                && run.id == RunId::NEXT
+            {
+                run.id = self.new_run_id();
+            }
+        }
+        edit.push(EditItem::NextId(self.next_id.load(Ordering::Relaxed)));
+    }
+
+    fn replace_manifest(&self, versions: &mut Versions) -> Result<()> {
+        let id = self.new_file_id();
+        let mut version = Version::clone(&versions.version);
+        version.next_id = self.next_id.load(Ordering::Relaxed);
+        match Manifest::create(&*self.ctx.env, &self.ctx.dir, id, &version) {
+            Ok(manifest) => {
+                let old = std::mem::replace(&mut *versions.manifest, manifest);
+                self.framed_files.lock().old_manifests.push(old.id());
+                Ok(())
+            }
+            // CURRENT names the old manifest, which goes on unless it takes no more edits.
+            Err(failed) if !failed.is_in_doubt && failed.error.is_shortage() => {
+                failpoint::tell("manifest.kept", versions.manifest.id().0);
+                if versions.manifest.is_exhausted() { Err(failed.error) } else { Ok(()) }
+            }
+            // CURRENT may name either; the next open decides.
+            Err(failed) => Err(self.ctx.status.set_poison(failed.error)),
+        }
+    }
+
+    fn manifest_failed(&self, versions: &Versions, error: Error) -> Error {
+        if versions.manifest.is_poisoned() || !error.is_shortage() {
+            self.ctx.status.set_poison(error)
+        } else {
+            error
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pleach_env::{Env, SimEnv};
+
+    use super::*;
+    use crate::{Db, Options};
+
+    #[test]
+    fn an_edit_that_does_not_fit_never_reaches_the_manifest() {
+        let env = SimEnv::new(1);
+        let open = || Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20).open("/store").unwrap();
+        let db: Db = open();
+        db.default_partition().put("key", "value").unwrap();
+        db.flush().unwrap();
+        let inner = db.inner();
+        let manifest = inner.version_set.lock().manifest.id();
+        let path = crate::manifest::manifest_path(Path::new("/store"), manifest);
+        let len = || env.metadata(&path).unwrap().unwrap().len;
+        let before = len();
+        let mut edit = Edit::default();
+        edit.push(EditItem::RemoveRun { partition: PartitionId(0), run: RunId(999) });
+        let error = inner.version_set.commit_edit(edit, Vec::new(), State::with_version).unwrap_err();
+        assert!(error.to_string().contains("run 999 is not there"), "{error}");
+        assert_eq!(len(), before);
+        let refused = db.default_partition().put("other", "value").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Poisoned);
+        assert!(db.default_partition().get("key").unwrap().is_some(), "reads go on");
+        drop(db);
+        let db = open();
+        assert!(db.default_partition().get("key").unwrap().is_some());
+        db.verify().unwrap();
+    }
+}

@@ -1,0 +1,145 @@
+//! Back-pressure: how much writers are slowed down, so that debts of flush and compaction never end in a stop.
+//!
+//! Debt is measured where it hurts: runs that a read has to look at, garbage that takes space, memtables that wait for
+//! their flush. Below a soft limit a write is not looked at. Above it each byte is to take a little time, more the nearer
+//! a hard limit is, so that the flow of writes meets the pace of the background work and stays there. Whoever is faster
+//! sleeps a little: the leader of a commit, for all in its group.
+//!
+//! # Origin
+//! The idea of charging each write its share is old (`WiredTiger`'s eviction, `TigerBeetle`'s paced compaction); the curve
+//! is ours.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The charges of the writers of a store.
+#[derive(Default)]
+pub(crate) struct Pressure {
+    /// Nanoseconds for each KiB written, by the debt of compactions.
+    per_kib_ns: AtomicU64,
+    space_is_short: AtomicBool,
+    /// When, in the environment's time, all writes so far are paid for. Changed by commit leaders only, one at a time.
+    paid_at_ns: AtomicU64,
+}
+
+/// Time for a KiB at half of the way to a hard limit: 10 us, or 100 MB a second.
+const HALFWAY_NS: f64 = 10_000.0;
+
+/// Longest time for a KiB: a megabyte a second.
+const CHARGE_MAX_NS: f64 = 1_000_000.0;
+
+/// Sleeps are put off until they are worth it.
+const SLEEP_MIN_NS: u64 = 100_000;
+
+/// Longest sleep of a group that owes less by itself, for what others have left owed. From here on who does not want to
+/// wait is refused.
+pub(super) const SLEEP_FOR_OTHERS_NS: u64 = 1_000_000;
+
+/// The most that is owed at a time, and so the longest sleep; the rest is forgiven. At the hard limit groups of a megabyte
+/// become ten megabytes a second.
+const DEBT_MAX_NS: u64 = 100_000_000;
+
+impl Pressure {
+    /// Sets what writers are charged, by how far the partition that owes most is on the way to a stop: by its runs, and by
+    /// its garbage. See `version_set::debt`.
+    pub(crate) fn measure(&self, (way, space_way): (f64, f64)) {
+        self.space_is_short.store(space_way > 0.0, Ordering::Relaxed);
+        self.per_kib_ns.store(charge_ns(way.max(space_way)), Ordering::Relaxed);
+    }
+
+    /// Whether garbage has outgrown the soft limit.
+    pub(crate) fn is_space_short(&self) -> bool {
+        self.space_is_short.load(Ordering::Relaxed)
+    }
+
+    /// Whether writes take longer than they would by themselves.
+    pub(crate) fn is_on(&self, memtable_way: f64) -> bool {
+        memtable_way > 0.0 || self.per_kib_ns.load(Ordering::Relaxed) > 0
+    }
+
+    /// Charges a group of writes; the sleep that is due. `memtable_way` is how far the memtables are on the way to a stop.
+    pub(crate) fn charge(&self, bytes: usize, memtable_way: f64, now: Duration) -> Option<Duration> {
+        let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_way));
+        let own = (bytes as u64).saturating_mul(per_kib) / 1024;
+        let debt = self.debt_ns(now).saturating_add(own).min(DEBT_MAX_NS);
+        self.paid_at_ns.store(nanos(now) + debt, Ordering::Relaxed);
+        let due = debt.min(own.max(SLEEP_FOR_OTHERS_NS));
+        (due >= SLEEP_MIN_NS).then(|| Duration::from_nanos(due))
+    }
+
+    /// Forgets what is owed.
+    pub(crate) fn forgive(&self) {
+        self.paid_at_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the sleep of a group with `bytes` of those who bear to wait would be felt by those who do not.
+    pub(crate) fn must_sleep(&self, bytes: usize, memtable_way: f64, now: Duration) -> bool {
+        let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_way));
+        let own = (bytes as u64).saturating_mul(per_kib) / 1024;
+        self.debt_ns(now).saturating_add(own) >= SLEEP_FOR_OTHERS_NS
+    }
+
+    fn debt_ns(&self, now: Duration) -> u64 {
+        self.paid_at_ns.load(Ordering::Relaxed).saturating_sub(nanos(now))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2)
+}
+
+/// Charge for a KiB. Without bound towards the end of the way, but for [`CHARGE_MAX_NS`].
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and CHARGE_MAX_NS")]
+fn charge_ns(way: f64) -> u64 {
+    if way <= 0.0 {
+        return 0;
+    }
+    (HALFWAY_NS * way / (1.0 - way).max(1e-6)).min(CHARGE_MAX_NS) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_charge_grows_smoothly() {
+        assert_eq!(charge_ns(0.0), 0);
+        assert_eq!(charge_ns(0.5), 10_000);
+        assert_eq!(charge_ns(1.0), 1_000_000);
+        let charges: Vec<_> = (0..=100).map(|percent| charge_ns(f64::from(percent) / 100.0)).collect();
+        assert!(charges.is_sorted());
+        assert!(charges.windows(2).take(90).all(|pair| pair[1] < pair[0] * 2 + 200), "{charges:?}");
+    }
+
+    #[test]
+    fn the_faster_ones_sleep() {
+        let pressure = Pressure::default();
+        let at = Duration::from_micros;
+        assert_eq!(pressure.charge(1 << 20, 0.0, at(0)), None);
+        pressure.per_kib_ns.store(10_000, Ordering::Relaxed);
+        // A KiB every 10 us is not too fast; ten at once are, by 100 us.
+        let slow = (0..100).find_map(|i| pressure.charge(1024, 0.0, at(10 * i)));
+        assert_eq!(slow, None);
+        assert_eq!(pressure.charge(9 * 1024, 0.0, at(1000)), None);
+        assert_eq!(pressure.charge(1024, 0.0, at(1000)), Some(at(100)));
+        // A large group sleeps for all that it owes.
+        assert_eq!(pressure.charge(1 << 20, 0.0, at(2000)), Some(at(10_240)));
+    }
+
+    #[test]
+    fn nobody_sleeps_long_for_others() {
+        let pressure = Pressure::default();
+        let at = Duration::from_micros;
+        pressure.per_kib_ns.store(10_000, Ordering::Relaxed);
+        assert!(!pressure.must_sleep(0, 0.0, at(0)));
+        assert!(pressure.must_sleep(100 << 10, 0.0, at(0)));
+        assert_eq!(pressure.charge(1 << 30, 0.0, at(0)), Some(at(100_000)), "the rest is forgiven");
+        assert_eq!(pressure.charge(116, 0.0, at(10_000)), Some(at(1000)));
+        assert!(pressure.must_sleep(0, 0.0, at(98_000)));
+        assert!(!pressure.must_sleep(0, 0.0, at(100_000)));
+        pressure.forgive();
+        assert!(!pressure.must_sleep(0, 0.0, at(10_000)));
+        // Not even at the hard limit.
+        assert_eq!(pressure.charge(116, 1.0, at(200_000)), Some(Duration::from_nanos(113_281)));
+    }
+}

@@ -1,0 +1,145 @@
+//! Room on the disk: what is kept free so that a nearly full disk can still be emptied.
+//!
+//! A flush writes before it frees log segments, and a compaction writes before it removes inputs. Writers keep that much
+//! free. They check in steps while a memtable fills up, from its first write on. There must be space for the log of the
+//! next step, for the flush of all memtables, and for the output of a compaction up to the removal of its first input.
+//! Otherwise puts fail with the system's error for a full disk. Reads, drops, flushes and compactions go on, and what
+//! they free lets writers go on too.
+//!
+//! Deletes go on longer, because they lead to free space: puts leave a few steps to them. On a disk that others have filled
+//! to the last byte there is nothing to keep free; then [`SCANT_BYTES_MAX`] of deletes are accepted, as long as the log has
+//! room.
+
+use std::io;
+
+use pleach_env::Error;
+use pleach_table::ValueKind;
+
+use super::{WritePath, WriteRequest, Writer};
+use crate::memtable::Footprint;
+use crate::options::Options;
+use crate::state::State;
+
+impl WritePath {
+    /// Refuses, in a group that takes `footprint` bytes of the memtable, the requests that would leave flush and compaction
+    /// without room.
+    pub(crate) fn admit_to_room(
+        &self,
+        writer: &mut Writer,
+        group: &mut [WriteRequest],
+        footprint: Footprint,
+    ) {
+        let memtable = &writer.active.memtable;
+        let used = memtable.used_bytes_with(footprint);
+        if used <= writer.room_until {
+            return;
+        }
+        let step = room_step(&self.ctx.options);
+        let upcoming = used - memtable.used_bytes() + step;
+        let kept = kept_free(
+            &self.version_set.state.load(),
+            &self.ctx.options,
+            upcoming,
+            self.version_set.ledger.lock().step_bytes(),
+        );
+        let for_puts = kept.saturating_add(STEPS_FOR_DELETES * step as u64);
+        let free = || self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX);
+        if free() < for_puts {
+            self.version_set.remove_obsolete();
+        }
+        let free = free();
+        if free >= for_puts {
+            writer.room_until = used + step;
+            return;
+        }
+        let is_scant = free < kept;
+        for request in group.iter_mut().filter(|request| request.result.is_none()) {
+            let bytes = request.operations.footprint().bytes;
+            let is_admitted =
+                request.is_of_deletes() && (!is_scant || writer.scant_bytes + bytes <= SCANT_BYTES_MAX);
+            if is_admitted {
+                writer.scant_bytes += if is_scant { bytes } else { 0 };
+            } else {
+                request.result = Some(Err(self.no_room(free, for_puts)));
+            }
+        }
+    }
+
+    #[cold]
+    fn no_room(&self, free: u64, kept: u64) -> Error {
+        let message = format!(
+            "{} are free, {} are kept for flush and compaction; free some, drop partitions, delete and compact, or open \
+             the store with less memory",
+            in_units(free),
+            in_units(kept)
+        );
+        Error::io("write", &self.ctx.dir, io::Error::new(io::ErrorKind::StorageFull, message))
+    }
+}
+
+/// `1.21 MiB`.
+fn in_units(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    // In hundredths of the unit; the remainder is cut off.
+    let (mut hundredths, mut unit) = (u128::from(bytes) * 100 / 1024, 0);
+    while hundredths >= 100 * 1024 && unit + 1 < UNITS.len() {
+        hundredths /= 1024;
+        unit += 1;
+    }
+    format!("{}.{:02} {}", hundredths / 100, hundredths % 100, UNITS[unit])
+}
+
+impl WriteRequest {
+    /// Whether it has no puts. Takes a look at each operation.
+    #[cold]
+    fn is_of_deletes(&self) -> bool {
+        let mut puts = 0;
+        self.operations.for_each(&mut |op| puts += u64::from(op.kind != ValueKind::Tombstone));
+        puts == 0
+    }
+}
+
+/// Steps of room that puts leave to deletes: for their log, their flush, and the merge of that.
+const STEPS_FOR_DELETES: u64 = 3;
+
+/// Bytes of deletes that are accepted where not even that is left, until the store is opened again.
+const SCANT_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a memtable after which room is looked for again.
+fn room_step(options: &Options) -> usize {
+    (options.memtable_budget() / 16).clamp(4 << 10, 1 << 20)
+}
+
+/// Bytes that the logging of `upcoming` more bytes, the flush of all memtables, and a step of the largest compaction
+/// (`compaction`) may take before they give any back.
+fn kept_free(state: &State, options: &Options, upcoming: usize, compaction: u64) -> u64 {
+    let (upcoming, sst_bytes) = (upcoming as u64, options.sst_bytes);
+    // Space of the log is reserved in steps. One is for the next segment, for a flush seals the memtable.
+    let log = upcoming + 2 * options.segment_bytes().min(LOG_STEP_BYTES);
+    let used = state.memtables().map(|memtable| memtable.used_bytes() as u64);
+    let flush: u64 = used.chain([upcoming]).map(|bytes| bytes + bytes.min(sst_bytes)).sum();
+    (log + flush).saturating_add(compaction)
+}
+
+/// Most bytes by which the log's space is reserved at a time.
+const LOG_STEP_BYTES: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::in_units;
+
+    #[test]
+    fn bytes_are_told_in_the_unit_that_fits() {
+        for (bytes, text) in [
+            (0, "0.00 KiB"),
+            (1_023, "0.99 KiB"),
+            (100 << 10, "100.00 KiB"),
+            ((1 << 20) - 1, "1023.99 KiB"),
+            (1_268_777, "1.21 MiB"),
+            (5 << 30, "5.00 GiB"),
+            (u64::MAX, "16777215.99 TiB"),
+        ] {
+            assert_eq!(in_units(bytes), text);
+        }
+    }
+}

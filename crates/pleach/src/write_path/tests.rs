@@ -1,0 +1,162 @@
+//! Tests of groups: what a leader does for the requests of others. They drive the leader with a group made by hand.
+
+use std::sync::Arc;
+
+use pleach_env::SimEnv;
+use pleach_env::failpoint::with_skipped;
+
+use super::*;
+use crate::{Db, Options, Partition};
+
+fn open(env: &Arc<SimEnv>) -> Db {
+    Options::new().env(Arc::clone(env) as _).open("store").unwrap()
+}
+
+fn put(partition: &Partition, key: &str, value: &str, durability: Durability) -> WriteRequest {
+    let mut operations = Operations::default();
+    operations.push(partition.id(), key.as_bytes(), Some(value.as_bytes())).unwrap();
+    WriteRequest::new(operations, TouchedPartitions::one(&partition.live), durability)
+}
+
+/// Commits the requests as one group.
+fn lead(db: &Db, mut group: Vec<WriteRequest>) -> Vec<Result<()>> {
+    db.inner().writes.lead(&mut group);
+    group.into_iter().map(|request| request.result.expect("the leader answers all")).collect()
+}
+
+/// Whether a group is durable when it is committed of which only request `syncs` asks for that.
+fn is_durable_when_one_asks(syncs: usize) -> bool {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let partition = db.default_partition();
+    let durability = |i| if i == syncs { Durability::Sync } else { Durability::Buffered };
+    let results = lead(&db, (0..3).map(|i| put(&partition, &format!("k{i}"), "v", durability(i))).collect());
+    assert!(results.iter().all(Result::is_ok));
+    let writer = db.inner().writes.writer.lock();
+    writer.log.durable_seq() == writer.log.last_seq()
+}
+
+#[test]
+fn a_group_is_synced_whoever_of_it_asks() {
+    assert!((0..3).all(is_durable_when_one_asks));
+    assert!(!is_durable_when_one_asks(9), "nobody asked");
+    let planted = || with_skipped("plant.leader_sync_only", || (0..3).all(is_durable_when_one_asks));
+    assert!(!planted(), "a leader that looks at its own request only is noticed");
+}
+
+/// The value of a key that a group has put three times: at once, in a snapshot of the middle, and after a reopening.
+fn values_after_group() -> [Option<Vec<u8>>; 3] {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let partition = db.default_partition();
+    let puts = ["first", "second", "third"].map(|value| put(&partition, "key", value, Durability::Buffered));
+    let first_seq = db.inner().writes.writer.lock().next_seq;
+    assert!(lead(&db, puts.into()).iter().all(Result::is_ok));
+    let state = db.inner().version_set.state.load_full();
+    let value_at = |seq| {
+        let id = partition.id();
+        let tree = state.version.tree(id).unwrap();
+        let found = crate::lookup::get_blocking(&db.inner().ctx, &state, (id, tree), b"key", seq).unwrap();
+        found.map(|value| value.to_vec())
+    };
+    let (latest, middle) = (value_at(first_seq + 2), value_at(first_seq + 1));
+    drop(state);
+    db.close().unwrap();
+    let recovered = open(&env).default_partition().get("key").unwrap();
+    [latest, middle, recovered.map(Vec::from)]
+}
+
+#[test]
+fn a_group_is_inserted_in_the_order_of_the_log() {
+    let expected = ["third", "second", "third"].map(|value| Some(value.as_bytes().to_vec()));
+    assert_eq!(values_after_group(), expected);
+    assert_ne!(with_skipped("plant.group_reordered", values_after_group), expected, "the plant is noticed");
+}
+
+#[test]
+fn one_refused_request_leaves_the_others_of_its_group() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let (kept, gone) = (db.default_partition(), db.partition("gone").unwrap());
+    let group = vec![
+        put(&kept, "a", "1", Durability::Buffered),
+        put(&gone, "b", "2", Durability::Sync),
+        put(&kept, "c", "3", Durability::Buffered),
+    ];
+    db.drop_partition(gone).unwrap();
+    let results = lead(&db, group);
+    assert_eq!(results[1].as_ref().map_err(Error::kind), Err(ErrorKind::Closed));
+    assert!(results[0].is_ok() && results[2].is_ok());
+    assert_eq!(kept.iter().count(), 2);
+}
+
+/// A request whose leader inserts its first operation into the memtable and then panics.
+fn put_that_panics(partition: &Partition) -> WriteRequest {
+    let mut request = put(partition, "half", "batch", Durability::Buffered);
+    request.operations.record_mut().bytes_mut().push(0xff);
+    request.operations.push(partition.id(), b"never", Some(b"seen")).unwrap();
+    request
+}
+
+/// A store with one batch, whose next leader has panicked while it inserted.
+fn store_with_panicked_leader(env: &Arc<SimEnv>) -> Db {
+    let db = open(env);
+    let partition = db.default_partition();
+    partition.put("before", "1").unwrap();
+    let commit = || db.inner().writes.commit(put_that_panics(&partition));
+    assert!(catch_unwind(AssertUnwindSafe(commit)).is_err());
+    db
+}
+
+#[test]
+fn a_panic_of_the_leader_stops_the_store_at_once() {
+    let db = store_with_panicked_leader(&SimEnv::new(1));
+    let partition = db.default_partition();
+    assert!(db.poisoned().is_some(), "no later commit is needed to notice it");
+    // None of these may make half a batch durable, or let readers wait for a batch that nobody completes.
+    assert_eq!(db.flush().map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
+    assert_eq!(db.partition("new").map_err(|e| e.kind()).err(), Some(ErrorKind::Poisoned));
+    assert_eq!(partition.put("later", "2").map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
+    assert_eq!(partition.get("before").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(partition.get("half").unwrap(), None);
+    assert_eq!(partition.iter().count(), 1);
+}
+
+#[test]
+fn reads_after_the_close_of_a_panicked_store_answer_closed() {
+    let db = store_with_panicked_leader(&SimEnv::new(1));
+    let partition = db.default_partition();
+    let (snapshot, range) = (db.snapshot(), partition.iter());
+    assert_eq!(db.close().map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
+    assert_eq!(partition.get("before").map_err(|e| e.kind()).err(), Some(ErrorKind::Closed));
+    assert_eq!(snapshot.get(&partition, "before").map_err(|e| e.kind()).err(), Some(ErrorKind::Closed));
+    let first = range.map(|entry| entry.map_err(|e| e.kind()).err()).next();
+    assert_eq!(first, Some(Some(ErrorKind::Closed)));
+}
+
+/// Those of a group for whom there is memory are not refused because of others for whom there is none.
+#[test]
+fn a_group_without_memory_for_all_refuses_the_largest() {
+    let db = open(&SimEnv::new(1));
+    let partition = db.default_partition();
+    let too_much = Footprint { bytes: crate::memtable::FOOTPRINT_MAX + 1, ..Footprint::default() };
+    for giants in [&[0][..], &[2], &[0, 1, 2], &[]] {
+        let mut group: Vec<_> =
+            (0..3).map(|i| put(&partition, &format!("{giants:?}{i}"), "v", Durability::Sync)).collect();
+        for &giant in giants {
+            group[giant].operations.claim(too_much);
+        }
+        for (i, result) in lead(&db, group).into_iter().enumerate() {
+            let kept = partition.contains(format!("{giants:?}{i}")).unwrap();
+            assert_eq!(
+                (result.is_err(), kept),
+                (giants.contains(&i), !giants.contains(&i)),
+                "{giants:?} {i}"
+            );
+            if let Err(error) = result {
+                assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+                assert!(error.to_string().contains("smaller batches"), "{error}");
+            }
+        }
+    }
+}
