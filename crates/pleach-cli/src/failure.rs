@@ -153,7 +153,6 @@ fn io_hint(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// Writing the output failed. Input errors name their file and go through [`Failure::io`].
 impl From<Interrupted> for Failure {
     fn from(interrupted: Interrupted) -> Self {
         Self::new(Exit::Interrupted, interrupted)
@@ -166,6 +165,7 @@ impl From<CannotListen> for Failure {
     }
 }
 
+/// Writing the output failed. Input errors name their file and go through [`Failure::io`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {

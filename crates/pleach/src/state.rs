@@ -84,7 +84,7 @@ pub(crate) struct CurrentState {
     visible: AtomicU64,
     /// Sealed memtables of `state`, for those who need no more than their number.
     sealed: AtomicUsize,
-    /// Serialises swaps of `state`; innermost of all locks.
+    /// Serialises swaps of `state`. Only locks that the drop of an old state takes (`Trash`, memory pools) are taken inside.
     swap: Mutex<()>,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Status {
     poison: OnceLock<Error>,
     /// Whether the store has been closed, or is being closed. All states share this flag.
     closed: Arc<AtomicBool>,
-    /// Whether nothing writes to the store's files any more. Set under `writer` and `versions`.
+    /// Whether nothing writes to the store's files any more. Set under `WritePath::writer` and `VersionSet::lock`.
     ended: AtomicBool,
     /// What threads that wait for background work look at.
     waiting: Mutex<Waiting>,
@@ -128,12 +128,12 @@ impl Status {
         if self.is_closed() { Err(closed_error()) } else { Ok(()) }
     }
 
-    /// Takes note that nothing writes to the store's files any more. Requires: `writer` and `versions` are held.
+    /// Takes note that nothing writes to the store's files any more. Requires: `WritePath::writer` and `VersionSet::lock` are held.
     pub(crate) fn set_ended(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// An error when nothing may be written to the store's files any more. Requires: `writer` or `versions` is held.
+    /// An error when nothing may be written to the store's files any more. Requires: one of them is held.
     pub(crate) fn check_not_ended(&self) -> Result<()> {
         if self.ended.load(Ordering::Acquire) { Err(closed_error()) } else { Ok(()) }
     }

@@ -14,7 +14,7 @@
 //! Obsolete files that a snapshot or a range still pinned stay on the disk until the next open.
 //!
 //! # Concurrency
-//! One thread closes; others that call `close` meanwhile wait for it. It takes `names`, `writer` and `versions` to end the
+//! One thread closes; others that call `close` meanwhile wait for it. It takes `naming`, the writer's lock and `VersionSet::lock` to end the
 //! store. A thread that takes one of them afterwards and calls `Status::check_not_ended` gets an error and writes nothing.
 
 use std::sync::Arc;
@@ -78,7 +78,8 @@ impl Inner {
         versions.version = Arc::clone(&version);
         *self.version_set.ledger.lock() = Ledger::new(&self.ctx.options, &version, 0);
         versions.files = FileTable::new(Arc::clone(&self.version_set.trash));
-        let active = empty_memtable(&writer);
+        // Where there is no memory for it, the old one stays until the handles go. Its partitions are not found any more.
+        let active = empty_memtable(&writer).unwrap_or_else(|| Arc::clone(&writer.active));
         writer.active = Arc::clone(&active);
         let stretches = Arc::clone(&writer.stretches);
         let closed = Arc::clone(&self.version_set.state.load().closed);
@@ -121,9 +122,8 @@ impl Inner {
 }
 
 /// The memtable of a closed store.
-fn empty_memtable(writer: &Writer) -> Arc<LoggedMemtable> {
+fn empty_memtable(writer: &Writer) -> Option<Arc<LoggedMemtable>> {
     let pool = Memtable::pool(EMPTY_MEMTABLE_BYTES, 0);
-    let memtable = Memtable::new(EMPTY_MEMTABLE_BYTES, &pool).expect("it takes some kilobytes");
-    let memtable = Arc::new(memtable);
-    Arc::new(LoggedMemtable { memtable, first_segment: writer.active.first_segment })
+    let memtable = Arc::new(Memtable::new(EMPTY_MEMTABLE_BYTES, &pool).ok()?);
+    Some(Arc::new(LoggedMemtable { memtable, first_segment: writer.active.first_segment }))
 }

@@ -1,10 +1,8 @@
-//! State that all handles and jobs of a store share.
+//! The parts of an open store, put together: version set, write path and upkeep, and the names of partitions.
 //!
 //! # Concurrency
-//! The order of the locks is in ARCHITECTURE.md, "Locks": `naming`, `writer`, `versions`, `swap`; the others are leaves.
-//!
-//! Lookups take no lock: they load `state`. Scans look into the list of deleted stretches where they pass tombstones.
-//! Finding a partition reads `names`.
+//! The order of the locks is in ARCHITECTURE.md, "Locks". Lookups take none. Finding a partition reads `names`. Jobs hold
+//! `Upkeep` and the parts below it, never this: a job keeps no handle and no directory lock alive.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -29,7 +27,6 @@ use crate::write_path::{LivePartition, WritePath, Writer};
 
 /// The shared part of a store.
 pub(crate) struct Inner {
-    // Immutable.
     pub(crate) ctx: Arc<Context>,
     pub(crate) cache: Arc<FrameCache>,
     /// The findings of recovery in the log.

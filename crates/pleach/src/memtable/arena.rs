@@ -125,11 +125,16 @@ pub(crate) struct Arena {
 const START: usize = 8;
 
 impl Arena {
-    /// An arena that grows by the pool's regions, or by larger ones where a batch needs them.
-    pub(crate) fn new(pool: Arc<RegionPool>) -> Self {
-        let chunks: Box<[OnceLock<Region>]> = (0..CHUNKS + LARGE_CHUNKS).map(|_| OnceLock::new()).collect();
-        let Ok(chunks) = chunks.try_into() else { unreachable!("the slice has that many elements") };
-        Self {
+    /// An arena that grows by the pool's regions, or by larger ones where a batch needs them; `None` without memory for
+    /// its table of chunks.
+    pub(crate) fn new(pool: Arc<RegionPool>) -> Option<Self> {
+        let mut chunks = Vec::new();
+        chunks.try_reserve_exact(CHUNKS + LARGE_CHUNKS).ok()?;
+        chunks.resize_with(CHUNKS + LARGE_CHUNKS, OnceLock::new);
+        let Ok(chunks) = chunks.into_boxed_slice().try_into() else {
+            unreachable!("the slice has that many elements")
+        };
+        Some(Self {
             chunks,
             pool,
             current: AtomicUsize::new(0),
@@ -137,7 +142,7 @@ impl Arena {
             passed: AtomicUsize::new(0),
             large: AtomicUsize::new(0),
             reserved: AtomicUsize::new(0),
-        }
+        })
     }
 
     /// Bytes taken from the system.
@@ -299,7 +304,7 @@ mod tests {
     use super::*;
 
     fn arena(chunk_len: usize) -> Arena {
-        Arena::new(Arc::new(RegionPool::new(chunk_len, 2)))
+        Arena::new(Arc::new(RegionPool::new(chunk_len, 2))).unwrap()
     }
 
     /// Reserves for one record of `len` bytes, and allocates it.

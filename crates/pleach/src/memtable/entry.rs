@@ -323,7 +323,7 @@ mod tests {
     fn any_version_of_a_key_overwritten_often_is_found_in_few_steps() {
         // More than 2^16, so that the count of overwrites has wrapped around.
         for versions in [1, 2, 16, 17, 33, 300, 150_000] {
-            let arena = Arena::new(Arc::new(RegionPool::new(1 << 20, 1)));
+            let arena = Arena::new(Arc::new(RegionPool::new(1 << 20, 1))).unwrap();
             let key_at = overwritten(&arena, versions);
             let latest = arena.word(key_at).load(Ordering::Relaxed);
             let newest = version(&arena, reference(latest).unwrap());

@@ -58,14 +58,15 @@ pub(crate) struct Memtable {
 
 impl Memtable {
     /// An empty memtable meant to be sealed at about `budget` bytes, with memory from `pool`; an error when the system
-    /// does not give the memory for its tree and index.
+    /// does not give the memory for its tree, its index and its table of chunks.
     pub(crate) fn new(budget: usize, pool: &Arc<RegionPool>) -> Result<Self> {
         let tree = if failpoint::skipped("tune.no_memory") { None } else { Tree::new() };
-        let (Some(tree), Some(index)) = (tree, HashIndex::new(budget)) else {
+        let (Some(tree), Some(index), Some(arena)) =
+            (tree, HashIndex::new(budget), Arena::new(Arc::clone(pool)))
+        else {
             let message = "the system gives no memory for another memtable; let the process have more";
             return Err(Error::new(ErrorKind::Io, message));
         };
-        let arena = Arena::new(Arc::clone(pool));
         Ok(Self { arena, tree, index, entries: AtomicU64::new(0), last_seq: AtomicU64::new(0) })
     }
 

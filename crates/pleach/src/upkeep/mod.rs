@@ -182,6 +182,7 @@ impl Upkeep {
             if self.version_set.remove_obsolete() > 0
                 && self.ctx.status.may_retry_in(&self.version_set.state.load().version)
             {
+                self.ctx.status.notify(); // The failed job is off the list of those at work.
                 return JobStep::Again;
             }
             self.ctx.status.report_shortage(error);

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 
-use pleach_env::SimEnv;
+use pleach_env::{FileId, SimEnv};
 
 use super::*;
 use crate::{Db, Options};
@@ -59,4 +61,29 @@ fn a_step_is_repeated_once_in_a_version_whatever_can_be_removed() {
         assert!(env.file_names(&db.inner().ctx.dir).len() < files, "files are removed");
     }
     assert_eq!(steps, [JobStep::Again, JobStep::Idle]);
+}
+
+/// Whoever waits until no merge is at work has to look again when a failed one was taken off the list.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a thread of the test, on a real machine")]
+fn a_repeated_step_wakes_those_who_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let upkeep = Arc::clone(&db.inner().upkeep);
+    let is_done = Arc::new(AtomicBool::new(false));
+    let (woken, wakes) = mpsc::channel();
+    let waiter = {
+        let (upkeep, is_done) = (Arc::clone(&upkeep), Arc::clone(&is_done));
+        std::thread::spawn(move || {
+            upkeep.ctx.status.wait_until(|| is_done.load(Ordering::Relaxed)).unwrap();
+            woken.send(()).unwrap();
+        })
+    };
+    assert!(wakes.recv_timeout(Duration::from_millis(100)).is_err(), "it waits");
+    is_done.store(true, Ordering::Relaxed);
+    upkeep.version_set.framed_files.lock().old_manifests.push(FileId(9_999));
+    let full = Error::io("write", dir.path(), io::ErrorKind::StorageFull.into());
+    assert_eq!(upkeep.background_failed(full), JobStep::Again);
+    wakes.recv_timeout(Duration::from_secs(20)).expect("it is woken");
+    waiter.join().unwrap();
 }

@@ -65,11 +65,11 @@ pub(crate) struct Writer {
     pub(crate) next_seq: SeqNo,
     /// How far the active memtable may fill up before room on the disk is looked for again.
     pub(crate) room_until: usize,
-    /// Memtable bytes of the deletes that were accepted although less was free than `space` keeps.
+    /// Memtable bytes of the deletes that were accepted although less was free than `room` keeps free.
     pub(crate) scant_bytes: usize,
-    /// The active memtable of `state`, at hand.
+    /// The active memtable of the newest state, so that leaders need not load it.
     pub(crate) active: Arc<LoggedMemtable>,
-    /// Those of `state`.
+    /// The deleted stretches of the store, the same in all states.
     pub(crate) stretches: Arc<DeletedStretches>,
 }
 

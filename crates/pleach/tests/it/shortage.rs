@@ -71,6 +71,9 @@ fn a_memtable_that_finds_no_memory_is_an_error_before_anything_is_logged() {
     assert_eq!(env.file_names(Path::new(DIR)), names);
     let db = open().unwrap();
     assert_eq!(db.default_partition().iter().count(), accepted as usize + 1);
+    let keys = db.default_partition();
+    with_skipped("tune.no_memory", || db.close()).expect("a close needs no memory");
+    assert_eq!(keys.get("after").unwrap_err().kind(), ErrorKind::Closed);
 }
 
 #[test]

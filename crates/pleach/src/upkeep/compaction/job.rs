@@ -46,7 +46,7 @@ const COMMIT_SHARE: u64 = 32;
 
 impl CompactionJob {
     /// Enters a planned job into the version; `None` when the partition was dropped meanwhile. `output` is the number
-    /// that came with the version in which it was planned, see [`Upkeep::plan_basis`].
+    /// that came with the version in which it was planned, see [`VersionSet::plan_basis`](crate::version_set::VersionSet::plan_basis).
     pub(crate) fn start(
         upkeep: &Upkeep,
         partition: PartitionId,
