@@ -58,7 +58,7 @@ fn a_close_after_a_failed_flush_syncs_the_log_and_fails() {
     assert_eq!(db.default_partition().get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
 }
 
-/// What is in SSTs need not be synced in the log. The close of a store that a failed merge has stopped syncs only the
+/// Writes that are in SSTs need not be synced in the log. The close of a store that a failed merge has stopped syncs only the
 /// segment after the last flush, which is empty.
 #[test]
 fn a_close_of_a_poisoned_store_does_not_sync_what_is_flushed() {
@@ -204,7 +204,7 @@ fn ssts_in(dir: &Path) -> u64 {
     names.filter(|path| path.extension().is_some_and(|e| e == "sst")).count() as u64
 }
 
-/// The end of a log is zeros after a crash too. What the close noted tells damage from that.
+/// The end of a log is zeros after a crash too. The note of the close distinguishes damage from that.
 #[test]
 fn a_log_that_lost_its_end_after_a_close_is_damaged() {
     let env = SimEnv::new(1);

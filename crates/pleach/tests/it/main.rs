@@ -32,4 +32,3 @@ mod shortage;
 mod threads;
 mod tombstones;
 mod torn_logs;
-mod trace;

@@ -1,4 +1,4 @@
-//! What a process shares with others: descriptors that its children must not inherit, the lock of the directory, and the
+//! Things that a process shares with others: descriptors that its children must not inherit, the lock of the directory, and the
 //! limits on descriptors and threads. Each test runs another one of this binary in a process of its own.
 
 use std::path::Path;

@@ -10,7 +10,7 @@ use pleach::{DamagedPlace, Db, Durability, ErrorKind, Options, RepairReport, Sha
 
 use crate::rig::setup::DIR;
 
-type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+pub(crate) type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 /// A store with several partitions, sections, runs, overwritten and deleted keys, a dropped partition and a log.
 struct Sample {
@@ -92,7 +92,7 @@ fn bytes_of(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     paths.filter(|path| path.is_file()).map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-fn content_of(db: &Db) -> Content {
+pub(crate) fn content_of(db: &Db) -> Content {
     let mut content = Content::new();
     for name in db.partitions() {
         for entry in &db.find_partition(&name).unwrap() {
@@ -307,19 +307,26 @@ fn hostile_bytes_are_survived() {
     }
 }
 
-/// Each damaged place ends a chain of records, and the next one begins behind it.
-#[test]
-fn a_log_that_is_damaged_in_many_places_is_read() {
-    const PUTS: usize = 400;
+/// A store in the folder `old` of a directory, whose log has that many puts with a marker behind each; the path of the log.
+fn store_of_synced_puts(puts: usize) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let old = folder.path().join("old");
     let db = options().open(&old).unwrap();
-    for i in 0..PUTS {
+    for i in 0..puts {
         db.default_partition().put_with(format!("{i:03}"), [7; 300], Durability::Sync).unwrap();
     }
     db.close().unwrap();
     let logs = fs::read_dir(&old).unwrap().map(|entry| entry.unwrap().path());
     let log = logs.filter(|path| path.extension().is_some_and(|name| name == "log")).max().unwrap();
+    (folder, log)
+}
+
+/// Each damaged place ends a chain of records, and the next one begins behind it.
+#[test]
+fn a_log_that_is_damaged_in_many_places_is_read() {
+    const PUTS: usize = 400;
+    let (folder, log) = store_of_synced_puts(PUTS);
+    let old = folder.path().join("old");
     let mut bytes = fs::read(&log).unwrap();
     let places: Vec<_> = (0..bytes.len() - 300).filter(|&at| bytes[at..at + 300] == [7; 300]).collect();
     assert_eq!(places.len(), PUTS);
@@ -428,15 +435,8 @@ fn without_a_manifest_the_newest_version_wins_at_any_moment() {
 #[test]
 fn records_behind_a_damaged_marker_are_found() {
     const PUTS: usize = 100;
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, log) = store_of_synced_puts(PUTS);
     let old = folder.path().join("old");
-    let db = options().open(&old).unwrap();
-    for i in 0..PUTS {
-        db.default_partition().put_with(format!("{i:03}"), [7; 300], Durability::Sync).unwrap();
-    }
-    db.close().unwrap();
-    let logs = fs::read_dir(&old).unwrap().map(|entry| entry.unwrap().path());
-    let log = logs.filter(|path| path.extension().is_some_and(|name| name == "log")).max().unwrap();
     let mut bytes = fs::read(&log).unwrap();
     let markers = (0..bytes.len() - 300).filter(|&at| bytes[at..at + 300] == [7; 300]).map(|at| at + 300);
     for (i, marker) in markers.collect::<Vec<_>>().into_iter().enumerate().skip(1) {

@@ -1,17 +1,15 @@
 //! Repair on a simulated machine: full disks, reads that fail and interruptions at every moment of it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use pleach::env::{Env, Fault, FaultKind, SimEnv};
-use pleach::{Db, Options, RepairReport, Result, repair};
+use pleach::{Options, RepairReport, Result, repair};
 
+use crate::repair::{Content, content_of};
 use crate::rig::setup::DIR;
 
 const NEW: &str = "/new";
-
-type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
 fn options(env: &Arc<SimEnv>) -> Options {
     Options::new().env(Arc::<SimEnv>::clone(env)).memory(4 << 20).memtable_bytes(64 << 10)
@@ -37,17 +35,6 @@ fn machine(guessed: bool) -> (Arc<SimEnv>, Content) {
         }
     }
     (env, content)
-}
-
-fn content_of(db: &Db) -> Content {
-    let mut content = Content::new();
-    for name in db.partitions() {
-        for entry in &db.find_partition(&name).unwrap() {
-            let (key, value) = entry.unwrap();
-            content.insert((name.clone(), key.to_vec()), value.to_vec());
-        }
-    }
-    content
 }
 
 fn bytes_of(env: &SimEnv) -> Vec<(String, Option<Vec<u8>>)> {

@@ -150,7 +150,7 @@ fn a_partition_dropped_while_its_name_is_created_is_another() {
     });
 }
 
-/// What one client has been told: the last number that it wrote.
+/// The last number that one client wrote and that was acknowledged.
 #[derive(Default)]
 struct Told(AtomicU64);
 

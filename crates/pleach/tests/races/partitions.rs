@@ -3,7 +3,7 @@
 use std::thread::spawn;
 
 use pleach::env::failpoint::hold;
-use pleach::{Db, Durability, ErrorKind, Options, Partition, Result, Shape};
+use pleach::{Db, Durability, ErrorKind, Options, Partition, Result, Shape, Snapshot};
 
 use crate::race;
 
@@ -47,6 +47,20 @@ fn a_read_beside_a_drop_is_closed_rather_than_empty() {
     });
 }
 
+/// Begins to take a snapshot, which is held when it knows how far it sees, but not what there is. The call ends it.
+fn held_snapshot(db: &Db) -> impl FnOnce() -> Snapshot {
+    let held = hold("read_view.visible");
+    let reader = spawn({
+        let db = db.clone();
+        move || db.snapshot()
+    });
+    held.wait_for(1);
+    move || {
+        held.release();
+        reader.join().unwrap()
+    }
+}
+
 /// A put, then a drop, both while a snapshot is being taken: if it has the drop, it has the put.
 #[test]
 fn a_snapshot_that_misses_a_dropped_partition_has_what_was_put_before_the_drop() {
@@ -55,20 +69,14 @@ fn a_snapshot_that_misses_a_dropped_partition_has_what_was_put_before_the_drop()
         let db = Db::open(dir.path()).unwrap();
         let (kept, gone) = (db.default_partition(), db.partition("gone").unwrap());
         gone.put("key", "value").unwrap();
-        let held = hold("read_view.visible");
-        let reader = spawn({
-            let db = db.clone();
-            move || db.snapshot()
-        });
-        held.wait_for(1);
+        let snapshot = held_snapshot(&db);
         // What was in the one partition moves to the other, in one batch.
         let mut batch = db.batch();
         batch.put(&kept, "key", "value");
         batch.delete(&gone, "key");
         batch.commit(Durability::Buffered).unwrap();
         db.drop_partition(gone.clone()).unwrap();
-        held.release();
-        let snapshot = reader.join().unwrap();
+        let snapshot = snapshot();
         let is_moved = snapshot.get(&kept, "key").unwrap().is_some();
         match snapshot.get(&gone, "key") {
             Ok(value) => assert_ne!(value.is_some(), is_moved, "the batch is seen whole or not at all"),
@@ -88,16 +96,10 @@ fn a_snapshot_that_has_what_was_put_after_a_drop_has_the_drop() {
         let db = Db::open(dir.path()).unwrap();
         let (kept, gone) = (db.default_partition(), db.partition("gone").unwrap());
         gone.put("key", "value").unwrap();
-        let held = hold("read_view.visible");
-        let reader = spawn({
-            let db = db.clone();
-            move || db.snapshot()
-        });
-        held.wait_for(1);
+        let snapshot = held_snapshot(&db);
         db.drop_partition(gone.clone()).unwrap();
         kept.put("after", "value").unwrap();
-        held.release();
-        let snapshot = reader.join().unwrap();
+        let snapshot = snapshot();
         if snapshot.get(&kept, "after").unwrap().is_some() {
             assert_eq!(snapshot.get(&gone, "key").unwrap_err().kind(), ErrorKind::Closed);
         } else {
@@ -115,17 +117,11 @@ fn a_snapshot_that_has_a_new_partition_has_what_was_put_before_its_creation() {
     race(|| {
         let dir = tempfile::tempdir().unwrap();
         let db = Db::open(dir.path()).unwrap();
-        let held = hold("read_view.visible");
-        let reader = spawn({
-            let db = db.clone();
-            move || db.snapshot()
-        });
-        held.wait_for(1);
+        let snapshot = held_snapshot(&db);
         db.default_partition().put("key", "value").unwrap();
         let created = db.partition("created").unwrap();
         created.put("key", "value").unwrap();
-        held.release();
-        let snapshot = reader.join().unwrap();
+        let snapshot = snapshot();
         if snapshot.get(&created, "key").is_ok() {
             assert!(snapshot.get(&db.default_partition(), "key").unwrap().is_some());
         }

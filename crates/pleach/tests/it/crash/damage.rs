@@ -1,5 +1,5 @@
 //! Damage: bytes of a store change, closed or left behind by a killed process. The next open, read or verification must
-//! say so, or be right all the same.
+//! report it, or give the right answer.
 //!
 //! Somebody must notice any change of `CURRENT`, of a manifest's header, and of a byte of an SST (zeros apart,
 //! which may be padding). Damage may pass at the log's end, which looks like a crash; the store then holds an

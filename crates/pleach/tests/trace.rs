@@ -1,4 +1,9 @@
 //! Reports of a store to `tracing`: each span and event of the table in the crate's documentation, once.
+//!
+//! This is a binary of its own because `tracing` keeps, for the whole process, which spans anybody wants: a thread without a
+//! subscriber that reaches a span first can switch it off for the subscriber of another thread.
+
+#![expect(clippy::unwrap_used, reason = "what the tests call is part of the test")]
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -12,7 +17,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::rig::setup::DIR;
+const DIR: &str = "/store";
 
 /// A span or event, with its fields as text.
 #[derive(Clone, Debug)]
