@@ -18,7 +18,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// What is taken comes back after encoding, as far as it was encoded in the fewest bytes.
+/// Encoding a decoded value gives the same bytes, if they were the fewest that the value takes.
 fn varints(bytes: &[u8]) {
     let Some((value, len)) = take_varint(bytes) else {
         assert_eq!(take_varint_u32(bytes), None);

@@ -35,7 +35,7 @@ enum Command {
     Paper(PaperArgs),
     /// Make reports from JSON files of earlier runs, or compare two of them; a table where nothing else is asked for.
     Report(ReportArgs),
-    /// Write the tables of a Markdown document anew from the files of results that its marks name.
+    /// Write the tables of a Markdown document again, from the files of results that its marks name.
     Tables(TablesArgs),
     /// Run one engine; the task comes by standard input.
     #[command(name = CHILD_COMMAND, hide = true)]

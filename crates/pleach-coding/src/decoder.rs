@@ -2,9 +2,9 @@
 
 use crate::varint::{put_varint, take_varint, take_varint_u32};
 
-/// Bytes being decoded. Every method is `None` when they do not hold what is asked for, and then takes nothing.
+/// Bytes being decoded. A method returns `None` and takes nothing if they do not hold the value that it decodes.
 ///
-/// What was expected, and where, is for the caller to say ([`Malformed`](crate::Malformed)).
+/// The caller makes the error, which says what was expected and where: [`Malformed`](crate::Malformed).
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a>(pub &'a [u8]);
 

@@ -1,6 +1,6 @@
 //! Little-endian integers of fixed width at a place in bytes.
 //!
-//! Requires: the bytes are there. What reads them has checked that; [`Decoder`](crate::Decoder) is for what has not.
+//! Requires: the bytes are there. The caller has checked that; where it has not, use [`Decoder`](crate::Decoder).
 
 /// The integer in the two bytes at `at`.
 #[inline]

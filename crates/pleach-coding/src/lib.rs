@@ -1,11 +1,11 @@
-//! Coding of Pleach: numbers as bytes, keys as numbers, and what is malformed in bytes. The bottom of all layers.
+//! Coding of Pleach: numbers as bytes, keys as numbers, and the error of malformed bytes. The bottom of all layers.
 //!
-//! Integers have a variable length ([`put_varint`], [`take_varint`]) or a fixed one ([`u32_at`] and its like). A
+//! Integers have a variable length ([`put_varint`], [`take_varint`]) or a fixed one ([`u16_at`], [`u32_at`], [`u64_at`]). A
 //! [`Decoder`] takes both from the front of a structure's bytes. A decoder that finds something wrong returns
 //! [`Malformed`], which says where in the decoded bytes; the layer that knows the file makes an error of it
 //! (`Error::malformed` in `pleach-env`). Keys are compared eight bytes at a time ([`common_prefix_len`], [`head`]).
 //!
-//! What is made of these on disk stands in docs/format/. No function here panics for any bytes, except that [`u16_at`],
+//! The formats made of these are in docs/format/. No function here panics for any bytes, except that [`u16_at`],
 //! [`u32_at`] and [`u64_at`] require the bytes to be there.
 
 mod decoder;

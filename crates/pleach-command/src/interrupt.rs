@@ -18,7 +18,7 @@ pub struct Interrupt {
     asked: Arc<AtomicBool>,
 }
 
-/// What a signal does after the first one, which asks the command to stop.
+/// The effect of the second signal. The first one asks the command to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecondSignal {
     /// It ends the process at once, for people who do not want to wait.

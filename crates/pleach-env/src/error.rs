@@ -85,7 +85,7 @@ impl Error {
         Self::build(ErrorKind::Corruption, message.into(), Some(path), Some(offset), None)
     }
 
-    /// What is `malformed` in a structure that begins at `offset` of `path`.
+    /// The `Corruption` of `malformed` bytes in a structure that begins at `offset` of `path`.
     pub fn malformed(path: &Path, offset: u64, malformed: Malformed) -> Self {
         Self::corruption(path, offset + malformed.offset as u64, format!("expected {}", malformed.expected))
     }

@@ -33,7 +33,7 @@ const _: () = assert!(
     "every large value of a batch or of a memtable finds a chunk of its own"
 );
 
-/// The same for the rigs, whose values are small.
+/// [`LARGE_VALUE_LEN`] under the site `tune.large_values`, for the rigs, whose values are small.
 const LARGE_VALUE_LEN_TUNED: usize = 500;
 
 /// Operations in the form of a log record.

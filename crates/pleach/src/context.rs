@@ -1,4 +1,4 @@
-//! Context of an open store: what all of its parts use and none of them owns.
+//! Context of an open store: environment, directory, options, counters and status. All of its parts use them; none owns them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,24 +11,23 @@ use crate::options::Options;
 use crate::stats::Counters;
 use crate::status::Status;
 
-/// Longest sleep of a compaction before it looks whether there is a hurry, and of a writer before it looks whether it is
-/// still to be slowed down.
-const NAP_MAX: Duration = Duration::from_millis(20);
+/// Longest sleep of a throttled compaction or writer before it looks again whether it must go on sleeping.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// Where a store is, how it was opened, and how it fares.
+/// See the module's text.
 pub(crate) struct Context {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
     pub(crate) counters: Counters,
     pub(crate) status: Status,
-    /// Searches in vain after which the choice of filters in memory is looked at again; 0 while all are. The highest number
-    /// before the first look.
+    /// Wasted probes (a file was searched and did not hold the key) between two reviews of which filters stay in memory. 0
+    /// while all are in memory; `u64::MAX` before the first review.
     pub(crate) filters_looked_at_after: AtomicU64,
 }
 
 impl Context {
-    /// Whether the disk has room for little more than `bytes`, of which a few times as many are wanted.
+    /// Whether less than four times `bytes` are free on the disk.
     pub(crate) fn is_space_short(&self, bytes: u64) -> bool {
         const WANTED: u64 = 4;
         self.env.available_space(&self.dir).is_ok_and(|free| free < bytes.saturating_mul(WANTED))
@@ -44,20 +43,20 @@ impl Context {
         })
     }
 
-    /// Sleeps until it is over, or for `left`; `false` when it was over before.
-    pub(crate) fn nap(&self, mut left: Duration, is_over: impl Fn() -> bool) -> bool {
+    /// Sleeps for `left`, or until `is_over`; returns whether it slept for all of `left`.
+    pub(crate) fn sleep_unless(&self, mut left: Duration, is_over: impl Fn() -> bool) -> bool {
         while !left.is_zero() {
             if is_over() {
                 return false;
             }
-            let nap = left.min(NAP_MAX);
-            self.env.sleep(nap);
-            left -= nap;
+            let step = left.min(SLEEP_MAX);
+            self.env.sleep(step);
+            left -= step;
         }
         true
     }
 
-    /// Counts a search in vain.
+    /// Counts a wasted probe.
     pub(crate) fn note_wasted_probe(&self) {
         let before = self.counters.wasted_probes.fetch_add(1, Ordering::Relaxed);
         let look_after = self.filters_looked_at_after.load(Ordering::Relaxed);

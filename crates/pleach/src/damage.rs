@@ -1,4 +1,4 @@
-//! Damage: what a store says of a place that cannot be read. For verification and for repair.
+//! Damage: the description of a place of a store that cannot be read, for verification and for repair.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -27,7 +27,7 @@ use crate::version::edit::RunKind;
 use crate::version::reads::GET_NS;
 use crate::version::{RunFile, SubTree};
 
-/// The next need of a lookup.
+/// The next step of a lookup.
 pub(crate) enum Step<'l> {
     /// Block `1` of SST `0`; bring it to [`Lookup::supply`].
     NeedBlock(&'l Arc<Sst>, u32),
@@ -51,7 +51,7 @@ pub(crate) struct Lookup<'s> {
     /// Candidates up to here are settled.
     next: u32,
     /// Whether it is one of those by which the most useful filters are found.
-    /// (A number, for a flag makes the result of [`Lookup::start`] dearer to move.)
+    /// Stored as u32: a bool grows the result of [`Lookup::start`] and slows the call (measured).
     is_counted: u32,
 }
 
@@ -108,7 +108,7 @@ impl<'s> Lookup<'s> {
         }
     }
 
-    /// The next need.
+    /// Decides the next step.
     #[inline]
     pub(crate) fn step(&mut self) -> Step<'_> {
         loop {
@@ -124,7 +124,7 @@ impl<'s> Lookup<'s> {
         }
     }
 
-    /// Counts the candidates before this one as visited in vain, if the lookup is one of those that are counted.
+    /// Counts the candidates before this one as wasted probes, if the lookup is one of those that are counted.
     #[inline]
     fn note_absences(&self, end: u32) {
         if self.is_counted != 0 {

@@ -9,8 +9,9 @@ use crate::limits;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {
-    /// A split forest: each stage holds up to [`Options::runs_per_stage`](crate::Options::runs_per_stage) runs, which are then merged into one run of the
-    /// next stage. A key that is overwritten again and again may take the space of as many versions as there are runs.
+    /// A split forest: each stage holds up to [`Options::runs_per_stage`](crate::Options::runs_per_stage) runs, which are then
+    /// merged into one run of the next stage. A key that is overwritten again and again may take the space of as many versions
+    /// as there are runs.
     Forest,
     /// A split forest above one large run. Writes least, for its stages take more runs, the first of them most while data
     /// is being written; once reads have spent as much time on further runs as a merge takes, all become one. The space of

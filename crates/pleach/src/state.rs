@@ -82,7 +82,7 @@ pub(crate) struct CurrentState {
     state: ArcSwap<State>,
     /// Last sequence number whose batch is wholly in the memtable. Release by the commit leader, acquire by readers.
     visible: AtomicU64,
-    /// Sealed memtables of `state`, for those who need no more than their number.
+    /// Number of sealed memtables of `state`.
     sealed: AtomicUsize,
     /// Serialises swaps of `state`. Only locks that the drop of an old state takes (`Trash`, memory pools) are taken inside.
     swap: Mutex<()>,

@@ -4,8 +4,8 @@
 //!
 //! # Invariants
 //! 1. *The first failure counts*: a store that is poisoned stays so, with the first error.
-//! 2. *No wake-up is lost*: who changes what others wait for calls [`Status::notify`] afterwards. It takes the lock under
-//!    which they look before they sleep.
+//! 2. *No wake-up is lost*: a thread that changes a condition of others calls [`Status::notify`] afterwards. `notify` takes
+//!    the lock under which waiting threads check their condition before they sleep.
 //!
 //! # Concurrency
 //! `waiting` is a leaf lock, but for the conditions of those who wait: they run under it, and may take leaf locks.
@@ -30,7 +30,7 @@ pub(crate) struct Status {
     closed: Arc<AtomicBool>,
     /// Whether nothing writes to the store's files any more. Set under `WritePath::writer` and `VersionSet::lock`.
     ended: AtomicBool,
-    /// What threads that wait for background work look at.
+    /// The state that threads look at while they wait for background work.
     waiting: Mutex<Waiting>,
     /// Signalled when something changed that they may be waiting for.
     progress: Waiter,
@@ -128,7 +128,9 @@ impl Status {
         if self.is_closed() { Err(closed_error()) } else { Ok(()) }
     }
 
-    /// Takes note that nothing writes to the store's files any more. Requires: `WritePath::writer` and `VersionSet::lock` are held.
+    /// Takes note that nothing writes to the store's files any more.
+    ///
+    /// Requires: `WritePath::writer` and `VersionSet::lock` are held.
     pub(crate) fn set_ended(&self) {
         self.ended.store(true, Ordering::Release);
     }
@@ -165,7 +167,7 @@ impl Status {
 
     /// Wakes the threads that wait for background work: something has changed that they may be waiting for.
     pub(crate) fn notify(&self) {
-        drop(self.waiting.lock()); // Whoever waits has either seen the change or will be woken.
+        drop(self.waiting.lock()); // A waiting thread has either seen the change or will be woken.
         self.progress.notify_all();
     }
 
@@ -205,7 +207,7 @@ impl Status {
     /// When background work cannot make progress: the store is poisoned or being closed, or a shortage holds it up.
     pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
         let mut waiting = self.waiting.lock();
-        waiting.shortage = None; // What failed before is tried again.
+        waiting.shortage = None; // A failed step is tried again.
         while !done() {
             self.wait_for_progress(&mut waiting)?;
         }
@@ -213,7 +215,7 @@ impl Status {
     }
 
     /// Keeps others from reporting changes until the guard goes to [`Status::wait_for_progress`] or is dropped.
-    pub(crate) fn hold(&self) -> MutexGuard<'_, Waiting> {
+    pub(crate) fn lock_waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock()
     }
 

@@ -1,6 +1,6 @@
 //! Stretches of keys that are known to be deleted, so that scans need not pass the same tombstones again and again.
 //!
-//! A scan that had to step over many tombstones on end remembers between which keys nothing lives; later scans leap over
+//! A scan that stepped over many tombstones in a row remembers between which keys nothing lives; later scans leap over
 //! them. A put into a stretch makes it forgotten. The front of a queue is found so, and the beginning of a key space of
 //! which much was deleted, long before a compaction removes the tombstones.
 //!
@@ -10,8 +10,9 @@
 //! # Concurrency
 //! The writer announces the sequence numbers it is about to give, then looks whether there are stretches, and only then
 //! lets readers see its writes. A scan puts its stretch on the list and then looks whether a write that its view does not
-//! see was announced; if so it takes it back. Of the two one sees the other, whatever the order. Flushes and compactions
-//! do not change what lives; partitions' numbers are not used again.
+//! see was announced; if so it takes it back. Whichever of the two runs second sees the
+//! other's store, so a stale stretch is never kept. Flushes and compactions do not change what lives; partitions' numbers
+//! are not used again.
 //!
 //! # Cost
 //! Nothing for scans without tombstones. For a write a store and a load, and while there are stretches a search among them
@@ -131,7 +132,7 @@ impl Stretch {
     }
 }
 
-/// After so many tombstones on end a scan asks whether the stretch is known, and again whenever it has passed
+/// After so many tombstones in a row a scan asks whether the stretch is known, and again whenever it has passed
 /// [`ASK_EVERY`] of them.
 const ASK_AFTER: u32 = 8;
 const ASK_EVERY: u32 = 64;

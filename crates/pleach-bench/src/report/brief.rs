@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::bench::Record;
 use crate::engine::Result;
 
-/// What is kept of a record.
+/// The fields of a record that tables and charts show.
 const FIELDS: [&str; 28] = [
     "engine",
     "workload",
@@ -41,9 +41,9 @@ const FIELDS: [&str; 28] = [
     "extra",
     "latency_curve",
 ];
-/// What is kept of an engine's first record.
+/// Further fields of an engine's first record.
 const ENGINE: [&str; 2] = ["about", "capabilities"];
-/// What is kept of a record and usually the same in all of them.
+/// Fields that are usually the same in all records: they are stored once.
 const CONDITIONS: [&str; 2] = ["config", "machine"];
 /// More digits are noise.
 const SIGNIFICANT_DIGITS: usize = 6;

@@ -20,7 +20,7 @@ use crate::engine::Result;
 const BEGIN: &str = "<!-- table: ";
 const END: &str = "<!-- end -->";
 
-/// The document `text` with its tables written anew from the files in `folder`.
+/// The document `text` with its tables written again from the files in `folder`.
 ///
 /// # Errors
 /// A mark without an end, a file that cannot be read, a figure or workload that is not in it.

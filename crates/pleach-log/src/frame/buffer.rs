@@ -78,8 +78,8 @@ impl RecordBuf {
         pieces.iter().map(|(at, piece)| (at - RECORD_HEADER_LEN, piece))
     }
 
-    /// Takes the pieces that lie apart, in their order. What is left has its length still, but is no record any more:
-    /// [`RecordBuf::clear`] it.
+    /// Takes the pieces that lie apart, in their order. The buffer keeps its length, but is no record
+    /// any more: [`RecordBuf::clear`] it.
     pub fn take_apart(&mut self) -> impl Iterator<Item = RegionBytes> + use<> {
         let taken = self.apart.as_mut().map(|apart| std::mem::take(&mut apart.pieces));
         taken.unwrap_or_default().into_iter().map(|(_, piece)| piece)

@@ -1,13 +1,12 @@
-//! Claims of what is durable: which records of a framed file make one.
+//! Claims: the records of a framed file that state which records are durable.
 
 use super::record::{RecordHeader, RecordKind, SeqNo};
 
-/// Which records say what was durable: the long ones. The others can be short.
+/// Decides which records state the durable sequence number: the long ones. The others can be short.
 ///
-/// The first record of a file is long, the first after each change of what is durable, and the first after a fence.
-/// From there on another one follows at twice the distance each time, from a sector on and at the latest after
-/// [`CLAIM_DISTANCE_MAX`] bytes: so damage can take the newest durable record together with all that tells of it only where
-/// it is as large as what was written since, or as that distance.
+/// A record is long if it is the first of the file, the first after a fence, or the first after the durable number changed.
+/// After it the distance to the next long record doubles, from [`CLAIM_DISTANCE_MIN`] to [`CLAIM_DISTANCE_MAX`] bytes. So
+/// damage hides the newest durable record only if it covers all that was written since, or that distance.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Claims {
     /// The statement of the last long record, and the place of the first one with the same statement.

@@ -192,8 +192,8 @@ impl FrameWriter {
         self.finish_append(written, bytes.len(), header.next_seq(), claims)
     }
 
-    /// Appends a record in as many calls as it has pieces, each from where it lies. What is there after some of them is a
-    /// torn record, as a write cut off leaves it.
+    /// Appends a record in as many calls as it has pieces, each from where it lies. If one fails, the file
+    /// ends in a torn record, as after a write that was cut off.
     #[cold]
     fn append_pieces(&mut self, append: &mut Append<'_>) -> Result<()> {
         let mut header = append.header(self.next_seq, self.durable_seq, self.epoch)?;

@@ -14,8 +14,9 @@
 //! Obsolete files that a snapshot or a range still pinned stay on the disk until the next open.
 //!
 //! # Concurrency
-//! One thread closes; others that call `close` meanwhile wait for it. It takes `naming`, the writer's lock and `VersionSet::lock` to end the
-//! store. A thread that takes one of them afterwards and calls `Status::check_not_ended` gets an error and writes nothing.
+//! One thread closes; others that call `close` meanwhile wait for it. To end the store it takes `naming`,
+//! `WritePath::writer` and `VersionSet::lock`. A thread that takes one of them afterwards and calls
+//! `Status::check_not_ended` gets an error and writes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

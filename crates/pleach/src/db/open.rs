@@ -46,8 +46,7 @@ use crate::upkeep::filters::open_ssts;
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Trash, Version};
 use crate::version_set::{Versions, reserve};
-use crate::write_path::Writer;
-use crate::write_path::insert_operations;
+use crate::write_path::{Writer, insert_operations};
 
 /// Name of the partition that every store has.
 pub(crate) const DEFAULT_PARTITION: &str = "default";

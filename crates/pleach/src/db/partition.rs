@@ -18,9 +18,7 @@ use crate::stats::{PartitionStats, SizeEstimate};
 use crate::status::closed_error;
 use crate::value::Value;
 use crate::version::size::{self, Bounds};
-use crate::write_path::LivePartition;
-use crate::write_path::TouchedPartitions;
-use crate::write_path::{WriteRequest, dropped_error};
+use crate::write_path::{LivePartition, TouchedPartitions, WriteRequest, dropped_error};
 
 /// Buffers up to this size are kept by a thread for its next single write.
 const KEPT_BUFFER_LEN: usize = 1 << 20;

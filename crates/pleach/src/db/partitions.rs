@@ -24,8 +24,7 @@ use crate::keys::PartitionId;
 use crate::limits::{PARTITION_NAME_LEN_MAX, PARTITIONS_MAX};
 use crate::trace;
 use crate::version::edit::{Edit, EditItem};
-use crate::write_path::dropped_error;
-use crate::write_path::{LivePartition, Writer};
+use crate::write_path::{LivePartition, Writer, dropped_error};
 
 impl Inner {
     pub(crate) fn find_partition(&self, name: &str) -> Option<Arc<LivePartition>> {

@@ -1,7 +1,7 @@
 //! The filters in memory: all of them while there is room, else those that spare the most searches.
 //!
 //! Which these are is decided in [`crate::filters`]; here it is carried out, by the cleaner after each flush and
-//! compaction and now and then while lookups search in vain. Versions hold their files' filters, so a change shows in a
+//! compaction and now and then while lookups make wasted probes. Versions hold their files' filters, so a change shows in a
 //! new version, and readers, who pin theirs, take no lock.
 
 use std::io;
@@ -21,7 +21,7 @@ use crate::version_set::sst_path;
 /// Bytes of filters that are read before the cleaner looks for other work.
 const LOADED_AT_ONCE: u64 = 8 << 20;
 
-/// Searches in vain after which the choice is looked at again, in a small store and for each file of a large one. Only
+/// Wasted probes after which the choice is reviewed, in a small store and for each file of a large one. Only
 /// where some filter is not in memory.
 const LOOKED_AT_AFTER: u64 = 4096;
 const LOOKED_AT_AFTER_PER_FILE: u64 = 64;

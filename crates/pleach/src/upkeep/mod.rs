@@ -221,7 +221,7 @@ impl Upkeep {
             // The pickers take their time: commit leaders, who need the lock, are not to wait for them.
             let version = Arc::clone(&self.version_set.state.load().version);
             let is_settled = self.is_settled(&version);
-            let mut waiting = self.ctx.status.hold();
+            let mut waiting = self.ctx.status.lock_waiting();
             if !Arc::ptr_eq(&version, &self.version_set.state.load().version) {
                 continue;
             }
@@ -254,7 +254,7 @@ impl Upkeep {
         if !self.pacer.is_on() || self.is_hurried() {
             return;
         }
-        self.ctx.nap(self.pacer.charge(bytes, self.ctx.env.now()), || self.is_hurried());
+        self.ctx.sleep_unless(self.pacer.charge(bytes, self.ctx.env.now()), || self.is_hurried());
     }
 
     /// Whether somebody waits for compactions to end, or is slowed down by them.
@@ -291,7 +291,7 @@ impl Upkeep {
             }
             writer.next_seq - 1
         };
-        // Later ones are not waited for: others may go on writing for ever.
+        // Later memtables are not waited for: other threads may go on writing.
         self.ctx.status.wait_until(|| {
             self.version_set.state.load().sealed.iter().all(|m| m.memtable.last_seq() > last_seq)
         })

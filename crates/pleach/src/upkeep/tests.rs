@@ -1,4 +1,4 @@
-//! Tests of what a job does after a failed step.
+//! Tests of jobs after a failed step.
 
 use std::io;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn a_step_that_found_the_disk_full_is_repeated_once_when_files_could_be_removed(
     assert!(db.poisoned().is_none());
 }
 
-/// What a repeated step removes may be what it has written itself: repeating it in the same version may never end.
+/// A repeated step may remove only its own output: without the limit it would be repeated without end.
 #[test]
 fn a_step_is_repeated_once_in_a_version_whatever_can_be_removed() {
     let env = SimEnv::new(1);
@@ -63,7 +63,7 @@ fn a_step_is_repeated_once_in_a_version_whatever_can_be_removed() {
     assert_eq!(steps, [JobStep::Again, JobStep::Idle]);
 }
 
-/// Whoever waits until no merge is at work has to look again when a failed one was taken off the list.
+/// A failed merge was taken off the list of those at work: threads that wait for the list must check it again.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a thread of the test, on a real machine")]
 fn a_repeated_step_wakes_those_who_wait() {

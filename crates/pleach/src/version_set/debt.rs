@@ -2,9 +2,7 @@
 //!
 //! Debt is measured where it hurts: runs that a read has to look at, and garbage that takes space.
 
-use crate::shape::STAGE_FIRST;
-use crate::shape::Shape;
-use crate::shape::{Policy, STAGE_BOTTOM};
+use crate::shape::{Policy, STAGE_BOTTOM, STAGE_FIRST, Shape};
 use crate::version::{Run, SubTree};
 
 /// Least number of runs in a sub-tree from which on writers are slowed down. Arbitrary: a long merge lets about so many
@@ -17,11 +15,11 @@ const GARBAGE: (f64, f64) = (0.3, 0.5);
 /// Garbage of so many memtables does not count.
 const GARBAGE_MEMTABLES: u64 = 4;
 
-/// How far a sub-tree is on the way to a stop of writers, from 0 to 1: by its runs, and by its garbage. Debt counts only
-/// runs and garbage above what the policy leaves alone.
-pub(super) fn ways(tree: &SubTree, policy: &Policy) -> (f64, f64) {
+/// The debt of a sub-tree as two ratios, of its runs and of its garbage: 0 at the soft limit, from which on writers are
+/// slowed down, and 1 at the hard limit, at which they nearly stop. Debt counts only runs and garbage above the policy's limits.
+pub(super) fn ratios(tree: &SubTree, policy: &Policy) -> (f64, f64) {
     let debt = Debt::of(tree, policy);
-    (way_to(debt.runs, runs_limits(policy, tree)), way_to(debt.garbage_share, GARBAGE))
+    (ratio_between(debt.runs, runs_limits(policy, tree)), ratio_between(debt.garbage_share, GARBAGE))
 }
 
 /// The debt of a sub-tree.
@@ -62,8 +60,8 @@ fn runs_limits(policy: &Policy, tree: &SubTree) -> (f64, f64) {
     (soft, 2.0 * soft)
 }
 
-/// How far `value` is on the way from the soft to the hard limit: 0 to 1.
-fn way_to(value: f64, (soft, hard): (f64, f64)) -> f64 {
+/// Where `value` lies between the limits: 0 at or below the soft one, 1 at or above the hard one.
+fn ratio_between(value: f64, (soft, hard): (f64, f64)) -> f64 {
     ((value - soft) / (hard - soft)).clamp(0.0, 1.0)
 }
 

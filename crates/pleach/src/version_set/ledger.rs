@@ -38,8 +38,8 @@ pub(crate) struct Ledger {
     at_work: BTreeSet<PartitionId>,
     /// Partitions in which time or reads may make something due.
     waiting: BTreeSet<PartitionId>,
-    ways: BTreeSet<(u64, PartitionId)>,
-    space_ways: BTreeSet<(u64, PartitionId)>,
+    runs_ratios: BTreeSet<(u64, PartitionId)>,
+    garbage_ratios: BTreeSet<(u64, PartitionId)>,
     steps: BTreeSet<(u64, PartitionId)>,
     shared: HashMap<FileId, SharedFile>,
     /// Partitions with sections in files that are held up.
@@ -54,9 +54,9 @@ pub(crate) struct Ledger {
 
 /// The account of one sub-tree.
 struct Account {
-    /// Debt in runs as a share of the limit at which writers stop, 0 to 1. Stored as bits, which sort like the numbers.
-    way: u64,
-    space_way: u64,
+    /// The debt ratios of [`debt::ratios`], as bits, which sort like the numbers.
+    runs_ratio: u64,
+    garbage_ratio: u64,
     /// Bytes that a step of its compaction takes.
     step: u64,
     /// For each policy, the stage of the merge that is due.
@@ -90,8 +90,8 @@ impl Ledger {
             due: Default::default(),
             at_work: BTreeSet::new(),
             waiting: BTreeSet::new(),
-            ways: BTreeSet::new(),
-            space_ways: BTreeSet::new(),
+            runs_ratios: BTreeSet::new(),
+            garbage_ratios: BTreeSet::new(),
             steps: BTreeSet::new(),
             shared: HashMap::new(),
             held_up: BTreeSet::new(),
@@ -111,8 +111,8 @@ impl Ledger {
         let old = self.accounts.remove(&id);
         let account = tree.filter(|tree| !tree.runs.is_empty()).map(|tree| self.account(tree));
         for (set, value) in [
-            (&mut self.ways, Account::way as fn(&Account) -> u64),
-            (&mut self.space_ways, |account| account.space_way),
+            (&mut self.runs_ratios, Account::runs_ratio as fn(&Account) -> u64),
+            (&mut self.garbage_ratios, |account| account.garbage_ratio),
             (&mut self.steps, |account| account.step),
         ] {
             old.as_ref().map(|old| set.remove(&(value(old), id)));
@@ -131,12 +131,12 @@ impl Ledger {
     }
 
     fn account(&self, tree: &SubTree) -> Account {
-        let (way, space_way) = debt::ways(tree, &self.policies[0]);
+        let (runs_ratio, garbage_ratio) = debt::ratios(tree, &self.policies[0]);
         let sections = tree.runs.iter().filter(|run| run.kind == RunKind::Section);
         let sections = sections.flat_map(|run| &run.files).map(|file| (file.file.id, file.meta.bytes));
         Account {
-            way: way.to_bits(),
-            space_way: space_way.to_bits(),
+            runs_ratio: runs_ratio.to_bits(),
+            garbage_ratio: garbage_ratio.to_bits(),
             step: debt::step_bytes(tree, self.sst_bytes),
             due: due_stages(&self.policies, tree, self.now),
             sections: sections.collect(),
@@ -267,11 +267,12 @@ impl Ledger {
         !self.waiting.is_empty()
     }
 
-    /// How far the partition that owes most is on the way to a stop of writers: by runs, and by garbage.
-    pub(crate) fn ways(&self) -> (f64, f64) {
-        let last =
-            |set: &BTreeSet<(u64, PartitionId)>| set.last().map_or(0.0, |(way, _)| f64::from_bits(*way));
-        (last(&self.ways), last(&self.space_ways))
+    /// The largest debt ratios of all partitions, of runs and of garbage. See [`debt::ratios`].
+    pub(crate) fn debt_ratios(&self) -> (f64, f64) {
+        let last = |set: &BTreeSet<(u64, PartitionId)>| {
+            set.last().map_or(0.0, |(runs_ratio, _)| f64::from_bits(*runs_ratio))
+        };
+        (last(&self.runs_ratios), last(&self.garbage_ratios))
     }
 
     /// Bytes that the largest step takes.
@@ -284,8 +285,8 @@ impl Ledger {
 const TURN_MAX: usize = 256;
 
 impl Account {
-    fn way(&self) -> u64 {
-        self.way
+    fn runs_ratio(&self) -> u64 {
+        self.runs_ratio
     }
 }
 
@@ -377,7 +378,10 @@ mod tests {
             assert_eq!(ledger.due[quiet].by_stage, again.due[quiet].by_stage);
         }
         assert_eq!((&ledger.at_work, &ledger.waiting), (&again.at_work, &again.waiting));
-        assert_eq!((&ledger.ways, &ledger.space_ways), (&again.ways, &again.space_ways));
+        assert_eq!(
+            (&ledger.runs_ratios, &ledger.garbage_ratios),
+            (&again.runs_ratios, &again.garbage_ratios)
+        );
         assert_eq!((&ledger.steps, &ledger.held_up), (&again.steps, &again.held_up));
         let live = |ledger: &Ledger| -> BTreeMap<FileId, u64> {
             ledger.shared.iter().map(|(file, shared)| (*file, shared.live_bytes)).collect()

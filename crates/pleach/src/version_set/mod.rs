@@ -36,7 +36,7 @@ const LOOKED_AT_ONCE: usize = 256;
 /// See the module's text.
 pub(crate) struct VersionSet {
     ctx: Arc<Context>,
-    /// What readers see.
+    /// The newest state, which readers load.
     pub(crate) state: CurrentState,
     versions: Mutex<Versions>,
     /// Next file or run number.
@@ -106,7 +106,7 @@ impl VersionSet {
 
     /// A number for a new run, above those of all runs there are.
     ///
-    /// Requires: `versions` is locked until the run is in the version, or until the number is known to whoever plans: see
+    /// Requires: `versions` is locked until the run is in the version, or until the picker knows the number: see
     /// [`RunId::NEXT`] and [`VersionSet::plan_basis`].
     fn new_run_id(&self) -> RunId {
         RunId(self.next_id.fetch_add(1, Ordering::Relaxed))
@@ -120,7 +120,7 @@ impl VersionSet {
         (Arc::clone(&versions.version), self.new_run_id())
     }
 
-    /// What a new log segment is to note of the manifest.
+    /// The hint of the manifest that a new log segment notes.
     pub(crate) fn manifest_hint(&self) -> ManifestHint {
         *self.hint.lock()
     }

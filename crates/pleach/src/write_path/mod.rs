@@ -101,7 +101,7 @@ impl WritePath {
 
     /// Looks at the debts of the newest version.
     pub(crate) fn measure_pressure(&self) {
-        self.pressure.measure(self.version_set.ledger.lock().ways());
+        self.pressure.measure(self.version_set.ledger.lock().debt_ratios());
     }
 
     /// Makes the log durable.
@@ -162,26 +162,26 @@ impl WritePath {
         if is_full && group.iter().any(|request| request.result.is_none()) {
             self.seal(writer)?;
         }
-        let way = self.memtable_way(writer);
-        let is_slowed = self.pressure.is_on(way);
-        if is_slowed && self.pressure.must_sleep(waiting_bytes(group), way, self.ctx.env.now()) {
+        let ratio = self.memtable_ratio(writer);
+        let is_slowed = self.pressure.is_on(ratio);
+        if is_slowed && self.pressure.must_sleep(waiting_bytes(group), ratio, self.ctx.env.now()) {
             refuse_to_wait(group, "background work is behind");
         }
-        // The last thing that may fail for want of memory: from the log on, nothing but the device may. Some of the requests may
-        // have been refused since their footprint was summed up; then this is a little more than is needed.
+        // After the log only the device may fail, so all memory is reserved here. Requests that were refused since the
+        // footprint was summed up are still in it: a little too much is reserved.
         if !writer.active.memtable.reserve(footprint) {
             admit_to_memory(&writer.active.memtable, group);
         }
         self.log_group(writer, group)?;
         self.insert_group(writer, group);
         if is_slowed {
-            self.pay(group, way);
+            self.pay(group, ratio);
         }
         Ok(())
     }
 
-    /// How far the memtables are on the way to a stop: 0 while another one may be sealed, then how full the active one is.
-    fn memtable_way(&self, writer: &Writer) -> f64 {
+    /// Fill ratio of the memtables: 0 while another one may be sealed, then that of the active one; at 1 writers wait.
+    fn memtable_ratio(&self, writer: &Writer) -> f64 {
         if !self.must_wait_for_flush() {
             return 0.0;
         }
@@ -190,20 +190,20 @@ impl WritePath {
     }
 
     /// Sleeps for what the group has written, if background work is behind. Those who are not to wait leave it owed.
-    fn pay(&self, group: &[WriteRequest], way: f64) {
+    fn pay(&self, group: &[WriteRequest], ratio: f64) {
         let written = || group.iter().filter(|r| matches!(r.result, Some(Ok(()))));
         let bytes = written().map(|r| r.operations.record_len()).sum();
         if bytes == 0 {
             return;
         }
         let started = self.ctx.env.now();
-        let due = self.pressure.charge(bytes, way, started);
+        let due = self.pressure.charge(bytes, ratio, started);
         if let Some(due) = due.filter(|_| written().any(|r| r.may_wait)) {
-            let way_now = || if self.must_wait_for_flush() { way } else { 0.0 };
-            let is_over = || self.ctx.status.is_closed() || !self.pressure.is_on(way_now());
+            let ratio_now = || if self.must_wait_for_flush() { ratio } else { 0.0 };
+            let is_over = || self.ctx.status.is_closed() || !self.pressure.is_on(ratio_now());
             let is_felt = due >= Duration::from_nanos(SLEEP_FOR_OTHERS_NS);
             self.writers_wait.store(is_felt, Ordering::Relaxed);
-            if !self.ctx.nap(due, is_over) {
+            if !self.ctx.sleep_unless(due, is_over) {
                 self.pressure.forgive();
             }
             self.writers_wait.store(false, Ordering::Relaxed);
@@ -396,7 +396,7 @@ impl Drop for PoisonOnPanic<'_> {
 
 /// The error of a batch whose leader did not answer, and of every later one.
 fn leader_panicked() -> Error {
-    Error::new(ErrorKind::Poisoned, "a thread that was committing a batch panicked; open the store anew")
+    Error::new(ErrorKind::Poisoned, "a thread that was committing a batch panicked; open the store again")
 }
 
 /// Inserts a batch's operations under consecutive sequence numbers from `next_seq` on.

@@ -22,7 +22,7 @@ pub(crate) struct Pressure {
     paid_at_ns: AtomicU64,
 }
 
-/// Time for a KiB at half of the way to a hard limit: 10 us, or 100 MB a second.
+/// Time for a KiB at a debt ratio of one half: 10 us, or 100 MB a second.
 const HALFWAY_NS: f64 = 10_000.0;
 
 /// Longest time for a KiB: a megabyte a second.
@@ -40,11 +40,10 @@ pub(super) const SLEEP_FOR_OTHERS_NS: u64 = 1_000_000;
 const DEBT_MAX_NS: u64 = 100_000_000;
 
 impl Pressure {
-    /// Sets what writers are charged, by how far the partition that owes most is on the way to a stop: by its runs, and by
-    /// its garbage. See `version_set::debt`.
-    pub(crate) fn measure(&self, (way, space_way): (f64, f64)) {
-        self.space_is_short.store(space_way > 0.0, Ordering::Relaxed);
-        self.per_kib_ns.store(charge_ns(way.max(space_way)), Ordering::Relaxed);
+    /// Sets the charge of writers from the largest debt ratios of all partitions. See `version_set::debt`.
+    pub(crate) fn measure(&self, (runs_ratio, garbage_ratio): (f64, f64)) {
+        self.space_is_short.store(garbage_ratio > 0.0, Ordering::Relaxed);
+        self.per_kib_ns.store(charge_ns(runs_ratio.max(garbage_ratio)), Ordering::Relaxed);
     }
 
     /// Whether garbage has outgrown the soft limit.
@@ -53,13 +52,13 @@ impl Pressure {
     }
 
     /// Whether writes take longer than they would by themselves.
-    pub(crate) fn is_on(&self, memtable_way: f64) -> bool {
-        memtable_way > 0.0 || self.per_kib_ns.load(Ordering::Relaxed) > 0
+    pub(crate) fn is_on(&self, memtable_ratio: f64) -> bool {
+        memtable_ratio > 0.0 || self.per_kib_ns.load(Ordering::Relaxed) > 0
     }
 
-    /// Charges a group of writes; the sleep that is due. `memtable_way` is how far the memtables are on the way to a stop.
-    pub(crate) fn charge(&self, bytes: usize, memtable_way: f64, now: Duration) -> Option<Duration> {
-        let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_way));
+    /// Charges a group of writes; returns the sleep that is due. `memtable_ratio` is the fill ratio of the memtables.
+    pub(crate) fn charge(&self, bytes: usize, memtable_ratio: f64, now: Duration) -> Option<Duration> {
+        let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_ratio));
         let own = (bytes as u64).saturating_mul(per_kib) / 1024;
         let debt = self.debt_ns(now).saturating_add(own).min(DEBT_MAX_NS);
         self.paid_at_ns.store(nanos(now) + debt, Ordering::Relaxed);
@@ -72,9 +71,9 @@ impl Pressure {
         self.paid_at_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the sleep of a group with `bytes` of those who bear to wait would be felt by those who do not.
-    pub(crate) fn must_sleep(&self, bytes: usize, memtable_way: f64, now: Duration) -> bool {
-        let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_way));
+    /// Whether a group with `bytes` of requests that may wait would sleep long enough to delay those that may not.
+    pub(crate) fn must_sleep(&self, bytes: usize, memtable_ratio: f64, now: Duration) -> bool {
+        let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_ratio));
         let own = (bytes as u64).saturating_mul(per_kib) / 1024;
         self.debt_ns(now).saturating_add(own) >= SLEEP_FOR_OTHERS_NS
     }
@@ -88,13 +87,13 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2)
 }
 
-/// Charge for a KiB. Without bound towards the end of the way, but for [`CHARGE_MAX_NS`].
+/// Charge for a KiB: `HALFWAY_NS * ratio / (1 - ratio)`, at most [`CHARGE_MAX_NS`].
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and CHARGE_MAX_NS")]
-fn charge_ns(way: f64) -> u64 {
-    if way <= 0.0 {
+fn charge_ns(ratio: f64) -> u64 {
+    if ratio <= 0.0 {
         return 0;
     }
-    (HALFWAY_NS * way / (1.0 - way).max(1e-6)).min(CHARGE_MAX_NS) as u64
+    (HALFWAY_NS * ratio / (1.0 - ratio).max(1e-6)).min(CHARGE_MAX_NS) as u64
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::TouchedPartitions;
 use crate::batch::Operations;
 use crate::memtable::{Footprint, Memtable};
 
-/// A batch on its way through the commit queue.
+/// A batch in the commit queue.
 pub(crate) struct WriteRequest {
     pub(crate) operations: Operations,
     pub(crate) partitions: TouchedPartitions,
@@ -58,14 +58,14 @@ fn out_of_memory(footprint: Footprint) -> Error {
     ))
 }
 
-/// Answers those who do not want to wait.
+/// Refuses the requests that may not wait.
 pub(super) fn refuse_to_wait(group: &mut [WriteRequest], why: &str) {
     for request in group.iter_mut().filter(|r| !r.may_wait && r.result.is_none()) {
         request.result = Some(Err(would_wait(why)));
     }
 }
 
-/// The error of those who do not want to wait.
+/// The error of requests that may not wait.
 pub(super) fn would_wait(why: &str) -> Error {
     Error::new(ErrorKind::Conflict, format!("{why}; try again"))
 }
@@ -75,7 +75,7 @@ pub(super) fn waiting_bytes(group: &[WriteRequest]) -> usize {
     group.iter().filter(|r| r.may_wait && r.result.is_none()).map(|r| r.operations.record_len()).sum()
 }
 
-/// The error of whoever uses a partition after its drop.
+/// The error of a call that uses a dropped partition.
 pub(crate) fn dropped_error(name: &str) -> Error {
     Error::new(ErrorKind::Closed, format!("partition {name:?} has been dropped"))
 }

@@ -244,7 +244,7 @@ fn salvage_of_nested_headers_takes_linear_work() {
     }
 }
 
-/// A value can be part of a log. What it holds is no record, also where the value is damaged.
+/// A value can be part of a log. Its bytes are no records of this log, even if the value is damaged.
 #[test]
 fn salvage_takes_nothing_from_inside_of_a_damaged_value() {
     let env = SimEnv::new(1);

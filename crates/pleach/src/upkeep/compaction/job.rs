@@ -46,7 +46,8 @@ const COMMIT_SHARE: u64 = 32;
 
 impl CompactionJob {
     /// Enters a planned job into the version; `None` when the partition was dropped meanwhile. `output` is the number
-    /// that came with the version in which it was planned, see [`VersionSet::plan_basis`](crate::version_set::VersionSet::plan_basis).
+    /// that came with the version in which it was planned: see
+    /// [`VersionSet::plan_basis`](crate::version_set::VersionSet::plan_basis).
     pub(crate) fn start(
         upkeep: &Upkeep,
         partition: PartitionId,
@@ -109,10 +110,10 @@ impl CompactionJob {
         let made = self.merging.next_file(upkeep, &older)?;
         drop(older);
         trace_made(&span, made.as_ref());
-        let is_in_vain = made.is_none();
+        let has_no_output = made.is_none();
         self.uncommitted.add(made);
         let done = self.merging.is_done();
-        if done || is_in_vain || self.should_commit(upkeep) {
+        if done || has_no_output || self.should_commit(upkeep) {
             self.commit(upkeep, done)?;
         }
         Ok(if done { Progress::Done } else { Progress::More })

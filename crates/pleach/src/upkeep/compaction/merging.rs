@@ -32,8 +32,8 @@ pub(super) struct Merging {
     last_key: Vec<u8>,
 }
 
-/// Bytes of entries read in a step that has written nothing, in lengths of an SST: then progress is to be committed.
-const READ_IN_VAIN: u64 = 2;
+/// A step that reads this many SST lengths without writing output commits its progress and ends.
+const READ_WITHOUT_OUTPUT: u64 = 2;
 
 /// The same for any step. An SST that is small because most of what was read is gone is not cut sooner.
 const READ_MAX: u64 = 16;
@@ -132,7 +132,7 @@ impl Merging {
         let (mut read_bytes, mut pieces) = (0, Pieces::default());
         while let Some(source) = self.merge.current() {
             let read = read_bytes + self.merge.hidden_bytes() - hidden_before;
-            let read_max = if output.is_some() { READ_MAX } else { READ_IN_VAIN };
+            let read_max = if output.is_some() { READ_MAX } else { READ_WITHOUT_OUTPUT };
             if read >= sst_bytes.saturating_mul(read_max)
                 || (read >= READ_AT_CLOSE && upkeep.ctx.status.is_closed())
             {
