@@ -1,9 +1,9 @@
-//! The log of Pleach: framed files, log segments, group commit and recovery.
+//! The log of Pleach: record files, log segments, group commit and recovery.
 //!
 //! A write batch becomes a [`RecordBuf`]; a [`CommitQueue`] gathers the batches of waiting threads into groups;
 //! [`LogWriter`] appends a group to the current segment in one write and makes it durable when [`Durability`] asks
 //! for it; after a crash [`recover`] hands back the longest prefix of the batches that may be trusted, or says that
-//! something durable is missing. The manifest uses the same framing through [`FrameWriter`] and [`read_frames`].
+//! something durable is missing. The manifest uses the same files through [`RecordWriter`] and [`read_records`].
 //!
 //! The meaning of a batch's payload is the engine's business: here it is bytes that take a number of sequence numbers.
 //!
@@ -28,7 +28,7 @@
 
 mod commit;
 mod durability;
-mod frame;
+mod record_file;
 mod recovery;
 mod salvage;
 mod segment;
@@ -36,11 +36,11 @@ mod writer;
 
 pub use commit::CommitQueue;
 pub use durability::Durability;
-pub use frame::{
-    Append, FILE_HEADER_LEN, FileKind, FrameOptions, FrameWriter, ManifestHint, PAYLOAD_LEN_MAX,
-    RECORD_HEADER_LEN, RecordBuf, SEQ_MAX, SHORT_HEADER_LEN, SeqNo,
+pub use record_file::{
+    Append, FILE_HEADER_LEN, FileKind, ManifestHint, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordBuf,
+    RecordFileOptions, RecordWriter, SEQ_MAX, SHORT_HEADER_LEN, SeqNo,
 };
-pub use recovery::{FrameRecovery, Record, Recovery, read_frames, recover};
-pub use salvage::{RecordReader, SalvagedFrame, SalvagedHeader, salvage_frames};
+pub use recovery::{FileRecovery, Record, Recovery, read_records, recover};
+pub use salvage::{SalvageReader, Salvaged, SalvagedHeader, salvage_records};
 pub use segment::{LOG_SEGMENT, parse_segment_name, segment_path};
 pub use writer::{LogWriter, PendingSync, RetiredSegments};

@@ -1,6 +1,6 @@
 //! Recovery: the prefix of the records that may be trusted, or the finding that something durable is missing.
 //!
-//! [`recover`] reads the log's segments, [`read_frames`] one framed file such as the manifest. Both only read; what to
+//! [`recover`] reads the log's segments, [`read_records`] one record file such as the manifest. Both only read; what to
 //! do with the result (write the tail into a fresh segment, move the floor, remove the old segments) is the engine's.
 //!
 //! # Invariants
@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use pleach_env::{Env, Error, FileId, Result};
 
-use crate::frame::{
-    FileKind, Found, FrameReader, ManifestHint, Opened, RecordHeader, RecordKind, Remains, SeqNo,
+use crate::record_file::{
+    FileKind, Found, ManifestHint, Opened, RecordHeader, RecordKind, RecordReader, Remains, SeqNo,
 };
 use crate::segment::{LOG_SEGMENT, segment_path};
 
@@ -75,9 +75,9 @@ pub struct Recovery {
     pub examined_bytes: u64,
 }
 
-/// The findings of [`read_frames`].
+/// The findings of [`read_records`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameRecovery {
+pub struct FileRecovery {
     /// The sequence number that is due next.
     pub next_seq: SeqNo,
     /// Where the valid part of the file ends; 0 if not even the header is whole. Less than the length of the newest
@@ -123,20 +123,20 @@ pub fn recover(
     })
 }
 
-/// Reads the framed file `id` at `path` and visits its records from `next_seq` on.
-pub fn read_frames(
+/// Reads the record file `id` at `path` and visits its records from `next_seq` on.
+pub fn read_records(
     env: &Arc<dyn Env>,
     path: &Path,
     kind: &FileKind,
     id: FileId,
     next_seq: SeqNo,
     visit: &mut dyn FnMut(Record<'_>) -> Result<()>,
-) -> Result<FrameRecovery> {
+) -> Result<FileRecovery> {
     let mut prefix = Prefix::new(next_seq, visit);
     prefix.read_file(&**env, path, kind, id)?;
     prefix.judge()?;
     let end = prefix.torn.as_ref().or(prefix.end.as_ref()).map_or(0, |place| place.offset);
-    Ok(FrameRecovery {
+    Ok(FileRecovery {
         next_seq: prefix.next_seq,
         end,
         torn: prefix.torn.is_some(),
@@ -154,7 +154,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(reader: &FrameReader, offset: u64, found: &'static str) -> Self {
+    fn of(reader: &RecordReader, offset: u64, found: &'static str) -> Self {
         Self { path: reader.path().to_path_buf(), id: reader.id(), offset, found }
     }
 }
@@ -198,7 +198,7 @@ impl<'v> Prefix<'v> {
     }
 
     fn read_file(&mut self, env: &dyn Env, path: &Path, kind: &FileKind, id: FileId) -> Result<()> {
-        let (mut reader, opened) = FrameReader::open(env, path, kind, id)?;
+        let (mut reader, opened) = RecordReader::open(env, path, kind, id)?;
         match opened {
             Opened::Torn(found) => {
                 self.tear(&reader, 0, found);
@@ -214,7 +214,7 @@ impl<'v> Prefix<'v> {
     }
 
     /// Follows the chain of a file to its end, and searches what is behind.
-    fn walk(&mut self, reader: &mut FrameReader) -> Result<()> {
+    fn walk(&mut self, reader: &mut RecordReader) -> Result<()> {
         loop {
             match reader.advance()? {
                 Found::Record(header, offset) => self.take(reader, &header, offset)?,
@@ -229,7 +229,7 @@ impl<'v> Prefix<'v> {
         }
     }
 
-    fn take(&mut self, reader: &FrameReader, header: &RecordHeader, offset: u64) -> Result<()> {
+    fn take(&mut self, reader: &RecordReader, header: &RecordHeader, offset: u64) -> Result<()> {
         if let Some(durable_seq) = header.durable_seq() {
             self.note_evidence(reader, durable_seq, offset);
         }
@@ -266,7 +266,7 @@ impl<'v> Prefix<'v> {
 
     /// Searches from `offset` to the end of the file for evidence, and counts what is dropped; `true` if there are only
     /// zeros.
-    fn search(&mut self, reader: &mut FrameReader, offset: u64) -> Result<bool> {
+    fn search(&mut self, reader: &mut RecordReader, offset: u64) -> Result<bool> {
         let mut claim: Option<(SeqNo, u64)> = None;
         let (due, dropped) = (self.next_seq, &mut self.dropped);
         let end = reader.search(offset, &mut |remains: Remains| {
@@ -285,7 +285,7 @@ impl<'v> Prefix<'v> {
         Ok(end == offset)
     }
 
-    fn note_evidence(&mut self, reader: &FrameReader, durable_seq: SeqNo, offset: u64) {
+    fn note_evidence(&mut self, reader: &RecordReader, durable_seq: SeqNo, offset: u64) {
         // Only what reaches beyond the prefix can ever matter.
         let known = self.evidence.as_ref().map_or(0, |e| e.durable_seq);
         if durable_seq >= self.next_seq && durable_seq > known {
@@ -293,7 +293,7 @@ impl<'v> Prefix<'v> {
         }
     }
 
-    fn tear(&mut self, reader: &FrameReader, offset: u64, found: &'static str) {
+    fn tear(&mut self, reader: &RecordReader, offset: u64, found: &'static str) {
         self.torn.get_or_insert_with(|| Place::of(reader, offset, found));
     }
 

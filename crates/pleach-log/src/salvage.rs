@@ -1,4 +1,4 @@
-//! Salvage: every record of a framed file that proves itself, whatever lies between.
+//! Salvage: every record of a record file that proves itself, whatever lies between.
 //!
 //! For repair and for reports of damage. [`recover`](crate::recover) ends at the first missing record, because what follows
 //! is no prefix. Salvage goes on behind it and reports what it skipped.
@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 use pleach_env::{Env, Error, FileId, Result};
 
-use crate::frame::{
-    FILE_HEADER_LEN, FileKind, Found, FrameReader, ManifestHint, Opened, RecordHeader, RecordKind,
+use crate::record_file::{
+    FILE_HEADER_LEN, FileKind, Found, ManifestHint, Opened, RecordHeader, RecordKind, RecordReader,
 };
 use crate::recovery::Record;
 
-/// A finding of the salvage of a framed file. Findings come in the order of the file.
+/// A finding of the salvage of a record file. Findings come in the order of the file.
 #[derive(Debug)]
-pub enum SalvagedFrame<'a> {
+pub enum Salvaged<'a> {
     /// A record with a payload.
     Record(Record<'a>),
     /// `len` bytes at `offset` are no record, and not all of them are zero.
@@ -41,39 +41,39 @@ pub struct SalvagedHeader {
     pub hint: Option<ManifestHint>,
 }
 
-/// Shows `visit` every record of the framed file `id` at `path`, and all damage between; it returns whether to go on.
+/// Shows `visit` every record of the record file `id` at `path`, and all damage between; it returns whether to go on.
 ///
 /// # Errors
 /// `Io` when the file cannot be opened at all, and those of `visit`.
-pub fn salvage_frames(
+pub fn salvage_records(
     env: &Arc<dyn Env>,
     path: &Path,
     kind: &FileKind,
     id: FileId,
-    visit: &mut dyn FnMut(SalvagedFrame<'_>) -> Result<bool>,
+    visit: &mut dyn FnMut(Salvaged<'_>) -> Result<bool>,
 ) -> Result<SalvagedHeader> {
     let mut header = SalvagedHeader::default();
-    match FrameReader::open(&**env, path, kind, id) {
+    match RecordReader::open(&**env, path, kind, id) {
         Ok((_, Opened::Whole(found))) => {
             header.hint = Some(found.hint).filter(|hint| *hint != ManifestHint::NONE);
         }
         Ok((_, Opened::Torn(found))) => {
             let error = Error::corruption(path, 0, format!("expected a header, found {found}"));
-            if !visit(SalvagedFrame::Damage { offset: 0, len: FILE_HEADER_LEN as u64, error })? {
+            if !visit(Salvaged::Damage { offset: 0, len: FILE_HEADER_LEN as u64, error })? {
                 return Ok(header);
             }
         }
         Err(error) => {
-            if !visit(SalvagedFrame::Damage { offset: error.offset().unwrap_or(0), len: 0, error })? {
+            if !visit(Salvaged::Damage { offset: error.offset().unwrap_or(0), len: 0, error })? {
                 return Ok(header);
             }
         }
     }
-    walk(&mut FrameReader::blind(&**env, path, kind, id)?, visit)?;
+    walk(&mut RecordReader::blind(&**env, path, kind, id)?, visit)?;
     Ok(header)
 }
 
-fn walk(reader: &mut FrameReader, visit: &mut dyn FnMut(SalvagedFrame<'_>) -> Result<bool>) -> Result<()> {
+fn walk(reader: &mut RecordReader, visit: &mut dyn FnMut(Salvaged<'_>) -> Result<bool>) -> Result<()> {
     loop {
         match reader.advance() {
             Ok(Found::Record(header, offset)) => {
@@ -87,7 +87,7 @@ fn walk(reader: &mut FrameReader, visit: &mut dyn FnMut(SalvagedFrame<'_>) -> Re
                     segment: reader.id(),
                     offset,
                 };
-                if !visit(SalvagedFrame::Record(record))? {
+                if !visit(Salvaged::Record(record))? {
                     return Ok(());
                 }
             }
@@ -110,34 +110,34 @@ fn walk(reader: &mut FrameReader, visit: &mut dyn FnMut(SalvagedFrame<'_>) -> Re
 
 /// Goes to the next record behind `offset` and reports what was skipped; `false` at the end.
 fn pass_over(
-    reader: &mut FrameReader,
+    reader: &mut RecordReader,
     offset: u64,
     error: Error,
-    visit: &mut dyn FnMut(SalvagedFrame<'_>) -> Result<bool>,
+    visit: &mut dyn FnMut(Salvaged<'_>) -> Result<bool>,
 ) -> Result<bool> {
     let (next, used_to) = reader.find_record(offset);
     let goes_on = match used_to.checked_sub(offset) {
-        Some(len @ 1..) => visit(SalvagedFrame::Damage { offset, len, error })?,
+        Some(len @ 1..) => visit(Salvaged::Damage { offset, len, error })?,
         _ => true,
     };
     Ok(goes_on && next)
 }
 
-/// A reader of the records that [`salvage_frames`] shows, from one of them on: damage between them is passed over, since it
+/// A reader of the records that [`salvage_records`] shows, from one of them on: damage between them is passed over, since it
 /// was reported before. Each record is read once, and the caller may stop at one and go on later.
-pub struct RecordReader {
-    reader: FrameReader,
+pub struct SalvageReader {
+    reader: RecordReader,
     found: Option<(RecordHeader, u64)>,
 }
 
-impl RecordReader {
-    /// Opens the framed file `id` at `path`, to read from `offset` on. Requires: a record found behind a gap or at the
+impl SalvageReader {
+    /// Opens the record file `id` at `path`, to read from `offset` on. Requires: a record found behind a gap or at the
     /// file's beginning stands there.
     ///
     /// # Errors
     /// `Io` when the file cannot be opened.
     pub fn open(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId, offset: u64) -> Result<Self> {
-        let mut reader = FrameReader::blind(env, path, kind, id)?;
+        let mut reader = RecordReader::blind(env, path, kind, id)?;
         reader.go_to(offset);
         let mut this = Self { reader, found: None };
         this.advance();
@@ -171,9 +171,9 @@ impl RecordReader {
     }
 }
 
-impl std::fmt::Debug for RecordReader {
+impl std::fmt::Debug for SalvageReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RecordReader")
+        f.debug_struct("SalvageReader")
             .field("at", &self.found.as_ref().map(|found| found.1))
             .finish_non_exhaustive()
     }

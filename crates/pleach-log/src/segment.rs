@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use pleach_env::FileId;
 
-use crate::frame::FileKind;
+use crate::record_file::FileKind;
 
-/// The framed file that a log segment is.
+/// The record file that a log segment is.
 pub const LOG_SEGMENT: FileKind = FileKind { magic: *b"PLCHLOG1", version: 3, name: "log segment" };
 
 const SUFFIX: &str = ".log";

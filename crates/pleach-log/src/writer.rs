@@ -19,7 +19,9 @@ use std::sync::Arc;
 
 use pleach_env::{Env, Error, ErrorKind, File, FileId, Result, failpoint};
 
-use crate::frame::{Append, FrameOptions, FrameWriter, ManifestHint, RECORD_HEADER_LEN, SeqNo, Stamp};
+use crate::record_file::{
+    Append, ManifestHint, RECORD_HEADER_LEN, RecordFileOptions, RecordWriter, SeqNo, Stamp,
+};
 use crate::recovery::Record;
 use crate::segment::{LOG_SEGMENT, segment_path};
 
@@ -30,7 +32,7 @@ pub struct LogWriter {
     dir: PathBuf,
     segment_len: u64,
 
-    current: FrameWriter,
+    current: RecordWriter,
     /// Segments before the current one with bytes that are not durable, oldest first.
     older: Vec<UnsyncedSegment>,
     /// The newest segment, if its name in the directory is not durable.
@@ -280,14 +282,14 @@ fn create_segment(
     hint: ManifestHint,
     next_seq: SeqNo,
     durable_seq: SeqNo,
-) -> Result<FrameWriter> {
+) -> Result<RecordWriter> {
     let preallocate = Some(segment_len.min(RESERVE_STEP));
-    let options = FrameOptions { kind: LOG_SEGMENT, id, hint, preallocate, next_seq, durable_seq };
-    FrameWriter::create(env, &segment_path(dir, id), &options)
+    let options = RecordFileOptions { kind: LOG_SEGMENT, id, hint, preallocate, next_seq, durable_seq };
+    RecordWriter::create(env, &segment_path(dir, id), &options)
 }
 
 impl UnsyncedSegment {
-    fn of(writer: &FrameWriter) -> Self {
+    fn of(writer: &RecordWriter) -> Self {
         Self {
             id: writer.id(),
             end: writer.offset(),

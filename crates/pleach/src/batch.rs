@@ -49,7 +49,7 @@ impl Operations {
     pub(crate) fn push(&mut self, partition: PartitionId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(key)?;
         let value_bytes = value.unwrap_or_default();
-        if is_large(value_bytes.len()) && self.record.apart().count() < LARGE_PER_BATCH {
+        if is_large(value_bytes.len()) && self.record.regions().count() < LARGE_PER_BATCH {
             return self.push_large(partition, key, value_bytes);
         }
         self.check_room_for(key.len() + value_bytes.len())?;
@@ -71,7 +71,7 @@ impl Operations {
             )));
         };
         self.push_head(partition, key, Some(value));
-        self.record.push_apart(piece);
+        self.record.push_region(piece);
         self.footprint = self.footprint.and(footprint_of_large(key, value));
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Operations {
     /// The payload of a batch without large values.
     #[cfg(test)]
     pub(crate) fn payload(&self) -> &[u8] {
-        assert!(self.record.is_whole());
+        assert!(self.record.is_contiguous());
         self.record.payload()
     }
 
@@ -140,7 +140,7 @@ impl Operations {
     /// Visits the operations in their order.
     #[inline]
     pub(crate) fn for_each(&self, visit: &mut dyn FnMut(Operation<'_>)) {
-        if !self.record.is_whole() {
+        if !self.record.is_contiguous() {
             return self.for_each_in_pieces(visit);
         }
         Self::decode(self.record.payload(), visit).expect("operations were encoded here");
@@ -148,10 +148,10 @@ impl Operations {
 
     #[cold]
     fn for_each_in_pieces(&self, visit: &mut dyn FnMut(Operation<'_>)) {
-        let offsets = self.record.apart().map(|(at, _)| at);
-        let mut values = self.record.apart().map(|(_, piece)| piece.bytes());
-        Self::decode_without(self.record.payload(), offsets, &mut |op, is_apart| {
-            let value = if is_apart { values.next().unwrap_or_default() } else { op.value };
+        let offsets = self.record.regions().map(|(at, _)| at);
+        let mut values = self.record.regions().map(|(_, piece)| piece.bytes());
+        Self::decode_without(self.record.payload(), offsets, &mut |op, is_region| {
+            let value = if is_region { values.next().unwrap_or_default() } else { op.value };
             visit(Operation { value, ..op });
         });
     }
@@ -160,10 +160,10 @@ impl Operations {
     ///
     /// Guarantees: what is left has its length still, and serves to be cleared only.
     pub(crate) fn take_each(&mut self, visit: &mut dyn FnMut(Operation<'_>, Option<RegionBytes>)) {
-        let offsets: Vec<_> = self.record.apart().map(|(at, _)| at).collect();
-        let mut pieces = self.record.take_apart();
-        Self::decode_without(self.record.payload(), offsets.into_iter(), &mut |op, is_apart| {
-            visit(op, if is_apart { pieces.next() } else { None });
+        let offsets: Vec<_> = self.record.regions().map(|(at, _)| at).collect();
+        let mut pieces = self.record.take_regions();
+        Self::decode_without(self.record.payload(), offsets.into_iter(), &mut |op, is_region| {
+            visit(op, if is_region { pieces.next() } else { None });
         });
     }
 
@@ -178,16 +178,16 @@ impl Operations {
             let head = Operation::decode_head(&mut rest);
             let (op, value_len) = head.expect("operations were encoded here");
             let at = payload.len() - rest.0.len();
-            let is_apart = offsets.next_if_eq(&at).is_some();
-            let value = rest.take(if is_apart { 0 } else { value_len });
-            visit(Operation { value: value.expect("operations were encoded here"), ..op }, is_apart);
+            let is_region = offsets.next_if_eq(&at).is_some();
+            let value = rest.take(if is_region { 0 } else { value_len });
+            visit(Operation { value: value.expect("operations were encoded here"), ..op }, is_region);
         }
     }
 
     /// Whether there are large values, which [`Operations::take_each`] gives away.
     #[inline]
     pub(crate) fn has_large(&self) -> bool {
-        !self.record.is_whole()
+        !self.record.is_contiguous()
     }
 
     pub(crate) fn record_mut(&mut self) -> &mut RecordBuf {

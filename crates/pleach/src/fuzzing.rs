@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::{Env, FileId, SimEnv, failpoint};
-use pleach_log::{Append, FrameWriter, RecordBuf};
+use pleach_log::{Append, RecordBuf, RecordWriter};
 use pleach_table::ValueKind;
 
 use crate::batch::{Operation, Operations};
@@ -65,8 +65,8 @@ pub fn manifest(edits: &[&[u8]], tail: &[u8]) {
     let (dir, id) = (Path::new("/store"), FileId(1));
     let path = manifest::manifest_path(dir, id);
     env.create_dir_all(dir).expect("the simulator makes directories");
-    let options = manifest::frame_options(id);
-    let mut writer = FrameWriter::create(&*env, &path, &options).expect("the simulator takes files");
+    let options = manifest::record_file_options(id);
+    let mut writer = RecordWriter::create(&*env, &path, &options).expect("the simulator takes files");
     for edit in edits {
         let mut record = RecordBuf::new();
         record.bytes_mut().extend_from_slice(edit);

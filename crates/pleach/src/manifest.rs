@@ -10,19 +10,21 @@
 //!    once the store is open: opening begins with a new manifest and a new `CURRENT`.
 //!
 //! # On disk
-//! Layout: docs/format/manifest.md; of `CURRENT`: docs/format/directory.md. Framing is that of the log:
+//! Layout: docs/format/manifest.md; of `CURRENT`: docs/format/directory.md. The records are those of the log:
 //! docs/format/log.md.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pleach_env::{Env, Error, FileId, OpenOptions, Result, failpoint};
-use pleach_log::{Append, FileKind, FrameOptions, FrameWriter, ManifestHint, RecordBuf, SeqNo, read_frames};
+use pleach_log::{
+    Append, FileKind, ManifestHint, RecordBuf, RecordFileOptions, RecordWriter, SeqNo, read_records,
+};
 
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
-/// Kind of framed file.
+/// Kind of record file.
 pub(crate) const MANIFEST: FileKind = FileKind { magic: *b"PLCHMAN1", version: 4, name: "manifest" };
 
 /// Name of the file that names the manifest.
@@ -56,8 +58,8 @@ pub(crate) fn parse_manifest_name(name: &str) -> Option<FileId> {
 }
 
 /// How manifest `id` begins.
-pub(crate) fn frame_options(id: FileId) -> FrameOptions {
-    FrameOptions {
+pub(crate) fn record_file_options(id: FileId) -> RecordFileOptions {
+    RecordFileOptions {
         kind: MANIFEST,
         id,
         hint: ManifestHint::NONE,
@@ -82,7 +84,7 @@ impl From<Failed> for Error {
 
 /// The manifest being written.
 pub(crate) struct Manifest {
-    writer: FrameWriter,
+    writer: RecordWriter,
     record: RecordBuf,
     /// Length after the first edit.
     first_len: u64,
@@ -108,7 +110,7 @@ impl Manifest {
 
     /// Everything up to the renaming of `CURRENT.tmp`.
     fn prepare(env: &dyn Env, dir: &Path, id: FileId, version: &Version) -> Result<Self> {
-        let writer = FrameWriter::create(env, &manifest_path(dir, id), &frame_options(id))?;
+        let writer = RecordWriter::create(env, &manifest_path(dir, id), &record_file_options(id))?;
         let mut manifest = Self { writer, record: RecordBuf::new(), first_len: 0 };
         manifest.append(&version.as_edit())?;
         manifest.first_len = manifest.writer.offset();
@@ -316,7 +318,7 @@ pub(crate) fn read_manifest(
         return Err(Error::corruption(&path, 0, "CURRENT names this manifest, but it is missing"));
     }
     let mut version = Version::empty();
-    let recovery = read_frames(env, &path, &MANIFEST, id, 1, &mut |record| {
+    let recovery = read_records(env, &path, &MANIFEST, id, 1, &mut |record| {
         let damaged = |message: String| Error::corruption(&path, record.offset, message);
         let edit = Edit::decode(record.payload)
             .ok_or_else(|| damaged("the edit has a valid checksum but makes no sense".to_owned()))?;

@@ -1,6 +1,6 @@
 //! Counts the records and bytes behind the end of the prefix, which recovery drops.
 
-use crate::frame::{RecordHeader, RecordKind, SeqNo};
+use crate::record_file::{RecordHeader, RecordKind, SeqNo};
 
 /// The counts, file by file.
 #[derive(Default)]

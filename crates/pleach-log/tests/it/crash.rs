@@ -10,8 +10,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use pleach_env::{CrashPolicy, Env, Error, ErrorKind, Fault, FaultKind, FileId, Result, SimEnv, failpoint};
 use pleach_log::{
-    Append, FileKind, FrameOptions, FrameWriter, LogWriter, ManifestHint, RECORD_HEADER_LEN, RecordBuf,
-    SeqNo, parse_segment_name, read_frames, segment_path,
+    Append, FileKind, LogWriter, ManifestHint, RECORD_HEADER_LEN, RecordBuf, RecordFileOptions, RecordWriter,
+    SeqNo, parse_segment_name, read_records, segment_path,
 };
 
 use crate::support::{Logged, append, logged, recover_logged};
@@ -84,7 +84,7 @@ fn look(env: &Arc<dyn Env>, dir: &Path) -> Result<Found> {
         }
         let Some(id) = name.strip_prefix("floor-").and_then(|id| id.parse().ok()) else { continue };
         found.next_file = found.next_file.max(id + 1);
-        read_frames(env, &dir.join(name), &FLOOR, FileId(id), 1, &mut |record| {
+        read_records(env, &dir.join(name), &FLOOR, FileId(id), 1, &mut |record| {
             let number = |at: usize| u64::from_le_bytes(record.payload[at..at + 8].try_into().unwrap());
             (found.floor, found.flushed) = (FileId(number(0)), number(8));
             Ok(())
@@ -97,8 +97,8 @@ fn look(env: &Arc<dyn Env>, dir: &Path) -> Result<Found> {
 
 fn write_floor(env: &Arc<dyn Env>, dir: &Path, id: FileId, floor: FileId, flushed: SeqNo) -> Result<()> {
     let hint = ManifestHint::NONE;
-    let options = FrameOptions { kind: FLOOR, id, hint, preallocate: None, next_seq: 1, durable_seq: 0 };
-    let mut file = FrameWriter::create(&**env, &dir.join(format!("floor-{id}")), &options)?;
+    let options = RecordFileOptions { kind: FLOOR, id, hint, preallocate: None, next_seq: 1, durable_seq: 0 };
+    let mut file = RecordWriter::create(&**env, &dir.join(format!("floor-{id}")), &options)?;
     let mut record = RecordBuf::new();
     record.bytes_mut().extend_from_slice(&floor.0.to_le_bytes());
     record.bytes_mut().extend_from_slice(&flushed.to_le_bytes());

@@ -239,7 +239,7 @@ fn record_in_pieces(logged: &Logged) -> RecordBuf {
         if number % 2 == 0 {
             record.bytes_mut().extend_from_slice(piece);
         } else {
-            record.push_apart(RegionBytes::try_copy(number, piece).unwrap());
+            record.push_region(RegionBytes::try_copy(number, piece).unwrap());
         }
     }
     record

@@ -2,8 +2,8 @@
 
 use pleach_env::{ErrorKind, FileId};
 use pleach_log::{
-    FILE_HEADER_LEN, FileKind, FrameOptions, FrameWriter, ManifestHint, RECORD_HEADER_LEN, SHORT_HEADER_LEN,
-    SeqNo, read_frames,
+    FILE_HEADER_LEN, FileKind, ManifestHint, RECORD_HEADER_LEN, RecordFileOptions, RecordWriter,
+    SHORT_HEADER_LEN, SeqNo, read_records,
 };
 
 use crate::support::{HINT, Logged, Machine, append, logged, record_of, rotate};
@@ -318,8 +318,8 @@ fn a_record_longer_than_the_read_window_comes_back() {
 
 const EDITS: FileKind = FileKind { magic: *b"PLCHTEST", version: 3, name: "edit log" };
 
-fn edit_options(kind: FileKind) -> FrameOptions {
-    FrameOptions {
+fn edit_options(kind: FileKind) -> RecordFileOptions {
+    RecordFileOptions {
         kind,
         id: FileId(4),
         hint: ManifestHint::NONE,
@@ -330,10 +330,10 @@ fn edit_options(kind: FileKind) -> FrameOptions {
 }
 
 #[test]
-fn a_framed_file_tells_its_records_and_its_end() {
+fn a_record_file_gives_its_records_and_its_end() {
     let machine = Machine::new();
     let path = machine.dir.join("edits");
-    let mut edits = FrameWriter::create(&*machine.env, &path, &edit_options(EDITS)).unwrap();
+    let mut edits = RecordWriter::create(&*machine.env, &path, &edit_options(EDITS)).unwrap();
     for seq in 1..=3 {
         let mut record = record_of(format!("edit {seq}").as_bytes());
         edits.append([pleach_log::Append { record: &mut record, first_seq: seq, count: 1 }]).unwrap();
@@ -342,7 +342,7 @@ fn a_framed_file_tells_its_records_and_its_end() {
         assert_eq!(edits.durable_len(), edits.offset() - RECORD_HEADER_LEN as u64);
     }
     let mut seen = Vec::new();
-    let read = read_frames(&machine.env, &path, &EDITS, FileId(4), 1, &mut |record| {
+    let read = read_records(&machine.env, &path, &EDITS, FileId(4), 1, &mut |record| {
         seen.push(record.payload.to_vec());
         Ok(())
     });
@@ -356,8 +356,10 @@ fn a_framed_file_tells_its_records_and_its_end() {
 fn a_newer_format_version_is_unsupported() {
     let machine = Machine::new();
     let path = machine.dir.join("edits");
-    drop(FrameWriter::create(&*machine.env, &path, &edit_options(FileKind { version: 4, ..EDITS })).unwrap());
-    let error = read_frames(&machine.env, &path, &EDITS, FileId(4), 1, &mut |_| Ok(())).unwrap_err();
+    drop(
+        RecordWriter::create(&*machine.env, &path, &edit_options(FileKind { version: 4, ..EDITS })).unwrap(),
+    );
+    let error = read_records(&machine.env, &path, &EDITS, FileId(4), 1, &mut |_| Ok(())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
         error.to_string().contains("format version 4, which is newer than this build knows (3)"),

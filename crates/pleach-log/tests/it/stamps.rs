@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pleach_env::{CrashPolicy, Env, ErrorKind, Fault, FaultKind, FileId};
-use pleach_log::{FILE_HEADER_LEN, FileKind, FrameOptions, FrameWriter, ManifestHint, read_frames};
+use pleach_log::{FILE_HEADER_LEN, FileKind, ManifestHint, RecordFileOptions, RecordWriter, read_records};
 
 use crate::support::{Machine, append, logged, record_of, recover_logged, rotate};
 
@@ -123,12 +123,18 @@ fn a_file_that_reserves_nothing_has_no_stamp() {
     let machine = Machine::new();
     let path = machine.dir.join("edits");
     let hint = ManifestHint::NONE;
-    let options =
-        FrameOptions { kind: EDITS, id: FileId(4), hint, preallocate: None, next_seq: 1, durable_seq: 0 };
-    let mut edits = FrameWriter::create(&*machine.env, &path, &options).unwrap();
+    let options = RecordFileOptions {
+        kind: EDITS,
+        id: FileId(4),
+        hint,
+        preallocate: None,
+        next_seq: 1,
+        durable_seq: 0,
+    };
+    let mut edits = RecordWriter::create(&*machine.env, &path, &options).unwrap();
     edits.append([pleach_log::Append { record: &mut record_of(b"edit"), first_seq: 1, count: 1 }]).unwrap();
     edits.sync("manifest.sync").unwrap();
     assert_eq!(machine.sim.read_file(&path).unwrap()[64..FILE_HEADER_LEN], [0; 32]);
-    let read = read_frames(&machine.env, &path, &EDITS, FileId(4), 1, &mut |_| Ok(())).unwrap();
+    let read = read_records(&machine.env, &path, &EDITS, FileId(4), 1, &mut |_| Ok(())).unwrap();
     assert_eq!((read.next_seq, read.torn), (2, false));
 }

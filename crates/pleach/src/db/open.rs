@@ -270,7 +270,7 @@ fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
 fn discard_fresh_segments(inner: &Inner, error: &Error) {
     // In a poisoned store the edit that moves the log's floor to them may be durable.
     if error.is_out_of_space() && inner.ctx.status.poison().is_none() {
-        let segments = std::mem::take(&mut inner.version_set.framed_files.lock().segments);
+        let segments = std::mem::take(&mut inner.version_set.record_files.lock().segments);
         remove_all(inner, segments.iter().map(|id| segment_path(&inner.ctx.dir, *id)));
     }
 }

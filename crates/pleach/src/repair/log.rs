@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::{Env, Error, ErrorKind, FileId, Result};
-use pleach_log::{LOG_SEGMENT, Record, RecordReader, SalvagedFrame, SeqNo, salvage_frames, segment_path};
+use pleach_log::{LOG_SEGMENT, Record, SalvageReader, Salvaged, SeqNo, salvage_records, segment_path};
 use pleach_table::ValueKind;
 
 use super::manifest::{Files, Known};
@@ -72,8 +72,8 @@ fn read_segment(
     report: &mut Reporter<'_>,
 ) -> Result<()> {
     let first = chains.len();
-    salvage_frames(env, path, &LOG_SEGMENT, id, &mut |found| match found {
-        SalvagedFrame::Record(Record { first_seq, count, offset, .. }) => {
+    salvage_records(env, path, &LOG_SEGMENT, id, &mut |found| match found {
+        Salvaged::Record(Record { first_seq, count, offset, .. }) => {
             let end_seq = first_seq + u64::from(count);
             match chains[first..].last_mut() {
                 Some(chain) if chain.end_seq == first_seq => chain.end_seq = end_seq,
@@ -81,7 +81,7 @@ fn read_segment(
             }
             Ok(report.advance(offset))
         }
-        SalvagedFrame::Damage { offset, len, error } => {
+        Salvaged::Damage { offset, len, error } => {
             let place = DamagedPlace::of(path, error);
             report.damage(DamagedPlace { offset: Some(offset), len: (len > 0).then_some(len), ..place });
             Ok(true)
@@ -146,7 +146,7 @@ pub(super) struct Replay<'e> {
     current: usize,
     /// Readers of the chains with stretches that are not applied: one, and one more for each segment whose numbers another
     /// segment interrupts.
-    readers: HashMap<(FileId, u64), RecordReader>,
+    readers: HashMap<(FileId, u64), SalvageReader>,
 }
 
 impl<'e> Replay<'e> {
@@ -168,7 +168,9 @@ impl<'e> Replay<'e> {
             let path = segment_path(self.dir, stretch.segment);
             let reader = match self.readers.remove(&chain) {
                 Some(reader) => Ok(reader),
-                None => RecordReader::open(&**self.env, &path, &LOG_SEGMENT, stretch.segment, stretch.offset),
+                None => {
+                    SalvageReader::open(&**self.env, &path, &LOG_SEGMENT, stretch.segment, stretch.offset)
+                }
             };
             let is_at_end = match reader {
                 Ok(mut reader) => {
@@ -204,7 +206,7 @@ struct Part<'a, 'd, 'p> {
 
 impl Part<'_, '_, '_> {
     /// Applies the records up to the number `last`; returns whether the stretch has no further ones.
-    fn apply(&mut self, reader: &mut RecordReader, last: SeqNo) -> Result<bool> {
+    fn apply(&mut self, reader: &mut SalvageReader, last: SeqNo) -> Result<bool> {
         let Stretch { first_seq, end_seq, .. } = self.stretch;
         let mut next = first_seq;
         while let Some(record) = reader.record() {
@@ -341,7 +343,7 @@ mod tests {
         env.create_dir_all(Path::new("store")).unwrap();
         for &(id, next_seq, counts) in segments {
             let id = FileId(id);
-            let options = pleach_log::FrameOptions {
+            let options = pleach_log::RecordFileOptions {
                 kind: LOG_SEGMENT,
                 id,
                 hint: pleach_log::ManifestHint::NONE,
@@ -350,7 +352,7 @@ mod tests {
                 durable_seq: next_seq - 1,
             };
             let path = segment_path(Path::new("store"), id);
-            let mut writer = pleach_log::FrameWriter::create(&*env, &path, &options).unwrap();
+            let mut writer = pleach_log::RecordWriter::create(&*env, &path, &options).unwrap();
             for &count in counts {
                 let mut operations = Operations::default();
                 for i in 0..count {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pleach_env::{Env, Error, FileId, Result};
 use pleach_log::{
-    LOG_SEGMENT, ManifestHint, SalvagedFrame, SeqNo, parse_segment_name, salvage_frames, segment_path,
+    LOG_SEGMENT, ManifestHint, Salvaged, SeqNo, parse_segment_name, salvage_records, segment_path,
 };
 
 use super::report::{Reporter, missing};
@@ -152,7 +152,7 @@ fn exactly(version: Version, closed: Option<Closed>) -> Known {
 fn newest_hint(env: &Arc<dyn Env>, dir: &Path, files: &Files) -> Option<ManifestHint> {
     let hints = files.segments.keys().filter_map(|id| {
         let path = segment_path(dir, *id);
-        salvage_frames(env, &path, &LOG_SEGMENT, *id, &mut |_| Ok(false)).ok()?.hint
+        salvage_records(env, &path, &LOG_SEGMENT, *id, &mut |_| Ok(false)).ok()?.hint
     });
     hints.max()
 }
@@ -170,8 +170,8 @@ fn harvest(env: &Arc<dyn Env>, dir: &Path, files: &Files, closed: Option<Closed>
     for id in files.manifests.keys() {
         let path: PathBuf = manifest_path(dir, *id);
         // The damage of the manifest has been reported.
-        let _damaged = salvage_frames(env, &path, &MANIFEST, *id, &mut |found| {
-            if let SalvagedFrame::Record(record) = found
+        let _damaged = salvage_records(env, &path, &MANIFEST, *id, &mut |found| {
+            if let Salvaged::Record(record) = found
                 && let Some(edit) = Edit::decode(record.payload)
             {
                 known.take_edit(&edit);

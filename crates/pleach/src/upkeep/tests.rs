@@ -81,7 +81,7 @@ fn a_repeated_step_wakes_those_who_wait() {
     };
     assert!(wakes.recv_timeout(Duration::from_millis(100)).is_err(), "it waits");
     is_done.store(true, Ordering::Relaxed);
-    upkeep.version_set.framed_files.lock().old_manifests.push(FileId(9_999));
+    upkeep.version_set.record_files.lock().old_manifests.push(FileId(9_999));
     let full = Error::io("write", dir.path(), io::ErrorKind::StorageFull.into());
     assert_eq!(upkeep.background_failed(full), JobStep::Again);
     wakes.recv_timeout(Duration::from_secs(20)).expect("it is woken");

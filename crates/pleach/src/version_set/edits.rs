@@ -127,7 +127,7 @@ impl VersionSet {
         match Manifest::create(&*self.ctx.env, &self.ctx.dir, id, &version) {
             Ok(manifest) => {
                 let old = std::mem::replace(&mut *versions.manifest, manifest);
-                self.framed_files.lock().old_manifests.push(old.id());
+                self.record_files.lock().old_manifests.push(old.id());
                 Ok(())
             }
             // CURRENT names the old manifest, which goes on unless it takes no more edits.

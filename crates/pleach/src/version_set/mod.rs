@@ -44,7 +44,7 @@ pub(crate) struct VersionSet {
     /// The manifest hint of log segments.
     hint: Mutex<ManifestHint>,
     /// Log segments and manifests that exist.
-    pub(crate) framed_files: Mutex<FramedFiles>,
+    pub(crate) record_files: Mutex<RecordFiles>,
     /// SSTs that no version needs.
     pub(crate) trash: Arc<Trash>,
     /// Sums and work lists over all partitions. Leaf lock.
@@ -62,7 +62,7 @@ pub(crate) struct Versions {
 
 /// Log segments and replaced manifests that the cleaner removes when they are not needed any more.
 #[derive(Default)]
-pub(crate) struct FramedFiles {
+pub(crate) struct RecordFiles {
     /// Segments, ascending, those in use included.
     pub(crate) segments: Vec<FileId>,
     /// Manifests that a newer one replaced.
@@ -88,7 +88,7 @@ impl VersionSet {
             versions: Mutex::new(versions),
             next_id: AtomicU64::new(next_id),
             hint: Mutex::new(hint),
-            framed_files: Mutex::new(FramedFiles { segments, ..FramedFiles::default() }),
+            record_files: Mutex::new(RecordFiles { segments, ..RecordFiles::default() }),
             trash,
             ledger: Mutex::new(ledger),
         }
@@ -136,7 +136,7 @@ impl VersionSet {
         }
         let floor = self.state.load().version.log_floor;
         let (segments, manifests, retired) = {
-            let mut files = self.framed_files.lock();
+            let mut files = self.record_files.lock();
             let keep = files.segments.partition_point(|id| *id < floor);
             let segments: Vec<_> = files.segments.drain(..keep).collect();
             (segments, std::mem::take(&mut files.old_manifests), std::mem::take(&mut files.retired))

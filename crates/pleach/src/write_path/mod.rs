@@ -288,7 +288,7 @@ impl WritePath {
         writer.log.mark_durable(state.version.flushed_seq);
         let retired = writer.log.forget_before(state.version.log_floor);
         if !retired.is_empty() {
-            self.version_set.framed_files.lock().retired.append(retired);
+            self.version_set.record_files.lock().retired.append(retired);
         }
     }
 
@@ -304,7 +304,7 @@ impl WritePath {
         let id = self.version_set.new_file_id();
         let rotated = writer.log.rotate(id, self.version_set.manifest_hint());
         rotated.map_err(|e| self.log_failed(&writer.log, e))?;
-        self.version_set.framed_files.lock().segments.push(id);
+        self.version_set.record_files.lock().segments.push(id);
         Ok(())
     }
 

@@ -33,8 +33,8 @@ fn a_newer_layout_is_unsupported() {
     assert_eq!(found, UNSUPPORTED);
 }
 
-/// Sets the version in the header of a framed file.
-fn set_framed_version(bytes: &mut [u8], version: u32) {
+/// Sets the version in the header of a record file.
+fn set_record_file_version(bytes: &mut [u8], version: u32) {
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[..60]);
     bytes[60..64].copy_from_slice(&crc.to_le_bytes());
@@ -43,7 +43,7 @@ fn set_framed_version(bytes: &mut [u8], version: u32) {
 #[test]
 fn another_manifest_version_is_unsupported() {
     for version in [1, 99] {
-        let found = error_after(FileKind::Manifest, |bytes| set_framed_version(bytes, version));
+        let found = error_after(FileKind::Manifest, |bytes| set_record_file_version(bytes, version));
         assert_eq!(found, UNSUPPORTED, "version {version}");
     }
 }
@@ -51,7 +51,7 @@ fn another_manifest_version_is_unsupported() {
 #[test]
 fn another_log_version_is_unsupported() {
     for version in [1, 99] {
-        let found = error_after(FileKind::Log, |bytes| set_framed_version(bytes, version));
+        let found = error_after(FileKind::Log, |bytes| set_record_file_version(bytes, version));
         assert_eq!(found, UNSUPPORTED, "version {version}");
     }
 }

@@ -8,15 +8,17 @@ use pleach_env::{FileId, SimEnv};
 
 use super::super::reader::Found;
 use super::*;
-use crate::frame::{Append, FILE_HEADER_LEN, FileKind, FrameOptions, FrameWriter, ManifestHint, RecordBuf};
+use crate::record_file::{
+    Append, FILE_HEADER_LEN, FileKind, ManifestHint, RecordBuf, RecordFileOptions, RecordWriter,
+};
 
 const KIND: FileKind = FileKind { magic: *b"PLCHTEST", version: 1, name: "test file" };
 const ID: FileId = FileId(9);
 const PATH: &str = "file";
 const FIRST: u64 = FILE_HEADER_LEN as u64;
 
-fn writer(env: &SimEnv) -> FrameWriter {
-    let options = FrameOptions {
+fn writer(env: &SimEnv) -> RecordWriter {
+    let options = RecordFileOptions {
         kind: KIND,
         id: ID,
         hint: ManifestHint::NONE,
@@ -24,10 +26,10 @@ fn writer(env: &SimEnv) -> FrameWriter {
         next_seq: 1,
         durable_seq: 0,
     };
-    FrameWriter::create(env, Path::new(PATH), &options).unwrap()
+    RecordWriter::create(env, Path::new(PATH), &options).unwrap()
 }
 
-fn append(writer: &mut FrameWriter, count: u32, payload: &[u8]) -> u64 {
+fn append(writer: &mut RecordWriter, count: u32, payload: &[u8]) -> u64 {
     let (mut record, offset, first_seq) = (RecordBuf::new(), writer.offset(), writer.next_seq());
     record.bytes_mut().extend_from_slice(payload);
     writer.append([Append { record: &mut record, first_seq, count }]).unwrap();
@@ -36,7 +38,7 @@ fn append(writer: &mut FrameWriter, count: u32, payload: &[u8]) -> u64 {
 
 /// The result of a search of the whole file, where it ends, and the work that it takes.
 fn search(env: &Arc<SimEnv>) -> (Vec<Remains>, u64, u64) {
-    let (mut reader, _) = FrameReader::open(&**env, Path::new(PATH), &KIND, ID).unwrap();
+    let (mut reader, _) = RecordReader::open(&**env, Path::new(PATH), &KIND, ID).unwrap();
     let (mut found, before) = (Vec::new(), reader.examined());
     let end = reader.search(FIRST, &mut |remains| found.push(remains)).unwrap();
     (found, end, reader.examined() - before)
@@ -199,7 +201,7 @@ fn nested_headers_take_linear_work() {
 
 /// The findings of salvage behind the header: places of records, and the work that it takes.
 fn salvage(env: &Arc<SimEnv>) -> (Vec<u64>, u64) {
-    let mut reader = FrameReader::blind(&**env, Path::new(PATH), &KIND, ID).unwrap();
+    let mut reader = RecordReader::blind(&**env, Path::new(PATH), &KIND, ID).unwrap();
     let mut found = Vec::new();
     loop {
         match reader.advance().unwrap() {

@@ -1,6 +1,6 @@
-//! Reader of a framed file: walks the chain of records.
+//! Reader of a record file: walks the chain of records.
 //!
-//! Recovery calls [`FrameReader::advance`] until the chain ends, then `FrameReader::search` (module `search`) for records
+//! Recovery calls [`RecordReader::advance`] until the chain ends, then `RecordReader::search` (module `search`) for records
 //! further on; it decides what their absence or presence means. This module only says what is there.
 //!
 //! # Invariants
@@ -9,15 +9,15 @@
 //! 2. *Errors are not ends.* A read error is returned; only bytes that were read can end the chain.
 //!
 //! # Cost
-//! One sequential pass; records longer than the window are read twice. [`FrameReader::examined`] counts.
+//! One sequential pass; records longer than the window are read twice. [`RecordReader::examined`] counts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pleach_env::{Env, Error, File, FileId, OpenOptions, Result, failpoint};
 
-use super::header::{FILE_HEADER_LEN, FileHeader, FileKind, HeaderState};
-use super::record::{RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
+use super::file_header::{FILE_HEADER_LEN, FileHeader, FileKind, HeaderState};
+use super::record_header::{RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
 use super::stamp::Stamp;
 
 /// Bytes read at once. Large enough to make the cost of a call vanish.
@@ -31,7 +31,7 @@ pub(crate) enum Opened {
 
 /// The finding at the next place of the chain.
 pub(crate) enum Found {
-    /// A record at this offset; [`FrameReader::payload`] holds its payload.
+    /// A record at this offset; [`RecordReader::payload`] holds its payload.
     Record(RecordHeader, u64),
     /// No record: at `offset` there is `found`.
     End { offset: u64, found: &'static str },
@@ -40,7 +40,7 @@ pub(crate) enum Found {
 /// Whether the bytes at an offset are a record, and if not, what they are.
 pub(super) type Checked = std::result::Result<RecordHeader, &'static str>;
 
-pub(crate) struct FrameReader {
+pub(crate) struct RecordReader {
     // Immutable after construction.
     file: Arc<dyn File>,
     path: PathBuf,
@@ -66,7 +66,7 @@ pub(crate) struct FrameReader {
     pub(super) examined: u64,
 }
 
-impl FrameReader {
+impl RecordReader {
     /// Opens the file and judges its header.
     pub(crate) fn open(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId) -> Result<(Self, Opened)> {
         let failed = |e| Error::io(&format!("open the {}", kind.name), path, e);

@@ -32,7 +32,7 @@ pub const PAYLOAD_LEN_MAX: usize = 1 << 30;
 /// `durable_lag` of a record whose writer did not know, or could not express, what was durable.
 pub(crate) const LAG_UNKNOWN: u32 = u32::MAX;
 
-/// Highest epoch. It is only used by a last fence; data stops one below, see `FrameWriter`.
+/// Highest epoch. It is only used by a last fence; data stops one below, see `RecordWriter`.
 pub(crate) const EPOCH_MAX: u8 = (1 << 5) - 1;
 
 /// Where in a long header the checksum of the payload is, and that of the header, which covers all before it.

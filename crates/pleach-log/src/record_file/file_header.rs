@@ -1,4 +1,4 @@
-//! Header of a framed file: what the file is, which one it is, and how far the manifest had got.
+//! Header of a record file: what the file is, which one it is, and how far the manifest had got.
 //!
 //! # On disk
 //! Layout: docs/format/log.md, "File header". Its first 64 bytes keep their places in every format version, so that an old
@@ -11,7 +11,7 @@ use pleach_env::{Error, FileId, Result, failpoint};
 
 use super::stamp::{STAMP_AT, STAMP_LEN};
 
-/// Length of the header of a framed file, the stamp included: where its first record starts.
+/// Length of the header of a record file, the stamp included: where its first record starts.
 pub const FILE_HEADER_LEN: usize = STAMP_AT + STAMP_LEN;
 
 /// Length of the part that is written once.
@@ -20,7 +20,7 @@ const FIXED_LEN: usize = STAMP_AT;
 /// Bytes of that part that its checksum covers: all before it.
 const CHECKED_LEN: usize = FIXED_LEN - 4;
 
-/// One kind of framed file.
+/// One kind of record file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileKind {
     /// First eight bytes of every file of this kind.

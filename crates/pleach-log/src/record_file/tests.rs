@@ -1,16 +1,16 @@
-//! Tests of the frame that need its inside: golden bytes, and the memory a damaged file can take.
+//! Tests of record files that need their inside: golden bytes, and the memory a damaged file can take.
 
 use std::path::Path;
 
 use pleach_env::{FileId, SimEnv};
 
-use super::header::{FileHeader, HeaderState};
-use super::record::{LAG_UNKNOWN, RecordHeader};
+use super::file_header::{FileHeader, HeaderState};
+use super::record_header::{LAG_UNKNOWN, RecordHeader};
 use super::*;
 
 const KIND: FileKind = FileKind { magic: *b"PLCHTEST", version: 0x0102, name: "test file" };
 
-const OPTIONS: FrameOptions = FrameOptions {
+const OPTIONS: RecordFileOptions = RecordFileOptions {
     kind: KIND,
     id: FileId(1),
     hint: ManifestHint::NONE,
@@ -80,8 +80,8 @@ fn golden_bytes_of_a_short_record() {
 fn long_records_tell_what_is_durable() {
     let env = SimEnv::new(1);
     let path = Path::new("file");
-    let mut writer = FrameWriter::create(&*env, path, &OPTIONS).unwrap();
-    let put = |writer: &mut FrameWriter, count: u32| {
+    let mut writer = RecordWriter::create(&*env, path, &OPTIONS).unwrap();
+    let put = |writer: &mut RecordWriter, count: u32| {
         let mut record = RecordBuf::new();
         record.bytes_mut().extend_from_slice(&[7; 100]);
         let (first_seq, before) = (writer.next_seq(), writer.offset());
@@ -97,7 +97,7 @@ fn long_records_tell_what_is_durable() {
     let distances: Vec<_> = (0..100).map(|_| put(&mut writer, 1)).collect();
     let places: Vec<_> = (0..100).filter(|&i| distances[i]).collect();
     assert!(places[0] <= 6 && places.windows(2).all(|w| w[1] <= 2 * w[0] + 6), "{places:?}");
-    let (mut reader, _) = FrameReader::open(&*env, path, &KIND, FileId(1)).unwrap();
+    let (mut reader, _) = RecordReader::open(&*env, path, &KIND, FileId(1)).unwrap();
     for seq in 1..=1000 {
         let Found::Record(header, _) = reader.advance().unwrap() else { panic!("the chain ends at {seq}") };
         assert_eq!((header.first_seq, reader.payload()), (seq, &[7; 100][..]));
@@ -142,12 +142,12 @@ fn headers_out_of_range_are_refused() {
 fn damaged_lengths_cost_no_memory() {
     let env = SimEnv::new(1);
     let path = Path::new("file");
-    let mut writer = FrameWriter::create(&*env, path, &OPTIONS).unwrap();
+    let mut writer = RecordWriter::create(&*env, path, &OPTIONS).unwrap();
     let mut record = RecordBuf::new();
     record.bytes_mut().resize(RECORD_HEADER_LEN + 5_000_000, 7);
     writer.append([Append { record: &mut record, first_seq: 1, count: 1 }]).unwrap();
     let read = |expected_record: bool| {
-        let (mut reader, _) = FrameReader::open(&*env, path, &KIND, FileId(1)).unwrap();
+        let (mut reader, _) = RecordReader::open(&*env, path, &KIND, FileId(1)).unwrap();
         let found = reader.advance().unwrap();
         assert_eq!(matches!(found, Found::Record(..)), expected_record);
         let mut records = 0;

@@ -3,41 +3,41 @@
 use pleach_env::memory::RegionBytes;
 use pleach_env::{Error, FileId, Result};
 
-use super::record::{PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SEQ_MAX, SeqNo};
+use super::record_header::{PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SEQ_MAX, SeqNo};
 
 /// A payload with room for its record header in front, so that a single record is written without a copy.
 ///
-/// Large pieces of the payload can lie apart, in regions of their own; they are written from there.
+/// Large pieces of the payload stay in memory regions of their own and are written from there.
 pub struct RecordBuf {
     /// At least [`RECORD_HEADER_LEN`] bytes; the header is filled in by the writer.
     bytes: Vec<u8>,
-    /// The pieces that lie apart, if there are any.
-    apart: Option<Box<Apart>>,
+    /// The pieces in regions, if there are any.
+    regions: Option<Box<Regions>>,
 }
 
-/// Pieces of a payload that lie apart.
+/// Pieces of a payload that stay in memory regions.
 #[derive(Default)]
-struct Apart {
-    /// In their order; each with the offset in [`RecordBuf::bytes`] before which it belongs.
+struct Regions {
+    /// In the order of the payload; each with the offset in [`RecordBuf::bytes`] before which it belongs.
     pieces: Vec<(usize, RegionBytes)>,
-    /// Bytes of them all.
+    /// Total bytes.
     len: usize,
 }
 
 impl RecordBuf {
     /// An empty payload.
     pub fn new() -> Self {
-        Self { bytes: vec![0; RECORD_HEADER_LEN], apart: None }
+        Self { bytes: vec![0; RECORD_HEADER_LEN], regions: None }
     }
 
     /// An empty payload with room for `payload_len` bytes.
     pub fn with_capacity(payload_len: usize) -> Self {
         let mut bytes = Vec::with_capacity(RECORD_HEADER_LEN + payload_len);
         bytes.resize(RECORD_HEADER_LEN, 0);
-        Self { bytes, apart: None }
+        Self { bytes, regions: None }
     }
 
-    /// The payload, without the pieces that lie apart.
+    /// The payload without the pieces in regions.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[RECORD_HEADER_LEN..]
     }
@@ -47,7 +47,7 @@ impl RecordBuf {
         &mut self.bytes[RECORD_HEADER_LEN..]
     }
 
-    /// Length of the payload, pieces apart included.
+    /// Length of the payload, regions included.
     #[inline]
     pub fn payload_len(&self) -> usize {
         self.record_len() - RECORD_HEADER_LEN
@@ -56,32 +56,32 @@ impl RecordBuf {
     /// Length in the log at most: the longest header and the payload.
     #[inline]
     pub fn record_len(&self) -> usize {
-        self.bytes.len() + self.apart.as_ref().map_or(0, |apart| apart.len)
+        self.bytes.len() + self.regions.as_ref().map_or(0, |regions| regions.len)
     }
 
-    /// Appends a piece of payload that stays where it is.
-    pub fn push_apart(&mut self, piece: RegionBytes) {
-        let apart = self.apart.get_or_insert_default();
-        apart.len += piece.bytes().len();
-        apart.pieces.push((self.bytes.len(), piece));
+    /// Appends a piece of payload that stays in its region.
+    pub fn push_region(&mut self, piece: RegionBytes) {
+        let regions = self.regions.get_or_insert_default();
+        regions.len += piece.bytes().len();
+        regions.pieces.push((self.bytes.len(), piece));
     }
 
-    /// Whether no piece of the payload lies apart.
+    /// Whether the record is one piece of memory.
     #[inline]
-    pub fn is_whole(&self) -> bool {
-        self.apart.is_none()
+    pub fn is_contiguous(&self) -> bool {
+        self.regions.is_none()
     }
 
-    /// The pieces that lie apart, each with the offset in [`RecordBuf::payload`] before which it belongs.
-    pub fn apart(&self) -> impl Iterator<Item = (usize, &RegionBytes)> {
-        let pieces = self.apart.as_ref().map_or(&[][..], |apart| &apart.pieces);
+    /// The pieces in regions, each with the offset in [`RecordBuf::payload`] before which it belongs.
+    pub fn regions(&self) -> impl Iterator<Item = (usize, &RegionBytes)> {
+        let pieces = self.regions.as_ref().map_or(&[][..], |regions| &regions.pieces);
         pieces.iter().map(|(at, piece)| (at - RECORD_HEADER_LEN, piece))
     }
 
-    /// Takes the pieces that lie apart, in their order. The buffer keeps its length, but is no record
-    /// any more: [`RecordBuf::clear`] it.
-    pub fn take_apart(&mut self) -> impl Iterator<Item = RegionBytes> + use<> {
-        let taken = self.apart.as_mut().map(|apart| std::mem::take(&mut apart.pieces));
+    /// Takes the pieces in regions, in the order of the payload. Afterwards the buffer must be cleared
+    /// ([`RecordBuf::clear`]): it keeps its length, but holds no valid record.
+    pub fn take_regions(&mut self) -> impl Iterator<Item = RegionBytes> + use<> {
+        let taken = self.regions.as_mut().map(|regions| std::mem::take(&mut regions.pieces));
         taken.unwrap_or_default().into_iter().map(|(_, piece)| piece)
     }
 
@@ -94,12 +94,10 @@ impl RecordBuf {
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.truncate(RECORD_HEADER_LEN);
-        if self.apart.is_some() {
-            self.apart = None;
-        }
+        self.regions = None;
     }
 
-    /// Fills in the header and returns the whole record. Requires: no piece lies apart.
+    /// Fills in the header and returns the whole record. Requires: it is contiguous.
     #[inline]
     pub(crate) fn seal(&mut self, header: &RecordHeader, id: FileId, offset: u64) -> &[u8] {
         let encoded = header.encode(id, offset, self.payload());
@@ -120,17 +118,15 @@ impl RecordBuf {
         self.pieces(RECORD_HEADER_LEN - header.len())
     }
 
-    /// The record from this offset in `bytes` on: what is there up to the first piece that lies apart, that piece, and so on.
-    fn pieces(&self, start: usize) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(start).chain(self.apart_at().map(|(at, _)| at));
-        let ends = self.apart_at().map(|(at, _)| at).chain([self.bytes.len()]);
-        let apart = self.apart_at().map(|(_, piece)| piece.bytes()).chain([&[][..]]);
-        let within = starts.zip(ends).map(|(start, end)| &self.bytes[start..end]);
-        within.zip(apart).flat_map(|(within, apart)| [within, apart])
-    }
-
-    fn apart_at(&self) -> impl Iterator<Item = (usize, &RegionBytes)> {
-        self.apart().map(|(at, piece)| (at + RECORD_HEADER_LEN, piece))
+    /// The record from offset `start` in `bytes` on: the bytes up to the first piece in a region, that piece, and so on.
+    fn pieces(&self, mut start: usize) -> impl Iterator<Item = &[u8]> {
+        let end = (self.payload().len(), &[][..]);
+        let pieces = self.regions().map(|(at, piece)| (at, piece.bytes())).chain([end]);
+        pieces.flat_map(move |(at, piece)| {
+            let before = &self.bytes[start..at + RECORD_HEADER_LEN];
+            start = at + RECORD_HEADER_LEN;
+            [before, piece]
+        })
     }
 }
 

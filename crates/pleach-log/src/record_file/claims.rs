@@ -1,6 +1,6 @@
-//! Claims: the records of a framed file that state which records are durable.
+//! Claims: the records of a record file that state which records are durable.
 
-use super::record::{RecordHeader, RecordKind, SeqNo};
+use super::record_header::{RecordHeader, RecordKind, SeqNo};
 
 /// Decides which records state the durable sequence number: the long ones. The others can be short.
 ///

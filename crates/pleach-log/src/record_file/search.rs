@@ -10,8 +10,10 @@
 
 use pleach_env::Result;
 
-use super::reader::{FrameReader, record_len};
-use super::record::{RECORD_HEADER_LEN, RecordHeader, RecordKind, SHORT_HEADER_LEN, SeqNo, TAG_STEP, tag};
+use super::reader::{RecordReader, record_len};
+use super::record_header::{
+    RECORD_HEADER_LEN, RecordHeader, RecordKind, SHORT_HEADER_LEN, SeqNo, TAG_STEP, tag,
+};
 
 /// A header that was found behind the end of the chain. Its writer put it there, whatever became of its payload.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +50,7 @@ struct Search {
     end: u64,
 }
 
-impl FrameReader {
+impl RecordReader {
     /// Shows `visit` every long record from `start` on, and the short ones that follow whole ones. Returns the end of the
     /// last record, or of the last other byte that is not zero; at least `start`.
     pub(crate) fn search(&mut self, start: u64, visit: &mut dyn FnMut(Remains)) -> Result<u64> {

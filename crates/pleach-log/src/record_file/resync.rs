@@ -8,13 +8,13 @@ use std::path::Path;
 
 use pleach_env::{Env, Error, FileId, OpenOptions, Result};
 
-use super::header::FileKind;
-use super::reader::{Found, FrameReader};
+use super::file_header::FileKind;
+use super::reader::{Found, RecordReader};
 
 /// Bytes that are passed over where a read fails: a page.
 const UNREADABLE_LEN: u64 = 4096;
 
-impl FrameReader {
+impl RecordReader {
     /// Opens the file without a look at its header.
     pub(crate) fn blind(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId) -> Result<Self> {
         let failed = |e| Error::io(&format!("open the {}", kind.name), path, e);

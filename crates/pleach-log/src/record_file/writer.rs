@@ -1,4 +1,4 @@
-//! Writer of a framed file: appends records, one write call per group.
+//! Writer of a record file: appends records, one write call per group.
 //!
 //! Used by `LogWriter` for segments and by the engine for its manifest. It makes the file's bytes durable, never its
 //! name: that is the caller's step, with `Env::sync_dir`.
@@ -21,16 +21,16 @@ use pleach_env::{Env, Error, ErrorKind, File, FileId, Result, Site, failpoint};
 
 use super::buffer::Append;
 use super::claims::Claims;
-use super::header::{FILE_HEADER_LEN, FileHeader, FileKind, ManifestHint};
-use super::record::{EPOCH_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
+use super::file_header::{FILE_HEADER_LEN, FileHeader, FileKind, ManifestHint};
+use super::record_header::{EPOCH_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
 use super::stamp::Stamp;
 
 /// Memory kept for the next group (1 MiB, the most a commit group gathers); larger groups give theirs back.
 const GROUP_KEPT: usize = 1 << 20;
 
-/// Identity of a new framed file, and its first number.
+/// Identity of a new record file, and its first number.
 #[derive(Clone, Copy, Debug)]
-pub struct FrameOptions {
+pub struct RecordFileOptions {
     /// Kind of file.
     pub kind: FileKind,
     /// Its number, never used before.
@@ -56,8 +56,8 @@ enum Fence {
     Sync,
 }
 
-/// Appends to one framed file. See the module's invariants for what happens after errors.
-pub struct FrameWriter {
+/// Appends to one record file. See the module's invariants for what happens after errors.
+pub struct RecordWriter {
     // Immutable after construction.
     file: Arc<dyn File>,
     path: PathBuf,
@@ -86,9 +86,9 @@ pub struct FrameWriter {
     group: Vec<u8>,
 }
 
-impl FrameWriter {
+impl RecordWriter {
     /// Creates the file with its header; on error no file is left, as far as the operating system allows.
-    pub fn create(env: &dyn Env, path: &Path, options: &FrameOptions) -> Result<Self> {
+    pub fn create(env: &dyn Env, path: &Path, options: &RecordFileOptions) -> Result<Self> {
         if options.next_seq == 0 {
             return Err(Error::invalid("sequence numbers start at 1"));
         }
@@ -133,14 +133,14 @@ impl FrameWriter {
         let Some(mut first) = records.next() else { return Ok(()) };
         self.make_ready()?;
         match records.next() {
-            None if first.record.is_whole() => self.append_one(first),
+            None if first.record.is_contiguous() => self.append_one(first),
             None => self.append_pieces(&mut first),
             Some(second) => self.append_group([first, second].into_iter().chain(records)),
         }
     }
 
     /// Appends one record whose payload lies elsewhere. A large payload is written from there, after its header; a small
-    /// one in one call with it. Otherwise as [`FrameWriter::append`]: what is there after the first of two calls is a torn
+    /// one in one call with it. Otherwise as [`RecordWriter::append`]: what is there after the first of two calls is a torn
     /// record, as a write cut off leaves it.
     pub(crate) fn append_payload(&mut self, payload: &[u8], numbers: (SeqNo, u32)) -> Result<()> {
         self.check_writable()?;
@@ -237,7 +237,7 @@ impl FrameWriter {
             let mut header = append.header(next_seq, self.durable_seq, self.epoch)?;
             let offset = self.offset + group.len() as u64;
             claims = claims.choose(&mut header, offset, self.durable_seq);
-            if append.record.is_whole() {
+            if append.record.is_contiguous() {
                 group.extend_from_slice(append.record.seal(&header, self.id, offset));
             } else {
                 append.record.seal_pieces(&header, self.id, offset).for_each(|p| group.extend_from_slice(p));
@@ -331,7 +331,7 @@ impl FrameWriter {
         (self.reserved > self.stamped_len).then_some(Stamp { durable_len: self.reserved })
     }
 
-    /// Writes the stamp. Best effort: the next sync tries again. Requires: a sync that began after [`FrameWriter::due_stamp`]
+    /// Writes the stamp. Best effort: the next sync tries again. Requires: a sync that began after [`RecordWriter::due_stamp`]
     /// has succeeded.
     pub(crate) fn write_stamp(&mut self, stamp: Stamp) {
         if stamp.write(&*self.file, self.id).is_ok() {
@@ -461,7 +461,7 @@ fn reserve(
     Ok(())
 }
 
-fn start(file: &dyn File, options: &FrameOptions) -> io::Result<()> {
+fn start(file: &dyn File, options: &RecordFileOptions) -> io::Result<()> {
     if let Some(len) = options.preallocate {
         file.allocate(len)?;
     }
@@ -469,9 +469,9 @@ fn start(file: &dyn File, options: &FrameOptions) -> io::Result<()> {
     file.write_all_at(&header.encode(&options.kind), 0)
 }
 
-impl std::fmt::Debug for FrameWriter {
+impl std::fmt::Debug for RecordWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameWriter")
+        f.debug_struct("RecordWriter")
             .field("path", &self.path)
             .field("offset", &self.offset)
             .field("next_seq", &self.next_seq)
