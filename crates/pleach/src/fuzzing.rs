@@ -9,8 +9,8 @@ use pleach_env::{Env, FileId, SimEnv, failpoint};
 use pleach_log::{Append, RecordBuf, RecordWriter};
 use pleach_table::ValueKind;
 
-use crate::batch::{Operation, Operations};
 use crate::manifest;
+use crate::operations::{Operation, Operations};
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 

@@ -58,7 +58,6 @@
 //! open at a time.
 
 mod attached;
-mod batch;
 mod context;
 mod damage;
 mod db;
@@ -71,6 +70,7 @@ pub mod limits;
 mod lookup;
 mod manifest;
 mod memtable;
+mod operations;
 mod options;
 mod picker;
 mod repair;
@@ -79,7 +79,7 @@ mod shape;
 mod state;
 mod stats;
 mod status;
-mod stretches;
+mod tombstone_spans;
 mod trace;
 mod upkeep;
 mod value;

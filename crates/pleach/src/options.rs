@@ -49,8 +49,8 @@ const MEMTABLE_BYTES_MAX: usize = 64 << 20;
 /// SSTs that a compacted partition has at least, unless they would become very small.
 const SSTS_MIN: u64 = 64;
 
-/// Memtables that may be sealed and not yet flushed before writers wait for the flush.
-pub(crate) const SEALED_MAX: usize = 2;
+/// Immutable memtables before writers wait for a flush.
+pub(crate) const IMMUTABLE_MEMTABLES_MAX: usize = 2;
 
 impl Default for Options {
     fn default() -> Self {
@@ -258,7 +258,7 @@ impl Options {
         Ok(())
     }
 
-    /// Bytes at which a memtable is sealed.
+    /// Bytes at which the active memtable is full.
     pub(crate) fn memtable_budget(&self) -> usize {
         self.memtable_bytes.unwrap_or((self.memory / 8).min(MEMTABLE_BYTES_MAX))
     }
@@ -284,7 +284,7 @@ impl Options {
 
     /// Bytes for memtables, as they are by default; larger ones, if told, come on top.
     fn memtables_share(&self) -> usize {
-        (1 + SEALED_MAX) * self.memtable_budget().min(self.memory / 8)
+        (1 + IMMUTABLE_MEMTABLES_MAX) * self.memtable_budget().min(self.memory / 8)
     }
 
     /// Number of compaction threads.

@@ -14,7 +14,7 @@ use pleach_env::{FileId, failpoint};
 use pleach_log::SeqNo;
 
 use crate::memtable::Memtable;
-use crate::stretches::DeletedStretches;
+use crate::tombstone_spans::TombstoneSpans;
 use crate::version::Version;
 
 /// A memtable and the first log segment that holds its writes.
@@ -27,13 +27,13 @@ pub(crate) struct LoggedMemtable {
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) active: Arc<LoggedMemtable>,
-    /// Sealed memtables, newest first.
-    pub(crate) sealed: Vec<Arc<LoggedMemtable>>,
+    /// Immutable memtables, newest first.
+    pub(crate) immutable: Vec<Arc<LoggedMemtable>>,
     pub(crate) version: Arc<Version>,
     /// The last sequence number before the newest creation or drop of a partition. See [`ReadView`].
     pub(crate) partitions_since: SeqNo,
-    /// Stretches of deleted keys that scans know; the same in all states of a store.
-    pub(crate) stretches: Arc<DeletedStretches>,
+    /// The same in all states of a store.
+    pub(crate) tombstone_spans: Arc<TombstoneSpans>,
     /// Whether the store has been closed; the same in all states of a store.
     pub(crate) closed: Arc<AtomicBool>,
 }
@@ -58,7 +58,7 @@ impl State {
     /// The memtables, newest first.
     #[inline]
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
-        std::iter::once(&self.active).chain(&self.sealed).map(|logged| &logged.memtable)
+        std::iter::once(&self.active).chain(&self.immutable).map(|logged| &logged.memtable)
     }
 }
 
@@ -82,8 +82,8 @@ pub(crate) struct CurrentState {
     state: ArcSwap<State>,
     /// Last sequence number whose batch is wholly in the memtable. Release by the commit leader, acquire by readers.
     visible: AtomicU64,
-    /// Number of sealed memtables of `state`.
-    sealed: AtomicUsize,
+    /// Number of immutable memtables of `state`.
+    immutable: AtomicUsize,
     /// Serialises swaps of `state`. Only locks that the drop of an old state takes (`Trash`, memory pools) are taken inside.
     swap: Mutex<()>,
 }
@@ -93,7 +93,7 @@ impl CurrentState {
     pub(crate) fn new(state: State, visible: SeqNo) -> Self {
         Self {
             visible: AtomicU64::new(visible),
-            sealed: AtomicUsize::new(state.sealed.len()),
+            immutable: AtomicUsize::new(state.immutable.len()),
             swap: Mutex::new(()),
             state: ArcSwap::from_pointee(state),
         }
@@ -114,15 +114,15 @@ impl CurrentState {
     pub(crate) fn swap(&self, change: impl FnOnce(&State) -> State) {
         let _one_at_a_time = self.swap.lock();
         let next = change(&self.state.load());
-        let sealed = next.sealed.len();
+        let immutable = next.immutable.len();
         self.state.store(Arc::new(next));
-        self.sealed.store(sealed, Ordering::Release);
+        self.immutable.store(immutable, Ordering::Release);
     }
 
-    /// How many sealed memtables there are: cheaper than a look at the state.
+    /// How many immutable memtables there are: cheaper than a look at the state.
     #[inline]
-    pub(crate) fn sealed_count(&self) -> usize {
-        self.sealed.load(Ordering::Acquire)
+    pub(crate) fn immutable_count(&self) -> usize {
+        self.immutable.load(Ordering::Acquire)
     }
 
     /// Last sequence number that readers may see.

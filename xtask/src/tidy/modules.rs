@@ -11,11 +11,11 @@ use super::tree::Tree;
 /// Every module of the crate's root from the bottom up; modules on one line do not know each other.
 const LAYERS: &[&[&str]] = &[
     &["attached", "keys", "stats"],
-    &["damage", "limits", "stretches", "trace"],
+    &["damage", "limits", "tombstone_spans", "trace"],
     &["memtable", "shape"],
     &["filters", "value"],
     &["options", "version"],
-    &["batch", "manifest", "picker", "state", "status"],
+    &["manifest", "operations", "picker", "state", "status"],
     &["context", "scan"],
     &["lookup", "version_set"],
     &["write_path"],

@@ -67,7 +67,7 @@ pub struct SstCursor {
 struct Seek {
     toward: Toward,
     block: u32,
-    in_company: bool,
+    prefetch: bool,
     stage: Stage,
 }
 
@@ -134,12 +134,12 @@ impl SstCursor {
         Ok(())
     }
 
-    /// Begins a seek. Until [`SstCursor::continue_seek`] says that it is done, the cursor is invalid. With `in_company`
-    /// other cursors seek at the same time: a block that is not cached is asked for before it is waited for.
-    pub fn begin_seek(&mut self, key: &[u8], toward: Toward, in_company: bool) {
+    /// Begins a seek. Until [`SstCursor::continue_seek`] says that it is done, the cursor is invalid. With `prefetch`
+    /// a block that is not cached is asked for before it is waited for, which pays if other cursors seek at the same time.
+    pub fn begin_seek(&mut self, key: &[u8], toward: Toward, prefetch: bool) {
         self.place = None;
         let block = self.sst.block_for(key);
-        self.seek = Some(Seek { toward, block, in_company, stage: Stage::Word });
+        self.seek = Some(Seek { toward, block, prefetch, stage: Stage::Word });
     }
 
     /// Goes on with a seek until it has to wait for memory or the device; returns whether it is done.
@@ -151,7 +151,7 @@ impl SstCursor {
             Stage::Word => {
                 if let Source::Cached(_) = self.source
                     && !self.sst.cache.prefetch(&self.sst.words, seek.block)
-                    && seek.in_company
+                    && seek.prefetch
                 {
                     self.sst.prefetch_block(seek.block);
                 }

@@ -82,16 +82,16 @@ impl Inner {
         // Where there is no memory for it, the old one stays until the handles go. Its partitions are not found any more.
         let active = empty_memtable(&writer).unwrap_or_else(|| Arc::clone(&writer.active));
         writer.active = Arc::clone(&active);
-        let stretches = Arc::clone(&writer.stretches);
+        let tombstone_spans = Arc::clone(&writer.tombstone_spans);
         let closed = Arc::clone(&self.version_set.state.load().closed);
         // Not `next_seq`: after a panic of a commit leader it is ahead, and readers would wait for the rest forever.
         let partitions_since = self.version_set.state.visible();
         self.version_set.state.swap(|_| State {
             active,
-            sealed: Vec::new(),
+            immutable: Vec::new(),
             version,
             partitions_since,
-            stretches,
+            tombstone_spans,
             closed,
         });
         result

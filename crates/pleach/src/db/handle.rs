@@ -11,7 +11,7 @@ use super::partition::Partition;
 use super::snapshot::Snapshot;
 use super::verify::{self, VerifyReport};
 use super::write_batch::WriteBatch;
-use super::{open, partitions};
+use super::{create_drop, open};
 use crate::damage::DamagedPlace;
 use crate::options::Options;
 use crate::stats::Stats;
@@ -171,7 +171,7 @@ impl Db {
             // Its number is that of another partition here.
             return Err(Error::invalid("the partition belongs to another store"));
         }
-        partitions::drop_partition(self.inner(), &partition)
+        create_drop::drop_partition(self.inner(), &partition)
     }
 
     /// An empty write batch.

@@ -1,12 +1,12 @@
 //! The store: a handle that is cheap to clone, and what stands behind it.
 
 mod closing;
+mod create_drop;
 mod directory;
 mod handle;
 mod inner;
 mod open;
 mod partition;
-mod partitions;
 mod recovery;
 mod snapshot;
 mod verify;

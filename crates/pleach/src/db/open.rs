@@ -35,12 +35,12 @@ use super::directory::{
 use super::inner::{Inner, Parts};
 use super::recovery::{Found, read_store};
 use crate::attached::Attached;
-use crate::batch::Operations;
 use crate::manifest::{self, Current, Manifest, manifest_path};
 use crate::memtable::Memtable;
-use crate::options::{Options, SEALED_MAX};
+use crate::operations::Operations;
+use crate::options::{IMMUTABLE_MEMTABLES_MAX, Options};
 use crate::state::{LoggedMemtable, State};
-use crate::stretches::DeletedStretches;
+use crate::tombstone_spans::TombstoneSpans;
 use crate::trace;
 use crate::upkeep::filters::open_ssts;
 use crate::version::edit::{Edit, EditItem};
@@ -157,7 +157,7 @@ fn open_for_reading(dir: &Path, options: &Options, why: Error) -> Result<Inner> 
 type FirstMemtable = (Arc<RegionPool>, Arc<Memtable>);
 
 fn first_memtable(options: &Options) -> Result<FirstMemtable> {
-    let pool = Memtable::pool(options.memtable_budget(), SEALED_MAX);
+    let pool = Memtable::pool(options.memtable_budget(), IMMUTABLE_MEMTABLES_MAX);
     let memtable = Arc::new(Memtable::new(options.memtable_budget(), &pool)?);
     Ok((pool, memtable))
 }
@@ -200,21 +200,21 @@ fn assemble(dir: &Path, options: &Options, ready: Ready, version: Version, began
     let next_id = version.next_id;
     let version = Arc::new(version);
     let active = Arc::new(LoggedMemtable { memtable, first_segment });
-    let stretches = Arc::new(DeletedStretches::new(version.flushed_seq));
+    let tombstone_spans = Arc::new(TombstoneSpans::new(version.flushed_seq));
     let writer = Writer {
         log,
         next_seq: version.flushed_seq + 1,
         room_until: 0,
         scant_bytes: 0,
         active: Arc::clone(&active),
-        stretches: Arc::clone(&stretches),
+        tombstone_spans: Arc::clone(&tombstone_spans),
     };
     let state = State {
         active,
-        sealed: Vec::new(),
+        immutable: Vec::new(),
         version: Arc::clone(&version),
         partitions_since: 0,
-        stretches,
+        tombstone_spans,
         closed: Arc::default(),
     };
     let segments = if read_only.is_some() { Vec::new() } else { vec![first_segment] };
@@ -255,7 +255,7 @@ fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
     let floor = {
         let state = inner.version_set.state.load();
         state
-            .sealed
+            .immutable
             .last()
             .map_or(state.active.first_segment, |oldest| oldest.first_segment)
             .max(first_segment)
@@ -278,7 +278,7 @@ fn discard_fresh_segments(inner: &Inner, error: &Error) {
 fn rewrite_record(inner: &Inner, record: &Record<'_>) -> Result<()> {
     let mut writer = inner.writes.writer.lock();
     if inner.writes.is_full_for(&writer, Operations::footprint_of(record.payload)) {
-        inner.writes.seal(&mut writer)?;
+        inner.writes.switch_memtable(&mut writer)?;
         while inner.upkeep.flush_oldest()? {}
     }
     reserve_memory(inner, &writer, record)?;
@@ -306,7 +306,7 @@ fn reserve_memory(inner: &Inner, writer: &Writer, record: &Record<'_>) -> Result
 /// Inserts a recovered batch into the memtable and shows it to readers.
 fn insert_record(inner: &Inner, writer: &mut Writer, record: &Record<'_>) {
     let mut next_seq = record.first_seq;
-    writer.stretches.announce(next_seq + u64::from(record.count) - 1);
+    writer.tombstone_spans.announce(next_seq + u64::from(record.count) - 1);
     insert_operations(&writer.active.memtable, record.payload, &mut next_seq);
     writer.next_seq = next_seq;
     inner.version_set.state.show_up_to(next_seq - 1);

@@ -9,9 +9,9 @@ use pleach_log::Durability;
 
 use super::handle::{Db, Shared};
 use super::inner::Inner;
-use crate::batch::{Operations, check_key};
 use crate::keys::PartitionId;
 use crate::lookup::get_blocking;
+use crate::operations::{Operations, check_key};
 use crate::scan::Range;
 use crate::state::ReadView;
 use crate::stats::{PartitionStats, SizeEstimate};

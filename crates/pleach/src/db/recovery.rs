@@ -7,8 +7,8 @@ use pleach_env::{Env, Error, ErrorKind, FileId, Result, failpoint};
 use pleach_log::{ManifestHint, Record, Recovery, recover, segment_path};
 
 use super::directory::Listing;
-use crate::batch::Operations;
 use crate::manifest::{self, Closed, Current};
+use crate::operations::Operations;
 use crate::version::{FileTable, Trash, Version};
 
 /// The contents of a store as read before anything is written.

@@ -7,8 +7,8 @@ use pleach_env::{Error, ErrorKind, Result};
 
 use super::handle::{Db, Shared};
 use super::partition::Partition;
-use crate::batch::check_key;
 use crate::lookup::get_blocking;
+use crate::operations::check_key;
 use crate::scan::Range;
 use crate::state::ReadView;
 use crate::value::Value;

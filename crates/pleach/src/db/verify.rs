@@ -122,7 +122,7 @@ impl Inner {
             stats.filter_bytes += filter_bytes;
             stats.filters_missing += u64::from(is_missing);
         }
-        stats.tombstones_passed = self.version_set.state.load().stretches.passed();
+        stats.tombstones_passed = self.version_set.state.load().tombstone_spans.passed();
         stats.pinned_bytes = self.version_set.trash.pinned_bytes();
         stats.memtables = state.memtables().count() as u64;
         stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();

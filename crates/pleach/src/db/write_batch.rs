@@ -8,7 +8,7 @@ use pleach_log::Durability;
 
 use super::handle::{Db, Shared};
 use super::partition::Partition;
-use crate::batch::Operations;
+use crate::operations::Operations;
 use crate::write_path::TouchedPartitions;
 use crate::write_path::WriteRequest;
 

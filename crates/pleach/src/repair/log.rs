@@ -16,8 +16,8 @@ use pleach_table::ValueKind;
 use super::manifest::{Files, Known};
 use super::report::{Reporter, missing};
 use super::sink::{Owner, Sink};
-use crate::batch::Operations;
 use crate::damage::DamagedPlace;
+use crate::operations::Operations;
 
 /// A chain of records without a gap in their numbers, and the part of the numbers that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

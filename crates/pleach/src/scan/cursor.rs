@@ -35,8 +35,8 @@ impl SourceCursor {
         Self { partition, source: Source::Run(RunCursor::new(partition, run, mode)) }
     }
 
-    /// Begins a seek, `in_company` when other runs are sought in too; [`SourceCursor::continue_seek`] ends it.
-    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction, in_company: bool) {
+    /// Begins a seek, with `prefetch` if other runs are sought too; [`SourceCursor::continue_seek`] ends it.
+    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction, prefetch: bool) {
         match &mut self.source {
             Source::Memtable(cursor) => match (direction, to) {
                 (Direction::Up, SeekTo::Start) => cursor.seek(&self.partition.prefix()),
@@ -49,7 +49,7 @@ impl SourceCursor {
                     None => cursor.seek_last(),
                 },
             },
-            Source::Run(cursor) => cursor.begin_seek(to, direction, in_company),
+            Source::Run(cursor) => cursor.begin_seek(to, direction, prefetch),
         }
     }
 

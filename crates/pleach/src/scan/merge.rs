@@ -34,7 +34,7 @@ pub(crate) struct Merge {
     sources: Vec<SourceCursor>,
     direction: Direction,
     /// The sources that are on an entry.
-    order: SmallVec<[Entrant; 16]>,
+    order: SmallVec<[OrderedSource; 16]>,
     /// The common prefix of all current keys.
     shared: SmallVec<[u8; 32]>,
     /// Heads that did not tell keys apart since `shared` was looked at.
@@ -47,7 +47,7 @@ pub(crate) struct Merge {
 
 /// A source in the order.
 #[derive(Clone, Copy)]
-struct Entrant {
+struct OrderedSource {
     /// Of the source's key, or its complement where the walk goes down.
     head: u64,
     source: u32,
@@ -86,9 +86,9 @@ impl Merge {
 
     /// Seeks all sources.
     pub(crate) fn seek(&mut self, to: SeekTo<'_>) -> Result<()> {
-        let in_company = self.sources.iter().filter(|source| source.is_run()).nth(1).is_some();
+        let prefetch = self.sources.iter().filter(|source| source.is_run()).nth(1).is_some();
         for source in &mut self.sources {
-            source.begin_seek(to, self.direction, in_company);
+            source.begin_seek(to, self.direction, prefetch);
         }
         // While one source waits for memory or the device the others ask for theirs.
         let mut done = false;
@@ -108,7 +108,7 @@ impl Merge {
         for (index, source) in self.sources.iter().enumerate() {
             if source.key().is_some() {
                 let source = u32::try_from(index).expect("a merge has few sources");
-                self.order.push(Entrant { head: 0, source });
+                self.order.push(OrderedSource { head: 0, source });
             }
         }
         self.ties_max = TIES_MIN;
@@ -118,7 +118,7 @@ impl Merge {
     /// The source whose entry is current.
     #[inline]
     pub(crate) fn current(&self) -> Option<&SourceCursor> {
-        self.order.first().map(|entrant| &self.sources[entrant.source as usize])
+        self.order.first().map(|entry| &self.sources[entry.source as usize])
     }
 
     /// Whether every source but the current one stands behind `key`, or nowhere. Going up.
@@ -187,7 +187,7 @@ impl Merge {
             self.sort();
             return;
         }
-        let moved = Entrant { head: self.head(key), source };
+        let moved = OrderedSource { head: self.head(key), source };
         let mut to = at;
         while let Some(&next) = self.order.get(to + 1)
             && self.is_before(next, moved)
@@ -213,8 +213,8 @@ impl Merge {
             self.ties_max = self.ties_max.saturating_mul(2);
         }
         self.ties = 0;
-        for entrant in &mut order {
-            entrant.head = self.head(self.key(*entrant));
+        for entry in &mut order {
+            entry.head = self.head(self.key(*entry));
         }
         order.sort_unstable_by(|a, b| self.compare(*a, *b));
         self.order = order;
@@ -222,7 +222,7 @@ impl Merge {
 
     /// Whether `a` comes before `b`.
     #[inline]
-    fn is_before(&mut self, a: Entrant, b: Entrant) -> bool {
+    fn is_before(&mut self, a: OrderedSource, b: OrderedSource) -> bool {
         if a.head != b.head {
             return a.head < b.head;
         }
@@ -231,7 +231,7 @@ impl Merge {
     }
 
     /// By key, then by age.
-    fn compare(&self, a: Entrant, b: Entrant) -> std::cmp::Ordering {
+    fn compare(&self, a: OrderedSource, b: OrderedSource) -> std::cmp::Ordering {
         let keys = match self.direction {
             Direction::Up => self.key(a).cmp(self.key(b)),
             Direction::Down => self.key(b).cmp(self.key(a)),
@@ -241,8 +241,8 @@ impl Merge {
 
     /// Requires: the source is on an entry, as all in the order are.
     #[inline]
-    fn key(&self, entrant: Entrant) -> &[u8] {
-        self.sources[entrant.source as usize].key().unwrap_or_default()
+    fn key(&self, entry: OrderedSource) -> &[u8] {
+        self.sources[entry.source as usize].key().unwrap_or_default()
     }
 
     /// The eight bytes behind the shared ones, padded with zeros, as a number that compares like them.

@@ -15,7 +15,7 @@ use super::merge::{Direction, Merge, SeekTo};
 use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
 use crate::status::closed_error;
-use crate::stretches::Passed;
+use crate::tombstone_spans::PassedTombstones;
 use crate::value::Value;
 
 /// Entries of a partition in key order: an owned iterator over one consistent view, from either end.
@@ -199,12 +199,13 @@ impl Range {
     #[cold]
     fn pass_tombstones(&mut self, direction: Direction) -> Result<()> {
         let Some(ReadView { state, visible }) = self.view.clone() else { return Ok(()) };
-        let mut passed = Passed::default();
+        let mut passed = PassedTombstones::default();
         while let Some(key) = self.tombstone(direction) {
-            let must_ask = passed.step(key, direction == Direction::Up);
-            let known = if must_ask { state.stretches.find(self.partition, key, visible) } else { None };
+            let must_ask = passed.add(key, direction == Direction::Up);
+            let known =
+                if must_ask { state.tombstone_spans.find(self.partition, key, visible) } else { None };
             if must_ask {
-                passed.asked(known.as_ref());
+                passed.extend(known.as_ref());
             }
             let Some(merge) = self.end_mut(direction).as_mut() else { break };
             match (known, direction) {
@@ -213,7 +214,7 @@ impl Range {
                 (None, _) => merge.advance()?,
             }
         }
-        passed.end(&state.stretches, self.partition, visible);
+        passed.end(&state.tombstone_spans, self.partition, visible);
         Ok(())
     }
 

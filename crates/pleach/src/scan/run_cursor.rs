@@ -50,8 +50,8 @@ impl RunCursor {
         self.run.files[self.file].file.sst().path()
     }
 
-    /// Begins a seek, `in_company` when other runs are sought in too; [`RunCursor::continue_seek`] ends it.
-    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction, in_company: bool) {
+    /// Begins a seek, with `prefetch` if other runs are sought too; [`RunCursor::continue_seek`] ends it.
+    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction, prefetch: bool) {
         self.valid = false;
         self.seek = None;
         let run = Arc::clone(&self.run);
@@ -84,7 +84,7 @@ impl RunCursor {
             }
         };
         if let Some(key) = &key {
-            self.sst.begin_seek(key, toward, in_company);
+            self.sst.begin_seek(key, toward, prefetch);
         }
         self.seek = Some(Seek { direction, key });
     }

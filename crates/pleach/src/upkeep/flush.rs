@@ -1,4 +1,4 @@
-//! Flush: the oldest sealed memtable becomes files, sliced by partition.
+//! Flush: the oldest immutable memtable becomes files, sliced by partition.
 //!
 //! The memtable is ordered by partition, so a flush is one walk. A slice that is large enough gets SSTs of its own, as a
 //! run; the small ones become sections of one file that they share, so that a flush costs one file and one sync
@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! 1. *Order of durability*: the files' data, their names, then the edit that names them and moves the log's floor.
-//! 2. *Oldest first*: memtables are flushed in the order in which they were sealed, by one thread at a time.
+//! 2. *Oldest first*: memtables are flushed in the order in which they became immutable, by one thread at a time.
 //! 3. *Age order*: a run goes directly to stage 1 only if stage 0 holds nothing of its partition, which would be older
 //!    than it and yet be asked before it.
 //!
@@ -80,10 +80,10 @@ impl<'i> SharedFile<'i> {
 }
 
 impl Upkeep {
-    /// Flushes the oldest sealed memtable; `false` when there is none.
+    /// Flushes the oldest immutable memtable; `false` when there is none.
     pub(crate) fn flush_oldest(&self) -> Result<bool> {
         let state = self.version_set.state.load_full();
-        let Some(oldest) = state.sealed.last() else { return Ok(false) };
+        let Some(oldest) = state.immutable.last() else { return Ok(false) };
         let span = trace::flush(oldest.memtable.used_bytes(), oldest.memtable.last_seq());
         let mut flush = Flush {
             upkeep: self,
@@ -117,7 +117,7 @@ impl Upkeep {
         // The floor's segment is a new name too.
         self.ctx.sync_dir("flush.dir_sync")?;
         let mut last_seq = oldest.memtable.last_seq();
-        let mut younger = state.sealed.iter().rev().nth(1).unwrap_or(&state.active);
+        let mut younger = state.immutable.iter().rev().nth(1).unwrap_or(&state.active);
         if failpoint::skipped("plant.floor_high") {
             younger = &state.active;
         }
@@ -128,7 +128,7 @@ impl Upkeep {
         edit.push(EditItem::FlushedSeq(last_seq));
         edit.push(EditItem::LogFloor(floor));
         self.version_set.commit_edit(edit, written, |state, version| State {
-            sealed: state.sealed.iter().filter(|m| !Arc::ptr_eq(m, oldest)).cloned().collect(),
+            immutable: state.immutable.iter().filter(|m| !Arc::ptr_eq(m, oldest)).cloned().collect(),
             ..state.with_version(version)
         })?;
         let mut flushed = self.flushed_memtables.lock();

@@ -245,8 +245,8 @@ impl Upkeep {
 
     /// Whether nothing has been written for a while, or somebody waits for the compactions to end.
     pub(crate) fn is_quiet(&self) -> bool {
-        let sealed_at = Duration::from_nanos(self.writes.sealed_at_ns.load(Ordering::Relaxed));
-        self.settling.load(Ordering::Acquire) > 0 || self.ctx.env.now() >= sealed_at + QUIET_AFTER
+        let switched_at = Duration::from_nanos(self.writes.switched_at_ns.load(Ordering::Relaxed));
+        self.settling.load(Ordering::Acquire) > 0 || self.ctx.env.now() >= switched_at + QUIET_AFTER
     }
 
     /// Sleeps as the budget of compactions demands after `bytes` of output, unless there is a hurry.
@@ -287,13 +287,13 @@ impl Upkeep {
             self.ctx.status.check_not_ended()?;
             if !writer.active.memtable.is_empty() {
                 self.writes.wait_for_flush()?;
-                self.writes.seal(&mut writer)?;
+                self.writes.switch_memtable(&mut writer)?;
             }
             writer.next_seq - 1
         };
         // Later memtables are not waited for: other threads may go on writing.
         self.ctx.status.wait_until(|| {
-            self.version_set.state.load().sealed.iter().all(|m| m.memtable.last_seq() > last_seq)
+            self.version_set.state.load().immutable.iter().all(|m| m.memtable.last_seq() > last_seq)
         })
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! 1. *Logged before visible*: a batch is in the log, and on the medium where asked, before any reader sees it.
-//! 2. *Segment per memtable*: sealing a memtable starts a new log segment, so that a flush frees whole segments.
+//! 2. *Segment per memtable*: a new memtable starts a new log segment, so that a flush frees whole segments.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use pleach_log::{Append, CommitQueue, Durability, LogWriter, SEQ_MAX, SeqNo};
 use pleach_table::ValueKind;
 
 use crate::attached::Attached;
-use crate::batch::{Operation, Operations};
 use crate::context::Context;
 use crate::memtable::{Footprint, Memtable};
-use crate::options::SEALED_MAX;
+use crate::operations::{Operation, Operations};
+use crate::options::IMMUTABLE_MEMTABLES_MAX;
 use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
-use crate::stretches::DeletedStretches;
+use crate::tombstone_spans::TombstoneSpans;
 use crate::trace;
 use crate::version_set::VersionSet;
 
@@ -47,12 +47,12 @@ pub(crate) struct WritePath {
     memtable_pool: Arc<RegionPool>,
     /// Group commit of writers.
     queue: CommitQueue<WriteRequest>,
-    /// The log and what commit leaders decide. Held by one leader, or by who seals a memtable.
+    /// The log and what commit leaders decide. Held by one commit leader, or by the thread that switches the memtable.
     pub(crate) writer: Mutex<Writer>,
     /// Drops of partitions since the open. Raised, under `writer`, after the flag of the partition.
     pub(crate) drops: AtomicU64,
-    /// When, in the environment's time, the last memtable was sealed.
-    pub(crate) sealed_at_ns: AtomicU64,
+    /// When, in the environment's time, the memtable was last switched.
+    pub(crate) switched_at_ns: AtomicU64,
     /// The charge of writers for the debts of background work.
     pub(crate) pressure: Pressure,
     /// A commit leader waits for a flush, or is slowed down: a request that comes now would wait too.
@@ -69,8 +69,8 @@ pub(crate) struct Writer {
     pub(crate) scant_bytes: usize,
     /// The active memtable of the newest state, so that leaders need not load it.
     pub(crate) active: Arc<LoggedMemtable>,
-    /// The deleted stretches of the store, the same in all states.
-    pub(crate) stretches: Arc<DeletedStretches>,
+    /// The same in all states of the store.
+    pub(crate) tombstone_spans: Arc<TombstoneSpans>,
 }
 
 impl WritePath {
@@ -88,7 +88,7 @@ impl WritePath {
             queue: CommitQueue::new(WriteRequest::cost),
             writer: Mutex::new(writer),
             drops: AtomicU64::new(0),
-            sealed_at_ns: AtomicU64::new(0),
+            switched_at_ns: AtomicU64::new(0),
             pressure: Pressure::default(),
             writers_wait: AtomicBool::new(false),
         }
@@ -160,7 +160,7 @@ impl WritePath {
         }
         self.admit_to_room(writer, group, footprint);
         if is_full && group.iter().any(|request| request.result.is_none()) {
-            self.seal(writer)?;
+            self.switch_memtable(writer)?;
         }
         let ratio = self.memtable_ratio(writer);
         let is_slowed = self.pressure.is_on(ratio);
@@ -180,7 +180,7 @@ impl WritePath {
         Ok(())
     }
 
-    /// Fill ratio of the memtables: 0 while another one may be sealed, then that of the active one; at 1 writers wait.
+    /// Fill ratio of the memtables: 0 while the active one can be switched, then that of the active one; at 1 writers wait.
     fn memtable_ratio(&self, writer: &Writer) -> f64 {
         if !self.must_wait_for_flush() {
             return 0.0;
@@ -256,8 +256,8 @@ impl WritePath {
     fn insert_group(&self, writer: &mut Writer, group: &mut [WriteRequest]) {
         let admitted = || group.iter().filter(|r| r.result.is_none());
         let count: u64 = admitted().map(|r| u64::from(r.operations.count())).sum();
-        if writer.stretches.announce(writer.next_seq + count - 1) {
-            admitted().for_each(|request| forget_stretches(&writer.stretches, request));
+        if writer.tombstone_spans.announce(writer.next_seq + count - 1) {
+            admitted().for_each(|request| invalidate_spans(&writer.tombstone_spans, request));
         }
         if failpoint::skipped("plant.group_reordered") {
             group.reverse();
@@ -308,7 +308,7 @@ impl WritePath {
         Ok(())
     }
 
-    /// Whether the active memtable should be sealed rather than take `footprint` bytes more.
+    /// Whether the active memtable should be switched rather than take `footprint` bytes more.
     pub(crate) fn is_full_for(&self, writer: &Writer, footprint: Footprint) -> bool {
         let memtable = &writer.active.memtable;
         !memtable.is_empty() && memtable.is_full_for(footprint, self.ctx.options.memtable_budget())
@@ -316,10 +316,10 @@ impl WritePath {
 
     #[inline]
     fn must_wait_for_flush(&self) -> bool {
-        self.version_set.state.sealed_count() >= SEALED_MAX
+        self.version_set.state.immutable_count() >= IMMUTABLE_MEMTABLES_MAX
     }
 
-    /// Waits until another memtable may be sealed.
+    /// Waits until the memtable can be switched.
     pub(crate) fn wait_for_flush(&self) -> Result<()> {
         if !self.must_wait_for_flush() {
             return Ok(());
@@ -332,16 +332,16 @@ impl WritePath {
         waited
     }
 
-    /// Seals the active memtable and starts a new one with a new log segment. Where there is no memory for the new one,
-    /// nothing changes.
-    pub(crate) fn seal(&self, writer: &mut Writer) -> Result<()> {
+    /// Makes the active memtable immutable and starts a new one with a new log segment. If there is no memory for the new
+    /// one, nothing changes.
+    pub(crate) fn switch_memtable(&self, writer: &mut Writer) -> Result<()> {
         if writer.active.memtable.is_empty() {
             return Ok(());
         }
         let memtable = self.new_memtable()?;
         self.rotate_log(writer)?;
         let now = u64::try_from(self.ctx.env.now().as_nanos()).unwrap_or(u64::MAX);
-        self.sealed_at_ns.store(now, Ordering::Relaxed);
+        self.switched_at_ns.store(now, Ordering::Relaxed);
         let first_segment = writer.log.segment_id();
         self.start_memtable(writer, memtable, first_segment);
         if let Some(wakers) = self.ctx.status.wakers() {
@@ -350,16 +350,16 @@ impl WritePath {
         Ok(())
     }
 
-    /// Seals the active memtable and starts an empty one whose writes go to log segment `first_segment` and later ones.
+    /// Makes the active memtable immutable and starts `memtable`, whose writes go to log segment `first_segment` and later ones.
     pub(crate) fn start_memtable(&self, writer: &mut Writer, memtable: Arc<Memtable>, first_segment: FileId) {
         writer.room_until = 0;
         let active = Arc::new(LoggedMemtable { memtable, first_segment });
         writer.active = Arc::clone(&active);
         self.version_set.state.swap(|state| {
-            let mut sealed = Vec::with_capacity(state.sealed.len() + 1);
-            sealed.push(Arc::clone(&state.active));
-            sealed.extend(state.sealed.iter().cloned());
-            State { active, sealed, ..state.clone() }
+            let mut immutable = Vec::with_capacity(state.immutable.len() + 1);
+            immutable.push(Arc::clone(&state.active));
+            immutable.extend(state.immutable.iter().cloned());
+            State { active, immutable, ..state.clone() }
         });
     }
 }
@@ -371,11 +371,11 @@ fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
     }
 }
 
-/// Has the stretches forgotten that are no longer without life.
-fn forget_stretches(stretches: &DeletedStretches, request: &WriteRequest) {
+/// Removes the spans that contain a key which the request puts.
+fn invalidate_spans(tombstone_spans: &TombstoneSpans, request: &WriteRequest) {
     request.operations.for_each(&mut |op| {
         if op.kind != ValueKind::Tombstone {
-            stretches.forget(&op.partition_key());
+            tombstone_spans.invalidate(&op.partition_key());
         }
     });
 }

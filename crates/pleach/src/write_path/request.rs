@@ -4,8 +4,8 @@ use pleach_env::{Error, ErrorKind, Result};
 use pleach_log::{Durability, SeqNo};
 
 use super::TouchedPartitions;
-use crate::batch::Operations;
 use crate::memtable::{Footprint, Memtable};
+use crate::operations::Operations;
 
 /// A batch in the commit queue.
 pub(crate) struct WriteRequest {

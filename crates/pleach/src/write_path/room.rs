@@ -114,7 +114,7 @@ fn room_step(options: &Options) -> usize {
 /// (`compaction`) may take before they give any back.
 fn kept_free(state: &State, options: &Options, upcoming: usize, compaction: u64) -> u64 {
     let (upcoming, sst_bytes) = (upcoming as u64, options.sst_bytes);
-    // Space of the log is reserved in steps. One is for the next segment, for a flush seals the memtable.
+    // Space of the log is reserved in steps. One is for the next segment, because a flush switches the memtable.
     let log = upcoming + 2 * options.segment_bytes().min(LOG_STEP_BYTES);
     let used = state.memtables().map(|memtable| memtable.used_bytes() as u64);
     let flush: u64 = used.chain([upcoming]).map(|bytes| bytes + bytes.min(sst_bytes)).sum();

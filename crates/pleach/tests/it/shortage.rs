@@ -45,7 +45,7 @@ fn an_open_without_threads_fails_with_a_long_log_too() {
     assert_eq!(options(&env).open(DIR).unwrap().default_partition().iter().count(), 3000);
 }
 
-/// A seal without memory for the next memtable once panicked and poisoned the store.
+/// A switch of the memtable without memory for the next one once panicked and poisoned the store.
 #[test]
 fn a_memtable_that_finds_no_memory_is_an_error_before_anything_is_logged() {
     let env = SimEnv::new(1);

@@ -79,9 +79,9 @@ fn the_front_of_a_queue_is_found_in_few_steps() {
     assert!(steps < turns * 48, "{} steps a turn", steps / turns);
 }
 
-/// While others scan without pause, and so remember stretches, what was put into one is found at once.
+/// While others scan without pause, and so keep spans of tombstones, a key that was put into one is found at once.
 #[test]
-fn what_is_put_into_a_deleted_stretch_is_found_at_once() {
+fn a_put_into_a_span_of_tombstones_is_found_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let db = Options::new().memory(4 << 20).memtable_bytes(1 << 20).open(dir.path()).unwrap();
     let partition = &db.default_partition();
@@ -134,9 +134,9 @@ fn check(db: &Partition, snapshot: Option<&Snapshot>, model: &Model, from: &[u8]
     }
 }
 
-/// Long stretches are deleted, single keys are put into them, views old and new are scanned from both ends.
+/// Long ranges are deleted, single keys are put into them, views old and new are scanned from both ends.
 #[test]
-fn scans_over_deleted_stretches_find_what_a_map_finds() {
+fn scans_over_spans_of_tombstones_find_what_a_map_finds() {
     let seed = std::env::var("PLEACH_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
     println!("PLEACH_SEED={seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
