@@ -79,6 +79,8 @@ mod shape;
 mod state;
 mod stats;
 mod status;
+#[cfg(test)]
+mod tests;
 mod tombstone_spans;
 mod trace;
 mod upkeep;

@@ -78,8 +78,7 @@ fn uses(tree: &Tree) -> Vec<Use> {
     let mut uses = Vec::new();
     for file in tree.with_extension("rs") {
         let Some(path) = file.path.strip_prefix(SOURCES) else { continue };
-        let is_test = file.is_test() || path.ends_with("testing.rs");
-        if is_test || path == "lib.rs" {
+        if file.is_test() || path == "lib.rs" {
             continue;
         }
         let from = path.split('/').next().unwrap_or(path).trim_end_matches(".rs");

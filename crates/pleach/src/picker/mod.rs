@@ -15,8 +15,6 @@ mod bottom;
 mod forest;
 mod held_up;
 mod leveled;
-#[cfg(test)]
-pub(crate) mod testing;
 
 use pleach_env::FileId;
 
@@ -196,65 +194,5 @@ impl Situation<'_> {
             output_stage,
             drops_tombstones: start + len == self.tree.runs.len(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::testing::{policy, told, tree};
-    use super::*;
-
-    fn all(shape: Shape, runs: &str, busy: &[u64]) -> String {
-        let tree = tree(runs, busy);
-        let situation = Situation { tree: &tree, busy: &[], now: 0 };
-        told(pick_all(&policy(shape), situation).map(Plan::Whole))
-    }
-
-    #[test]
-    fn everything_is_merged_into_the_last_stage() {
-        let pick = |runs, busy: &[u64]| all(Shape::Forest, runs, busy);
-        assert_eq!(pick("", &[]), "nothing");
-        assert_eq!(pick("2:5", &[]), "nothing");
-        assert_eq!(pick("0:5", &[]), "5 -> stage 1, drop tombstones", "a section becomes a run");
-        assert_eq!(pick("0:9 1:5 3:2", &[]), "9 5 2 -> stage 3, drop tombstones");
-        assert_eq!(pick("0:9 1:5 3:2", &[5, 9]), "nothing", "one job at a time");
-        assert_eq!(all(Shape::ForestOverBottom, "0:9 1:5 3:2", &[]), "9 5 2 -> stage 60, drop tombstones");
-        // Memtables of 100 bytes, three runs a stage: levels of 300 and 3000 bytes.
-        assert_eq!(all(Shape::Leveled, "1:9b50 2:5b250", &[]), "9 5 -> stage 2, drop tombstones");
-        assert_eq!(all(Shape::Leveled, "1:9b51 2:5b250", &[]), "9 5 -> stage 3, drop tombstones", "it fits");
-        assert_eq!(all(Shape::Leveled, "1:9b51 4:5b250", &[]), "9 5 -> stage 4, drop tombstones");
-    }
-
-    #[test]
-    fn old_tombstones_are_merged_with_what_they_hide() {
-        let pick = |runs, now| {
-            let (tree, policy) = (tree(runs, &[]), policy(Shape::Forest));
-            told(pick(&policy, Situation { tree: &tree, busy: &[], now }))
-        };
-        // Run 5 has tombstones since second 50; the policy bears 100 seconds.
-        assert_eq!(pick("1:9 2:5t50 3:2", 150), "nothing");
-        assert_eq!(pick("1:9 2:5t50 3:2", 151), "5 2 -> stage 3, drop tombstones");
-        assert_eq!(pick("1:9 2:5 3:2t1", 151), "2 -> stage 3, drop tombstones");
-        assert_eq!(pick("1:9t7 2:5t50 3:2", 500), "9 5 2 -> stage 3, drop tombstones");
-        assert_eq!(pick("2:9 2:5t50", 151), "5 -> stage 3, drop tombstones", "it stays older than the other");
-        assert_eq!(pick("59:9 59:5t50", 151), "nothing");
-    }
-
-    #[test]
-    fn the_bottom_of_another_shape_gets_a_stage() {
-        let pick = |shape, runs, busy: &[u64]| {
-            let (tree, policy) = (tree(runs, busy), policy(shape));
-            told(pick(&policy, Situation { tree: &tree, busy: &[], now: 0 }))
-        };
-        // Memtables of 100 bytes, three runs a stage.
-        let forest = |runs| pick(Shape::Forest, runs, &[]);
-        assert_eq!(forest("60:1b300"), "1 -> stage 2, drop tombstones");
-        assert_eq!(forest("1:4 60:1b2000"), "1 -> stage 4, drop tombstones");
-        assert_eq!(forest("1:4 7:3 60:1b2000"), "1 -> stage 8, drop tombstones", "it stays the oldest");
-        assert_eq!(forest("59:3 60:1b2000"), "nothing");
-        assert_eq!(pick(Shape::Forest, "60:9 60:1b300", &[9, 1]), "nothing", "at work");
-        assert_eq!(pick(Shape::Leveled, "60:1b3001", &[]), "1 -> stage 4, drop tombstones");
-        assert_eq!(pick(Shape::ForestOverBottom, "60:1b3001", &[]), "nothing");
-        assert_eq!(all(Shape::Forest, "1:9b50 60:1b250", &[]), "9 1 -> stage 2, drop tombstones");
     }
 }

@@ -193,7 +193,7 @@ impl SubTree {
 mod tests {
     use super::super::edit::{JobMeta, RunKind};
     use super::*;
-    use crate::picker::testing::summary;
+    use crate::tests::trees::summary;
 
     const PARTITION: PartitionId = PartitionId(0);
 

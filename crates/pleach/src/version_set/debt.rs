@@ -79,15 +79,15 @@ fn as_f64(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::picker::testing::{policy, tree};
     use crate::picker::{self, Situation};
+    use crate::tests::trees::{policy, tree};
 
     /// A sub-tree that has, of each stage, so many runs without garbage.
     fn tree_of(stages: &[(u8, usize)]) -> SubTree {
         let stages = stages.iter().flat_map(|&(stage, count)| std::iter::repeat_n(stage, count));
         let specs: Vec<_> = stages.rev().enumerate().map(|(id, stage)| format!("{stage}:{id}b9")).collect();
         let specs: Vec<_> = specs.into_iter().rev().collect();
-        tree(&specs.join(" "), &[])
+        tree(&specs.join(" "))
     }
 
     fn slowed(policy: &Policy, tree: &SubTree) -> bool {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn garbage_is_a_debt_where_it_is_merged_for() {
-        let tree = tree("1:2b100000o90000 60:1b100000", &[]);
+        let tree = tree("1:2b100000o90000 60:1b100000");
         let share = |shape| Debt::of(&tree, &policy(shape)).garbage_share;
         assert!(share(Shape::ForestOverBottom) > GARBAGE.1);
         assert_eq!((share(Shape::Forest), share(Shape::Leveled)), (0.0, 0.0));
