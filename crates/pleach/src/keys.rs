@@ -1,10 +1,8 @@
-//! Partition numbers and partition keys.
+//! Keys: user keys that scans return, partition numbers, and partition keys.
 //!
-//! Inside the memtable, the log and shared flush files a key is a *partition key*: the partition's number, big-endian,
-//! in front of the user key. Byte order is then order by (partition, user key). An SST of a single partition stores
-//! user keys alone.
+//! The memtable, the log and shared flush files hold *partition keys*: the partition's number, big-endian, in front of the
+//! user key. Their byte order is the order by (partition, user key). An SST of a single partition holds user keys alone.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 
@@ -13,7 +11,64 @@ use smallvec::SmallVec;
 /// Bytes of the partition number in front of a partition key.
 pub(crate) const PARTITION_PREFIX_LEN: usize = 4;
 
-/// Number of a partition. Given once and never again, so what is left of a dropped partition can never be mistaken.
+/// Implements order, equality, hash and conversions for a type that derefs to `[u8]`: those of its bytes.
+macro_rules! impl_bytes {
+    ($name:ident) => {
+        impl std::borrow::Borrow<[u8]> for $name {
+            fn borrow(&self) -> &[u8] {
+                self
+            }
+        }
+
+        impl AsRef<[u8]> for $name {
+            fn as_ref(&self) -> &[u8] {
+                self
+            }
+        }
+
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                (**self).cmp(&**other)
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Eq for $name {}
+
+        impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for $name {
+            fn eq(&self, other: &T) -> bool {
+                **self == *other.as_ref()
+            }
+        }
+
+        impl std::hash::Hash for $name {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                (**self).hash(state);
+            }
+        }
+
+        impl From<$name> for Vec<u8> {
+            fn from(bytes: $name) -> Self {
+                bytes.into_vec()
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            /// Prints the length, never the data.
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}({} bytes)", stringify!($name), self.len())
+            }
+        }
+    };
+}
+pub(crate) use impl_bytes;
+
+/// Number of a partition. It is never reused, so the remains of a dropped partition cannot be taken for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub(crate) u32);
 
@@ -36,8 +91,8 @@ impl fmt::Display for PartitionId {
     }
 }
 
-/// A user key as a scan returns it. It derefs to `[u8]`; short ones take no allocation. Order, equality and hash are those
-/// of its bytes, so maps of keys can be asked with slices.
+/// A user key that a scan returns. It derefs to `[u8]`. Short keys need no allocation. Order, equality and hash are those of
+/// the bytes, so a map of keys can be searched with a slice.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -48,7 +103,7 @@ impl fmt::Display for PartitionId {
 /// assert_eq!(all.get(&b"alice"[..]).map(|value| &value[..]), Some(&b"1"[..]));
 /// # Ok::<(), pleach::Error>(())
 /// ```
-#[derive(Clone, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone)]
 pub struct Key(SmallVec<[u8; 32]>);
 
 impl Key {
@@ -72,36 +127,7 @@ impl Deref for Key {
     }
 }
 
-impl Borrow<[u8]> for Key {
-    fn borrow(&self) -> &[u8] {
-        self
-    }
-}
-
-impl AsRef<[u8]> for Key {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Key {
-    fn eq(&self, other: &T) -> bool {
-        **self == *other.as_ref()
-    }
-}
-
-impl From<Key> for Vec<u8> {
-    fn from(key: Key) -> Self {
-        key.into_vec()
-    }
-}
-
-impl fmt::Debug for Key {
-    /// Tells the length, never the data.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({} bytes)", self.len())
-    }
-}
+impl_bytes!(Key);
 
 /// A partition key on the stack, for lookups.
 pub(crate) type PartitionKey = SmallVec<[u8; 64]>;

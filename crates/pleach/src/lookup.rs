@@ -1,12 +1,12 @@
-//! A point lookup as a state machine that knows nothing of I/O.
+//! Lookup: the search for one key, as a state machine without I/O, and the loop that drives it.
 //!
-//! It asks the memtables, then tests clip and key range of *all* runs and has their filter lines fetched together, and
-//! only then asks for blocks, newest run first, where the filter says maybe. Whoever drives it (a blocking `pread`, or
-//! later an asynchronous ring) brings the blocks it asks for.
+//! The lookup probes the memtables. Then it tests clip and key range of *all* runs and prefetches their filter lines
+//! together. Then it asks for a block of each run whose filter answers maybe, newest run first. The driver reads the blocks
+//! that the lookup asks for; [`get_blocking`] does so with `pread`.
 //!
 //! # Cost
-//! A cached hit: one probe per memtable, one filter line per run (prefetched together), one index search and one block
-//! for each run whose filter says maybe, newest first until the key is found.
+//! A cached hit costs one probe per memtable and one filter line per run. Each run whose filter answers maybe costs an index
+//! search and a block, until the key is found.
 //!
 //! # Origin
 //! Filters of SSTs in memory: `SifrDB`, section 4.1; the serial policy is its "no parallel search" case.
@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::context::Context;
 use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
-use crate::memtable::Memtable;
+use crate::operations::check_key;
 use crate::state::State;
 use crate::value::Value;
 use crate::version::edit::RunKind;
@@ -29,28 +29,28 @@ use crate::version::{RunFile, SubTree};
 
 /// The next step of a lookup.
 pub(crate) enum Step<'l> {
-    /// Block `1` of SST `0`; bring it to [`Lookup::supply`].
+    /// The block with this number of this SST is needed. Pass it to [`Lookup::supply`].
     NeedBlock(&'l Arc<Sst>, u32),
-    /// The answer: the value, or none.
+    /// The lookup has ended with this value, or without one.
     Done(Option<Value>),
 }
 
-/// The answer of a block.
+/// The result of the search in a block.
 pub(crate) enum Supplied {
-    /// The answer: the value, or none, for the newest version is a tombstone.
-    Answer(Option<Value>),
-    /// The key is not in it: the filter's maybe was wrong. Go on with [`Lookup::step`].
-    NotThere,
+    /// The block holds the newest version of the key: a value, or a tombstone (`None`).
+    Found(Option<Value>),
+    /// The key is not in the block: a false positive of the filter. Go on with [`Lookup::step`].
+    NotFound,
 }
 
-/// The lookup. Borrows the state it reads.
+/// See the module's text. Borrows the state that it reads.
 pub(crate) struct Lookup<'s> {
     key: PartitionKey,
     hash: u64,
     candidates: SmallVec<[Candidate<'s>; 16]>,
-    /// Candidates up to here are settled.
+    /// Index of the next candidate to test.
     next: u32,
-    /// Whether it is one of those by which the most useful filters are found.
+    /// Whether the lookup is one of the sample that measures filters and runs.
     /// Stored as u32: a bool grows the result of [`Lookup::start`] and slows the call (measured).
     is_counted: u32,
 }
@@ -62,7 +62,7 @@ struct Candidate<'s> {
 }
 
 impl<'s> Lookup<'s> {
-    /// Asks the memtables; the answer, or a lookup that still has runs to ask.
+    /// Probes the memtables. The error is the answer that they gave; otherwise the runs are to be searched.
     #[inline]
     pub(crate) fn start(
         state: &'s State,
@@ -79,7 +79,7 @@ impl<'s> Lookup<'s> {
             if let Some(found) = memtable.get(hash, &key, visible) {
                 return Err(match found.kind {
                     ValueKind::Tombstone => None,
-                    _ => Some(Self::memtable_value(memtable, found)),
+                    _ => Some(Value::in_memtable(Arc::clone(memtable), found.value_at, found.value.len())),
                 });
             }
         }
@@ -89,11 +89,7 @@ impl<'s> Lookup<'s> {
         Ok(lookup)
     }
 
-    fn memtable_value(memtable: &Arc<Memtable>, found: crate::memtable::VersionView<'_>) -> Value {
-        Value::in_memtable(Arc::clone(memtable), found.value_at, found.value.len())
-    }
-
-    /// The files that may hold the key by clip and key range, newest first. Their filters are on the way to the cache.
+    /// Finds the files that may hold the key by clip and key range, newest first, and prefetches their filter lines.
     #[inline]
     fn find_candidates(&mut self, tree: &'s SubTree) {
         if self.is_counted != 0 {
@@ -124,7 +120,7 @@ impl<'s> Lookup<'s> {
         }
     }
 
-    /// Counts the candidates before this one as wasted probes, if the lookup is one of those that are counted.
+    /// Notes for the candidates before `end` that they do not hold the key, if the lookup is counted.
     #[inline]
     fn note_absences(&self, end: u32) {
         if self.is_counted != 0 {
@@ -138,7 +134,7 @@ impl<'s> Lookup<'s> {
         if candidate.shared { &self.key } else { &self.key[PARTITION_PREFIX_LEN..] }
     }
 
-    /// Takes the block last asked for.
+    /// Searches the block that the last step asked for.
     #[inline]
     pub(crate) fn supply(&mut self, block: BlockRef) -> Supplied {
         let candidate = &self.candidates[self.next as usize];
@@ -148,9 +144,9 @@ impl<'s> Lookup<'s> {
             self.note_absences(self.next - 1);
         }
         match found {
-            None => Supplied::NotThere,
-            Some((ValueKind::Tombstone, _)) => Supplied::Answer(None),
-            Some((_, range)) => Supplied::Answer(Some(Value::in_block(block, range))),
+            None => Supplied::NotFound,
+            Some((ValueKind::Tombstone, _)) => Supplied::Found(None),
+            Some((_, range)) => Supplied::Found(Some(Value::in_block(block, range))),
         }
     }
 }
@@ -162,19 +158,18 @@ fn note_absences(candidates: &[Candidate<'_>]) {
     }
 }
 
-/// One lookup in so many is counted.
+/// One lookup in this many is counted (arbitrary).
 const COUNTED_EVERY: u64 = 16;
 
-/// One lookup in [`COUNTED_EVERY`]: by key, and another choice after each write. No counter, which threads would have to
-/// share.
+/// Chooses one lookup in [`COUNTED_EVERY`] by its key and the last write. A counter would be shared by all threads.
 #[inline]
 fn is_counted(hash: u64, visible: SeqNo) -> bool {
     (hash ^ visible).wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / COUNTED_EVERY
 }
 
-/// Runs a lookup to its end, reading blocks with the caller's thread.
+/// Runs a lookup to its end. The calling thread reads the blocks.
 ///
-/// Requires: the sub-tree is that of the partition in `state`. So liveness and data come from one state, and a concurrent
+/// Requires: the sub-tree is that of the partition in `state`. Liveness and data then come from one state, so a concurrent
 /// drop does not change the answer.
 #[inline]
 pub(crate) fn get_blocking(
@@ -184,6 +179,7 @@ pub(crate) fn get_blocking(
     user_key: &[u8],
     visible: SeqNo,
 ) -> Result<Option<Value>> {
+    check_key(user_key)?;
     let mut lookup = match Lookup::start(state, partition, user_key, visible) {
         Ok(lookup) => lookup,
         Err(answer) => return Ok(answer),
@@ -196,8 +192,8 @@ pub(crate) fn get_blocking(
             }
         };
         match lookup.supply(block) {
-            Supplied::Answer(answer) => return Ok(answer),
-            Supplied::NotThere => ctx.note_wasted_probe(),
+            Supplied::Found(answer) => return Ok(answer),
+            Supplied::NotFound => ctx.note_wasted_probe(),
         }
     }
 }

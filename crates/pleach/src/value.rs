@@ -1,19 +1,16 @@
-//! A value as read from the store: bytes that stay where they are.
+//! Value: bytes that were read and that stay where they are.
 
-use std::borrow::Borrow;
-use std::cmp::Ordering;
-use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use pleach_table::BlockRef;
 
+use crate::keys::impl_bytes;
 use crate::memtable::{ArenaRef, Memtable};
 
-/// A value that was read. It derefs to `[u8]` and copies nothing: it pins the cached block, or the memtable, that holds
-/// its bytes. Keep many of them for long and that memory cannot be used for anything else; [`Value::into_vec`] frees it.
-/// Order, equality and hash are those of its bytes.
+/// A value that was read. It derefs to `[u8]` and copies nothing: it pins the cached block or the memtable that holds its
+/// bytes. That memory cannot be used for anything else meanwhile. To keep many values for long, copy them with
+/// [`Value::into_vec`]. Order, equality and hash are those of the bytes.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -68,53 +65,4 @@ impl Deref for Value {
     }
 }
 
-impl Borrow<[u8]> for Value {
-    fn borrow(&self) -> &[u8] {
-        self
-    }
-}
-
-impl Ord for Value {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (**self).cmp(&**other)
-    }
-}
-
-impl PartialOrd for Value {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Hash for Value {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (**self).hash(state);
-    }
-}
-
-impl AsRef<[u8]> for Value {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl Eq for Value {}
-
-impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
-    fn eq(&self, other: &T) -> bool {
-        **self == *other.as_ref()
-    }
-}
-
-impl From<Value> for Vec<u8> {
-    fn from(value: Value) -> Self {
-        value.into_vec()
-    }
-}
-
-impl fmt::Debug for Value {
-    /// Tells the length, never the data.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Value({} bytes)", self.len())
-    }
-}
+impl_bytes!(Value);

@@ -1,21 +1,21 @@
-//! Closing a store: what it promises, and to whom.
+//! Close of a store: its contract and its steps.
 //!
 //! # The contract
-//! 1. *Durable*: when `close` returns `Ok`, everything that was written is durable.
+//! 1. *Durable*: when `close` returns `Ok`, every write is durable.
 //! 2. *Failures are returned*: after a failure of background work, `close` still makes the log durable, and then returns
-//!    that failure. A failed sync is never repeated. Each later `close`, of any handle, returns the first one's result.
-//! 3. *Closed for all*: when `close` returns, every handle of the store (partition, snapshot, range, batch) answers
+//!    that failure. A failed sync is never repeated. Each later `close`, of any handle, returns the result of the first.
+//! 3. *Closed for all*: when `close` returns, every handle of the store (partition, snapshot, range, batch) returns
 //!    [`ErrorKind::Closed`]. Keys and values that were returned before stay valid.
-//! 4. *Free*: when `close` returns, no job runs, no file of the store is written any more, and the lock is released: the
-//!    directory can be opened again at once, by this process too.
+//! 4. *Free*: when `close` returns, no job runs, nothing writes to the store's files, and the lock is released. Any process
+//!    can open the directory again at once, this one too.
 //!
-//! A read that began before the close returns the right answer or `Closed`. The next open may remove the names of the
-//! files that it reads. A file with an open descriptor stays readable; a file that must be opened again gives `Closed`.
-//! Obsolete files that a snapshot or a range still pinned stay on the disk until the next open.
+//! A read that began before the close returns the right answer or `Closed`. The next open may remove files that the read
+//! uses. A file with an open descriptor stays readable; if the file must be opened again, the read returns `Closed`.
+//! Obsolete files that a snapshot or a range pinned stay on the disk until the next open.
 //!
 //! # Concurrency
-//! One thread closes; others that call `close` meanwhile wait for it. To end the store it takes `naming`,
-//! `WritePath::writer` and `VersionSet::lock`. A thread that takes one of them afterwards and calls
+//! One thread closes; other threads that call `close` wait for it. The closing thread takes `naming`, `WritePath::writer`
+//! and `VersionSet::lock` before it ends the store. A thread that takes one of them afterwards and calls
 //! `Status::check_not_ended` gets an error and writes nothing.
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Shared {
         }
         let _span = trace::close(&self.inner.ctx.dir);
         self.inner.ctx.status.set_closed();
-        // The next open reads the log again, which takes long for a large memtable. If the flush fails, nothing is lost.
+        // Otherwise the next open reads a large memtable from the log, which takes long. A failed flush loses nothing.
         if self.inner.ctx.status.read_only().is_none() {
             let _stays_in_the_log = self.inner.upkeep.flush_if_large();
         }
@@ -79,20 +79,17 @@ impl Inner {
         versions.version = Arc::clone(&version);
         *self.version_set.ledger.lock() = Ledger::new(&self.ctx.options, &version, 0);
         versions.files = FileTable::new(Arc::clone(&self.version_set.trash));
-        // Where there is no memory for it, the old one stays until the handles go. Its partitions are not found any more.
+        // Without memory for an empty memtable the old one stays until the handles are dropped. Its partitions are gone.
         let active = empty_memtable(&writer).unwrap_or_else(|| Arc::clone(&writer.active));
         writer.active = Arc::clone(&active);
-        let tombstone_spans = Arc::clone(&writer.tombstone_spans);
-        let closed = Arc::clone(&self.version_set.state.load().closed);
         // Not `next_seq`: after a panic of a commit leader it is ahead, and readers would wait for the rest forever.
         let partitions_since = self.version_set.state.visible();
-        self.version_set.state.swap(|_| State {
+        self.version_set.state.swap(|state| State {
             active,
             immutable: Vec::new(),
             version,
             partitions_since,
-            tombstone_spans,
-            closed,
+            ..state.clone()
         });
         result
     }
@@ -117,7 +114,7 @@ impl Inner {
         self.writes.sync_writer(writer)?;
         let versions = self.version_set.lock();
         let noted = versions.manifest.note_closed(&*self.ctx.env, &self.ctx.dir, writer.log.last_seq());
-        // On a full disk the store is as durable without the note; only damage is harder to notice.
+        // Without the note the store is as durable, but the next open notices less damage.
         noted.or_else(|error| if error.is_shortage() { Ok(()) } else { Err(error) })
     }
 }

@@ -1,35 +1,36 @@
-//! The parts of an open store, put together: version set, write path and upkeep, and the names of partitions.
+//! Assembly of an open store: version set, write path, upkeep, and the names of partitions.
 //!
 //! # Concurrency
 //! The order of the locks is in ARCHITECTURE.md, "Locks". Lookups take none. Finding a partition reads `names`. Jobs hold
-//! `Upkeep` and the parts below it, never this: a job keeps no handle and no directory lock alive.
+//! `Upkeep` and the parts below it, never `Inner`, so a job keeps no handle and no directory lock alive.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use pleach_env::memory::RegionPool;
 use pleach_env::sync::{Mutex, RwLock};
-use pleach_env::{Error, FileId};
 use pleach_log::Recovery;
 use pleach_table::FrameCache;
 
+use super::open::{Ready, Writers};
+use super::recovery::Found;
 use crate::context::Context;
 use crate::options::Options;
-use crate::state::{CurrentState, State};
+use crate::state::{CurrentState, LoggedMemtable, State};
 use crate::stats::Counters;
 use crate::status::Status;
+use crate::tombstone_spans::TombstoneSpans;
 use crate::upkeep::Upkeep;
-use crate::version::Trash;
+use crate::version::Version;
 use crate::version_set::{VersionSet, Versions};
 use crate::write_path::{LivePartition, WritePath, Writer};
 
-/// The shared part of a store.
+/// The parts of an open store, which all handles share.
 pub(crate) struct Inner {
     pub(crate) ctx: Arc<Context>,
     pub(crate) cache: Arc<FrameCache>,
-    /// The findings of recovery in the log.
+    /// What recovery found in the log.
     pub(crate) recovery: Recovery,
     /// Manifest, versions, the state that readers see, and the files of the store.
     pub(crate) version_set: Arc<VersionSet>,
@@ -40,62 +41,61 @@ pub(crate) struct Inner {
 
     /// Held while a partition is created or dropped, and while the store is closed: one at a time.
     pub(crate) naming: Mutex<()>,
-    /// Live partitions by name, with the flag that drop sets. Held for a moment only.
+    /// Live partitions by name. Held for a moment only.
     pub(crate) names: RwLock<HashMap<Arc<str>, Arc<LivePartition>>>,
 }
 
-/// Arguments of [`Inner::new`].
-pub(crate) struct Parts {
-    pub(crate) dir: PathBuf,
-    pub(crate) options: Options,
-    pub(crate) cache: Arc<FrameCache>,
-    pub(crate) trash: Arc<Trash>,
-    pub(crate) state: State,
-    pub(crate) writer: Writer,
-    pub(crate) versions: Versions,
-    pub(crate) next_id: u64,
-    pub(crate) segments: Vec<FileId>,
-    pub(crate) recovery: Recovery,
-    pub(crate) memtable_pool: Arc<RegionPool>,
-    pub(crate) read_only: Option<Error>,
-}
-
 impl Inner {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let env = Arc::clone(&parts.options.env);
-        let names = parts.versions.version.partitions().map(|(id, partition)| {
+    /// The store that was read as `ready`, with `version` as its newest version and an empty memtable.
+    pub(super) fn new(
+        dir: &Path,
+        options: &Options,
+        ready: Ready,
+        version: Version,
+        writers: Writers,
+    ) -> (Self, Found) {
+        let Ready { found, files, trash, cache } = ready;
+        let Writers { log, manifest, memtable: (memtable_pool, memtable), first_segment, read_only } =
+            writers;
+        let names = version.partitions().map(|(id, partition)| {
             let name = Arc::clone(&partition.name);
             (Arc::clone(&name), Arc::new(LivePartition { id, name, dropped: AtomicBool::new(false) }))
         });
         let names = RwLock::new(names.collect());
-        let status = Status::new(parts.read_only, Arc::clone(&parts.state.closed), env.waiter());
+        let segments = if read_only.is_some() { Vec::new() } else { vec![first_segment] };
+        let (next_id, last_seq) = (version.next_id, version.flushed_seq);
+        let version = Arc::new(version);
+        let active = Arc::new(LoggedMemtable { memtable, first_segment });
+        let state = State {
+            active: Arc::clone(&active),
+            immutable: Vec::new(),
+            version: Arc::clone(&version),
+            partitions_since: 0,
+            tombstone_spans: Arc::new(TombstoneSpans::new(last_seq)),
+            closed: Arc::default(),
+        };
         let ctx = Arc::new(Context {
-            env,
-            dir: parts.dir,
-            options: parts.options,
+            env: Arc::clone(&options.env),
+            dir: dir.to_path_buf(),
+            options: options.clone(),
             counters: Counters::default(),
-            status,
+            status: Status::new(read_only, Arc::clone(&state.closed), options.env.waiter()),
             filters_looked_at_after: AtomicU64::new(u64::MAX),
         });
-        let state = CurrentState::new(parts.state, parts.writer.next_seq - 1);
-        let version_set = Arc::new(VersionSet::new(
-            &ctx,
-            parts.versions,
-            state,
-            parts.trash,
-            (parts.next_id, parts.segments),
-        ));
-        let writes = Arc::new(WritePath::new(&ctx, &version_set, parts.writer, parts.memtable_pool));
-        let upkeep = Arc::new(Upkeep::new(&ctx, &version_set, &writes, &parts.cache));
-        Self {
-            naming: Mutex::new(()),
-            names,
-            writes,
-            upkeep,
-            version_set,
-            ctx,
-            cache: parts.cache,
-            recovery: parts.recovery,
-        }
+        let writer = Writer {
+            log,
+            next_seq: last_seq + 1,
+            room_until: 0,
+            scant_bytes: 0,
+            active,
+            tombstone_spans: Arc::clone(&state.tombstone_spans),
+        };
+        let versions = Versions { version, files, manifest, floor_is_pinned: true };
+        let state = CurrentState::new(state, last_seq);
+        let version_set = Arc::new(VersionSet::new(&ctx, versions, state, trash, (next_id, segments)));
+        let writes = Arc::new(WritePath::new(&ctx, &version_set, writer, memtable_pool));
+        let upkeep = Arc::new(Upkeep::new(&ctx, &version_set, &writes, &cache));
+        let (recovery, naming) = (found.recovery, Mutex::new(()));
+        (Self { ctx, cache, recovery, version_set, writes, upkeep, naming, names }, found)
     }
 }

@@ -1,6 +1,7 @@
 //! The store: a handle that is cheap to clone, and what stands behind it.
 
 mod closing;
+mod collect_stats;
 mod create_drop;
 mod directory;
 mod handle;

@@ -1,24 +1,24 @@
-//! Opening a store: the lock, the manifest, the log, and the removal of what a crash left behind.
+//! Open of a store: lock, manifest, log, and the removal of files that a crash left behind.
 //!
 //! # Order
-//! 1. Everything is read and checked; nothing is written.
-//! 2. A new manifest with the recovered version; `CURRENT` points to it.
-//! 3. Files that nothing names are removed, except for the log's: their space may be needed.
-//! 4. The log's tail is written into fresh segments and synced: what the page cache shows need not be on the medium.
-//! 5. One edit moves the log's floor to the fresh segments. From here on the old ones are not needed.
-//! 6. The old segments are removed.
-//! 7. The reserve is made up to its length, if there is room: `version_set/reserve`.
+//! 1. Read and check everything. Write nothing.
+//! 2. Write a new manifest with the recovered version, and let `CURRENT` name it.
+//! 3. Remove the files that the version does not name, except for log segments. The next step may need their space.
+//! 4. Write the log's tail into fresh segments, and sync them: the page cache may show bytes that are not on the medium.
+//! 5. Move the log's floor to the fresh segments by one edit. From here on the old segments are obsolete.
+//! 6. Remove the old segments.
+//! 7. Extend the reserve to its full length, if there is room: `version_set/reserve`.
 //!
-//! A crash anywhere in between leaves a store that the next open recovers to the same state.
+//! After a crash between any two steps, the next open recovers the same state.
 //!
 //! # A full disk
-//! When a step after the first finds the disk full, the open removes the files it made and starts over: it releases the
-//! reserve, and its log segments are short. When that fails too, the store is opened for reading only, as below, until it
-//! is opened again: writes return the error for a full disk.
+//! If a step after the first finds the disk full, the open removes the files that it made, releases the reserve and starts
+//! over with short log segments. If that fails too, the store is opened for reading only, as below. Writes then return the
+//! error for a full disk until the store is opened again.
 //!
 //! # Reading only
-//! The open stops after step 1 and reads the log's tail into memtables. Not a byte of the directory changes: no job runs,
-//! and every writing call is refused before it reaches the log or the manifest.
+//! The open stops after step 1 and reads the log's tail into memtables. No byte of the directory changes: no job runs, and
+//! every writing call is refused before it reaches the log or the manifest.
 
 use std::io;
 use std::path::Path;
@@ -32,21 +32,20 @@ use pleach_table::FrameCache;
 use super::directory::{
     Listing, create_store, enter, list, no_store, remove_all, remove_leftovers, remove_old_segments,
 };
-use super::inner::{Inner, Parts};
+use super::inner::Inner;
 use super::recovery::{Found, read_store};
 use crate::attached::Attached;
 use crate::manifest::{self, Current, Manifest, manifest_path};
 use crate::memtable::Memtable;
 use crate::operations::Operations;
 use crate::options::{IMMUTABLE_MEMTABLES_MAX, Options};
-use crate::state::{LoggedMemtable, State};
-use crate::tombstone_spans::TombstoneSpans;
+use crate::state::State;
 use crate::trace;
 use crate::upkeep::filters::open_ssts;
 use crate::version::edit::{Edit, EditItem};
-use crate::version::{FileTable, Trash, Version};
-use crate::version_set::{Versions, reserve};
-use crate::write_path::{Writer, insert_operations};
+use crate::version::{FileTable, Trash};
+use crate::version_set::reserve;
+use crate::write_path::insert_operations;
 
 /// Name of the partition that every store has.
 pub(crate) const DEFAULT_PARTITION: &str = "default";
@@ -55,11 +54,11 @@ pub(crate) const DEFAULT_PARTITION: &str = "default";
 const CRAMPED_SEGMENT_BYTES: u64 = 64 << 10;
 
 /// A store that was read and checked, with its SSTs open.
-struct Ready {
-    found: Found,
-    files: FileTable,
-    trash: Arc<Trash>,
-    cache: Arc<FrameCache>,
+pub(super) struct Ready {
+    pub(super) found: Found,
+    pub(super) files: FileTable,
+    pub(super) trash: Arc<Trash>,
+    pub(super) cache: Arc<FrameCache>,
 }
 
 /// Opens the store and recovers it. Background work is not started yet.
@@ -76,7 +75,7 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Inner, Box<dyn File
     };
     reserve::release(&*env, dir);
     let opened = match open_for_writing(dir, options, options.segment_bytes().min(CRAMPED_SEGMENT_BYTES)) {
-        // A store that does not exist yet cannot be read. If reading fails, the caller gets the error that led here.
+        // A store that does not exist yet cannot be read. If the read fails, return the error of the first try.
         Err(error) if error.is_out_of_space() => open_for_reading(dir, options, error).map_err(|_| full),
         opened => opened,
     };
@@ -122,7 +121,7 @@ fn read(dir: &Path, options: &Options, current: Current, listing: Listing) -> Re
     Ok(Ready { found, files, trash, cache })
 }
 
-/// Opens the store without writing anything. `why` is the error that writes will get.
+/// Opens the store for reading only. Writes return the error `why`.
 fn open_for_reading(dir: &Path, options: &Options, why: Error) -> Result<Inner> {
     let listing = list(&*options.env, dir)?;
     let Some(current) = manifest::read_current(&*options.env, dir)? else {
@@ -130,31 +129,22 @@ fn open_for_reading(dir: &Path, options: &Options, why: Error) -> Result<Inner> 
         return Err(no_store(dir));
     };
     let ready = read(dir, options, current, listing)?;
-    let (log, manifest) = (Attached::none(), Attached::none());
-    let memtable = first_memtable(options)?;
     let version = ready.found.version.clone();
-    let (inner, found) = assemble(
-        dir,
-        options,
-        ready,
-        version,
-        Began { log, manifest, memtable, first_segment: FileId(0), read_only: Some(why) },
-    );
-    read_again(&inner, &found, &mut |record| {
-        let mut writer = inner.writes.writer.lock();
-        if inner.writes.is_full_for(&writer, Operations::footprint_of(record.payload)) {
-            inner.writes.start_memtable(&mut writer, inner.writes.new_memtable()?, FileId(0));
-        }
-        reserve_memory(&inner, &writer, &record)?;
-        insert_record(&inner, &mut writer, &record);
-        Ok(())
-    })?;
+    let writers = Writers {
+        log: Attached::none(),
+        manifest: Attached::none(),
+        memtable: first_memtable(options)?,
+        first_segment: FileId(0),
+        read_only: Some(why),
+    };
+    let (inner, found) = Inner::new(dir, options, ready, version, writers);
+    read_again(&inner, &found)?;
     trace::recovery(&found.recovery);
     Ok(inner)
 }
 
 /// The first memtable of a store, and the pool of its memtables' memory.
-type FirstMemtable = (Arc<RegionPool>, Arc<Memtable>);
+pub(super) type FirstMemtable = (Arc<RegionPool>, Arc<Memtable>);
 
 fn first_memtable(options: &Options) -> Result<FirstMemtable> {
     let pool = Memtable::pool(options.memtable_budget(), IMMUTABLE_MEMTABLES_MAX);
@@ -162,19 +152,19 @@ fn first_memtable(options: &Options) -> Result<FirstMemtable> {
     Ok((pool, memtable))
 }
 
-/// The writers of an open, or why it has none.
-struct Began {
-    log: Attached<LogWriter>,
-    manifest: Attached<Manifest>,
-    memtable: FirstMemtable,
-    first_segment: FileId,
-    read_only: Option<Error>,
+/// The writers of a store, or the reason why it has none.
+pub(super) struct Writers {
+    pub(super) log: Attached<LogWriter>,
+    pub(super) manifest: Attached<Manifest>,
+    pub(super) memtable: FirstMemtable,
+    pub(super) first_segment: FileId,
+    pub(super) read_only: Option<Error>,
 }
 
 /// Writes the new manifest and the first fresh segment. From here on files are written.
 fn start(dir: &Path, options: &Options, ready: Ready, segment_len: u64) -> Result<(Inner, Found)> {
     let (env, found) = (&options.env, &ready.found);
-    // Before anything is written: without memory an open changes nothing.
+    // Allocated before anything is written, so that an open without memory changes nothing.
     let memtable = first_memtable(options)?;
     let orphans = if failpoint::skipped("plant.orphans_ignored") { 0 } else { found.listing.last_id() };
     let mut version = found.version.clone();
@@ -185,83 +175,36 @@ fn start(dir: &Path, options: &Options, ready: Ready, segment_len: u64) -> Resul
     let (hint, flushed_seq) = (manifest.hint(), version.flushed_seq);
     let created = LogWriter::create(Arc::clone(env), dir, segment, hint, segment_len, flushed_seq);
     let log = created.inspect_err(|_| {
-        // CURRENT names the new manifest. Without this each failed open would leave another manifest behind.
+        // CURRENT names the new manifest. Otherwise each failed open would leave one more manifest behind.
         let _stays_for_the_next_open = env.remove_file(&manifest_path(dir, found.manifest_id));
     })?;
     let (log, manifest) = (Attached::new(log), Attached::new(manifest));
-    let began = Began { log, manifest, memtable, first_segment: segment, read_only: None };
-    Ok(assemble(dir, options, ready, version, began))
+    let writers = Writers { log, manifest, memtable, first_segment: segment, read_only: None };
+    Ok(Inner::new(dir, options, ready, version, writers))
 }
 
-/// Puts together what all handles share. The memtable is still empty.
-fn assemble(dir: &Path, options: &Options, ready: Ready, version: Version, began: Began) -> (Inner, Found) {
-    let Ready { found, files, trash, cache } = ready;
-    let Began { log, manifest, memtable: (memtable_pool, memtable), first_segment, read_only } = began;
-    let next_id = version.next_id;
-    let version = Arc::new(version);
-    let active = Arc::new(LoggedMemtable { memtable, first_segment });
-    let tombstone_spans = Arc::new(TombstoneSpans::new(version.flushed_seq));
-    let writer = Writer {
-        log,
-        next_seq: version.flushed_seq + 1,
-        room_until: 0,
-        scant_bytes: 0,
-        active: Arc::clone(&active),
-        tombstone_spans: Arc::clone(&tombstone_spans),
-    };
-    let state = State {
-        active,
-        immutable: Vec::new(),
-        version: Arc::clone(&version),
-        partitions_since: 0,
-        tombstone_spans,
-        closed: Arc::default(),
-    };
-    let segments = if read_only.is_some() { Vec::new() } else { vec![first_segment] };
-    let inner = Inner::new(Parts {
-        dir: dir.to_path_buf(),
-        options: options.clone(),
-        cache,
-        trash,
-        state,
-        writer,
-        versions: Versions { version, files, manifest, floor_is_pinned: true },
-        next_id,
-        segments,
-        recovery: found.recovery,
-        memtable_pool,
-        read_only,
-    });
-    (inner, found)
-}
-
-/// Reads the log once more, now that it is known to be sound. An error where it reads differently.
-fn read_again(inner: &Inner, found: &Found, visit: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<()> {
-    let again =
-        recover(&inner.ctx.env, &inner.ctx.dir, &found.segments, found.version.flushed_seq + 1, visit)?;
+/// Reads the log for the second time, and recovers its batches. An error if it reads differently.
+fn read_again(inner: &Inner, found: &Found) -> Result<()> {
+    let (env, dir, first_seq) = (&inner.ctx.env, &inner.ctx.dir, found.version.flushed_seq + 1);
+    let again = recover(env, dir, &found.segments, first_seq, &mut |record| recover_batch(inner, &record))?;
     if again == found.recovery {
         return Ok(());
     }
     let message = "the log read differently the second time; the device is failing";
-    Err(Error::new(ErrorKind::Corruption, message).at_path(&inner.ctx.dir))
+    Err(Error::new(ErrorKind::Corruption, message).at_path(dir))
 }
 
 /// Writes the recovered batches into fresh segments and the memtable, and moves the log's floor to them.
 fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
     let first_segment = inner.writes.writer.lock().log.segment_id();
-    read_again(inner, found, &mut |record| rewrite_record(inner, &record))?;
+    read_again(inner, found)?;
     inner.writes.writer.lock().log.sync()?;
     inner.version_set.lock().floor_is_pinned = false;
-    let floor = {
-        let state = inner.version_set.state.load();
-        state
-            .immutable
-            .last()
-            .map_or(state.active.first_segment, |oldest| oldest.first_segment)
-            .max(first_segment)
-    };
+    let state = inner.version_set.state.load_full();
+    let oldest = state.immutable.last().unwrap_or(&state.active);
     let mut edit = Edit::default();
-    edit.push(EditItem::LogFloor(floor));
+    edit.push(EditItem::LogFloor(oldest.first_segment.max(first_segment)));
+    drop(state);
     inner.version_set.commit_edit(edit, Vec::new(), State::with_version)
 }
 
@@ -275,39 +218,38 @@ fn discard_fresh_segments(inner: &Inner, error: &Error) {
     }
 }
 
-fn rewrite_record(inner: &Inner, record: &Record<'_>) -> Result<()> {
-    let mut writer = inner.writes.writer.lock();
-    if inner.writes.is_full_for(&writer, Operations::footprint_of(record.payload)) {
-        inner.writes.switch_memtable(&mut writer)?;
-        while inner.upkeep.flush_oldest()? {}
-    }
-    reserve_memory(inner, &writer, record)?;
-    if writer.log.should_rotate(RECORD_HEADER_LEN + record.payload.len()) {
-        inner.writes.rotate_log(&mut writer)?;
-    }
-    writer.log.append_again(record)?;
-    insert_record(inner, &mut writer, record);
-    Ok(())
-}
-
-/// Reserves the memory that the batch takes in the memtable.
-fn reserve_memory(inner: &Inner, writer: &Writer, record: &Record<'_>) -> Result<()> {
+/// Inserts a batch of the log into the memtable and shows it to readers. In a store that is open for writing, appends it to
+/// the fresh segments first.
+fn recover_batch(inner: &Inner, record: &Record<'_>) -> Result<()> {
+    let writes = &inner.writes;
+    let is_writable = inner.ctx.status.read_only().is_none();
+    let mut writer = writes.writer.lock();
     let footprint = Operations::footprint_of(record.payload);
-    if writer.active.memtable.reserve(footprint) {
-        return Ok(());
+    if writes.is_full_for(&writer, footprint) {
+        if is_writable {
+            writes.switch_memtable(&mut writer)?;
+            while inner.upkeep.flush_oldest()? {}
+        } else {
+            writes.start_memtable(&mut writer, writes.new_memtable()?, FileId(0));
+        }
     }
-    let message = format!(
-        "a batch in the log needs {} bytes of memory, which the system does not give; let the process have more",
-        footprint.bytes_in_memtable()
-    );
-    Err(Error::new(ErrorKind::Io, message).at_path(&segment_path(&inner.ctx.dir, record.segment)))
-}
-
-/// Inserts a recovered batch into the memtable and shows it to readers.
-fn insert_record(inner: &Inner, writer: &mut Writer, record: &Record<'_>) {
+    if !writer.active.memtable.reserve(footprint) {
+        let message = format!(
+            "a batch in the log needs {} bytes of memory, which the system does not give; let the process have more",
+            footprint.bytes_in_memtable()
+        );
+        return Err(Error::new(ErrorKind::Io, message).at_path(&segment_path(&inner.ctx.dir, record.segment)));
+    }
+    if is_writable {
+        if writer.log.should_rotate(RECORD_HEADER_LEN + record.payload.len()) {
+            writes.rotate_log(&mut writer)?;
+        }
+        writer.log.append_again(record)?;
+    }
     let mut next_seq = record.first_seq;
     writer.tombstone_spans.announce(next_seq + u64::from(record.count) - 1);
     insert_operations(&writer.active.memtable, record.payload, &mut next_seq);
     writer.next_seq = next_seq;
     inner.version_set.state.show_up_to(next_seq - 1);
+    Ok(())
 }

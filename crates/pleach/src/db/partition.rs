@@ -7,16 +7,18 @@ use std::sync::Arc;
 use pleach_env::{Error, Result, failpoint};
 use pleach_log::Durability;
 
+use super::collect_stats::tree_stats;
 use super::handle::{Db, Shared};
 use super::inner::Inner;
 use crate::keys::PartitionId;
 use crate::lookup::get_blocking;
-use crate::operations::{Operations, check_key};
+use crate::operations::Operations;
 use crate::scan::Range;
-use crate::state::ReadView;
+use crate::state::{ReadView, State};
 use crate::stats::{PartitionStats, SizeEstimate};
 use crate::status::closed_error;
 use crate::value::Value;
+use crate::version::SubTree;
 use crate::version::size::{self, Bounds};
 use crate::write_path::{LivePartition, TouchedPartitions, WriteRequest, dropped_error};
 
@@ -60,20 +62,25 @@ impl Partition {
         self.live.id
     }
 
-    /// An error when the partition has been dropped.
-    pub(crate) fn check_live(&self) -> Result<()> {
-        if self.inner().version_set.state.load().version.is_live(self.live.id) {
-            Ok(())
-        } else {
-            Err(self.gone())
+    /// Its sub-tree in `state`; an error when it has been dropped.
+    #[inline]
+    fn tree<'s>(&self, state: &'s State) -> Result<&'s SubTree> {
+        match state.version.tree(self.live.id) {
+            Some(tree) => Ok(tree),
+            None => Err(self.gone()),
         }
+    }
+
+    fn check_live(&self) -> Result<()> {
+        self.tree(&self.inner().version_set.state.load()).map(|_| ())
     }
 
     /// The view that reads use now; an error when the partition is not in it.
     fn view(&self) -> Result<ReadView> {
         failpoint::reached("partition.read");
         let view = self.inner().version_set.state.view();
-        if view.state.version.is_live(self.live.id) { Ok(view) } else { Err(self.gone()) }
+        self.tree(&view.state)?;
+        Ok(view)
     }
 
     /// Why the partition no longer exists.
@@ -89,26 +96,25 @@ impl Partition {
     /// be read.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let key = key.as_ref();
-        check_key(key)?;
         failpoint::reached("partition.read");
         let inner = self.inner();
         let state = inner.version_set.state.load();
-        let Some(tree) = state.version.tree(self.live.id) else { return Err(self.gone()) };
-        get_blocking(&inner.ctx, &state, (self.live.id, tree), key, inner.version_set.state.visible())
+        let tree = self.tree(&state)?;
+        get_blocking(
+            &inner.ctx,
+            &state,
+            (self.live.id, tree),
+            key.as_ref(),
+            inner.version_set.state.visible(),
+        )
     }
 
     /// Reads the values of many keys, in their order, from one consistent view.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Value>>> {
-        let inner = self.inner();
-        let view = self.view()?;
-        let Some(tree) = view.state.version.tree(self.live.id) else { return Err(self.gone()) };
-        keys.into_iter()
-            .map(|key| {
-                check_key(key.as_ref())?;
-                get_blocking(&inner.ctx, &view.state, (self.live.id, tree), key.as_ref(), view.visible)
-            })
-            .collect()
+        let ReadView { state, visible } = self.view()?;
+        let partition = (self.live.id, self.tree(&state)?);
+        let get = |key: K| get_blocking(&self.inner().ctx, &state, partition, key.as_ref(), visible);
+        keys.into_iter().map(get).collect()
     }
 
     /// Whether `key` has a value.
@@ -167,18 +173,12 @@ impl Partition {
 
     /// The entries whose keys lie in `bounds`, in key order, from either end.
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
-        match self.view() {
-            Ok(view) => Range::new(view, self.live.id, bounds),
-            Err(error) => Range::failed(self.live.id, error),
-        }
+        Range::new(self.view(), self.live.id, bounds)
     }
 
     /// The entries whose keys start with `prefix`, in key order, from either end.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        match self.view() {
-            Ok(view) => Range::with_prefix(view, self.live.id, prefix.as_ref()),
-            Err(error) => Range::failed(self.live.id, error),
-        }
+        Range::with_prefix(self.view(), self.live.id, prefix.as_ref())
     }
 
     /// All entries in key order, from either end.
@@ -211,8 +211,7 @@ impl Partition {
         let key = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let (lower, upper) = (key(bounds.start_bound()), key(bounds.end_bound()));
         let bounds = Bounds::new(lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
-        let tree = state.version.tree(self.live.id);
-        Ok(tree.map_or_else(SizeEstimate::default, |tree| size::estimate(tree, self.live.id, bounds)))
+        Ok(size::estimate(self.tree(&state)?, self.live.id, bounds))
     }
 
     /// Merges the partition into one run and waits until that is done.
@@ -226,7 +225,7 @@ impl Partition {
     /// Its statistics.
     pub fn stats(&self) -> Result<PartitionStats> {
         failpoint::reached("partition.read");
-        self.inner().partition_stats(self.live.id).ok_or_else(|| self.gone())
+        Ok(tree_stats(self.tree(&self.inner().version_set.state.load())?))
     }
 }
 

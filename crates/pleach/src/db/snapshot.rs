@@ -1,4 +1,4 @@
-//! Snapshots: a pinned state and a sequence number.
+//! Snapshot: a pinned state and a sequence number.
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -8,18 +8,17 @@ use pleach_env::{Error, ErrorKind, Result};
 use super::handle::{Db, Shared};
 use super::partition::Partition;
 use crate::lookup::get_blocking;
-use crate::operations::check_key;
 use crate::scan::Range;
 use crate::state::ReadView;
 use crate::value::Value;
 use crate::version::SubTree;
 
-/// A consistent view of all partitions at one moment. Owned, `Send`, `Sync` and cheap to clone; it pins the memtables
-/// and files of that moment (no older versions have to be kept for it in newer files) and keeps the store open.
+/// A consistent view of all partitions at one instant. Owned, `Send`, `Sync` and cheap to clone. It keeps the store open
+/// and pins the memtables and files of that instant. Compactions need not keep older versions of keys for it.
 ///
-/// A memtable that it pins stays in memory after its flush, on top of [`Options::memory`](crate::Options::memory):
-/// [`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes) says how much that is. Drop snapshots soon where
-/// memory is short.
+/// A pinned memtable stays in memory after its flush, on top of [`Options::memory`](crate::Options::memory).
+/// [`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes) counts this memory. If memory is short, drop
+/// snapshots soon.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -42,10 +41,9 @@ impl Snapshot {
         Self { shared: Arc::clone(&db.shared), view: db.inner().version_set.state.view() }
     }
 
-    /// Reads the value `key` had.
+    /// Reads the value that `key` had.
     pub fn get(&self, partition: &Partition, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let tree = self.tree(partition)?;
-        check_key(key.as_ref())?;
         let (inner, state) = (&self.shared.inner, &self.view.state);
         get_blocking(&inner.ctx, state, (partition.id(), tree), key.as_ref(), self.view.visible)
     }
@@ -83,7 +81,7 @@ impl Snapshot {
         keys.into_iter().map(|key| self.get(partition, key)).collect()
     }
 
-    /// All entries there were, in key order, from either end. An error comes as the range's first item.
+    /// All entries in key order, from either end. The range's first item is an error if the snapshot cannot be read.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -100,41 +98,38 @@ impl Snapshot {
         self.prefix(partition, b"")
     }
 
-    /// The entries that were in `bounds`.
+    /// The entries whose keys lie in `bounds`, in key order, from either end.
     pub fn range<K: AsRef<[u8]>>(&self, partition: &Partition, bounds: impl RangeBounds<K>) -> Range {
-        match self.tree(partition) {
-            Ok(_) => Range::new(self.view.clone(), partition.id(), bounds),
-            Err(error) => Range::failed(partition.id(), error),
-        }
+        Range::new(self.view_of(partition), partition.id(), bounds)
     }
 
-    /// The entries whose keys start with `prefix`.
+    /// The entries whose keys start with `prefix`, in key order, from either end.
     pub fn prefix(&self, partition: &Partition, prefix: impl AsRef<[u8]>) -> Range {
-        match self.tree(partition) {
-            Ok(_) => Range::with_prefix(self.view.clone(), partition.id(), prefix.as_ref()),
-            Err(error) => Range::failed(partition.id(), error),
-        }
+        Range::with_prefix(self.view_of(partition), partition.id(), prefix.as_ref())
     }
 
-    /// Sequence number up to which writes are in it.
+    /// Sequence number of the last write that the snapshot sees.
     pub fn sequence_number(&self) -> u64 {
         self.view.visible
     }
 
-    /// A partition that was dropped since then is still readable here; one created since then is not there.
+    /// The view, if the partition is in it.
+    fn view_of(&self, partition: &Partition) -> Result<ReadView> {
+        self.tree(partition).map(|_| self.view.clone())
+    }
+
+    /// The partition's sub-tree when the snapshot was taken. A partition that was dropped later is still readable.
     fn tree(&self, partition: &Partition) -> Result<&SubTree> {
         if !partition.is_of(&self.shared) {
             return Err(Error::invalid("the partition belongs to another store than the snapshot"));
         }
         self.shared.inner.ctx.status.check_not_closed()?;
-        if let Some(tree) = self.view.state.version.tree(partition.id()) {
-            return Ok(tree);
-        }
-        let name = partition.name();
-        Err(Error::new(
-            ErrorKind::Closed,
-            format!("partition {name:?} was not there when the snapshot was taken"),
-        ))
+        let Some(tree) = self.view.state.version.tree(partition.id()) else {
+            let message =
+                format!("partition {:?} did not exist when the snapshot was taken", partition.name());
+            return Err(Error::new(ErrorKind::Closed, message));
+        };
+        Ok(tree)
     }
 }
 

@@ -29,6 +29,25 @@ pub(crate) enum Direction {
     Down,
 }
 
+impl Direction {
+    #[inline]
+    pub(crate) fn opposite(self) -> Self {
+        match self {
+            Self::Up => Self::Down,
+            Self::Down => Self::Up,
+        }
+    }
+
+    /// Compares two keys in the order of the walk.
+    #[inline]
+    pub(crate) fn compare(self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        match self {
+            Self::Up => a.cmp(b),
+            Self::Down => b.cmp(a),
+        }
+    }
+}
+
 /// The merge. Not on an entry until a seek finds one.
 pub(crate) struct Merge {
     sources: Vec<SourceCursor>,
@@ -232,11 +251,7 @@ impl Merge {
 
     /// By key, then by age.
     fn compare(&self, a: OrderedSource, b: OrderedSource) -> std::cmp::Ordering {
-        let keys = match self.direction {
-            Direction::Up => self.key(a).cmp(self.key(b)),
-            Direction::Down => self.key(b).cmp(self.key(a)),
-        };
-        keys.then(a.source.cmp(&b.source))
+        self.direction.compare(self.key(a), self.key(b)).then(a.source.cmp(&b.source))
     }
 
     /// Requires: the source is on an entry, as all in the order are.

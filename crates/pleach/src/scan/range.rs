@@ -1,8 +1,11 @@
-//! A range of a partition as an iterator that can be walked from both ends.
+//! Range: a double-ended iterator over the entries of a partition.
+//!
+//! Each end has a merge of its own over the same sources.
 //!
 //! # Invariants
-//! 1. *The end that gave an entry stands on it* until the range is walked again, from whichever end: so entries can be lent.
-//!    Then it moves on, and its bound moves behind the entry when it is the other end's turn, so that they never cross.
+//! 1. *Entries can be lent*: the end that returned an entry stands on it until the next call, of either end.
+//! 2. *The ends never cross*: when the other end is walked next, the bound of the end that returned an entry moves behind
+//!    that entry.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -20,8 +23,8 @@ use crate::value::Value;
 
 /// Entries of a partition in key order: an owned iterator over one consistent view, from either end.
 ///
-/// The view is that of the moment the range was made; writes since then are not seen. It pins memtables and files until
-/// it is dropped. When the store is closed, the range answers `Closed`. After an error the iterator ends; it never skips what it could not read.
+/// The range does not see writes that come after its creation. It pins memtables and files until it is dropped. Once the
+/// store is closed, the range returns `Closed`. After an error the iterator ends; it never skips what it could not read.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -40,63 +43,69 @@ pub struct Range {
     partition: PartitionId,
     /// `None` once the range has ended or failed.
     view: Option<ReadView>,
-    lower: Bound<Vec<u8>>,
-    upper: Bound<Vec<u8>>,
-    front: Option<Merge>,
-    back: Option<Merge>,
-    /// Ends whose bound was moved by a seek: they seek before they are walked.
-    must_seek: [bool; 2],
-    /// The end that was walked last: it still stands on the entry that was given.
-    given: Option<Direction>,
+    /// The end that goes up from the lower bound and the one that goes down from the upper bound, by [`Direction`].
+    ends: [End; 2],
+    /// The end that stands on the entry returned last.
+    returned_by: Option<Direction>,
     /// The result of the first call instead of an entry.
     error: Option<Error>,
 }
 
+/// One of the two ends of a range.
+struct End {
+    /// Where it starts, and where the other end stops.
+    bound: Bound<Vec<u8>>,
+    /// `None` before the first call.
+    merge: Option<Merge>,
+    /// Whether to seek `bound` before the next step.
+    must_seek: bool,
+}
+
+impl End {
+    /// Seeks the bound.
+    fn seek_bound(&mut self, direction: Direction) -> Result<()> {
+        let Some(merge) = &mut self.merge else { return Ok(()) };
+        match (direction, &self.bound) {
+            (_, Bound::Unbounded) => merge.seek(SeekTo::Start),
+            (Direction::Up, Bound::Included(key)) | (Direction::Down, Bound::Excluded(key)) => {
+                merge.seek(SeekTo::Key(key))
+            }
+            (Direction::Up, Bound::Excluded(key)) | (Direction::Down, Bound::Included(key)) => {
+                merge.seek(SeekTo::Key(&keys::successor(key)))
+            }
+        }
+    }
+}
+
 impl Range {
-    pub(crate) fn new<K: AsRef<[u8]>>(
-        view: ReadView,
+    /// The entries of `view` within `bounds`, or the error that the first call returns.
+    pub(crate) fn new<K: AsRef<[u8]> + ?Sized>(
+        view: Result<ReadView>,
         partition: PartitionId,
         bounds: impl RangeBounds<K>,
     ) -> Self {
-        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        Self {
-            partition,
-            view: Some(view),
-            lower: owned(bounds.start_bound()),
-            upper: owned(bounds.end_bound()),
-            front: None,
-            back: None,
-            must_seek: [false; 2],
-            given: None,
-            error: None,
-        }
+        let end = |bound: Bound<&K>| {
+            let bound = bound.map(|key| key.as_ref().to_vec());
+            End { bound, merge: None, must_seek: true }
+        };
+        let ends = [end(bounds.start_bound()), end(bounds.end_bound())];
+        let (view, error) = match view {
+            Ok(view) => (Some(view), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { partition, view, ends, returned_by: None, error }
     }
 
     /// The keys that start with `prefix`.
-    pub(crate) fn with_prefix(view: ReadView, partition: PartitionId, prefix: &[u8]) -> Self {
-        let mut range = Self::new::<Vec<u8>>(view, partition, ..);
-        range.lower = Bound::Included(prefix.to_vec());
-        range.upper = keys::prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded);
-        range
+    pub(crate) fn with_prefix(view: Result<ReadView>, partition: PartitionId, prefix: &[u8]) -> Self {
+        let end = keys::prefix_end(prefix);
+        let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        Self::new::<[u8]>(view, partition, (Bound::Included(prefix), upper))
     }
 
-    /// A range that gives `error` and ends.
-    pub(crate) fn failed(partition: PartitionId, error: Error) -> Self {
-        Self {
-            partition,
-            view: None,
-            lower: Bound::Unbounded,
-            upper: Bound::Unbounded,
-            front: None,
-            back: None,
-            must_seek: [false; 2],
-            given: None,
-            error: Some(error),
-        }
-    }
-
-    fn open(&self, direction: Direction) -> Result<Option<Merge>> {
-        let Some(view) = &self.view else { return Ok(None) };
+    /// A merge of all sources, on no entry; `None` once the range has ended.
+    fn open(&self, direction: Direction) -> Option<Merge> {
+        let view = self.view.as_ref()?;
         let mut sources: Vec<_> = (view.state.memtables())
             .map(|memtable| SourceCursor::over_memtable(self.partition, memtable.cursor(view.visible)))
             .collect();
@@ -107,38 +116,20 @@ impl Range {
                 runs.map(|run| SourceCursor::over_run(self.partition, Arc::clone(run), CursorMode::Cached)),
             );
         }
-        let mut merge = Merge::new(sources, direction);
-        self.seek_bound(&mut merge, direction)?;
-        Ok(Some(merge))
+        Some(Merge::new(sources, direction))
     }
 
-    /// Seeks the bound from which a direction starts.
-    fn seek_bound(&self, merge: &mut Merge, direction: Direction) -> Result<()> {
-        let successor;
-        let seek = match (direction, &self.lower, &self.upper) {
-            (Direction::Up, Bound::Included(key), _) | (Direction::Down, _, Bound::Excluded(key)) => {
-                SeekTo::Key(key)
-            }
-            (Direction::Up, Bound::Excluded(key), _) | (Direction::Down, _, Bound::Included(key)) => {
-                successor = keys::successor(key);
-                SeekTo::Key(&successor)
-            }
-            (Direction::Up, Bound::Unbounded, _) | (Direction::Down, _, Bound::Unbounded) => SeekTo::Start,
-        };
-        merge.seek(seek)
-    }
-
-    /// Goes to the next live entry in a direction, within the bounds; returns whether there is one.
+    /// Moves to the next live entry in a direction, within the bounds. Returns whether there is one.
     #[inline]
     fn find(&mut self, direction: Direction) -> Result<bool> {
-        match self.given.take() {
-            // Each step of a long walk comes this way, with nothing to look up.
-            Some(given) if given == direction && self.is_open() => {
-                if let Some(merge) = self.end_mut(direction) {
+        match self.returned_by.take() {
+            // The fast path of a long scan.
+            Some(end) if end == direction && self.is_open() => {
+                if let Some(merge) = self.merge_mut(direction) {
                     merge.advance()?;
                 }
             }
-            given => self.begin(given, direction)?,
+            returned_by => self.begin(returned_by, direction)?,
         }
         let mut found = self.entry(direction);
         if found.is_some_and(|(_, source)| source.kind() == ValueKind::Tombstone) {
@@ -146,68 +137,61 @@ impl Range {
             found = self.entry(direction);
         }
         let is_found = found.is_some_and(|(key, _)| self.is_within(key, direction));
-        self.given = is_found.then_some(direction);
+        self.returned_by = is_found.then_some(direction);
         Ok(is_found)
     }
 
-    /// Brings an end to its first entry, or behind the entry that the other end gave.
+    /// Moves the end that returned the last entry behind it, and then this direction's end to its first entry, if it
+    /// has not begun or was sought.
     #[cold]
-    fn begin(&mut self, given: Option<Direction>, direction: Direction) -> Result<()> {
+    fn begin(&mut self, returned_by: Option<Direction>, direction: Direction) -> Result<()> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
         if self.is_closed() {
             return Err(closed_error());
         }
-        if let Some(given) = given {
-            if given != direction {
-                self.pass_given(given);
+        if let Some(end) = returned_by {
+            if end != direction {
+                self.exclude_returned(end);
             }
-            if let Some(merge) = self.end_mut(given) {
+            if let Some(merge) = self.merge_mut(end) {
                 merge.advance()?;
             }
         }
-        if self.end(direction).is_none() {
-            let merge = self.open(direction)?;
-            *self.end_mut(direction) = merge;
-        } else if self.must_seek[direction as usize]
-            && let Some(mut merge) = self.end_mut(direction).take()
-        {
-            self.seek_bound(&mut merge, direction)?;
-            *self.end_mut(direction) = Some(merge);
+        if self.merge(direction).is_none() {
+            self.ends[direction as usize].merge = self.open(direction);
         }
-        self.must_seek[direction as usize] = false;
-        Ok(())
+        let end = &mut self.ends[direction as usize];
+        if std::mem::take(&mut end.must_seek) { end.seek_bound(direction) } else { Ok(()) }
     }
 
     /// The entry that an end stands on.
     #[inline]
     fn entry(&self, direction: Direction) -> Option<(&[u8], &SourceCursor)> {
-        let source = self.end(direction)?.current()?;
+        let source = self.merge(direction)?.current()?;
         source.key().map(|key| (key, source))
     }
 
-    /// The key of the tombstone that a direction has come to, within the bounds.
+    /// The key that an end stands on, if it is a tombstone within the bounds.
     fn tombstone(&self, direction: Direction) -> Option<&[u8]> {
-        let source = self.end(direction)?.current()?;
-        let key = source.key().filter(|_| source.kind() == ValueKind::Tombstone)?;
-        self.is_within(key, direction).then_some(key)
+        let (key, source) = self.entry(direction)?;
+        (source.kind() == ValueKind::Tombstone && self.is_within(key, direction)).then_some(key)
     }
 
-    /// Steps over tombstones to the next living key, if one lies within the bounds, and leaps where it is known that
-    /// nothing lives.
+    /// Passes tombstones up to the next live key or the bound. Skips known spans of tombstones.
     #[cold]
     fn pass_tombstones(&mut self, direction: Direction) -> Result<()> {
         let Some(ReadView { state, visible }) = self.view.clone() else { return Ok(()) };
         let mut passed = PassedTombstones::default();
         while let Some(key) = self.tombstone(direction) {
-            let must_ask = passed.add(key, direction == Direction::Up);
+            let must_find = passed.add(key, direction == Direction::Up);
             let known =
-                if must_ask { state.tombstone_spans.find(self.partition, key, visible) } else { None };
-            if must_ask {
+                if must_find { state.tombstone_spans.find(self.partition, key, visible) } else { None };
+            if must_find {
                 passed.extend(known.as_ref());
             }
-            let Some(merge) = self.end_mut(direction).as_mut() else { break };
+            let Some(merge) = self.merge_mut(direction) else { break };
             match (known, direction) {
                 (Some(known), Direction::Up) => merge.seek(SeekTo::Key(&keys::successor(known.last())))?,
                 (Some(known), Direction::Down) => merge.seek(SeekTo::Key(known.first()))?,
@@ -219,74 +203,55 @@ impl Range {
     }
 
     #[inline]
-    fn end(&self, direction: Direction) -> Option<&Merge> {
-        match direction {
-            Direction::Up => self.front.as_ref(),
-            Direction::Down => self.back.as_ref(),
-        }
+    fn merge(&self, direction: Direction) -> Option<&Merge> {
+        self.ends[direction as usize].merge.as_ref()
     }
 
     #[inline]
-    fn end_mut(&mut self, direction: Direction) -> &mut Option<Merge> {
-        match direction {
-            Direction::Up => &mut self.front,
-            Direction::Down => &mut self.back,
-        }
+    fn merge_mut(&mut self, direction: Direction) -> Option<&mut Merge> {
+        self.ends[direction as usize].merge.as_mut()
     }
 
-    /// Whether the far bound has not been reached. The near one holds by the seek.
+    /// Whether `key` lies before the other end's bound. This end's bound holds by the seek.
     #[inline]
     fn is_within(&self, key: &[u8], direction: Direction) -> bool {
-        match direction {
-            Direction::Up => match &self.upper {
-                Bound::Included(upper) => key <= upper.as_slice(),
-                Bound::Excluded(upper) => key < upper.as_slice(),
-                Bound::Unbounded => true,
-            },
-            Direction::Down => match &self.lower {
-                Bound::Included(lower) => key >= lower.as_slice(),
-                Bound::Excluded(lower) => key > lower.as_slice(),
-                Bound::Unbounded => true,
-            },
+        match &self.ends[direction.opposite() as usize].bound {
+            Bound::Included(bound) => direction.compare(key, bound).is_le(),
+            Bound::Excluded(bound) => direction.compare(key, bound).is_lt(),
+            Bound::Unbounded => true,
         }
     }
 
-    /// Moves an end's bound behind the entry it gave, for the other end to stop at.
-    fn pass_given(&mut self, direction: Direction) {
-        let Some(key) = self.entry(direction).map(|(key, _)| key.to_vec()) else { return };
-        match direction {
-            Direction::Up => self.lower = Bound::Excluded(key),
-            Direction::Down => self.upper = Bound::Excluded(key),
+    /// Moves an end's bound behind the entry that it returned, so that the other end stops there.
+    fn exclude_returned(&mut self, direction: Direction) {
+        if let Some(key) = self.entry(direction).map(|(key, _)| key.to_vec()) {
+            self.ends[direction as usize].bound = Bound::Excluded(key);
         }
     }
 
     /// Moves the bound of this direction to `key`; see [`Range::seek`].
     fn narrow(&mut self, direction: Direction, key: &[u8]) {
-        let given = if self.given == Some(direction) { self.entry(direction) } else { None };
-        let passed = |other: &[u8]| match direction {
-            Direction::Up => key <= other,
-            Direction::Down => key >= other,
-        };
-        let bound = if direction == Direction::Up { &self.lower } else { &self.upper };
-        let stays = match bound {
-            Bound::Included(other) | Bound::Excluded(other) => passed(other),
+        let is_passed = |other: &[u8]| direction.compare(key, other).is_le();
+        let is_outside = match &self.ends[direction as usize].bound {
+            Bound::Included(bound) | Bound::Excluded(bound) => is_passed(bound),
             Bound::Unbounded => false,
         };
-        if self.view.is_none() || stays || given.is_some_and(|(other, _)| passed(other)) {
+        let stands_on_entry = self.returned_by == Some(direction);
+        let is_behind = stands_on_entry && self.entry(direction).is_some_and(|(entry, _)| is_passed(entry));
+        if self.view.is_none() || is_outside || is_behind {
             return;
         }
-        let bound = if direction == Direction::Up { &mut self.lower } else { &mut self.upper };
-        *bound = Bound::Included(key.to_vec());
-        self.must_seek[direction as usize] = true;
-        if self.given == Some(direction) {
-            self.given = None;
+        let end = &mut self.ends[direction as usize];
+        (end.bound, end.must_seek) = (Bound::Included(key.to_vec()), true);
+        if stands_on_entry {
+            self.returned_by = None;
         }
     }
 
-    /// Passes over the entries below `key`: the next one from the start is the first at or above it that the range still
-    /// holds. It is what calling `next` until then would do, at the cost of one seek, which is paid (and fails) with the
-    /// next entry. A seek never goes back: a `key` at or below the entry returned last, or below the range, changes
-    /// nothing, and a range that has ended stays so.
+    /// Skips the entries below `key`: the next one from the start is the first at or above it that the range still holds.
+    /// The result is that of repeated calls of `next`, at the cost of one seek. The next call performs the seek, and
+    /// returns its error. A seek never goes back: a `key` at or below the entry returned last, or below the range, changes
+    /// nothing. A range that has ended stays ended.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -311,12 +276,12 @@ impl Range {
         self.narrow(Direction::Up, key.as_ref());
     }
 
-    /// As [`Range::seek`] from the end: the next entry from there is the last at or below `key`.
+    /// As [`Range::seek`], from the end: the next entry from the end is the last at or below `key`.
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         self.narrow(Direction::Down, key.as_ref());
     }
 
-    /// As [`Range::find`]. When there is nothing more for one end, or an error, there is nothing more for either.
+    /// As [`Range::find`]. When one end has no further entry, or fails, both ends have ended.
     #[inline]
     fn walk(&mut self, direction: Direction) -> Result<bool> {
         match self.find(direction) {
@@ -325,27 +290,28 @@ impl Range {
         }
     }
 
-    /// Gives everything back at the end of the range.
+    /// Releases the view at the end of the range.
     #[cold]
     fn finish(&mut self, mut end: Result<bool>) -> Result<bool> {
         if end.is_err() && self.is_closed() {
-            // The file may have been removed by the next open of the directory.
+            // The next open of the directory may have removed the file.
             end = Err(closed_error());
         }
         self.view = None;
-        (self.front, self.back, self.given) = (None, None, None);
+        self.ends.iter_mut().for_each(|end| end.merge = None);
+        self.returned_by = None;
         end
     }
 
-    /// Whether there is a view, of a store that is open, and no error to tell.
+    /// Whether there is a view, of a store that is open.
     #[inline]
     fn is_open(&self) -> bool {
-        self.error.is_none() && self.view.as_ref().is_some_and(|view| !view.state.is_closed())
+        self.view.as_ref().is_some_and(|view| !view.state.is_closed())
     }
 
-    /// Whether the store was closed under the range.
+    /// Whether the store was closed while the range had a view.
     fn is_closed(&self) -> bool {
-        self.view.as_ref().is_some_and(|view| view.state.is_closed())
+        self.view.is_some() && !self.is_open()
     }
 
     fn take_entry(&mut self, direction: Direction) -> Option<Result<(Key, Value)>> {
@@ -361,8 +327,8 @@ impl Range {
         Ok(self.entry(direction).map(|(key, source)| (key, source.value_bytes())))
     }
 
-    /// The next entry from the start, as [`Iterator::next`] has it, but lent: nothing is copied or pinned. It is the
-    /// fastest way to see many entries.
+    /// The next entry from the start, as by [`Iterator::next`], but lent: nothing is copied or pinned. This is the fastest
+    /// way to read many entries.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -377,7 +343,7 @@ impl Range {
     /// ```
     ///
     /// # Errors
-    /// As the iterator's; the range has ended then.
+    /// Those of the iterator. The range ends with the first error.
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.lend_entry(Direction::Up)
     }
@@ -385,7 +351,7 @@ impl Range {
     /// The next entry from the end, lent as by [`Range::next_entry`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Range::next_entry`].
     pub fn next_back_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.lend_entry(Direction::Down)
     }

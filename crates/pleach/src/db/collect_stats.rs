@@ -1,0 +1,64 @@
+//! Collection of the statistics that a store and its partitions report.
+
+use std::sync::Weak;
+
+use super::inner::Inner;
+use crate::stats::{PartitionStats, Stats};
+use crate::version::edit::RunKind;
+use crate::version::{Run, SubTree};
+
+impl Inner {
+    pub(crate) fn stats(&self) -> Stats {
+        let state = self.version_set.state.load_full();
+        let mut stats = Stats { last_sequence_number: self.version_set.state.visible(), ..Stats::default() };
+        self.ctx.counters.report(&mut stats);
+        for (_, partition) in state.version.partitions() {
+            let runs = partition.tree.runs.len() as u64;
+            stats.partitions += 1;
+            stats.runs += runs;
+            stats.runs_max = stats.runs_max.max(runs);
+            stats.compactions_running += partition.tree.jobs.len() as u64;
+            stats.sst_garbage += partition.tree.sum(Run::garbage);
+        }
+        for file in state.version.live_files() {
+            stats.ssts += 1;
+            stats.sst_bytes += file.summary.file_len;
+            stats.sst_entries += file.summary.entries;
+            let (filter_bytes, is_missing) = file.filter_memory();
+            stats.index_filter_bytes += file.sst().memory() as u64 + filter_bytes;
+            stats.filter_bytes += filter_bytes;
+            stats.filters_missing += u64::from(is_missing);
+        }
+        stats.tombstones_passed = self.version_set.state.load().tombstone_spans.passed();
+        stats.pinned_bytes = self.version_set.trash.pinned_bytes();
+        stats.memtables = state.memtables().count() as u64;
+        stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();
+        let pinned = self.upkeep.flushed_memtables.lock();
+        stats.pinned_memtable_bytes = pinned.iter().filter_map(Weak::upgrade).map(|m| m.bytes() as u64).sum();
+        drop(pinned);
+        let open_files = self.ctx.env.open_files();
+        (stats.open_files, stats.open_files_max) = (open_files.len() as u64, open_files.limit() as u64);
+        let cache = self.cache.stats();
+        stats.cache_bytes = cache.used;
+        stats.cache_capacity_bytes = cache.capacity;
+        stats.log_was_torn = self.recovery.torn.is_some();
+        stats.log_dropped_records = self.recovery.dropped_records;
+        stats.log_dropped_bytes = self.recovery.dropped_bytes;
+        stats.poisoned = self.ctx.status.poison().map(ToString::to_string);
+        stats
+    }
+}
+
+/// The statistics of a partition.
+pub(super) fn tree_stats(tree: &SubTree) -> PartitionStats {
+    let mut stages: Vec<_> = tree.runs.iter().map(|run| run.stage).collect();
+    stages.dedup();
+    PartitionStats {
+        entries: tree.sum(Run::entries),
+        bytes: tree.sum(Run::bytes),
+        runs: tree.runs.len() as u64,
+        sections: tree.runs.iter().filter(|run| run.kind == RunKind::Section).count() as u64,
+        stages: stages.len() as u64,
+        clipped: tree.runs.iter().filter(|run| run.clip.is_some()).count() as u64,
+    }
+}
