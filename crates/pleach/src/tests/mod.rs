@@ -18,6 +18,7 @@
 //! | folder | commands | of |
 //! |---|---|---|
 //! | `testdata/pickers` | `pickers` | sub-trees, written as in [`trees`], and the merges that are picked |
+//! | `testdata/versions` | `versions` | edits and the versions that they lead to |
 //!
 //! A test fails when an answer differs. `PLEACH_STORIES=rewrite cargo test -p pleach --lib stories` writes the answers of the
 //! code into the files instead; `git diff` then shows what has changed.
@@ -26,3 +27,4 @@ mod load;
 mod pickers;
 mod story;
 pub(crate) mod trees;
+mod versions;

@@ -81,7 +81,13 @@ fn file_of(id: u64, at: usize, spec: &str) -> RunFile {
 
 /// A file of `bytes` entries of one byte each.
 pub(super) fn file(id: u64, bytes: u64, (smallest, largest): (String, String)) -> RunFile {
-    let meta = RunFileMeta {
+    let meta = file_meta(id, bytes, &smallest, &largest);
+    RunFile::new(Arc::new(SstFile::new(meta.file, summary(bytes), Arc::default())), meta)
+}
+
+/// A run's record of such a file.
+pub(super) fn file_meta(id: u64, bytes: u64, smallest: &str, largest: &str) -> RunFileMeta {
+    RunFileMeta {
         file: FileId(id),
         smallest: smallest.as_bytes().into(),
         largest: largest.as_bytes().into(),
@@ -90,12 +96,11 @@ pub(super) fn file(id: u64, bytes: u64, (smallest, largest): (String, String)) -
         tombstones: 0,
         tombstones_since: 0,
         overwrites: 0,
-    };
-    RunFile::new(Arc::new(SstFile::new(meta.file, summary(bytes), Arc::default())), meta)
+    }
 }
 
 /// The summary of such a file.
-pub(crate) fn summary(bytes: u64) -> SstSummary {
+pub(super) fn summary(bytes: u64) -> SstSummary {
     SstSummary {
         file_len: bytes,
         tail_len: 0,

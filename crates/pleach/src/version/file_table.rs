@@ -90,7 +90,7 @@ impl FileTable {
 
     /// Every file, with how many runs refer to it.
     #[cfg(test)]
-    pub(super) fn counts(&self) -> std::collections::BTreeMap<FileId, usize> {
+    pub(crate) fn counts(&self) -> std::collections::BTreeMap<FileId, usize> {
         self.files.iter().map(|(id, (_, references))| (*id, *references)).collect()
     }
 }
