@@ -7,6 +7,14 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
+impl FileId {
+    /// The number in a file's name; `None` unless `digits` are those that [`fmt::Display`] writes.
+    pub fn parse(digits: &str) -> Option<Self> {
+        let id = Self(digits.parse().ok()?);
+        (id.to_string() == digits).then_some(id)
+    }
+}
+
 impl fmt::Display for FileId {
     /// At least six digits, as in the file's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,12 +18,7 @@ pub fn segment_path(dir: &Path, id: FileId) -> PathBuf {
 
 /// The segment a file name stands for, `None` for names that [`segment_path`] never makes.
 pub fn parse_segment_name(name: &str) -> Option<FileId> {
-    let digits = name.strip_suffix(SUFFIX)?;
-    if !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let id = FileId(digits.parse().ok()?);
-    (id.to_string() == digits).then_some(id)
+    FileId::parse(name.strip_suffix(SUFFIX)?)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! - `forest`: [`Shape::Forest`], `k` runs a stage.
 //! - `bottom`: [`Shape::ForestOverBottom`], a forest above a single large run.
 //! - `leveled`: [`Shape::Leveled`], one run a stage, merged part by part.
-//! - `held_up`: shared flush files of which little is alive.
+//! - `sparse`: shared flush files of which little is alive.
 //! - here, for any shape: everything on demand, old tombstones, the bottom run that another shape has left.
 //!
 //! Every picker takes a sub-tree of any other shape as it is and leads it, merge by merge, to its own.
@@ -13,8 +13,8 @@
 
 mod bottom;
 mod forest;
-mod held_up;
 mod leveled;
+mod sparse;
 
 use pleach_env::FileId;
 
@@ -22,7 +22,7 @@ use crate::shape::{Policy, STAGE_BOTTOM, STAGE_FIRST, Shape};
 use crate::version::SubTree;
 use crate::version::edit::RunId;
 
-pub(crate) use held_up::{is_held_up, pick_held_up};
+pub(crate) use sparse::{is_sparse, pick_sparse};
 
 /// A merge to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

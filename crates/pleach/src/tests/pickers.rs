@@ -8,7 +8,7 @@
 //!     the merge that is due; `busy` are runs at work by a job that the version does not know
 //! pick-all WORDS..
 //!     the merge that a user has asked for
-//! pick-held-up WORDS..
+//! pick-sparse WORDS..
 //!     the merge that takes the sections out of shared flush files
 //! load COUNT
 //!     loads so many memtables of new keys in random order, every file as large as a memtable; tells how often each byte was
@@ -20,7 +20,7 @@
 use super::load::load;
 use super::story::{Player, number, numbers, option, play};
 use super::trees::{policy, told, tree};
-use crate::picker::{Plan, Situation, pick, pick_all, pick_held_up};
+use crate::picker::{Plan, Situation, pick, pick_all, pick_sparse};
 use crate::shape::{Policy, Shape};
 use crate::version::edit::RunId;
 
@@ -60,7 +60,7 @@ impl Player for Pickers {
                 let situation = Situation { tree: &tree(), busy: &[], now: 0 };
                 told(pick_all(&self.policy, situation).map(Plan::Whole))
             }
-            "pick-held-up" => told(pick_held_up(&tree()).map(Plan::Whole)),
+            "pick-sparse" => told(pick_sparse(&tree()).map(Plan::Whole)),
             _ => panic!("{command:?} is no command"),
         }
     }

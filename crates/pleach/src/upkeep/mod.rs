@@ -235,12 +235,12 @@ impl Upkeep {
 
     /// Whether, where nothing is written, no compaction is at work or due.
     fn is_settled(&self, version: &Version) -> bool {
-        let (is_busy, held_up) = {
+        let (is_busy, sparse) = {
             let ledger = self.version_set.ledger.lock();
-            (ledger.is_busy(), ledger.held_up())
+            (ledger.is_busy(), ledger.in_sparse_files())
         };
-        let has_plan = |id| version.tree(id).is_some_and(|tree| picker::pick_held_up(tree).is_some());
-        !is_busy && !held_up.into_iter().any(has_plan)
+        let has_plan = |id| version.tree(id).is_some_and(|tree| picker::pick_sparse(tree).is_some());
+        !is_busy && !sparse.into_iter().any(has_plan)
     }
 
     /// Whether nothing has been written for a while, or somebody waits for the compactions to end.

@@ -22,7 +22,6 @@ mod origin;
 pub(crate) mod reads;
 mod run;
 pub(crate) mod size;
-mod summary;
 
 use std::sync::Arc;
 

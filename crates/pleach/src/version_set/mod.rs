@@ -29,9 +29,9 @@ pub(crate) mod reserve;
 
 pub(crate) use ledger::Ledger;
 
-/// Partitions that are looked at in a row for merges that time has made due: some 0.3 ms, for which edits wait. All of 20 000
-/// take 20 ms.
-const LOOKED_AT_ONCE: usize = 256;
+/// Partitions that a refresh of the ledger checks under one lock: some 0.3 ms, for which edits wait. 20 000 partitions take
+/// 20 ms.
+const CHECKED_AT_ONCE: usize = 256;
 
 /// See the module's text.
 pub(crate) struct VersionSet {
@@ -151,28 +151,28 @@ impl VersionSet {
         removed
     }
 
-    /// Looks for merges that time and reads have made due. The pickers run without the ledger's lock, which commit leaders
+    /// Finds the merges that time and reads have made due. The pickers run without the ledger's lock, which commit leaders
     /// take; `versions` keeps edits out, for a few partitions at a time.
     pub(crate) fn refresh_ledger(&self, now: u64) {
         self.ledger.lock().start_refresh(now);
         let mut last = None;
         loop {
             let versions = self.lock();
-            let waiting = self.ledger.lock().waiting_after(last, LOOKED_AT_ONCE);
-            if waiting.last().is_none() {
+            let recheck = self.ledger.lock().recheck_after(last, CHECKED_AT_ONCE);
+            last = recheck.last();
+            if last.is_none() {
                 break;
             }
-            last = waiting.last();
-            let due = waiting.due_at(&versions.version, now);
+            let due = recheck.due_at(&versions.version, now);
             self.ledger.lock().refresh(due);
         }
         self.ledger.lock().end_refresh(now);
     }
 
-    /// The same, unless that was done for this time already.
-    pub(crate) fn refresh_ledger_at(&self, clock: u64) {
-        if self.ledger.lock().refreshed_at() != clock {
-            self.refresh_ledger(clock);
+    /// The same, unless that was done for the time `now` already.
+    pub(crate) fn refresh_ledger_once(&self, now: u64) {
+        if self.ledger.lock().refreshed_at() != now {
+            self.refresh_ledger(now);
         }
     }
 }
@@ -184,7 +184,5 @@ pub(crate) fn sst_path(dir: &Path, id: FileId) -> PathBuf {
 
 /// The number in an SST's file name.
 pub(crate) fn parse_sst_name(name: &str) -> Option<FileId> {
-    let digits = name.strip_suffix(".sst")?;
-    let id = FileId(digits.parse().ok()?);
-    (format!("{id}") == digits).then_some(id)
+    FileId::parse(name.strip_suffix(".sst")?)
 }

@@ -135,7 +135,7 @@ impl Compactions {
             return JobStep::IdleFor(QUIET_AFTER);
         }
         // Tombstones grow old, and reads of several runs may come to be worth a merge.
-        if self.upkeep.version_set.ledger.lock().waits() {
+        if self.upkeep.version_set.ledger.lock().needs_rechecks() {
             JobStep::IdleFor(LOOKED_AT_EVERY)
         } else {
             JobStep::Idle
@@ -220,7 +220,7 @@ impl Compactions {
         loop {
             let (version, requests) = self.tend_requests(list);
             let moment = self.moment();
-            self.upkeep.version_set.refresh_ledger_at(moment.1);
+            self.upkeep.version_set.refresh_ledger_once(moment.1);
             let below = self.is_full(list).then(|| list.first_stage());
             // Reads may have made something due meanwhile: who waits for the end must not wait for the next look.
             let is_settled = self.upkeep.settling.load(Ordering::Acquire) == 0
@@ -293,14 +293,14 @@ impl Compactions {
                 picked(id, picker::pick(&policy, situation)?, None)
             })
         };
-        let held_up = || {
-            let held_up = self.upkeep.version_set.ledger.lock().held_up();
-            held_up.into_iter().find_map(|id| {
-                let plan = picker::pick_held_up(version.tree(id)?)?;
+        let sparse = || {
+            let sparse = self.upkeep.version_set.ledger.lock().in_sparse_files();
+            sparse.into_iter().find_map(|id| {
+                let plan = picker::pick_sparse(version.tree(id)?)?;
                 picked(id, Plan::Whole(plan), None)
             })
         };
-        all.or_else(by_policy).or_else(held_up)
+        all.or_else(by_policy).or_else(sparse)
     }
 
     /// Takes the requests that are fulfilled off their list. The newest version, and what is left of the requests.

@@ -1,0 +1,107 @@
+use std::sync::Arc;
+
+use pleach_env::{Env, SimEnv};
+
+use super::*;
+use crate::Db;
+use crate::state::State;
+
+fn open(env: &Arc<SimEnv>) -> Db {
+    Options::new().env(Arc::<SimEnv>::clone(env)).memory(4 << 20).runs_per_stage(4).open("/store").unwrap()
+}
+
+/// The ledger equals a new one of the same version.
+fn check(db: &Db) {
+    let inner = db.inner();
+    let state: Arc<State> = inner.version_set.state.load_full();
+    let ledger = inner.version_set.ledger.lock();
+    let again = Ledger::new(&inner.ctx.options, &state.version, ledger.now);
+    assert_eq!((&ledger.due, &ledger.at_work), (&again.due, &again.at_work));
+    assert_eq!((&ledger.recheck, &ledger.steps), (&again.recheck, &again.steps));
+    assert_eq!((&ledger.run_debts, &ledger.garbage_debts), (&again.run_debts, &again.garbage_debts));
+    assert_eq!(ledger.shared_files, again.shared_files);
+}
+
+#[test]
+fn a_change_costs_what_it_changes_however_many_partitions_there_are() {
+    const PARTITIONS: u64 = 500;
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let names: Vec<_> = (0..PARTITIONS).map(|i| format!("p{i}")).collect();
+    let partitions = db.create_partitions(&names).unwrap();
+    let looked_at = || db.inner().version_set.ledger.lock().looked_at;
+    for round in 0..2 {
+        for partition in &partitions {
+            partition.put("key", [round; 50]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    check(&db);
+    let before = looked_at();
+    partitions[7].put("key", "value").unwrap();
+    db.flush().unwrap();
+    assert!(looked_at() - before <= 2, "a flush of one partition");
+    let before = looked_at();
+    db.drop_partition(partitions[9].clone()).unwrap();
+    assert!(looked_at() - before <= 2, "a drop");
+    let before = looked_at();
+    db.settle().unwrap();
+    assert!(looked_at() - before <= PARTITIONS + 10, "a settled store is looked at once");
+    check(&db);
+}
+
+/// More partitions than are looked at in a row.
+#[test]
+fn a_refresh_looks_at_all_partitions_in_steps() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let names: Vec<_> = (0..600).map(|i| format!("p{i}")).collect();
+    let partitions = db.create_partitions(&names).unwrap();
+    for round in 0..2 {
+        for partition in &partitions {
+            partition.put("key", [round; 50]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    env.sleep(std::time::Duration::from_secs(10_000));
+    let rechecked = {
+        let ledger = db.inner().version_set.ledger.lock();
+        assert_eq!(ledger.recheck_after(None, 7).partitions.len(), 7);
+        assert!(ledger.recheck.len() >= 600, "{}", ledger.recheck.len());
+        ledger.recheck.len() as u64
+    };
+    let before = db.inner().version_set.ledger.lock().looked_at;
+    db.inner().version_set.refresh_ledger_once(db.inner().upkeep.compaction_clock());
+    let ledger = db.inner().version_set.ledger.lock();
+    assert_eq!(ledger.looked_at - before, rechecked);
+    assert_eq!((ledger.now, ledger.refreshed_at), (db.inner().upkeep.compaction_clock(), ledger.now));
+    drop(ledger);
+    check(&db);
+}
+
+#[test]
+fn the_ledger_follows_merges_and_drops() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let names: Vec<_> = (0..20).map(|i| format!("p{i}")).collect();
+    let partitions = db.create_partitions(&names).unwrap();
+    for round in 0..9_u8 {
+        for (i, partition) in partitions.iter().enumerate().filter(|(i, _)| i % 3 != usize::from(round % 3)) {
+            (0..20).for_each(|key| partition.put(format!("{key:03}"), [round; 100]).unwrap());
+            if i % 5 == 0 {
+                partition.delete("003").unwrap();
+            }
+        }
+        db.flush().unwrap();
+        check(&db);
+    }
+    db.settle().unwrap();
+    check(&db);
+    for partition in partitions.into_iter().skip(4) {
+        db.drop_partition(partition).unwrap();
+        check(&db);
+    }
+    db.settle().unwrap();
+    check(&db);
+    assert!(!db.inner().version_set.ledger.lock().is_busy());
+}
