@@ -18,6 +18,7 @@
 //! | folder | commands | of |
 //! |---|---|---|
 //! | `testdata/pickers` | `pickers` | sub-trees, written as in [`trees`], and the merges that are picked |
+//! | `testdata/scans` | `scans` | a store in the simulator, and scans of it |
 //! | `testdata/versions` | `versions` | edits and the versions that they lead to |
 //!
 //! A test fails when an answer differs. `PLEACH_STORIES=rewrite cargo test -p pleach --lib stories` writes the answers of the
@@ -25,6 +26,7 @@
 
 mod load;
 mod pickers;
+mod scans;
 mod story;
 pub(crate) mod trees;
 mod versions;

@@ -9,8 +9,6 @@ use std::time::Duration;
 use pleach::env::{Env, SimEnv};
 use pleach::{Db, Options, Partition, Snapshot};
 
-const DELETED: u64 = 100_000;
-
 fn key(i: u64) -> Vec<u8> {
     format!("{i:08}").into_bytes()
 }
@@ -24,41 +22,6 @@ fn passed(db: &Db, scan: impl FnOnce()) -> u64 {
 
 fn first(partition: &Partition) -> Vec<u8> {
     partition.iter().next().unwrap().unwrap().0.to_vec()
-}
-
-/// RocksDB's issue 10300: after the deletion of many keys on end, every seek to the beginning steps over all of them.
-#[test]
-fn a_seek_to_the_beginning_does_not_step_over_all_tombstones_each_time() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Options::new().memory(256 << 20).memtable_bytes(64 << 20).open(dir.path()).unwrap();
-    let partition = db.default_partition();
-    for i in 0..DELETED + 10 {
-        partition.put(key(i), b"value").unwrap();
-    }
-    let before = db.snapshot();
-    for i in 0..DELETED {
-        partition.delete(key(i)).unwrap();
-    }
-    let find_first = |expected: u64| assert_eq!(first(&partition), key(expected));
-    assert_eq!(passed(&db, || find_first(DELETED)), DELETED, "nobody has been there yet");
-    assert!(passed(&db, || find_first(DELETED)) <= 8);
-    let in_the_middle = || assert_eq!(partition.range(key(777)..).next().unwrap().unwrap().0, key(DELETED));
-    assert!(passed(&db, in_the_middle) <= 8);
-    let back = || assert!(partition.range(..key(DELETED)).next_back().is_none());
-    assert!(passed(&db, back) <= 8);
-    assert_eq!(before.prefix(&partition, "").next().unwrap().unwrap().0, key(0), "an older view");
-
-    partition.put(key(500), b"value").unwrap();
-    find_first(500);
-    partition.delete(key(500)).unwrap();
-    find_first(DELETED);
-    assert!(passed(&db, || find_first(DELETED)) <= 8);
-
-    db.flush().unwrap();
-    assert!(passed(&db, || find_first(DELETED)) <= 8, "a flush changes nothing of what lives");
-    drop(before);
-    partition.compact().unwrap();
-    assert_eq!(passed(&db, || find_first(DELETED)), 0, "compacted away");
 }
 
 #[test]
