@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use crate::context::Context;
 use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
+use crate::memtable::Found;
 use crate::operations::check_key;
 use crate::state::State;
 use crate::value::Value;
@@ -76,11 +77,10 @@ impl<'s> Lookup<'s> {
             memtable.prefetch(hash);
         }
         for memtable in state.memtables() {
-            if let Some(found) = memtable.get(hash, &key, visible) {
-                return Err(match found.kind {
-                    ValueKind::Tombstone => None,
-                    _ => Some(Value::in_memtable(Arc::clone(memtable), found.value_at, found.value.len())),
-                });
+            match memtable.get(hash, &key, visible) {
+                Some(Found::Put(value)) => return Err(Some(Value::in_memtable(value))),
+                Some(Found::Tombstone) => return Err(None),
+                None => {}
             }
         }
         let is_counted = u32::from(is_counted(hash, visible));

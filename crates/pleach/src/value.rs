@@ -1,12 +1,11 @@
 //! Value: bytes that were read and that stay where they are.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
 use pleach_table::BlockRef;
 
 use crate::keys::impl_bytes;
-use crate::memtable::{ArenaRef, Memtable};
+use crate::memtable::MemtableValue;
 
 /// A value that was read. It derefs to `[u8]` and copies nothing: it pins the cached block or the memtable that holds its
 /// bytes. That memory cannot be used for anything else meanwhile. To keep many values for long, copy them with
@@ -28,7 +27,7 @@ pub struct Value(Repr);
 #[derive(Clone)]
 enum Repr {
     Block { block: BlockRef, start: u32, len: u32 },
-    Memtable { memtable: Arc<Memtable>, at: ArenaRef, len: u32 },
+    Memtable(MemtableValue),
 }
 
 impl Value {
@@ -40,11 +39,9 @@ impl Value {
         Self(Repr::Block { block, start, len })
     }
 
-    /// `len` bytes at a place of a memtable.
     #[inline]
-    pub(crate) fn in_memtable(memtable: Arc<Memtable>, at: ArenaRef, len: usize) -> Self {
-        let len = u32::try_from(len).expect("values are at most VALUE_LEN_MAX");
-        Self(Repr::Memtable { memtable, at, len })
+    pub(crate) fn in_memtable(value: MemtableValue) -> Self {
+        Self(Repr::Memtable(value))
     }
 
     /// A copy of the bytes; the block or memtable is no longer pinned.
@@ -60,7 +57,7 @@ impl Deref for Value {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Repr::Block { block, start, len } => &block[*start as usize..(*start + *len) as usize],
-            Repr::Memtable { memtable, at, len } => memtable.value(*at, *len as usize),
+            Repr::Memtable(value) => value.bytes(),
         }
     }
 }

@@ -25,7 +25,7 @@ use pleach_env::{Error, ErrorKind, Result};
 
 use super::handle::Shared;
 use super::inner::Inner;
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, MemtableWriter};
 use crate::state::{LoggedMemtable, State};
 use crate::trace;
 use crate::version::FileTable;
@@ -80,8 +80,12 @@ impl Inner {
         *self.version_set.ledger.lock() = Ledger::new(&self.ctx.options, &version, 0);
         versions.files = FileTable::new(Arc::clone(&self.version_set.trash));
         // Without memory for an empty memtable the old one stays until the handles are dropped. Its partitions are gone.
-        let active = empty_memtable(&writer).unwrap_or_else(|| Arc::clone(&writer.active));
-        writer.active = Arc::clone(&active);
+        let mut active = Arc::clone(&self.version_set.state.load().active);
+        if let Some(memtable) = empty_memtable() {
+            let first_segment = active.first_segment;
+            active = Arc::new(LoggedMemtable { memtable: Arc::clone(&memtable), first_segment });
+            writer.memtable = memtable;
+        }
         // Not `next_seq`: after a panic of a commit leader it is ahead, and readers would wait for the rest forever.
         let partitions_since = self.version_set.state.visible();
         self.version_set.state.swap(|state| State {
@@ -120,8 +124,6 @@ impl Inner {
 }
 
 /// The memtable of a closed store.
-fn empty_memtable(writer: &Writer) -> Option<Arc<LoggedMemtable>> {
-    let pool = Memtable::pool(EMPTY_MEMTABLE_BYTES, 0);
-    let memtable = Arc::new(Memtable::new(EMPTY_MEMTABLE_BYTES, &pool).ok()?);
-    Some(Arc::new(LoggedMemtable { memtable, first_segment: writer.active.first_segment }))
+fn empty_memtable() -> Option<MemtableWriter> {
+    MemtableWriter::new(EMPTY_MEMTABLE_BYTES, &Memtable::pool(EMPTY_MEMTABLE_BYTES, 0)).ok()
 }

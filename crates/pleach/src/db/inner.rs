@@ -65,9 +65,9 @@ impl Inner {
         let segments = if read_only.is_some() { Vec::new() } else { vec![first_segment] };
         let (next_id, last_seq) = (version.next_id, version.flushed_seq);
         let version = Arc::new(version);
-        let active = Arc::new(LoggedMemtable { memtable, first_segment });
+        let active = Arc::new(LoggedMemtable { memtable: Arc::clone(&memtable), first_segment });
         let state = State {
-            active: Arc::clone(&active),
+            active,
             immutable: Vec::new(),
             version: Arc::clone(&version),
             partitions_since: 0,
@@ -87,7 +87,7 @@ impl Inner {
             next_seq: last_seq + 1,
             room_until: 0,
             scant_bytes: 0,
-            active,
+            memtable,
             tombstone_spans: Arc::clone(&state.tombstone_spans),
         };
         let versions = Versions { version, files, manifest, floor_is_pinned: true };

@@ -36,7 +36,7 @@ use super::inner::Inner;
 use super::recovery::{Found, read_store};
 use crate::attached::Attached;
 use crate::manifest::{self, Current, Manifest, manifest_path};
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, MemtableWriter};
 use crate::operations::Operations;
 use crate::options::{IMMUTABLE_MEMTABLES_MAX, Options};
 use crate::state::State;
@@ -144,11 +144,11 @@ fn open_for_reading(dir: &Path, options: &Options, why: Error) -> Result<Inner> 
 }
 
 /// The first memtable of a store, and the pool of its memtables' memory.
-pub(super) type FirstMemtable = (Arc<RegionPool>, Arc<Memtable>);
+pub(super) type FirstMemtable = (Arc<RegionPool>, MemtableWriter);
 
 fn first_memtable(options: &Options) -> Result<FirstMemtable> {
     let pool = Memtable::pool(options.memtable_budget(), IMMUTABLE_MEMTABLES_MAX);
-    let memtable = Arc::new(Memtable::new(options.memtable_budget(), &pool)?);
+    let memtable = MemtableWriter::new(options.memtable_budget(), &pool)?;
     Ok((pool, memtable))
 }
 
@@ -233,7 +233,7 @@ fn recover_batch(inner: &Inner, record: &Record<'_>) -> Result<()> {
             writes.start_memtable(&mut writer, writes.new_memtable()?, FileId(0));
         }
     }
-    if !writer.active.memtable.reserve(footprint) {
+    if !writer.memtable.reserve(footprint) {
         let message = format!(
             "a batch in the log needs {} bytes of memory, which the system does not give; let the process have more",
             footprint.bytes_in_memtable()
@@ -248,7 +248,7 @@ fn recover_batch(inner: &Inner, record: &Record<'_>) -> Result<()> {
     }
     let mut next_seq = record.first_seq;
     writer.tombstone_spans.announce(next_seq + u64::from(record.count) - 1);
-    insert_operations(&writer.active.memtable, record.payload, &mut next_seq);
+    insert_operations(&mut writer.memtable, record.payload, &mut next_seq);
     writer.next_seq = next_seq;
     inner.version_set.state.show_up_to(next_seq - 1);
     Ok(())

@@ -1,7 +1,7 @@
 //! A cursor over a memtable: keys in order, each with its newest visible version.
 //!
-//! It copies one leaf at a time, so it never holds the writer up. A key inserted behind its back is either in the copy
-//! or newer than `visible`; either way the cursor shows exactly the state at `visible`.
+//! It copies one leaf at a time, so it never blocks the writer. A key inserted after the copy was made is newer than `visible`,
+//! so the cursor shows exactly the state at `visible`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use pleach_table::ValueKind;
 
 use super::entry::{self, VersionView};
 use super::tree::LeafCopy;
-use super::{ArenaRef, Memtable};
+use super::{ArenaRef, Memtable, MemtableValue};
 
 /// The cursor. Not on an entry until a seek finds one.
 pub(crate) struct MemtableCursor {
@@ -88,19 +88,19 @@ impl MemtableCursor {
     }
 
     pub(crate) fn value(&self) -> &[u8] {
-        self.memtable.value(self.on().value_at, self.on().value_len)
+        entry::value(&self.memtable.arena, self.on().value_at, self.on().value_len)
     }
 
-    /// The memtable and the place of the value in it, for a handle that outlives the cursor.
-    pub(crate) fn value_place(&self) -> (Arc<Memtable>, ArenaRef, usize) {
-        (Arc::clone(&self.memtable), self.on().value_at, self.on().value_len)
+    /// The value, which may outlive the cursor.
+    pub(crate) fn pinned_value(&self) -> MemtableValue {
+        MemtableValue::new(&self.memtable, self.on().value_at, self.on().value_len)
     }
 
     fn on(&self) -> &Current {
         self.current.as_ref().expect("the cursor is on an entry")
     }
 
-    /// From `index` on, the first entry with a visible version.
+    /// Moves to the first entry from `index` on that has a visible version.
     fn settle_forward(&mut self) {
         loop {
             while self.index < self.leaf.keys.len() {
@@ -121,7 +121,7 @@ impl MemtableCursor {
         }
     }
 
-    /// Below `index`, the last entry with a visible version.
+    /// Moves to the last entry below `index` that has a visible version.
     fn settle_backward(&mut self) {
         loop {
             while self.index > 0 {
@@ -139,6 +139,7 @@ impl MemtableCursor {
         }
     }
 
+    /// Makes entry `index` the current one if it has a visible version. Returns whether it has.
     fn take(&mut self, index: usize) -> bool {
         let key_at = self.leaf.keys[index];
         self.current = entry::visible_version(&self.memtable.arena, key_at, self.visible).map(

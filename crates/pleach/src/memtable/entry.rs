@@ -6,58 +6,70 @@
 //! links           milestone before: u64 | milestone far before: u64, in front of a milestone's version record
 //! ```
 //!
-//! The first version is laid directly behind its key, so that a lookup of a key written once touches adjacent lines.
-//! An overwrite adds a version record and swings the key's `latest` word to it: neither tree nor index changes.
+//! The first version directly follows its key, so a lookup of a key written once reads adjacent cache lines. An overwrite
+//! adds a version record and stores its reference in the key's `latest` word; neither tree nor index changes.
 //!
-//! A large value lies in a chunk of its own, with its version record's header and room for links in front of it. The key
-//! record is elsewhere then.
+//! A large value lies in a chunk of its own, after the header of its version record and space for links. Its key record is
+//! in another chunk.
 //!
-//! References take 48 bits. The 16 above them hold, in `latest`, the number of overwrites modulo 2^16; in `older`, the
-//! mark of a milestone; in the first link, the length of the second one.
+//! References take 48 bits. The 16 bits above hold, in `latest`, the number of overwrites modulo 2^16; in `older`, the
+//! mark of a milestone; in the first link, the rank of the second one.
+//!
+//! # Invariants
+//! 1. A word's reference names a finished record of the kind that the word is for, in the arena of the same memtable. A
+//!    word is published only after its record is finished. The functions below rely on it for the references that they get.
 //!
 //! # Cost
 //! Every sixteenth version of a key is a *milestone*. Its links lead to the milestone before it and to one far before, so
-//! that a snapshot finds its version in a logarithmic number of steps. A key overwritten fewer times pays nothing.
+//! a snapshot finds its version in a logarithmic number of steps. A key with fewer overwrites has no links.
 //!
 //! # Origin
 //! The links of milestones: E. W. Myers, "An applicative random-access stack", 1983. The second link of a milestone
 //! passes `2^k - 1` others; where the last two links have equal lengths, the next one passes both.
 
-use std::sync::atomic::Ordering;
+#![expect(unsafe_code, reason = "records are read from the arena's memory")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pleach_env::memory::RegionBytes;
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
-use super::arena::{Arena, ArenaRef};
+use super::arena::{Arena, ArenaRef, ArenaWriter};
 
 const KEY_HEADER: usize = 12;
 const VERSION_HEADER: usize = 20;
 const LINKS: usize = 16;
 
-/// Overwrites from one milestone to the next: few enough to be walked one by one, and many enough that their links cost
-/// little (arbitrary). It divides 2^16, modulo which overwrites are counted.
+/// Overwrites from one milestone to the next: few enough to walk one by one, and enough that the links cost little
+/// (arbitrary). It divides 2^16, the modulus of the number of overwrites.
 const MILESTONE_EVERY: u64 = 16;
 
-/// Bytes in front of a value in a chunk of its own: links, which only a milestone uses, and the header of the version.
+/// Bytes before a value in a chunk of its own: links, which only a milestone uses, and the header of the version.
 pub(crate) const LARGE_FRONT: usize = LINKS + VERSION_HEADER;
 
 const REF_BITS: u32 = 48;
 const MILESTONE: u64 = 1 << 63;
 
-/// One version of a key, as found in a memtable.
+/// One version of a key.
 #[derive(Clone, Copy)]
-pub(crate) struct VersionView<'a> {
-    pub(crate) seq: SeqNo,
-    pub(crate) kind: ValueKind,
-    pub(crate) value: &'a [u8],
-    /// Where the value's bytes lie, for a handle that outlives the borrow.
-    pub(crate) value_at: ArenaRef,
+pub(super) struct VersionView<'a> {
+    pub(super) seq: SeqNo,
+    pub(super) kind: ValueKind,
+    pub(super) value: &'a [u8],
+    /// The place of the value's bytes, for a handle that outlives the borrow.
+    pub(super) value_at: ArenaRef,
     older: u64,
 }
 
 /// Adds a record for a key that the memtable does not hold, with its first version.
-pub(super) fn add_key(arena: &Arena, key: &[u8], seq: SeqNo, kind: ValueKind, value: &[u8]) -> ArenaRef {
+pub(super) fn add_key(
+    arena: &mut ArenaWriter<'_>,
+    key: &[u8],
+    seq: SeqNo,
+    kind: ValueKind,
+    value: &[u8],
+) -> ArenaRef {
     let key_len = (KEY_HEADER + key.len()).next_multiple_of(8);
     arena.allocate(key_len + VERSION_HEADER + value.len(), |at, bytes| {
         let (head, version) = bytes.split_at_mut(key_len);
@@ -67,40 +79,72 @@ pub(super) fn add_key(arena: &Arena, key: &[u8], seq: SeqNo, kind: ValueKind, va
 }
 
 /// Adds a version to the key whose record is at `key_at` and makes it the latest.
-pub(super) fn add_version(arena: &Arena, key_at: ArenaRef, seq: SeqNo, kind: ValueKind, value: &[u8]) {
-    let latest = arena.word(key_at);
-    let word = latest.load(Ordering::Relaxed);
-    let older = word & ((1 << REF_BITS) - 1);
-    let overwrites = (word >> REF_BITS) + 1;
-    let at = if overwrites.is_multiple_of(MILESTONE_EVERY) {
-        add_milestone(arena, older, seq, kind, value)
-    } else {
-        arena.allocate(VERSION_HEADER + value.len(), |_, bytes| write_version(bytes, older, seq, kind, value))
-    };
-    latest.store(at.to_word() | overwrites << REF_BITS, Ordering::Release);
+pub(super) fn add_version(
+    arena: &mut ArenaWriter<'_>,
+    key_at: ArenaRef,
+    seq: SeqNo,
+    kind: ValueKind,
+    value: &[u8],
+) {
+    extend(arena, key_at, |arena, older, links| match links {
+        None => arena.allocate(VERSION_HEADER + value.len(), |_, bytes| {
+            write_version(bytes, older, seq, kind, value);
+        }),
+        Some(links) => add_milestone(arena, older, links, seq, kind, value),
+    });
 }
 
 /// Adds a record for a key that the memtable does not hold. Its first version is `value`, in a chunk of its own.
-pub(super) fn add_large_key(arena: &Arena, key: &[u8], seq: SeqNo, value: RegionBytes) -> ArenaRef {
+pub(super) fn add_large_key(
+    arena: &mut ArenaWriter<'_>,
+    key: &[u8],
+    seq: SeqNo,
+    value: RegionBytes,
+) -> ArenaRef {
     let version = adopt_version(arena, 0, [0; 2], seq, value);
     arena.allocate(footprint_of_key(key.len()), |_, head| write_key(head, version, key))
 }
 
 /// As [`add_version`] of a put whose value is in a chunk of its own.
-pub(super) fn add_large_version(arena: &Arena, key_at: ArenaRef, seq: SeqNo, value: RegionBytes) {
-    let latest = arena.word(key_at);
+pub(super) fn add_large_version(
+    arena: &mut ArenaWriter<'_>,
+    key_at: ArenaRef,
+    seq: SeqNo,
+    value: RegionBytes,
+) {
+    extend(arena, key_at, |arena, older, links| {
+        adopt_version(arena, older, links.unwrap_or_default(), seq, value)
+    });
+}
+
+/// Makes the version record that `add` writes the latest one of a key. `add` gets the word `older` and, for a milestone,
+/// its links.
+#[inline]
+fn extend(
+    arena: &mut ArenaWriter<'_>,
+    key_at: ArenaRef,
+    add: impl FnOnce(&mut ArenaWriter<'_>, u64, Option<[u64; 2]>) -> ArenaRef,
+) {
+    let latest = latest(arena.arena(), key_at);
     let word = latest.load(Ordering::Relaxed);
     let older = word & ((1 << REF_BITS) - 1);
     let overwrites = (word >> REF_BITS) + 1;
     let at = if overwrites.is_multiple_of(MILESTONE_EVERY) {
-        adopt_version(arena, older | MILESTONE, milestone_links(arena, older), seq, value)
+        let links = milestone_links(arena.arena(), older);
+        add(arena, older | MILESTONE, Some(links))
     } else {
-        adopt_version(arena, older, [0; 2], seq, value)
+        add(arena, older, None)
     };
     latest.store(at.to_word() | overwrites << REF_BITS, Ordering::Release);
 }
 
-fn adopt_version(arena: &Arena, older: u64, links: [u64; 2], seq: SeqNo, value: RegionBytes) -> ArenaRef {
+fn adopt_version(
+    arena: &mut ArenaWriter<'_>,
+    older: u64,
+    links: [u64; 2],
+    seq: SeqNo,
+    value: RegionBytes,
+) -> ArenaRef {
     let value_len = value.bytes().len();
     let at = arena.adopt(value.into_region(), |bytes| {
         let (front, version) = bytes.split_at_mut(LINKS);
@@ -111,17 +155,24 @@ fn adopt_version(arena: &Arena, older: u64, links: [u64; 2], seq: SeqNo, value: 
 }
 
 #[cold]
-fn add_milestone(arena: &Arena, older: u64, seq: SeqNo, kind: ValueKind, value: &[u8]) -> ArenaRef {
-    let links = milestone_links(arena, older);
+fn add_milestone(
+    arena: &mut ArenaWriter<'_>,
+    older: u64,
+    links: [u64; 2],
+    seq: SeqNo,
+    kind: ValueKind,
+    value: &[u8],
+) -> ArenaRef {
     let at = arena.allocate(LINKS + VERSION_HEADER + value.len(), |_, bytes| {
         let (front, version) = bytes.split_at_mut(LINKS);
         write_links(front, links);
-        write_version(version, older | MILESTONE, seq, kind, value);
+        write_version(version, older, seq, kind, value);
     });
     at.plus(LINKS)
 }
 
 /// The links of the milestone that follows the version at `older`.
+#[cold]
 fn milestone_links(arena: &Arena, older: u64) -> [u64; 2] {
     let before = milestone_before(arena, older);
     before.map_or([0; 2], |before| Links::of(arena, before).next(arena, before).words())
@@ -132,10 +183,10 @@ fn write_links(front: &mut [u8], links: [u64; 2]) {
     front[8..].copy_from_slice(&links[1].to_le_bytes());
 }
 
-/// The milestone among the versions from `word` on, if there is one: it is no more than [`MILESTONE_EVERY`] away.
+/// The newest milestone among the versions from `word` on: at most [`MILESTONE_EVERY`] steps away.
 fn milestone_before(arena: &Arena, mut word: u64) -> Option<ArenaRef> {
     while let Some(at) = reference(word) {
-        word = read_u64(arena.bytes(at, 8));
+        word = version(arena, at).older;
         if word & MILESTONE != 0 {
             return Some(at);
         }
@@ -143,23 +194,24 @@ fn milestone_before(arena: &Arena, mut word: u64) -> Option<ArenaRef> {
     None
 }
 
-/// The entries in front of a milestone.
+/// The links before a milestone.
 struct Links {
     /// The milestone before.
     before: Option<ArenaRef>,
-    /// One far before: `2^rank - 1` milestones.
+    /// The milestone that is `2^rank - 1` milestones before.
     far: Option<ArenaRef>,
     rank: u64,
 }
 
 impl Links {
     fn of(arena: &Arena, milestone: ArenaRef) -> Self {
-        let bytes = arena.bytes(milestone.minus(LINKS), LINKS);
+        // SAFETY: links lie before a milestone, in its allocation; they hold no atomic word (invariant 1).
+        let bytes = unsafe { arena.bytes(milestone.minus(LINKS), LINKS) };
         let before = read_u64(&bytes[..8]);
         Self { before: reference(before), far: reference(read_u64(&bytes[8..])), rank: before >> REF_BITS }
     }
 
-    /// The links of the milestone that follows `own`, whose links these are.
+    /// The links of the milestone that follows the one at `own`. `self` are the links of `own`.
     fn next(&self, arena: &Arena, own: ArenaRef) -> Self {
         let before = Some(own);
         if let Some(far) = self.far {
@@ -178,8 +230,9 @@ impl Links {
 }
 
 #[inline]
+#[expect(clippy::host_endian_bytes, reason = "a word in memory, which atomic loads read")]
 fn write_key(head: &mut [u8], latest: ArenaRef, key: &[u8]) {
-    head[..8].copy_from_slice(&latest.to_word().to_ne());
+    head[..8].copy_from_slice(&latest.to_word().to_ne_bytes());
     head[8..KEY_HEADER].copy_from_slice(&len_u32(key.len()).to_le_bytes());
     head[KEY_HEADER..KEY_HEADER + key.len()].copy_from_slice(key);
 }
@@ -197,7 +250,7 @@ fn write_version_header(bytes: &mut [u8], older: u64, seq: SeqNo, kind: ValueKin
     bytes[16..VERSION_HEADER].copy_from_slice(&len_u32(value_len).to_le_bytes());
 }
 
-/// The reference in a word without what its upper bits say.
+/// The reference in the lower bits of a word.
 #[inline]
 fn reference(word: u64) -> Option<ArenaRef> {
     ArenaRef::from_word(word & ((1 << REF_BITS) - 1))
@@ -206,18 +259,35 @@ fn reference(word: u64) -> Option<ArenaRef> {
 /// The key of a key record.
 #[inline]
 pub(super) fn key(arena: &Arena, key_at: ArenaRef) -> &[u8] {
-    let len = read_u32(arena.bytes(key_at.plus(8), 4));
-    arena.bytes(key_at.plus(KEY_HEADER), len)
+    // SAFETY: a key record has its length and as many bytes after its atomic word (invariant 1).
+    unsafe {
+        let len = read_u32(arena.bytes(key_at.plus(8), 4));
+        arena.bytes(key_at.plus(KEY_HEADER), len)
+    }
+}
+
+/// The word of a key record that holds the reference of its latest version.
+#[inline]
+fn latest(arena: &Arena, key_at: ArenaRef) -> &AtomicU64 {
+    // SAFETY: a key record begins with this word at a multiple of 8; nobody else accesses it (invariant 1).
+    unsafe { arena.word(key_at) }
+}
+
+/// The bytes of a value whose place and length a [`VersionView`] gave.
+#[inline]
+pub(super) fn value(arena: &Arena, at: ArenaRef, len: usize) -> &[u8] {
+    // SAFETY: a version record has as many bytes there, without an atomic word (invariant 1).
+    unsafe { arena.bytes(at, len) }
 }
 
 /// The newest version of a key that is not newer than `visible`.
 #[inline]
 pub(super) fn visible_version(arena: &Arena, key_at: ArenaRef, visible: SeqNo) -> Option<VersionView<'_>> {
-    let newest = version(arena, reference(arena.word(key_at).load(Ordering::Acquire))?);
+    let newest = version(arena, reference(latest(arena, key_at).load(Ordering::Acquire))?);
     if newest.seq <= visible { Some(newest) } else { older_version(arena, newest, visible).0 }
 }
 
-/// The newest version not newer than `visible` below one that is newer, and the steps it took to find it.
+/// From a version newer than `visible`, the newest version not newer than it, and the number of steps to it.
 #[cold]
 fn older_version<'a>(
     arena: &'a Arena,
@@ -234,7 +304,7 @@ fn older_version<'a>(
     (Some(view), steps)
 }
 
-/// The farthest milestone that a milestone's links lead to and that is newer than `visible`.
+/// Of the milestones that the links of `milestone` lead to, the farthest that is newer than `visible`.
 fn newer_link(arena: &Arena, milestone: &VersionView<'_>, visible: SeqNo) -> Option<ArenaRef> {
     let links = Links::of(arena, milestone.value_at.minus(VERSION_HEADER));
     [links.far, links.before].into_iter().flatten().find(|&at| version(arena, at).seq > visible)
@@ -242,21 +312,22 @@ fn newer_link(arena: &Arena, milestone: &VersionView<'_>, visible: SeqNo) -> Opt
 
 #[inline]
 fn version(arena: &Arena, at: ArenaRef) -> VersionView<'_> {
-    let header = arena.bytes(at, VERSION_HEADER);
+    // SAFETY: a version record begins with its header, which holds no atomic word (invariant 1).
+    let header = unsafe { arena.bytes(at, VERSION_HEADER) };
     let tagged = read_u64(&header[8..16]);
     let len = read_u32(&header[16..VERSION_HEADER]);
     let value_at = at.plus(VERSION_HEADER);
     VersionView {
         seq: tagged >> 8,
         kind: ValueKind::from_number((tagged & 0xff) as u8).expect("kinds in memory were written by add_key"),
-        value: arena.bytes(value_at, len),
+        value: value(arena, value_at, len),
         value_at,
         older: read_u64(&header[..8]),
     }
 }
 
-/// Bytes a new key with one version takes. A version more takes less, with links in front of it too: a key record has at
-/// least [`LINKS`] bytes.
+/// Bytes that a new key with one version takes. A further version takes no more, even with links: a key record has at least
+/// [`LINKS`] bytes.
 pub(super) fn footprint(key_len: usize, value_len: usize) -> usize {
     footprint_of_key(key_len) + (VERSION_HEADER + value_len).next_multiple_of(8)
 }
@@ -280,18 +351,6 @@ fn read_u64(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-trait NativeBytes {
-    fn to_ne(self) -> [u8; 8];
-}
-
-impl NativeBytes for u64 {
-    /// The word as an atomic access will read it; it never leaves memory.
-    #[expect(clippy::host_endian_bytes, reason = "an in-memory word that is later read by an atomic load")]
-    fn to_ne(self) -> [u8; 8] {
-        self.to_ne_bytes()
-    }
-}
-
 const _: () = assert!(KEY_HEADER.next_multiple_of(8) >= LINKS && (1 << 16) % MILESTONE_EVERY == 0);
 
 #[cfg(test)]
@@ -306,15 +365,17 @@ mod tests {
     /// Versions have the odd numbers from 1 on.
     fn overwritten(arena: &Arena, versions: u64) -> ArenaRef {
         let bytes = footprint(3, 8) * usize::try_from(versions).unwrap();
-        assert!(arena.reserve(Footprint {
+        // SAFETY: the test has no other writer.
+        let mut writer = unsafe { arena.writer() };
+        assert!(writer.reserve(Footprint {
             bytes,
             record_max: footprint(3, 8),
             records: 1,
             ..Footprint::default()
         }));
-        let key_at = add_key(arena, b"key", 1, ValueKind::Put, &1u64.to_le_bytes());
+        let key_at = add_key(&mut writer, b"key", 1, ValueKind::Put, &1u64.to_le_bytes());
         for seq in (1..versions).map(|n| 2 * n + 1) {
-            add_version(arena, key_at, seq, ValueKind::Put, &seq.to_le_bytes());
+            add_version(&mut writer, key_at, seq, ValueKind::Put, &seq.to_le_bytes());
         }
         key_at
     }
@@ -322,10 +383,11 @@ mod tests {
     #[test]
     fn any_version_of_a_key_overwritten_often_is_found_in_few_steps() {
         // More than 2^16, so that the count of overwrites has wrapped around.
-        for versions in [1, 2, 16, 17, 33, 300, 150_000] {
+        let all = [1, 2, 16, 17, 33, 300, 150_000];
+        for versions in all.into_iter().take(if cfg!(miri) { 5 } else { 7 }) {
             let arena = Arena::new(Arc::new(RegionPool::new(1 << 20, 1))).unwrap();
             let key_at = overwritten(&arena, versions);
-            let latest = arena.word(key_at).load(Ordering::Relaxed);
+            let latest = latest(&arena, key_at).load(Ordering::Relaxed);
             let newest = version(&arena, reference(latest).unwrap());
             let mut steps_max = 0;
             for visible in 0..=2 * versions {

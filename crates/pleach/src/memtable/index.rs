@@ -1,24 +1,24 @@
 //! The memtable's hash index: from a key's hash to its record in about one cache miss.
 //!
-//! It answers point reads, tells an absent key at once, and finds the record that an overwrite extends. Linear probing
-//! over words of 16 tag bits and a 48-bit reference; entries are only added. Its size is fixed by the memtable's
-//! budget: should many tiny entries fill it, it stops taking keys and says so, and misses then ask the tree.
+//! It answers point reads, finds that a key is absent, and finds the record that an overwrite extends. It uses linear probing
+//! over words of 16 tag bits and a 48-bit reference. Entries are only added. The memtable's budget fixes its size. When many
+//! tiny entries fill it, it takes no more keys, and a reader that misses asks the tree.
 //!
 //! # Concurrency
-//! One writer, lock-free readers: a slot goes from empty to its final word by one release store.
+//! One writer, lock-free readers: one release store changes a slot from empty to its final word.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pleach_env::memory::{AtomicWords, prefetch};
 
-use super::arena::{Arena, ArenaRef};
+use super::arena::{Arena, ArenaRef, ArenaWriter};
 use super::entry;
 
-/// Bytes of memtable budget per slot: an entry of 16 + 100 bytes takes about 190 with its share of the tree, which
-/// leaves the index two thirds full (arbitrary otherwise).
+/// Bytes of memtable budget per slot. An entry of 16 + 100 bytes takes about 190 bytes with its share of the tree, so such
+/// entries fill two thirds of the slots (arbitrary otherwise).
 const BUDGET_PER_SLOT: usize = 128;
 
-/// The index is full when this many of 8 slots are taken; probe sequences stay short.
+/// The index is full when this many of 8 slots are taken, so that probe sequences stay short.
 const FULL_EIGHTHS: usize = 6;
 
 /// Slots of the smallest index.
@@ -29,7 +29,7 @@ const REF_BITS: u32 = 48;
 pub(super) struct HashIndex {
     slots: AtomicWords,
     mask: usize,
-    /// Writer only.
+    /// Slots in use. The writer alone reads and changes it.
     taken: AtomicU64,
     /// Whether every key of the memtable is in the index.
     complete: AtomicBool,
@@ -39,7 +39,7 @@ impl HashIndex {
     /// An empty index; `None` when there is no memory for the smallest one.
     pub(super) fn new(budget: usize) -> Option<Self> {
         let mut slots = (budget / BUDGET_PER_SLOT).next_power_of_two().max(SLOTS_MIN);
-        // Where memory is short the index is smaller, and takes fewer keys.
+        // When memory is short, a smaller index takes fewer keys.
         let words = loop {
             match AtomicWords::try_new(slots) {
                 Some(words) => break words,
@@ -61,7 +61,7 @@ impl HashIndex {
         self.slots.len() * size_of::<AtomicU64>()
     }
 
-    /// Whether a key that [`HashIndex::find`] does not find is in the memtable's tree neither.
+    /// Whether every key of the memtable is in the index, so that a miss needs no look at the tree.
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Acquire)
@@ -102,8 +102,8 @@ impl HashIndex {
         }
     }
 
-    /// Writer: adds the record of a key that the index does not have.
-    pub(super) fn insert(&self, hash: u64, at: ArenaRef) {
+    /// Adds the record of a key that the index does not have.
+    pub(super) fn insert(&self, _one_at_a_time: &mut ArenaWriter<'_>, hash: u64, at: ArenaRef) {
         let taken = self.taken.load(Ordering::Relaxed);
         if taken * 8 >= (self.slots.len() * FULL_EIGHTHS) as u64 {
             self.complete.store(false, Ordering::Release);

@@ -1,16 +1,16 @@
-//! Nodes of the memtable's tree: sorted references to key records, with an eight-byte head of each key beside it.
+//! Nodes of the memtable's tree: sorted references to key records, and an eight-byte head of each key.
 //!
-//! All keys below a node share the common prefix of its two fences; a head is the eight bytes after `skip` of those, so
-//! that searching a node rarely touches a key record. Equal heads are told apart by the records.
+//! All keys below a node share the common prefix of its two fences. A head is the eight bytes of a key after the first `skip`
+//! bytes of that prefix, so a search in a node rarely reads a key record. It does so only to compare keys with equal heads.
 //!
 //! # Invariants
 //! 1. Entries `0..count` ascend by key. Heads ascend with them.
 //! 2. `skip` is at most the length of the common prefix of the fences `low` and `high`, and 0 where one is missing.
 //!
 //! # Concurrency
-//! One writer; readers are optimistic: they note `version` (even when the node is at rest), read, and read again if it
-//! has changed. Every field is an atomic, so a reader that loses the race sees old or new words, never torn ones, and
-//! every reference it sees is one that was published.
+//! One writer. Readers are optimistic: they load `version`, which is odd while the writer changes the node, read the node, and
+//! start again if `version` has changed. Every field is an atomic. So a reader that loses the race sees old or new words,
+//! never torn ones, and every reference that it sees was published.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -20,7 +20,7 @@ use pleach_env::memory::prefetch;
 use super::arena::{Arena, ArenaRef};
 use super::entry;
 
-/// Entries a node can hold. 64 keeps a tree of a full memtable four levels deep; shifting half of it costs about as
+/// Most entries of a node. With 64 the tree of a full memtable has four levels, and moving half of the entries costs about as
 /// much as one cache miss.
 pub(super) const FANOUT: usize = 64;
 
@@ -54,14 +54,14 @@ impl Default for Node {
     }
 }
 
-/// The eight bytes of `key` after `skip`, padded with zeros, as a number that compares like them.
+/// The eight bytes of `key` after `skip`, padded with zeros, as a number that has their order.
 #[inline]
 fn head(key: &[u8], skip: usize) -> u64 {
     pleach_coding::head(key.get(skip..).unwrap_or_default())
 }
 
 impl Node {
-    /// Starts fetching what [`Node::rank`] searches, so that its probes do not miss one after the other.
+    /// Prefetches all lines that [`Node::rank`] searches, so that its cache misses overlap.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(self.version.as_ptr().cast_const().cast());
@@ -70,7 +70,7 @@ impl Node {
         }
     }
 
-    /// The version at rest. Waits while the writer changes the node.
+    /// The version while no change is under way. Waits for the end of a change.
     #[inline]
     pub(super) fn stable_version(&self) -> u64 {
         let mut spins = 0u32;
@@ -81,20 +81,20 @@ impl Node {
             }
             spins += 1;
             if spins.is_multiple_of(64) {
-                std::thread::yield_now(); // The writer may have lost its core in the middle of a change.
+                std::thread::yield_now(); // The writer may have been descheduled during a change.
             }
             std::hint::spin_loop();
         }
     }
 
-    /// Whether nothing has changed since `version` was noted, so that what was read since then holds.
+    /// Whether the node has not changed since `version` was loaded, so that everything read since then is valid.
     #[inline]
     pub(super) fn unchanged_since(&self, version: u64) -> bool {
         fence(Ordering::Acquire);
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Lets the writer change the node inside `change`; readers retry.
+    /// For the writer: changes the node in `change`; readers retry.
     pub(super) fn write(&self, change: impl FnOnce(&Self)) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
@@ -129,9 +129,9 @@ impl Node {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Number of entries below `key`, and, with `or_equal`, those equal to it too.
+    /// Number of entries below `key`, or, with `or_equal`, not above it.
     ///
-    /// For a reader the answer holds only if the node is unchanged afterwards.
+    /// A reader may use the result only if the node is unchanged afterwards.
     #[inline]
     pub(super) fn rank(&self, arena: &Arena, key: &[u8], or_equal: bool) -> usize {
         let count = self.count();
@@ -179,7 +179,7 @@ impl Node {
         base
     }
 
-    /// Writer, inside [`Node::write`]: puts the key at `index`, moving later entries up.
+    /// For the writer, in [`Node::write`]: puts the key at `index` and moves the entries from there on up.
     pub(super) fn insert_at(&self, index: usize, key_ref: ArenaRef, key: &[u8]) {
         let count = self.count();
         for i in (index..count).rev() {
@@ -191,8 +191,8 @@ impl Node {
         self.set_count(count + 1);
     }
 
-    /// Writer, on a node nobody else knows: takes the entries of `left` from `from` on, its upper fence and its right
-    /// neighbour; `separator` becomes the lower fence.
+    /// For the writer, on a node that no reader can reach yet: copies the entries of `left` from `from` on, its upper fence
+    /// and its right neighbour. `separator` becomes the lower fence.
     pub(super) fn fill_from(&self, arena: &Arena, left: &Self, from: usize, separator: ArenaRef) {
         let count = left.count();
         for (to, i) in (from..count).enumerate() {
@@ -207,8 +207,8 @@ impl Node {
         self.sharpen(arena);
     }
 
-    /// Writer, inside [`Node::write`]: keeps the first `count` entries; `separator` becomes the upper fence and
-    /// `next` the right neighbour.
+    /// For the writer, in [`Node::write`]: keeps the first `count` entries. `separator` becomes the upper fence and `next` the
+    /// right neighbour.
     pub(super) fn trim(&self, arena: &Arena, count: usize, separator: ArenaRef, next: u32) {
         self.set_count(count);
         self.high.store(separator.to_word(), Ordering::Release);
@@ -216,7 +216,7 @@ impl Node {
         self.sharpen(arena);
     }
 
-    /// Recomputes the heads behind the fences' common prefix where the present ones do not tell neighbours apart.
+    /// If neighbours have equal heads: computes all heads anew, from the bytes after the common prefix of the fences.
     fn sharpen(&self, arena: &Arena) {
         let count = self.count();
         let equal_neighbours = (1..count)

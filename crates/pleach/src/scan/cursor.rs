@@ -163,10 +163,7 @@ impl SourceCursor {
     #[inline]
     pub(crate) fn value(&self) -> Value {
         match &self.source {
-            Source::Memtable(cursor) => {
-                let (memtable, at, len) = cursor.value_place();
-                Value::in_memtable(memtable, at, len)
-            }
+            Source::Memtable(cursor) => Value::in_memtable(cursor.pinned_value()),
             Source::Run(cursor) => {
                 let (block, range) = cursor.sst.value_pin();
                 Value::in_block(block, range)

@@ -285,7 +285,7 @@ impl Upkeep {
         let last_seq = {
             let mut writer = self.writes.writer.lock();
             self.ctx.status.check_not_ended()?;
-            if !writer.active.memtable.is_empty() {
+            if !writer.memtable.is_empty() {
                 self.writes.wait_for_flush()?;
                 self.writes.switch_memtable(&mut writer)?;
             }

@@ -20,7 +20,7 @@ use pleach_table::ValueKind;
 
 use crate::attached::Attached;
 use crate::context::Context;
-use crate::memtable::{Footprint, Memtable};
+use crate::memtable::{Footprint, Memtable, MemtableWriter};
 use crate::operations::{Operation, Operations};
 use crate::options::IMMUTABLE_MEMTABLES_MAX;
 use crate::state::{LoggedMemtable, State};
@@ -67,8 +67,8 @@ pub(crate) struct Writer {
     pub(crate) room_until: usize,
     /// Memtable bytes of the deletes that were accepted although less was free than `room` keeps free.
     pub(crate) scant_bytes: usize,
-    /// The active memtable of the newest state, so that leaders need not load it.
-    pub(crate) active: Arc<LoggedMemtable>,
+    /// The active memtable of the newest state.
+    pub(crate) memtable: MemtableWriter,
     /// The same in all states of the store.
     pub(crate) tombstone_spans: Arc<TombstoneSpans>,
 }
@@ -95,8 +95,8 @@ impl WritePath {
     }
 
     /// An empty memtable; an error when there is no memory for it.
-    pub(crate) fn new_memtable(&self) -> Result<Arc<Memtable>> {
-        Ok(Arc::new(Memtable::new(self.ctx.options.memtable_budget(), &self.memtable_pool)?))
+    pub(crate) fn new_memtable(&self) -> Result<MemtableWriter> {
+        MemtableWriter::new(self.ctx.options.memtable_budget(), &self.memtable_pool)
     }
 
     /// Looks at the debts of the newest version.
@@ -169,8 +169,8 @@ impl WritePath {
         }
         // After the log only the device may fail, so all memory is reserved here. Requests that were refused since the
         // footprint was summed up are still in it: a little too much is reserved.
-        if !writer.active.memtable.reserve(footprint) {
-            admit_to_memory(&writer.active.memtable, group);
+        if !writer.memtable.reserve(footprint) {
+            admit_to_memory(&mut writer.memtable, group);
         }
         self.log_group(writer, group)?;
         self.insert_group(writer, group);
@@ -186,7 +186,7 @@ impl WritePath {
             return 0.0;
         }
         let kib = |bytes: usize| f64::from(u32::try_from(bytes >> 10).unwrap_or(u32::MAX));
-        kib(writer.active.memtable.used_bytes()) / kib(self.ctx.options.memtable_budget())
+        kib(writer.memtable.used_bytes()) / kib(self.ctx.options.memtable_budget())
     }
 
     /// Sleeps for what the group has written, if background work is behind. Those who are not to wait leave it owed.
@@ -234,7 +234,7 @@ impl WritePath {
         if writer.log.should_rotate(bytes) {
             self.rotate_log(writer)?;
         }
-        prefetch_small(&writer.active.memtable, group);
+        prefetch_small(&writer.memtable, group);
         let mut next_seq = writer.next_seq;
         let records = group.iter_mut().filter(|r| r.result.is_none()).map(|request| {
             let (first_seq, count) = (next_seq, request.operations.count());
@@ -262,7 +262,7 @@ impl WritePath {
         if failpoint::skipped("plant.group_reordered") {
             group.reverse();
         }
-        let memtable = &writer.active.memtable;
+        let memtable = &mut writer.memtable;
         for request in group.iter_mut().filter(|r| r.result.is_none()) {
             insert_batch(memtable, &mut request.operations, &mut writer.next_seq);
             add(&self.ctx.counters.operations, u64::from(request.operations.count()));
@@ -310,7 +310,7 @@ impl WritePath {
 
     /// Whether the active memtable should be switched rather than take `footprint` bytes more.
     pub(crate) fn is_full_for(&self, writer: &Writer, footprint: Footprint) -> bool {
-        let memtable = &writer.active.memtable;
+        let memtable = &writer.memtable;
         !memtable.is_empty() && memtable.is_full_for(footprint, self.ctx.options.memtable_budget())
     }
 
@@ -335,7 +335,7 @@ impl WritePath {
     /// Makes the active memtable immutable and starts a new one with a new log segment. If there is no memory for the new
     /// one, nothing changes.
     pub(crate) fn switch_memtable(&self, writer: &mut Writer) -> Result<()> {
-        if writer.active.memtable.is_empty() {
+        if writer.memtable.is_empty() {
             return Ok(());
         }
         let memtable = self.new_memtable()?;
@@ -351,10 +351,15 @@ impl WritePath {
     }
 
     /// Makes the active memtable immutable and starts `memtable`, whose writes go to log segment `first_segment` and later ones.
-    pub(crate) fn start_memtable(&self, writer: &mut Writer, memtable: Arc<Memtable>, first_segment: FileId) {
+    pub(crate) fn start_memtable(
+        &self,
+        writer: &mut Writer,
+        memtable: MemtableWriter,
+        first_segment: FileId,
+    ) {
         writer.room_until = 0;
-        let active = Arc::new(LoggedMemtable { memtable, first_segment });
-        writer.active = Arc::clone(&active);
+        let active = Arc::new(LoggedMemtable { memtable: Arc::clone(&memtable), first_segment });
+        writer.memtable = memtable;
         self.version_set.state.swap(|state| {
             let mut immutable = Vec::with_capacity(state.immutable.len() + 1);
             immutable.push(Arc::clone(&state.active));
@@ -401,7 +406,7 @@ fn leader_panicked() -> Error {
 
 /// Inserts a batch's operations under consecutive sequence numbers from `next_seq` on.
 #[inline]
-fn insert_batch(memtable: &Memtable, operations: &mut Operations, next_seq: &mut u64) {
+fn insert_batch(memtable: &mut MemtableWriter, operations: &mut Operations, next_seq: &mut u64) {
     if operations.has_large() {
         return insert_with_large(memtable, operations, next_seq);
     }
@@ -410,7 +415,7 @@ fn insert_batch(memtable: &Memtable, operations: &mut Operations, next_seq: &mut
 
 /// The same, where large values become part of the memtable with the regions they lie in.
 #[cold]
-fn insert_with_large(memtable: &Memtable, operations: &mut Operations, next_seq: &mut u64) {
+fn insert_with_large(memtable: &mut MemtableWriter, operations: &mut Operations, next_seq: &mut u64) {
     operations.take_each(&mut |op, large| match large {
         None => insert(memtable, &op, next_seq),
         Some(value) => {
@@ -421,13 +426,13 @@ fn insert_with_large(memtable: &Memtable, operations: &mut Operations, next_seq:
 }
 
 #[inline]
-fn insert(memtable: &Memtable, op: &Operation<'_>, next_seq: &mut u64) {
+fn insert(memtable: &mut MemtableWriter, op: &Operation<'_>, next_seq: &mut u64) {
     memtable.insert(op.hash(), &op.partition_key(), *next_seq, op.kind, op.value);
     *next_seq += 1;
 }
 
 /// Inserts the operations of a recovered record under consecutive sequence numbers from `next_seq` on.
-pub(crate) fn insert_operations(memtable: &Memtable, payload: &[u8], next_seq: &mut u64) {
+pub(crate) fn insert_operations(memtable: &mut MemtableWriter, payload: &[u8], next_seq: &mut u64) {
     Operations::decode(payload, &mut |op| insert(memtable, &op, next_seq))
         .expect("operations were checked by recovery");
 }

@@ -4,7 +4,7 @@ use pleach_env::{Error, ErrorKind, Result};
 use pleach_log::{Durability, SeqNo};
 
 use super::TouchedPartitions;
-use crate::memtable::{Footprint, Memtable};
+use crate::memtable::{Footprint, MemtableWriter};
 use crate::operations::Operations;
 
 /// A batch in the commit queue.
@@ -39,7 +39,7 @@ pub(super) fn admitted_footprint(group: &[WriteRequest]) -> Footprint {
 
 /// Refuses the largest requests of a group for which there is no memory, until the others find some.
 #[cold]
-pub(super) fn admit_to_memory(memtable: &Memtable, group: &mut [WriteRequest]) {
+pub(super) fn admit_to_memory(memtable: &mut MemtableWriter, group: &mut [WriteRequest]) {
     let bytes = |r: &&mut WriteRequest| r.operations.footprint().bytes_in_memtable();
     while !memtable.reserve(admitted_footprint(group)) {
         let admitted = group.iter_mut().filter(|r| r.result.is_none());

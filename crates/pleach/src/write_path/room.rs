@@ -29,7 +29,7 @@ impl WritePath {
         group: &mut [WriteRequest],
         footprint: Footprint,
     ) {
-        let memtable = &writer.active.memtable;
+        let memtable = &writer.memtable;
         let used = memtable.used_bytes_with(footprint);
         if used <= writer.room_until {
             return;

@@ -1,0 +1,108 @@
+//! The writer of a memtable: the only handle that changes it, so two concurrent writers do not compile.
+//!
+//! The write path keeps it under its lock. Readers share the memtable.
+
+#![expect(unsafe_code, reason = "it guarantees to the arena that there is one writer")]
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pleach_env::Result;
+use pleach_env::memory::{RegionBytes, RegionPool};
+use pleach_log::SeqNo;
+use pleach_table::ValueKind;
+
+use super::arena::{ArenaRef, ArenaWriter, Footprint};
+use super::{Memtable, entry};
+
+/// A memtable and the right to write to it. It is made with the memtable, and is neither `Clone` nor `Copy`.
+pub(crate) struct MemtableWriter(Arc<Memtable>);
+
+impl MemtableWriter {
+    /// A new memtable that is meant to become immutable at about `budget` bytes, with memory from `pool`; an error when the system
+    /// gives no memory for its tree, its index and its table of chunks.
+    pub(crate) fn new(budget: usize, pool: &Arc<RegionPool>) -> Result<Self> {
+        Ok(Self(Arc::new(Memtable::new(budget, pool)?)))
+    }
+
+    #[inline]
+    fn parts(&mut self) -> (&Memtable, ArenaWriter<'_>) {
+        // SAFETY: this is the only place that makes writers of memtables' arenas. `new` makes the only `MemtableWriter` of
+        // a memtable, which is borrowed mutably for as long as the arena's writer exists.
+        (&self.0, unsafe { self.0.arena.writer() })
+    }
+
+    /// Takes from the system the memory of arena and tree for inserts of `footprint`. Returns whether the system gave it.
+    ///
+    /// A batch is logged only after its reservation, so that no insert fails.
+    #[inline]
+    pub(crate) fn reserve(&mut self, footprint: Footprint) -> bool {
+        let (memtable, mut arena) = self.parts();
+        arena.reserve(footprint) && memtable.tree.reserve(&mut arena, footprint.records)
+    }
+
+    /// Adds a version. `hash` is that of the user key under its partition.
+    ///
+    /// Requires: a reservation that covers it.
+    pub(crate) fn insert(&mut self, hash: u64, key: &[u8], seq: SeqNo, kind: ValueKind, value: &[u8]) {
+        debug_assert!(seq >= self.last_seq(), "sequence numbers never go down");
+        let (memtable, mut arena) = self.parts();
+        if let Some(record) = memtable.find_record(hash, key) {
+            entry::add_version(&mut arena, record, seq, kind, value);
+        } else {
+            let record = entry::add_key(&mut arena, key, seq, kind, value);
+            memtable.add_record(&mut arena, hash, record, key);
+        }
+        self.count_entry(seq);
+    }
+
+    /// Adds a version whose value lies in a region of its own, after a front of [`super::LARGE_FRONT`] bytes. The region
+    /// becomes part of the memtable.
+    ///
+    /// Requires: a reservation that covers it.
+    #[cold]
+    pub(crate) fn insert_large(&mut self, hash: u64, key: &[u8], seq: SeqNo, value: RegionBytes) {
+        let (memtable, mut arena) = self.parts();
+        if let Some(record) = memtable.find_record(hash, key) {
+            entry::add_large_version(&mut arena, record, seq, value);
+        } else {
+            let record = entry::add_large_key(&mut arena, key, seq, value);
+            memtable.add_record(&mut arena, hash, record, key);
+        }
+        self.count_entry(seq);
+    }
+
+    #[inline]
+    fn count_entry(&mut self, seq: SeqNo) {
+        self.0.entries.store(self.0.entries.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.0.last_seq.store(seq, Ordering::Release);
+    }
+}
+
+impl Memtable {
+    #[inline]
+    fn add_record(&self, arena: &mut ArenaWriter<'_>, hash: u64, record: ArenaRef, key: &[u8]) {
+        self.tree.insert(arena, record, key);
+        self.index.insert(arena, hash, record);
+    }
+}
+
+impl Deref for MemtableWriter {
+    type Target = Arc<Memtable>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Memtable> {
+        &self.0
+    }
+}
+
+/// Does not compile if the writer is `Clone`: then both implementations apply.
+const _: () = {
+    trait NotClone<A> {
+        const CHECKED: () = ();
+    }
+    impl<T> NotClone<()> for T {}
+    impl<T: Clone> NotClone<u8> for T {}
+    let () = <MemtableWriter as NotClone<_>>::CHECKED;
+};
