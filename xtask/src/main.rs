@@ -10,6 +10,7 @@
 )]
 
 mod changelog;
+mod plants;
 mod steps;
 mod tidy;
 
@@ -42,6 +43,18 @@ enum Task {
     Modules,
     /// Write the tables of docs/benchmarks.md from the files of results that they name.
     Tables,
+    /// Apply the bugs of plants/ to a copy of the project, and run the test that must notice each.
+    Plants {
+        /// Only this plant; may be given several times.
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+        /// Print names and bugs; run nothing.
+        #[arg(long)]
+        list: bool,
+        /// Write the table of docs/testing.md; run nothing.
+        #[arg(long)]
+        table: bool,
+    },
     /// Move the notes in changes/ into CHANGELOG.md, grouped by kind.
     Changelog {
         /// Print the new section; write and delete nothing.
@@ -61,6 +74,9 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root),
         Task::Modules => tidy::print_modules(&root),
         Task::Tables => steps::tables(&root),
+        Task::Plants { list: true, .. } => plants::list(&root),
+        Task::Plants { table: true, .. } => tidy::write_plants(&root),
+        Task::Plants { only, .. } => plants::run(&root, &only),
         Task::Changelog { dry_run, version } => changelog::run(&root, version, dry_run),
     };
     match result {

@@ -17,7 +17,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach_env::{Env, Error, ErrorKind, File, FileId, Result, failpoint};
+use pleach_env::{Env, Error, ErrorKind, File, FileId, Result};
 
 use crate::record_file::{
     Append, ManifestHint, RECORD_HEADER_LEN, RecordFileOptions, RecordWriter, SeqNo, Stamp,
@@ -113,9 +113,7 @@ impl LogWriter {
             return Err(Error::invalid(format!("segment {id} after segment {}", self.current.id())));
         }
         // Of two records with one number, recovery takes the one in the older segment.
-        if !failpoint::skipped("plant.rotate_unfenced") {
-            self.current.settle_fence()?;
-        }
+        self.current.settle_fence()?;
         let (next_seq, durable_seq) = (self.current.next_seq(), self.current.durable_seq());
         let next = create_segment(&*self.env, &self.dir, self.segment_len, id, hint, next_seq, durable_seq)?;
         let full = std::mem::replace(&mut self.current, next);

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::MutexGuard;
 use pleach_env::sync::Mutex;
-use pleach_env::{Error, ErrorKind, JobWaker, Result, Waiter, failpoint};
+use pleach_env::{Error, ErrorKind, JobWaker, Result, Waiter};
 
 use crate::trace;
 use crate::version::Version;
@@ -82,9 +82,6 @@ impl Status {
 
     /// Refuses all later writes because of `error`, and returns it.
     pub(crate) fn set_poison(&self, error: Error) -> Error {
-        if failpoint::skipped("plant.poison_forgotten") {
-            return error;
-        }
         let is_first = self.poison.set(error.clone()).is_ok();
         self.notify();
         if is_first {

@@ -21,12 +21,13 @@ mod markdown;
 mod markdown_title;
 mod module_header;
 mod modules;
+mod plants;
 mod tokens;
 mod tree;
 
 use std::path::Path;
 
-use tree::Tree;
+pub(crate) use tree::Tree;
 
 /// One violated rule, at a place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +65,7 @@ const CHECKS: &[Check] = &[
     Check { name: "markdown-title", find: markdown_title::find },
     Check { name: "module-header", find: module_header::find },
     Check { name: "modules", find: modules::find },
+    Check { name: "plants", find: plants::find },
     Check { name: "tokens", find: tokens::find },
 ];
 
@@ -71,6 +73,13 @@ const CHECKS: &[Check] = &[
 pub(crate) fn print_modules(root: &Path) -> Result<(), String> {
     print!("{}", modules::graph(&Tree::load(root)?));
     Ok(())
+}
+
+/// Writes the table of plants into the document that has it.
+pub(crate) fn write_plants(root: &Path) -> Result<(), String> {
+    let text = plants::document(&Tree::load(root)?)?;
+    std::fs::write(root.join(plants::TABLE), text)
+        .map_err(|error| format!("cannot write {}: {error}", plants::TABLE))
 }
 
 /// Runs every check over the tree at `root` and prints what it finds.

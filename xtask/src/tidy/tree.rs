@@ -6,10 +6,10 @@ use std::process::Command;
 use super::tokens::{self, Token};
 
 /// A text file of the project.
-pub(super) struct SourceFile {
+pub(crate) struct SourceFile {
     /// Relative to the root, with `/` between folders.
-    pub(super) path: String,
-    pub(super) text: String,
+    pub(crate) path: String,
+    pub(crate) text: String,
     /// Tokens of a Rust source, empty for other files; an error where the file is not made of Rust tokens.
     pub(super) tokens: Result<Vec<Token>, String>,
 }
@@ -35,7 +35,7 @@ impl SourceFile {
 }
 
 /// All files of the project.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// Sorted by path.
     files: Vec<SourceFile>,
     /// Paths of files whose bytes are not text; they exist for links and nothing else.
@@ -44,7 +44,7 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Reads every file that git tracks, or would track if it were added.
-    pub(super) fn load(root: &Path) -> Result<Self, String> {
+    pub(crate) fn load(root: &Path) -> Result<Self, String> {
         let output = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
             .current_dir(root)
@@ -80,7 +80,7 @@ impl Tree {
     }
 
     /// Every text file.
-    pub(super) fn files(&self) -> impl Iterator<Item = &SourceFile> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = &SourceFile> {
         self.files.iter()
     }
 
@@ -90,9 +90,14 @@ impl Tree {
     }
 
     /// The text file at `path`.
-    pub(super) fn get(&self, path: &str) -> Option<&SourceFile> {
+    pub(crate) fn get(&self, path: &str) -> Option<&SourceFile> {
         let at = self.files.binary_search_by(|file| file.path.as_str().cmp(path)).ok()?;
         Some(&self.files[at])
+    }
+
+    /// The path of every file.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| &file.path).chain(&self.binary).map(String::as_str)
     }
 
     /// Whether `path` is a file of the project or a folder that holds one; the empty path is the root.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::memory::RegionBytes;
-use pleach_env::{CrashPolicy, Env, ErrorKind, Fault, FaultKind, FileId, Result, failpoint};
+use pleach_env::{CrashPolicy, Env, ErrorKind, Fault, FaultKind, FileId, Result};
 use pleach_log::{
     Append, FILE_HEADER_LEN, LogWriter, RECORD_HEADER_LEN, RecordBuf, SHORT_HEADER_LEN, recover, segment_path,
 };
@@ -159,10 +159,6 @@ fn failed_record_comes_back() -> bool {
 #[test]
 fn a_fence_is_durable_before_a_segment_is_left() {
     assert!(!failed_record_comes_back());
-    assert!(
-        failpoint::with_skipped("plant.rotate_unfenced", failed_record_comes_back),
-        "the plant is noticed"
-    );
 }
 
 /// Once a sync has returned, a failed record does not come back, though nothing else was there to be synced.

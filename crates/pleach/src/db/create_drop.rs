@@ -80,9 +80,7 @@ impl Inner {
         self.ctx.status.check_writable()?;
         failpoint::tell_order("partition.order");
         failpoint::tell("partition.last_seq", writer.next_seq - 1);
-        if !failpoint::skipped("plant.drop_unordered") {
-            self.writes.sync_writer(writer)?;
-        }
+        self.writes.sync_writer(writer)?;
         let since = writer.next_seq - 1;
         self.version_set.commit_edit(edit, Vec::new(), |state, version| state.with_partitions(version, since))
     }
@@ -109,10 +107,8 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     if live.dropped.load(Ordering::Relaxed) {
         return Err(dropped_error(&live.name));
     }
-    if !failpoint::skipped("plant.drop_unordered") {
-        // Most of the log is synced before writers have to wait.
-        inner.writes.sync_log()?;
-    }
+    // Most of the log is synced before writers have to wait.
+    inner.writes.sync_log()?;
     // No commit is under way while the flag changes, so every batch is wholly before the drop or refused.
     let mut writer = inner.writes.writer.lock();
     let mut edit = Edit::default();

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::memory::RegionPool;
-use pleach_env::{Error, ErrorKind, FileId, FileLock, Result, failpoint};
+use pleach_env::{Error, ErrorKind, FileId, FileLock, Result};
 use pleach_log::{LogWriter, RECORD_HEADER_LEN, Record, recover, segment_path};
 use pleach_table::FrameCache;
 
@@ -92,9 +92,6 @@ fn open_for_writing(dir: &Path, options: &Options, segment_len: u64) -> Result<I
     let ready = read(dir, options, current, listing)?;
     let (inner, found) = start(dir, options, ready, segment_len)?;
     remove_leftovers(&inner, &found);
-    if failpoint::skipped("plant.leftovers_early") {
-        remove_old_segments(&inner, &found);
-    }
     if let Err(error) = rewrite_log_tail(&inner, &found) {
         discard_fresh_segments(&inner, &error);
         return Err(error);
@@ -166,9 +163,8 @@ fn start(dir: &Path, options: &Options, ready: Ready, segment_len: u64) -> Resul
     let (env, found) = (&options.env, &ready.found);
     // Allocated before anything is written, so that an open without memory changes nothing.
     let memtable = first_memtable(options)?;
-    let orphans = if failpoint::skipped("plant.orphans_ignored") { 0 } else { found.listing.last_id() };
     let mut version = found.version.clone();
-    let next_id = version.next_id.max(orphans + 1);
+    let next_id = version.next_id.max(found.listing.last_id() + 1);
     let (manifest_id, segment) = (FileId(next_id), FileId(next_id + 1));
     version.next_id = next_id + 2;
     let manifest = Manifest::create(&**env, dir, manifest_id, &version)?;

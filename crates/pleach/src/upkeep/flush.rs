@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use pleach_env::{Result, failpoint};
+use pleach_env::Result;
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
@@ -116,16 +116,8 @@ impl Upkeep {
         let bytes = written.iter().map(|file| file.summary.file_len).sum();
         // The floor's segment is a new name too.
         self.ctx.sync_dir("flush.dir_sync")?;
-        let mut last_seq = oldest.memtable.last_seq();
-        let mut younger = state.immutable.iter().rev().nth(1).unwrap_or(&state.active);
-        if failpoint::skipped("plant.floor_high") {
-            younger = &state.active;
-        }
-        if failpoint::skipped("plant.flushed_high") {
-            last_seq = self.version_set.state.visible();
-        }
-        let floor = younger.first_segment;
-        edit.push(EditItem::FlushedSeq(last_seq));
+        let floor = state.immutable.iter().rev().nth(1).unwrap_or(&state.active).first_segment;
+        edit.push(EditItem::FlushedSeq(oldest.memtable.last_seq()));
         edit.push(EditItem::LogFloor(floor));
         self.version_set.commit_edit(edit, written, |state, version| State {
             immutable: state.immutable.iter().filter(|m| !Arc::ptr_eq(m, oldest)).cloned().collect(),

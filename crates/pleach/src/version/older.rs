@@ -25,7 +25,6 @@
 
 use std::sync::Arc;
 
-use pleach_env::failpoint;
 use pleach_table::key_hash;
 
 use super::edit::RunId;
@@ -62,11 +61,7 @@ impl OlderRuns {
     }
 
     fn new(partition: PartitionId, runs: &[Arc<Run>]) -> Self {
-        let mut runs = runs.to_vec();
-        if runs.len() > 1 && failpoint::skipped("plant.run_not_asked") {
-            runs.pop();
-        }
-        Self { partition, runs }
+        Self { partition, runs: runs.to_vec() }
     }
 
     /// The partition.

@@ -223,8 +223,7 @@ impl WritePath {
         let admitted = || group.iter().filter(|r| r.result.is_none());
         let bytes: usize = admitted().map(|r| r.operations.record_len()).sum();
         let count: u64 = admitted().map(|r| u64::from(r.operations.count())).sum();
-        let asking = if failpoint::skipped("plant.leader_sync_only") { 1 } else { usize::MAX };
-        let syncs = admitted().take(asking).any(|r| r.durability == Durability::Sync);
+        let syncs = admitted().any(|r| r.durability == Durability::Sync);
         if count == 0 {
             return Ok(());
         }
@@ -259,17 +258,11 @@ impl WritePath {
         if writer.tombstone_spans.announce(writer.next_seq + count - 1) {
             admitted().for_each(|request| invalidate_spans(&writer.tombstone_spans, request));
         }
-        if failpoint::skipped("plant.group_reordered") {
-            group.reverse();
-        }
         let memtable = &mut writer.memtable;
         for request in group.iter_mut().filter(|r| r.result.is_none()) {
             insert_batch(memtable, &mut request.operations, &mut writer.next_seq);
             add(&self.ctx.counters.operations, u64::from(request.operations.count()));
             request.result = Some(Ok(()));
-        }
-        if failpoint::skipped("plant.group_reordered") {
-            group.reverse();
         }
         failpoint::reached("commit.inserted");
         self.version_set.state.show_up_to(writer.next_seq - 1);

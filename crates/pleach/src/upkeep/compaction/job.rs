@@ -7,7 +7,7 @@
 //! # Concurrency
 //! One thread at a time drives a job. Its inputs stay pinned by the merge until the step that leaves them.
 
-use pleach_env::{FileId, Result, failpoint};
+use pleach_env::{FileId, Result};
 
 use super::merging::Merging;
 use super::outputs::{Outputs, trace_made};
@@ -153,7 +153,7 @@ impl CompactionJob {
         if done {
             self.push_end(&mut edit, output_stays_empty);
         } else {
-            self.push_clip(upkeep, &mut edit, tree);
+            self.push_clip(&mut edit, tree);
         }
         drop(state);
         upkeep.version_set.commit_edit(edit, files, State::with_version)?;
@@ -180,19 +180,12 @@ impl CompactionJob {
     }
 
     /// Raises the clip behind the last key merged and removes the inputs' files below it.
-    fn push_clip(&self, upkeep: &Upkeep, edit: &mut Edit, tree: &SubTree) {
+    fn push_clip(&self, edit: &mut Edit, tree: &SubTree) {
         let partition = self.partition;
         let clip = successor(self.merging.last_key());
         for run in self.meta.inputs.iter().filter_map(|id| tree.run(*id)) {
-            if !failpoint::skipped("plant.clip_missing") {
-                edit.push(EditItem::SetClip { partition, run: run.id, clip: clip.clone() });
-            }
+            edit.push(EditItem::SetClip { partition, run: run.id, clip: clip.clone() });
             let below: Vec<_> = files_below(run, &clip);
-            if failpoint::skipped("plant.unlink_early") && run.kind == RunKind::Ssts {
-                for id in &below {
-                    upkeep.remove_sst(*id);
-                }
-            }
             if !below.is_empty() {
                 edit.push(EditItem::RemoveRunFiles { partition, run: run.id, files: below });
             }

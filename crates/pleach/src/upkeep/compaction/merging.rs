@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use pleach_env::{Result, failpoint};
+use pleach_env::Result;
 use pleach_table::{CursorMode, ValueKind};
 
 use super::outputs::Made;
@@ -160,10 +160,7 @@ impl Merging {
             let (kind, value) = (source.kind(), source.value_bytes());
             read_bytes += (key.len() + value.len()) as u64;
             let is_tombstone = kind == ValueKind::Tombstone;
-            let hides_nothing = is_tombstone
-                && (self.drops_tombstones
-                    || !older.may_hold(&self.last_key)
-                    || failpoint::skipped("plant.tombstone_dropped"));
+            let hides_nothing = is_tombstone && (self.drops_tombstones || !older.may_hold(&self.last_key));
             if !hides_nothing {
                 let sst = match output {
                     Some(sst) => sst,

@@ -1,5 +1,4 @@
-//! Every barrier and check of the workspace, by the name under which it can be switched off, and every bug that can be
-//! planted.
+//! Every barrier and check of the workspace, by the name under which it can be switched off.
 //!
 //! The table is complete: a test reads the sources. docs/testing.md shows it to people.
 
@@ -10,12 +9,9 @@ use std::path::{Path, PathBuf};
 pub(super) enum Catcher {
     Crash,
     Damage,
-    Fault,
-    /// A test of its own, which switches the site off itself.
-    Story,
 }
 
-/// One barrier, check or planted bug.
+/// One barrier or check.
 pub(super) struct Site {
     pub(super) name: &'static str,
     pub(super) catcher: Catcher,
@@ -43,20 +39,6 @@ pub(super) const SITES: &[Site] = &[
     site("sst.block.crc", Catcher::Damage),
     site("sst.tail.crc", Catcher::Damage),
     site("sst.footer.crc", Catcher::Damage),
-    site("plant.unlink_early", Catcher::Crash),
-    site("plant.tombstone_dropped", Catcher::Crash),
-    site("plant.run_not_asked", Catcher::Crash),
-    site("plant.clip_missing", Catcher::Crash),
-    site("plant.floor_high", Catcher::Crash),
-    site("plant.flushed_high", Catcher::Crash),
-    site("plant.leftovers_early", Catcher::Crash),
-    site("plant.orphans_ignored", Catcher::Crash),
-    site("plant.drop_unordered", Catcher::Crash),
-    site("plant.leader_sync_only", Catcher::Crash),
-    site("plant.group_reordered", Catcher::Crash),
-    site("plant.hint_ignored", Catcher::Story),
-    site("plant.rotate_unfenced", Catcher::Crash),
-    site("plant.poison_forgotten", Catcher::Fault),
 ];
 
 /// The sites that `catcher` must miss.
@@ -109,7 +91,7 @@ fn names_in(text: &str) -> Vec<String> {
     let is_word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
     let is_name = |literal: &&str| {
         let parts: Vec<_> = literal.split('.').collect();
-        let ends_right = parts.last().is_some_and(|last| ENDINGS.contains(last)) || parts[0] == "plant";
+        let ends_right = parts.last().is_some_and(|last| ENDINGS.contains(last));
         parts.len() > 1 && ends_right && parts.iter().all(|part| is_word(part))
     };
     literals.filter(is_name).map(str::to_owned).collect()

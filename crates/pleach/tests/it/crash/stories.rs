@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::env::failpoint::with_skipped;
 use pleach::env::{CrashPolicy, Env, Fault, FaultKind, SimEnv};
 use pleach::{ErrorKind, Shape};
 
@@ -128,7 +127,7 @@ fn a_manifest_that_ends_before_what_the_log_notes_is_damage() {
         image.write_file(&path, &[&bytes[..len], &zeros].concat());
         SETUP.open(&image).map(|db| db.partitions().len())
     };
-    let (mut refused, mut missed) = (0, 0);
+    let mut refused = 0;
     let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
     for len in 1..end {
         refused += u32::from(cut_at(len).is_err_and(|e| e.kind() == ErrorKind::Corruption));
@@ -137,9 +136,8 @@ fn a_manifest_that_ends_before_what_the_log_notes_is_damage() {
             Some(1),
             "zeros from {len} on, the partition is gone and nobody says so"
         );
-        missed += u32::from(with_skipped("plant.hint_ignored", || cut_at(len)).ok() == Some(1));
     }
-    assert!(refused > 0 && missed > 0, "{refused} cuts are noticed, {missed} only by the note");
+    assert!(refused > 0, "no cut is noticed");
 }
 
 /// A flush found the disk full while its edit was written; long after, with room again, `settle` told of it once more.

@@ -119,15 +119,3 @@ fn some_strikes(site: &'static str) -> Happened {
     println!("seed {seed}: {} strikes with {site}", some.len());
     happened
 }
-
-#[test]
-fn a_forgotten_poison_is_noticed_by_the_fault_test() {
-    let (script, happened) = (script(vars::seed(), ""), Happened::default());
-    let noticed = with_skipped("plant.poison_forgotten", || {
-        strikes(&script).into_iter().position(|now| catch(|| strike(&script, now, &happened)).is_err())
-    });
-    println!(
-        "plant.poison_forgotten: strike {}",
-        noticed.expect("nobody notices that the poison is forgotten")
-    );
-}
