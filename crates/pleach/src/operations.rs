@@ -1,10 +1,11 @@
-//! Write batches: operations over any partitions that become visible and durable together.
+//! Operations of a write batch, encoded as the payload of a log record.
 //!
-//! A batch is built in the bytes that the log will hold, so that committing it copies nothing: for each operation the
-//! kind, the partition, the length of the key, for a put the length of the value, then the bytes themselves.
-//! Layout: docs/format/batch.md.
+//! A put or delete is encoded once, when it is added. The log writes these bytes, and the memtable is filled from them, so
+//! a commit copies nothing else. A large value is copied once, into a region of its own: the log is written from the
+//! region, which then becomes part of the memtable.
 //!
-//! A large value is copied once, into a region that becomes part of the memtable after the log was written from it.
+//! # On disk
+//! Layout: docs/format/batch.md. This module owns the bytes; nobody else parses them.
 
 use pleach_coding::{Decoder, put_varint};
 use pleach_env::memory::RegionBytes;
@@ -16,12 +17,15 @@ use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, partition_key
 use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, OPERATIONS_MAX, VALUE_LEN_MAX};
 use crate::memtable::{FOOTPRINT_MAX, Footprint, LARGE_FRONT, LARGE_PER_BATCH, Memtable};
 
-/// Length from which on a value gets a region of its own: mapping one costs little beside copying so many bytes, and a
-/// memtable of the largest size has room for all that fit into it.
+/// Values of this length or more get a region of their own. The cost of mapping a region is small against that of copying
+/// so many bytes, and the memtable has a chunk for each (asserted below).
 const LARGE_VALUE_LEN: usize = 4 << 20;
 
 /// Upper bound of a memtable record's bytes beyond those of the operation (see `memtable/entry`).
 const RECORD_OVERHEAD_MAX: usize = 64;
+
+/// Upper bound of an operation's bytes in front of the key: kind, partition and two lengths.
+const HEAD_LEN_MAX: usize = 16;
 
 const _: () = assert!(
     BATCH_BYTES_MAX + OPERATIONS_MAX * RECORD_OVERHEAD_MAX < FOOTPRINT_MAX,
@@ -30,13 +34,13 @@ const _: () = assert!(
 const _: () = assert!(
     BATCH_BYTES_MAX / LARGE_VALUE_LEN <= LARGE_PER_BATCH
         && crate::options::MEMTABLE_BYTES_LIMIT / LARGE_VALUE_LEN <= LARGE_PER_BATCH,
-    "every large value of a batch or of a memtable finds a chunk of its own"
+    "every large value of a batch or of a memtable has a chunk of its own"
 );
 
 /// [`LARGE_VALUE_LEN`] under the site `tune.large_values`, for the rigs, whose values are small.
 const LARGE_VALUE_LEN_TUNED: usize = 500;
 
-/// Operations in the form of a log record.
+/// See the module's text.
 #[derive(Default)]
 pub(crate) struct Operations {
     record: RecordBuf,
@@ -55,14 +59,18 @@ impl Operations {
         self.check_room_for(key.len() + value_bytes.len())?;
         self.push_head(partition, key, value);
         self.record.bytes_mut().extend_from_slice(value_bytes);
-        self.footprint = self.footprint.and(footprint(key, value_bytes));
+        self.footprint =
+            self.footprint.and(Memtable::footprint(PARTITION_PREFIX_LEN + key.len(), value_bytes.len()));
         Ok(())
     }
 
-    /// Adds a put whose value gets a region of its own.
+    /// Adds a put whose value is stored in a region of its own.
     #[cold]
     fn push_large(&mut self, partition: PartitionId, key: &[u8], value: &[u8]) -> Result<()> {
-        check_value_len(value.len())?;
+        if value.len() > VALUE_LEN_MAX {
+            let message = format!("the value has {} bytes; a value has at most {VALUE_LEN_MAX}", value.len());
+            return Err(Error::invalid(message));
+        }
         self.check_room_for(key.len() + value.len())?;
         let Some(piece) = RegionBytes::try_copy(LARGE_FRONT, value) else {
             return Err(Error::invalid(format!(
@@ -72,11 +80,12 @@ impl Operations {
         };
         self.push_head(partition, key, Some(value));
         self.record.push_region(piece);
-        self.footprint = self.footprint.and(footprint_of_large(key, value));
+        self.footprint =
+            self.footprint.and(Memtable::footprint_of_large(PARTITION_PREFIX_LEN + key.len(), value.len()));
         Ok(())
     }
 
-    /// Adds what stands before the value.
+    /// Adds the bytes in front of the value.
     #[inline]
     fn push_head(&mut self, partition: PartitionId, key: &[u8], value: Option<&[u8]>) {
         let out = self.record.bytes_mut();
@@ -93,12 +102,11 @@ impl Operations {
 
     #[inline]
     fn check_room_for(&self, added: usize) -> Result<()> {
-        if self.has_room_for(16 + added) {
+        if self.has_room_for(HEAD_LEN_MAX + added) {
             return Ok(());
         }
-        Err(Error::invalid(format!(
-            "the batch would exceed {BATCH_BYTES_MAX} bytes; commit it in smaller pieces"
-        )))
+        let message = format!("the batch would exceed {BATCH_BYTES_MAX} bytes; commit it in smaller pieces");
+        Err(Error::invalid(message))
     }
 
     fn has_room_for(&self, added: usize) -> bool {
@@ -109,7 +117,7 @@ impl Operations {
         self.count
     }
 
-    /// Memory the operations will take in a memtable.
+    /// Memory that the operations will take in a memtable.
     pub(crate) fn footprint(&self) -> Footprint {
         self.footprint
     }
@@ -156,9 +164,9 @@ impl Operations {
         });
     }
 
-    /// As [`Operations::for_each`]; large values come as regions, to keep, and their operations without a value.
+    /// As [`Operations::for_each`], but gives large values away as regions; their operations have no value.
     ///
-    /// Guarantees: what is left has its length still, and serves to be cleared only.
+    /// Guarantees: the lengths stay the same. Requires: only [`Operations::clear`] and the lengths are used afterwards.
     pub(crate) fn take_each(&mut self, visit: &mut dyn FnMut(Operation<'_>, Option<RegionBytes>)) {
         let offsets: Vec<_> = self.record.regions().map(|(at, _)| at).collect();
         let mut pieces = self.record.take_regions();
@@ -167,7 +175,7 @@ impl Operations {
         });
     }
 
-    /// Visits the operations of a payload in which the values at `offsets` are missing; told which are.
+    /// Visits the operations of a payload that lacks the values at `offsets`. `visit` learns whether its value is one.
     fn decode_without(
         payload: &[u8],
         offsets: impl Iterator<Item = usize>,
@@ -184,7 +192,7 @@ impl Operations {
         }
     }
 
-    /// Whether there are large values, which [`Operations::take_each`] gives away.
+    /// Whether there are large values.
     #[inline]
     pub(crate) fn has_large(&self) -> bool {
         !self.record.is_contiguous()
@@ -200,15 +208,17 @@ impl Operations {
         self.footprint = Footprint::default();
     }
 
-    /// Memory that the operations of a checked payload will take in a memtable.
+    /// Memory that the operations of a payload will take in a memtable. Requires: the payload was checked.
     pub(crate) fn footprint_of(payload: &[u8]) -> Footprint {
         let mut sum = Footprint::default();
-        let decoded = Self::decode(payload, &mut |op| sum = sum.and(op.footprint()));
+        let decoded = Self::decode(payload, &mut |op| {
+            sum = sum.and(Memtable::footprint(PARTITION_PREFIX_LEN + op.user_key.len(), op.value.len()));
+        });
         debug_assert!(decoded.is_ok(), "checked before");
         sum
     }
 
-    /// The operations that a log record's payload holds; an error message where it is no batch.
+    /// Visits the operations of a log record's payload; an error message if the payload is malformed.
     pub(crate) fn decode(payload: &[u8], visit: &mut dyn FnMut(Operation<'_>)) -> Result<(), &'static str> {
         let mut rest = Decoder(payload);
         while !rest.is_empty() {
@@ -233,13 +243,13 @@ impl<'a> Operation<'a> {
         Some(Self { value: rest.take(value_len)?, ..head })
     }
 
-    /// Decodes what stands before the value, and its length.
+    /// Decodes the bytes in front of the value, and the value's length.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "45 instructions of each put, measured")]
     fn decode_head(rest: &mut Decoder<'a>) -> Option<(Self, usize)> {
         let kind = ValueKind::from_number(rest.u8()?)?;
         if kind == ValueKind::ValuePointer {
-            return None; // A batch carries values; only files point to them.
+            return None; // Batches hold values; value pointers stand in files only.
         }
         let partition = rest.u32()?;
         let key_len = rest.usize()?;
@@ -257,24 +267,11 @@ impl<'a> Operation<'a> {
         partition_key(self.partition, self.user_key)
     }
 
-    /// Memory the operation takes in a memtable.
-    pub(crate) fn footprint(&self) -> Footprint {
-        footprint(self.user_key, self.value)
-    }
-
-    /// The hash by which memtables, filters and blocks know the key.
+    /// The hash of the key in memtables, filters and blocks.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
         key_hash(self.partition.0, self.user_key)
     }
-}
-
-fn footprint(user_key: &[u8], value: &[u8]) -> Footprint {
-    Memtable::footprint(PARTITION_PREFIX_LEN + user_key.len(), value.len())
-}
-
-fn footprint_of_large(user_key: &[u8], value: &[u8]) -> Footprint {
-    Memtable::footprint_of_large(PARTITION_PREFIX_LEN + user_key.len(), value.len())
 }
 
 /// Whether a value of this length gets a region of its own.
@@ -292,127 +289,5 @@ pub(crate) fn check_key(key: &[u8]) -> Result<()> {
     }
 }
 
-fn check_value_len(len: usize) -> Result<()> {
-    if len <= VALUE_LEN_MAX {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("the value has {len} bytes; a value has at most {VALUE_LEN_MAX}")))
-}
-
 #[cfg(test)]
-mod tests {
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    type Plain = (u32, Vec<u8>, Option<Vec<u8>>);
-
-    fn operations(plain: &[Plain]) -> Operations {
-        let mut operations = Operations::default();
-        for (partition, key, value) in plain {
-            operations.push(PartitionId(*partition), key, value.as_deref()).unwrap();
-        }
-        operations
-    }
-
-    fn decoded(payload: &[u8]) -> Result<Vec<Plain>, &'static str> {
-        let mut plain = Vec::new();
-        Operations::decode(payload, &mut |op| {
-            let value = (op.kind == ValueKind::Put).then(|| op.value.to_vec());
-            plain.push((op.partition.get(), op.user_key.to_vec(), value));
-        })?;
-        Ok(plain)
-    }
-
-    #[test]
-    fn stored_bytes_are_fixed() {
-        let batch = operations(&[(1, b"alice".to_vec(), Some(b"1".to_vec())), (258, b"x".to_vec(), None)]);
-        assert_eq!(batch.payload(), b"\x01\x01\x05\x01alice1\x02\x82\x02\x01x");
-        assert_eq!(batch.count(), 2);
-    }
-
-    #[test]
-    fn what_is_no_batch_is_refused() {
-        for (payload, why) in [
-            (&b"\0\x01\x01x"[..], "no kind"),
-            (b"\x03\x01\x01\0x", "a value pointer"),
-            (b"\x04\x01\x01x", "an unknown kind"),
-            (b"\x02\x01\0", "an empty key"),
-            (b"\x02\x81", "a partition that does not end"),
-            (b"\x02\x80\x80\x80\x80\x10\x01x", "a partition above 2^32"),
-            (b"\x02\x01\x80\x80\x04x", "a key above the limit"),
-            (b"\x01\x01\x01\x81\x80\x80\x80\x02x", "a value above the limit"),
-            (b"\x01\x01\x01\x02xv", "a value longer than the rest"),
-            (b"\x01\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01x", "a length of 2^64 - 1"),
-        ] {
-            assert!(decoded(payload).is_err(), "{why}");
-        }
-        assert_eq!(decoded(b""), Ok(vec![]));
-    }
-
-    #[test]
-    fn a_batch_stays_below_its_limit() {
-        let mut batch = operations(&[(0, b"k".to_vec(), None)]);
-        // As if nearly a gibibyte were in it: the check must not need one.
-        assert!(batch.has_room_for(BATCH_BYTES_MAX - batch.payload().len()));
-        assert!(!batch.has_room_for(BATCH_BYTES_MAX - batch.payload().len() + 1));
-        assert!(!batch.has_room_for(usize::MAX));
-        let huge = vec![0; VALUE_LEN_MAX + 1];
-        assert!(batch.push(PartitionId(0), b"k", Some(&huge)).is_err());
-        assert_eq!(batch.count(), 1);
-    }
-
-    #[test]
-    fn large_values_lie_apart_and_come_back() {
-        let plain: Vec<Plain> = [499, 500, 3, 5_000, 0, 501]
-            .iter()
-            .zip(0u8..)
-            .map(|(&len, n)| (u32::from(n), vec![n; 3], (len > 0).then(|| vec![n; len])))
-            .collect();
-        let whole = operations(&plain);
-        let mut batch = failpoint::with_skipped("tune.large_values", || operations(&plain));
-        assert!(batch.has_large() && !whole.has_large());
-        assert_eq!((batch.payload_len(), batch.record_len()), (whole.payload_len(), whole.record_len()));
-        assert_eq!(batch.footprint().large_bytes, 500 + 5_000 + 501 + 3 * LARGE_FRONT);
-        let mut visited = Vec::new();
-        batch.for_each(&mut |op| {
-            let value = (op.kind == ValueKind::Put).then(|| op.value.to_vec());
-            visited.push((op.partition.get(), op.user_key.to_vec(), value));
-        });
-        assert_eq!(visited, plain);
-        let mut taken = Vec::new();
-        batch.take_each(&mut |op, large| {
-            let value = large.map_or_else(|| op.value.to_vec(), |large| large.bytes().to_vec());
-            taken.push((
-                op.partition.get(),
-                op.user_key.to_vec(),
-                (op.kind == ValueKind::Put).then_some(value),
-            ));
-        });
-        assert_eq!(taken, plain);
-        assert_eq!(batch.payload_len(), whole.payload_len(), "the length is charged after the commit");
-        batch.clear();
-        assert!(!batch.has_large() && batch.payload_len() == 0);
-    }
-
-    proptest! {
-        #[test]
-        fn batches_come_back(plain in vec((any::<u32>(), vec(any::<u8>(), 1..40), any::<Option<Vec<u8>>>()), 0..20)) {
-            let batch = operations(&plain);
-            prop_assert_eq!(decoded(batch.payload()), Ok(plain));
-            for len in 0..batch.payload().len() {
-                // A shorter batch may still be one, never another one.
-                let short = decoded(&batch.payload()[..len]).unwrap_or_default();
-                prop_assert!(short.len() < batch.count() as usize);
-            }
-        }
-
-        #[test]
-        fn any_bytes_give_an_error_or_operations_within_limits(bytes in vec(any::<u8>(), 0..200)) {
-            let mut taken = 0;
-            let _any_answer = Operations::decode(&bytes, &mut |op| taken += op.user_key.len() + op.value.len());
-            prop_assert!(taken <= bytes.len());
-        }
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! A cursor over one source of a merge: a memtable or a run, seen as user keys of one partition.
+//! Cursor over one source of a merge: the user keys of one partition in a memtable or a run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,13 +14,16 @@ use crate::value::Value;
 use crate::version::edit::RunFileMeta;
 use crate::version::{Run, RunFile, SubTree};
 
-/// The cursor. Not on an entry until a seek finds one. After an error it is of no use.
+/// See the module's text. It stands on no entry before a seek. After an error it must not be used.
 pub(crate) struct SourceCursor {
     partition: PartitionId,
     source: Source,
 }
 
-#[expect(clippy::large_enum_variant, reason = "most sources are runs, and an allocation for each is felt")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most sources are runs, and an allocation for each is measurable"
+)]
 enum Source {
     Memtable(Box<MemtableCursor>),
     Run(RunCursor),
@@ -35,7 +38,7 @@ impl SourceCursor {
         Self { partition, source: Source::Run(RunCursor::new(partition, run, mode)) }
     }
 
-    /// Begins a seek, with `prefetch` if other runs are sought too; [`SourceCursor::continue_seek`] ends it.
+    /// Begins a seek, which [`SourceCursor::continue_seek`] completes. Set `prefetch` if several runs are sought together.
     pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction, prefetch: bool) {
         match &mut self.source {
             Source::Memtable(cursor) => match (direction, to) {
@@ -58,7 +61,7 @@ impl SourceCursor {
         matches!(self.source, Source::Run(_))
     }
 
-    /// Goes on with a seek until it has to wait for memory; returns whether it is done.
+    /// Continues a seek until it has to wait for memory. Returns whether it is done.
     pub(super) fn continue_seek(&mut self) -> Result<bool> {
         match &mut self.source {
             Source::Memtable(_) => Ok(true),
@@ -97,8 +100,8 @@ impl SourceCursor {
         }
     }
 
-    /// The file at whose first entry the cursor stands, if all of the file belongs to the run and none of it is hidden by
-    /// the clip: what a compaction may take over as it is. Only on the way up.
+    /// The file whose first entry the cursor stands on, if the whole file belongs to the run and none of it lies below the
+    /// clip. A compaction may move such a file. Requires: the walk goes up.
     #[inline]
     pub(crate) fn whole_file_ahead(&self) -> Option<&RunFile> {
         match &self.source {
@@ -107,7 +110,7 @@ impl SourceCursor {
         }
     }
 
-    /// To the first entry behind the current file. Requires: over a run.
+    /// Moves to the first entry behind the current file. Requires: the source is a run.
     pub(super) fn skip_file(&mut self) -> Result<()> {
         match &mut self.source {
             Source::Memtable(_) => Ok(()),
@@ -115,7 +118,7 @@ impl SourceCursor {
         }
     }
 
-    /// The current file's record of its run's entries in it. Requires: on an entry of a run.
+    /// The run's metadata of the current file. Requires: on an entry of a run.
     pub(crate) fn file_meta(&self) -> Option<&RunFileMeta> {
         match &self.source {
             Source::Memtable(_) => None,
@@ -123,7 +126,7 @@ impl SourceCursor {
         }
     }
 
-    /// Goes on over the run as `tree` has it now, so that files which it no longer has are not pinned.
+    /// Continues over the run as `tree` has it now, so that files which the run no longer has are not pinned.
     pub(super) fn follow(&mut self, tree: &SubTree) {
         match &mut self.source {
             Source::Memtable(_) => {}
@@ -131,8 +134,8 @@ impl SourceCursor {
         }
     }
 
-    /// The error of an entry that does not come after the one before it: the file's checksums are right, its order is
-    /// not. Requires: on an entry.
+    /// The error for an entry that is not above the one before it, in a file whose checksums are right. Requires: on an
+    /// entry.
     pub(crate) fn disorder(&self, dir: &Path) -> Error {
         let error = Error::new(ErrorKind::Corruption, "expected keys in ascending order");
         match &self.source {

@@ -1,19 +1,21 @@
-//! Merging sources into one sorted sequence of user keys, newest version of each.
+//! Merge: one sorted sequence of user keys from several sources, with the newest version of each.
 //!
-//! Sources come newest first, so of equal keys the one from the source with the smallest index wins; the others are
-//! passed over. Tombstones are returned: whoever asks decides whether they hide or persist.
+//! Scans and compactions merge memtables and runs. Sources are ordered newest first: of equal keys the merge returns that of
+//! the source with the smallest index and skips the others. It returns tombstones too; the caller decides what they mean.
 //!
-//! The sources that are on an entry are kept in order, each with its key's *head*: the eight bytes behind what all their
-//! keys share, as a number. The first source moves and goes back to its place. Most entries come from the largest run,
-//! whose next key is rarely beyond more than one or two others.
+//! The sources that stand on an entry are sorted by key. Each has the *head* of its key: the eight bytes behind the prefix
+//! that all current keys share, as a number. A step advances the first source and moves it back by insertion. An insertion
+//! is cheaper than a heap here, because most entries come from the largest run, and its next key seldom passes more than
+//! one or two other sources.
 //!
 //! # Invariants
-//! 1. While going up (down), every source stands on its first key at or above (last key at or below) the current one.
-//! 2. `order` ascends by key (going down: descends), then by index of the source, as far as the sources themselves do.
+//! 1. On the way up, each source stands on its first key at or above the current key; on the way down, on its last key at or
+//!    below it.
+//! 2. `order` is sorted by key in the direction of the walk, then by index, as long as the sources themselves are sorted.
 //!
 //! # Cost
-//! A step compares numbers with as many sources as the new key passes, at least one; keys where numbers are equal. A
-//! seek waits for memory about as long as the slowest source alone.
+//! A step compares one number for each source that the new key passes, plus one. It compares keys only if numbers are equal.
+//! A seek waits for memory about as long as the slowest source alone, because the sources seek in turns.
 
 use pleach_coding::{common_prefix_len, head};
 use pleach_env::Result;
@@ -22,7 +24,7 @@ use smallvec::SmallVec;
 use super::cursor::SourceCursor;
 use crate::version::SubTree;
 
-/// Which way a merge walks.
+/// The direction of a walk: ascending or descending keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Up,
@@ -56,23 +58,24 @@ pub(crate) struct Merge {
     order: SmallVec<[OrderedSource; 16]>,
     /// The common prefix of all current keys.
     shared: SmallVec<[u8; 32]>,
-    /// Heads that did not tell keys apart since `shared` was looked at.
+    /// Comparisons with equal heads since `shared` was computed.
     ties: u32,
-    /// How many of them let it be looked at again.
+    /// At this many ties `shared` is computed again.
     ties_max: u32,
-    /// Bytes of the entries that newer ones hid.
-    hidden_bytes: u64,
+    /// Bytes of the shadowed entries that were skipped.
+    shadowed_bytes: u64,
 }
 
-/// A source in the order.
+/// A source that stands on an entry.
 #[derive(Clone, Copy)]
 struct OrderedSource {
-    /// Of the source's key, or its complement where the walk goes down.
+    /// Head of the source's key; its complement on the way down.
     head: u64,
     source: u32,
 }
 
-/// After this many ties the shared beginning is looked for again; if it is no longer, after twice as many (arbitrary).
+/// After this many ties the shared prefix is computed again. If it has not grown, the next time is after twice as many
+/// (arbitrary).
 const TIES_MIN: u32 = 32;
 
 /// Where a seek starts.
@@ -94,13 +97,13 @@ impl Merge {
             shared: SmallVec::new(),
             ties: 0,
             ties_max: TIES_MIN,
-            hidden_bytes: 0,
+            shadowed_bytes: 0,
         }
     }
 
-    /// Bytes of the entries passed over so far because newer ones hide them.
-    pub(crate) fn hidden_bytes(&self) -> u64 {
-        self.hidden_bytes
+    /// Bytes of the shadowed entries that were skipped so far.
+    pub(crate) fn shadowed_bytes(&self) -> u64 {
+        self.shadowed_bytes
     }
 
     /// Seeks all sources.
@@ -109,7 +112,7 @@ impl Merge {
         for source in &mut self.sources {
             source.begin_seek(to, self.direction, prefetch);
         }
-        // While one source waits for memory or the device the others ask for theirs.
+        // While one source waits for memory or the device, the others send their requests.
         let mut done = false;
         while !done {
             done = true;
@@ -117,12 +120,12 @@ impl Merge {
                 done &= source.continue_seek()?;
             }
         }
-        self.enter_all();
+        self.sort_all();
         Ok(())
     }
 
-    /// Puts every source that is on an entry into the order.
-    fn enter_all(&mut self) {
+    /// Sorts the sources that stand on an entry.
+    fn sort_all(&mut self) {
         self.order.clear();
         for (index, source) in self.sources.iter().enumerate() {
             if source.key().is_some() {
@@ -140,12 +143,12 @@ impl Merge {
         self.order.first().map(|entry| &self.sources[entry.source as usize])
     }
 
-    /// Whether every source but the current one stands behind `key`, or nowhere. Going up.
+    /// Whether every source but the current one stands above `key`, or is exhausted. Requires: the walk goes up.
     pub(crate) fn others_are_behind(&self, key: &[u8]) -> bool {
         self.order.get(1).is_none_or(|second| self.key(*second) > key)
     }
 
-    /// Leaves the rest of the current source's file out.
+    /// Skips the rest of the current source's file.
     ///
     /// Requires: on an entry of a run.
     pub(crate) fn skip_file(&mut self) -> Result<()> {
@@ -155,11 +158,11 @@ impl Merge {
         Ok(())
     }
 
-    /// Goes on over the runs as `tree` has them now, and lets go of sources that are exhausted.
+    /// Continues over the runs as `tree` has them now, and drops exhausted sources.
     pub(crate) fn follow(&mut self, tree: &SubTree) {
         self.sources.retain(|source| source.key().is_some());
         self.sources.iter_mut().for_each(|source| source.follow(tree));
-        self.enter_all();
+        self.sort_all();
     }
 
     /// Moves to the next key.
@@ -167,19 +170,19 @@ impl Merge {
     /// Requires: on an entry.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<()> {
-        // First every other source that stands on the same key.
+        // First the other sources that stand on the same key.
         while let [first, second, ..] = self.order[..]
             && first.head == second.head
             && self.key(first) == self.key(second)
         {
-            let hidden = &self.sources[second.source as usize];
-            self.hidden_bytes += (self.key(second).len() + hidden.value_bytes().len()) as u64;
+            let shadowed = &self.sources[second.source as usize];
+            self.shadowed_bytes += (self.key(second).len() + shadowed.value_bytes().len()) as u64;
             self.step(1)?;
         }
         self.step(0)
     }
 
-    /// Moves the source at place `at` of the order.
+    /// Advances the source at index `at` of the order.
     #[inline]
     fn step(&mut self, at: usize) -> Result<()> {
         let source = self.order[at].source;
@@ -188,14 +191,14 @@ impl Merge {
             Direction::Up => cursor.next(),
             Direction::Down => cursor.prev(),
         }?;
-        // Where it is alone and not at its end, nobody will look at its head.
+        // The head of the only source is never compared.
         if self.order.len() > 1 || cursor.key().is_none() {
             self.reorder(at);
         }
         Ok(())
     }
 
-    /// Puts the source at place `at` of the order, which has moved, where it belongs.
+    /// Moves the source at index `at` of the order, which has advanced, to its place.
     fn reorder(&mut self, at: usize) {
         let source = self.order[at].source;
         let Some(key) = self.sources[source as usize].key() else {
@@ -217,7 +220,7 @@ impl Merge {
         self.order[to] = moved;
     }
 
-    /// Determines what the keys share, their heads and their order.
+    /// Computes the shared prefix, the heads and the order.
     #[cold]
     fn sort(&mut self) {
         let mut order = std::mem::take(&mut self.order);
@@ -249,12 +252,12 @@ impl Merge {
         self.compare(a, b).is_lt()
     }
 
-    /// By key, then by age.
+    /// Compares by key, then by age.
     fn compare(&self, a: OrderedSource, b: OrderedSource) -> std::cmp::Ordering {
         self.direction.compare(self.key(a), self.key(b)).then(a.source.cmp(&b.source))
     }
 
-    /// Requires: the source is on an entry, as all in the order are.
+    /// The source's key. Requires: the source stands on an entry, as all sources in the order do.
     #[inline]
     fn key(&self, entry: OrderedSource) -> &[u8] {
         self.sources[entry.source as usize].key().unwrap_or_default()

@@ -1,7 +1,6 @@
-//! A cursor over the visible part of a run, as user keys of one partition.
+//! Cursor over a run: the user keys of one partition at or above the run's clip.
 //!
-//! It walks the run's files one after the other, passes over what lies below the clip, and shows of a shared flush file
-//! only the section of its partition.
+//! It walks the run's files in order. Of a shared flush file it shows only the section of its partition.
 
 use std::sync::Arc;
 
@@ -9,15 +8,15 @@ use pleach_env::Result;
 use pleach_table::{CursorMode, SstCursor, Toward};
 
 use super::merge::{Direction, SeekTo};
-use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
+use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, prefix_end};
 use crate::version::edit::{RunFileMeta, RunKind};
 use crate::version::{Run, RunFile, SubTree};
 
-/// The cursor. Not on an entry until a seek finds one.
+/// See the module's text. It stands on no entry before a seek.
 pub(super) struct RunCursor {
     run: Arc<Run>,
     mode: CursorMode,
-    /// In front of each key of the file: the partition's number in a section, nothing otherwise.
+    /// The prefix of the file's keys: the partition's number in a section, otherwise `None`.
     prefix: Option<[u8; PARTITION_PREFIX_LEN]>,
     /// Index of the file that `sst` reads.
     file: usize,
@@ -32,7 +31,7 @@ pub(super) struct RunCursor {
 /// A seek that is not done yet.
 struct Seek {
     direction: Direction,
-    /// The key sought as the file stores it; `None` for the file's end.
+    /// The key as the file stores it; `None` for the file's first or last entry.
     key: Option<PartitionKey>,
 }
 
@@ -50,7 +49,7 @@ impl RunCursor {
         self.run.files[self.file].file.sst().path()
     }
 
-    /// Begins a seek, with `prefetch` if other runs are sought too; [`RunCursor::continue_seek`] ends it.
+    /// Begins a seek, which [`RunCursor::continue_seek`] completes. Set `prefetch` if several runs are sought together.
     pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction, prefetch: bool) {
         self.valid = false;
         self.seek = None;
@@ -74,9 +73,7 @@ impl RunCursor {
         self.enter(file.min(last));
         let key = match (self.prefix, user_key, direction) {
             (None, user_key, _) => user_key.map(PartitionKey::from_slice),
-            (Some(prefix), None, Direction::Down) => {
-                next_prefix(prefix).map(|end| PartitionKey::from_slice(&end))
-            }
+            (Some(prefix), None, Direction::Down) => prefix_end(&prefix).map(PartitionKey::from_vec),
             (Some(prefix), user_key, _) => {
                 let mut key = PartitionKey::from_slice(&prefix);
                 key.extend_from_slice(user_key.unwrap_or_default());
@@ -89,7 +86,7 @@ impl RunCursor {
         self.seek = Some(Seek { direction, key });
     }
 
-    /// Goes on with a seek until it has to wait for memory; returns whether it is done.
+    /// Continues a seek until it has to wait for memory. Returns whether it is done.
     pub(super) fn continue_seek(&mut self) -> Result<bool> {
         let Some(Seek { direction, key }) = &self.seek else { return Ok(true) };
         let direction = *direction;
@@ -124,7 +121,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// To the first entry of the next file.
+    /// Moves to the first entry of the next file.
     pub(super) fn enter_next(&mut self) -> Result<()> {
         if self.file + 1 == self.run.files.len() {
             self.valid = false;
@@ -137,7 +134,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// The file at whose first entry the cursor stands, if all of it is the run's and not hidden by the clip.
+    /// See [`SourceCursor::whole_file_ahead`](super::SourceCursor::whole_file_ahead).
     #[inline]
     pub(super) fn whole_file_ahead(&self) -> Option<&RunFile> {
         if !self.at_file_start {
@@ -149,12 +146,12 @@ impl RunCursor {
         is_whole.then_some(file)
     }
 
-    /// The current file's record of the run's entries in it.
+    /// The run's metadata of the current file.
     pub(super) fn file_meta(&self) -> &RunFileMeta {
         &self.run.files[self.file].meta
     }
 
-    /// Goes on over the run as `tree` has it now.
+    /// Continues over the run as `tree` has it now.
     pub(super) fn follow(&mut self, tree: &SubTree) {
         let current = self.run.files[self.file].file.id;
         let Some(run) = tree.run(self.run.id) else { return };
@@ -170,11 +167,11 @@ impl RunCursor {
         self.settle_down()
     }
 
-    /// Where nothing is left in this file, to the end of the one before.
+    /// Completes a step down: moves to the end of the file before if this one is exhausted, and stops at the clip.
     #[inline]
     fn settle_down(&mut self) -> Result<()> {
         if !self.sst.valid() && self.file > 0 {
-            // A run of several files is no section.
+            // A section has one file, so the last entry belongs to the run.
             self.enter(self.file - 1);
             self.sst.seek_last()?;
         }
@@ -192,7 +189,7 @@ impl RunCursor {
         }
     }
 
-    /// Decides whether the entry under `sst` belongs to the run. Going up, the seek has passed the clip.
+    /// Computes `valid`, except for the clip: on the way up the seek has passed it.
     #[inline]
     fn settle(&mut self) {
         self.valid = self.sst.valid()
@@ -213,10 +210,4 @@ impl RunCursor {
     pub(super) fn key(&self) -> Option<&[u8]> {
         self.valid.then(|| self.user_key())
     }
-}
-
-/// The first partition prefix after `prefix`.
-#[expect(clippy::big_endian_bytes, reason = "byte order is key order")]
-fn next_prefix(prefix: [u8; PARTITION_PREFIX_LEN]) -> Option<[u8; PARTITION_PREFIX_LEN]> {
-    u32::from_be_bytes(prefix).checked_add(1).map(u32::to_be_bytes)
 }

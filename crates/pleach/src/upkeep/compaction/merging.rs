@@ -128,10 +128,10 @@ impl Merging {
         output: &mut Option<SstOutput<'i>>,
     ) -> Result<Pieces> {
         let sst_bytes = self.sst_bytes;
-        let hidden_before = self.merge.hidden_bytes();
+        let hidden_before = self.merge.shadowed_bytes();
         let (mut read_bytes, mut pieces) = (0, Pieces::default());
         while let Some(source) = self.merge.current() {
-            let read = read_bytes + self.merge.hidden_bytes() - hidden_before;
+            let read = read_bytes + self.merge.shadowed_bytes() - hidden_before;
             let read_max = if output.is_some() { READ_MAX } else { READ_WITHOUT_OUTPUT };
             if read >= sst_bytes.saturating_mul(read_max)
                 || (read >= READ_AT_CLOSE && upkeep.ctx.status.is_closed())
@@ -173,7 +173,7 @@ impl Merging {
             }
             self.merge.advance()?;
         }
-        let read = read_bytes + self.merge.hidden_bytes() - hidden_before;
+        let read = read_bytes + self.merge.shadowed_bytes() - hidden_before;
         add(&upkeep.ctx.counters.compaction_read_bytes, read);
         Ok(pieces)
     }
