@@ -1,83 +1,86 @@
-//! Back-pressure: how much writers are slowed down, so that debts of flush and compaction never end in a stop.
+//! Back-pressure: a charge in time for each byte written, by which writers slow down while background work is behind.
 //!
-//! Debt is measured where it hurts: runs that a read has to look at, garbage that takes space, memtables that wait for
-//! their flush. Below a soft limit a write is not looked at. Above it each byte is to take a little time, more the nearer
-//! a hard limit is, so that the flow of writes meets the pace of the background work and stays there. Whoever is faster
-//! sleeps a little: the leader of a commit, for all in its group.
+//! The charge depends on debt: runs that reads must search, garbage that takes space, and memtables that wait for their
+//! flush (`version_set::debt`, `WritePath::memtable_ratio`). A debt ratio is 0 below a soft limit and 1 at a hard limit. At
+//! ratio 0 a write is not charged. Above, the charge for a KiB grows with the ratio, so writers slow down to the pace of the
+//! background work long before the hard limit. A commit leader sleeps for its whole group.
 //!
 //! # Origin
-//! The idea of charging each write its share is old (`WiredTiger`'s eviction, `TigerBeetle`'s paced compaction); the curve
-//! is ours.
+//! `WiredTiger`'s eviction and `TigerBeetle`'s paced compaction also charge each write its share; the curve is ours.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The charges of the writers of a store.
+/// See the module's text.
 #[derive(Default)]
 pub(crate) struct Pressure {
-    /// Nanoseconds for each KiB written, by the debt of compactions.
+    /// Charge for each KiB written, in nanoseconds, by the debt of compactions.
     per_kib_ns: AtomicU64,
+    /// Whether garbage exceeds its soft limit.
     space_is_short: AtomicBool,
-    /// When, in the environment's time, all writes so far are paid for. Changed by commit leaders only, one at a time.
+    /// When, in the environment's time, all writes so far are paid. Changed by commit leaders only, one at a time.
     paid_at_ns: AtomicU64,
 }
 
-/// Time for a KiB at a debt ratio of one half: 10 us, or 100 MB a second.
+/// Charge for a KiB at a debt ratio of one half: 10 us, or 100 MB a second.
 const HALFWAY_NS: f64 = 10_000.0;
 
-/// Longest time for a KiB: a megabyte a second.
+/// Highest charge for a KiB: 1 ms, or a megabyte a second.
 const CHARGE_MAX_NS: f64 = 1_000_000.0;
 
-/// Sleeps are put off until they are worth it.
+/// Shorter sleeps are postponed: 100 us.
 const SLEEP_MIN_NS: u64 = 100_000;
 
-/// Longest sleep of a group that owes less by itself, for what others have left owed. From here on who does not want to
-/// wait is refused.
+/// Longest sleep of a group for the debt of others: 1 ms. If a longer sleep is due, requests that may not wait are refused.
 pub(super) const SLEEP_FOR_OTHERS_NS: u64 = 1_000_000;
 
-/// The most that is owed at a time, and so the longest sleep; the rest is forgiven. At the hard limit groups of a megabyte
-/// become ten megabytes a second.
+/// Highest debt, and so the longest sleep: 100 ms. Debt above it is forgiven. At the hard limit, groups of a megabyte then
+/// write ten megabytes a second.
 const DEBT_MAX_NS: u64 = 100_000_000;
 
 impl Pressure {
-    /// Sets the charge of writers from the largest debt ratios of all partitions. See `version_set::debt`.
+    /// Sets the charge by the largest debt ratios of all partitions.
     pub(crate) fn measure(&self, (runs_ratio, garbage_ratio): (f64, f64)) {
         self.space_is_short.store(garbage_ratio > 0.0, Ordering::Relaxed);
         self.per_kib_ns.store(charge_ns(runs_ratio.max(garbage_ratio)), Ordering::Relaxed);
     }
 
-    /// Whether garbage has outgrown the soft limit.
+    /// Whether garbage exceeds its soft limit.
     pub(crate) fn is_space_short(&self) -> bool {
         self.space_is_short.load(Ordering::Relaxed)
     }
 
-    /// Whether writes take longer than they would by themselves.
+    /// Whether writes are charged.
     pub(crate) fn is_on(&self, memtable_ratio: f64) -> bool {
         memtable_ratio > 0.0 || self.per_kib_ns.load(Ordering::Relaxed) > 0
     }
 
-    /// Charges a group of writes; returns the sleep that is due. `memtable_ratio` is the fill ratio of the memtables.
+    /// Charges a group that wrote `bytes`. Returns the sleep that is due. `memtable_ratio` is the fill ratio of the memtables.
     pub(crate) fn charge(&self, bytes: usize, memtable_ratio: f64, now: Duration) -> Option<Duration> {
-        let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_ratio));
-        let own = (bytes as u64).saturating_mul(per_kib) / 1024;
+        let own = self.charge_of(bytes, memtable_ratio);
         let debt = self.debt_ns(now).saturating_add(own).min(DEBT_MAX_NS);
         self.paid_at_ns.store(nanos(now) + debt, Ordering::Relaxed);
         let due = debt.min(own.max(SLEEP_FOR_OTHERS_NS));
         (due >= SLEEP_MIN_NS).then(|| Duration::from_nanos(due))
     }
 
-    /// Forgets what is owed.
+    /// Cancels the debt.
     pub(crate) fn forgive(&self) {
         self.paid_at_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Whether a group with `bytes` of requests that may wait would sleep long enough to delay those that may not.
+    /// Whether a group whose requests that may wait write `bytes` would sleep too long for its requests that may not.
     pub(crate) fn must_sleep(&self, bytes: usize, memtable_ratio: f64, now: Duration) -> bool {
-        let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_ratio));
-        let own = (bytes as u64).saturating_mul(per_kib) / 1024;
-        self.debt_ns(now).saturating_add(own) >= SLEEP_FOR_OTHERS_NS
+        self.debt_ns(now).saturating_add(self.charge_of(bytes, memtable_ratio)) >= SLEEP_FOR_OTHERS_NS
     }
 
+    /// The charge for `bytes` in nanoseconds.
+    fn charge_of(&self, bytes: usize, memtable_ratio: f64) -> u64 {
+        let per_kib = self.per_kib_ns.load(Ordering::Relaxed).max(charge_ns(memtable_ratio));
+        (bytes as u64).saturating_mul(per_kib) / 1024
+    }
+
+    /// What is owed, in nanoseconds.
     fn debt_ns(&self, now: Duration) -> u64 {
         self.paid_at_ns.load(Ordering::Relaxed).saturating_sub(nanos(now))
     }

@@ -1,4 +1,5 @@
-//! A batch in the commit queue, and why some of a group are refused before the log.
+//! Write request: a batch in the commit queue. A request of a group is *admitted* until it has a result; one that gets an
+//! error before the log is *refused*.
 
 use pleach_env::{Error, ErrorKind, Result};
 use pleach_log::{Durability, SeqNo};
@@ -12,11 +13,11 @@ pub(crate) struct WriteRequest {
     pub(crate) operations: Operations,
     pub(crate) partitions: TouchedPartitions,
     pub(crate) durability: Durability,
-    /// Whether to wait for a flush to make room, and to be slowed down, rather than fail.
+    /// Whether the request waits for flushes and accepts to be slowed down. Otherwise it fails instead.
     pub(crate) may_wait: bool,
-    /// Sequence number of its first operation, when it went to the log; 0 before.
+    /// Sequence number of its first operation; 0 before it was logged.
     pub(crate) first_seq: SeqNo,
-    /// Set by the leader. None after a leader panicked.
+    /// Set by the leader; `None` if the leader panicked.
     pub(crate) result: Option<Result<()>>,
 }
 
@@ -31,24 +32,33 @@ impl WriteRequest {
     }
 }
 
-/// Memtable bytes of those of the group that are not refused.
-pub(super) fn admitted_footprint(group: &[WriteRequest]) -> Footprint {
-    let admitted = group.iter().filter(|r| r.result.is_none());
-    admitted.fold(Footprint::default(), |sum, r| sum.and(r.operations.footprint()))
+/// The admitted requests of a group.
+#[inline]
+pub(super) fn admitted(group: &[WriteRequest]) -> impl Iterator<Item = &WriteRequest> {
+    group.iter().filter(|r| r.result.is_none())
 }
 
-/// Refuses the largest requests of a group for which there is no memory, until the others find some.
+#[inline]
+pub(super) fn admitted_mut(group: &mut [WriteRequest]) -> impl Iterator<Item = &mut WriteRequest> {
+    group.iter_mut().filter(|r| r.result.is_none())
+}
+
+/// Memory that the admitted requests take in the memtable.
+pub(super) fn admitted_footprint(group: &[WriteRequest]) -> Footprint {
+    admitted(group).fold(Footprint::default(), |sum, r| sum.and(r.operations.footprint()))
+}
+
+/// Reserves memory for a group. Refuses the largest requests until there is enough for the others.
 #[cold]
 pub(super) fn admit_to_memory(memtable: &mut MemtableWriter, group: &mut [WriteRequest]) {
     let bytes = |r: &&mut WriteRequest| r.operations.footprint().bytes_in_memtable();
     while !memtable.reserve(admitted_footprint(group)) {
-        let admitted = group.iter_mut().filter(|r| r.result.is_none());
-        let Some(largest) = admitted.max_by_key(bytes) else { return };
+        let Some(largest) = admitted_mut(group).max_by_key(bytes) else { return };
         largest.result = Some(Err(out_of_memory(largest.operations.footprint())));
     }
 }
 
-/// The error of operations that the memtable finds no memory for. Nothing of them was logged.
+/// The error of a request for which there is no memory.
 fn out_of_memory(footprint: Footprint) -> Error {
     Error::invalid(format!(
         "{} operations need {} bytes of memory, which the system does not give; commit them in smaller batches or \
@@ -60,9 +70,9 @@ fn out_of_memory(footprint: Footprint) -> Error {
 
 /// Refuses the requests that may not wait.
 pub(super) fn refuse_to_wait(group: &mut [WriteRequest], why: &str) {
-    for request in group.iter_mut().filter(|r| !r.may_wait && r.result.is_none()) {
-        request.result = Some(Err(would_wait(why)));
-    }
+    admitted_mut(group)
+        .filter(|r| !r.may_wait)
+        .for_each(|request| request.result = Some(Err(would_wait(why))));
 }
 
 /// The error of requests that may not wait.
@@ -70,9 +80,9 @@ pub(super) fn would_wait(why: &str) -> Error {
     Error::new(ErrorKind::Conflict, format!("{why}; try again"))
 }
 
-/// Bytes of those admitted who may be slowed down.
+/// Log bytes of the admitted requests that may wait.
 pub(super) fn waiting_bytes(group: &[WriteRequest]) -> usize {
-    group.iter().filter(|r| r.may_wait && r.result.is_none()).map(|r| r.operations.record_len()).sum()
+    admitted(group).filter(|r| r.may_wait).map(|r| r.operations.record_len()).sum()
 }
 
 /// The error of a call that uses a dropped partition.

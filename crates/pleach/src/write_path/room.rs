@@ -1,14 +1,13 @@
-//! Room on the disk: what is kept free so that a nearly full disk can still be emptied.
+//! Room on the disk: the space that writers keep free so that a nearly full disk can still be emptied.
 //!
-//! A flush writes before it frees log segments, and a compaction writes before it removes inputs. Writers keep that much
-//! free. They check in steps while a memtable fills up, from its first write on. There must be space for the log of the
-//! next step, for the flush of all memtables, and for the output of a compaction up to the removal of its first input.
-//! Otherwise puts fail with the system's error for a full disk. Reads, drops, flushes and compactions go on, and what
-//! they free lets writers go on too.
+//! A flush writes SSTs before it frees log segments, and a compaction writes outputs before it removes inputs. So writers keep
+//! space free for three things: the log of the next step of the memtable, the flush of all memtables, and the output of a
+//! compaction until its first input is removed. They check at the memtable's first write and then at each step of its fill.
+//! If less space is free, puts fail with the system's error for a full disk. Reads, drops, flushes and compactions go on,
+//! and the space that they free lets writers go on too.
 //!
-//! Deletes go on longer, because they lead to free space: puts leave a few steps to them. On a disk that others have filled
-//! to the last byte there is nothing to keep free; then [`SCANT_BYTES_MAX`] of deletes are accepted, as long as the log has
-//! room.
+//! Deletes go on longer, because they lead to free space: puts leave [`STEPS_FOR_DELETES`] steps to them. If other programs
+//! have filled the disk, even that is missing. Then [`SCANT_BYTES_MAX`] of deletes are accepted, if the log has room.
 
 use std::io;
 
@@ -21,8 +20,8 @@ use crate::options::Options;
 use crate::state::State;
 
 impl WritePath {
-    /// Refuses, in a group that takes `footprint` bytes of the memtable, the requests that would leave flush and compaction
-    /// without room.
+    /// Refuses the requests of a group that would leave flush and compaction without room. The group takes `footprint` of
+    /// the memtable.
     pub(crate) fn admit_to_room(
         &self,
         writer: &mut Writer,
@@ -68,8 +67,8 @@ impl WritePath {
     #[cold]
     fn no_room(&self, free: u64, kept: u64) -> Error {
         let message = format!(
-            "{} are free, {} are kept for flush and compaction; free some, drop partitions, delete and compact, or open \
-             the store with less memory",
+            "{} are free, {} are kept for flush and compaction; free some space, drop partitions, delete and compact, or \
+             open the store with less memory",
             in_units(free),
             in_units(kept)
         );
@@ -90,7 +89,7 @@ fn in_units(bytes: u64) -> String {
 }
 
 impl WriteRequest {
-    /// Whether it has no puts. Takes a look at each operation.
+    /// Whether it has no puts. Decodes all operations.
     #[cold]
     fn is_of_deletes(&self) -> bool {
         let mut puts = 0;
@@ -99,29 +98,29 @@ impl WriteRequest {
     }
 }
 
-/// Steps of room that puts leave to deletes: for their log, their flush, and the merge of that.
+/// Steps of room that puts leave to deletes: for their log, their flush, and the compaction of its output.
 const STEPS_FOR_DELETES: u64 = 3;
 
-/// Bytes of deletes that are accepted where not even that is left, until the store is opened again.
+/// Bytes of deletes that are accepted while less is free, until the store is opened again (arbitrary).
 const SCANT_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of a memtable after which room is looked for again.
+/// Bytes of a memtable between two checks of the free space.
 fn room_step(options: &Options) -> usize {
     (options.memtable_budget() / 16).clamp(4 << 10, 1 << 20)
 }
 
-/// Bytes that the logging of `upcoming` more bytes, the flush of all memtables, and a step of the largest compaction
-/// (`compaction`) may take before they give any back.
+/// Bytes that may be written before any are freed: by the log for `upcoming` bytes, by the flush of all memtables, and by a
+/// step of the largest compaction (`compaction`).
 fn kept_free(state: &State, options: &Options, upcoming: usize, compaction: u64) -> u64 {
     let (upcoming, sst_bytes) = (upcoming as u64, options.sst_bytes);
-    // Space of the log is reserved in steps. One is for the next segment, because a flush switches the memtable.
+    // The log's space is reserved in steps. One step is for the next segment, because a flush switches the memtable.
     let log = upcoming + 2 * options.segment_bytes().min(LOG_STEP_BYTES);
     let used = state.memtables().map(|memtable| memtable.used_bytes() as u64);
     let flush: u64 = used.chain([upcoming]).map(|bytes| bytes + bytes.min(sst_bytes)).sum();
     (log + flush).saturating_add(compaction)
 }
 
-/// Most bytes by which the log's space is reserved at a time.
+/// Largest step in which the log's space is reserved.
 const LOG_STEP_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pleach_env::SimEnv;
+use pleach_log::Durability;
 
 use super::*;
 use crate::{Db, Options, Partition};

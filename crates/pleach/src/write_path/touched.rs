@@ -1,9 +1,9 @@
 //! The partitions that a batch writes to, each once.
 //!
 //! # Cost
-//! Adding costs one comparison if the operation before wrote to the same partition. Otherwise it costs a few comparisons,
-//! or one lookup in a hash set from [`SEARCHED_MAX`] partitions on. The commit leader looks at the list only if a partition
-//! was dropped since the batch began.
+//! Adding costs one comparison if the operation before wrote to the same partition. Otherwise it costs up to
+//! [`SEARCHED_MAX`] comparisons, or a lookup in a hash set if there are more partitions. The commit leader reads the list only
+//! if a partition was dropped since the batch began.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ pub(crate) struct LivePartition {
     pub(crate) dropped: AtomicBool,
 }
 
-/// Up to this many partitions are searched one by one, which is faster than hashing (arbitrary).
+/// Up to this many partitions a linear search is faster than hashing (arbitrary).
 const SEARCHED_MAX: usize = 8;
 
 /// The partitions of a batch.
 #[derive(Default)]
 pub(crate) struct TouchedPartitions {
     list: SmallVec<[Arc<LivePartition>; 1]>,
-    /// Those in `list`, once they are more than [`SEARCHED_MAX`].
+    /// The numbers of `list`, if it has more than [`SEARCHED_MAX`].
     known: Option<HashSet<PartitionId>>,
     last: Option<PartitionId>,
-    /// Drops of the store when the batch began, if all of `list` were seen live since.
+    /// How many partitions the store had dropped when the batch began, if all of `list` were live when they were added.
     drops_seen: Option<u64>,
     /// Partitions compared while adding.
     #[cfg(test)]
@@ -47,7 +47,7 @@ impl TouchedPartitions {
         Self { list, ..Self::default() }
     }
 
-    /// None yet, in a store that has seen `drops` of partitions.
+    /// No partition yet, in a store that has dropped `drops` partitions.
     pub(crate) fn since(drops: u64) -> Self {
         Self { drops_seen: Some(drops), ..Self::default() }
     }
@@ -67,7 +67,7 @@ impl TouchedPartitions {
         self.list.push(Arc::clone(live));
     }
 
-    /// Whether `id` is not in the list; it is in the set afterwards.
+    /// Whether `id` is not in the list. Adds it to the set.
     fn is_new(&mut self, id: PartitionId) -> bool {
         #[cfg(test)]
         {
@@ -80,7 +80,7 @@ impl TouchedPartitions {
         self.known.get_or_insert_with(|| list.iter().map(|live| live.id).collect()).insert(id)
     }
 
-    /// A partition that has been dropped by now, in a store that has seen `drops` of them. Requires: `writer` is locked.
+    /// One of the partitions that has been dropped, in a store that has dropped `drops` in all. Requires: `writer` is locked.
     #[inline]
     pub(crate) fn dropped(&self, drops: u64) -> Option<&LivePartition> {
         if self.drops_seen == Some(drops) {

@@ -1,0 +1,209 @@
+//! Commit leader: the commit of one group of batches.
+//!
+//! The leader takes these steps. Each may refuse batches of the group; later steps skip those.
+//! 1. Refuse batches that write to a dropped partition.
+//! 2. If the memtable is full, switch it; if the immutable memtables are too many, wait for a flush first.
+//! 3. Check the free space on the disk (`room`), and reserve the memory that the group takes in the memtable.
+//! 4. Append the batches to the log with one write, and sync it if one of them asks for that.
+//! 5. Insert them into the memtable, and then let readers see them.
+//! 6. Sleep if background work is behind (`pressure`).
+//!
+//! # Invariants
+//! 1. *Only the device fails after the append*: all memory is reserved before it.
+//! 2. *One order*: the log and the memtable take the batches of a group in the same order.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pleach_env::{Error, ErrorKind, Result, failpoint};
+use pleach_log::{Append, Durability, SEQ_MAX};
+use pleach_table::ValueKind;
+
+use super::pressure::SLEEP_FOR_OTHERS_NS;
+use super::request::{
+    admit_to_memory, admitted, admitted_footprint, admitted_mut, refuse_to_wait, waiting_bytes,
+};
+use super::{WritePath, WriteRequest, Writer, dropped_error};
+use crate::memtable::{Memtable, MemtableWriter};
+use crate::operations::{Operation, Operations};
+use crate::stats::add;
+use crate::trace;
+
+impl WritePath {
+    /// Commits a group: sets the result of each request.
+    pub(super) fn lead(&self, group: &mut [WriteRequest]) {
+        failpoint::tell("commit.group", group.len() as u64);
+        let mut writer = self.writer.lock();
+        if let Err(error) = self.lead_admitted(&mut writer, group) {
+            admitted_mut(group).for_each(|request| request.result = Some(Err(error.clone())));
+        }
+    }
+
+    /// Takes the steps of the module's text. The error is that of all requests without a result.
+    fn lead_admitted(&self, writer: &mut Writer, group: &mut [WriteRequest]) -> Result<()> {
+        self.ctx.status.check_writable()?;
+        let drops = self.drops.load(Ordering::Relaxed);
+        for request in group.iter_mut() {
+            if let Some(gone) = request.partitions.dropped(drops) {
+                request.result = Some(Err(dropped_error(&gone.name)));
+            }
+        }
+        let footprint = admitted_footprint(group);
+        let is_full = self.is_full_for(writer, footprint);
+        if is_full {
+            if self.must_wait_for_flush() {
+                refuse_to_wait(group, "the memtables are full until a flush ends");
+            }
+            if admitted(group).next().is_none() {
+                return Ok(());
+            }
+            self.wait_for_flush()?;
+        }
+        self.admit_to_room(writer, group, footprint);
+        if is_full && admitted(group).next().is_some() {
+            self.switch_memtable(writer)?;
+        }
+        let ratio = self.memtable_ratio(writer);
+        let is_slowed = self.pressure.is_on(ratio);
+        if is_slowed && self.pressure.must_sleep(waiting_bytes(group), ratio, self.ctx.env.now()) {
+            refuse_to_wait(group, "background work is behind");
+        }
+        // The footprint still contains the requests that were refused meanwhile: a little too much is reserved.
+        if !writer.memtable.reserve(footprint) {
+            admit_to_memory(&mut writer.memtable, group);
+        }
+        self.log_group(writer, group)?;
+        self.insert_group(writer, group);
+        if is_slowed {
+            self.pay(group, ratio);
+        }
+        Ok(())
+    }
+
+    /// Fill ratio of the memtables: 0 while the active one can be switched, otherwise that of the active one. At 1 writers
+    /// wait.
+    fn memtable_ratio(&self, writer: &Writer) -> f64 {
+        if !self.must_wait_for_flush() {
+            return 0.0;
+        }
+        let kib = |bytes: usize| f64::from(u32::try_from(bytes >> 10).unwrap_or(u32::MAX));
+        kib(writer.memtable.used_bytes()) / kib(self.ctx.options.memtable_budget())
+    }
+
+    /// Charges the group for the bytes that it wrote, and sleeps for the time that is due. If none of its requests may wait,
+    /// the time stays owed.
+    fn pay(&self, group: &[WriteRequest], ratio: f64) {
+        let written = || group.iter().filter(|r| matches!(r.result, Some(Ok(()))));
+        let bytes = written().map(|r| r.operations.record_len()).sum();
+        if bytes == 0 {
+            return;
+        }
+        let started = self.ctx.env.now();
+        let due = self.pressure.charge(bytes, ratio, started);
+        if let Some(due) = due.filter(|_| written().any(|r| r.may_wait)) {
+            let ratio_now = || if self.must_wait_for_flush() { ratio } else { 0.0 };
+            let is_over = || self.ctx.status.is_closed() || !self.pressure.is_on(ratio_now());
+            let is_felt = due >= Duration::from_nanos(SLEEP_FOR_OTHERS_NS);
+            self.writers_wait.store(is_felt, Ordering::Relaxed);
+            if !self.ctx.sleep_unless(due, is_over) {
+                self.pressure.forgive();
+            }
+            self.writers_wait.store(false, Ordering::Relaxed);
+            trace::slowdown(self.add_stall(started));
+        }
+    }
+
+    /// Appends the admitted batches to the log.
+    fn log_group(&self, writer: &mut Writer, group: &mut [WriteRequest]) -> Result<()> {
+        let bytes: usize = admitted(group).map(|r| r.operations.record_len()).sum();
+        let count: u64 = admitted(group).map(|r| u64::from(r.operations.count())).sum();
+        let syncs = admitted(group).any(|r| r.durability == Durability::Sync);
+        if count == 0 {
+            return Ok(());
+        }
+        if writer.next_seq + count > SEQ_MAX {
+            return Err(Error::new(ErrorKind::Unsupported, "the store has used up its sequence numbers"));
+        }
+        if writer.log.should_rotate(bytes) {
+            self.rotate_log(writer)?;
+        }
+        prefetch_small(&writer.memtable, group);
+        let mut next_seq = writer.next_seq;
+        let records = admitted_mut(group).map(|request| {
+            let (first_seq, count) = (next_seq, request.operations.count());
+            next_seq += u64::from(count);
+            request.first_seq = first_seq;
+            Append { record: request.operations.record_mut(), first_seq, count }
+        });
+        let start = writer.log.offset();
+        let appended = writer.log.append(records);
+        appended.map_err(|e| self.log_failed(&writer.log, e))?;
+        add(&self.ctx.counters.log_bytes, writer.log.offset() - start);
+        if syncs {
+            self.sync_writer(writer)?;
+        }
+        Ok(())
+    }
+
+    /// Inserts the logged batches into the memtable and shows them to readers.
+    fn insert_group(&self, writer: &mut Writer, group: &mut [WriteRequest]) {
+        let count: u64 = admitted(group).map(|r| u64::from(r.operations.count())).sum();
+        if writer.tombstone_spans.announce(writer.next_seq + count - 1) {
+            admitted(group).for_each(|request| {
+                request.operations.for_each(&mut |op| {
+                    if op.kind != ValueKind::Tombstone {
+                        writer.tombstone_spans.invalidate(&op.partition_key());
+                    }
+                });
+            });
+        }
+        let memtable = &mut writer.memtable;
+        for request in admitted_mut(group) {
+            insert_batch(memtable, &mut request.operations, &mut writer.next_seq);
+            add(&self.ctx.counters.operations, u64::from(request.operations.count()));
+            request.result = Some(Ok(()));
+        }
+        failpoint::reached("commit.inserted");
+        self.version_set.state.show_up_to(writer.next_seq - 1);
+    }
+}
+
+/// Prefetches the index lines of requests with one operation, while the log is being written.
+fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
+    for request in group.iter().filter(|r| r.operations.count() == 1) {
+        request.operations.for_each(&mut |op| memtable.prefetch(op.hash()));
+    }
+}
+
+/// Inserts a batch's operations under consecutive sequence numbers from `next_seq` on.
+#[inline]
+fn insert_batch(memtable: &mut MemtableWriter, operations: &mut Operations, next_seq: &mut u64) {
+    if operations.has_large() {
+        return insert_with_large(memtable, operations, next_seq);
+    }
+    operations.for_each(&mut |op| insert(memtable, &op, next_seq));
+}
+
+/// The same, where large values become part of the memtable with the regions they lie in.
+#[cold]
+fn insert_with_large(memtable: &mut MemtableWriter, operations: &mut Operations, next_seq: &mut u64) {
+    operations.take_each(&mut |op, large| match large {
+        None => insert(memtable, &op, next_seq),
+        Some(value) => {
+            memtable.insert_large(op.hash(), &op.partition_key(), *next_seq, value);
+            *next_seq += 1;
+        }
+    });
+}
+
+#[inline]
+fn insert(memtable: &mut MemtableWriter, op: &Operation<'_>, next_seq: &mut u64) {
+    memtable.insert(op.hash(), &op.partition_key(), *next_seq, op.kind, op.value);
+    *next_seq += 1;
+}
+
+/// Inserts the operations of a recovered record under consecutive sequence numbers from `next_seq` on.
+pub(crate) fn insert_operations(memtable: &mut MemtableWriter, payload: &[u8], next_seq: &mut u64) {
+    Operations::decode(payload, &mut |op| insert(memtable, &op, next_seq))
+        .expect("operations were checked by recovery");
+}
