@@ -4,11 +4,15 @@
 //! <!-- table: benchmarks/a.json -->                                    workloads by engines, operations a second
 //! <!-- table: benchmarks/a.json p50, p99 -->                           the same with other figures
 //! <!-- table: benchmarks/a.json fillseq: ops/s, WA; ycsb-a: ops/s -->  engines by figures
+//! <!-- table by hand -->                                               left as it is: its records were not kept
 //! ...
 //! <!-- end -->
 //! ```
 //!
 //! Paths are relative to the document's folder. Figures have the short names of [`super::measures`].
+//!
+//! In a chapter whose title begins with "Results" every table stands between marks, and the command that made it in a block
+//! of `sh` above it, below the table before.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,30 +22,51 @@ use super::{brief, measures};
 use crate::engine::Result;
 
 const BEGIN: &str = "<!-- table: ";
+const BY_HAND: &str = "<!-- table by hand -->";
 const END: &str = "<!-- end -->";
 
 /// The document `text` with its tables written again from the files in `folder`.
 ///
 /// # Errors
-/// A mark without an end, a file that cannot be read, a figure or workload that is not in it.
+/// A mark without an end, a file that cannot be read, a figure or workload that is not in it; a table of results without
+/// marks or without a command.
 pub(crate) fn with_tables(text: &str, folder: &Path) -> Result<String> {
     let mut written = String::new();
     let mut lines = text.lines();
+    let (mut is_of_results, mut has_command) = (false, false);
     while let Some(line) = lines.next() {
         written += line;
         written.push('\n');
-        let Some(mark) = line.strip_prefix(BEGIN) else { continue };
-        let mark = mark.strip_suffix(" -->").ok_or_else(|| format!("{line}: does not end with \" -->\""))?;
-        if !lines.any(|line| line == END) {
-            return Err(format!("{line}: no {END} follows").into());
+        if let Some(title) = line.strip_prefix("## ") {
+            (is_of_results, has_command) = (title.starts_with("Results"), false);
         }
-        let table = table(mark, folder).map_err(|error| format!("{line}: {error}"))?;
-        let _infallible = write!(written, "\n{table}\n{END}\n");
+        has_command |= line == "```sh";
+        if is_of_results && line.starts_with('|') {
+            return Err(format!("{line}: a table of results stands between marks").into());
+        }
+        if line != BY_HAND && !line.starts_with(BEGIN) {
+            continue;
+        }
+        if is_of_results && !std::mem::take(&mut has_command) {
+            return Err(format!("{line}: the command that made the table does not stand above it").into());
+        }
+        let Some(len) = lines.clone().position(|line| line == END) else {
+            return Err(format!("{line}: no {END} follows").into());
+        };
+        let old: Vec<_> = lines.by_ref().take(len + 1).collect();
+        if line == BY_HAND {
+            let _infallible = writeln!(written, "{}", old.join("\n"));
+        } else {
+            let table = marked_table(line, folder).map_err(|error| format!("{line}: {error}"))?;
+            let _infallible = write!(written, "\n{table}\n{END}\n");
+        }
     }
     Ok(written)
 }
 
-fn table(mark: &str, folder: &Path) -> Result<String> {
+/// The table that a mark asks for.
+fn marked_table(mark: &str, folder: &Path) -> Result<String> {
+    let mark = mark.trim_start_matches(BEGIN).strip_suffix(" -->").ok_or("does not end with \" -->\"")?;
     let (file, figures) = mark.split_once(' ').unwrap_or((mark, ""));
     let path = folder.join(file);
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -98,6 +123,30 @@ mod tests {
             \n<!-- end -->\n"
         );
         assert_eq!(with_tables(&written, folder.path()).expect("it is well-formed"), written);
+    }
+
+    #[test]
+    fn tables_by_hand_are_left_as_they_are() {
+        let text = "x\n<!-- table by hand -->\n\n| a |\n|---|\n\n<!-- end -->\ny\n";
+        assert_eq!(with_tables(text, Path::new("")).expect("it is well-formed"), text);
+    }
+
+    #[test]
+    fn tables_of_results_have_marks_and_commands() {
+        let by_hand = "<!-- table by hand -->\n| a |\n<!-- end -->\n";
+        let command = "```sh\nmake a\n```\n";
+        for (text, reason) in [
+            ("## Results: a\n| a |\n".to_owned(), "between marks"),
+            (format!("## Results: a\n{by_hand}"), "the command"),
+            (format!("{command}## Results: a\n{by_hand}"), "the command"),
+            (format!("## Results: a\n{command}{by_hand}{by_hand}"), "the command"),
+        ] {
+            let error = with_tables(&text, Path::new("")).expect_err(reason).to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+        for text in [format!("## Results: a\n{command}{by_hand}"), "## Method\n| a |\n".to_owned()] {
+            assert_eq!(with_tables(&text, Path::new("")).expect("it is well-formed"), text);
+        }
     }
 
     #[test]
