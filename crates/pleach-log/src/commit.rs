@@ -1,23 +1,22 @@
-//! Group commit without timers: whoever finds nobody leading leads for all who wait.
+//! Group commit without timers: a thread that finds no leader becomes the leader.
 //!
 //! The engine's writers submit their batches here. The leader logs its group with one write (and one sync at most),
-//! gives it sequence numbers and stores each request's result in the request; meanwhile the next group gathers by
-//! itself. There is no delay to tune: a lone thread never waits, and the slower the log, the larger the groups.
+//! gives it sequence numbers and stores each request's result in the request. Meanwhile the next group gathers. There is no
+//! delay to tune: a lone thread never waits, and the slower the log, the larger the groups.
 //!
 //! # Invariants
 //! 1. *One leader.* `lead` never runs twice at a time. Guarded by `lead_state`.
-//! 2. *Order.* Groups take requests in the order of arrival; the leader's own comes first, because it has waited
-//!    longest.
+//! 2. *Order.* Groups take requests in the order of arrival. The leader's own is the first, because it arrived first.
 //! 3. *No request is lost.* Every submit returns its request, also when a leader panics.
 //! 4. *Waiting implies contended.* While `waiting` is not empty, a leader is at work and `lead_state` is `CONTENDED`,
-//!    so that the leader cannot leave without passing on.
+//!    so the leader passes the lead on when it leaves.
 //!
 //! # Concurrency
 //! Lock order: `waiting`, then a ticket's `place`. `lead` runs without any lock of the queue.
 //!
 //! # Cost
-//! Alone: two atomic exchanges, nothing allocated. Waiting: one small allocation and a hand-over; waiters spin for a few
-//! microseconds before they sleep.
+//! A lone thread: two atomic exchanges, no allocation. A waiting thread: one small allocation and one wake-up; it spins for
+//! a few microseconds before it sleeps.
 
 use std::collections::VecDeque;
 use std::hint;
@@ -26,15 +25,15 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use pleach_env::sync::{Condvar, Mutex};
 
-/// Most requests in a group besides the leader's own. Arbitrary; by then the costs of a group are well shared.
+/// Most requests in a group besides the leader's own. Arbitrary: among so many the cost of the write call hardly counts.
 const GROUP_REQUESTS_MAX: usize = 128;
 
-/// Most cost in a group besides the leader's own: with bytes as cost, the copy and the write stay below a millisecond.
-/// The excess of the leader's own cost counts too: a group is copied, and a large request is not.
+/// Most bytes in a group besides the leader's own request: copy and write then stay below a millisecond. If the leader's own
+/// request is larger than this, the excess counts too, because a group is copied and a single request is not.
 const GROUP_COST_MAX: usize = 1 << 20;
 
-/// Rounds of spinning before sleeping. A round is one `pause`, 10 to 50 ns: a few microseconds in all, which is about
-/// what sleeping and waking would cost.
+/// Rounds of spinning before sleeping. A round is one `pause`, 10 to 50 ns; all rounds take a few microseconds, about as long
+/// as sleeping and waking.
 const SPIN_ROUNDS: u32 = 100;
 
 /// States of the leadership.
@@ -51,9 +50,9 @@ const DONE: u8 = 2;
 /// Gathers requests of many threads into groups. `R` carries a request in and its result out.
 ///
 /// # Panics in `lead`
-/// When `lead` panics, the panic goes on in the leader's thread, everyone else in its group gets the request back as
-/// `lead` left it, and the queue is poisoned: waiting and later submits get theirs back untouched. So a request
-/// without a result means that its fate is unknown or that it was refused; callers treat it as a poisoned log.
+/// If `lead` panics, the panic goes on in the leader's thread and the queue is poisoned. The others of the group get their
+/// requests back as `lead` left them; waiting and later submits get theirs back unchanged. A request without a result may or
+/// may not have been logged, so callers treat it as a poisoned log.
 ///
 /// # Example
 /// ```
@@ -70,14 +69,14 @@ pub struct CommitQueue<R> {
     cost: fn(&R) -> usize,
     /// Who leads. Acquire when taking the lead and release when leaving it: a leader sees what the one before did.
     lead_state: AtomicU8,
-    /// Those who arrived while somebody was leading, oldest first.
+    /// Requests that arrived while there was a leader, oldest first.
     waiting: Mutex<VecDeque<Arc<Ticket<R>>>>,
 }
 
 /// A waiting request.
 struct Ticket<R> {
-    /// The next action of its owner. Written under `place`, so that no wake is lost; release and acquire, so that a
-    /// spinning owner sees the request it got back.
+    /// What its owner does next. Written under `place`, so that no wake-up is lost. Release and acquire: a spinning owner sees
+    /// the request that it got back.
     state: AtomicU8,
     /// The request, except while a leader has it.
     place: Mutex<Option<R>>,
@@ -90,7 +89,7 @@ impl<R: Send> CommitQueue<R> {
         Self { cost, lead_state: AtomicU8::new(IDLE), waiting: Mutex::new(VecDeque::new()) }
     }
 
-    /// Hands in a request and returns it once some leader, maybe this thread, has run `lead` on a group with it.
+    /// Submits a request. Returns it after a leader, maybe this thread, has run `lead` on a group that contains it.
     ///
     /// Requires: `lead` does not submit to the same queue.
     pub fn submit(&self, request: R, lead: impl FnOnce(&mut [R])) -> R {
@@ -137,10 +136,10 @@ impl<R: Send> CommitQueue<R> {
             leadership.pass_on();
         }
         let request = ticket.place.lock().take();
-        request.expect("whoever ends a ticket's wait has put its request back")
+        request.expect("the thread that ended the wait has put the request back")
     }
 
-    /// Takes the lead if nobody has it (`LEADING`), else makes sure that the leader will pass it on (`CONTENDED`).
+    /// Takes the lead if nobody has it (`LEADING`). Otherwise makes the leader pass it on (`CONTENDED`).
     /// Requires: `waiting` is locked.
     fn contend(&self) -> u8 {
         loop {
@@ -156,7 +155,7 @@ impl<R: Send> CommitQueue<R> {
         }
     }
 
-    /// Makes the group of the new leader: its own request and those who wait, up to the limits.
+    /// Makes the group of the new leader: its own request and waiting ones, up to the limits.
     fn gather(&self, own: &Arc<Ticket<R>>) -> Leadership<'_, R> {
         let mut leadership = Leadership::new(self);
         let own_cost = own.place.lock().as_ref().map_or(0, self.cost);
@@ -175,7 +174,7 @@ impl<R: Send> CommitQueue<R> {
             }
         }
         if waiting.is_empty() {
-            // Under the lock of `waiting`, so nobody can be arriving. Relaxed: only the leader's own release counts.
+            // `waiting` is locked, so no request arrives now. Relaxed: the leader's release on leaving is what others acquire.
             self.lead_state.store(LEADING, Ordering::Relaxed);
         }
         leadership
@@ -187,7 +186,7 @@ impl<R> Ticket<R> {
         Self { state: AtomicU8::new(WAITS), place: Mutex::new(Some(request)), changed: Condvar::new() }
     }
 
-    /// Waits until there is something to do: to lead, or to take the request home.
+    /// Waits until the owner must lead or can take its request back.
     fn wait(&self) -> u8 {
         for _ in 0..SPIN_ROUNDS {
             let state = self.state.load(Ordering::Acquire);
@@ -206,7 +205,7 @@ impl<R> Ticket<R> {
         }
     }
 
-    /// Ends the wait, with the request back in its place if it is given.
+    /// Ends the wait; puts the request back if it is given.
     fn end_wait(&self, state: u8, request: Option<R>) {
         let mut place = self.place.lock();
         if request.is_some() {
@@ -217,13 +216,13 @@ impl<R> Ticket<R> {
     }
 }
 
-/// The lead, with the group if it was gathered from waiting requests. Dropped without [`Leadership::pass_on`], that is
-/// by a panic, it poisons the queue.
+/// The lead, with the group if it was gathered from waiting requests. If a panic drops it before [`Leadership::pass_on`], it
+/// poisons the queue.
 struct Leadership<'q, R> {
     queue: &'q CommitQueue<R>,
-    /// The requests, the leader's own first. Empty for a leader who found nobody waiting.
+    /// The requests, the leader's own first. Empty if the leader never waited.
     group: Vec<R>,
-    /// Whose they are.
+    /// Their tickets, in the same order.
     tickets: Vec<Arc<Ticket<R>>>,
     passed_on: bool,
 }
@@ -239,12 +238,12 @@ impl<'q, R> Leadership<'q, R> {
         self.tickets.push(ticket);
     }
 
-    /// Wakes the next leader first, so that it works while the group goes home.
+    /// Wakes the next leader first, so that it works while the others of this group wake up.
     fn pass_on(mut self) {
         let state = &self.queue.lead_state;
         if state.compare_exchange(LEADING, IDLE, Ordering::Release, Ordering::Relaxed).is_err() {
             let next = self.queue.waiting.lock().pop_front();
-            next.expect("contended means that somebody waits").end_wait(LEADS, None);
+            next.expect("CONTENDED means that a request waits").end_wait(LEADS, None);
         }
         self.passed_on = true;
         self.hand_back();

@@ -1,14 +1,14 @@
 //! The log of Pleach: record files, log segments, group commit and recovery.
 //!
-//! A write batch becomes a [`RecordBuf`]; a [`CommitQueue`] gathers the batches of waiting threads into groups;
-//! [`LogWriter`] appends a group to the current segment in one write and makes it durable when [`Durability`] asks
-//! for it; after a crash [`recover`] hands back the longest prefix of the batches that may be trusted, or says that
-//! something durable is missing. The manifest uses the same files through [`RecordWriter`] and [`read_records`].
+//! A write batch becomes a [`RecordBuf`]. A [`CommitQueue`] gathers the batches of waiting threads into groups.
+//! [`LogWriter`] appends a group to the current segment in one write and makes it durable if [`Durability`] asks for it.
+//! After a crash [`recover`] returns the longest trusted prefix of the batches, or reports that something durable is missing.
+//! The manifest is a record file too, written by [`RecordWriter`] and read by [`read_records`].
 //!
-//! The meaning of a batch's payload is the engine's business: here it is bytes that take a number of sequence numbers.
+//! The engine defines the payload of a batch. Here it is bytes that take a number of sequence numbers.
 //!
 //! # On disk
-//! Layout: docs/format/log.md, shown below. This crate owns the bytes; nobody else parses them.
+//! Layout: docs/format/log.md, shown below. Only this crate parses these bytes.
 //!
 //! # Example
 //! ```
@@ -40,7 +40,7 @@ pub use record_file::{
     Append, FILE_HEADER_LEN, FileKind, ManifestHint, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordBuf,
     RecordFileOptions, RecordWriter, SEQ_MAX, SHORT_HEADER_LEN, SeqNo,
 };
-pub use recovery::{FileRecovery, Record, Recovery, read_records, recover};
-pub use salvage::{SalvageReader, Salvaged, SalvagedHeader, salvage_records};
+pub use recovery::{Record, Recovery, read_records, recover};
+pub use salvage::{SalvageReader, Salvaged, salvage_records};
 pub use segment::{LOG_SEGMENT, parse_segment_name, segment_path};
 pub use writer::{LogWriter, PendingSync, RetiredSegments};

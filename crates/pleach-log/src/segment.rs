@@ -6,7 +6,7 @@ use pleach_env::FileId;
 
 use crate::record_file::FileKind;
 
-/// The record file that a log segment is.
+/// Log segments as a kind of record file.
 pub const LOG_SEGMENT: FileKind = FileKind { magic: *b"PLCHLOG1", version: 3, name: "log segment" };
 
 const SUFFIX: &str = ".log";
@@ -16,7 +16,7 @@ pub fn segment_path(dir: &Path, id: FileId) -> PathBuf {
     dir.join(format!("{id}{SUFFIX}"))
 }
 
-/// The segment a file name stands for, `None` for names that [`segment_path`] never makes.
+/// The segment with this file name; `None` for names that [`segment_path`] never makes.
 pub fn parse_segment_name(name: &str) -> Option<FileId> {
     FileId::parse(name.strip_suffix(SUFFIX)?)
 }

@@ -1,11 +1,11 @@
-//! The input of an append: a payload with room for its header, and the sequence numbers it takes.
+//! The input of an append: a payload with space for its header, and the sequence numbers it takes.
 
+use pleach_env::FileId;
 use pleach_env::memory::RegionBytes;
-use pleach_env::{Error, FileId, Result};
 
-use super::record_header::{PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SEQ_MAX, SeqNo};
+use super::record_header::{RECORD_HEADER_LEN, RecordHeader, SeqNo};
 
-/// A payload with room for its record header in front, so that a single record is written without a copy.
+/// A payload with space for its record header in front, so that a single record is written without a copy.
 ///
 /// Large pieces of the payload stay in memory regions of their own and are written from there.
 pub struct RecordBuf {
@@ -30,7 +30,7 @@ impl RecordBuf {
         Self { bytes: vec![0; RECORD_HEADER_LEN], regions: None }
     }
 
-    /// An empty payload with room for `payload_len` bytes.
+    /// An empty payload with capacity for `payload_len` bytes.
     pub fn with_capacity(payload_len: usize) -> Self {
         let mut bytes = Vec::with_capacity(RECORD_HEADER_LEN + payload_len);
         bytes.resize(RECORD_HEADER_LEN, 0);
@@ -151,40 +151,4 @@ pub struct Append<'a> {
     pub first_seq: SeqNo,
     /// How many it takes, at least one.
     pub count: u32,
-}
-
-impl Append<'_> {
-    /// Checks the record against the limits and the number that is due, and makes its header.
-    pub(crate) fn header(&self, next_seq: SeqNo, durable_seq: SeqNo, epoch: u8) -> Result<RecordHeader> {
-        let numbers = (self.first_seq, self.count);
-        RecordHeader::of(self.record.payload_len(), numbers, next_seq, durable_seq, epoch)
-    }
-}
-
-impl RecordHeader {
-    /// The header of a record that takes `count` sequence numbers from `first_seq` on. Checks it against the limits and the
-    /// number that is due.
-    pub(crate) fn of(
-        len: usize,
-        (first_seq, count): (SeqNo, u32),
-        next_seq: SeqNo,
-        durable_seq: SeqNo,
-        epoch: u8,
-    ) -> Result<Self> {
-        if first_seq != next_seq {
-            return Err(Error::invalid(format!(
-                "record starts at sequence number {first_seq}, {next_seq} is due"
-            )));
-        }
-        if count == 0 || first_seq == 0 || SEQ_MAX - u64::from(count) < first_seq {
-            return Err(Error::invalid(format!("record takes {count} sequence numbers from {first_seq} on")));
-        }
-        let Some(payload_len) = u32::try_from(len).ok().filter(|_| len <= PAYLOAD_LEN_MAX) else {
-            return Err(Error::invalid(format!(
-                "record of {len} bytes, at most {PAYLOAD_LEN_MAX} are allowed"
-            )));
-        };
-        let durable_lag = Self::lag(first_seq, durable_seq);
-        Ok(Self { kind: RecordKind::Data, epoch, payload_len, first_seq, count, durable_lag })
-    }
 }

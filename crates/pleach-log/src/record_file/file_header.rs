@@ -1,8 +1,8 @@
-//! Header of a record file: what the file is, which one it is, and how far the manifest had got.
+//! Header of a record file: its kind, its id, and how much of the manifest was durable when it was created.
 //!
 //! # On disk
-//! Layout: docs/format/log.md, "File header". Its first 64 bytes keep their places in every format version, so that an old
-//! build can say that a file is too new instead of calling it damaged. The stamp behind them is in `stamp`.
+//! Layout: docs/format/log.md, "File header". The fields of its first 64 bytes keep their places in every format version:
+//! otherwise an old build would call a newer file damaged. The stamp behind them is in `stamp`.
 
 use std::path::Path;
 
@@ -31,9 +31,9 @@ pub struct FileKind {
     pub name: &'static str,
 }
 
-/// Where the manifest stood when a segment was created: so many bytes of that file were durable.
+/// How many bytes of which manifest were durable when a segment was created.
 ///
-/// Hints are ordered by file, then by length: the largest one seen in the log tells how much manifest must be there.
+/// Hints are ordered by file, then by length. At least the largest one in the log's segments must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ManifestHint {
     /// The manifest.
@@ -54,15 +54,20 @@ pub(crate) struct FileHeader {
     pub(crate) hint: ManifestHint,
 }
 
-/// The verdict on the first bytes of a file.
+/// What the first bytes of a file are.
 #[derive(Debug)]
 pub(crate) enum HeaderState {
     Whole(FileHeader),
-    /// A state that a crash during creation leaves: nothing, zeros, or part of our header. The reason, for messages.
+    /// Nothing, zeros, or part of a header, as a crash during creation leaves them. The text is for messages.
     Torn(&'static str),
 }
 
 impl FileHeader {
+    /// The manifest hint, if there is one.
+    pub(crate) fn known_hint(&self) -> Option<ManifestHint> {
+        Some(self.hint).filter(|&hint| hint != ManifestHint::NONE)
+    }
+
     /// The header of a new file: without a stamp.
     pub(crate) fn encode(&self, kind: &FileKind) -> [u8; FILE_HEADER_LEN] {
         let mut bytes = [0; FILE_HEADER_LEN];

@@ -1,15 +1,15 @@
-//! Reader of a record file: walks the chain of records.
+//! Reader of a record file: follows the chain of records.
 //!
-//! Recovery calls [`RecordReader::advance`] until the chain ends, then `RecordReader::search` (module `search`) for records
-//! further on; it decides what their absence or presence means. This module only says what is there.
+//! Recovery calls [`RecordReader::advance`] until the chain ends. Then it calls `RecordReader::search` (module `search`) for
+//! records behind the end. The reader reports what it finds; recovery decides what that means.
 //!
 //! # Invariants
-//! 1. *Bounded.* Nothing is allocated for a payload before its checksum has been verified; until then memory is two
-//!    buffers of at most [`WINDOW_LEN`] and at most the file's length each.
+//! 1. *Bounded memory.* A payload gets memory only after its checksum was verified. Until then the reader holds two buffers,
+//!    each at most [`WINDOW_LEN`] and at most the file's length.
 //! 2. *Errors are not ends.* A read error is returned; only bytes that were read can end the chain.
 //!
 //! # Cost
-//! One sequential pass; records longer than the window are read twice. [`RecordReader::examined`] counts.
+//! One sequential pass; records longer than the window are read twice. [`RecordReader::examined`] counts the bytes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,16 +20,10 @@ use super::file_header::{FILE_HEADER_LEN, FileHeader, FileKind, HeaderState};
 use super::record_header::{RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
 use super::stamp::Stamp;
 
-/// Bytes read at once. Large enough to make the cost of a call vanish.
+/// Bytes read at once: at 1 MiB the cost of the call does not count.
 const WINDOW_LEN: usize = 1 << 20;
 
-/// A file that has been opened: walkable, or without a usable header.
-pub(crate) enum Opened {
-    Whole(FileHeader),
-    Torn(&'static str),
-}
-
-/// The finding at the next place of the chain.
+/// What stands at the next place of the chain.
 pub(crate) enum Found {
     /// A record at this offset; [`RecordReader::payload`] holds its payload.
     Record(RecordHeader, u64),
@@ -37,7 +31,7 @@ pub(crate) enum Found {
     End { offset: u64, found: &'static str },
 }
 
-/// Whether the bytes at an offset are a record, and if not, what they are.
+/// The record at an offset, or what stands there instead.
 pub(super) type Checked = std::result::Result<RecordHeader, &'static str>;
 
 pub(crate) struct RecordReader {
@@ -59,20 +53,23 @@ pub(crate) struct RecordReader {
     pub(super) offset: u64,
     pub(super) epoch: u8,
     pub(super) next_seq: Option<SeqNo>,
-    /// In salvage, up to where long records claim bytes that are not theirs any more: there is no record before it.
+    /// Used by salvage: the end of the last long record with a damaged payload. No record starts before it.
     pub(super) damaged_to: Option<u64>,
 
-    /// Bytes read, checksummed or compared: the work done.
+    /// Bytes read, checksummed or compared.
     pub(super) examined: u64,
 }
 
 impl RecordReader {
     /// Opens the file and judges its header.
-    pub(crate) fn open(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId) -> Result<(Self, Opened)> {
-        let failed = |e| Error::io(&format!("open the {}", kind.name), path, e);
-        let file = env.open_file(path, OpenOptions::default()).map_err(failed)?;
-        let len = file.len().map_err(failed)?;
-        let mut reader = Self::over(file, path, id, len);
+    pub(crate) fn open(
+        env: &dyn Env,
+        path: &Path,
+        kind: &FileKind,
+        id: FileId,
+    ) -> Result<(Self, HeaderState)> {
+        let mut reader = Self::at_first_record(env, path, kind, id)?;
+        let len = reader.len;
         let header_len = usize::try_from(len).unwrap_or(usize::MAX).min(FILE_HEADER_LEN);
         let bytes = reader.bytes(0, header_len)?;
         let (state, stamp) = (FileHeader::decode(bytes, kind, id, path)?, Stamp::decode(bytes, id));
@@ -83,20 +80,20 @@ impl RecordReader {
             );
             return Err(Error::corruption(path, len, message));
         }
-        match (state, stamp) {
-            (HeaderState::Whole(header), _) => Ok((reader, Opened::Whole(header))),
-            (HeaderState::Torn(found), None) => Ok((reader, Opened::Torn(found))),
-            (HeaderState::Torn(found), Some(_)) => {
-                let message =
-                    format!("expected the header of the {}, which was durable, found {found}", kind.name);
-                Err(Error::corruption(path, 0, message))
-            }
+        if let (HeaderState::Torn(found), Some(_)) = (&state, stamp) {
+            let message =
+                format!("expected the header of the {}, which was durable, found {found}", kind.name);
+            return Err(Error::corruption(path, 0, message));
         }
+        Ok((reader, state))
     }
 
-    /// A reader that stands behind the header.
-    pub(super) fn over(file: Arc<dyn File>, path: &Path, id: FileId, len: u64) -> Self {
-        Self {
+    /// Opens the file and ignores its header.
+    pub(super) fn at_first_record(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId) -> Result<Self> {
+        let failed = |e| Error::io(&format!("open the {}", kind.name), path, e);
+        let file = env.open_file(path, OpenOptions::default()).map_err(failed)?;
+        let len = file.len().map_err(failed)?;
+        Ok(Self {
             file,
             path: path.to_path_buf(),
             id,
@@ -110,10 +107,10 @@ impl RecordReader {
             next_seq: None,
             damaged_to: None,
             examined: 0,
-        }
+        })
     }
 
-    /// How many bytes were read, checksummed or compared: linear in the file's length, whatever is in it.
+    /// How many bytes were read, checksummed or compared. Linear in the file's length for any bytes.
     pub(crate) fn examined(&self) -> u64 {
         self.examined
     }
@@ -143,7 +140,7 @@ impl RecordReader {
         }
         self.epoch = header.epoch;
         self.next_seq = Some(header.next_seq());
-        self.offset = offset + record_len(&header);
+        self.offset = offset + header.record_len();
         Ok(Found::Record(header, offset))
     }
 
@@ -155,8 +152,8 @@ impl RecordReader {
         }
     }
 
-    /// Reads and verifies what stands at `offset`, at most the file's length. `due` are the number and the epoch that a
-    /// short record there would have.
+    /// Reads and verifies the bytes at `offset`, which is at most the file's length. `due` is the number and the epoch of a
+    /// short record at that place.
     pub(super) fn check_record(&mut self, offset: u64, due: Option<(SeqNo, u8)>) -> Result<Checked> {
         let Some(left @ 1..) = self.len.checked_sub(offset) else { return Ok(Err("the end of the file")) };
         let mut head = [0; RECORD_HEADER_LEN];
@@ -173,14 +170,14 @@ impl RecordReader {
         if !header.is_proven(head, self.id, offset) && !failpoint::skipped("log.record.crc") {
             return Ok(Err("a header with a wrong checksum"));
         }
-        if record_len(&header) > left {
+        if header.record_len() > left {
             return Ok(Err("a payload longer than the rest of the file"));
         }
         if self.damaged_to.is_some_and(|end| offset < end) {
             return Ok(Err("a record inside the payload of a damaged one"));
         }
         if header.kind != RecordKind::Short && self.damaged_to.is_some() {
-            self.damaged_to = Some(offset + record_len(&header)); // Until its payload is found to be right.
+            self.damaged_to = Some(offset + header.record_len()); // Until the payload is verified.
         }
         let (seed, stored) =
             (header.payload_crc_seed(head, self.id, offset), header.stored_payload_crc(head));
@@ -192,13 +189,13 @@ impl RecordReader {
         Ok(Err("a payload with a wrong checksum"))
     }
 
-    /// Reads the payload that follows the header at `offset`, and returns its checksum, continued from `seed`. One that is
-    /// not `stored` may come without the payload.
+    /// Reads the payload that follows the header at `offset`, and returns its checksum, continued from `seed`. The payload is
+    /// kept if that is the `stored` one.
     fn load_payload(&mut self, offset: u64, header: &RecordHeader, seed: u32, stored: u32) -> Result<u32> {
         let len = header.payload_len as usize;
         let start = offset + header.len() as u64;
         if header.len() + len <= WINDOW_LEN {
-            // With its header, so that a record across the window's end moves the window to its start.
+            // Read with the header: a record across the window's end then moves the window to its own start.
             let bytes = self.bytes(offset, header.len() + len)?;
             let crc = crc32c::crc32c_append(seed, &bytes[header.len()..]);
             self.examined += len as u64;
@@ -207,7 +204,7 @@ impl RecordReader {
             return Ok(crc);
         }
         self.payload = None;
-        // Verified piece by piece first, so that a damaged length costs no memory, and only then read as a whole.
+        // Verified piece by piece before it is read as a whole, so that a damaged length costs no memory.
         let streamed = self.payload_crc(start, len as u64, seed)?;
         if streamed != stored {
             return Ok(streamed);
@@ -221,7 +218,7 @@ impl RecordReader {
         let (mut crc, mut at, end) = (seed, start, start + len);
         while at < end {
             let chunk = (end - at).min(WINDOW_LEN as u64);
-            // What the window still holds is not read again.
+            // Bytes in the window are not read again.
             let held = (self.window_start + self.window.len() as u64).saturating_sub(at);
             let chunk = if at >= self.window_start && held > 0 { chunk.min(held) } else { chunk };
             let bytes = self.bytes(at, usize::try_from(chunk).expect("at most a window"))?;
@@ -281,8 +278,4 @@ impl RecordReader {
     fn window_index(&self, offset: u64) -> usize {
         usize::try_from(offset - self.window_start).expect("the window is shorter than usize")
     }
-}
-
-pub(super) fn record_len(header: &RecordHeader) -> u64 {
-    header.len() as u64 + u64::from(header.payload_len)
 }

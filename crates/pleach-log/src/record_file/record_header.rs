@@ -1,20 +1,20 @@
-//! Record headers: what stands in front of a payload.
+//! Record headers: the fields in front of a payload.
 //!
-//! A long header proves itself: tag and checksum, 64 bits, say that this writer put it at this place of this file, whatever
-//! has become of the payload, which has a checksum of its own. A short header has one checksum for both, and needs the
-//! record before it to be understood.
+//! A long header proves itself: its tag and checksum, 64 bits, say that this file's writer put it at this offset. The payload
+//! has a checksum of its own. A short header has one checksum for header and payload, and is decoded with the sequence number
+//! and epoch that the record before it gives.
 //!
 //! # On disk
 //! Layout: docs/format/log.md, "Record".
 
 use pleach_coding::u32_at;
-use pleach_env::FileId;
+use pleach_env::{Error, FileId};
 
 /// Sequence number: the place of one operation in the order of writes, from 1 on. 0 means "none yet".
 pub type SeqNo = u64;
 
-/// Largest sequence number that a file can name: seven bytes. The last operation has one less, because the number that
-/// is due after it must be nameable too.
+/// Largest sequence number that a file can store: seven bytes. The last operation has one less, because the number due after
+/// it must be storable too.
 pub const SEQ_MAX: SeqNo = (1 << 56) - 1;
 
 /// Length of the longest header in front of a payload.
@@ -26,21 +26,21 @@ pub const SHORT_HEADER_LEN: usize = 6;
 /// Longest payload of a short record: what 13 bits say.
 pub(crate) const SHORT_PAYLOAD_MAX: u32 = (1 << 13) - 1;
 
-/// Longest payload (1 GiB). Arbitrary, far above any sensible batch; it keeps a damaged length from being believed.
+/// Longest payload (1 GiB). Arbitrary, far above any sensible batch; a longer length in a header is damage.
 pub const PAYLOAD_LEN_MAX: usize = 1 << 30;
 
-/// `durable_lag` of a record whose writer did not know, or could not express, what was durable.
+/// `durable_lag` of a record that does not say what was durable.
 pub(crate) const LAG_UNKNOWN: u32 = u32::MAX;
 
-/// Highest epoch. It is only used by a last fence; data stops one below, see `RecordWriter`.
+/// Highest epoch. Only the last fence of a file has it; `RecordWriter` appends no data after that.
 pub(crate) const EPOCH_MAX: u8 = (1 << 5) - 1;
 
 /// Where in a long header the checksum of the payload is, and that of the header, which covers all before it.
 const PAYLOAD_CRC_AT: usize = 24;
 const HEADER_CRC_AT: usize = 28;
 
-/// By how much the tag grows from one byte of a file to the next, and from one file to the next. Odd, so that in 4 GiB
-/// every tag comes up once; otherwise arbitrary, and far from any step by which numbers in payloads grow.
+/// By how much the tag grows from one byte of a file to the next, and from one file to the next. Odd, so that every tag
+/// occurs once in 4 GiB. Otherwise arbitrary, but unlike the steps by which numbers in payloads grow.
 pub(crate) const TAG_STEP: u32 = 0x9e37_79b1;
 const TAG_FILE_STEP: u32 = 0x85eb_ca6b;
 
@@ -59,14 +59,14 @@ const KIND_MASK: u8 = (1 << KIND_BITS) - 1;
 pub(crate) enum RecordKind {
     /// A payload that takes one or more sequence numbers.
     Data = 1,
-    /// No payload, no sequence numbers: written after a sync to say so, and after a failed append as a fence.
+    /// No payload, no sequence numbers. Written after a sync, to claim it, and after a failed append, as a fence.
     Marker = 2,
-    /// A payload that takes the one sequence number that is due; number and epoch are those of the chain, and the
-    /// checksum covers them. It makes no claim of what is durable.
+    /// A payload that takes the one sequence number that is due. Number and epoch are not stored: they follow from the record
+    /// before, and the checksum covers them. It makes no claim of what is durable.
     Short = 3,
 }
 
-/// A decoded record header. Its checksums are compared by the reader, which knows the address.
+/// A decoded record header. The reader, which knows the address, compares the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) kind: RecordKind,
@@ -78,12 +78,37 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
+    /// The header of a long record that takes `count` sequence numbers from `first_seq` on. An error if another
+    /// number is due or the record exceeds a limit.
+    pub(crate) fn of(
+        payload_len: usize,
+        (first_seq, count): (SeqNo, u32),
+        next_seq: SeqNo,
+        durable_seq: SeqNo,
+        epoch: u8,
+    ) -> pleach_env::Result<Self> {
+        if first_seq != next_seq {
+            return Err(Error::invalid(format!(
+                "record starts at sequence number {first_seq}, {next_seq} is due"
+            )));
+        }
+        if count == 0 || first_seq == 0 || SEQ_MAX - u64::from(count) < first_seq {
+            return Err(Error::invalid(format!("record takes {count} sequence numbers from {first_seq} on")));
+        }
+        let len = u32::try_from(payload_len).ok().filter(|_| payload_len <= PAYLOAD_LEN_MAX);
+        let payload_len = len.ok_or_else(|| {
+            Error::invalid(format!("record of {payload_len} bytes, at most {PAYLOAD_LEN_MAX} are allowed"))
+        })?;
+        let durable_lag = Self::lag(first_seq, durable_seq);
+        Ok(Self { kind: RecordKind::Data, epoch, payload_len, first_seq, count, durable_lag })
+    }
+
     /// The sequence number after this record's last.
     pub(crate) fn next_seq(&self) -> SeqNo {
         self.first_seq + u64::from(self.count)
     }
 
-    /// The sequence number up to which all were durable when this record was written, where it says so.
+    /// The record's claim: all sequence numbers up to this one were durable when it was written. `None` if it makes none.
     pub(crate) fn durable_seq(&self) -> Option<SeqNo> {
         (self.durable_lag != LAG_UNKNOWN)
             .then(|| (self.first_seq - 1).saturating_sub(u64::from(self.durable_lag)))
@@ -97,6 +122,11 @@ impl RecordHeader {
     /// Length of this header on disk.
     pub(crate) fn len(&self) -> usize {
         if self.kind == RecordKind::Short { SHORT_HEADER_LEN } else { RECORD_HEADER_LEN }
+    }
+
+    /// Length of the record on disk.
+    pub(crate) fn record_len(&self) -> u64 {
+        self.len() as u64 + u64::from(self.payload_len)
     }
 
     /// Whether the record can be a short one.
@@ -142,8 +172,8 @@ impl RecordHeader {
         bytes
     }
 
-    /// Decodes the header that `bytes` begin with, or says in what it cannot be one. Its checksums are still to be
-    /// compared. `due` are the number and the epoch that a short record would have.
+    /// Decodes the header at the start of `bytes`, without comparing its checksums; an error says why it cannot be one. `due`
+    /// is the number and the epoch of a short record.
     pub(crate) fn decode(bytes: &[u8], due: Option<(SeqNo, u8)>) -> Result<Self, &'static str> {
         const END: &str = "the end of the file";
         let kind = match bytes.get(4).ok_or(END)? & KIND_MASK {
@@ -176,7 +206,7 @@ impl RecordHeader {
     }
 
     fn decode_short(bytes: [u8; SHORT_HEADER_LEN], due: Option<(SeqNo, u8)>) -> Result<Self, &'static str> {
-        let (first_seq, epoch) = due.ok_or("a short record that no other one precedes")?;
+        let (first_seq, epoch) = due.ok_or("a short record without a record before it")?;
         if first_seq >= SEQ_MAX {
             return Err("a sequence number out of range");
         }
@@ -193,8 +223,8 @@ impl RecordHeader {
                 && u32_at(encoded, HEADER_CRC_AT) == header_crc(encoded, id, offset)
     }
 
-    /// The start value of the checksum that covers the payload. In a short record it covers, before the payload, the
-    /// address, what a short record leaves out, and the header without the checksum.
+    /// The start value of the checksum that covers the payload. The checksum of a short record covers, before the payload, the
+    /// address, the fields that a short record does not store, and the header without the checksum.
     pub(crate) fn payload_crc_seed(&self, encoded: &[u8], id: FileId, offset: u64) -> u32 {
         if self.kind != RecordKind::Short {
             return 0;
@@ -208,7 +238,7 @@ impl RecordHeader {
         crc32c::crc32c(&covered)
     }
 
-    /// The checksum that covers the payload, as an encoded header has it.
+    /// The checksum that covers the payload, as stored in the encoded header.
     pub(crate) fn stored_payload_crc(&self, encoded: &[u8]) -> u32 {
         u32_at(encoded, if self.kind == RecordKind::Short { 0 } else { PAYLOAD_CRC_AT })
     }

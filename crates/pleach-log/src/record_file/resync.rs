@@ -1,12 +1,12 @@
-//! Reading on behind the end of a chain, for salvage.
+//! Resynchronization: finding the next record behind damage, for salvage.
 //!
-//! A long header proves itself, and with it how many bytes belong to its record. So where its payload is damaged, nothing
-//! inside of it is taken for a record, although it may look like one: it is a value that was copied from a log. That
-//! also keeps the work linear, for no payload is checked twice.
+//! A long header proves itself and the length of its record. So if only the payload is damaged, salvage takes nothing inside
+//! it for a record: what looks like one can be a value copied from a log. This keeps the work linear too, because no
+//! payload is checked twice.
 
 use std::path::Path;
 
-use pleach_env::{Env, Error, FileId, OpenOptions, Result};
+use pleach_env::{Env, FileId, Result};
 
 use super::file_header::FileKind;
 use super::reader::{Found, RecordReader};
@@ -15,12 +15,9 @@ use super::reader::{Found, RecordReader};
 const UNREADABLE_LEN: u64 = 4096;
 
 impl RecordReader {
-    /// Opens the file without a look at its header.
-    pub(crate) fn blind(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId) -> Result<Self> {
-        let failed = |e| Error::io(&format!("open the {}", kind.name), path, e);
-        let file = env.open_file(path, OpenOptions::default()).map_err(failed)?;
-        let len = file.len().map_err(failed)?;
-        let mut reader = Self::over(file, path, id, len);
+    /// Opens the file for salvage and ignores its header.
+    pub(crate) fn open_for_salvage(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId) -> Result<Self> {
+        let mut reader = Self::at_first_record(env, path, kind, id)?;
         reader.damaged_to = Some(0);
         Ok(reader)
     }
@@ -31,7 +28,7 @@ impl RecordReader {
     }
 
     /// Goes to the next long record behind `offset`, so that `advance` reads it. Returns whether there is one, and the end of
-    /// the last byte before it that is not zero.
+    /// the last byte that is not zero before it.
     pub(crate) fn find_record(&mut self, offset: u64) -> (bool, u64) {
         let (mut at, mut used_to) = (offset, offset);
         while at < self.len {
@@ -55,12 +52,12 @@ impl RecordReader {
         (false, used_to)
     }
 
-    /// Makes a record at `offset` the next one.
+    /// Makes the record at `offset` the next one.
     pub(crate) fn go_to(&mut self, offset: u64) {
         (self.offset, self.next_seq) = (offset, None);
     }
 
-    /// Whether a record that is not stale stands at `offset`; the chain goes on there.
+    /// Whether a record that is not stale stands at `offset`. The next record is the one at `offset`.
     fn is_record(&mut self, offset: u64) -> bool {
         self.go_to(offset);
         let is_record = matches!(self.advance(), Ok(Found::Record(..)));

@@ -1,37 +1,37 @@
 //! The search for records behind the end of a chain.
 //!
-//! Recovery asks two questions. Does a record state that something is durable which the chain does not reach? Then the file
-//! is damaged. Otherwise, how many whole records are lost?
+//! Recovery asks two questions. Does a later record claim that records beyond the chain were durable? Then the file is
+//! damaged. Otherwise, how many whole records are lost?
 //!
 //! # Cost
 //! Linear in the file's length for any bytes. Each offset costs one comparison with the tag that a long header would have
-//! there. A match costs a checksum of 44 bytes; by chance a tag matches once in 4 GiB. Each payload is checksummed once:
-//! if it is wrong, headers inside it do not get theirs checksummed again. The same holds for short records.
+//! there. A match costs a checksum of 44 bytes; by chance a tag matches once in 4 GiB. Each payload is checksummed once. If a
+//! payload is wrong, the payloads of headers inside it are not checksummed. The same holds for short records.
 
 use pleach_env::Result;
 
-use super::reader::{RecordReader, record_len};
+use super::reader::RecordReader;
 use super::record_header::{
     RECORD_HEADER_LEN, RecordHeader, RecordKind, SHORT_HEADER_LEN, SeqNo, TAG_STEP, tag,
 };
 
-/// A header that was found behind the end of the chain. Its writer put it there, whatever became of its payload.
+/// A record found behind the end of the chain. Its header is proven; its payload may be damaged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Remains {
+pub(crate) struct LaterRecord {
     pub(crate) header: RecordHeader,
     pub(crate) offset: u64,
-    /// Whether the record is whole and not stale. `false` also if it was not checked, because the record lies inside a
-    /// payload with a wrong checksum.
+    /// Whether the record is whole and not stale. `false` also if it lies inside a payload with a wrong checksum, where it is
+    /// not checked.
     pub(crate) is_whole: bool,
 }
 
 /// One step of the search for a tag.
 pub(super) struct TagStep {
-    /// Whether a tag stands behind the bytes passed over.
+    /// Whether a tag follows the bytes passed over.
     pub(super) is_found: bool,
     /// Bytes passed over.
     pub(super) passed: u64,
-    /// How many of them there are up to the last one that is not zero; `None` if all are zero.
+    /// How many of them precede the end of the last one that is not zero; `None` if all are zero.
     pub(super) used: Option<u64>,
 }
 
@@ -40,9 +40,9 @@ struct Search {
     offset: u64,
     /// Number and epoch of a short record at `offset`, if the record before it is known.
     due: Option<(SeqNo, u8)>,
-    /// The highest epoch seen: what has a lower one is the remains of a failed append.
+    /// The highest epoch seen: a record with a lower one is left from a failed append.
     epoch: u8,
-    /// End of the last payload with a wrong checksum. Payloads of headers before it are not checksummed.
+    /// End of the last payload with a wrong checksum. Payloads of headers inside it are not checksummed.
     long_checked: u64,
     /// The same for short records.
     short_checked: u64,
@@ -53,24 +53,24 @@ struct Search {
 impl RecordReader {
     /// Shows `visit` every long record from `start` on, and the short ones that follow whole ones. Returns the end of the
     /// last record, or of the last other byte that is not zero; at least `start`.
-    pub(crate) fn search(&mut self, start: u64, visit: &mut dyn FnMut(Remains)) -> Result<u64> {
+    pub(crate) fn search(&mut self, start: u64, visit: &mut dyn FnMut(LaterRecord)) -> Result<u64> {
         let offset = start.min(self.len);
         let epoch = self.epoch;
         let mut search = Search { offset, due: None, epoch, long_checked: 0, short_checked: 0, end: offset };
         while search.offset < self.len {
-            if let Some(remains) = self.short_record(&mut search)? {
-                visit(remains);
+            if let Some(later) = self.short_record(&mut search)? {
+                visit(later);
             } else if self.next_tag(&mut search)?
-                && let Some(remains) = self.long_record(&mut search)?
+                && let Some(later) = self.long_record(&mut search)?
             {
-                visit(remains);
+                visit(later);
             }
         }
         Ok(search.end)
     }
 
     /// The short record that is due at the search's offset, if it is there.
-    fn short_record(&mut self, search: &mut Search) -> Result<Option<Remains>> {
+    fn short_record(&mut self, search: &mut Search) -> Result<Option<LaterRecord>> {
         let Some(due) = search.due.take() else { return Ok(None) };
         let (offset, left) = (search.offset, self.len - search.offset);
         if offset < search.short_checked || left < SHORT_HEADER_LEN as u64 {
@@ -78,7 +78,7 @@ impl RecordReader {
         }
         let head = self.bytes(offset, SHORT_HEADER_LEN)?;
         let claimed = match RecordHeader::decode(head, Some(due)) {
-            Ok(header) if header.kind == RecordKind::Short => offset + record_len(&header),
+            Ok(header) if header.kind == RecordKind::Short => offset + header.record_len(),
             _ => return Ok(None),
         };
         let Ok(header) = self.check_record(offset, Some(due))? else {
@@ -88,11 +88,11 @@ impl RecordReader {
         search.offset = claimed;
         search.due = Some((header.next_seq(), header.epoch));
         search.end = search.end.max(claimed);
-        Ok(Some(Remains { header, offset, is_whole: true }))
+        Ok(Some(LaterRecord { header, offset, is_whole: true }))
     }
 
-    /// Moves the search to the next offset that holds the tag of a long header, or to the end of the window; whether it
-    /// found one.
+    /// Moves the search to the next offset that holds the tag of a long header, or to the end of the window. Returns whether
+    /// it found one.
     fn next_tag(&mut self, search: &mut Search) -> Result<bool> {
         let step = self.find_tag(search.offset)?;
         if let Some(used) = step.used {
@@ -108,7 +108,7 @@ impl RecordReader {
         let bytes = self.rest_of_window(offset)?;
         let places = bytes.len().saturating_sub(RECORD_HEADER_LEN - 1);
         let found = first_tag(&bytes[..(places + 3).min(bytes.len())], tag(id, offset));
-        // The last bytes may begin a header that the next window completes.
+        // A header may begin in the last bytes of this window and end in the next.
         let is_last = offset + bytes.len() as u64 == file_len;
         let passed = found.unwrap_or(if is_last { bytes.len() } else { places });
         let used = last_nonzero(&bytes[..passed]).map(|last| last as u64 + 1);
@@ -118,7 +118,7 @@ impl RecordReader {
 
     /// The long record at the search's offset, if its header proves itself. Moves the search behind the record, or behind
     /// its header if the payload is wrong.
-    fn long_record(&mut self, search: &mut Search) -> Result<Option<Remains>> {
+    fn long_record(&mut self, search: &mut Search) -> Result<Option<LaterRecord>> {
         let offset = search.offset;
         let mut head = [0; RECORD_HEADER_LEN];
         head.copy_from_slice(self.bytes(offset, RECORD_HEADER_LEN)?);
@@ -129,7 +129,7 @@ impl RecordReader {
             search.end = search.end.max(offset + 1);
             return Ok(None);
         };
-        let (start, end) = (offset + RECORD_HEADER_LEN as u64, offset + record_len(&header));
+        let (start, end) = (offset + RECORD_HEADER_LEN as u64, offset + header.record_len());
         let is_known = offset < search.long_checked || end > self.len;
         let is_intact =
             !is_known && self.payload_crc(start, end - start, 0)? == header.stored_payload_crc(&head);
@@ -142,11 +142,11 @@ impl RecordReader {
         } else if !is_intact {
             search.long_checked = search.long_checked.max(end);
         }
-        Ok(Some(Remains { header, offset, is_whole: is_intact && !is_stale }))
+        Ok(Some(LaterRecord { header, offset, is_whole: is_intact && !is_stale }))
     }
 }
 
-/// Offsets compared with their tags before the result is tested: enough to fill wide instructions (arbitrary).
+/// Offsets compared with their tags before the result is tested: enough for wide instructions (arbitrary).
 const BLOCK: usize = 64;
 
 /// The first offset in `bytes` that holds the tag of its place; `tag` is that of the first byte.
@@ -164,8 +164,8 @@ fn first_tag(bytes: &[u8], mut tag: u32) -> Option<usize> {
     words.zip(&mut tags).position(|(word, tag)| word == tag).map(|found| at + found)
 }
 
-/// Whether any of the first [`BLOCK`] offsets holds its tag. Four passes over words that do not overlap: the compiler makes
-/// wide instructions of them, and the time does not depend on the bytes.
+/// Whether any of the first [`BLOCK`] offsets holds its tag. Each of four passes compares words that do not overlap, which
+/// the compiler turns into wide instructions. The time does not depend on the bytes.
 fn holds_tag(block: &[u8; BLOCK + 3], tag: u32) -> bool {
     let mut found = false;
     let mut first = tag;

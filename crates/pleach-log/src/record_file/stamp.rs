@@ -1,6 +1,6 @@
-//! The stamp in a file's header: how long the file was when a sync of it last succeeded.
+//! The stamp in a file's header: the length of the file at its last successful sync.
 //!
-//! A file never becomes shorter, so one that is shorter than its stamp was cut by something else than a crash.
+//! The writer never shortens a file, and no crash undoes a sync. So a file shorter than its stamp was cut by something else.
 //!
 //! # On disk
 //! Layout: docs/format/log.md, "Stamp". It has a checksum of its own, because it is written while the file is in use.
@@ -17,14 +17,14 @@ pub(super) const STAMP_LEN: usize = 32;
 
 const CHECKED_LEN: usize = STAMP_LEN - 4;
 
-/// That a file was durable in this length.
+/// A length in which the file was durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp {
     pub(crate) durable_len: u64,
 }
 
 impl Stamp {
-    /// Writes the stamp of file `id`, without a sync. Requires: a sync of the file in this length has succeeded.
+    /// Writes the stamp of file `id`, without a sync. Requires: the file was synced when it had this length.
     pub(crate) fn write(self, file: &dyn File, id: FileId) -> io::Result<()> {
         file.write_all_at(&self.encode(id), STAMP_AT as u64)
     }
@@ -37,8 +37,7 @@ impl Stamp {
         bytes
     }
 
-    /// The stamp in the first bytes of file `id`. `None` while there is none, or where its checksum is wrong: a stamp is
-    /// never needed.
+    /// The stamp in the first bytes of file `id`. `None` if there is none or its checksum is wrong: recovery works without it.
     pub(super) fn decode(start: &[u8], id: FileId) -> Option<Self> {
         let bytes: &[u8; STAMP_LEN] = start.get(STAMP_AT..)?.first_chunk()?;
         let (len, rest) = bytes.split_first_chunk::<8>()?;

@@ -152,7 +152,7 @@ fn damaged_lengths_cost_no_memory() {
         assert_eq!(matches!(found, Found::Record(..)), expected_record);
         let mut records = 0;
         if !expected_record {
-            reader.search(0, &mut |remains| records += usize::from(remains.is_whole)).unwrap();
+            reader.search(0, &mut |later| records += usize::from(later.is_whole)).unwrap();
         }
         assert_eq!(records, 0);
         reader.memory()

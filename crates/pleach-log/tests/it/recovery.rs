@@ -348,7 +348,7 @@ fn a_record_file_gives_its_records_and_its_end() {
     });
     let read = read.unwrap();
     assert_eq!(seen, [b"edit 1", b"edit 2", b"edit 3"]);
-    assert_eq!((read.next_seq, read.end, read.torn), (4, edits.offset(), false));
+    assert_eq!((read.next_seq, read.end, read.torn), (4, edits.offset(), None));
     assert!(read.end >= edits.durable_len());
 }
 

@@ -136,5 +136,5 @@ fn a_file_that_reserves_nothing_has_no_stamp() {
     edits.sync("manifest.sync").unwrap();
     assert_eq!(machine.sim.read_file(&path).unwrap()[64..FILE_HEADER_LEN], [0; 32]);
     let read = read_records(&machine.env, &path, &EDITS, FileId(4), 1, &mut |_| Ok(())).unwrap();
-    assert_eq!((read.next_seq, read.torn), (2, false));
+    assert_eq!((read.next_seq, read.torn), (2, None));
 }

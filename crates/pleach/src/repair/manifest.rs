@@ -152,7 +152,7 @@ fn exactly(version: Version, closed: Option<Closed>) -> Known {
 fn newest_hint(env: &Arc<dyn Env>, dir: &Path, files: &Files) -> Option<ManifestHint> {
     let hints = files.segments.keys().filter_map(|id| {
         let path = segment_path(dir, *id);
-        salvage_records(env, &path, &LOG_SEGMENT, *id, &mut |_| Ok(false)).ok()?.hint
+        salvage_records(env, &path, &LOG_SEGMENT, *id, &mut |_| Ok(false)).ok()?
     });
     hints.max()
 }

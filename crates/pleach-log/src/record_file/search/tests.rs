@@ -37,10 +37,10 @@ fn append(writer: &mut RecordWriter, count: u32, payload: &[u8]) -> u64 {
 }
 
 /// The result of a search of the whole file, where it ends, and the work that it takes.
-fn search(env: &Arc<SimEnv>) -> (Vec<Remains>, u64, u64) {
+fn search(env: &Arc<SimEnv>) -> (Vec<LaterRecord>, u64, u64) {
     let (mut reader, _) = RecordReader::open(&**env, Path::new(PATH), &KIND, ID).unwrap();
     let (mut found, before) = (Vec::new(), reader.examined());
-    let end = reader.search(FIRST, &mut |remains| found.push(remains)).unwrap();
+    let end = reader.search(FIRST, &mut |later| found.push(later)).unwrap();
     (found, end, reader.examined() - before)
 }
 
@@ -91,19 +91,19 @@ fn long_records_are_found_and_the_short_ones_behind_them() {
     let long = append(&mut writer, 5, &[3; 300]);
     let behind = append(&mut writer, 1, &[4; 60]);
     let (found, end, _) = search(&env);
-    let places: Vec<_> = found.iter().map(|remains| (remains.offset, remains.is_whole)).collect();
+    let places: Vec<_> = found.iter().map(|later| (later.offset, later.is_whole)).collect();
     let all = [first, shorts[0], shorts[1], shorts[2], long, behind].map(|offset| (offset, true));
     assert_eq!((&places[..], end), (&all[..], writer.offset()));
     assert_eq!(found[5].header.first_seq, 10);
     // A damaged short record hides the next ones, up to a long one.
     change(&env, |bytes| bytes[index(shorts[1]) + 20] ^= 1);
     let (found, ..) = search(&env);
-    let places: Vec<_> = found.iter().map(|remains| remains.offset).collect();
+    let places: Vec<_> = found.iter().map(|later| later.offset).collect();
     assert_eq!(places, [first, shorts[0], long, behind]);
     // A damaged payload leaves the header, and what it says of durable records.
     change(&env, |bytes| bytes[index(long) + 200] ^= 1);
     let (found, ..) = search(&env);
-    let places: Vec<_> = found.iter().map(|remains| (remains.offset, remains.is_whole)).collect();
+    let places: Vec<_> = found.iter().map(|later| (later.offset, later.is_whole)).collect();
     assert_eq!(places, [(first, true), (shorts[0], true), (long, false)]);
 }
 
@@ -129,7 +129,7 @@ fn what_a_failed_append_left_is_no_loss() {
             bytes[index(FIRST + offset)..][..encoded.len()].copy_from_slice(&encoded);
         }
     });
-    let whole: Vec<_> = search(&env).0.iter().map(|remains| remains.is_whole).collect();
+    let whole: Vec<_> = search(&env).0.iter().map(|later| later.is_whole).collect();
     assert_eq!(whole, [true, true, false, true]);
 }
 
@@ -189,7 +189,7 @@ fn nested_headers_take_linear_work() {
             body[start..start + RECORD_HEADER_LEN].copy_from_slice(&encoded);
         }
         let (found, _, work) = search(&file_of(&body));
-        assert!(found.len() >= len / step - 1 && found.iter().all(|remains| !remains.is_whole));
+        assert!(found.len() >= len / step - 1 && found.iter().all(|later| !later.is_whole));
         assert!(work <= WORK_MAX * len as u64, "{work} for {len} bytes, a header every {step}");
     }
     // Tags alone.
@@ -201,7 +201,7 @@ fn nested_headers_take_linear_work() {
 
 /// The findings of salvage behind the header: places of records, and the work that it takes.
 fn salvage(env: &Arc<SimEnv>) -> (Vec<u64>, u64) {
-    let mut reader = RecordReader::blind(&**env, Path::new(PATH), &KIND, ID).unwrap();
+    let mut reader = RecordReader::open_for_salvage(&**env, Path::new(PATH), &KIND, ID).unwrap();
     let mut found = Vec::new();
     loop {
         match reader.advance().unwrap() {
