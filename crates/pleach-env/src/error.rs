@@ -87,7 +87,7 @@ impl Error {
 
     /// The `Corruption` of `malformed` bytes in a structure that begins at `offset` of `path`.
     pub fn malformed(path: &Path, offset: u64, malformed: Malformed) -> Self {
-        Self::corruption(path, offset + malformed.offset as u64, format!("expected {}", malformed.expected))
+        Self::corruption(path, offset + malformed.offset as u64, malformed.to_string())
     }
 
     /// The operating system refused `action` (an infinitive phrase, "sync the log segment") on `path`.

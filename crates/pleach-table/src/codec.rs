@@ -1,4 +1,4 @@
-//! How blocks are compressed.
+//! Compression of blocks.
 
 /// Compression of an SST's data blocks, with the number it has on disk. Never renumber.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! Checksums that cover bytes and their address, so that a block from elsewhere is not taken for this one.
+//! Checksums of bytes and their address, so that a misplaced block has a wrong checksum.
 
 use pleach_env::FileId;
 

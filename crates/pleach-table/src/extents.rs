@@ -1,7 +1,7 @@
-//! Where the data blocks of an SST lie.
+//! Extents of the data blocks of an SST: their offsets and lengths.
 //!
-//! Data blocks fill the file from its start to its tail without gaps, so their starts say all. Where all blocks but the
-//! last are equally long, as in uncompressed SSTs of small entries, one number does.
+//! Data blocks fill the file from its start to its tail without gaps, so their starts suffice. If all blocks but the last are
+//! equally long, as in uncompressed SSTs of small entries, one number suffices.
 //!
 //! # On disk
 //! Layout: docs/format/sst.md, index block.
@@ -11,13 +11,13 @@
 use pleach_coding::Malformed;
 
 use crate::codec::Codec;
-use crate::limits::{HEADER_LEN, PAGE};
+use crate::sizes::{HEADER_LEN, PAGE};
 
 /// Numbers on disk. Never renumber.
 const UNIFORM: u8 = 1;
 const STARTS: u8 = 2;
 
-/// See the module's text.
+/// Offsets and lengths of all data blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Extents {
     /// Blocks of `stride` bytes up to `end`; the last may be of another length.
@@ -27,7 +27,7 @@ pub(crate) enum Extents {
 }
 
 impl Extents {
-    /// Of blocks that start at `starts` (at least one) and end at `end`.
+    /// The extents of blocks that start at `starts` (at least one); the last one ends at `end`.
     pub(crate) fn new(starts: &[u32], end: u32) -> Self {
         let blocks = u32::try_from(starts.len()).expect("an SST has fewer than 2^32 blocks");
         let stride = starts.get(1).copied().unwrap_or(end);
@@ -64,7 +64,7 @@ impl Extents {
         }
     }
 
-    /// Bytes of memory beyond its own.
+    /// Bytes of memory on the heap.
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Uniform { .. } => 0,

@@ -1,21 +1,23 @@
-//! The footer: the last 64 bytes of an SST, from which everything else is found.
+//! The footer: the last 64 bytes of an SST, with the lengths of the other parts.
 //!
 //! # On disk
 //! Layout: docs/format/sst.md, footer.
 
 #![deny(clippy::indexing_slicing)]
 
+use pleach_coding::{Malformed, u16_at, u32_at, u64_at};
 use pleach_env::{FileId, failpoint};
 
 use crate::codec::Codec;
-use crate::limits::{FOOTER_LEN, TAIL_LEN_MAX};
+use crate::sizes::{FOOTER_LEN, TAIL_LEN_MAX};
 
 /// Last 8 bytes of every SST.
 const MAGIC: [u8; 8] = *b"PleachST";
+const MAGIC_AT: usize = FOOTER_LEN - MAGIC.len();
 /// The format this build writes, and the only one it reads.
 pub(crate) const VERSION: u16 = 2;
 
-/// See the module's text.
+/// The decoded footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) codec: Codec,
@@ -27,13 +29,19 @@ pub(crate) struct Footer {
     pub(crate) file_len: u32,
 }
 
-/// Why bytes are no footer.
+/// Why bytes are not a footer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Rejected {
-    /// They violate the format at this byte.
-    Damaged(usize, String),
-    /// They are of another format version.
+pub(crate) enum FooterError {
+    /// They violate the format.
+    Malformed(Malformed),
+    /// They have another format version.
     Version(u16),
+}
+
+impl From<Malformed> for FooterError {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
 }
 
 impl Footer {
@@ -43,22 +51,19 @@ impl Footer {
         blocks.iter().sum::<u64>() + FOOTER_LEN as u64
     }
 
-    /// The stored bytes, and the checksum among them.
+    /// The stored bytes, and the checksum that they begin with.
     pub(crate) fn encode(&self) -> ([u8; FOOTER_LEN], u32) {
-        let mut covered = Vec::with_capacity(FOOTER_LEN);
-        covered.extend_from_slice(&VERSION.to_le_bytes());
-        covered.extend_from_slice(&[self.codec.number(), 0]);
-        covered.extend_from_slice(&self.file_id.0.to_le_bytes());
-        for len in [self.index_len, self.filter_len, self.properties_len, self.file_len] {
-            covered.extend_from_slice(&len.to_le_bytes());
-        }
-        covered.resize(FOOTER_LEN - 4 - MAGIC.len(), 0);
-        covered.extend_from_slice(&MAGIC);
-        let crc = crc32c::crc32c(&covered);
         let mut bytes = [0; FOOTER_LEN];
-        for (to, from) in bytes.iter_mut().zip(crc.to_le_bytes().into_iter().chain(covered)) {
-            *to = from;
-        }
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[6] = self.codec.number();
+        bytes[8..16].copy_from_slice(&self.file_id.0.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.index_len.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.filter_len.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.properties_len.to_le_bytes());
+        bytes[28..32].copy_from_slice(&self.file_len.to_le_bytes());
+        bytes[MAGIC_AT..].copy_from_slice(&MAGIC);
+        let crc = crc32c::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
         (bytes, crc)
     }
 
@@ -67,55 +72,40 @@ impl Footer {
         bytes: &[u8; FOOTER_LEN],
         file_id: FileId,
         file_len: u64,
-    ) -> Result<(Self, u32), Rejected> {
-        let (crc, covered) = bytes.split_first_chunk::<4>().ok_or_else(|| damaged(0, "64 bytes"))?;
-        let mut fields = Fields(covered);
-        let version = u16::from_le_bytes(fields.take());
-        let [codec, zero] = fields.take();
-        let id = FileId(u64::from_le_bytes(fields.take()));
-        let [index_len, filter_len, properties_len, len] =
-            [(); 4].map(|()| u32::from_le_bytes(fields.take()));
-        let reserved: [u8; 24] = fields.take();
-        if fields.take() != MAGIC {
-            return Err(damaged(56, "the magic bytes PleachST"));
+    ) -> Result<(Self, u32), FooterError> {
+        if bytes[MAGIC_AT..] != MAGIC {
+            return Err(Malformed::new(MAGIC_AT, "the magic bytes PleachST").into());
         }
+        let version = u16_at(bytes, 4);
         if version != VERSION {
-            return Err(Rejected::Version(version));
+            return Err(FooterError::Version(version));
         }
-        let crc = u32::from_le_bytes(*crc);
-        if crc32c::crc32c(covered) != crc && !failpoint::skipped("sst.footer.crc") {
-            return Err(damaged(0, "bytes that match the footer's checksum"));
+        let crc = u32_at(bytes, 0);
+        if crc32c::crc32c(&bytes[4..]) != crc && !failpoint::skipped("sst.footer.crc") {
+            return Err(Malformed::new(0, "bytes that match the footer's checksum").into());
         }
-        if id != file_id {
-            return Err(Rejected::Damaged(8, format!("expected file id {file_id}, found {id}")));
+        let found = u64_at(bytes, 8);
+        if found != file_id.0 {
+            return Err(Malformed::new(8, "the file id of this SST").found(found).into());
         }
-        if u64::from(len) != file_len {
-            return Err(Rejected::Damaged(28, format!("expected a file of {file_len} bytes, found {len}")));
+        let footer = Self {
+            codec: Codec::from_number(bytes[6]).ok_or(Malformed::new(6, "a codec this build knows"))?,
+            file_id,
+            index_len: u32_at(bytes, 16),
+            filter_len: u32_at(bytes, 20),
+            properties_len: u32_at(bytes, 24),
+            file_len: u32_at(bytes, 28),
+        };
+        if u64::from(footer.file_len) != file_len {
+            return Err(Malformed::new(28, "the length of the file").found(footer.file_len).into());
         }
-        let codec = Codec::from_number(codec).ok_or_else(|| damaged(6, "a codec this build knows"))?;
-        if zero != 0 || reserved != [0; 24] {
-            return Err(damaged(32, "zeros"));
+        if bytes[7] != 0 || bytes[32..MAGIC_AT].iter().any(|&b| b != 0) {
+            return Err(Malformed::new(32, "zeros").into());
         }
-        let footer = Self { codec, file_id, index_len, filter_len, properties_len, file_len: len };
         if footer.tail_len() >= file_len || footer.tail_len() > TAIL_LEN_MAX as u64 {
-            return Err(damaged(16, "a tail shorter than the file and than 64 MiB"));
+            return Err(Malformed::new(16, "a tail shorter than the file and than 64 MiB").into());
         }
         Ok((footer, crc))
-    }
-}
-
-fn damaged(at: usize, expected: &str) -> Rejected {
-    Rejected::Damaged(at, format!("expected {expected}"))
-}
-
-/// Fields of fixed width, taken from the front; zeros once there are no more.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let (field, rest) = self.0.split_first_chunk::<N>().unwrap_or((&[0; N], &[]));
-        self.0 = rest;
-        *field
     }
 }
 

@@ -1,16 +1,16 @@
-//! The hash of a key: computed once, it serves the memtable, the filters and the tags of blocks.
+//! The hash of a key: computed once, used by the memtable, the filters and the tags of blocks.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Hash of `key` in the partition whose number is `seed`.
 ///
-/// It reaches the disk in filters and tags: never change it without a new format version.
+/// Filters and tags on disk depend on it: never change it without a new format version.
 #[inline]
 pub fn key_hash(seed: u32, key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, u64::from(seed))
 }
 
-/// One byte of the hash that the filter's choice of a line does not depend on.
+/// The tag of a key in its block: a byte of the hash that does not choose the filter's line.
 #[inline]
 pub(crate) fn tag_of(hash: u64) -> u8 {
     (hash & 0xff) as u8

@@ -1,12 +1,12 @@
-//! SST of Pleach: immutable sorted files of entries, and the frames their blocks are cached in.
+//! SSTs of Pleach: immutable sorted files of entries, and the cache of their blocks.
 //!
-//! An [`SstBuilder`] takes entries in key order, packs them into blocks and gives an [`SstSummary`], which the store's
-//! manifest keeps. An [`Sst`] is the open file: index and filter are in memory, blocks are read through the
-//! [`FrameCache`] and handed out as [`BlockRef`]s, which pin the memory they lie in. An [`SstCursor`] walks the entries
-//! in either direction. The layout of the file stands in docs/format/sst.md.
+//! An [`SstBuilder`] takes entries in key order, packs them into blocks and returns an [`SstSummary`], which the store's
+//! manifest keeps. An [`Sst`] is the open file: index and filter are in memory, and blocks are read through the
+//! [`FrameCache`]. It returns [`BlockRef`]s, which pin the memory of their blocks. An [`SstCursor`] walks the entries in
+//! either direction. The layout of the file is in docs/format/sst.md.
 //!
-//! Keys are opaque bytes compared bytewise; a key stands at most once in an SST. An entry is a put, a tombstone, or a
-//! pointer to a value that is kept elsewhere ([`ValueKind`]).
+//! Keys are opaque bytes compared bytewise; an SST holds a key at most once. An entry is a put, a tombstone, or a
+//! pointer to a value elsewhere ([`ValueKind`]).
 //!
 //! ```
 //! use std::path::Path;
@@ -46,17 +46,17 @@ mod filter;
 mod footer;
 mod frame;
 mod hash;
-mod kind;
-mod limits;
 mod properties;
+mod sizes;
 mod sst;
 mod summary;
+mod value_kind;
 
 pub use codec::Codec;
 pub use filter::{Filter, false_positive_rate, probes_for};
 pub use frame::{BlockRef, FrameCache, FrameCacheStats};
 pub use hash::key_hash;
-pub use kind::ValueKind;
-pub use limits::{KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX};
+pub use sizes::{KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX};
 pub use sst::{CursorMode, SalvageSst, Salvaged, Sst, SstBuilder, SstCursor, SstDamage, SstOptions, Toward};
 pub use summary::SstSummary;
+pub use value_kind::ValueKind;

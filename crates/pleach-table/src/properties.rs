@@ -1,15 +1,16 @@
-//! The properties of an SST: what is in it, in numbers.
+//! The properties of an SST: counts and sizes of its entries, its key range, its note.
 //!
 //! # On disk
-//! Layout: docs/format/sst.md, properties block. Fields are tagged, so that later builds can add some which older ones
-//! either skip or refuse.
+//! Layout: docs/format/sst.md, properties block. Fields are tagged: a later build can add one, and its tag says whether older
+//! builds skip or refuse it.
 
 #![deny(clippy::indexing_slicing)]
 
-use pleach_coding::Malformed;
+use pleach_coding::{Decoder, Malformed};
 
-use crate::limits::{KEY_LEN_MAX, NOTE_LEN_MAX};
+use crate::sizes::{KEY_LEN_MAX, NOTE_LEN_MAX};
 use crate::summary::SstSummary;
+use crate::value_kind::ValueKind;
 
 /// Tags on disk. Never renumber. From [`SKIPPABLE`] on, a reader may skip what it does not know.
 const ENTRIES: u16 = 1;
@@ -23,7 +24,7 @@ const LARGEST: u16 = 8;
 const NOTE: u16 = 9;
 const SKIPPABLE: u16 = 0x8000;
 
-/// See the module's text.
+/// The properties, while entries are counted or as they were decoded.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Properties {
     pub(crate) entries: u64,
@@ -31,7 +32,7 @@ pub(crate) struct Properties {
     pub(crate) value_pointers: u64,
     pub(crate) raw_key_bytes: u64,
     pub(crate) raw_value_bytes: u64,
-    /// Bits of the filter; 0 where there is none.
+    /// Bits of the filter; 0 if there is none.
     pub(crate) filter_bits: u64,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
@@ -40,6 +41,20 @@ pub(crate) struct Properties {
 }
 
 impl Properties {
+    /// Counts an entry. Requires: `key` is above all keys counted before.
+    pub(crate) fn count(&mut self, key: &[u8], kind: ValueKind, value_len: usize) {
+        if self.entries == 0 {
+            self.smallest = key.to_vec();
+        }
+        self.largest.clear();
+        self.largest.extend_from_slice(key);
+        self.entries += 1;
+        self.tombstones += u64::from(kind == ValueKind::Tombstone);
+        self.value_pointers += u64::from(kind == ValueKind::ValuePointer);
+        self.raw_key_bytes += key.len() as u64;
+        self.raw_value_bytes += value_len as u64;
+    }
+
     /// Appends the payload of the properties block.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let numbers = [
@@ -58,21 +73,21 @@ impl Properties {
         put_field(out, NOTE, &self.note);
     }
 
-    /// The properties stored in `payload`.
+    /// Decodes the payload of the properties block.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
         let mut properties = Self::default();
-        let mut input = payload;
+        let mut input = Decoder(payload);
         let mut previous = 0;
         let mut seen = 0;
         while !input.is_empty() {
-            let at = payload.len() - input.len();
-            let (tag, value, rest) = take_field(input).ok_or(Malformed::new(at, "a whole field"))?;
+            let at = payload.len() - input.0.len();
+            let (tag, value) = take_field(&mut input).ok_or(Malformed::new(at, "a whole field"))?;
             if tag <= previous {
                 return Err(Malformed::new(at, "fields in ascending order of their tags"));
             }
             properties.set(tag, value).ok_or(Malformed::new(at, "a property this build knows"))?;
             seen += u32::from(tag < SKIPPABLE);
-            (previous, input) = (tag, rest);
+            previous = tag;
         }
         let whole = seen == u32::from(NOTE);
         if !whole || properties.entries == 0 || properties.smallest > properties.largest {
@@ -127,12 +142,11 @@ fn put_field(out: &mut Vec<u8>, tag: u16, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// A field's tag and value, and what follows.
-fn take_field(input: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let (tag, rest) = input.split_first_chunk::<2>()?;
-    let (len, rest) = rest.split_first_chunk::<4>()?;
-    let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-    Some((u16::from_le_bytes(*tag), value, rest))
+/// The next field's tag and value.
+fn take_field<'a>(input: &mut Decoder<'a>) -> Option<(u16, &'a [u8])> {
+    let tag = u16::from_le_bytes(input.array()?);
+    let len = u32::from_le_bytes(input.array()?);
+    Some((tag, input.take(len as usize)?))
 }
 
 fn number(value: &[u8]) -> Option<u64> {

@@ -1,13 +1,14 @@
-//! The summary of an SST in the store's manifest.
+//! The summary of an SST that the store's manifest keeps.
 
 use std::fmt;
 
-/// An SST in brief: enough to open it by one read, to know a swapped or stale file, and to plan without opening it.
+/// The summary of an SST. It suffices to open the file by one read, to recognize a swapped or stale file, and to plan
+/// compactions without opening it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SstSummary {
     /// Length of the file.
     pub file_len: u64,
-    /// Length of index, filter, properties and footer, which end the file.
+    /// Length of the tail: index, filter, properties and footer.
     pub tail_len: u32,
     /// Checksum of the footer.
     pub footer_crc: u32,
@@ -21,7 +22,7 @@ pub struct SstSummary {
     pub value_pointers: u64,
     /// Bytes of all keys and values, uncompressed.
     pub raw_bytes: u64,
-    /// Bits of the filter; 0 where there is none.
+    /// Bits of the filter; 0 if there is none.
     pub filter_bits: u64,
     /// Smallest key.
     pub smallest: Vec<u8>,
@@ -30,7 +31,7 @@ pub struct SstSummary {
 }
 
 impl fmt::Debug for SstSummary {
-    /// Without the keys: they are data.
+    /// Leaves out the keys, which are user data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SstSummary")
             .field("file_len", &self.file_len)

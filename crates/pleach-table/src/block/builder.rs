@@ -1,9 +1,9 @@
-//! Packing entries into data blocks: where to cut, and what a block's payload looks like.
+//! Packer of data blocks: decides where to cut, and encodes a block's payload.
 //!
-//! Entries wait in the packer until a block is cut. In an uncompressed SST a block takes whole pages, so a cut leaves
-//! a gap. A block ends with its first page if the gap is at most an eighth; otherwise it may grow to two, three, four
-//! pages, and if no size brings the gap below an eighth, the cut with the smallest share of gap is taken and the
-//! entries beyond it wait for the next block.
+//! Entries wait in the packer until a block is cut. In an uncompressed SST a block takes whole pages, so a cut leaves a gap at
+//! its end. If the gap in one page is at most an eighth, the block has one page. Otherwise the packer tries two, three and
+//! four pages. If every gap is above an eighth, it takes the cut with the smallest share of gap, and the entries beyond it
+//! wait for the next block.
 //!
 //! # On disk
 //! Layout: docs/format/sst.md, data block.
@@ -11,8 +11,8 @@
 use pleach_coding::{common_prefix_len, put_varint, varint_len};
 
 use crate::hash::tag_of;
-use crate::kind::ValueKind;
-use crate::limits::{BLOCK_LEN_MAX, HEADER_LEN, PAGE};
+use crate::sizes::{BLOCK_LEN_MAX, HEADER_LEN, PAGE};
+use crate::value_kind::ValueKind;
 
 /// How blocks are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum Packing {
     UpTo(usize),
 }
 
-/// A block to be written: so many of the waiting entries, padded to this length (0: not padded).
+/// A block to write: the number of waiting entries in it, and the length to which it is padded (0: not padded).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) entries: usize,
@@ -37,6 +37,7 @@ const GAP_SHARE: usize = 8;
 /// Longest prefix: its length has 16 bits.
 const PREFIX_LEN_MAX: usize = u16::MAX as usize;
 
+/// A waiting entry.
 #[derive(Clone, Copy)]
 struct Waiting {
     /// Where its key begins in `bytes`; its value follows.
@@ -58,15 +59,15 @@ impl Waiting {
         self.value_len << 2 | u32::from(self.kind.number())
     }
 
-    /// Its length in a block without a prefix, tag and offset included; with a prefix, never more than this less
-    /// the prefix's length.
+    /// Its length in a block without a prefix, tag and offset included. In a block with a prefix it is at most this minus the
+    /// prefix's length.
     fn len(self) -> usize {
         let lengths = varint_len(self.key_len.into()) + varint_len(self.value_word().into());
         3 + lengths + self.key_len as usize + self.value_len as usize
     }
 }
 
-/// Grammar: `new (push (next_cut encode drain)*)* (last_cut encode drain)`.
+/// The packer. Grammar: `new (push (next_cut encode drain)*)* (last_cut encode drain)`.
 pub(crate) struct BlockPacker {
     packing: Packing,
     bytes: Vec<u8>,
@@ -74,10 +75,10 @@ pub(crate) struct BlockPacker {
     fill: Fill,
 }
 
-/// The block being filled with the first of the waiting entries.
+/// The block being filled.
 #[derive(Clone, Copy)]
 struct Fill {
-    /// How many of them are in.
+    /// How many of the waiting entries are in it.
     entries: usize,
     /// Their length without a prefix.
     len: usize,
@@ -131,7 +132,7 @@ impl BlockPacker {
         &self.bytes[entry.start + entry.key_len as usize..][..entry.value_len as usize]
     }
 
-    /// A block that is full, if there is one.
+    /// The next full block, if there is one.
     pub(crate) fn next_cut(&mut self) -> Option<Cut> {
         while self.fill.entries < self.waiting.len() {
             let grown = self.with_next();
@@ -150,7 +151,7 @@ impl BlockPacker {
         None
     }
 
-    /// All that waits, as one block.
+    /// All waiting entries, as one block.
     pub(crate) fn last_cut(&mut self) -> Option<Cut> {
         let entries = self.fill.entries;
         (entries > 0).then(|| Cut { entries, padded_len: self.padded(self.fill.block_len()) })
@@ -163,7 +164,7 @@ impl BlockPacker {
         }
     }
 
-    /// The block as it would be with the next entry.
+    /// The block being filled, with the next entry.
     fn with_next(&self) -> Fill {
         let next = self.fill.entries;
         let key = self.key(next);
@@ -215,7 +216,7 @@ impl BlockPacker {
         }
     }
 
-    /// Drops the first `entries`, which have been written.
+    /// Drops the first `entries`, which were written.
     pub(crate) fn drain(&mut self, entries: usize) {
         self.fill = Fill::empty(self.packing);
         match self.waiting.get(entries) {
@@ -234,7 +235,7 @@ impl BlockPacker {
     }
 }
 
-/// Appends the payload of a block that holds one entry alone, but for the value, which ends it.
+/// Appends the payload of a block of one entry, without the value, which follows it.
 ///
 /// Guarantees: the same bytes as [`BlockPacker::encode`] for a single entry.
 pub(crate) fn encode_alone(key: &[u8], kind: ValueKind, value_len: usize, hash: u64, out: &mut Vec<u8>) {

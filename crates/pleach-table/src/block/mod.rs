@@ -1,8 +1,7 @@
 //! Blocks: the unit of reading, checksum and compression.
 //!
-//! A stored block is a header of 16 bytes, a payload, and zeros up to its stored length. The *unfolded* form, which
-//! frames hold and readers see, is the same with an uncompressed payload. What a data block's payload holds is the
-//! business of [`builder`] and [`reader`].
+//! A stored block is a header of 16 bytes, a payload, and zeros up to its stored length. Frames and
+//! readers hold the same with an uncompressed payload. [`builder`] and [`reader`] define the payload of a data block.
 //!
 //! # On disk
 //! Layout: docs/format/sst.md, block header and data block.

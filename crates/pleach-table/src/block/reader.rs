@@ -1,15 +1,15 @@
-//! Reading an unfolded data block: by tag for a point, by binary search for an order.
+//! Reader of an uncompressed data block: lookups by tag, seeks by binary search.
 //!
-//! The binary search can be done a comparison at a time, so that searches of many blocks wait for memory together.
+//! A binary search can be done one comparison at a time, so that searches in several blocks wait for memory together.
 //!
-//! [`validate`] looks at every length and offset once, when the block is admitted; afterwards a [`DataBlock`] looks
-//! only at what it needs.
+//! [`validate`] checks every length and offset once, when the block is admitted. Afterwards a [`DataBlock`] decodes only the
+//! entries that it needs.
 //!
 //! # Invariants
 //! 1. *Packed*: entry 0 begins where the offsets end, entry i + 1 where entry i ends, the last ends with the payload.
 //!    Checked by [`validate`].
-//! 2. *Ascending*: keys ascend strictly. Kept by the builder, checked by `Sst::verify` alone: a block that violates it
-//!    under a good checksum hides keys, no more.
+//! 2. *Ascending*: keys ascend strictly. The builder ensures it; only `Sst::verify` checks it. A block that violates it under
+//!    a good checksum hides keys and has no other effect.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -18,8 +18,8 @@ use pleach_coding::{take_varint_u32, u16_at};
 use pleach_env::memory::prefetch;
 
 use crate::hash::tag_of;
-use crate::kind::ValueKind;
-use crate::limits::HEADER_LEN;
+use crate::sizes::HEADER_LEN;
+use crate::value_kind::ValueKind;
 
 pub(crate) use validate::validate;
 
@@ -71,7 +71,7 @@ pub(crate) struct Entry {
     pub(crate) value: Range<usize>,
 }
 
-/// A validated, unfolded data block.
+/// A validated, uncompressed data block.
 #[derive(Clone, Copy)]
 pub(crate) struct DataBlock<'a> {
     bytes: &'a [u8],
@@ -85,7 +85,7 @@ impl<'a> DataBlock<'a> {
         Self { bytes, layout: Layout::of(bytes) }
     }
 
-    /// The same, for a reader that has kept the layout.
+    /// As [`DataBlock::new`], with a layout decoded before.
     #[inline]
     pub(crate) fn with_layout(bytes: &'a [u8], layout: Layout) -> Self {
         Self { bytes, layout }
@@ -147,7 +147,7 @@ impl<'a> DataBlock<'a> {
         decode_entry(self.bytes, end).expect("validated when the block was admitted")
     }
 
-    /// Asks for the bytes at `at`.
+    /// Prefetches the bytes at `at`.
     #[inline]
     pub(crate) fn prefetch(self, at: usize) {
         prefetch(self.bytes.as_ptr().wrapping_add(at));
@@ -163,7 +163,7 @@ impl<'a> DataBlock<'a> {
         search.base
     }
 
-    /// Starts to count the entries whose keys are below `key`, and asks for the first entry to be compared.
+    /// Starts to count the entries whose keys are below `key`, and prefetches the first entry to compare.
     #[inline]
     pub(crate) fn search(self, key: &[u8]) -> Search {
         let prefix = self.prefix();
@@ -175,7 +175,7 @@ impl<'a> DataBlock<'a> {
         Search { base: if key > prefix { self.count() } else { 0 }, size: 0 }
     }
 
-    /// One comparison of a search for `key` that is not over; asks for the next entry to be compared.
+    /// One comparison of a search for `key` that is not over. Prefetches the next entry to compare.
     #[inline]
     pub(crate) fn narrow(self, search: &mut Search, key: &[u8]) {
         let half = search.size / 2;
@@ -199,7 +199,7 @@ impl<'a> DataBlock<'a> {
     }
 }
 
-/// A binary search in a block, so far: the answer is `base` plus 0 to `size`.
+/// A binary search in a block: the answer is between `base` and `base + size`.
 #[derive(Clone, Copy)]
 pub(crate) struct Search {
     base: usize,
@@ -234,7 +234,7 @@ fn decode_entry(bytes: &[u8], at: usize) -> Option<Entry> {
 }
 
 mod validate {
-    //! The one look at everything, before a block is used.
+    //! Validation of a block before it is used.
 
     #![deny(clippy::indexing_slicing)]
 
@@ -242,9 +242,9 @@ mod validate {
 
     use super::{Layout, PREFIX_AT, decode_entry};
     use crate::block::header::Header;
-    use crate::limits::{HEADER_LEN, KEY_LEN_MAX, VALUE_LEN_MAX};
+    use crate::sizes::{HEADER_LEN, KEY_LEN_MAX, VALUE_LEN_MAX};
 
-    /// Checks all lengths and offsets of an unfolded data block; `header` is its own, already checked.
+    /// Checks all lengths and offsets of an uncompressed data block; `header` is its own, already checked.
     pub(crate) fn validate(bytes: &[u8], header: &Header) -> Result<(), Malformed> {
         let payload_end = HEADER_LEN + header.raw_len as usize;
         let bytes = bytes.get(..payload_end).ok_or(Malformed::new(8, "a payload within the block"))?;

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::key_hash;
-use crate::kind::ValueKind;
-use crate::limits::{BLOCK_LEN_MAX, HEADER_LEN, KEY_LEN_MAX, PAGE};
+use crate::sizes::{BLOCK_LEN_MAX, HEADER_LEN, KEY_LEN_MAX, PAGE};
+use crate::value_kind::ValueKind;
 
 type Entries = Vec<(Vec<u8>, ValueKind, Vec<u8>)>;
 
@@ -18,7 +18,7 @@ fn pack(entries: &Entries, packing: Packing) -> Vec<(Vec<u8>, Header, usize)> {
         packer.encode(cut.entries, &mut block);
         packer.drain(cut.entries);
         let raw_len = u32::try_from(block.len() - HEADER_LEN).unwrap();
-        let header = Header::unfolded(u16::try_from(cut.entries).unwrap(), raw_len);
+        let header = Header::uncompressed(u16::try_from(cut.entries).unwrap(), raw_len);
         block[..HEADER_LEN].copy_from_slice(&header.encode(BlockType::Data));
         assert!(
             packing != Packing::Paged

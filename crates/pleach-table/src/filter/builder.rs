@@ -1,21 +1,21 @@
-//! Collects the hashes of an SST's keys and makes the filter block of them.
+//! Builder of a filter block: collects the hashes of an SST's keys.
 
 use super::{FIELDS, HEAD_LEN, LINE_BITS, LINE_LEN, fields, line_of, position_words, probes_for};
-use crate::limits::FILTER_LEN_MAX;
+use crate::sizes::FILTER_LEN_MAX;
 
-/// Grammar: `new (add)* encode`.
+/// The builder. Grammar: `new (add)* encode`.
 pub(crate) struct FilterBuilder {
     bits_per_key: f32,
     hashes: Vec<u64>,
 }
 
 impl FilterBuilder {
-    /// No bits a key means no filter.
+    /// A builder of a filter with so many bits per key; none if they are 0.
     pub(crate) fn new(bits_per_key: f32) -> Self {
         Self { bits_per_key, hashes: Vec::new() }
     }
 
-    /// Requires: the bits were above 0 from the beginning.
+    /// Changes the bits per key. Requires: [`FilterBuilder::new`] got more than 0.
     pub(crate) fn set_bits_per_key(&mut self, bits_per_key: f32) {
         debug_assert!(self.bits_per_key > 0.0, "hashes were collected");
         self.bits_per_key = bits_per_key;
@@ -44,7 +44,7 @@ impl FilterBuilder {
         ((bits / LINE_BITS as f64).ceil() as usize).clamp(1, (FILTER_LEN_MAX - HEAD_LEN) / LINE_LEN)
     }
 
-    /// Appends the payload of the filter block and returns the number of filter bits; nothing when there is no filter.
+    /// Appends the payload of the filter block and returns the number of filter bits. Appends nothing if there is no filter.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a ratio, to choose by")]
     pub(crate) fn encode(&self, out: &mut Vec<u8>) -> u64 {
         if self.hashes.is_empty() {

@@ -6,7 +6,7 @@
 //! Layout: docs/format/sst.md, filter block.
 //!
 //! # Cost
-//! One cache miss a test, which [`Filter::prefetch`] can start early for many filters at once.
+//! One cache miss a test. [`Filter::prefetch`] starts it early, so that the misses of several filters overlap.
 //!
 //! # Origin
 //! Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters (2007). `SifrDB` 3.3 keeps one per SST.
@@ -36,12 +36,12 @@ fn line_of(hash: u64, lines: usize) -> usize {
     (((hash >> 32) * lines as u64) >> 32) as usize
 }
 
-/// Positions that a word of hash gives: fields of 9 bits.
+/// Number of positions in a word of hash; each is a field of 9 bits.
 const FIELDS: u32 = 7;
 const FIELD_BITS: u32 = 9;
 
-/// The words whose fields, from the lowest on, are the positions that a hash sets in its line. The second one counts
-/// only where a key sets more than [`FIELDS`] bits.
+/// The words whose fields, from the lowest on, are the positions that a hash sets in its line. The second word is used only if
+/// a key sets more than [`FIELDS`] bits.
 #[inline]
 fn position_words(hash: u64) -> [u64; 2] {
     let low = mix(hash);

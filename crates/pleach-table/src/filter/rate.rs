@@ -1,8 +1,8 @@
-//! The power of a filter of given size: the arithmetic behind the choice of the number of probes.
+//! The false positive rate of a filter of given size, and the best number of probes.
 
 use super::{LINE_BITS, PROBES_MAX};
 
-/// Bits a key from which on each further probe pays, from two probes up: it saves at least 2 % of false positives.
+/// Bits per key from which on 2, 3, ... probes pay: each saves at least 2 % of the false positives of one probe fewer.
 /// Computed from [`false_positive_rate`]; a test computes it again.
 const PAYS_FROM: [f32; PROBES_MAX as usize - 1] =
     [2.2, 3.8, 5.4, 7.1, 8.8, 10.6, 12.6, 14.8, 17.1, 19.7, 22.6, 25.8, 29.5];
@@ -12,11 +12,11 @@ pub fn probes_for(bits_per_key: f32) -> u32 {
     1 + u32::try_from(PAYS_FROM.iter().take_while(|&&from| bits_per_key >= from).count()).expect("at most 13")
 }
 
-/// The rate at which a filter of lines says "maybe" for keys that are absent.
+/// The rate at which a filter says "maybe" for absent keys.
 ///
-/// Not the rate of the textbook's Bloom filter, which has one array for all keys (0.6185^bits: 0.82 % at 10 bits), but
-/// of one whose bits are cut into lines of 512: the number of keys in a line is Poisson distributed, and full lines
-/// pass more than empty ones spare (0.97 % at 10 bits). Measured rates are within 3 % of it up to 16 bits per key.
+/// A Bloom filter with one array for all keys has a rate of `0.6185^bits` (0.82 % at 10 bits). In a filter of lines the number
+/// of keys in a line is Poisson distributed, and the rate rises more in full lines than it falls in empty ones (0.97 % at 10
+/// bits). Measured rates are within 3 % of the computed one up to 16 bits per key.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -37,9 +37,9 @@ pub fn false_positive_rate(bits_per_key: f32, probes: u32) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "512 has few bits")]
 const LINE: f64 = LINE_BITS as f64;
 
-/// The probability that `probes` random bits of a line are all set after `keys` keys have set as many each: the
-/// `probes`-th moment of the share of bits set, by its mean and variance. (The variance is that of the classic
-/// occupancy problem; without it the rate would be 1 % too low at 10 bits per key, 4 % at 20.)
+/// The probability that `probes` random bits of a line are all set after each of `keys` keys has set `probes` bits. It is the
+/// `probes`-th moment of the share of bits set, by mean and variance. The variance is that of the occupancy problem; without
+/// it the rate would be 1 % too low at 10 bits per key, 4 % at 20.
 pub(super) fn line_rate(keys: u32, probes: u32) -> f64 {
     let thrown = f64::from(probes) * f64::from(keys);
     let (one_clear, two_clear) = ((1.0 - 1.0 / LINE).powf(thrown), (1.0 - 2.0 / LINE).powf(thrown));

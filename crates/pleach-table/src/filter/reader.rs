@@ -7,8 +7,8 @@ use pleach_env::memory::prefetch;
 
 use super::{FIELD_BITS, FIELDS, HEAD_LEN, LINE_LEN, PROBES_MAX, fields, line_of, position_words};
 
-/// Probes that a test does before it first asks whether all were set. Of absent keys one in twenty goes on from there;
-/// to ask earlier would cost more in mispredicted branches than it spares.
+/// Probes of a test before its first branch. One in twenty absent keys needs more probes. An earlier branch would cost more in
+/// mispredictions than it saves.
 const FIRST_PROBES: u32 = 4;
 
 /// A line of 512 bits in one cache line.
@@ -16,16 +16,16 @@ const FIRST_PROBES: u32 = 4;
 #[repr(align(64))]
 struct Line([u64; LINE_LEN / 8]);
 
-/// The filter of an SST, in memory: of a key that is not in the SST it says so, mostly.
+/// The filter of an SST, in memory. It says "no" for most keys that are not in the SST, and "maybe" for all others.
 ///
-/// An [`Sst`](crate::Sst) has its filter from the beginning, and may be parted from it and read it again.
+/// An [`Sst`](crate::Sst) is opened with its filter. The filter can be taken from it, and read again later.
 pub struct Filter {
     lines: Box<[Line]>,
     probes: u32,
 }
 
 impl Filter {
-    /// The filter stored in the payload of a filter block.
+    /// Decodes the payload of a filter block.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
         let short = Malformed::new(0, "a filter's head");
         let (head, rest) = payload.split_first_chunk::<HEAD_LEN>().ok_or(short)?;
@@ -44,7 +44,7 @@ impl Filter {
         Ok(Self { lines, probes: u32::from(probes) })
     }
 
-    /// Starts fetching the cache line that [`Filter::may_contain`] will look at.
+    /// Prefetches the cache line that [`Filter::may_contain`] will read.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(line) = self.lines.get(line_of(hash, self.lines.len())) {

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::limits::PAGE;
+use crate::sizes::PAGE;
 
 /// A buffer that starts at a multiple of 4096.
 pub(crate) struct AlignedBuffer {

@@ -23,7 +23,7 @@ use pleach_env::FileId;
 use super::block_ref::BlockRef;
 use super::shard::{QUAD, Shard};
 use super::slab::{Pin, Run, SlabOwner, TOUCHED};
-use crate::limits::{BLOCK_LEN_MAX, PAGE};
+use crate::sizes::{BLOCK_LEN_MAX, PAGE};
 
 /// Frames a shard should have at least: 16 MiB.
 const SHARD_FRAMES_MIN: u32 = 4096;

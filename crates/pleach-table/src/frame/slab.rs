@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use pleach_env::memory::{Region, prefetch};
 
-use crate::limits::PAGE;
+use crate::sizes::PAGE;
 
 /// Second chances, as bits: a touched run has the lower, one touched again has both.
 pub(super) const TOUCHED: u32 = 1;

@@ -1,14 +1,15 @@
-//! Writes an SST.
+//! Builder of an SST.
 //!
-//! Entries come in key order; blocks are packed, sealed and gathered into large writes. `finish` writes the tail and
-//! makes the file durable; its name is made durable by the store.
+//! Entries come in key order. They are packed into blocks, and blocks are gathered into large writes. `finish` writes the tail
+//! and makes the file durable; the store makes its name durable.
 //!
 //! # Cost
-//! Two copies and one checksum of every byte, no copy of large values; no allocation per entry beyond amortised growth; 8 bytes of memory per
-//! key for its hash until the filter is made.
+//! Every byte is copied twice and checksummed once; large values are not copied. An entry takes no allocation beyond amortised
+//! growth. A key takes 8 bytes of memory for its hash until the filter is built.
 
-mod blocks;
+mod boundaries;
 mod large;
+mod tail;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,21 +17,16 @@ use std::sync::Arc;
 
 use pleach_env::{Env, Error, File, FileId, Result};
 
-use self::blocks::Blocks;
+use self::boundaries::Boundaries;
 use crate::block::{BlockPacker, BlockType, Cut, Header, Packing, seal};
 use crate::codec::Codec;
-use crate::extents::Extents;
 use crate::filter::FilterBuilder;
-use crate::footer::Footer;
-use crate::kind::ValueKind;
-use crate::limits::{
-    BLOCK_LEN_MAX, FILE_LEN_MAX, FOOTER_LEN, HEADER_LEN, KEY_LEN_MAX, NOTE_LEN_MAX, TAIL_LEN_MAX,
-    VALUE_LEN_MAX, unfolding_allowed,
-};
 use crate::properties::Properties;
+use crate::sizes::{BLOCK_LEN_MAX, HEADER_LEN, KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX, may_decompress_to};
 use crate::summary::SstSummary;
+use crate::value_kind::ValueKind;
 
-/// Bytes gathered before they are written. Large enough that a write's fixed cost vanishes.
+/// Bytes gathered before they are written: at 1 MiB the fixed cost of the call does not count.
 const WRITE_LEN: usize = 1 << 20;
 
 /// How an SST is written.
@@ -50,8 +46,8 @@ impl Default for SstOptions {
 
 /// An SST being written.
 ///
-/// Grammar: `create (add)+ finish`, or `abandon` at any time. After an error only `abandon` is left. An SST dropped
-/// unfinished leaves its file behind.
+/// Grammar: `create (add)+ finish`, or `abandon` at any time. After an error only `abandon` is left. A builder that is dropped
+/// before `finish` leaves its file behind.
 pub struct SstBuilder {
     env: Arc<dyn Env>,
     path: PathBuf,
@@ -59,13 +55,13 @@ pub struct SstBuilder {
     file_id: FileId,
     options: SstOptions,
     packer: BlockPacker,
-    blocks: Blocks,
+    boundaries: Boundaries,
     filter: FilterBuilder,
     properties: Properties,
-    /// Bytes not yet written, which belong at `written`.
+    /// Bytes to be written at offset `written`.
     buffer: Vec<u8>,
     written: u64,
-    /// A payload on its way into a compressed block.
+    /// Scratch for the payload of a compressed block.
     payload: Vec<u8>,
     failed: Option<Error>,
 }
@@ -80,7 +76,7 @@ impl SstBuilder {
         Self::create_packed(env, path, file_id, options, packing)
     }
 
-    /// As [`SstBuilder::create`], with another way to cut blocks.
+    /// As [`SstBuilder::create`], with another packing.
     pub(crate) fn create_packed(
         env: &Arc<dyn Env>,
         path: &Path,
@@ -96,7 +92,7 @@ impl SstBuilder {
             file_id,
             options,
             packer: BlockPacker::new(packing),
-            blocks: Blocks::new(),
+            boundaries: Boundaries::new(),
             filter: FilterBuilder::new(options.filter_bits_per_key),
             properties: Properties::default(),
             buffer: Vec::with_capacity(WRITE_LEN + BLOCK_LEN_MAX),
@@ -123,7 +119,7 @@ impl SstBuilder {
             )));
         }
         assert!(self.properties.largest.as_slice() < key, "keys are added in ascending order");
-        self.note(key, kind, value);
+        self.properties.count(key, kind, value.len());
         self.filter.add(hash);
         let result = if self.is_large(value) {
             self.write_large(key, kind, value, hash)
@@ -134,20 +130,7 @@ impl SstBuilder {
         self.latch(result)
     }
 
-    fn note(&mut self, key: &[u8], kind: ValueKind, value: &[u8]) {
-        let properties = &mut self.properties;
-        if properties.entries == 0 {
-            properties.smallest = key.to_vec();
-        }
-        properties.largest.clear();
-        properties.largest.extend_from_slice(key);
-        properties.entries += 1;
-        properties.tombstones += u64::from(kind == ValueKind::Tombstone);
-        properties.value_pointers += u64::from(kind == ValueKind::ValuePointer);
-        properties.raw_key_bytes += key.len() as u64;
-        properties.raw_value_bytes += value.len() as u64;
-    }
-
+    /// Keeps an error, so that later calls return it too.
     fn latch(&mut self, result: Result<()>) -> Result<()> {
         if let Err(error) = &result {
             self.failed = Some(error.clone());
@@ -155,16 +138,15 @@ impl SstBuilder {
         result
     }
 
-    /// Gives the filter another size than the options say; what counts is what was set when the SST is finished, when
-    /// more is known of the run it will be in.
+    /// Changes the size of the filter. The last size set before `finish` counts, when the size of the run is known.
     ///
     /// Requires: the options asked for a filter.
     pub fn set_filter_bits_per_key(&mut self, bits: f32) {
         self.filter.set_bits_per_key(bits);
     }
 
-    /// Leaves a note in the file for the layer above: what [`Sst::note`](crate::Sst::note) gives back. At most
-    /// [`NOTE_LEN_MAX`] bytes.
+    /// Stores a note of the layer above in the file, to be read by [`Sst::note`](crate::Sst::note). At most [`NOTE_LEN_MAX`]
+    /// bytes.
     pub fn set_note(&mut self, note: &[u8]) {
         assert!(note.len() <= NOTE_LEN_MAX, "a note is short");
         self.properties.note = note.to_vec();
@@ -175,21 +157,9 @@ impl SstBuilder {
         self.properties.entries
     }
 
-    /// Length the file would about have if it were finished now.
+    /// Approximate length of the file if it were finished now.
     pub fn estimated_len(&self) -> u64 {
         self.position() + (self.packer.waiting_len() + self.tail_len_estimate()) as u64
-    }
-
-    fn tail_len_estimate(&self) -> usize {
-        let ends = self.properties.smallest.len() + self.properties.largest.len();
-        // What waits becomes a block too.
-        self.blocks.encoded_len_max()
-            + self.filter.encoded_len()
-            + 4 * HEADER_LEN
-            + ends
-            + FOOTER_LEN
-            + 128
-            + NOTE_LEN_MAX
     }
 
     /// Offset of the next byte of the file.
@@ -207,7 +177,7 @@ impl SstBuilder {
     fn write_block(&mut self, cut: Cut) -> Result<()> {
         let offset = self.position();
         let (first, last) = (self.packer.key(0), self.packer.key(cut.entries - 1));
-        self.blocks.begin(offset, first, last).map_err(|_| self.too_long())?;
+        self.boundaries.begin(offset, first, last).map_err(|_| self.too_long())?;
         let count = u16::try_from(cut.entries).expect("a block of 16 KiB has fewer entries than bytes");
         match self.options.codec {
             Codec::None => self.put_raw_block(cut, count),
@@ -218,15 +188,6 @@ impl SstBuilder {
         if self.buffer.len() >= WRITE_LEN { self.flush() } else { Ok(()) }
     }
 
-    fn check_len(&self) -> Result<()> {
-        let len = self.position() + self.tail_len_estimate() as u64;
-        if len > FILE_LEN_MAX { Err(self.too_long()) } else { Ok(()) }
-    }
-
-    fn too_long(&self) -> Error {
-        Error::invalid("an SST is shorter than 4 GiB and its tail than 64 MiB").at_path(&self.path)
-    }
-
     fn put_raw_block(&mut self, cut: Cut, count: u16) {
         let start = self.buffer.len();
         self.buffer.resize(start + HEADER_LEN, 0);
@@ -235,7 +196,7 @@ impl SstBuilder {
         if cut.padded_len > 0 {
             self.buffer.resize(start + cut.padded_len, 0);
         }
-        self.seal(start, BlockType::Data, &Header::unfolded(count, raw_len));
+        self.seal(start, BlockType::Data, &Header::uncompressed(count, raw_len));
     }
 
     fn put_compressed_block(&mut self, cut: Cut, count: u16) {
@@ -247,8 +208,8 @@ impl SstBuilder {
         self.buffer.resize(start + HEADER_LEN + room, 0);
         let packed = lz4_flex::block::compress_into(&self.payload, &mut self.buffer[start + HEADER_LEN..])
             .expect("there is room for the worst case");
-        let mut header = Header::unfolded(count, block_len(raw_len));
-        if packed <= raw_len - raw_len / 8 && unfolding_allowed(packed, raw_len) {
+        let mut header = Header::uncompressed(count, block_len(raw_len));
+        if packed <= raw_len - raw_len / 8 && may_decompress_to(packed, raw_len) {
             (header.codec, header.stored_len) = (Codec::Lz4, block_len(packed));
             self.buffer.truncate(start + HEADER_LEN + packed);
         } else {
@@ -267,7 +228,7 @@ impl SstBuilder {
         seal(block, self.file_id, offset);
     }
 
-    /// Writes what has been gathered.
+    /// Writes the gathered bytes.
     fn flush(&mut self) -> Result<()> {
         self.file.write_all_at(&self.buffer, self.written).map_err(|e| write_error(&self.path, e))?;
         self.written += self.buffer.len() as u64;
@@ -293,58 +254,9 @@ impl SstBuilder {
         Ok(summary)
     }
 
-    fn put_tail(&mut self) -> Result<SstSummary> {
-        let data_len = self.position();
-        let end = u32::try_from(data_len).map_err(|_| self.too_long())?;
-        let extents = Extents::new(&self.blocks.starts, end);
-        let index = std::mem::take(&mut self.blocks.index).finish();
-        let index_len = self.put_block(BlockType::Index, |out| {
-            extents.encode(out);
-            index.encode(out);
-        });
-        let filter = std::mem::replace(&mut self.filter, FilterBuilder::new(0.0));
-        let filter_len = if filter.encoded_len() == 0 {
-            0
-        } else {
-            let mut bits = 0;
-            let len = self.put_block(BlockType::Filter, |out| bits = filter.encode(out));
-            self.properties.filter_bits = bits;
-            len
-        };
-        let properties = std::mem::take(&mut self.properties);
-        let properties_len = self.put_block(BlockType::Properties, |out| properties.encode(out));
-        let file_len = self.position() + FOOTER_LEN as u64;
-        let tail_len = file_len - data_len;
-        if file_len > FILE_LEN_MAX || tail_len > TAIL_LEN_MAX as u64 {
-            return Err(self.too_long());
-        }
-        let footer = Footer {
-            codec: self.options.codec,
-            file_id: self.file_id,
-            index_len,
-            filter_len,
-            properties_len,
-            file_len: u32::try_from(file_len).expect("checked above"),
-        };
-        let (bytes, footer_crc) = footer.encode();
-        self.buffer.extend_from_slice(&bytes);
-        let tail_len = u32::try_from(tail_len).expect("checked above");
-        Ok(properties.into_summary(file_len, tail_len, footer_crc, extents.blocks()))
-    }
-
-    /// Appends a block of the tail and returns its length.
-    fn put_block(&mut self, block_type: BlockType, payload: impl FnOnce(&mut Vec<u8>)) -> u32 {
-        let start = self.buffer.len();
-        self.buffer.resize(start + HEADER_LEN, 0);
-        payload(&mut self.buffer);
-        let raw_len = block_len(self.buffer.len() - start - HEADER_LEN);
-        self.seal(start, block_type, &Header::unfolded(0, raw_len));
-        block_len(self.buffer.len() - start)
-    }
-
     /// Removes the unfinished file.
     pub fn abandon(self) {
-        // What cannot be removed now is an orphan that the store removes when it is opened.
+        // Best effort: the store removes unknown files when it is opened.
         let _best_effort = self.env.remove_file(&self.path);
     }
 }

@@ -1,20 +1,20 @@
 //! Blocks read one after the other through the cache: for range scans.
 //!
-//! The block a walk begins with counts as a use; what follows is admitted cold. A walk that goes on to a neighbouring
-//! block reads several at once, ever more, which stay pinned until it has passed them. Once it has shown to be long, the
-//! device is asked for the next ones before they are needed.
+//! The first block of a walk counts as a use of the cache; the following blocks are admitted cold. A walk that goes on to a
+//! neighbouring block reads several blocks at once, and more with each read. They stay pinned until the walk has passed them.
+//! Once the walk is long, the next blocks are prefetched.
 
 use pleach_env::Result;
 
 use super::reader::Sst;
 use crate::frame::{BlockRef, Warmth};
 
-/// Bytes read at once where a walk goes on for the first time: a device takes hardly longer for them than for one block.
+/// Bytes of the first read ahead: a device takes hardly longer for them than for one block.
 const AHEAD_LEN_MIN: u64 = 16 << 10;
-/// Bytes read at once at most. A walk that has come to this has the device fetch the next bytes meanwhile.
+/// Bytes of a read ahead at most. A walk that reads so much prefetches the next bytes too.
 const AHEAD_LEN_MAX: u64 = 256 << 10;
 
-/// See the module's text.
+/// The current block of a walk and those read ahead.
 #[derive(Default)]
 pub(super) struct CachedBlocks {
     current: Option<BlockRef>,
@@ -30,13 +30,13 @@ impl CachedBlocks {
         self.current.as_deref().unwrap_or_default()
     }
 
-    /// The current block, to be kept.
+    /// The current block, pinned.
     #[inline]
     pub(super) fn current(&self) -> BlockRef {
         self.current.clone().expect("only a valid cursor has a block")
     }
 
-    /// Makes `block` the current one; `adjacent` says that it is a neighbour of the one before.
+    /// Makes `block` the current one. `adjacent`: it is a neighbour of the one before.
     #[inline]
     pub(super) fn load(&mut self, sst: &Sst, block: u32, adjacent: bool) -> Result<()> {
         let forward = block >= self.number;
@@ -103,7 +103,7 @@ impl CachedBlocks {
             match sst.admit(no, &bytes[at..at + len as usize], Warmth::Cold) {
                 Ok(admitted) => self.ahead.push((no, admitted)),
                 Err(error) if no == block => return Err(error),
-                // It will be read again, and the error told, if the cursor gets there.
+                // If the cursor gets there, the block is read again and the error returned.
                 Err(_) => {}
             }
         }

@@ -1,14 +1,13 @@
 //! A cursor over an SST's entries, in both directions.
 //!
 //! # Invariants
-//! 1. *Errors stay*: once a block could not be read, the cursor is invalid and every move returns that error again; it
-//!    never goes on behind a part it has not seen.
+//! 1. *Errors stay*: if a block cannot be read, the cursor is invalid and every later move returns that error. So it never
+//!    skips entries.
 //!
 //! # Cost
-//! A step inside a block copies the key's suffix and nothing else. Cached mode reads ahead once it has passed a
-//! block. A cached seek waits for memory some eight times: frame word, frame, and a comparison for
-//! each halving of the block. [`SstCursor::begin_seek`] and [`SstCursor::continue_seek`] do it wait by wait, so that
-//! seeks of several cursors wait together.
+//! A step inside a block copies only the key's suffix. Cached mode reads ahead once it has passed a block. A cached seek
+//! waits for memory about eight times: for the frame word, for the frame, and for one comparison per halving of the block.
+//! [`SstCursor::begin_seek`] and [`SstCursor::continue_seek`] return at each wait, so that several cursors wait together.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,15 +18,20 @@ use super::cached::CachedBlocks;
 use super::key_buffer::KeyBuffer;
 use super::reader::Sst;
 use super::stream::BlockStream;
-use crate::block::{DataBlock, Layout, Search};
+use crate::block::{DataBlock, Layout};
 use crate::frame::{AlignedBuffer, BlockRef};
 use crate::hash::tag_of;
-use crate::kind::ValueKind;
+use crate::value_kind::ValueKind;
 
-/// How many bytes beyond the entry it is on a cursor asks memory for: about one small entry.
+use seek::Seek;
+pub use seek::Toward;
+
+mod seek;
+
+/// How many bytes behind its entry a cursor prefetches: about one small entry.
 const AHEAD: usize = 64;
 
-/// How many entries before a block's end a cursor asks memory for the next block (arbitrary).
+/// How many entries before a block's end a cursor prefetches the next block (arbitrary).
 const NEAR_END: usize = 4;
 
 /// How a cursor gets its blocks.
@@ -37,48 +41,21 @@ pub enum CursorMode {
     Cached,
     /// Through a buffer that grows to 1 MiB, past the cache.
     Streaming {
-        /// Whether to drop what has been read from the operating system's cache.
+        /// Whether to drop the bytes read from the operating system's cache.
         forget: bool,
     },
 }
 
-/// Which entry a seek looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Toward {
-    /// The first one whose key is not below the key sought.
-    NotBelow,
-    /// The last one whose key is below the key sought.
-    Below,
-}
-
-/// See the module's text.
+/// A cursor over the entries of an SST.
 pub struct SstCursor {
     sst: Arc<Sst>,
     source: Source,
     /// `None` while the cursor is invalid.
     place: Option<Place>,
-    /// `None` but between the beginning and the end of a seek.
+    /// The seek in progress.
     seek: Option<Seek>,
     key: KeyBuffer,
     error: Option<Error>,
-}
-
-/// A seek that is not done yet.
-struct Seek {
-    toward: Toward,
-    block: u32,
-    prefetch: bool,
-    stage: Stage,
-}
-
-/// The prefetches of a seek.
-enum Stage {
-    /// The block's frame word.
-    Word,
-    /// The block's frame state and beginning.
-    Frame,
-    /// The entry to be compared next.
-    Entry(Layout, Search),
 }
 
 /// An entry in a block.
@@ -96,7 +73,7 @@ enum Source {
 }
 
 impl SstCursor {
-    /// A cursor that is not valid until it has been moved.
+    /// A cursor that is invalid until it is moved.
     pub fn new(sst: Arc<Sst>, mode: CursorMode) -> Self {
         let source = match mode {
             CursorMode::Cached => Source::Cached(CachedBlocks::default()),
@@ -118,76 +95,6 @@ impl SstCursor {
     /// Moves to the last entry.
     pub fn seek_last(&mut self) -> Result<()> {
         self.enter_last(self.sst.blocks() - 1, false)
-    }
-
-    /// Moves to the first entry whose key is not below `key`; invalid if there is none.
-    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.begin_seek(key, Toward::NotBelow, false);
-        while !self.continue_seek(key)? {}
-        Ok(())
-    }
-
-    /// Moves to the last entry whose key is below `key`; invalid if there is none.
-    pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.begin_seek(key, Toward::Below, false);
-        while !self.continue_seek(key)? {}
-        Ok(())
-    }
-
-    /// Begins a seek. Until [`SstCursor::continue_seek`] says that it is done, the cursor is invalid. With `prefetch`
-    /// a block that is not cached is asked for before it is waited for, which pays if other cursors seek at the same time.
-    pub fn begin_seek(&mut self, key: &[u8], toward: Toward, prefetch: bool) {
-        self.place = None;
-        let block = self.sst.block_for(key);
-        self.seek = Some(Seek { toward, block, prefetch, stage: Stage::Word });
-    }
-
-    /// Goes on with a seek until it has to wait for memory or the device; returns whether it is done.
-    ///
-    /// Requires: begun with the same `key`.
-    pub fn continue_seek(&mut self, key: &[u8]) -> Result<bool> {
-        let Some(seek) = &mut self.seek else { return Ok(true) };
-        match &mut seek.stage {
-            Stage::Word => {
-                if let Source::Cached(_) = self.source
-                    && !self.sst.cache.prefetch(&self.sst.words, seek.block)
-                    && seek.prefetch
-                {
-                    self.sst.prefetch_block(seek.block);
-                }
-                seek.stage = Stage::Frame;
-                Ok(false)
-            }
-            Stage::Frame => {
-                let block = seek.block;
-                self.load(block, false)?;
-                let view = DataBlock::new(self.source.bytes());
-                let search = view.search(key);
-                let stage = Stage::Entry(Layout::of(self.source.bytes()), search);
-                self.seek.as_mut().expect("seen above").stage = stage;
-                if search.is_over() { self.end_seek() } else { Ok(false) }
-            }
-            Stage::Entry(layout, search) => {
-                DataBlock::with_layout(self.source.bytes(), *layout).narrow(search, key);
-                if search.is_over() { self.end_seek() } else { Ok(false) }
-            }
-        }
-    }
-
-    /// Goes where the search points, or to the neighbouring block.
-    fn end_seek(&mut self) -> Result<bool> {
-        let Some(Seek { toward, block, stage: Stage::Entry(layout, search), .. }) = self.seek.take() else {
-            unreachable!("only a search ends a seek")
-        };
-        let rank = search.answer();
-        match toward {
-            Toward::NotBelow if rank < layout.count() => self.settle(block, layout, rank),
-            Toward::NotBelow if block + 1 < self.sst.blocks() => self.enter_first(block + 1, false)?,
-            Toward::Below if rank > 0 => self.settle(block, layout, rank - 1),
-            Toward::Below if block > 0 => self.enter_last(block - 1, false)?,
-            Toward::NotBelow | Toward::Below => {}
-        }
-        Ok(true)
     }
 
     /// Moves to the next entry; invalid behind the last.
@@ -240,7 +147,7 @@ impl SstCursor {
         self.enter_last(block - 1, true)
     }
 
-    /// A move without a place: the error that took it, or a mistake of the caller.
+    /// The result of a step of an invalid cursor: its error, or a panic because the caller is wrong.
     #[cold]
     fn misused(&self) -> Result<()> {
         match &self.error {
@@ -274,7 +181,7 @@ impl SstCursor {
         &self.source.bytes()[self.here().value.clone()]
     }
 
-    /// Value of the entry, as a block that outlives the cursor's next move and the value's place in it.
+    /// Value of the entry: a block that outlives the cursor's next move, and the value's place in it.
     pub fn value_pin(&self) -> (BlockRef, Range<usize>) {
         match &self.source {
             Source::Cached(blocks) => (blocks.current(), self.here().value.clone()),
@@ -292,7 +199,7 @@ impl SstCursor {
         self.here().block
     }
 
-    /// Whether the entry can be found by its key's hash.
+    /// Whether the block has the tag of this hash for the entry.
     pub(super) fn is_tagged(&self, hash: u64) -> bool {
         let view = DataBlock::with_layout(self.source.bytes(), self.here().layout);
         view.tag(self.here().i) == tag_of(hash)
@@ -305,18 +212,18 @@ impl SstCursor {
 
     fn enter_first(&mut self, block: u32, adjacent: bool) -> Result<()> {
         self.load(block, adjacent)?;
-        self.settle(block, Layout::of(self.source.bytes()), 0);
+        self.enter(block, Layout::of(self.source.bytes()), 0);
         Ok(())
     }
 
     fn enter_last(&mut self, block: u32, adjacent: bool) -> Result<()> {
         self.load(block, adjacent)?;
         let layout = Layout::of(self.source.bytes());
-        self.settle(block, layout, layout.count() - 1);
+        self.enter(block, layout, layout.count() - 1);
         Ok(())
     }
 
-    /// Makes `block` the source's; `adjacent` says that it is a neighbour of the one before.
+    /// Makes `block` the source's. `adjacent`: it is a neighbour of the one before.
     fn load(&mut self, block: u32, adjacent: bool) -> Result<()> {
         self.place = None;
         if let Some(error) = &self.error {
@@ -329,8 +236,8 @@ impl SstCursor {
         Ok(())
     }
 
-    /// Goes to entry `i` of the source's block.
-    fn settle(&mut self, block: u32, layout: Layout, i: usize) {
+    /// Moves to entry `i` of the source's block.
+    fn enter(&mut self, block: u32, layout: Layout, i: usize) {
         let view = DataBlock::with_layout(self.source.bytes(), layout);
         let entry = view.entry(i);
         self.key.set_prefix(view.prefix());

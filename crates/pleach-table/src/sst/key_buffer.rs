@@ -1,16 +1,16 @@
-//! The key a cursor is on, put together from its block's prefix and its entry's suffix.
+//! The key at a cursor, built from its block's prefix and its entry's suffix.
 //!
-//! Short keys stand in the buffer itself: no allocation for a cursor, and a short suffix is copied by one instruction.
+//! Short keys are stored inline: a cursor allocates nothing for them, and one instruction copies a short suffix.
 
-/// Keys up to this length take no allocation.
+/// Longest key that is stored inline.
 const INLINE_LEN: usize = 64;
-/// Suffixes up to this length are copied with what follows them.
+/// Suffixes up to this length are copied as a chunk, with the bytes behind them.
 const CHUNK: usize = 16;
 
-/// See the module's text.
+/// The buffer.
 pub(super) struct KeyBuffer {
     inline: [u8; INLINE_LEN],
-    /// The whole key, when it is longer.
+    /// The whole key, if it is longer.
     long: Vec<u8>,
     len: usize,
 }
@@ -29,7 +29,7 @@ impl KeyBuffer {
         }
     }
 
-    /// Makes `prefix` what the key begins with.
+    /// Starts the key with `prefix`.
     pub(super) fn set_prefix(&mut self, prefix: &[u8]) {
         if let Some(start) = self.inline.get_mut(..prefix.len()) {
             start.copy_from_slice(prefix);
@@ -38,9 +38,9 @@ impl KeyBuffer {
         self.len = prefix.len();
     }
 
-    /// Makes `bytes[suffix]` what follows the first `prefix_len` bytes, which stay.
+    /// Replaces the part of the key behind the prefix by `bytes[suffix]`.
     ///
-    /// Requires: they are the prefix last set, which `prefix` is again.
+    /// Requires: `prefix` is the prefix set last.
     #[inline]
     pub(super) fn set_suffix(&mut self, prefix: &[u8], bytes: &[u8], suffix: std::ops::Range<usize>) {
         let (at, len) = (prefix.len(), suffix.len());

@@ -1,4 +1,4 @@
-//! Bringing blocks from the file into memory: read, check, unfold, validate, admit.
+//! Loading blocks from the file into memory: read, check, decompress, validate, admit.
 
 use std::io;
 use std::ops::Range;
@@ -11,13 +11,13 @@ use super::reader::Sst;
 use crate::block::{BlockType, Header, check, validate};
 use crate::codec::Codec;
 use crate::frame::{AlignedBuffer, BlockRef, FrameMut, Warmth};
-use crate::limits::{HEADER_LEN, PAGE};
+use crate::sizes::{HEADER_LEN, PAGE};
 
 /// Failpoint of the checksum of data blocks.
 pub(super) const BLOCK_CRC: &str = "sst.block.crc";
 
 impl Sst {
-    /// Admits a block that somebody has read from its [`Sst::block_extent`], exactly.
+    /// Admits a block to the cache. Requires: `stored` are the bytes of its [`Sst::block_extent`].
     pub fn admit_block(&self, block: u32, stored: &[u8]) -> Result<BlockRef> {
         self.admit(block, stored, Warmth::Warm)
     }
@@ -29,21 +29,19 @@ impl Sst {
             let stored = self.read(offset, len as usize)?;
             return self.admit(block, &stored, warmth);
         }
-        // Uncompressed blocks are read where they will stay.
-        let mut home = self.home(block, len as usize, warmth);
-        self.file.read_exact_at(home.bytes_mut(), offset).map_err(|e| read_error(&self.path, offset, e))?;
-        self.check_unfolded(block, home.bytes_mut())?;
-        Ok(home.settle())
+        // Uncompressed blocks are read into the memory that keeps them.
+        let mut memory = self.reserve(block, len as usize, warmth);
+        self.file.read_exact_at(memory.bytes_mut(), offset).map_err(|e| read_error(&self.path, offset, e))?;
+        self.check_uncompressed(block, memory.bytes_mut())?;
+        Ok(memory.publish())
     }
 
     pub(super) fn admit(&self, block: u32, stored: &[u8], warmth: Warmth) -> Result<BlockRef> {
         let (offset, _) = self.block_extent(block);
         let (header, payload) = self.check_stored(block, stored)?;
-        let mut home = self.home(block, HEADER_LEN + header.raw_len as usize, warmth);
-        let malformed = |m| self.damaged(offset, m);
-        unfold(&header, payload, home.bytes_mut()).map_err(malformed)?;
-        validate(home.bytes_mut(), &Header::unfolded(header.count, header.raw_len)).map_err(malformed)?;
-        Ok(home.settle())
+        let mut memory = self.reserve(block, HEADER_LEN + header.raw_len as usize, warmth);
+        decompress(&header, payload, memory.bytes_mut()).map_err(|m| self.damaged(offset, m))?;
+        Ok(memory.publish())
     }
 
     /// Checks the header and checksum of a stored block.
@@ -52,8 +50,8 @@ impl Sst {
         check(stored, self.file_id, offset, BlockType::Data, BLOCK_CRC).map_err(|m| self.damaged(offset, m))
     }
 
-    /// Checks all of a stored block that needs no unfolding.
-    pub(super) fn check_unfolded(&self, block: u32, bytes: &[u8]) -> Result<()> {
+    /// Checks a stored block of an uncompressed SST, and validates it.
+    pub(super) fn check_uncompressed(&self, block: u32, bytes: &[u8]) -> Result<()> {
         let (offset, _) = self.block_extent(block);
         let (header, _) = self.check_stored(block, bytes)?;
         if header.codec != Codec::None {
@@ -62,22 +60,22 @@ impl Sst {
         validate(bytes, &header).map_err(|m| self.damaged(offset, m))
     }
 
-    /// Memory for `len` bytes of a block: frames, or the heap.
-    fn home(&self, block: u32, len: usize, warmth: Warmth) -> Home {
+    /// Memory for `len` bytes of a block: frames, or the heap if the cache has none free.
+    fn reserve(&self, block: u32, len: usize, warmth: Warmth) -> BlockMemory {
         match self.cache.reserve(&self.words, block, len, warmth) {
-            Some(frames) => Home::Frames(frames),
-            None => Home::Heap(AlignedBuffer::zeroed(len)),
+            Some(frames) => BlockMemory::Frames(frames),
+            None => BlockMemory::Heap(AlignedBuffer::zeroed(len)),
         }
     }
 
-    /// Asks the device for a block that is not in the cache: [`Sst::read_block`] will wait the shorter. Without the page
-    /// cache there is no place for it yet.
+    /// Asks the operating system to read a block that is not in the cache, so that [`Sst::read_block`] waits less. Does
+    /// nothing if reads bypass the page cache, into which the system would read it.
     pub(super) fn prefetch_block(&self, block: u32) {
         let (offset, len) = self.block_extent(block);
         self.prefetch(offset..offset + u64::from(len));
     }
 
-    /// The same for any bytes.
+    /// As [`Sst::prefetch_block`], for any bytes.
     pub(super) fn prefetch(&self, range: Range<u64>) {
         if !self.direct && !range.is_empty() {
             self.file.prefetch(range.start, range.end - range.start);
@@ -95,41 +93,42 @@ impl Sst {
     }
 }
 
-/// Memory that a block is brought into.
-enum Home {
+/// Memory into which a block is loaded.
+enum BlockMemory {
     Frames(FrameMut),
     Heap(AlignedBuffer),
 }
 
-impl Home {
+impl BlockMemory {
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Home::Frames(frames) => frames,
-            Home::Heap(buffer) => buffer,
+            BlockMemory::Frames(frames) => frames,
+            BlockMemory::Heap(buffer) => buffer,
         }
     }
 
     /// Requires: the block is complete and validated.
-    fn settle(self) -> BlockRef {
+    fn publish(self) -> BlockRef {
         match self {
-            Home::Frames(frames) => frames.publish(),
-            Home::Heap(buffer) => BlockRef::heap(buffer),
+            BlockMemory::Frames(frames) => frames.publish(),
+            BlockMemory::Heap(buffer) => BlockRef::heap(buffer),
         }
     }
 }
 
-/// Writes the unfolded form of a checked block to `out`, which has exactly its length.
-pub(super) fn unfold(header: &Header, payload: &[u8], out: &mut [u8]) -> Result<(), Malformed> {
+/// Writes the uncompressed form of a checked block to `out`, which has exactly its length, and validates it.
+pub(super) fn decompress(header: &Header, payload: &[u8], out: &mut [u8]) -> Result<(), Malformed> {
     let (head, body) = out.split_at_mut(HEADER_LEN);
-    head.copy_from_slice(&Header::unfolded(header.count, header.raw_len).encode(BlockType::Data));
+    let uncompressed = Header::uncompressed(header.count, header.raw_len);
+    head.copy_from_slice(&uncompressed.encode(BlockType::Data));
     match header.codec {
         Codec::None => body.copy_from_slice(payload),
         Codec::Lz4 => match lz4_flex::block::decompress_into(payload, body) {
             Ok(len) if len == body.len() => {}
-            _ => return Err(Malformed::new(HEADER_LEN, "a payload that unfolds to its stated length")),
+            _ => return Err(Malformed::new(HEADER_LEN, "a payload that decompresses to its stated length")),
         },
     }
-    Ok(())
+    validate(out, &uncompressed)
 }
 
 /// Reads `len` bytes at `offset`; `direct` reads whole pages around them.
@@ -153,7 +152,7 @@ pub(super) fn read(
     while filled < skip + len {
         match file.read_at(&mut buffer[filled..], start + filled as u64) {
             Ok(n) if n > 0 && (n % PAGE == 0 || filled + n >= skip + len) => filled += n,
-            // The file ends inside the last page, before what is asked for.
+            // The file ends inside the last page, before the bytes asked for.
             Ok(_) => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(failed(e)),
@@ -162,10 +161,10 @@ pub(super) fn read(
     Ok(buffer.narrow(skip, len))
 }
 
-/// A file that ends too early is damaged; anything else is the system's refusal.
-fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
+/// `Corruption` if the file ends too early, otherwise `Io`.
+pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
-        return Error::corruption(path, offset, "the file ends before a part of it that should be here");
+        return Error::malformed(path, offset, Malformed::new(0, "a longer file"));
     }
     Error::io("read the SST", path, error)
 }

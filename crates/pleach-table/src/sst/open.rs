@@ -1,4 +1,4 @@
-//! Opening an SST: one read of its tail, every part of it checked.
+//! Opening an SST: reads its tail by one call and checks every part of it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::block::{BlockType, check};
 use crate::codec::Codec;
 use crate::extents::Extents;
 use crate::filter::Filter;
-use crate::footer::{Footer, Rejected, VERSION};
+use crate::footer::{Footer, FooterError, VERSION};
 use crate::frame::{FrameCache, FrameWords};
-use crate::limits::{FOOTER_LEN, TAIL_LEN_MAX};
 use crate::properties::Properties;
+use crate::sizes::{FOOTER_LEN, TAIL_LEN_MAX};
 use crate::summary::SstSummary;
 
 /// Failpoint of the checksums of the tail's blocks.
@@ -25,8 +25,8 @@ pub(super) const TAIL_CRC: Site = "sst.tail.crc";
 impl Sst {
     /// Opens the file `path`, which must be the SST `file_id`.
     ///
-    /// With its `summary` that is one read, and another file than the one summed up is not taken for it; without, the
-    /// footer is read first. With `direct`, reads bypass the page cache where the file system can.
+    /// With a `summary`, the tail takes one read, and a file that differs from the summary is an error. Without one, the footer
+    /// is read first. With `direct`, reads bypass the page cache if the file system supports it.
     pub fn open(
         env: &Arc<dyn Env>,
         path: &Path,
@@ -46,7 +46,7 @@ impl Sst {
         if let Some(expected) = summary
             && parts.summary != *expected
         {
-            let message = "expected the file that the manifest sums up, found another";
+            let message = "expected the file that the manifest describes, found another";
             return Err(Error::corruption(path, file_len - FOOTER_LEN as u64, message));
         }
         let words = FrameWords::new(file_id, parts.extents.blocks());
@@ -70,7 +70,7 @@ impl Sst {
     }
 }
 
-/// The parts of a whole tail that salvage needs.
+/// The parts of a tail that salvage needs.
 pub(super) struct Tail {
     pub(super) codec: Codec,
     pub(super) extents: Extents,
@@ -86,7 +86,7 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, file_id: FileId) -> Result
     Ok(Tail { codec: footer.codec, extents, summary, note })
 }
 
-/// The content of the tail.
+/// The decoded tail.
 struct Parts {
     footer: Footer,
     extents: Extents,
@@ -105,19 +105,19 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Lengths of file and tail as the manifest has them.
+    /// Lengths of file and tail as in the manifest.
     fn lengths_from(&self, summary: &SstSummary) -> Result<(u64, usize)> {
         let tail_len = summary.tail_len as usize;
         let possible = (FOOTER_LEN..=TAIL_LEN_MAX).contains(&tail_len) && tail_len as u64 <= summary.file_len;
         if !possible {
-            return Err(Error::corruption(self.path, 0, "expected a tail that the file has room for"));
+            return Err(Error::corruption(self.path, 0, "expected a tail no longer than the file"));
         }
         Ok((summary.file_len, tail_len))
     }
 
-    /// Lengths of file and tail by the file's own word.
+    /// Lengths of file and tail as in the file's footer.
     fn lengths(&self) -> Result<(u64, usize)> {
-        let file_len = self.file.len().map_err(|e| Error::io("learn the length of the SST", self.path, e))?;
+        let file_len = self.file.len().map_err(|e| Error::io("get the length of the SST", self.path, e))?;
         let Some(footer_at) = file_len.checked_sub(FOOTER_LEN as u64) else {
             return Err(Error::corruption(self.path, 0, format!("expected an SST, found {file_len} bytes")));
         };
@@ -129,11 +129,9 @@ impl Opening<'_> {
     /// The footer at the end of `tail`, and its checksum.
     fn footer(&self, tail: &[u8], file_len: u64) -> Result<(Footer, u32)> {
         let bytes = tail.last_chunk::<FOOTER_LEN>().expect("the tail has a footer");
-        Footer::decode(bytes, self.file_id, file_len).map_err(|rejected| match rejected {
-            Rejected::Damaged(at, message) => {
-                Error::corruption(self.path, file_len - (FOOTER_LEN - at) as u64, message)
-            }
-            Rejected::Version(version) => {
+        Footer::decode(bytes, self.file_id, file_len).map_err(|error| match error {
+            FooterError::Malformed(m) => Error::malformed(self.path, file_len - FOOTER_LEN as u64, m),
+            FooterError::Version(version) => {
                 let than = if version > VERSION { "newer" } else { "older" };
                 let message = format!(
                     "the SST has format version {version}, which is {than} than this build reads ({VERSION})"
@@ -151,7 +149,7 @@ impl Opening<'_> {
             let message = format!("expected a tail of {tail_len} bytes, found {}", footer.tail_len());
             return Err(Error::corruption(self.path, file_len - FOOTER_LEN as u64, message));
         }
-        let mut blocks = Blocks { opening: self, rest: &tail, offset: tail_at };
+        let mut blocks = TailBlocks { opening: self, rest: &tail, offset: tail_at };
         let data_end = u32::try_from(tail_at).expect("the footer's file length has 32 bits");
         let (extents, index) = blocks.take(BlockType::Index, footer.index_len, |payload| {
             let (extents, rest) = Extents::decode(payload, data_end, footer.codec)?;
@@ -172,14 +170,14 @@ impl Opening<'_> {
     }
 }
 
-/// The blocks of the tail, one behind the other.
-struct Blocks<'a> {
+/// The blocks of the tail, taken one after the other.
+struct TailBlocks<'a> {
     opening: &'a Opening<'a>,
     rest: &'a [u8],
     offset: u64,
 }
 
-impl Blocks<'_> {
+impl TailBlocks<'_> {
     /// The next block's payload, decoded by `decode`.
     fn take<T>(
         &mut self,

@@ -1,4 +1,4 @@
-//! An open SST: its index, and unless it was taken its filter, in memory; blocks through the frame cache.
+//! An open SST. Index and filter are in memory, unless the filter was taken; blocks are read through the frame cache.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,16 +15,16 @@ use crate::codec::Codec;
 use crate::extents::Extents;
 use crate::filter::Filter;
 use crate::frame::{BlockRef, FrameCache, FrameWords, Warmth};
-use crate::kind::ValueKind;
 use crate::summary::SstSummary;
+use crate::value_kind::ValueKind;
 
 /// A file of sorted entries, open for reading.
 ///
-/// A lookup is `may_contain`, `block_for`, `cached_block` or `read_block`, `get_in_block`; [`Sst::get`] does it all.
-/// Whoever reads blocks by other means hands them to [`Sst::admit_block`].
+/// A lookup calls `may_contain`, `block_for`, `cached_block` or `read_block`, then `get_in_block`; [`Sst::get`] does all of it.
+/// A driver that reads blocks by other means passes them to [`Sst::admit_block`].
 ///
 /// # Concurrency
-/// Immutable but for its frame words; share it as `Arc<Sst>`. Dropping it frees its frames; blocks still held stay.
+/// Immutable except for its frame words; share it as `Arc<Sst>`. Dropping it frees its frames; pinned blocks stay.
 pub struct Sst {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
@@ -34,9 +34,9 @@ pub struct Sst {
     pub(super) codec: Codec,
     pub(super) extents: Extents,
     pub(super) index: Index,
-    /// `None` where there is none, and where somebody else has it.
+    /// `None` if the file has none or it was taken.
     pub(super) filter: Option<Filter>,
-    /// Offset and length of the filter block; a length of 0 where there is none.
+    /// Offset and length of the filter block; the length is 0 if there is none.
     pub(super) filter_extent: (u64, u32),
     pub(super) summary: SstSummary,
     pub(super) note: Box<[u8]>,
@@ -50,7 +50,7 @@ impl Sst {
         self.file_id
     }
 
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -60,12 +60,12 @@ impl Sst {
         &self.file
     }
 
-    /// The file in brief.
+    /// The file's summary.
     pub fn summary(&self) -> &SstSummary {
         &self.summary
     }
 
-    /// Its writer's note: see [`SstBuilder::set_note`](crate::SstBuilder::set_note).
+    /// The writer's note: see [`SstBuilder::set_note`](crate::SstBuilder::set_note).
     pub fn note(&self) -> &[u8] {
         &self.note
     }
@@ -75,7 +75,7 @@ impl Sst {
         self.codec
     }
 
-    /// Bytes of memory that index, filter and frame words take as long as the SST is open.
+    /// Bytes of memory that index, filter and frame words take while the SST is open.
     pub fn memory(&self) -> usize {
         self.index.memory() + self.extents.memory() + self.filter_memory() + 4 * self.blocks() as usize
     }
@@ -85,13 +85,13 @@ impl Sst {
         self.filter.as_ref().map_or(0, Filter::memory)
     }
 
-    /// Takes the filter out: from now on the SST has none in memory, and [`Sst::may_contain`] says maybe of every key. For
-    /// owners of many SSTs, who decide which filters stay in memory.
+    /// Takes the filter out of memory: from now on [`Sst::may_contain`] returns `true` for every key. For owners of many SSTs,
+    /// who decide which filters stay in memory.
     pub fn take_filter(&mut self) -> Option<Filter> {
         self.filter.take()
     }
 
-    /// Reads the filter from the file again: one read of [`SstSummary::filter_bits`]. `None` where the file has none.
+    /// Reads the filter from the file: one read of [`SstSummary::filter_bits`]. `None` if the file has none.
     ///
     /// # Errors
     /// `Io` when the read fails, `Corruption` when the block is damaged.
@@ -112,7 +112,7 @@ impl Sst {
         self.extents.blocks()
     }
 
-    /// Starts fetching what [`Sst::may_contain`] will look at.
+    /// Prefetches the memory that [`Sst::may_contain`] will read.
     #[inline]
     pub fn prefetch_filter(&self, hash: u64) {
         if let Some(filter) = &self.filter {
@@ -120,7 +120,7 @@ impl Sst {
         }
     }
 
-    /// Whether a key with this hash can be in the SST; always, where there is no filter in memory.
+    /// Whether a key with this hash can be in the SST; always `true` without a filter in memory.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
@@ -142,13 +142,13 @@ impl Sst {
         self.extents.get(block)
     }
 
-    /// The block, if it is in the cache. Counts as a use.
+    /// The block, if it is in the cache. Counts as a use of the cache.
     #[inline]
     pub fn cached_block(&self, block: u32) -> Option<BlockRef> {
         self.cache.lookup(&self.words, block, true)
     }
 
-    /// The block, from the cache or else from the file.
+    /// The block, from the cache or from the file.
     pub fn read_block(&self, block: u32) -> Result<BlockRef> {
         match self.cached_block(block) {
             Some(block) => Ok(block),
@@ -156,7 +156,7 @@ impl Sst {
         }
     }
 
-    /// The entry of `key` in the block that [`Sst::block_for`] names: its kind, and where its value is in the block.
+    /// The entry of `key` in the block of [`Sst::block_for`]: its kind, and the place of its value in the block.
     #[inline]
     pub fn get_in_block(&self, block: &BlockRef, key: &[u8], hash: u64) -> Option<(ValueKind, Range<usize>)> {
         DataBlock::new(block).find(key, hash).map(|entry| (entry.kind, entry.value))
@@ -171,7 +171,7 @@ impl Sst {
         Ok(self.get_in_block(&block, key, hash).map(|(kind, value)| (kind, block, value)))
     }
 
-    /// The error that tells of damage in this file.
+    /// The error of malformed bytes in this file.
     pub(super) fn damaged(&self, offset: u64, malformed: Malformed) -> Error {
         Error::malformed(&self.path, offset, malformed)
     }

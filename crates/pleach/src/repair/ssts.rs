@@ -183,7 +183,7 @@ pub(super) fn read(
     } else if layer.summary.as_ref().is_some_and(|summary| sst.summary() != Some(summary)) {
         report.damage(missing(
             &path,
-            "expected the file that the manifest sums up, found another; it was read all the same",
+            "expected the file that the manifest describes, found another; it was read all the same",
         ));
     }
     report.report.ssts += 1;

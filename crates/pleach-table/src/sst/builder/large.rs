@@ -1,15 +1,15 @@
-//! Large entries: blocks of one entry, whose value goes to the file from where it lies.
+//! Large entries: each gets a block of its own, and its value is written from the caller's memory.
 //!
-//! Other entries are copied twice on their way to the file, into the packer and into the write buffer. For a value of
-//! hundreds of mebibytes that memory may not be there.
+//! Other entries are copied twice: into the packer and into the write buffer. For a value of hundreds of mebibytes the
+//! system may not have that memory.
 
 use pleach_env::{Result, failpoint};
 
 use super::{SstBuilder, WRITE_LEN, block_len, write_error};
 use crate::block::{BlockType, Header, encode_alone, seal_parts};
 use crate::codec::Codec;
-use crate::kind::ValueKind;
-use crate::limits::{HEADER_LEN, PAGE, RAW_LEN_MAX};
+use crate::sizes::{HEADER_LEN, PAGE, RAW_LEN_MAX};
+use crate::value_kind::ValueKind;
 
 const ZEROS: [u8; PAGE] = [0; PAGE];
 
@@ -17,8 +17,8 @@ const ZEROS: [u8; PAGE] = [0; PAGE];
 const WRITE_LEN_TUNED: usize = 500;
 
 impl SstBuilder {
-    /// Whether an entry with such a value is written by [`SstBuilder::write_large`]: from [`WRITE_LEN`] on write calls of
-    /// its own cost nothing beside its bytes. A value that could be compressed is not.
+    /// Whether [`SstBuilder::write_large`] writes an entry with this value. From [`WRITE_LEN`] on, the cost of its own write
+    /// calls does not count. A value that may be compressed is packed.
     pub(super) fn is_large(&self, value: &[u8]) -> bool {
         let is_tuned = failpoint::skipped("tune.large_values") && value.len() >= WRITE_LEN_TUNED;
         match self.options.codec {
@@ -28,13 +28,13 @@ impl SstBuilder {
         }
     }
 
-    /// Writes what waits as a block, and the entry as the next one.
+    /// Writes the waiting entries as a block, and the large entry as the next block.
     pub(super) fn write_large(&mut self, key: &[u8], kind: ValueKind, value: &[u8], hash: u64) -> Result<()> {
         if let Some(cut) = self.packer.last_cut() {
             self.write_block(cut)?;
         }
         let offset = self.position();
-        self.blocks.begin(offset, key, key).map_err(|_| self.too_long())?;
+        self.boundaries.begin(offset, key, key).map_err(|_| self.too_long())?;
         let start = self.buffer.len();
         self.buffer.resize(start + HEADER_LEN, 0);
         encode_alone(key, kind, value.len(), hash, &mut self.buffer);
@@ -43,7 +43,7 @@ impl SstBuilder {
             Codec::None => &ZEROS[..unpadded_len.next_multiple_of(PAGE) - unpadded_len],
             Codec::Lz4 => &[],
         };
-        let header = Header::unfolded(1, block_len(unpadded_len - HEADER_LEN));
+        let header = Header::uncompressed(1, block_len(unpadded_len - HEADER_LEN));
         let head = &mut self.buffer[start..];
         head[..HEADER_LEN].copy_from_slice(&header.encode(BlockType::Data));
         seal_parts(head, &[value, padding], self.file_id, offset);

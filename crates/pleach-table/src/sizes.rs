@@ -1,6 +1,6 @@
-//! Sizes that the format fixes or bounds. Each stands in docs/format/sst.md.
+//! Sizes that the format fixes or bounds: docs/format/sst.md.
 
-/// Longest key: a user key of 65535 bytes and a partition number of 4.
+/// Longest key: a user key of 65,535 bytes behind a partition number of 4 bytes.
 pub const KEY_LEN_MAX: usize = 65_539;
 /// Longest value: 512 MiB.
 pub const VALUE_LEN_MAX: usize = 512 << 20;
@@ -18,17 +18,17 @@ pub(crate) const HEADER_LEN: usize = 16;
 pub(crate) const FOOTER_LEN: usize = 64;
 /// Longest tail (index, filter, properties, footer) that is written or read.
 pub(crate) const TAIL_LEN_MAX: usize = 64 << 20;
-/// Longest filter; beyond, a filter gets fewer bits a key.
+/// Longest filter. A filter that would be longer gets fewer bits per key.
 pub(crate) const FILTER_LEN_MAX: usize = 32 << 20;
 /// Longest SST.
 pub(crate) const FILE_LEN_MAX: u64 = u32::MAX as u64;
-/// A compressed block may unfold to this much whatever its stored length.
+/// Any compressed block may decompress to so many bytes.
 const RAW_LEN_FREE: usize = 1 << 20;
-/// A compressed block never unfolds to more than this.
+/// No compressed block may decompress to more bytes.
 pub(crate) const RAW_LEN_MAX: usize = 64 << 20;
 
-/// Whether a compressed block of `stored` bytes may unfold to `raw`: what bounds the memory a hostile file can claim.
-pub(crate) fn unfolding_allowed(stored: usize, raw: usize) -> bool {
+/// Whether a compressed block of `stored` bytes may decompress to `raw` bytes. Bounds the memory that a hostile file takes.
+pub(crate) fn may_decompress_to(stored: usize, raw: usize) -> bool {
     raw <= RAW_LEN_FREE || (raw <= RAW_LEN_MAX && raw / 4 <= stored)
 }
 

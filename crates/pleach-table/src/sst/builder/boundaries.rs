@@ -1,11 +1,11 @@
-//! Where the data blocks written so far begin, and what separates their keys.
+//! Boundaries of the data blocks written so far: where they start, and which separators lie between their keys.
 
 use std::num::TryFromIntError;
 
 use pleach_index::IndexBuilder;
 
-/// The facts about the data blocks that the tail will hold.
-pub(super) struct Blocks {
+/// Collects what the index block will hold.
+pub(super) struct Boundaries {
     pub(super) index: IndexBuilder,
     /// Start of every block.
     pub(super) starts: Vec<u32>,
@@ -13,12 +13,12 @@ pub(super) struct Blocks {
     end_key: Vec<u8>,
 }
 
-impl Blocks {
+impl Boundaries {
     pub(super) fn new() -> Self {
         Self { index: IndexBuilder::new(), starts: Vec::new(), end_key: Vec::new() }
     }
 
-    /// Takes note of the next block, at `offset`; an error where an SST cannot have one.
+    /// Adds the next block, at `offset`. An error if the offset is too large for an SST.
     pub(super) fn begin(&mut self, offset: u64, first: &[u8], last: &[u8]) -> Result<(), TryFromIntError> {
         if !self.starts.is_empty() {
             self.index.boundary(&self.end_key, first);
@@ -29,10 +29,10 @@ impl Blocks {
         Ok(())
     }
 
-    /// About what they take in the tail, with one block more.
+    /// At most the length of the index block, with one more data block.
     pub(super) fn encoded_len_max(&self) -> usize {
-        // What separates the next block from the last one is at most a byte longer than that one's last key; its end and
-        // the block's start take seven more.
+        // The separator before the next block is at most a byte longer than the last key of the last block. Its end and the
+        // block's start take seven more bytes.
         self.index.encoded_len_max() + 4 * self.starts.len() + self.end_key.len() + 8
     }
 }
