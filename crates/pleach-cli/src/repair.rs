@@ -96,7 +96,7 @@ fn check_target(from: &Path, into: &Path) -> Result<PathBuf> {
     if let (Ok(parent), Ok(from)) = (parent.canonicalize(), from.canonicalize())
         && parent.starts_with(&from)
     {
-        return Err(Failure::usage("the new store cannot lie inside of the damaged one")
+        return Err(Failure::usage("the new store cannot lie inside the damaged one")
             .hint("give a directory elsewhere"));
     }
     Ok(half_made)

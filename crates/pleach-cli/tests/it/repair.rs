@@ -82,7 +82,7 @@ fn a_damaged_store_is_salvaged_into_a_new_one() {
     store.run(["repair", "--into", new]).failed(3, &["exists already", "another name"]);
     assert!(!store.path("new.incomplete").exists());
     let inside = store.db().join("new");
-    store.run(["repair", "--into", inside.to_str().unwrap()]).failed(3, &["inside of the damaged one"]);
+    store.run(["repair", "--into", inside.to_str().unwrap()]).failed(3, &["inside the damaged one"]);
     assert!(!inside.exists() && !store.db().join("new.incomplete").exists());
 }
 

@@ -35,8 +35,8 @@ impl Files {
     }
 }
 
-/// Knowledge of the store that comes from its names and manifests, not from its data.
-pub(super) struct Known {
+/// The store's version and partitions, as far as its manifests give them.
+pub(super) struct Catalog {
     /// Whether the manifest was read whole: then `version` is the truth.
     pub(super) is_exact: bool,
     pub(super) version: Version,
@@ -49,14 +49,14 @@ pub(super) struct Known {
     pub(super) closed_seq: Option<SeqNo>,
 }
 
-impl Known {
+impl Catalog {
     /// Whether the partition was dropped.
     pub(super) fn is_dropped(&self, id: PartitionId) -> bool {
         self.dropped.contains(&id) || (id.get() < self.named_below && !self.names.contains_key(&id))
     }
 }
 
-/// Lists the directory. Names of the store's that are no files are damage.
+/// Lists the directory. A name of the store's that is no regular file is damage.
 pub(super) fn list(env: &dyn Env, dir: &Path, report: &mut Reporter<'_>) -> Result<Files> {
     let mut files = Files::default();
     let mut has_current = false;
@@ -84,8 +84,8 @@ pub(super) fn list(env: &dyn Env, dir: &Path, report: &mut Reporter<'_>) -> Resu
     Ok(files)
 }
 
-/// Reads the manifest, or whatever is left of manifests.
-pub(super) fn read(env: &Arc<dyn Env>, dir: &Path, files: &Files, report: &mut Reporter<'_>) -> Known {
+/// Reads the manifest, or what is left of manifests.
+pub(super) fn read(env: &Arc<dyn Env>, dir: &Path, files: &Files, report: &mut Reporter<'_>) -> Catalog {
     let (candidates, closed) = match read_current(&**env, dir) {
         Ok(Some(current)) => (vec![current.manifest], current.closed),
         unusable => {
@@ -94,7 +94,7 @@ pub(super) fn read(env: &Arc<dyn Env>, dir: &Path, files: &Files, report: &mut R
                 Err(error) => DamagedPlace::of(&path, error),
                 Ok(_) => missing(&path, "CURRENT is missing"),
             });
-            // The newest manifest that is whole was in force, or says the same as the one that was.
+            // The newest whole manifest was in force, or holds the same version as the one that was.
             (files.manifests.keys().rev().copied().collect(), None)
         }
     };
@@ -102,7 +102,7 @@ pub(super) fn read(env: &Arc<dyn Env>, dir: &Path, files: &Files, report: &mut R
     let mut why = None;
     for id in &candidates {
         match read_exactly(env, dir, *id, hint, closed) {
-            Ok(version) => return exactly(version, closed),
+            Ok(version) => return catalog_of(version, closed),
             Err(error) => {
                 report.damage(DamagedPlace::of(&manifest_path(dir, *id), error.clone()));
                 why.get_or_insert(error);
@@ -110,7 +110,7 @@ pub(super) fn read(env: &Arc<dyn Env>, dir: &Path, files: &Files, report: &mut R
         }
     }
     report.guess(why.unwrap_or_else(|| Error::corruption(&dir.join(CURRENT), 0, "there is no manifest")));
-    harvest(env, dir, files, closed)
+    salvage_catalog(env, dir, files, closed)
 }
 
 fn read_exactly(
@@ -140,12 +140,12 @@ fn read_exactly(
     }
 }
 
-fn exactly(version: Version, closed: Option<Closed>) -> Known {
+fn catalog_of(version: Version, closed: Option<Closed>) -> Catalog {
     let names: BTreeMap<_, _> =
         version.partitions().map(|(id, partition)| (id, partition.name.to_string())).collect();
     let named_below = version.next_partition;
     let closed_seq = closed.map(|closed| closed.last_seq);
-    Known { is_exact: true, version, names, dropped: BTreeSet::new(), named_below, closed_seq }
+    Catalog { is_exact: true, version, names, dropped: BTreeSet::new(), named_below, closed_seq }
 }
 
 /// The largest hint in the headers of segments.
@@ -158,8 +158,8 @@ fn newest_hint(env: &Arc<dyn Env>, dir: &Path, files: &Files) -> Option<Manifest
 }
 
 /// Names and drops of partitions from every record of a manifest that can be read.
-fn harvest(env: &Arc<dyn Env>, dir: &Path, files: &Files, closed: Option<Closed>) -> Known {
-    let mut known = Known {
+fn salvage_catalog(env: &Arc<dyn Env>, dir: &Path, files: &Files, closed: Option<Closed>) -> Catalog {
+    let mut catalog = Catalog {
         is_exact: false,
         version: Version::empty(),
         names: BTreeMap::from([(PartitionId(0), DEFAULT_PARTITION.to_owned())]),
@@ -174,15 +174,15 @@ fn harvest(env: &Arc<dyn Env>, dir: &Path, files: &Files, closed: Option<Closed>
             if let Salvaged::Record(record) = found
                 && let Some(edit) = Edit::decode(record.payload)
             {
-                known.take_edit(&edit);
+                catalog.take_edit(&edit);
             }
             Ok(true)
         });
     }
-    known
+    catalog
 }
 
-impl Known {
+impl Catalog {
     fn take_edit(&mut self, edit: &Edit) {
         for item in &edit.items {
             match item {

@@ -16,6 +16,7 @@
 
 mod log;
 mod manifest;
+mod replay;
 mod report;
 mod sink;
 mod ssts;
@@ -25,12 +26,15 @@ use std::sync::Arc;
 
 use pleach_env::{Env, Error, ErrorKind, LockMode, Result};
 
+use crate::db::Db;
 use crate::options::Options;
+use manifest::{Catalog, Files};
+use replay::Replay;
 pub use report::RepairReport;
 use report::Reporter;
 use sink::Sink;
 
-/// Called with the bytes read and the bytes in all; returns whether to go on.
+/// Called with the bytes read and the bytes in all; returns whether to continue.
 pub type RepairProgress<'p> = dyn FnMut(u64, u64) -> bool + 'p;
 
 /// Writes all that can be read of the damaged store `from` into a new store `into`. Nothing in `from` is changed.
@@ -66,10 +70,7 @@ pub fn repair(
     // Before anything is created: there may be no store to repair.
     manifest::list(&*env, from, &mut Reporter::new(&mut |_, _| true))?;
     let db = options.create_if_missing(true).open(into)?;
-    let mut sink = Sink::into_store(&db);
-    let report = salvage(&env, from, &mut sink, progress)?;
-    sink.finish()?;
-    drop(sink);
+    let report = Salvage::new(&env, from, Some(&db), progress)?.run()?;
     db.flush()?;
     db.close()?;
     Ok(report)
@@ -86,7 +87,7 @@ pub fn survey(
 ) -> Result<RepairReport> {
     let env = Arc::clone(&options.env);
     let _lock = enter(&*env, from.as_ref())?;
-    salvage(&env, from.as_ref(), &mut Sink::nowhere(), progress)
+    Salvage::new(&env, from.as_ref(), None, progress)?.run()
 }
 
 /// Checks that there is a store, and locks it against writers.
@@ -108,7 +109,7 @@ fn check_target(env: &dyn Env, from: &Path, into: &Path) -> Result<()> {
     let absolute =
         |path: &Path| env.absolute(path).map_err(|e| Error::io("find the working directory for", path, e));
     if absolute(into)?.starts_with(absolute(from)?) {
-        return Err(Error::invalid("the new store cannot lie inside of the damaged one; give another path"));
+        return Err(Error::invalid("the new store cannot lie inside the damaged one; give another path"));
     }
     let Some(metadata) = env.metadata(into).map_err(|e| Error::io("look for", into, e))? else {
         return Ok(());
@@ -122,27 +123,45 @@ fn check_target(env: &dyn Env, from: &Path, into: &Path) -> Result<()> {
         .at_path(into))
 }
 
-fn salvage(
-    env: &Arc<dyn Env>,
-    dir: &Path,
-    sink: &mut Sink<'_>,
-    progress: &mut RepairProgress<'_>,
-) -> Result<RepairReport> {
-    let mut report = Reporter::new(progress);
-    let files = manifest::list(&**env, dir, &mut report)?;
-    let known = manifest::read(env, dir, &files, &mut report);
-    report.total = files.bytes_of_data();
-    let stretches = log::index(env, dir, &files, &known, &mut report);
-    let mut log = log::Replay::new(env, dir, stretches);
-    sink.name_partitions(&known)?;
-    for layer in ssts::layers(env, dir, &files, &known, &mut report) {
-        if let Some(newest_seq) = layer.replay_log_before {
-            log.replay(newest_seq, &known, sink, &mut report)?;
-        }
-        if !report.stopped {
-            ssts::read(env, dir, &layer, &known, sink, &mut report)?;
-        }
+/// A store being read.
+struct Salvage<'s> {
+    env: &'s Arc<dyn Env>,
+    dir: &'s Path,
+    files: Files,
+    catalog: Catalog,
+    sink: Sink<'s>,
+    report: Reporter<'s>,
+}
+
+impl<'s> Salvage<'s> {
+    /// Lists the files of the store and reads its manifest. Entries go into `db`, or nowhere.
+    fn new(
+        env: &'s Arc<dyn Env>,
+        dir: &'s Path,
+        db: Option<&'s Db>,
+        progress: &'s mut RepairProgress<'s>,
+    ) -> Result<Self> {
+        let mut report = Reporter::new(progress);
+        let files = manifest::list(&**env, dir, &mut report)?;
+        let catalog = manifest::read(env, dir, &files, &mut report);
+        report.total = files.bytes_of_data();
+        Ok(Self { env, dir, files, catalog, sink: Sink::new(db), report })
     }
-    log.replay(u64::MAX, &known, sink, &mut report)?;
-    Ok(report.finish(sink))
+
+    /// Reads everything, oldest first.
+    fn run(mut self) -> Result<RepairReport> {
+        let mut replay = Replay::new(self.index_log());
+        self.sink.name_partitions(&self.catalog)?;
+        for sst in self.ssts_by_age() {
+            if let Some(newest_seq) = sst.replay_log_before {
+                replay.replay(newest_seq, &mut self)?;
+            }
+            if !self.report.stopped {
+                self.read_sst(&sst)?;
+            }
+        }
+        replay.replay(u64::MAX, &mut self)?;
+        self.sink.commit()?;
+        Ok(self.report.finish(&self.sink))
+    }
 }

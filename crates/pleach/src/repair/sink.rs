@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use pleach_env::Result;
 
-use super::manifest::Known;
+use super::manifest::Catalog;
 use crate::db::{DEFAULT_PARTITION, Db, Partition, WriteBatch};
 use crate::keys::PartitionId;
 use pleach_log::Durability;
@@ -12,15 +12,15 @@ use pleach_log::Durability;
 /// A batch of this many bytes is committed.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Whose an entry is.
+/// The owner of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
     Partition(PartitionId),
-    /// An SST that does not say whose it is.
+    /// An SST without a note; its entries get a partition of their own.
     File(u64),
 }
 
-/// See the module's text.
+/// The sink.
 pub(super) struct Sink<'d> {
     db: Option<&'d Db>,
     batch: Option<WriteBatch>,
@@ -32,14 +32,11 @@ pub(super) struct Sink<'d> {
 }
 
 impl<'d> Sink<'d> {
-    pub(super) fn into_store(db: &'d Db) -> Self {
-        Self { db: Some(db), batch: Some(db.batch()), ..Self::nowhere() }
-    }
-
-    pub(super) fn nowhere() -> Self {
+    /// A sink into a new store, or nowhere.
+    pub(super) fn new(db: Option<&'d Db>) -> Self {
         Self {
-            db: None,
-            batch: None,
+            db,
+            batch: db.map(Db::batch),
             names: BTreeMap::new(),
             taken: HashSet::new(),
             recovered: Vec::new(),
@@ -48,22 +45,22 @@ impl<'d> Sink<'d> {
     }
 
     /// Creates the partitions whose names are known, in the order of their numbers.
-    pub(super) fn name_partitions(&mut self, known: &Known) -> Result<()> {
-        for (id, name) in &known.names {
+    pub(super) fn name_partitions(&mut self, catalog: &Catalog) -> Result<()> {
+        for (id, name) in &catalog.names {
             let owner = Owner::Partition(*id);
             self.taken.insert(name.clone());
             self.names.insert(owner, name.clone());
         }
-        if !known.is_exact {
+        if !catalog.is_exact {
             return Ok(());
         }
         let Some(db) = self.db else { return Ok(()) };
-        let created = db.create_partitions(known.names.values())?;
-        self.partitions.extend(known.names.keys().map(|id| Owner::Partition(*id)).zip(created));
+        let created = db.create_partitions(catalog.names.values())?;
+        self.partitions.extend(catalog.names.keys().map(|id| Owner::Partition(*id)).zip(created));
         Ok(())
     }
 
-    /// The name of a partition; a made-up one where it is not known.
+    /// The name of the owner's partition; a made-up one if it is unknown.
     pub(super) fn name(&mut self, owner: Owner) -> String {
         if let Some(name) = self.names.get(&owner) {
             return name.clone();
@@ -107,17 +104,13 @@ impl<'d> Sink<'d> {
         if batch.bytes() >= BATCH_BYTES { self.commit() } else { Ok(()) }
     }
 
-    fn commit(&mut self) -> Result<()> {
+    /// Commits the entries of the batch, and begins another.
+    pub(super) fn commit(&mut self) -> Result<()> {
         let Some(db) = self.db else { return Ok(()) };
         match self.batch.replace(db.batch()) {
             Some(batch) if !batch.is_empty() => batch.commit(Durability::Buffered),
             _ => Ok(()),
         }
-    }
-
-    /// Commits what waits.
-    pub(super) fn finish(&mut self) -> Result<()> {
-        self.commit()
     }
 
     /// All names, and those that were made up.

@@ -1,26 +1,28 @@
-//! The SSTs of a damaged store, oldest first, and the entries of them that count.
+//! The SSTs of a damaged store: their order by age, and the salvage of their entries.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use pleach_env::{Env, Error, FileId, Result};
+use pleach_env::{Error, FileId, Result};
 use pleach_log::SeqNo;
 use pleach_table::{SalvageSst, Salvaged, SstDamage, SstSummary, ValueKind};
 
-use super::manifest::{Files, Known};
-use super::report::{Reporter, missing};
+use super::Salvage;
+use super::manifest::Catalog;
+use super::report::missing;
 use super::sink::{Owner, Sink};
 use crate::damage::DamagedPlace;
 use crate::keys::{PartitionId, split_partition_key};
 use crate::limits::KEY_LEN_MAX;
 use crate::shape::STAGE_SECTIONS;
 use crate::version::edit::RunKind;
-use crate::version::{Origin, Run};
+use crate::version::{Origin, Run, RunFile};
 use crate::version_set::sst_path;
 
 /// The part of a file that belongs to a run.
-struct View {
+struct RunPart {
     smallest: Box<[u8]>,
     largest: Box<[u8]>,
     clip: Option<Box<[u8]>>,
@@ -29,212 +31,201 @@ struct View {
 }
 
 /// The owner of a file's entries.
-enum Whose {
-    /// A run's.
-    Run(PartitionId, View),
-    /// Sections'.
-    Sections(BTreeMap<PartitionId, View>),
-    /// A partition's, according to the file's note.
+enum FileOwner {
+    /// A run.
+    Run(PartitionId, RunPart),
+    /// The sections of several partitions.
+    Sections(BTreeMap<PartitionId, RunPart>),
+    /// A partition, according to the file's note.
     Partition(PartitionId),
-    /// Several partitions': each key begins with its partition.
+    /// Several partitions, according to the note: each key begins with its partition.
     Shared,
-    /// Unknown.
+    /// Unknown: the file has no note.
     Unknown,
 }
 
-/// A file to be read, at its place in the order of ages.
-pub(super) struct Layer {
+/// An SST to be read.
+pub(super) struct AgedSst {
     file: FileId,
-    whose: Whose,
+    owner: FileOwner,
     summary: Option<SstSummary>,
     /// Log records up to this number come before it.
     pub(super) replay_log_before: Option<SeqNo>,
 }
 
-/// All files that are to be read, oldest first.
-pub(super) fn layers(
-    env: &Arc<dyn Env>,
-    dir: &Path,
-    files: &Files,
-    known: &Known,
-    report: &mut Reporter<'_>,
-) -> Vec<Layer> {
-    if report.stopped {
-        return Vec::new();
+impl Salvage<'_> {
+    /// All SSTs that are to be read, oldest first.
+    pub(super) fn ssts_by_age(&mut self) -> Vec<AgedSst> {
+        if self.report.stopped {
+            return Vec::new();
+        }
+        if !self.catalog.is_exact {
+            return self.ssts_by_note();
+        }
+        let ssts = ssts_of_version(&self.catalog);
+        let live: HashSet<_> = ssts.iter().map(|sst| sst.file).collect();
+        for (id, len) in self.files.ssts.iter().filter(|(id, _)| !live.contains(id)) {
+            self.report.report.ignored.push(sst_path(self.dir, *id));
+            self.report.total -= len;
+        }
+        ssts
     }
-    if !known.is_exact {
-        return guessed_layers(env, dir, files, report);
+
+    /// All SSTs, by the ages in their notes.
+    fn ssts_by_note(&mut self) -> Vec<AgedSst> {
+        let mut found = Vec::new();
+        // An SST without a note is taken to be as old as the one numbered before it.
+        let mut last_seq = 0;
+        for &id in self.files.ssts.keys() {
+            let path = sst_path(self.dir, id);
+            let note = SalvageSst::open(self.env, &path, id).and_then(|sst| sst.note());
+            let origin = note.ok().flatten().and_then(|note| Origin::decode(&note));
+            let (owner, stage) = match origin {
+                Some(Origin { partition: Some(partition), stage, .. }) => {
+                    (FileOwner::Partition(partition), stage)
+                }
+                Some(Origin { partition: None, stage, .. }) => (FileOwner::Shared, stage),
+                None => {
+                    let message = "the file does not say which partition it belongs to; its entries go into a \
+                                   partition of their own";
+                    self.report.damage(DamagedPlace::of(&path, Error::corruption(&path, 0, message)));
+                    (FileOwner::Unknown, 0)
+                }
+            };
+            last_seq = origin.map_or(last_seq, |origin| origin.newest_seq);
+            let sst = AgedSst { file: id, owner, summary: None, replay_log_before: Some(last_seq) };
+            found.push((last_seq, Reverse(stage), id, sst));
+        }
+        found.sort_by_key(|(seq, stage, id, _)| (*seq, *stage, *id));
+        found.into_iter().map(|(.., sst)| sst).collect()
     }
-    let layers = layers_of_version(known);
-    let live: std::collections::HashSet<_> = layers.iter().map(|layer| layer.file).collect();
-    let ignored = files.ssts.iter().filter(|(id, _)| !live.contains(id));
-    for (id, len) in ignored {
-        report.report.ignored.push(sst_path(dir, *id));
-        report.total -= len;
+
+    /// Reads an SST and writes the entries that count.
+    pub(super) fn read_sst(&mut self, aged: &AgedSst) -> Result<()> {
+        let path = sst_path(self.dir, aged.file);
+        let sst = match SalvageSst::open(self.env, &path, aged.file) {
+            Ok(sst) => sst,
+            Err(error) => {
+                let place = match self.env.metadata(&path) {
+                    Ok(None) => missing(&path, "the manifest names this SST, but it is missing"),
+                    _ => DamagedPlace::of(&path, error),
+                };
+                self.report.damage(aged.lost(place, &mut self.sink));
+                return Ok(());
+            }
+        };
+        if let Some(error) = sst.tail_error() {
+            self.report.damage(DamagedPlace::of(&path, error.clone()));
+        } else if aged.summary.as_ref().is_some_and(|summary| sst.summary() != Some(summary)) {
+            self.report.damage(missing(
+                &path,
+                "expected the file that the manifest describes, found another; it was read all the same",
+            ));
+        }
+        self.report.report.ssts += 1;
+        let mut reading = Reading { sst: aged, salvage: self, path: &path, found: 0, damage: Vec::new() };
+        sst.read(&mut |found| reading.take(found))?;
+        reading.finish();
+        self.report.end_file(sst.len());
+        Ok(())
     }
-    layers
 }
 
-/// The files of the version. Within a partition a run of a later stage is older, and in a stage one with a lower number. A
-/// shared file has sections of many partitions and is read once: stage 0 of all partitions goes together, by run number.
-fn layers_of_version(known: &Known) -> Vec<Layer> {
-    let (mut layers, mut newest) = (Vec::new(), Vec::new());
-    for (partition, state) in known.version.partitions() {
+/// The SSTs of the version, oldest first. Within a partition a run of a later stage is older, and within a stage a run with
+/// a lower number. A shared file has sections of many partitions and is read once, so the runs of stage 0 of all partitions
+/// are sorted together, by number.
+fn ssts_of_version(catalog: &Catalog) -> Vec<AgedSst> {
+    let (mut ssts, mut newest) = (Vec::new(), Vec::new());
+    for (partition, state) in catalog.version.partitions() {
         for run in state.tree.runs.iter().rev() {
             if run.stage == STAGE_SECTIONS {
                 newest.push((run.id, partition, Arc::clone(run)));
             } else {
-                layers.extend(files_of(partition, run));
+                ssts.extend(files_of(partition, run));
             }
         }
     }
     newest.sort_by_key(|(id, ..)| *id);
     let mut places: BTreeMap<FileId, usize> = BTreeMap::new();
     for (_, partition, run) in newest {
-        for layer in files_of(partition, &run) {
-            match (run.kind, places.get(&layer.file)) {
-                (RunKind::Section, Some(&place)) => merge_sections(&mut layers[place], layer),
+        for sst in files_of(partition, &run) {
+            match (run.kind, places.get(&sst.file)) {
+                (RunKind::Section, Some(&place)) => merge_sections(&mut ssts[place], sst),
                 (kind, _) => {
                     if kind == RunKind::Section {
-                        places.insert(layer.file, layers.len());
+                        places.insert(sst.file, ssts.len());
                     }
-                    layers.push(layer);
+                    ssts.push(sst);
                 }
             }
         }
     }
-    layers
+    ssts
 }
 
-fn merge_sections(into: &mut Layer, from: Layer) {
-    if let (Whose::Sections(into), Whose::Sections(from)) = (&mut into.whose, from.whose) {
+fn merge_sections(into: &mut AgedSst, from: AgedSst) {
+    if let (FileOwner::Sections(into), FileOwner::Sections(from)) = (&mut into.owner, from.owner) {
         into.extend(from);
     }
 }
 
-fn files_of(partition: PartitionId, run: &Run) -> Vec<Layer> {
-    let layer = |file: &crate::version::RunFile| {
-        let view = View {
+fn files_of(partition: PartitionId, run: &Run) -> Vec<AgedSst> {
+    let sst = |file: &RunFile| {
+        let part = RunPart {
             smallest: file.meta.smallest.clone(),
             largest: file.meta.largest.clone(),
             clip: run.clip.clone(),
             entries: file.meta.entries,
         };
-        let whose = match run.kind {
-            RunKind::Ssts => Whose::Run(partition, view),
-            RunKind::Section => Whose::Sections(BTreeMap::from([(partition, view)])),
+        let owner = match run.kind {
+            RunKind::Ssts => FileOwner::Run(partition, part),
+            RunKind::Section => FileOwner::Sections(BTreeMap::from([(partition, part)])),
         };
         let summary = Some(file.file.summary.clone());
-        Layer { file: file.meta.file, whose, summary, replay_log_before: None }
+        AgedSst { file: file.meta.file, owner, summary, replay_log_before: None }
     };
-    run.files.iter().map(layer).collect()
+    run.files.iter().map(sst).collect()
 }
 
-/// All files, by what their notes say.
-fn guessed_layers(env: &Arc<dyn Env>, dir: &Path, files: &Files, report: &mut Reporter<'_>) -> Vec<Layer> {
-    let mut found = Vec::new();
-    // A file without a note is taken to be as old as the one numbered before it.
-    let mut last_seq = 0;
-    for &id in files.ssts.keys() {
-        let path = sst_path(dir, id);
-        let note = SalvageSst::open(env, &path, id).and_then(|sst| sst.note());
-        let origin = note.ok().flatten().and_then(|note| Origin::decode(&note));
-        let (whose, stage) = match origin {
-            Some(Origin { partition: Some(partition), stage, .. }) => (Whose::Partition(partition), stage),
-            Some(Origin { partition: None, stage, .. }) => (Whose::Shared, stage),
-            None => {
-                let message =
-                    "the file does not say whose it is; its entries go into a partition of their own";
-                report.damage(DamagedPlace::of(&path, Error::corruption(&path, 0, message)));
-                (Whose::Unknown, 0)
-            }
-        };
-        last_seq = origin.map_or(last_seq, |origin| origin.newest_seq);
-        let layer = Layer { file: id, whose, summary: None, replay_log_before: Some(last_seq) };
-        found.push((last_seq, std::cmp::Reverse(stage), id, layer));
-    }
-    found.sort_by_key(|(seq, stage, id, _)| (*seq, *stage, *id));
-    found.into_iter().map(|(.., layer)| layer).collect()
-}
-
-/// Reads a file and writes the entries that count.
-pub(super) fn read(
-    env: &Arc<dyn Env>,
-    dir: &Path,
-    layer: &Layer,
-    known: &Known,
-    sink: &mut Sink<'_>,
-    report: &mut Reporter<'_>,
-) -> Result<()> {
-    let path = sst_path(dir, layer.file);
-    let sst = match SalvageSst::open(env, &path, layer.file) {
-        Ok(sst) => sst,
-        Err(error) => {
-            let place = match env.metadata(&path) {
-                Ok(None) => missing(&path, "the manifest names this SST, but it is missing"),
-                _ => DamagedPlace::of(&path, error),
-            };
-            report.damage(layer.lost(place, sink));
-            return Ok(());
-        }
-    };
-    if let Some(error) = sst.tail_error() {
-        report.damage(DamagedPlace::of(&path, error.clone()));
-    } else if layer.summary.as_ref().is_some_and(|summary| sst.summary() != Some(summary)) {
-        report.damage(missing(
-            &path,
-            "expected the file that the manifest describes, found another; it was read all the same",
-        ));
-    }
-    report.report.ssts += 1;
-    let mut reading = Reading { layer, known, sink, report, path: &path, found: 0, damage: Vec::new() };
-    sst.read(&mut |found| reading.take(found))?;
-    reading.finish();
-    report.end_file(sst.len());
-    Ok(())
-}
-
-impl Layer {
-    /// Entries that the file should have; `None` when only the file knows.
+impl AgedSst {
+    /// Entries that the file should have; `None` if no manifest says so.
     fn entries(&self) -> Option<u64> {
-        match &self.whose {
-            Whose::Run(_, view) => Some(view.entries),
-            Whose::Sections(views) => Some(views.values().map(|view| view.entries).sum()),
+        match &self.owner {
+            FileOwner::Run(_, part) => Some(part.entries),
+            FileOwner::Sections(parts) => Some(parts.values().map(|part| part.entries).sum()),
             _ => None,
         }
     }
 
-    /// The damage that the whole file is gone.
+    /// Completes the description of a place that concerns the whole file.
     fn lost(&self, mut place: DamagedPlace, sink: &mut Sink<'_>) -> DamagedPlace {
-        let (owner, view) = match &self.whose {
-            Whose::Run(partition, view) => (*partition, Some(view)),
-            Whose::Sections(views) => match views.iter().next() {
-                Some((partition, view)) => (*partition, Some(view).filter(|_| views.len() == 1)),
+        let (owner, part) = match &self.owner {
+            FileOwner::Run(partition, part) => (*partition, Some(part)),
+            FileOwner::Sections(parts) => match parts.iter().next() {
+                Some((partition, part)) => (*partition, Some(part).filter(|_| parts.len() == 1)),
                 None => return place,
             },
-            Whose::Partition(partition) => (*partition, None),
-            Whose::Shared | Whose::Unknown => return place,
+            FileOwner::Partition(partition) => (*partition, None),
+            FileOwner::Shared | FileOwner::Unknown => return place,
         };
         place.partition = Some(sink.name(Owner::Partition(owner)));
-        place.lower = view.map(|view| view.smallest.to_vec());
-        place.upper = view.map(|view| view.largest.to_vec());
+        place.lower = part.map(|part| part.smallest.to_vec());
+        place.upper = part.map(|part| part.largest.to_vec());
         place.entries = self.entries();
         place
     }
 }
 
 /// A file while it is read.
-struct Reading<'a, 'd, 'p> {
-    layer: &'a Layer,
-    known: &'a Known,
-    sink: &'a mut Sink<'d>,
-    report: &'a mut Reporter<'p>,
+struct Reading<'a, 's> {
+    sst: &'a AgedSst,
+    salvage: &'a mut Salvage<'s>,
     path: &'a Path,
     found: u64,
     damage: Vec<SstDamage>,
 }
 
-impl<'a> Reading<'a, '_, '_> {
+impl<'a> Reading<'a, '_> {
     fn take(&mut self, found: Salvaged<'_>) -> Result<bool> {
         match found {
             Salvaged::Entry { key, kind, value } => self.entry(key, kind, value).map(|()| true),
@@ -242,20 +233,20 @@ impl<'a> Reading<'a, '_, '_> {
                 self.damage.push(damage);
                 Ok(true)
             }
-            Salvaged::Progress(offset) => Ok(self.report.advance(offset)),
+            Salvaged::Progress(offset) => Ok(self.salvage.report.advance(offset)),
         }
     }
 
     fn entry(&mut self, key: &[u8], kind: ValueKind, value: &[u8]) -> Result<()> {
-        let Some((owner, user_key, view)) = self.owner(key) else {
-            self.report.report.dropped_entries += 1;
+        let Some((owner, user_key, part)) = self.owner(key) else {
+            self.salvage.report.report.dropped_entries += 1;
             return Ok(());
         };
         self.found += 1;
-        let is_hidden = view.is_some_and(|view| {
-            view.clip.as_deref().is_some_and(|clip| user_key < clip)
-                || user_key < &*view.smallest
-                || user_key > &*view.largest
+        let is_hidden = part.is_some_and(|part| {
+            part.clip.as_deref().is_some_and(|clip| user_key < clip)
+                || user_key < &*part.smallest
+                || user_key > &*part.largest
         });
         if is_hidden {
             return Ok(());
@@ -272,57 +263,62 @@ impl<'a> Reading<'a, '_, '_> {
             self.refuse("a key that is empty or too long");
             return Ok(());
         }
-        self.report.report.entries += 1;
-        self.sink.write(owner, user_key, value)
+        self.salvage.report.report.entries += 1;
+        self.salvage.sink.write(owner, user_key, value)
     }
 
     fn refuse(&mut self, what: &str) {
         let error = Error::corruption(self.path, 0, format!("found {what}"));
-        self.report.damage(DamagedPlace::of(self.path, error));
+        self.salvage.report.damage(DamagedPlace::of(self.path, error));
     }
 
-    /// Whose an entry is, its user key, and what of the file is the owner's; `None` when the partition was dropped.
-    fn owner<'k>(&self, key: &'k [u8]) -> Option<(Owner, &'k [u8], Option<&'a View>)> {
-        match &self.layer.whose {
-            Whose::Run(partition, view) => Some((Owner::Partition(*partition), key, Some(view))),
-            Whose::Sections(views) => {
+    /// The owner of an entry, its user key, and the part of the file that is the owner's; `None` when the partition was
+    /// dropped.
+    fn owner<'k>(&self, key: &'k [u8]) -> Option<(Owner, &'k [u8], Option<&'a RunPart>)> {
+        match &self.sst.owner {
+            FileOwner::Run(partition, part) => Some((Owner::Partition(*partition), key, Some(part))),
+            FileOwner::Sections(parts) => {
                 let (partition, user_key) = split_partition_key(key)?;
-                Some((Owner::Partition(partition), user_key, Some(views.get(&partition)?)))
+                Some((Owner::Partition(partition), user_key, Some(parts.get(&partition)?)))
             }
-            Whose::Partition(partition) if self.known.is_dropped(*partition) => None,
-            Whose::Partition(partition) => Some((Owner::Partition(*partition), key, None)),
-            Whose::Shared => {
+            FileOwner::Partition(partition) if self.salvage.catalog.is_dropped(*partition) => None,
+            FileOwner::Partition(partition) => Some((Owner::Partition(*partition), key, None)),
+            FileOwner::Shared => {
                 let (partition, user_key) = split_partition_key(key)?;
-                (!self.known.is_dropped(partition)).then_some((Owner::Partition(partition), user_key, None))
+                (!self.salvage.catalog.is_dropped(partition)).then_some((
+                    Owner::Partition(partition),
+                    user_key,
+                    None,
+                ))
             }
-            Whose::Unknown => Some((Owner::File(self.layer.file.0), key, None)),
+            FileOwner::Unknown => Some((Owner::File(self.sst.file.0), key, None)),
         }
     }
 
     /// Reports the damage of the file, with the partition and the keys that are lost.
     fn finish(self) {
-        let expected = self.layer.entries().filter(|_| !self.report.stopped);
+        let expected = self.sst.entries().filter(|_| !self.salvage.report.stopped);
         let mut missing_entries =
             expected.map(|expected| expected.saturating_sub(self.found)).filter(|n| *n > 0);
         let is_one = self.damage.len() == 1;
         for damage in self.damage {
-            let mut place = self.layer.lost(DamagedPlace::of(self.path, damage.error), self.sink);
+            let mut place = self.sst.lost(DamagedPlace::of(self.path, damage.error), &mut self.salvage.sink);
             (place.offset, place.len) = (Some(damage.offset), Some(damage.len));
             // With several places only the sum is known.
             place.entries = missing_entries.filter(|_| is_one);
-            let shared = matches!(self.layer.whose, Whose::Sections(_) | Whose::Shared);
+            let shared = matches!(self.sst.owner, FileOwner::Sections(_) | FileOwner::Shared);
             let user_key = |key: Vec<u8>| match split_partition_key(&key) {
                 Some((partition, user_key)) if shared => (Some(partition), user_key.to_vec()),
                 _ => (None, key),
             };
             if let Some((partition, key)) = damage.after.map(user_key) {
-                let name = partition.map(|id| self.sink.name(Owner::Partition(id)));
+                let name = partition.map(|id| self.salvage.sink.name(Owner::Partition(id)));
                 (place.partition, place.lower) = (name.or(place.partition), Some(key));
             }
             if let Some((_, key)) = damage.before.map(user_key) {
                 place.upper = Some(key);
             }
-            self.report.damage(place);
+            self.salvage.report.damage(place);
             if is_one {
                 missing_entries = None;
             }
@@ -330,7 +326,10 @@ impl<'a> Reading<'a, '_, '_> {
         if let Some(entries) = missing_entries {
             let message = format!("{entries} entries that the manifest counts were not found in the file");
             let place = missing(self.path, &message);
-            self.report.damage(DamagedPlace { entries: Some(entries), ..self.layer.lost(place, self.sink) });
+            self.salvage.report.damage(DamagedPlace {
+                entries: Some(entries),
+                ..self.sst.lost(place, &mut self.salvage.sink)
+            });
         }
     }
 }

@@ -1,54 +1,72 @@
-//! A compaction of whole runs in progress: merges its inputs, writes SSTs, commits its progress.
+//! A compaction in progress: merges its inputs, writes SSTs, commits its progress.
+//!
+//! A job merges whole runs into a new one, or one file of a run into the run of the next stage (a partial job, see
+//! `partial`). The version records a whole job, and each commit of it raises the clip. It does not record a partial job: that
+//! is small, about one file and the ten that it overlaps, so its single edit comes at the end and a crash loses no more.
 //!
 //! # Invariants
 //! 1. *Order of durability*: the outputs' data, their names, then the edit; only then may inputs be removed.
-//! 2. *Resumable*: all that a job needs to go on is in the version: inputs, output, clip.
+//! 2. *Resumable*: all that a whole job needs to go on is in the version: inputs, output, clip.
 //!
 //! # Concurrency
 //! One thread at a time drives a job. Its inputs stay pinned by the merge until the step that leaves them.
 
-use pleach_env::{FileId, Result};
+use std::sync::Arc;
+
+use pleach_env::{FileId, Result, failpoint};
 
 use super::merging::Merging;
 use super::outputs::{Outputs, trace_made};
+use super::partial;
 use crate::keys::{PartitionId, successor};
-use crate::picker::WholePlan;
+use crate::picker::{PartialPlan, WholePlan};
 use crate::shape::STAGE_BOTTOM;
 use crate::state::State;
 use crate::stats::add;
-use crate::trace;
+use crate::trace::{self, Span};
 use crate::upkeep::Upkeep;
-use crate::version::edit::{Edit, EditItem, JobMeta, RunId, RunKind, RunMeta};
-use crate::version::{OlderRuns, Run, SubTree};
+use crate::version::edit::{Edit, EditItem, JobMeta, RunFileMeta, RunId, RunKind, RunMeta};
+use crate::version::{OlderRuns, Run, SstFile, SubTree};
 
-/// The job. Dropping it abandons what it has not committed; the version still knows the job.
-pub(crate) struct CompactionJob {
-    partition: PartitionId,
-    meta: JobMeta,
-    output_stage: u8,
-    merging: Merging,
+/// The job. Dropping it without [`CompactionJob::abandon`] leaves files that the next open removes; the version still
+/// records a whole job.
+pub(super) struct CompactionJob {
+    pub(super) partition: PartitionId,
+    pub(super) output_stage: u8,
+    /// The runs that it reads.
+    pub(super) inputs: Vec<RunId>,
+    pub(super) kind: Kind,
+    pub(super) merging: Merging,
     /// Outputs that no edit names yet.
-    uncommitted: Outputs,
-    /// Progress is committed when this much was written since the last time.
-    commit_bytes: u64,
+    pub(super) outputs: Outputs,
+}
+
+/// Whether the job merges whole runs.
+pub(super) enum Kind {
+    Whole {
+        output: RunId,
+        /// Progress is committed when this much was written since the last commit.
+        commit_bytes: u64,
+    },
+    Partial(PartialPlan),
 }
 
 /// Whether a job has more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(super) enum Progress {
     More,
     Done,
 }
 
-/// A job commits its progress at least whenever it has written this part of its inputs' bytes, so that a small job needs
-/// little extra space too. Each commit costs two syncs.
+/// A whole job commits its progress at least whenever it has written this part of its inputs' bytes, so that a small job
+/// needs little extra space too. Each commit costs two syncs.
 const COMMIT_SHARE: u64 = 32;
 
 impl CompactionJob {
-    /// Enters a planned job into the version; `None` when the partition was dropped meanwhile. `output` is the number
-    /// that came with the version in which it was planned: see
+    /// Enters a planned merge of whole runs into the version; `None` when the partition was dropped meanwhile. `output` is
+    /// the number that came with the version in which it was planned: see
     /// [`VersionSet::plan_basis`](crate::version_set::VersionSet::plan_basis).
-    pub(crate) fn start(
+    pub(super) fn start(
         upkeep: &Upkeep,
         partition: PartitionId,
         plan: WholePlan,
@@ -67,123 +85,150 @@ impl CompactionJob {
         {
             tree.reads.reset();
         }
-        Ok(Self::resume(upkeep, partition, meta))
+        Ok(Self::resume(upkeep, partition, &meta))
     }
 
-    /// Goes on with a job that the version knows; `None` when the partition was dropped meanwhile.
-    pub(crate) fn resume(upkeep: &Upkeep, partition: PartitionId, meta: JobMeta) -> Option<Self> {
+    /// Resumes a whole job that the version records; `None` when the partition was dropped meanwhile.
+    pub(super) fn resume(upkeep: &Upkeep, partition: PartitionId, meta: &JobMeta) -> Option<Self> {
         let state = upkeep.version_set.state.load_full();
         let tree = state.version.tree(partition)?;
-        let inputs: Vec<_> = meta.inputs.iter().filter_map(|id| tree.run(*id)).cloned().collect();
-        let bytes = inputs.iter().map(|run| run.bytes()).fold(0, u64::saturating_add);
-        let commit_bytes = bytes / COMMIT_SHARE;
-        let output_stage = tree.run(meta.output).map_or(0, |run| run.stage);
+        let runs: Vec<_> = meta.inputs.iter().filter_map(|id| tree.run(*id)).cloned().collect();
+        let bytes = runs.iter().map(|run| run.bytes()).fold(0, u64::saturating_add);
+        let stage = tree.run(meta.output).map_or(0, |run| run.stage);
         let merged: Vec<_> = meta.inputs.iter().copied().chain([meta.output]).collect();
-        let filter_bits = upkeep.filter_bits_of_merged(tree, &merged, output_stage);
-        let sst_bytes = upkeep.ctx.options.compacted_sst_bytes(tree.sum(Run::bytes));
-        let (inputs, drops_tombstones) = (inputs.into_iter(), meta.drops_tombstones);
-        let merging = Merging::new(partition, inputs, output_stage, drops_tombstones, filter_bits, sst_bytes);
-        Some(Self { partition, meta, output_stage, merging, uncommitted: Outputs::default(), commit_bytes })
+        Some(Self {
+            partition,
+            output_stage: stage,
+            inputs: meta.inputs.clone(),
+            kind: Kind::Whole { output: meta.output, commit_bytes: bytes / COMMIT_SHARE },
+            merging: Merging::new(upkeep, partition, tree, runs, &merged, stage, meta.drops_tombstones),
+            outputs: Outputs::default(),
+        })
     }
 
-    pub(crate) fn partition(&self) -> PartitionId {
-        self.partition
-    }
-
-    pub(crate) fn output_stage(&self) -> u8 {
-        self.output_stage
-    }
-
-    pub(crate) fn output(&self) -> RunId {
-        self.meta.output
+    /// The output of a whole job.
+    pub(super) fn output(&self) -> Option<RunId> {
+        match self.kind {
+            Kind::Whole { output, .. } => Some(output),
+            Kind::Partial(_) => None,
+        }
     }
 
     /// Writes one output SST, or reads as much as that takes; commits when enough has gathered or nothing is left.
     ///
-    /// After an error the job is to be dropped; it can be resumed from what was committed.
-    pub(crate) fn step(&mut self, upkeep: &Upkeep) -> Result<Progress> {
+    /// After an error the job is to be abandoned; a whole job can be resumed from what was committed.
+    pub(super) fn step(&mut self, upkeep: &Upkeep) -> Result<Progress> {
         let Some(older) = self.older_runs(upkeep) else {
             self.abandon();
             return Ok(Progress::Done);
         };
-        let span = trace::compaction(self.partition, self.output_stage, self.meta.inputs.len());
-        let made = self.merging.next_file(upkeep, &older)?;
+        let span = trace::compaction(self.partition, self.output_stage, self.inputs.len());
+        let has_output = self.write_file(upkeep, &older, &span)?;
         drop(older);
-        trace_made(&span, made.as_ref());
-        let has_no_output = made.is_none();
-        self.uncommitted.add(made);
-        let done = self.merging.is_done();
-        if done || has_no_output || self.should_commit(upkeep) {
-            self.commit(upkeep, done)?;
+        let is_done = self.merging.is_done();
+        if is_done || self.should_commit(upkeep, has_output) {
+            self.commit(upkeep, is_done)?;
         }
-        Ok(if done { Progress::Done } else { Progress::More })
+        Ok(if is_done { Progress::Done } else { Progress::More })
     }
 
-    fn should_commit(&self, upkeep: &Upkeep) -> bool {
-        let written = self.uncommitted.written_bytes();
-        self.uncommitted.len() >= upkeep.ctx.options.clean_every
+    /// Writes one output SST, or moves a file; returns whether there is one.
+    pub(super) fn write_file(&mut self, upkeep: &Upkeep, older: &OlderRuns, span: &Span) -> Result<bool> {
+        let made = self.merging.next_file(upkeep, older)?;
+        trace_made(span, made.as_ref());
+        let has_output = made.is_some();
+        self.outputs.add(made);
+        Ok(has_output)
+    }
+
+    fn should_commit(&self, upkeep: &Upkeep, has_output: bool) -> bool {
+        let Kind::Whole { commit_bytes, .. } = self.kind else { return false };
+        let written = self.outputs.written_bytes();
+        !has_output
+            || self.outputs.len() >= upkeep.ctx.options.clean_every
             || upkeep.ctx.status.is_closed()
-            || (written > 0 && (written >= self.commit_bytes || upkeep.ctx.is_space_short(written)))
+            || (written > 0 && (written >= commit_bytes || upkeep.ctx.is_space_short(written)))
     }
 
     /// The runs that are older than the inputs, as they are now; `None` when the partition was dropped.
-    fn older_runs(&self, upkeep: &Upkeep) -> Option<OlderRuns> {
+    pub(super) fn older_runs(&self, upkeep: &Upkeep) -> Option<OlderRuns> {
         let state = upkeep.version_set.state.load();
         let tree = state.version.tree(self.partition)?;
-        Some(OlderRuns::than_inputs(self.partition, tree, &self.meta.inputs, Some(self.meta.output)))
+        Some(OlderRuns::than_inputs(self.partition, tree, &self.inputs, self.output()))
     }
 
     /// Makes the progress durable and shows it to readers.
-    fn commit(&mut self, upkeep: &Upkeep, done: bool) -> Result<()> {
-        let partition = self.partition;
-        self.uncommitted.sync_names(upkeep)?;
-        let state = upkeep.version_set.state.load_full();
-        let Some(tree) = state.version.tree(partition) else {
+    fn commit(&mut self, upkeep: &Upkeep, is_done: bool) -> Result<()> {
+        self.outputs.sync_names(upkeep)?;
+        let Some((edit, files)) = self.edit(upkeep, is_done) else {
             self.abandon();
             return Ok(());
         };
-        let mut edit = Edit::default();
-        let (files, metas) = self.uncommitted.name_in(&mut edit);
-        let output = tree.run(self.meta.output);
-        let output_stays_empty = metas.is_empty() && output.is_none_or(|run| run.files.is_empty());
-        if !metas.is_empty() {
-            let (run, newest_seq) = (self.meta.output, output.map_or(0, |run| run.newest_seq));
-            edit.push(EditItem::ExtendRun { partition, run, newest_seq, files: metas });
+        let is_whole = matches!(self.kind, Kind::Whole { .. });
+        if !is_whole {
+            failpoint::reached("compaction.partial_commit");
         }
-        if done {
-            self.push_end(&mut edit, output_stays_empty);
-        } else {
-            self.push_clip(&mut edit, tree);
-        }
-        drop(state);
         upkeep.version_set.commit_edit(edit, files, State::with_version)?;
-        if done {
+        if is_done {
             add(&upkeep.ctx.counters.compactions, 1);
-        } else if let Some(tree) = upkeep.version_set.state.load().version.tree(partition) {
+            add(&upkeep.ctx.counters.partial_compactions, u64::from(!is_whole));
+        } else if let Some(tree) = upkeep.version_set.state.load().version.tree(self.partition) {
             self.merging.follow(tree);
         }
-        if upkeep.ctx.is_space_short(upkeep.ctx.options.sst_bytes) {
+        if is_whole && upkeep.ctx.is_space_short(upkeep.ctx.options.sst_bytes) {
             upkeep.version_set.remove_obsolete();
         }
         Ok(())
     }
 
-    fn push_end(&self, edit: &mut Edit, output_stays_empty: bool) {
-        let partition = self.partition;
-        edit.push(EditItem::EndJob { partition, output: self.meta.output });
-        for &run in &self.meta.inputs {
-            edit.push(EditItem::RemoveRun { partition, run });
+    /// The edit that commits the progress, and the new files that it names; `None` when the partition was dropped.
+    pub(super) fn edit(&mut self, upkeep: &Upkeep, is_done: bool) -> Option<(Edit, Vec<Arc<SstFile>>)> {
+        let state = upkeep.version_set.state.load();
+        let tree = state.version.tree(self.partition)?;
+        let mut edit = Edit::default();
+        let (files, metas) = self.outputs.name_in(&mut edit);
+        match &self.kind {
+            &Kind::Whole { output, .. } => {
+                self.push_progress(&mut edit, tree, output, metas, is_done);
+            }
+            Kind::Partial(plan) => {
+                let newest_seq = state.version.newest_seq(self.partition, &self.inputs);
+                partial::push_changes(plan, self.partition, &mut edit, tree, newest_seq, metas);
+            }
         }
-        if output_stays_empty {
-            edit.push(EditItem::RemoveRun { partition, run: self.meta.output });
+        Some((edit, files))
+    }
+
+    /// Adds `files` to the output; ends the job, or raises its clip.
+    fn push_progress(
+        &self,
+        edit: &mut Edit,
+        tree: &SubTree,
+        output: RunId,
+        files: Vec<RunFileMeta>,
+        is_done: bool,
+    ) {
+        let (partition, run) = (self.partition, tree.run(output));
+        let output_stays_empty = files.is_empty() && run.is_none_or(|run| run.files.is_empty());
+        if !files.is_empty() {
+            let newest_seq = run.map_or(0, |run| run.newest_seq);
+            edit.push(EditItem::ExtendRun { partition, run: output, newest_seq, files });
+        }
+        if !is_done {
+            self.push_clip(edit, tree);
+            return;
+        }
+        edit.push(EditItem::EndJob { partition, output });
+        for &run in self.inputs.iter().chain(output_stays_empty.then_some(&output)) {
+            edit.push(EditItem::RemoveRun { partition, run });
         }
     }
 
-    /// Raises the clip behind the last key merged and removes the inputs' files below it.
+    /// Raises the clip above the last key merged and removes the inputs' files below it.
     fn push_clip(&self, edit: &mut Edit, tree: &SubTree) {
         let partition = self.partition;
         let clip = successor(self.merging.last_key());
-        for run in self.meta.inputs.iter().filter_map(|id| tree.run(*id)) {
+        for run in self.inputs.iter().filter_map(|id| tree.run(*id)) {
             edit.push(EditItem::SetClip { partition, run: run.id, clip: clip.clone() });
             let below: Vec<_> = files_below(run, &clip);
             if !below.is_empty() {
@@ -192,9 +237,9 @@ impl CompactionJob {
         }
     }
 
-    /// Lets the files go that no edit names.
-    pub(crate) fn abandon(&mut self) {
-        self.uncommitted.abandon();
+    /// Makes the files obsolete that no edit names.
+    pub(super) fn abandon(&mut self) {
+        self.outputs.abandon();
     }
 }
 

@@ -1,7 +1,7 @@
-//! The merge inside a compaction: entries of the inputs in key order, cut into SSTs.
+//! The merge inside a compaction: reads the entries of the inputs in key order and writes them as SSTs.
 //!
-//! An input SST that no other input overlaps is not copied: it becomes part of the output by metadata alone. So a load in
-//! key order is written once, whatever the shape.
+//! An input SST that no other input overlaps is moved, not copied: the edit makes it part of the output. So a load in key
+//! order is written once, whatever the shape.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::keys::PartitionId;
 use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
 use crate::stats::add;
 use crate::upkeep::{NewEntry, SstOutput, Upkeep};
-use crate::version::edit::RunFileMeta;
+use crate::version::edit::{RunFileMeta, RunId};
 use crate::version::{OlderRuns, Origin, Run, SubTree};
 
-/// The merge. It reads nothing before its first file is asked for: jobs may wait long for their first step.
+/// The merge. It reads nothing before the first call of [`Merging::next_file`]: jobs may wait long for their first step.
 pub(super) struct Merging {
     merge: Merge,
     is_open: bool,
@@ -42,22 +42,30 @@ const READ_MAX: u64 = 16;
 const READ_AT_CLOSE: u64 = 1 << 20;
 
 impl Merging {
-    /// A merge of `inputs`, newest first, for `stage`, from the first visible key on.
+    /// A merge of `inputs`, newest first, for `stage`, from the first visible key on. `merged` are the runs of `tree` that the
+    /// compaction replaces.
     pub(super) fn new(
+        upkeep: &Upkeep,
         partition: PartitionId,
-        inputs: impl Iterator<Item = Arc<Run>>,
+        tree: &SubTree,
+        inputs: Vec<Arc<Run>>,
+        merged: &[RunId],
         stage: u8,
         drops_tombstones: bool,
-        filter_bits: f32,
-        sst_bytes: u64,
     ) -> Self {
         let mode = CursorMode::Streaming { forget: false };
-        let inputs: Vec<_> = inputs.filter(|run| !run.files.is_empty()).collect();
         let newest_seq = inputs.iter().map(|run| run.newest_seq).max().unwrap_or(0);
-        let origin = Origin { partition: Some(partition), stage, newest_seq };
-        let sources = inputs.into_iter().map(|run| SourceCursor::over_run(partition, run, mode)).collect();
-        let merge = Merge::new(sources, Direction::Up);
-        Self { merge, is_open: false, origin, drops_tombstones, filter_bits, sst_bytes, last_key: Vec::new() }
+        let inputs = inputs.into_iter().filter(|run| !run.files.is_empty());
+        let sources = inputs.map(|run| SourceCursor::over_run(partition, run, mode)).collect();
+        Self {
+            merge: Merge::new(sources, Direction::Up),
+            is_open: false,
+            origin: Origin { partition: Some(partition), stage, newest_seq },
+            drops_tombstones,
+            filter_bits: upkeep.filter_bits_of_merged(tree, merged, stage),
+            sst_bytes: upkeep.ctx.options.compacted_sst_bytes(tree.sum(Run::bytes)),
+            last_key: Vec::new(),
+        }
     }
 
     /// Whether all is merged.
@@ -70,13 +78,13 @@ impl Merging {
         &self.last_key
     }
 
-    /// Lets go of what `tree` no longer has.
+    /// Closes the files that `tree` no longer has.
     pub(super) fn follow(&mut self, tree: &SubTree) {
         self.merge.follow(tree);
     }
 
-    /// The next file: a new one, or one that is moved. `None` when much was read, or all that was left, and nothing of it
-    /// is to be written. `older` are the runs below the inputs.
+    /// Makes the next file of the output: writes a new one, or moves one of an input. `None` when the inputs end, or a step's
+    /// reads do, and no entry was written. `older` are the runs below the inputs.
     pub(super) fn next_file(&mut self, upkeep: &Upkeep, older: &OlderRuns) -> Result<Option<Made>> {
         if !self.is_open {
             self.merge.seek(SeekTo::Start)?;
@@ -84,7 +92,7 @@ impl Merging {
         }
         if let Some(mut moved) = self.movable_file(upkeep) {
             if self.drops_tombstones {
-                moved.overwrites = 0; // Nothing older is left that it could hide.
+                moved.overwrites = 0; // There is nothing older for it to hide.
             }
             self.last_key.clear();
             self.last_key.extend_from_slice(&moved.largest);
@@ -111,7 +119,7 @@ impl Merging {
         }
     }
 
-    /// The file that can be moved now: the merge stands at its beginning and nothing else lies in its range.
+    /// The file that can be moved now: the merge is at its beginning, and no other input has a key in its range.
     fn movable_file(&self, upkeep: &Upkeep) -> Option<RunFileMeta> {
         let file = self.merge.current()?.whole_file_ahead()?;
         let is_large = file.meta.bytes >= upkeep.ctx.options.moved_bytes_min();
@@ -120,7 +128,7 @@ impl Merging {
         (is_large && is_clean && is_alone()).then(|| file.meta.clone())
     }
 
-    /// Writes entries until the output is complete; returns what of it was charged for.
+    /// Writes entries until the output is complete; returns the part of it that the pacer was charged for.
     fn fill<'i>(
         &mut self,
         upkeep: &'i Upkeep,
@@ -143,7 +151,7 @@ impl Merging {
                     upkeep.keep_pace(bytes);
                 }
                 let is_full = sst.len() >= sst_bytes;
-                // Cut early where a file can be moved, but not into small pieces.
+                // End the output early if a file can be moved next, but write no small SSTs.
                 let is_cut = || {
                     sst.len() >= upkeep.ctx.options.moved_bytes_min() && self.movable_file(upkeep).is_some()
                 };

@@ -1,9 +1,9 @@
 //! Compaction: several runs of a sub-tree become one, in steps.
 //!
-//! [`crate::picker`] decides, from a sub-tree alone; [`worker`]s act: a job merges its inputs key by key into SSTs of fixed
-//! size, and every few of them commits one edit that adds the outputs, raises the inputs' clip and removes the inputs'
-//! files below it. That edit is the job's journal (after a crash it goes on from the clip), the redirection of readers
-//! (below the clip they find the output) and the early cleaning (the files are free once no reader pins them).
+//! [`crate::picker`] plans a merge from a sub-tree alone; a [`worker`] executes it as a job. A job merges its inputs key by key
+//! into SSTs of fixed size. Every few SSTs it commits one edit that adds the outputs, raises the inputs' clip and removes the
+//! inputs' files below it. That edit is the job's journal: after a crash it resumes from the clip. It redirects readers: below
+//! the clip they find the output. And it is the early cleaning: the removed files are deleted once no reader pins them.
 //!
 //! # Invariants
 //! 1. *Clip*: (inputs at or above the clip) + (output below it) is a complete state at every instant.
@@ -20,6 +20,7 @@ mod outputs;
 mod pace;
 mod partial;
 mod requests;
+mod starts;
 #[cfg(test)]
 mod tests;
 pub(crate) mod worker;

@@ -1,158 +1,79 @@
-//! A partial compaction in progress: one file of a run goes into the run of the next stage.
-//!
-//! It is small, about one file and the ten that it overlaps, so its single edit comes at the end and a crash loses no more
-//! than that. The version does not know it: the runs at work are kept by whoever drives it.
+//! Partial compactions: one file of a run goes into the run of the next stage.
 //!
 //! # Invariants
-//! 1. *Order of durability*: as of every compaction; see the `job` module.
-//! 2. *One edit* takes the inputs' files out and puts the outputs in, so that each key is visible once.
+//! 1. *One edit* takes the inputs' files out and puts the outputs in, so that each key is visible once.
+//! 2. *No run twice*: the version does not record the job, so the worker that drives it keeps others off its runs.
 
 use std::sync::Arc;
 
-use pleach_env::{FileId, Result, failpoint};
+use pleach_env::FileId;
 use pleach_log::SeqNo;
-use smallvec::SmallVec;
 
-use super::job::Progress;
+use super::job::{CompactionJob, Kind};
 use super::merging::Merging;
-use super::outputs::{Outputs, trace_made};
+use super::outputs::Outputs;
 use crate::keys::PartitionId;
 use crate::picker::PartialPlan;
-use crate::state::State;
-use crate::stats::add;
-use crate::trace::{self, Span};
 use crate::upkeep::Upkeep;
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
-use crate::version::{OlderRuns, Run, SstFile, SubTree};
+use crate::version::{Run, SubTree};
 
-/// The job. Dropping it without [`PartialJob::abandon`] leaves files that the next open removes.
-pub(crate) struct PartialJob {
-    partition: PartitionId,
-    plan: PartialPlan,
-    merging: Merging,
-    outputs: Outputs,
-}
-
-impl PartialJob {
-    /// Starts a planned job; `None` when the partition was dropped meanwhile.
-    pub(crate) fn start(upkeep: &Upkeep, partition: PartitionId, plan: PartialPlan) -> Option<Self> {
+impl CompactionJob {
+    /// Starts a planned partial job; `None` when the partition was dropped meanwhile.
+    pub(super) fn start_partial(upkeep: &Upkeep, partition: PartitionId, plan: PartialPlan) -> Option<Self> {
         let state = upkeep.version_set.state.load();
         let tree = state.version.tree(partition)?;
-        let inputs = [Some((plan.upper, vec![plan.file])), plan.lower.clone()];
-        let inputs = inputs.into_iter().flatten().filter_map(|(run, files)| part_of(tree, run, &files));
-        let merged: Vec<_> =
-            [Some(plan.upper), plan.lower.as_ref().map(|(run, _)| *run)].into_iter().flatten().collect();
-        let filter_bits = upkeep.filter_bits_of_merged(tree, &merged, plan.output_stage);
-        let sst_bytes = upkeep.ctx.options.compacted_sst_bytes(tree.sum(Run::bytes));
-        let (stage, drops_tombstones) = (plan.output_stage, plan.drops_tombstones);
-        let merging = Merging::new(partition, inputs, stage, drops_tombstones, filter_bits, sst_bytes);
-        Some(Self { partition, plan, merging, outputs: Outputs::default() })
+        let parts = [Some((plan.upper, vec![plan.file])), plan.lower.clone()];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        let inputs: Vec<_> = parts.iter().map(|(run, _)| *run).collect();
+        let runs = parts.iter().filter_map(|(run, files)| part_of(tree, *run, files)).collect();
+        let (output_stage, drops_tombstones) = (plan.output_stage, plan.drops_tombstones);
+        Some(Self {
+            partition,
+            output_stage,
+            merging: Merging::new(upkeep, partition, tree, runs, &inputs, output_stage, drops_tombstones),
+            inputs,
+            kind: Kind::Partial(plan),
+            outputs: Outputs::default(),
+        })
     }
+}
 
-    pub(crate) fn partition(&self) -> PartitionId {
-        self.partition
+/// Removes the inputs' files and adds the outputs.
+pub(super) fn push_changes(
+    plan: &PartialPlan,
+    partition: PartitionId,
+    edit: &mut Edit,
+    tree: &SubTree,
+    newest_seq: SeqNo,
+    outputs: Vec<RunFileMeta>,
+) {
+    let PartialPlan { upper, file, lower, output_stage, .. } = plan;
+    if tree.run(*upper).is_some_and(|run| run.files.len() == 1) {
+        edit.push(EditItem::RemoveRun { partition, run: *upper });
+    } else {
+        edit.push(EditItem::RemoveRunFiles { partition, run: *upper, files: vec![*file] });
     }
-
-    pub(crate) fn output_stage(&self) -> u8 {
-        self.plan.output_stage
-    }
-
-    /// The runs that nobody else may work on.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = RunId> {
-        [Some(self.plan.upper), self.plan.lower.as_ref().map(|(run, _)| *run)].into_iter().flatten()
-    }
-
-    /// Writes one output SST, or reads as much as that takes; commits when nothing is left.
-    ///
-    /// After an error the job is to be abandoned.
-    pub(crate) fn step(&mut self, upkeep: &Upkeep) -> Result<Progress> {
-        let Some(older) = self.older_runs(upkeep) else {
-            self.abandon();
-            return Ok(Progress::Done);
-        };
-        let span = trace::compaction(self.partition, self.plan.output_stage, self.runs().count());
-        self.write_file(upkeep, &older, &span)?;
-        if !self.merging.is_done() {
-            return Ok(Progress::More);
-        }
-        self.commit(upkeep)?;
-        Ok(Progress::Done)
-    }
-
-    fn write_file(&mut self, upkeep: &Upkeep, older: &OlderRuns, span: &Span) -> Result<()> {
-        let made = self.merging.next_file(upkeep, older)?;
-        trace_made(span, made.as_ref());
-        self.outputs.add(made);
-        Ok(())
-    }
-
-    /// The runs below both inputs; `None` when the partition was dropped.
-    fn older_runs(&self, upkeep: &Upkeep) -> Option<OlderRuns> {
-        let state = upkeep.version_set.state.load();
-        let tree = state.version.tree(self.partition)?;
-        let inputs: SmallVec<[RunId; 2]> = self.runs().collect();
-        Some(OlderRuns::than_inputs(self.partition, tree, &inputs, None))
-    }
-
-    fn commit(&mut self, upkeep: &Upkeep) -> Result<()> {
-        self.outputs.sync_names(upkeep)?;
-        let Some((edit, files)) = self.edit(upkeep) else {
-            self.abandon();
-            return Ok(());
-        };
-        failpoint::reached("compaction.partial_commit");
-        upkeep.version_set.commit_edit(edit, files, State::with_version)?;
-        add(&upkeep.ctx.counters.compactions, 1);
-        add(&upkeep.ctx.counters.partial_compactions, 1);
-        Ok(())
-    }
-
-    /// The edit, and the new files that it names; `None` when the partition was dropped.
-    fn edit(&mut self, upkeep: &Upkeep) -> Option<(Edit, Vec<Arc<SstFile>>)> {
-        let state = upkeep.version_set.state.load();
-        let tree = state.version.tree(self.partition)?;
-        let runs: SmallVec<[RunId; 2]> = self.runs().collect();
-        let newest_seq = state.version.newest_seq(self.partition, &runs);
-        let mut edit = Edit::default();
-        let (files, metas) = self.outputs.name_in(&mut edit);
-        self.push_changes(&mut edit, tree, newest_seq, metas);
-        Some((edit, files))
-    }
-
-    fn push_changes(&self, edit: &mut Edit, tree: &SubTree, newest_seq: SeqNo, outputs: Vec<RunFileMeta>) {
-        let partition = self.partition;
-        let PartialPlan { upper, file, lower, output_stage, .. } = &self.plan;
-        if tree.run(*upper).is_some_and(|run| run.files.len() == 1) {
-            edit.push(EditItem::RemoveRun { partition, run: *upper });
-        } else {
-            edit.push(EditItem::RemoveRunFiles { partition, run: *upper, files: vec![*file] });
-        }
-        match lower {
-            Some((run, files)) => {
-                let is_emptied = tree.run(*run).is_some_and(|run| run.files.len() == files.len());
-                if is_emptied && outputs.is_empty() {
-                    edit.push(EditItem::RemoveRun { partition, run: *run });
-                    return;
-                }
-                if !files.is_empty() {
-                    edit.push(EditItem::RemoveRunFiles { partition, run: *run, files: files.clone() });
-                }
-                edit.push(EditItem::ExtendRun { partition, run: *run, newest_seq, files: outputs });
+    match lower {
+        Some((run, files)) => {
+            let is_emptied = tree.run(*run).is_some_and(|run| run.files.len() == files.len());
+            if is_emptied && outputs.is_empty() {
+                edit.push(EditItem::RemoveRun { partition, run: *run });
+                return;
             }
-            None if outputs.is_empty() => {}
-            None => {
-                // A number given at the commit is right: what came into the stage since the plan is older than this,
-                // because nothing newer can pass the run above, which is busy.
-                let (id, stage, kind) = (RunId::NEXT, *output_stage, RunKind::Ssts);
-                let run = RunMeta { id, stage, kind, clip: None, newest_seq, files: outputs };
-                edit.push(EditItem::AddRun { partition, run });
+            if !files.is_empty() {
+                edit.push(EditItem::RemoveRunFiles { partition, run: *run, files: files.clone() });
             }
+            edit.push(EditItem::ExtendRun { partition, run: *run, newest_seq, files: outputs });
         }
-    }
-
-    /// Lets the files go that no edit names.
-    pub(crate) fn abandon(&mut self) {
-        self.outputs.abandon();
+        None if outputs.is_empty() => {}
+        None => {
+            // The number is given at the commit: runs that came into the stage since the plan are older than this one,
+            // because nothing newer passes the run above, which is busy.
+            let (id, stage, kind) = (RunId::NEXT, *output_stage, RunKind::Ssts);
+            let run = RunMeta { id, stage, kind, clip: None, newest_seq, files: outputs };
+            edit.push(EditItem::AddRun { partition, run });
+        }
     }
 }
 
@@ -166,12 +87,15 @@ fn part_of(tree: &SubTree, run: RunId, files: &[FileId]) -> Option<Arc<Run>> {
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
+    use std::sync::Arc;
 
     use pleach_env::SimEnv;
 
     use super::*;
     use crate::picker::{self, Plan, Situation};
-    use crate::upkeep::compaction::job::CompactionJob;
+    use crate::state::State;
+    use crate::trace;
+    use crate::upkeep::compaction::job::Progress;
     use crate::{Db, Options, Shape};
 
     const DEFAULT: PartitionId = PartitionId(0);
@@ -212,16 +136,17 @@ mod tests {
         let (Plan::Partial(plan), _) = pick(upkeep, &[]) else { panic!("the stage is above its size") };
         assert_eq!(plan.lower, None);
         let stage = plan.output_stage;
-        let mut partial = PartialJob::start(upkeep, DEFAULT, plan).unwrap();
+        let mut partial = CompactionJob::start_partial(upkeep, DEFAULT, plan).unwrap();
         while !partial.merging.is_done() {
             let older = partial.older_runs(upkeep).unwrap();
             partial.write_file(upkeep, &older, &trace::compaction(DEFAULT, stage, 1)).unwrap();
         }
         partial.outputs.sync_names(upkeep).unwrap();
-        let (edit, files) = partial.edit(upkeep).unwrap();
+        let (edit, files) = partial.edit(upkeep, true).unwrap();
 
-        let busy: Vec<_> = partial.runs().collect();
-        let (Plan::Whole(plan), output) = pick(upkeep, &busy) else { panic!("the bottom is foreign") };
+        let (Plan::Whole(plan), output) = pick(upkeep, &partial.inputs) else {
+            panic!("the bottom is foreign")
+        };
         assert_eq!(plan.output_stage, stage);
         let mut whole = CompactionJob::start(upkeep, DEFAULT, plan, output).unwrap().unwrap();
         while whole.step(upkeep).unwrap() == Progress::More {}

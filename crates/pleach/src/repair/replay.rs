@@ -1,0 +1,142 @@
+//! The replay of a damaged log: writes the records that were chosen, in the order of their numbers.
+//!
+//! The replay stops at sequence numbers that the ages of the SSTs give, and continues later. It reads each chain once.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use pleach_env::{Error, FileId, Result};
+use pleach_log::{LOG_SEGMENT, Record, SalvageReader, SeqNo, segment_path};
+use pleach_table::ValueKind;
+
+use super::Salvage;
+use super::log::ChainPart;
+use super::report::missing;
+use super::sink::Owner;
+use crate::damage::DamagedPlace;
+use crate::operations::Operations;
+
+/// The replay.
+pub(super) struct Replay {
+    parts: Vec<ChainPart>,
+    /// The last part of each chain.
+    last_of_chain: HashMap<(FileId, u64), usize>,
+    /// The first part that is not replayed to its end.
+    current: usize,
+    /// Readers of the chains with parts that are not replayed: one, and one more for each segment whose numbers another
+    /// segment interrupts.
+    pub(super) readers: HashMap<(FileId, u64), SalvageReader>,
+}
+
+impl Replay {
+    pub(super) fn new(parts: Vec<ChainPart>) -> Self {
+        let last_of_chain =
+            parts.iter().enumerate().map(|(i, part)| ((part.segment, part.offset), i)).collect();
+        Self { parts, last_of_chain, current: 0, readers: HashMap::new() }
+    }
+
+    /// Replays the records up to the number `last`.
+    pub(super) fn replay(&mut self, last: SeqNo, salvage: &mut Salvage<'_>) -> Result<()> {
+        while let Some(&part) = self.parts.get(self.current).filter(|part| part.first_seq <= last) {
+            let chain = (part.segment, part.offset);
+            let path = segment_path(salvage.dir, part.segment);
+            let reader = match self.readers.remove(&chain) {
+                Some(reader) => Ok(reader),
+                None => SalvageReader::open(&**salvage.env, &path, &LOG_SEGMENT, part.segment, part.offset),
+            };
+            match reader {
+                Ok(mut reader) => {
+                    let is_at_end = salvage.replay_part(&path, part, &mut reader, last)?;
+                    if !is_at_end || self.last_of_chain[&chain] > self.current {
+                        self.readers.insert(chain, reader);
+                    }
+                    if !is_at_end {
+                        return Ok(());
+                    }
+                }
+                Err(error) => salvage.report.damage(DamagedPlace::of(&path, error)),
+            }
+            self.current += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Salvage<'_> {
+    /// Replays the records of a part up to the number `last`; returns whether the part has no further ones.
+    fn replay_part(
+        &mut self,
+        path: &Path,
+        part: ChainPart,
+        reader: &mut SalvageReader,
+        last: SeqNo,
+    ) -> Result<bool> {
+        let ChainPart { first_seq, end_seq, .. } = part;
+        let mut next = first_seq;
+        while let Some(record) = reader.record() {
+            let record_end = record.first_seq + u64::from(record.count);
+            if record.first_seq >= end_seq {
+                return Ok(true);
+            }
+            if record.first_seq > last || self.report.stopped {
+                return Ok(false);
+            }
+            if record.first_seq < first_seq && record_end > first_seq || record_end > end_seq {
+                self.skip_cut(path, part, &record);
+            } else if record_end > first_seq {
+                self.replay_record(path, &record)?;
+                self.report.advance(0);
+            }
+            next = next.max(record_end);
+            if record_end > end_seq {
+                // The rest of it belongs to a later part of another segment.
+                return Ok(true);
+            }
+            reader.advance();
+        }
+        if next < end_seq {
+            let message = format!("the writes {next} to {} were found once and not again", end_seq - 1);
+            let place = missing(path, &message);
+            self.report.damage(DamagedPlace { entries: Some(end_seq - next), ..place });
+        }
+        Ok(true)
+    }
+
+    /// Reports a batch of which a newer segment, or an SST, has a part: it cannot be applied as a whole.
+    fn skip_cut(&mut self, path: &Path, part: ChainPart, record: &Record<'_>) {
+        let record_end = record.first_seq + u64::from(record.count);
+        let (from, to) = (record.first_seq.max(part.first_seq), record_end.min(part.end_seq));
+        let message = format!(
+            "the batch of the writes {} to {} begins or ends inside a batch of a newer segment; its writes {from} to {} were \
+             passed over",
+            record.first_seq,
+            record_end - 1,
+            to - 1
+        );
+        let error = Error::corruption(path, record.offset, message);
+        self.report.damage(DamagedPlace { entries: Some(to - from), ..DamagedPlace::of(path, error) });
+    }
+
+    /// Writes the operations of a batch.
+    fn replay_record(&mut self, path: &Path, record: &Record<'_>) -> Result<()> {
+        self.report.report.log_records += 1;
+        let mut result = Ok(());
+        let decoded = Operations::decode(record.payload, &mut |op| {
+            if result.is_err() {
+                return;
+            }
+            if self.catalog.is_dropped(op.partition) {
+                self.report.report.dropped_entries += 1;
+                return;
+            }
+            self.report.report.entries += 1;
+            let value = (op.kind == ValueKind::Put).then_some(op.value);
+            result = self.sink.write(Owner::Partition(op.partition), op.user_key, value);
+        });
+        if let Err(message) = decoded {
+            let message = format!("the batch has a valid checksum, but {message}");
+            self.report.damage(DamagedPlace::of(path, Error::corruption(path, record.offset, message)));
+        }
+        result
+    }
+}

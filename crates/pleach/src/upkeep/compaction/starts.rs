@@ -1,0 +1,195 @@
+//! Starting compactions: which jobs join the workers' list.
+//!
+//! A job is started when there is a worker for it, not sooner, because it holds a file's buffer for each of its inputs. Only
+//! a job that is more urgent than all that wait is started beside them. Partitions take turns.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use pleach_env::Result;
+
+use super::job::CompactionJob;
+use super::requests::Requests;
+use super::worker::{Compactions, List};
+use crate::keys::PartitionId;
+use crate::picker::{self, Plan, Situation};
+use crate::shape::STAGE_FIRST;
+use crate::version::Version;
+use crate::version::edit::RunId;
+
+/// All that the result of a search for jobs to start depends on.
+pub(super) struct Search {
+    version: Weak<Version>,
+    is_quiet: bool,
+    /// The time by which tombstones are judged.
+    clock: u64,
+    /// If given, only jobs with an output stage below it are started.
+    below: Option<u8>,
+}
+
+impl Search {
+    fn is_same(&self, other: &Self) -> bool {
+        Weak::ptr_eq(&self.version, &other.version)
+            && (self.is_quiet, self.clock, self.below) == (other.is_quiet, other.clock, other.below)
+    }
+}
+
+/// A job to start.
+struct Picked {
+    partition: PartitionId,
+    plan: Plan,
+    /// The request that it fulfils.
+    request: Option<u64>,
+}
+
+impl List {
+    /// The uppermost output stage of the waiting jobs.
+    fn first_stage(&self) -> u8 {
+        self.waiting.iter().map(|job| job.output_stage).min().unwrap_or(u8::MAX)
+    }
+
+    /// Runs of the partition that partial jobs work on.
+    fn busy(&self, partition: PartitionId) -> Vec<RunId> {
+        self.partial_runs.iter().filter(|(of, _)| *of == partition).map(|(_, run)| *run).collect()
+    }
+}
+
+impl Compactions {
+    /// Whether as many jobs wait as there are workers.
+    fn is_full(&self, list: &List) -> bool {
+        list.waiting.len() >= self.upkeep.ctx.options.compaction_worker_count()
+    }
+
+    /// Resumes the jobs that the version records and the list lacks: those of an earlier open, and failed ones.
+    pub(super) fn resume(&self, list: &mut List) {
+        if !list.resumes || self.is_full(list) {
+            return;
+        }
+        let version = Arc::clone(&self.upkeep.version_set.state.load().version);
+        let at_work = self.upkeep.version_set.ledger.lock().at_work();
+        for partition in at_work {
+            for meta in version.tree(partition).into_iter().flat_map(|tree| &tree.jobs) {
+                if list.whole_outputs.contains(&(partition, meta.output)) {
+                    continue;
+                }
+                if self.is_full(list) {
+                    return;
+                }
+                if let Some(job) = CompactionJob::resume(&self.upkeep, partition, meta) {
+                    list.whole_outputs.insert((partition, meta.output));
+                    list.waiting.push(job);
+                }
+            }
+        }
+        list.resumes = false;
+    }
+
+    /// Starts what the pickers ask for in the newest version, as far as there are workers for it.
+    pub(super) fn start_new(&self, list: &mut List) -> Result<()> {
+        loop {
+            let (version, requests) = self.fulfil_requests(list);
+            let (version, is_quiet) = (Arc::downgrade(&version), self.upkeep.is_quiet());
+            let clock = self.upkeep.compaction_clock();
+            self.upkeep.version_set.refresh_ledger_once(clock);
+            let below = self.is_full(list).then(|| list.first_stage());
+            let search = Search { version, is_quiet, clock, below };
+            // Reads may have made a merge due since the empty search. A thread that waits for compactions to end must not
+            // wait for the next refresh.
+            let is_empty = self.upkeep.settling.load(Ordering::Acquire) == 0
+                && list.empty_search.as_ref().is_some_and(|empty| empty.is_same(&search));
+            let has_requests = requests.open().next().is_some();
+            if (is_empty && !has_requests) || below.is_some_and(|below| below <= STAGE_FIRST) {
+                return Ok(());
+            }
+            let (version, output) = self.upkeep.version_set.plan_basis();
+            let Some(picked) = self.pick(list, &version, &requests, below) else {
+                list.empty_search = Some(Search { version: Arc::downgrade(&version), ..search });
+                return Ok(());
+            };
+            self.start(list, picked, output)?;
+        }
+    }
+
+    fn start(&self, list: &mut List, picked: Picked, output: RunId) -> Result<()> {
+        let Picked { partition, plan, request } = picked;
+        list.last_started = partition;
+        match plan {
+            Plan::Whole(plan) => {
+                if let Some(job) = CompactionJob::start(&self.upkeep, partition, plan, output)? {
+                    list.whole_outputs.insert((partition, output));
+                    list.waiting.push(job);
+                }
+                if let Some(number) = request {
+                    self.upkeep.background.lock().to_compact.started(partition, number, output);
+                }
+            }
+            Plan::Partial(plan) => {
+                if let Some(job) = CompactionJob::start_partial(&self.upkeep, partition, plan) {
+                    list.partial_runs.extend(job.inputs.iter().map(|run| (partition, *run)));
+                    list.waiting.push(job);
+                    self.upkeep.background.lock().partial_jobs = list.partial_runs.len();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next job to start: requests first, then each partition in its turn, then sparse files. If `below` is given, only
+    /// a job with an output stage below it.
+    ///
+    /// Requires: the requests were looked at before the version, so that it has all that was to be merged.
+    fn pick(&self, list: &List, version: &Version, requests: &Requests, below: Option<u8>) -> Option<Picked> {
+        let is_quiet = self.upkeep.is_quiet();
+        let policy = self.upkeep.ctx.options.policy(is_quiet);
+        let now = self.upkeep.compaction_clock();
+        let picked = |partition, plan: Plan, request| {
+            let is_urgent = below.is_none_or(|below| plan.output_stage() < below);
+            is_urgent.then_some(Picked { partition, plan, request })
+        };
+        let requested = requests.open().find_map(|(id, number)| {
+            let busy = list.busy(id);
+            let situation = Situation { tree: version.tree(id)?, busy: &busy, now };
+            picked(id, Plan::Whole(picker::pick_all(&policy, situation)?), Some(number))
+        });
+        let by_policy = || {
+            let due = self.upkeep.version_set.ledger.lock().due(is_quiet, list.last_started, below);
+            due.into_iter().filter(|id| !requests.is_open(*id)).find_map(|id| {
+                let busy = list.busy(id);
+                let situation = Situation { tree: version.tree(id)?, busy: &busy, now };
+                picked(id, picker::pick(&policy, situation)?, None)
+            })
+        };
+        let sparse = || {
+            let sparse = self.upkeep.version_set.ledger.lock().in_sparse_files();
+            sparse.into_iter().find_map(|id| {
+                let plan = picker::pick_sparse(version.tree(id)?)?;
+                picked(id, Plan::Whole(plan), None)
+            })
+        };
+        requested.or_else(by_policy).or_else(sparse)
+    }
+
+    /// Removes the requests that are fulfilled and wakes those who made them. Returns the newest version and the pending
+    /// requests.
+    fn fulfil_requests(&self, list: &List) -> (Arc<Version>, Requests) {
+        let policy = self.upkeep.ctx.options.policy(true);
+        let mut background = self.upkeep.background.lock();
+        // Loaded after the requests are seen: it has what was flushed before they were made.
+        let version = Arc::clone(&self.upkeep.version_set.state.load().version);
+        let any_fulfilled = background.to_compact.retain(|id, merge| {
+            let Some(tree) = version.tree(id) else { return false };
+            if let Some(output) = merge {
+                return tree.jobs.iter().any(|job| job.output == output);
+            }
+            let busy = list.busy(id);
+            let situation = Situation { tree, busy: &busy, now: 0 };
+            !tree.jobs.is_empty() || !busy.is_empty() || picker::pick_all(&policy, situation).is_some()
+        });
+        let requests = background.to_compact.clone();
+        drop(background);
+        if any_fulfilled {
+            self.upkeep.ctx.status.notify();
+        }
+        (version, requests)
+    }
+}
