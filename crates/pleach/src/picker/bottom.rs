@@ -7,8 +7,8 @@
 //! Flushed runs are small and many: while data is written, their stage takes `k` times `k` of them before they are merged.
 //! When it is quiet, they are merged at `k`, for the reads. A later stage takes two and a half times `k`; then its oldest
 //! twice `k` are merged, so that not all that has just been written is written again. Flushed runs never go into the bottom
-//! directly. With `k` = 4 a load of new keys is written twice in all up to some 150 memtables, and three times up to some
-//! 600; at most 9 runs of a stage are left to read.
+//! directly. With `k` = 4 a load of new keys is written twice in all up to some 150 memtables, and about three times up to
+//! some 1100 (`testdata/pickers/bottom-load.txt`); at most 9 runs of a stage are left to read.
 //!
 //! Runs that have been merged so far cost reads some time each. Once reads have spent as much as a merge of everything
 //! takes (`version/reads`), everything goes into the bottom.

@@ -10,6 +10,8 @@
 //!     the merge that a user has asked for
 //! pick-sparse WORDS..
 //!     the merge that takes the sections out of shared flush files
+//! is-sparse LIVE RAW
+//!     whether a shared flush file of so many bytes, of which so many are live, is sparse
 //! load COUNT
 //!     loads so many memtables of new keys in random order, every file as large as a memtable; tells how often each byte was
 //!     written to SSTs, and the runs of each stage in memtables
@@ -20,7 +22,7 @@
 use super::load::load;
 use super::story::{Player, number, numbers, option, play};
 use super::trees::{policy, told, tree};
-use crate::picker::{Plan, Situation, pick, pick_all, pick_sparse};
+use crate::picker::{Plan, Situation, is_sparse, pick, pick_all, pick_sparse};
 use crate::shape::{Policy, Shape};
 use crate::version::edit::RunId;
 
@@ -61,6 +63,10 @@ impl Player for Pickers {
                 told(pick_all(&self.policy, situation).map(Plan::Whole))
             }
             "pick-sparse" => told(pick_sparse(&tree()).map(Plan::Whole)),
+            "is-sparse" => {
+                let bytes = |at: usize| words[at].parse().unwrap();
+                (if is_sparse(bytes(0), bytes(1)) { "yes" } else { "no" }).to_owned()
+            }
             _ => panic!("{command:?} is no command"),
         }
     }
