@@ -1,4 +1,4 @@
-//! Context of an open store: environment, directory, options, counters and status. All of its parts use them; none owns them.
+//! Context of an open store: environment, directory, options, counters and status, which all its parts share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::options::Options;
 use crate::stats::Counters;
 use crate::status::Status;
 
-/// Longest sleep of a throttled compaction or writer before it looks again whether it must go on sleeping.
+/// Longest sleep of a throttled compaction or writer before it checks again whether to go on sleeping.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// See the module's text.
@@ -21,9 +21,9 @@ pub(crate) struct Context {
     pub(crate) options: Options,
     pub(crate) counters: Counters,
     pub(crate) status: Status,
-    /// Wasted probes (a file was searched and did not hold the key) between two reviews of which filters stay in memory. 0
-    /// while all are in memory; `u64::MAX` before the first review.
-    pub(crate) filters_looked_at_after: AtomicU64,
+    /// Wasted probes (a file was searched and did not hold the key) between two reviews of the filters in memory. 0 while all
+    /// filters are in memory; `u64::MAX` before the first review.
+    pub(crate) filter_review_interval: AtomicU64,
 }
 
 impl Context {
@@ -33,9 +33,9 @@ impl Context {
         self.env.available_space(&self.dir).is_ok_and(|free| free < bytes.saturating_mul(WANTED))
     }
 
-    /// Syncs the directory before something durable names new files in it.
+    /// Syncs the directory. Call it before a durable record names new files.
     ///
-    /// Where no descriptor was left to open it, nothing was synced and nothing is lost.
+    /// Without a free descriptor the sync was not tried, so the store is not poisoned.
     pub(crate) fn sync_dir(&self, site: Site) -> Result<()> {
         self.env.sync_dir(&self.dir, site).map_err(|e| {
             let error = Error::io("sync the directory", &self.dir, e);
@@ -59,7 +59,7 @@ impl Context {
     /// Counts a wasted probe.
     pub(crate) fn note_wasted_probe(&self) {
         let before = self.counters.wasted_probes.fetch_add(1, Ordering::Relaxed);
-        let look_after = self.filters_looked_at_after.load(Ordering::Relaxed);
+        let look_after = self.filter_review_interval.load(Ordering::Relaxed);
         if look_after > 0
             && before.is_multiple_of(look_after)
             && let Some(wakers) = self.status.wakers()

@@ -1,6 +1,6 @@
-//! Decoders that are not public, for fuzz targets: each takes any bytes and panics where a decoder breaks a promise.
+//! Entry points for fuzz targets of private decoders: each takes any bytes and panics if a decoder breaks its contract.
 //!
-//! Not part of the interface: behind the feature `fuzzing`, and free to change.
+//! They are behind the feature `fuzzing`, are not part of the interface, and may change at any time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::operations::{Operation, Operations};
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
-/// An edit: what decodes comes back after encoding, and leads nowhere but to an error or a version.
+/// An edit: encoding and decoding gives it back, and applying it gives an error or a valid version.
 pub fn edit(bytes: &[u8]) {
     let Some(edit) = Edit::decode(bytes) else { return };
     let mut encoded = Vec::new();
@@ -32,7 +32,7 @@ pub fn edit(bytes: &[u8]) {
     }
 }
 
-/// A batch: what decodes comes back after encoding.
+/// A batch: encoding and decoding gives it back.
 pub fn batch(bytes: &[u8]) {
     let mut again = Operations::default();
     let decoded = Operations::decode(bytes, &mut |op| {
@@ -59,7 +59,7 @@ pub fn current(bytes: &[u8]) {
     }
 }
 
-/// A manifest: edits of any bytes with right checksums, and then any bytes.
+/// A manifest: edits of any bytes with right checksums, followed by any bytes.
 pub fn manifest(edits: &[&[u8]], tail: &[u8]) {
     let env = SimEnv::new(1);
     let (dir, id) = (Path::new("/store"), FileId(1));

@@ -1,9 +1,9 @@
 //! Pleach: an embeddable, ordered key-value store for SSDs.
 //!
-//! A [`Db`] is a directory. It holds [`Partition`]s: independent, ordered key spaces that share one log and one
+//! A [`Db`] is a store in a directory. It holds [`Partition`]s: independent, ordered key spaces that share one log and one
 //! memtable and can each be dropped at once. Keys and values are bytes; keys are ordered bytewise. A [`WriteBatch`] is
-//! atomic over any partitions; a [`Snapshot`] is a consistent view of them all; a [`Range`] walks keys from either end;
-//! a [`Value`] is read without a copy. [`Options`] are few and can be left alone.
+//! atomic over any partitions. A [`Snapshot`] is a consistent view of all of them. A [`Range`] iterates over entries from
+//! either end. A [`Value`] is read without a copy. All [`Options`] have defaults.
 //!
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
@@ -29,33 +29,33 @@
 //! ```
 //!
 //! # Durability
-//! A write returns when it is in the operating system ([`Durability::Buffered`]: survives a killed process) or on the
-//! medium ([`Durability::Sync`]: survives a power cut). After any crash the store holds exactly the first n write
-//! batches, with n at least the last one that was durable. See docs/testing.md for how that is proved.
+//! With [`Durability::Buffered`] a write returns when the operating system has it: it survives a killed process. With
+//! [`Durability::Sync`] it returns when it is on the medium: it survives a power cut. After any crash the store holds exactly
+//! the first n write batches, and these include every batch that was durable. docs/testing.md describes the tests.
 //!
 //! # Tracing
-//! With the feature `tracing` a store reports its cold paths as spans and events of the `tracing` crate. The name below is
-//! both name and target, so a filter like `pleach::flush=info` selects one of them; names and fields are stable. Reads
-//! and writes report nothing, except for writes that have to wait. A subscriber must not use the store that reports.
+//! With the feature `tracing` a store reports its cold paths as spans and events of the `tracing` crate. Each name in the table
+//! is also the target, so a filter like `pleach::flush=info` selects one of them. Names and fields are stable. Reads and
+//! writes report nothing, except for writes that wait. A subscriber must not use the store that reports.
 //!
 //! | name | what, level | fields |
 //! |---|---|---|
 //! | `pleach::open` | span, info: opening, recovery included | `path` |
-//! | `pleach::recovery` | event, info: the log was recovered | `records`, `bytes` of batches that were read; `torn_segment`, `torn_offset` where the log's tail was dropped, if a crash had torn it |
+//! | `pleach::recovery` | event, info: the log was recovered | `records`, `bytes` of the batches; `torn_segment`, `torn_offset` of the torn tail, if there was one |
 //! | `pleach::flush` | span, info: one memtable is written as SSTs | `memtable_bytes`, `last_seq`; at its end `outputs` (SSTs), `written_bytes` |
 //! | `pleach::compaction` | span, debug: one step of a compaction, which makes at most one SST | `partition` (number), `stage` of the output, `inputs` (runs); at its end `outputs` (SSTs written or moved), `written_bytes` |
 //! | `pleach::stall` | event, warn: a write waited for a flush | `waited_ms` |
-//! | `pleach::slowdown` | event, debug: a write was slowed down, because background work is behind | `waited_ms` |
+//! | `pleach::slowdown` | event, debug: a write was slowed down because background work is behind | `waited_ms` |
 //! | `pleach::partition_created`, `pleach::partition_dropped` | events, info | `partition` (number), `name` |
 //! | `pleach::close` | span, info: closing | `path` |
-//! | `pleach::close_failed` | event, error: a close failed, also one by a drop, which returns no error | `error` |
+//! | `pleach::close_failed` | event, error: a close failed; also the close of a dropped handle, which returns no error | `error` |
 //! | `pleach::poisoned` | event, error, once: the store refuses writes until it is opened again | `error` |
-//! | `pleach::shortage` | event, error: the disk is full, or no descriptor is left, for a flush or compaction; it is tried again later | `error` |
+//! | `pleach::shortage` | event, error: a flush or compaction found the disk full or no descriptor left; it is retried later | `error` |
 //! | `pleach::job_panicked` | event, error: a panic in a background job | `job`, `panic` |
 //!
 //! # Limits
-//! Keys have 1 to 65 535 bytes, values at most 512 MiB, batches at most 1 GiB (see [`limits`]). One process has a store
-//! open at a time.
+//! Keys have 1 to 65 535 bytes, values at most 512 MiB, batches at most 1 GiB (see [`limits`]). One process at a time can have
+//! a store open, or several for reading only.
 
 mod attached;
 mod context;

@@ -5,8 +5,8 @@ pub const KEY_LEN_MAX: usize = 65_535;
 
 /// Longest value in bytes: 512 MiB.
 ///
-/// Memory holds copies of a large value for a while: two in a put (the caller's bytes, the memtable), two in a recovery (the
-/// log record, the memtable), one in a flush (the memtable).
+/// Copies of a large value in memory: two in a put (the caller's, the memtable's), two in a recovery (the log record's, the
+/// memtable's), one in a flush (the memtable's).
 pub const VALUE_LEN_MAX: usize = 512 << 20;
 
 /// Largest write batch in bytes, keys and values and their headers together: 1 GiB.
@@ -19,7 +19,7 @@ pub const PARTITION_NAME_LEN_MAX: usize = 255;
 /// memory for the live ones only.
 pub const PARTITIONS_MAX: u32 = 1 << 28;
 
-/// Highest "next" file or run number: far from where counting on could overflow.
+/// Highest "next" file or run number. It leaves a margin against overflow.
 pub(crate) const NEXT_ID_MAX: u64 = 1 << 60;
 
 /// A partition key is a partition's number in front of a user key.
@@ -37,5 +37,5 @@ pub(crate) const OPERATIONS_MAX: usize = BATCH_BYTES_MAX / OPERATION_LEN_MIN;
 const _: () =
     assert!(OPERATIONS_MAX < u32::MAX as usize, "the number of a batch's operations is a u32 in the log");
 
-/// Highest stage of a run: that of the bottom.
+/// Highest stage of a run: the bottom's.
 pub(crate) const STAGE_MAX: u8 = 60;

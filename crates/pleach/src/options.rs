@@ -1,4 +1,4 @@
-//! Options of a store: few, each with a default that was measured or says that it is arbitrary.
+//! Options of a store, and the sizes that are derived from them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,8 @@ pub(crate) const MEMTABLE_BYTES_LIMIT: usize = 1 << 30;
 
 /// Largest memtable by default. Larger ones make fewer, larger flushes, but cost cache misses and recovery time.
 const MEMTABLE_BYTES_MAX: usize = 64 << 20;
-/// SSTs that a compacted partition has at least, unless they would become very small.
+
+/// A compacted partition has at least this many SSTs, unless they would become very small.
 const SSTS_MIN: u64 = 64;
 
 /// Immutable memtables before writers wait for a flush.
@@ -87,11 +88,10 @@ impl Options {
         self
     }
 
-    /// Whether the store is opened for reading only (default: no). Such an open needs no permission to write and changes
-    /// nothing: not a byte of the directory. What the log holds is read into memory, as much as there is, at most some
-    /// three memtables. Any number of readers may have a store open at a time. While a writer has it open, the error is
-    /// `Conflict`. A missing store is not created. Writes, and calls that wait for background work, answer `Io` with the
-    /// system's error for a read-only file system.
+    /// Whether the store is opened for reading only (default: no). Such an open needs no permission to write and changes no
+    /// byte of the directory. It reads the whole log into memory, usually at most three memtables. Any number of readers can
+    /// have a store open together. While a writer has it open, the open returns `Conflict`. A missing store is not created.
+    /// Writes, and calls that wait for background work, return `Io` with the system's error for a read-only file system.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -119,32 +119,31 @@ impl Options {
         self.create_if_missing && !self.read_only
     }
 
-    /// Memory to use in all, in bytes: an eighth for each memtable (at most 64 MiB), half for cached blocks, the rest
-    /// for indexes and filters. Default 512 MiB, at least 1 MiB.
+    /// Memory budget in bytes: an eighth for each memtable (at most 64 MiB), half for cached blocks, the rest for indexes and
+    /// filters. Default 512 MiB, at least 1 MiB.
     ///
-    /// A store that has more indexes and filters when it is opened than the rest has room for caches fewer blocks, down to
-    /// a quarter. Filters that find no room are left on the disk: those that would spare the fewest searches for their
-    /// size ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of the
-    /// data; so are the filters that open ranges and snapshots hold.
+    /// If the indexes and filters exceed the rest when the store is opened, it caches fewer blocks, down to a quarter of the
+    /// budget. If they still exceed it, the filters that save the fewest searches for their size stay on the disk
+    /// ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of the data, and so
+    /// are the filters that open ranges and snapshots pin.
     ///
-    /// Two things come on top of this budget. Snapshots, ranges and values hold memtables after their flush:
-    /// [`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes). A write batch larger than a memtable takes
-    /// as much memory as it needs.
+    /// Two things come on top of this budget: memtables that snapshots, ranges and values pin after their flush
+    /// ([`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes)), and a write batch larger than a memtable.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// Whether data blocks are compressed with LZ4 (default: no). Takes effect for files written from now on.
+    /// Whether data blocks of new files are compressed with LZ4 (default: no).
     #[must_use]
     pub fn compression(mut self, yes: bool) -> Self {
         self.codec = if yes { Codec::Lz4 } else { Codec::None };
         self
     }
 
-    /// Whether blocks are read past the system's page cache (`O_DIRECT`; default: no). Worth it when the store's own
-    /// memory is large and the data far larger.
+    /// Whether reads of blocks bypass the system's page cache (`O_DIRECT`; default: no). Use it if the store's memory budget is
+    /// large and the data far larger.
     #[must_use]
     pub fn direct_reads(mut self, yes: bool) -> Self {
         self.direct_reads = yes;
@@ -158,50 +157,48 @@ impl Options {
         self
     }
 
-    /// How files are arranged: see [`Shape`]. Default [`Shape::ForestOverBottom`]. A store of another shape is led to this
-    /// one by the compactions that come.
+    /// How files are arranged: see [`Shape`]. Default [`Shape::ForestOverBottom`]. Later compactions bring a store of another
+    /// shape into this one.
     #[must_use]
     pub fn shape(mut self, shape: Shape) -> Self {
         self.shape = shape;
         self
     }
 
-    /// Threads that compact: 1 to 64; by default as many as there are processors, at most 4. They give way to other
-    /// threads.
+    /// Threads that compact: 1 to 64; by default one for each processor, at most 4. They run at low priority.
     #[must_use]
     pub fn compaction_threads(mut self, threads: usize) -> Self {
         self.compaction_threads = Some(threads);
         self
     }
 
-    /// Bytes that compactions may write in a second, all threads together, so that reads beside them keep their speed;
-    /// default 0, no bound. The bound is lifted while compactions are so far behind that writers are slowed down, and
-    /// while somebody waits in [`Db::compact`](crate::Db::compact), [`Db::settle`](crate::Db::settle) or a close.
+    /// Bytes that all compaction threads together may write in a second, which keeps reads fast; default 0, no limit. The limit
+    /// is lifted while compactions are so far behind that writers are slowed down, and while a thread waits in [`Db::compact`](crate::Db::compact), [`Db::settle`](crate::Db::settle) or a close.
     #[must_use]
     pub fn compaction_bytes_per_second(mut self, bytes: u64) -> Self {
         self.compaction_bytes_per_second = bytes;
         self
     }
 
-    /// Age at which the tombstone of a deleted key is merged with what it hides, so that deleted data really goes:
-    /// default seven days. Counted in seconds from the tombstone's flush; looked at whenever a flush or a compaction
-    /// ends, and every minute while nothing is written.
+    /// Age at which a tombstone is merged with the entries that it shadows, so that deleted data leaves the disk: default seven
+    /// days. Counted in seconds from the tombstone's flush; checked whenever a flush or a compaction ends, and every minute
+    /// while nothing is written.
     #[must_use]
     pub fn tombstone_age_max(mut self, age: Duration) -> Self {
         self.tombstone_age_max = age;
         self
     }
 
-    /// Runs a stage holds before they are merged into one run of the next stage: 2 to 64, default 4 (`SifrDB`'s k).
-    /// More write less and read more. With [`Shape::ForestOverBottom`] the first stage holds k times k while data is
-    /// being written, later ones two and a half times k.
+    /// Runs that a stage holds before they are merged into one run of the next stage: k, 2 to 64, default 4 (`SifrDB`'s k).
+    /// A larger k writes less and reads more. With [`Shape::ForestOverBottom`] the first stage holds k * k runs while data is
+    /// written, and later stages 2.5 * k.
     #[must_use]
     pub fn runs_per_stage(mut self, k: usize) -> Self {
         self.runs_per_stage = k;
         self
     }
 
-    /// Target length of an SST in bytes: 4 KiB to 2 GiB, default 64 MiB. Partitions with less than 64 of them have smaller
+    /// Target length of an SST in bytes: 4 KiB to 2 GiB, default 64 MiB. A partition with fewer than 64 of them has smaller
     /// ones, down to an eighth of a memtable.
     #[must_use]
     pub fn sst_bytes(mut self, bytes: u64) -> Self {
@@ -209,8 +206,8 @@ impl Options {
         self
     }
 
-    /// SSTs a compaction writes at most between two commits of its progress: 1 to 1000, default 10 (`SifrDB`'s early
-    /// cleaning). A large compaction needs about this many SSTs of extra space; a small one commits more often.
+    /// Most SSTs that a compaction writes between two commits of its progress: 1 to 1000, default 10 (`SifrDB`'s early
+    /// cleaning). A large compaction needs about this many SSTs of extra space. A small one commits more often.
     #[must_use]
     pub fn clean_every(mut self, ssts: usize) -> Self {
         self.clean_every = ssts;
@@ -233,22 +230,21 @@ impl Options {
 
     /// An error that says which option is out of its range.
     pub(crate) fn check(&self) -> Result<()> {
-        let range = |name: &str, value: u64, low: u64, high: u64| {
-            if (low..=high).contains(&value) {
-                return Ok(());
+        let ranges = [
+            ("memory", self.memory as u64, MEMORY_MIN as u64..=1 << 50),
+            ("memtable_bytes", self.memtable_budget() as u64, 16 << 10..=MEMTABLE_BYTES_LIMIT as u64),
+            ("compaction_threads", self.compaction_worker_count() as u64, 1..=64),
+            ("runs_per_stage", self.runs_per_stage as u64, 2..=64),
+            ("sst_bytes", self.sst_bytes, 4 << 10..=2 << 30),
+            ("clean_every", self.clean_every as u64, 1..=1000),
+        ];
+        for (name, value, range) in ranges {
+            if !range.contains(&value) {
+                let (low, high) = range.into_inner();
+                let message = format!("option {name} is {value}; it must be between {low} and {high}");
+                return Err(Error::invalid(message));
             }
-            Err(Error::invalid(format!("option {name} is {value}; it must be between {low} and {high}")))
-        };
-        range("memory", self.memory as u64, MEMORY_MIN as u64, 1 << 50)?;
-        if let Some(bytes) = self.memtable_bytes {
-            range("memtable_bytes", bytes as u64, 16 << 10, MEMTABLE_BYTES_LIMIT as u64)?;
         }
-        if let Some(threads) = self.compaction_threads {
-            range("compaction_threads", threads as u64, 1, 64)?;
-        }
-        range("runs_per_stage", self.runs_per_stage as u64, 2, 64)?;
-        range("sst_bytes", self.sst_bytes, 4 << 10, 2 << 30)?;
-        range("clean_every", self.clean_every as u64, 1, 1000)?;
         if !(0.0..=32.0).contains(&self.filter_bits_per_key) {
             let bits = self.filter_bits_per_key;
             return Err(Error::invalid(format!(
@@ -268,21 +264,21 @@ impl Options {
         self.memtable_budget() as u64
     }
 
-    /// Bytes for cached blocks in a store that has `tables` bytes of indexes and filters.
-    pub(crate) fn cache_bytes(&self, tables: u64) -> usize {
-        let tables = usize::try_from(tables).unwrap_or(usize::MAX);
+    /// Bytes for cached blocks in a store that has `index_filter_bytes` of indexes and filters.
+    pub(crate) fn cache_bytes(&self, index_filter_bytes: u64) -> usize {
+        let used = usize::try_from(index_filter_bytes).unwrap_or(usize::MAX);
         let room = self.memory - self.memtables_share();
-        room.saturating_sub(tables).clamp(self.memory / 4, self.memory / 2)
+        room.saturating_sub(used).clamp(self.memory / 4, self.memory / 2)
     }
 
-    /// Bytes for filters beside `cache_bytes` and `index_bytes`. An eighth of the memory is for both, at least, and half of
-    /// that for filters.
+    /// Bytes for filters beside `cache_bytes` and `index_bytes`. Indexes and filters together get at least an eighth of the
+    /// memory, and filters at least half of that.
     pub(crate) fn filter_bytes_max(&self, cache_bytes: u64, index_bytes: u64) -> u64 {
         let share = ((self.memory - self.memtables_share()) as u64).saturating_sub(cache_bytes);
         share.saturating_sub(index_bytes).max(share / 2)
     }
 
-    /// Bytes for memtables, as they are by default; larger ones, if told, come on top.
+    /// Bytes for memtables of the default size. The excess of larger ones comes on top of the budget.
     fn memtables_share(&self) -> usize {
         (1 + IMMUTABLE_MEMTABLES_MAX) * self.memtable_budget().min(self.memory / 8)
     }
@@ -303,24 +299,24 @@ impl Options {
         }
     }
 
-    /// How the shape fills its stages, by which bits of filters are given out.
+    /// How the shape fills its stages, which decides about the bits of filters.
     pub(crate) fn stage_fill(&self) -> StageFill {
         StageFill::of(self.shape, self.runs_per_stage)
     }
 
-    /// Files smaller than this are copied rather than moved, so that small ones do not stay small for ever.
+    /// Files smaller than this are copied rather than moved. Otherwise small files would stay small for ever.
     pub(crate) fn moved_bytes_min(&self) -> u64 {
         self.flushed_sst_bytes()
     }
 
-    /// Size at which an SST of a flush is complete: small, because many such runs are merged at once, and no input is
-    /// gone before the merge is past its end.
+    /// Size at which an SST of a flush is complete. It is small because many such runs are merged at once, and an input is
+    /// removed only after the merge has passed its end.
     pub(crate) fn flushed_sst_bytes(&self) -> u64 {
         self.sst_bytes.min(self.memtable_budget() as u64 / 8)
     }
 
-    /// Size at which an SST of a compaction is complete, in a partition of `total` bytes. Of each input a part of a file
-    /// stays on disk after it was merged, and small stores notice that.
+    /// Size at which an SST of a compaction is complete, in a partition of `total` bytes. A merged part of an input file stays on
+    /// the disk until the whole file is merged, so small stores have small SSTs.
     pub(crate) fn compacted_sst_bytes(&self, total: u64) -> u64 {
         (total / SSTS_MIN).clamp(self.flushed_sst_bytes(), self.sst_bytes)
     }

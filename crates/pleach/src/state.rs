@@ -1,9 +1,7 @@
-//! The store's state at one instant: memtables and version, swapped as one.
+//! State: the memtables and the version of a store at one instant, swapped as one.
 //!
-//! Readers load the current [`State`] without a lock and keep what it refers to alive as long as they need it. A
-//! snapshot is such a state plus the sequence number up to which its memtables are read.
-//!
-//! [`CurrentState`] is where write path and background work publish what they have made, and where readers find it.
+//! Readers load the newest [`State`] from [`CurrentState`] without a lock, and pin it as long as they need it. The write path
+//! and background work replace it. A [`ReadView`], and so a snapshot, is a state and a sequence number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +21,7 @@ pub(crate) struct LoggedMemtable {
     pub(crate) first_segment: FileId,
 }
 
-/// Memtables and version. Immutable, but for the writes that the active memtable takes.
+/// Memtables and version. Immutable, except that the active memtable takes writes.
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) active: Arc<LoggedMemtable>,
@@ -39,12 +37,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The same memtables over another version.
+    /// The same memtables with another version.
     pub(crate) fn with_version(&self, version: Arc<Version>) -> Self {
         Self { version, ..self.clone() }
     }
 
-    /// The same over a version with other partitions, which follow the write numbered `since`.
+    /// The same memtables with a version that has other partitions. `since` is the last write before the change.
     pub(crate) fn with_partitions(&self, version: Arc<Version>, since: SeqNo) -> Self {
         Self { version, partitions_since: since, ..self.clone() }
     }
@@ -62,22 +60,22 @@ impl State {
     }
 }
 
-/// A state and the sequence number up to which its memtables are visible: a prefix of the order of all changes.
+/// A state and the sequence number up to which its memtables are visible: a prefix of all changes.
 ///
-/// The order of all changes is that of sequence numbers; a creation or drop of a partition comes behind the last write that
-/// was visible when it took place, which is `partitions_since`. No write becomes visible meanwhile. So a view is a prefix if
-/// 1. no write of it comes behind a drop or creation that its state does not have: `visible` is loaded before the state,
-/// 2. no write that comes before the newest drop or creation of its state is missing: `visible >= partitions_since`,
-/// 3. no write in its state's files is newer than `visible`: `visible >= flushed_seq`.
+/// Changes are ordered by sequence number. A creation or drop of a partition comes behind `partitions_since`, the last write
+/// that was visible when it was committed; no write becomes visible meanwhile. A view is a prefix because
+/// 1. it has no write behind a creation or drop that its state lacks: `visible` is loaded before the state,
+/// 2. it lacks no write before the newest creation or drop of its state: `visible >= partitions_since`,
+/// 3. the files of its state hold no newer write: `visible >= flushed_seq`.
 ///
-/// A batch is wholly on one side of a drop: it is refused if one of its partitions has been dropped before it.
+/// A batch is wholly before a drop or refused: it is refused if one of its partitions was dropped before.
 #[derive(Clone)]
 pub(crate) struct ReadView {
     pub(crate) state: Arc<State>,
     pub(crate) visible: SeqNo,
 }
 
-/// The newest state of a store, and how far its writes are visible.
+/// The newest state of a store, and the last visible sequence number.
 pub(crate) struct CurrentState {
     state: ArcSwap<State>,
     /// Last sequence number whose batch is wholly in the memtable. Release by the commit leader, acquire by readers.
@@ -89,7 +87,7 @@ pub(crate) struct CurrentState {
 }
 
 impl CurrentState {
-    /// The first state of a store, whose writes up to `visible` are in it.
+    /// The first state of a store, which holds the writes up to `visible`.
     pub(crate) fn new(state: State, visible: SeqNo) -> Self {
         Self {
             visible: AtomicU64::new(visible),
@@ -119,7 +117,7 @@ impl CurrentState {
         self.immutable.store(immutable, Ordering::Release);
     }
 
-    /// How many immutable memtables there are: cheaper than a look at the state.
+    /// Number of immutable memtables. Cheaper than loading the state.
     #[inline]
     pub(crate) fn immutable_count(&self) -> usize {
         self.immutable.load(Ordering::Acquire)
@@ -143,7 +141,7 @@ impl CurrentState {
             let visible = self.visible();
             failpoint::reached("read_view.visible");
             let state = self.state.load_full();
-            // A flush, creation or drop that came in between brought newer writes, or follows newer ones.
+            // Otherwise the state has a flush, creation or drop that came between the two loads: try again.
             if state.version.flushed_seq.max(state.partitions_since) <= visible {
                 return ReadView { state, visible };
             }

@@ -1,9 +1,9 @@
-//! Counters and the statistics that a store tells about itself.
+//! Statistics that a store reports, and the counters behind them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Running counts. Relaxed: each stands for itself.
+/// Running counts. Relaxed: no counter orders other memory.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) operations: AtomicU64,
@@ -17,7 +17,7 @@ pub(crate) struct Counters {
     pub(crate) moved_bytes: AtomicU64,
     pub(crate) removed_files: AtomicU64,
     pub(crate) stall_ns: AtomicU64,
-    /// Counted where a block has been searched already, so it costs a lookup nothing that does not waste one.
+    /// Counted after a block was searched without a hit, so other lookups pay nothing.
     pub(crate) wasted_probes: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ pub struct Stats {
     pub sst_entries: u64,
     /// Runs and sections of all partitions.
     pub runs: u64,
-    /// Most runs in one partition: about what a missing key's lookup has to test.
+    /// Most runs in one partition: about the number of filters that the lookup of a missing key tests.
     pub runs_max: u64,
     /// Compactions in progress.
     pub compactions_running: u64,
@@ -48,11 +48,11 @@ pub struct Stats {
     pub memtables: u64,
     /// Memory of the memtables in bytes.
     pub memtable_bytes: u64,
-    /// Memory in bytes of memtables that were flushed but that snapshots, ranges or values still hold. It comes on top of
+    /// Memory in bytes of flushed memtables that snapshots, ranges or values pin. It comes on top of
     /// [`Options::memory`](crate::Options::memory).
     pub pinned_memtable_bytes: u64,
-    /// Files of SSTs that are open now, in all stores of this process, of which [`Stats::open_files_max`] may be. Others are
-    /// opened when they are read.
+    /// SST files that are open now, in all stores of this process; at most [`Stats::open_files_max`]. Others are opened when
+    /// they are read.
     pub open_files: u64,
     /// Limit of [`Stats::open_files`]: half of the descriptors that the process may have (`ulimit -Hn`).
     pub open_files_max: u64,
@@ -64,9 +64,9 @@ pub struct Stats {
     pub index_filter_bytes: u64,
     /// Memory of filters alone in bytes: a part of [`Stats::index_filter_bytes`].
     pub filter_bytes: u64,
-    /// SSTs whose filters are not in memory for lack of it: a point read that reaches one searches it.
+    /// SSTs whose filters found no room in memory. Lookups search them without a filter.
     pub filters_missing: u64,
-    /// Last sequence number: one is used by each put and delete.
+    /// Last sequence number. Each put and delete takes one.
     pub last_sequence_number: u64,
     /// Puts and deletes committed.
     pub operations: u64,
@@ -78,41 +78,40 @@ pub struct Stats {
     pub flush_bytes: u64,
     /// Compactions ended.
     pub compactions: u64,
-    /// Those of them that merged one file of a run into the next stage.
+    /// Compactions that merged one file of a run into the next stage.
     pub partial_compactions: u64,
     /// Bytes of entries read by compactions.
     pub compaction_read_bytes: u64,
     /// Bytes of SSTs written by compactions.
     pub compaction_written_bytes: u64,
-    /// Bytes of SSTs that compactions took over by metadata alone.
+    /// Bytes of SSTs that compactions moved by an edit alone.
     pub moved_bytes: u64,
-    /// Length in bytes of obsolete SSTs that readers, ranges or snapshots still hold.
+    /// Length in bytes of obsolete SSTs that readers, ranges or snapshots pin.
     pub pinned_bytes: u64,
-    /// About how many of [`Stats::sst_entries`] are tombstones or hidden by newer entries: garbage that compactions will
-    /// remove.
+    /// About how many of [`Stats::sst_entries`] are garbage, which compactions will remove: tombstones and shadowed entries.
     pub sst_garbage: u64,
-    /// Tombstones that scans had to step over.
+    /// Tombstones that scans passed.
     pub tombstones_passed: u64,
     /// Obsolete files removed.
     pub removed_files: u64,
-    /// Time writers waited for a flush, or were slowed down because background work was behind.
+    /// Time that writers waited for a flush, or slept because background work was behind.
     pub stalled: Duration,
-    /// Runs that point reads searched without finding the key: the filter said maybe, or there was none.
+    /// Runs that lookups searched without finding the key, because the filter answered maybe or was not in memory.
     pub wasted_probes: u64,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
-    /// Whether the log ended in bytes that were cut off when the store was opened: the mark of a crash, or of a write that
-    /// failed. Nothing that was durable was among them.
+    /// Whether the open cut off a torn tail of the log, which a crash or a failed write leaves behind. Nothing durable was in
+    /// it.
     pub log_was_torn: bool,
-    /// How many whole batches were cut off with them because something before them is missing. A lower bound: behind a
-    /// gap, a small batch cannot be recognised.
+    /// Whole batches in the torn tail, which were dropped because bytes before them are missing. A lower bound: a small batch
+    /// behind a gap cannot be recognised.
     pub log_dropped_records: u64,
-    /// How many bytes were cut off: in each file of the log, from the first one that was not recovered to the last one that
-    /// is not zero.
+    /// Bytes of the torn tail: in each file of the log, from the first byte that was not recovered to the last that is not
+    /// zero.
     pub log_dropped_bytes: u64,
 }
 
-/// About how large a range of keys is, as [`Partition::approximate_size`](crate::Partition::approximate_size) has it.
+/// Estimated size of a range of keys. See [`Partition::approximate_size`](crate::Partition::approximate_size).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SizeEstimate {
@@ -126,9 +125,9 @@ pub struct SizeEstimate {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PartitionStats {
-    /// Entries in its runs: every version and tombstone counts. Those still in memtables are not among them.
+    /// Entries in its runs: every version and tombstone counts. Entries in memtables do not.
     pub entries: u64,
-    /// Bytes in its runs; of shared flush files, its share.
+    /// Bytes in its runs, with its share of shared flush files.
     pub bytes: u64,
     /// Runs, sections included.
     pub runs: u64,
@@ -136,7 +135,7 @@ pub struct PartitionStats {
     pub sections: u64,
     /// Stages in use.
     pub stages: u64,
-    /// Runs of which a compaction in progress has moved a part already.
+    /// Runs of which a running compaction has already merged a part.
     pub clipped: u64,
 }
 

@@ -1,14 +1,14 @@
 //! Status of an open store: whether it takes writes and reads, and how threads wait for background work.
 //!
-//! All parts of the store share it. It owns nothing that they do: no files, no memtables, no work lists.
+//! All parts of the store share it. It owns no files, no memtables and no work lists.
 //!
 //! # Invariants
-//! 1. *The first failure counts*: a store that is poisoned stays so, with the first error.
-//! 2. *No wake-up is lost*: a thread that changes a condition of others calls [`Status::notify`] afterwards. `notify` takes
+//! 1. *The first failure counts*: a poisoned store stays poisoned, with the first error.
+//! 2. *No wake-up is lost*: a thread that makes a waited-for condition true calls [`Status::notify`] afterwards. `notify` takes
 //!    the lock under which waiting threads check their condition before they sleep.
 //!
 //! # Concurrency
-//! `waiting` is a leaf lock, but for the conditions of those who wait: they run under it, and may take leaf locks.
+//! The conditions of waiting threads run under `waiting` and may take leaf locks. Nothing else is locked under it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -28,21 +28,21 @@ pub(crate) struct Status {
     poison: OnceLock<Error>,
     /// Whether the store has been closed, or is being closed. All states share this flag.
     closed: Arc<AtomicBool>,
-    /// Whether nothing writes to the store's files any more. Set under `WritePath::writer` and `VersionSet::lock`.
+    /// Whether the close has ended all writing to the store's files. Set under `WritePath::writer` and `VersionSet::lock`.
     ended: AtomicBool,
-    /// The state that threads look at while they wait for background work.
+    /// Why background work cannot go on, for threads that wait for it.
     waiting: Mutex<Waiting>,
-    /// Signalled when something changed that they may be waiting for.
+    /// Signalled after each change that a thread may be waiting for.
     progress: Waiter,
     wakers: OnceLock<Wakers>,
 }
 
-/// Why background work makes no progress.
+/// Why background work cannot go on.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    /// The last flush or compaction met a shortage, such as a full disk. Writers that need room get this error.
+    /// The error of the last flush or compaction that met a shortage, such as a full disk. Writers that wait for room return it.
     shortage: Option<Error>,
-    /// The version in which a step that met a shortage was tried again after the removal of files.
+    /// The version in which a step was retried after a shortage.
     retried_in: Weak<Version>,
     /// The jobs have stopped, because the store is being closed.
     jobs_stopped: bool,
@@ -125,14 +125,14 @@ impl Status {
         if self.is_closed() { Err(closed_error()) } else { Ok(()) }
     }
 
-    /// Takes note that nothing writes to the store's files any more.
+    /// Ends all writing to the store's files.
     ///
     /// Requires: `WritePath::writer` and `VersionSet::lock` are held.
     pub(crate) fn set_ended(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// An error when nothing may be written to the store's files any more. Requires: one of them is held.
+    /// An error when [`Status::set_ended`] was called. Requires: `WritePath::writer` or `VersionSet::lock` is held.
     pub(crate) fn check_not_ended(&self) -> Result<()> {
         if self.ended.load(Ordering::Acquire) { Err(closed_error()) } else { Ok(()) }
     }
@@ -153,7 +153,7 @@ impl Status {
         self.wakers.get()
     }
 
-    /// Lets flush, compaction and cleaner look for work.
+    /// Wakes all jobs, so that they look for work.
     pub(crate) fn wake_jobs(&self) {
         if let Some(wakers) = self.wakers.get() {
             wakers.flush.wake();
@@ -162,19 +162,19 @@ impl Status {
         }
     }
 
-    /// Wakes the threads that wait for background work: something has changed that they may be waiting for.
+    /// Wakes the threads that wait for background work. Call it after each change that they may be waiting for.
     pub(crate) fn notify(&self) {
         drop(self.waiting.lock()); // A waiting thread has either seen the change or will be woken.
         self.progress.notify_all();
     }
 
-    /// Forgets a shortage: by now there may be room.
+    /// Forgets a shortage, because there may be room now.
     pub(crate) fn forget_shortage(&self) {
         self.waiting.lock().shortage = None;
     }
 
-    /// Whether a step that met a shortage is worth another try in `version`, because files were removed. Only once for each
-    /// version: the removed files may be what the failed step itself had written.
+    /// Whether to retry a step that met a shortage, because files were removed. Only once for each version: the removed files
+    /// may be those that the failed step had written.
     pub(crate) fn may_retry_in(&self, version: &Arc<Version>) -> bool {
         let version = Arc::downgrade(version);
         let mut waiting = self.waiting.lock();
@@ -185,38 +185,38 @@ impl Status {
         is_new
     }
 
-    /// Hands a shortage to those who wait for room.
+    /// Reports a shortage to the threads that wait for room.
     pub(crate) fn report_shortage(&self, error: Error) {
         trace::shortage(&error);
         self.waiting.lock().shortage = Some(error);
         self.progress.notify_all();
     }
 
-    /// Wakes the threads that wait for background work: the jobs have stopped.
+    /// Notes that the jobs have stopped, and wakes the threads that wait for them.
     pub(crate) fn note_jobs_stopped(&self) {
         self.waiting.lock().jobs_stopped = true;
         self.progress.notify_all();
     }
 
-    /// Waits until `done`, which is looked at again after each change.
+    /// Waits until `done` returns true. It is called again after each change.
     ///
     /// # Errors
-    /// When background work cannot make progress: the store is poisoned or being closed, or a shortage holds it up.
+    /// When background work cannot go on: the store is poisoned, is being closed, or met a shortage.
     pub(crate) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
         let mut waiting = self.waiting.lock();
-        waiting.shortage = None; // A failed step is tried again.
+        waiting.shortage = None; // The failed step is retried.
         while !done() {
             self.wait_for_progress(&mut waiting)?;
         }
         Ok(())
     }
 
-    /// Keeps others from reporting changes until the guard goes to [`Status::wait_for_progress`] or is dropped.
+    /// Locks out reports of changes until the guard is passed to [`Status::wait_for_progress`] or dropped.
     pub(crate) fn lock_waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock()
     }
 
-    /// Waits for the next change; an error when background work cannot make progress.
+    /// Waits for the next change. An error when background work cannot go on.
     pub(crate) fn wait_for_progress(&self, waiting: &mut MutexGuard<'_, Waiting>) -> Result<()> {
         self.check_not_poisoned()?;
         if waiting.jobs_stopped {

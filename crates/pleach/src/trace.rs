@@ -1,15 +1,15 @@
 //! Trace: the spans and events by which a store reports its cold paths to the `tracing` crate.
 //!
-//! Every span and event is a function of this module, so that names and fields are in one place. The table for users is in
-//! the documentation of the crate. Nothing here is called for a read, for a write that does not wait, or for a block.
+//! Each span and event is a function of this module, so that names and fields are in one place. The crate's documentation has
+//! the table for users. Reads, writes that do not wait, and accesses to blocks call nothing here.
 //!
 //! # Invariants
 //! 1. *Free when off*: without the feature `tracing` the macros check the types of their arguments and evaluate nothing.
-//! 2. *Once*: errors that a call returns are not reported here. Failures of background work, the first poison and a failed
-//!    close are, because the caller may not see them.
+//! 2. *Once*: an error that a call returns is not reported here. Failures of background work, the first poison and a failed
+//!    close are reported, because the caller may not see them.
 //!
 //! # Concurrency
-//! A subscriber runs on the thread that reports, and some callers hold locks of the store: it must not use the store.
+//! A subscriber runs on the reporting thread, which may hold locks of the store. So it must not use the store.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,15 +1,15 @@
-//! Creating, finding and dropping partitions: each one small edit of the manifest.
+//! Creation and drop of partitions: each is one small edit of the manifest.
 //!
 //! # Invariants
-//! 1. *Order*: a creation or drop has a place in the order of all changes: behind the last write that is visible when it
-//!    takes place. It holds `writer` from there until readers see it, so that no write becomes visible or durable
-//!    meanwhile. [`crate::state::ReadView`] says what that means for readers.
-//! 2. *Prefix*: the log is durable up to a creation or drop before its edit is, so that after a crash they too are part
-//!    of the prefix: what was moved out of a partition before its drop is not lost with it.
+//! 1. *Order*: a creation or drop comes behind the last write that is visible when it is committed. The thread holds `writer`
+//!    from then until readers see the change, so no write becomes visible or durable meanwhile.
+//!    [`crate::state::ReadView`] says what that means for readers.
+//! 2. *Prefix*: the log is synced before the edit, so that a crash leaves a prefix of writes, creations and drops together. A
+//!    key that was moved to another partition before the drop is not lost with the partition.
 //!
 //! # Cost
-//! Writers wait for the sync of the manifest, and for that of the little that was logged since the sync before. Looking a
-//! partition up waits for nothing.
+//! Writers wait for the sync of the manifest, and for the sync of the records since the sync before. Finding a partition
+//! waits for nothing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Inner {
         if missing.is_empty() {
             return Ok(Vec::new());
         }
-        // Only creation changes the next number, and it holds `naming`.
+        // Only creations change the next number, and they hold `naming`.
         let first = self.version_set.state.load().version.next_partition;
         let last = u32::try_from(missing.len()).ok().and_then(|count| first.checked_add(count));
         if last.is_none_or(|last| last > PARTITIONS_MAX) {
@@ -75,7 +75,7 @@ impl Inner {
         Ok(created)
     }
 
-    /// Commits the creation or drop of partitions, in its place behind the last write.
+    /// Commits the creation or drop of partitions behind the last write.
     fn commit_partitions(&self, writer: &mut Writer, edit: Edit) -> Result<()> {
         self.ctx.status.check_writable()?;
         failpoint::tell_order("partition.order");
@@ -109,7 +109,7 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     }
     // Most of the log is synced before writers have to wait.
     inner.writes.sync_log()?;
-    // No commit is under way while the flag changes, so every batch is wholly before the drop or refused.
+    // The flag changes under `writer`, so every batch is either before the drop or refused.
     let mut writer = inner.writes.writer.lock();
     let mut edit = Edit::default();
     edit.push(EditItem::DropPartition { id: live.id });

@@ -1,6 +1,7 @@
-//! A store's directory: its lock, its names, the creation of an empty store, and the removal of leftover files.
+//! Directory of a store: its lock, its file names, the creation of an empty store, and the removal of leftover files.
 //!
-//! An open looks at the directory before it locks it, so that a refused open leaves nothing in a stranger's directory.
+//! An open inspects the directory before it creates the lock file, so that a refused open leaves no file in a directory that
+//! is not a store.
 //!
 //! # On disk
 //! docs/format/directory.md.
@@ -29,52 +30,43 @@ pub(crate) const LOCK: &str = "LOCK";
 /// The number of the first manifest of a store.
 const FIRST_MANIFEST: FileId = FileId(1);
 
-/// The files of ours in a directory.
+/// The store's files in a directory.
 #[derive(Default)]
 pub(super) struct Listing {
     pub(super) segments: Vec<FileId>,
     ssts: Vec<FileId>,
     manifests: Vec<FileId>,
     has_current_tmp: bool,
-    /// A name that is not ours and not hidden.
+    /// A name that is not the store's and not hidden.
     foreign: Option<String>,
 }
 
-/// Makes sure that the directory is there, and takes its lock. Refuses, before it creates anything, a directory that is
-/// not to become a store.
+/// Creates the directory if it is missing, and takes its lock. Before it creates anything, it refuses a directory that may
+/// not become a store.
 pub(super) fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Box<dyn FileLock>> {
     let metadata = env.metadata(dir).map_err(|e| Error::io("look for the directory", dir, e))?;
     match metadata {
         Some(metadata) if metadata.is_file => {
             return Err(Error::invalid(format!("{} is a file; a store is a directory", dir.display())));
         }
-        Some(_) => look_before_locking(&**env, dir, options)?,
+        Some(_) => check_before_locking(&**env, dir, options)?,
         None if options.may_create() => {
             env.create_dir_all(dir).map_err(|e| Error::io("create the directory", dir, e))?;
         }
         None => return Err(no_store(dir)),
     }
     let path = dir.join(LOCK);
-    let (mode, why_not) = if options.read_only {
-        (
-            LockMode::Shared,
-            "the store is open for writing, in this process or in another; close it there first",
-        )
-    } else {
-        (
-            LockMode::Exclusive,
-            "the store is open already, in this process or in another; close it there first",
-        )
-    };
-    match env.lock_file(&path, mode).map_err(|e| Error::io("lock the store", &path, e))? {
-        Some(lock) => Ok(lock),
-        None => Err(Error::new(ErrorKind::Conflict, why_not).at_path(dir)),
-    }
+    let (mode, how) =
+        if options.read_only { (LockMode::Shared, "for writing") } else { (LockMode::Exclusive, "already") };
+    let lock = env.lock_file(&path, mode).map_err(|e| Error::io("lock the store", &path, e))?;
+    lock.ok_or_else(|| {
+        let message = format!("the store is open {how}, in this process or in another; close it there first");
+        Error::new(ErrorKind::Conflict, message).at_path(dir)
+    })
 }
 
-/// An error for a directory that is no store and cannot become one: no lock file is created there. Everything else is
-/// checked under the lock.
-fn look_before_locking(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
+/// An error for a directory that is no store and may not become one. Everything else is checked under the lock.
+fn check_before_locking(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     let path = dir.join(manifest::CURRENT);
     if env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?.is_some() {
         return Ok(());
@@ -93,38 +85,31 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
     let names = env.list_dir(dir).map_err(|e| Error::io("list the directory", dir, e))?;
     let mut listing = Listing::default();
     for (name, metadata) in names {
-        let id = if let Some(id) = parse_segment_name(&name) {
-            listing.segments.push(id);
-            id
-        } else if let Some(id) = parse_sst_name(&name) {
-            listing.ssts.push(id);
-            id
-        } else if let Some(id) = manifest::parse_manifest_name(&name) {
-            listing.manifests.push(id);
-            id
+        let numbered = [
+            (parse_segment_name(&name), &mut listing.segments),
+            (parse_sst_name(&name), &mut listing.ssts),
+            (manifest::parse_manifest_name(&name), &mut listing.manifests),
+        ];
+        let numbered = numbered.into_iter().find_map(|(id, list)| id.map(|id| (id, list)));
+        let damaged = |message: &str| Err(Error::corruption(&dir.join(&name), 0, message));
+        if let Some((id, list)) = numbered {
+            if id.0 >= NEXT_ID_MAX {
+                return damaged(
+                    "no store has counted this far; if the file is not the store's, give it another name",
+                );
+            }
+            list.push(id);
         } else if name == CURRENT_TMP {
             listing.has_current_tmp = true;
-            FileId(0)
-        } else if ![LOCK, RESERVE, manifest::CURRENT].contains(&&*name)
-            && !name.starts_with('.')
-            && name != "lost+found"
-        {
-            listing.foreign = listing.foreign.or(Some(name));
-            continue;
         } else {
+            let is_known = [LOCK, RESERVE, manifest::CURRENT, "lost+found"].contains(&&*name);
+            if !is_known && !name.starts_with('.') {
+                listing.foreign.get_or_insert(name);
+            }
             continue;
-        };
-        if id.0 >= NEXT_ID_MAX {
-            let message =
-                "no store has counted this far; if the file is not the store's, give it another name";
-            return Err(Error::corruption(&dir.join(&name), 0, message));
         }
         if !metadata.is_file {
-            return Err(Error::corruption(
-                &dir.join(&name),
-                0,
-                "this name is the store's, but it is no regular file",
-            ));
+            return damaged("this name is the store's, but it is no regular file");
         }
     }
     listing.segments.sort_unstable();
@@ -132,7 +117,7 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
 }
 
 impl Listing {
-    /// Whether no store was ever created here completely.
+    /// Whether the creation of a store was never completed here.
     fn is_fresh(&self) -> bool {
         self.segments.is_empty()
             && self.ssts.is_empty()
@@ -165,7 +150,7 @@ impl Listing {
     }
 }
 
-/// Creates an empty store; an interrupted creation is done over.
+/// Creates an empty store. Starts over if an earlier creation was interrupted.
 pub(super) fn create_store(
     env: &dyn Env,
     dir: &Path,
@@ -188,8 +173,8 @@ pub(super) fn create_store(
     Ok(FIRST_MANIFEST)
 }
 
-/// Removes files that earlier opens left and that nothing names, except for the log's. The new manifest is in force, and
-/// recovery may need the space.
+/// Removes the files that the version does not name, except for log segments: recovery may need the space. Requires:
+/// `CURRENT` names the new manifest.
 pub(super) fn remove_leftovers(inner: &Inner, found: &Found) {
     let dir = &inner.ctx.dir;
     let live = inner.version_set.lock().version.live_files();
@@ -201,12 +186,12 @@ pub(super) fn remove_leftovers(inner: &Inner, found: &Found) {
     remove_all(inner, gone);
 }
 
-/// Removes the segments whose batches were copied to fresh ones.
+/// Removes the segments whose batches are in fresh segments.
 pub(super) fn remove_old_segments(inner: &Inner, found: &Found) {
     remove_all(inner, found.listing.segments.iter().map(|id| segment_path(&inner.ctx.dir, *id)));
 }
 
-/// Best effort: what stays is found by the next open.
+/// Removes files, as far as possible. The next open removes the others.
 pub(super) fn remove_all(inner: &Inner, paths: impl Iterator<Item = PathBuf>) {
     for path in paths {
         let _stays_for_the_next_open = inner.ctx.env.remove_file(&path);

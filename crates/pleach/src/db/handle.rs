@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::stats::Stats;
 use crate::upkeep::start_jobs;
 
-/// An open store. Clones share it; it is closed when the last handle (of the store or of a partition) goes.
+/// An open store. Clones share it. The store is closed when the last handle of it, or of one of its partitions, is dropped.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -39,31 +39,34 @@ pub(crate) struct Shared {
     pub(crate) inner: Arc<Inner>,
     /// The lock on the directory, until the store is closed.
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
-    /// How the close ended. Held while the store is being closed.
+    /// The result of the close. Held while the store is being closed.
     pub(super) closed: Mutex<Option<Result<()>>>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // `Db::close` reports the error to those who want to know.
+        // Callers that need the error call `Db::close`.
         let _unheard = self.close();
     }
 }
 
 impl Options {
-    /// Opens the store in directory `path`, creating it where allowed, and recovers it from its log.
+    /// Opens the store in directory `path`, and recovers it from its log. Creates a missing store, unless
+    /// [`Options::create_if_missing`] forbids it.
     ///
-    /// A store on a full disk can be opened too. If there is not even room for that, it is opened for reading only until it
-    /// is opened again: writes return the error of [`Db::read_only`]. Otherwise deletes and drops of partitions are accepted,
-    /// which free space.
+    /// A store on a full disk can be opened too. It accepts deletes and drops of partitions, which free space. If recovery
+    /// itself finds no room, the store is opened for reading only: writes return the error of [`Db::read_only`] until the
+    /// store is opened again.
     ///
     /// # Errors
-    /// `NotFound`: there is no store, and none is to be created. `InvalidArgument`: an option is out of range, or the
-    /// directory holds something that is no store; nothing is created in it.
-    /// `Conflict`: another process, or this one, has the store open. `Unsupported`: written in a format that is newer, or
-    /// from before the first release.
-    /// `Corruption`: a file is damaged; it is named. `Io`: the system refused. Nothing is changed by a failed open,
-    /// except that an interrupted recovery may leave files that the next open removes.
+    /// - `NotFound`: there is no store, and creating one was not allowed.
+    /// - `InvalidArgument`: an option is out of range, or the directory holds files that are not a store's.
+    /// - `Conflict`: this process or another has the store open.
+    /// - `Unsupported`: the format is newer than this version, or from before the first release.
+    /// - `Corruption`: a file is damaged; the error names it.
+    /// - `Io`: the system refused a call.
+    ///
+    /// A failed open changes nothing, except that an interrupted recovery may leave files that the next open removes.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
         Db::open_with(path.as_ref(), self)
@@ -81,7 +84,7 @@ impl Db {
 
     pub(crate) fn open_with(path: &Path, mut options: Options) -> Result<Self> {
         options.env = Arc::new(BoundedEnv::new(options.env));
-        // Files are opened again by their paths, whatever the working directory is by then.
+        // Files may be opened again after the working directory has changed.
         let absolute = options.env.absolute(path);
         let path = absolute.map_err(|e| Error::io("find the working directory for", path, e))?;
         let (inner, lock) = open::open(&path, &options)?;
@@ -94,7 +97,7 @@ impl Db {
         match start_jobs(&shared.inner.upkeep) {
             Ok(jobs) => *shared.jobs.lock() = jobs,
             Err(error) => {
-                // The close that follows waits for none of them.
+                // The close of `shared` must not wait for jobs.
                 shared.inner.ctx.status.note_jobs_stopped();
                 return Err(error);
             }
@@ -112,7 +115,7 @@ impl Db {
         Partition::new(self, live.expect("the default partition cannot be dropped"))
     }
 
-    /// The partition called `name`, created if it is missing.
+    /// The partition called `name`. Creates it if it is missing.
     ///
     /// # Errors
     /// `InvalidArgument` when the name is empty or longer than 255 bytes; otherwise as for writes.
@@ -125,11 +128,10 @@ impl Db {
         Ok(Partition::new(self, live))
     }
 
-    /// The partitions called `names`, in their order. Those that are missing are created together, by one durable write:
-    /// all of them or none.
+    /// The partitions called `names`, in their order. One durable write creates all that are missing, or none.
     ///
     /// # Errors
-    /// As of [`Db::partition`], for any of the names.
+    /// Those of [`Db::partition`], for any of the names.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -160,15 +162,15 @@ impl Db {
         names
     }
 
-    /// Drops a partition with all it holds: one small durable write, whatever its size. Its files are removed in the
-    /// background, once no snapshot, range or value refers to them. Other handles of it get `Closed` errors.
+    /// Drops a partition with all its entries, by one small durable write. Its files are removed in the background once no
+    /// snapshot, range or value refers to them. Other handles of the partition return `Closed`.
     ///
     /// # Errors
-    /// `InvalidArgument` for the default partition and for one of another store; `Closed` when it was dropped before.
-    #[expect(clippy::needless_pass_by_value, reason = "the handle is of no use afterwards")]
+    /// `InvalidArgument` for the default partition and for a partition of another store; `Closed` if it was dropped before.
+    #[expect(clippy::needless_pass_by_value, reason = "the handle cannot be used afterwards")]
     pub fn drop_partition(&self, partition: Partition) -> Result<()> {
         if !partition.is_of(&self.shared) {
-            // Its number is that of another partition here.
+            // Another partition of this store may have the same number.
             return Err(Error::invalid("the partition belongs to another store"));
         }
         create_drop::drop_partition(self.inner(), &partition)
@@ -179,33 +181,32 @@ impl Db {
         WriteBatch::new(self)
     }
 
-    /// A consistent view of all partitions as they are now. It stays valid, unchanged, as long as it is kept.
+    /// A consistent view of all partitions as they are now. Later writes do not change it.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self)
     }
 
-    /// Makes everything written so far durable, as if the last write had asked for it.
+    /// Makes all writes so far durable, as a write with [`Durability::Sync`](crate::Durability::Sync) does.
     pub fn sync(&self) -> Result<()> {
         self.inner().writes.sync_log()
     }
 
-    /// Writes what the memtables hold to files and waits until that is done; not for what others write meanwhile. Not
-    /// needed for durability.
+    /// Flushes the memtables as they are now, and waits for the flush. Not needed for durability.
     pub fn flush(&self) -> Result<()> {
         self.inner().upkeep.flush_all()
     }
 
-    /// Merges each partition into one run and waits until that is done: the densest and fastest to read form. What is written
-    /// meanwhile stays beside it.
+    /// Merges each partition into one run, and waits for that. A single run takes the least space and is the fastest to read.
+    /// Writes that come meanwhile are not merged.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
-        // The version is let go of before the wait: it would hold the space of what is merged.
+        // The version is released before the wait. Otherwise it would pin the inputs of the compactions.
         let ids: Vec<_> =
             self.inner().version_set.state.load().version.partitions().map(|(id, _)| id).collect();
         ids.into_iter().try_for_each(|id| self.inner().upkeep.compact_partition(id))
     }
 
-    /// Waits until flushes and compactions have nothing left to do.
+    /// Flushes the memtables, and waits until no compaction is due.
     pub fn settle(&self) -> Result<()> {
         self.flush()?;
         self.inner().upkeep.wait_for_compactions()
@@ -219,16 +220,16 @@ impl Db {
         verify::verify(self.inner(), &mut |_, _| true)
     }
 
-    /// As [`Db::verify`], telling `progress` the bytes checked and the bytes in all after each file; it returns whether
-    /// to go on.
+    /// As [`Db::verify`]. After each file it calls `progress` with the bytes checked so far and the bytes in all, and stops if
+    /// that returns `false`.
     pub fn verify_with(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
         verify::verify(self.inner(), progress)
     }
 
-    /// As [`Db::verify_with`], but damage does not end it: it returns every damaged place of every file.
+    /// As [`Db::verify_with`], but it continues after damage and returns all damaged places of all files.
     ///
     /// # Errors
-    /// Those that are no damage of a file.
+    /// Errors other than damage of a file.
     pub fn verify_all(
         &self,
         progress: &mut dyn FnMut(u64, u64) -> bool,
@@ -241,25 +242,25 @@ impl Db {
         self.inner().stats()
     }
 
-    /// Whether writes are refused, and why.
+    /// The failure that stopped all writes, if there was one.
     pub fn poisoned(&self) -> Option<Error> {
         self.inner().ctx.status.poison().cloned()
     }
 
-    /// Why the store takes no writes since it was opened: with [`Options::read_only`], or on a full disk. `None` for a
-    /// store that was opened for writing. The error is the one that writes get.
+    /// The error that writes return since the open, if the store was opened for reading only: with [`Options::read_only`], or
+    /// because the disk was full. `None` if it was opened for writing.
     pub fn read_only(&self) -> Option<Error> {
         self.inner().ctx.status.read_only().cloned()
     }
 
-    /// Closes the store: everything written is made durable, background work stops, and the lock is released, so that the
-    /// directory can be opened again at once. From then on every handle of the store answers `Closed`: partitions,
-    /// snapshots, ranges and batches, for reads too. Keys and values that were returned stay valid. Dropping the last
-    /// handle closes the store too, but cannot report an error.
+    /// Closes the store: makes all writes durable, stops background work and releases the lock, so that the directory can be
+    /// opened again at once. From then on every handle of the store returns `Closed`, for reads too: partitions, snapshots,
+    /// ranges and batches. Keys and values that were returned before stay valid. Dropping the last handle closes the store
+    /// too, but cannot report an error.
     ///
     /// # Errors
-    /// `Poisoned` when an earlier failure had stopped the store; the message says whether all writes are durable. `Io` when
-    /// the last sync fails. The store is closed all the same. When another handle closed the store before, its result.
+    /// `Poisoned` if an earlier failure had stopped the store; the message says whether all writes are durable. `Io` if the
+    /// last sync fails. The store is closed in both cases. If another handle closed the store before, the result of that call.
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }

@@ -80,7 +80,7 @@ impl Inner {
             options: options.clone(),
             counters: Counters::default(),
             status: Status::new(read_only, Arc::clone(&state.closed), options.env.waiter()),
-            filters_looked_at_after: AtomicU64::new(u64::MAX),
+            filter_review_interval: AtomicU64::new(u64::MAX),
         });
         let writer = Writer {
             log,

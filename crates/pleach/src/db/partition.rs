@@ -22,7 +22,7 @@ use crate::version::SubTree;
 use crate::version::size::{self, Bounds};
 use crate::write_path::{LivePartition, TouchedPartitions, WriteRequest, dropped_error};
 
-/// Buffers up to this size are kept by a thread for its next single write.
+/// A thread keeps its buffer for the next single write, if it is not longer than this.
 const KEPT_BUFFER_LEN: usize = 1 << 20;
 
 thread_local! {
@@ -57,7 +57,7 @@ impl Partition {
         &self.live.name
     }
 
-    /// Its number, never given again.
+    /// Its number, which is never reused.
     pub fn id(&self) -> PartitionId {
         self.live.id
     }
@@ -122,17 +122,17 @@ impl Partition {
         Ok(self.get(key)?.is_some())
     }
 
-    /// Gives `key` the value `value`, [`Durability::Buffered`].
+    /// Sets the value of `key`, with [`Durability::Buffered`].
     ///
     /// # Errors
-    /// `InvalidArgument` when key or value exceed the limits; `Io` when the disk is full (nothing is lost, free some
-    /// space); `Poisoned` after a failed sync; `Closed` after a drop.
+    /// `InvalidArgument` if key or value exceed the limits. `Io` if the disk is full: nothing is lost, and writes succeed again
+    /// after space was freed. `Poisoned` after a failed sync. `Closed` after a drop or a close.
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Some(value.as_ref()), Durability::Buffered, true)
     }
 
-    /// As [`Partition::put`], with the durability to wait for.
+    /// As [`Partition::put`], with the given durability.
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -142,18 +142,18 @@ impl Partition {
         self.write(key.as_ref(), Some(value.as_ref()), durability, true)
     }
 
-    /// As [`Partition::put`], but it fails with a `Conflict` error where that would wait for background work: for a flush
-    /// to make room, or, slowed down because compactions are behind, for more than a millisecond.
+    /// As [`Partition::put`], but it returns a `Conflict` error instead of waiting for a flush, or for more than a millisecond
+    /// of back-pressure.
     pub fn try_put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Some(value.as_ref()), Durability::Buffered, false)
     }
 
-    /// Removes `key`, if it is there, [`Durability::Buffered`].
+    /// Removes `key`, if it has a value, with [`Durability::Buffered`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), None, Durability::Buffered, true)
     }
 
-    /// As [`Partition::delete`], with the durability to wait for.
+    /// As [`Partition::delete`], with the given durability.
     pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
         self.write(key.as_ref(), None, durability, true)
     }
@@ -186,9 +186,9 @@ impl Partition {
         self.prefix(b"")
     }
 
-    /// About how many entries lie in `bounds`, and their bytes. It reads no data, only indexes that are in memory: a few
-    /// searches for each run. What memtables hold is not counted; versions and tombstones that merges will remove are. It
-    /// is wrong by about a block (16 KiB) for each run and bound.
+    /// An estimate of the entries in `bounds` and of their bytes. It reads no data: it searches the indexes of all runs, which
+    /// are in memory. Entries in memtables are not counted. Shadowed versions and tombstones are counted until a compaction
+    /// removes them. The error is about a block (16 KiB) for each run and bound.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ impl Partition {
         Ok(size::estimate(self.tree(&state)?, self.live.id, bounds))
     }
 
-    /// Merges the partition into one run and waits until that is done.
+    /// Merges the partition into one run, and waits for that.
     pub fn compact(&self) -> Result<()> {
         self.check_live()?;
         self.inner().upkeep.flush_all()?;

@@ -1,4 +1,4 @@
-//! Reading a store at its open: manifest and log, checked against each other. Nothing is written.
+//! Read of a store at its open: manifest and log, checked against each other. It writes nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) fn read_store(
     let manifest_id = current.manifest;
     let mut files = FileTable::new(Arc::clone(trash));
     let (version, manifest_end) = manifest::read_manifest(env, dir, manifest_id, &mut files)?;
-    // Files that the manifest no longer refers to: leftovers, removed with the others.
+    // These files are removed with the other leftovers.
     drop(files.take_unreferenced());
     let floor = version.log_floor;
     let segments: Vec<_> = listing.segments.iter().copied().filter(|id| *id >= floor).collect();
@@ -76,7 +76,8 @@ fn check_record(dir: &Path, version: &Version, record: &Record<'_>) -> Result<()
     }
 }
 
-/// Segments note how far the manifest was durable when they were created; it must reach at least as far now.
+/// An error when the manifest is shorter than a log segment says. Each segment notes the manifest's durable length at its
+/// creation.
 fn check_hint(dir: &Path, hint: Option<ManifestHint>, manifest_id: FileId, end: u64) -> Result<()> {
     let Some(hint) = hint else { return Ok(()) };
     let path = manifest::manifest_path(dir, manifest_id);
@@ -97,7 +98,7 @@ fn check_hint(dir: &Path, hint: Option<ManifestHint>, manifest_id: FileId, end: 
     Ok(())
 }
 
-/// A store that was closed must still have all that it had then: nothing of it can be a torn tail.
+/// An error when a store that was closed cleanly has lost bytes: after a clean close no tail can be torn.
 fn check_closed(
     dir: &Path,
     closed: Closed,

@@ -13,7 +13,7 @@ use crate::version::SstFile;
 use crate::version::edit::RunKind;
 use crate::version_set::sst_path;
 
-/// The amount that [`Db::verify`](crate::Db::verify) has read.
+/// What [`Db::verify`](crate::Db::verify) has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
@@ -25,12 +25,12 @@ pub struct VerifyReport {
     pub entries: u64,
 }
 
-/// Reads and checks every live SST. The first damage ends it.
+/// Reads and checks every live SST, up to the first damage.
 pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
     check_files(inner, progress, &mut |_, _, error| Err(error))
 }
 
-/// The same, but it collects all damage, with every damaged block of each file.
+/// Reads and checks every live SST. Collects all damaged blocks of all files.
 pub(crate) fn verify_all(
     inner: &Inner,
     progress: &mut dyn FnMut(u64, u64) -> bool,
@@ -48,10 +48,10 @@ pub(crate) fn verify_all(
     Ok((report, damage))
 }
 
-/// Called with a damaged file and its owner, which is `None` for a file that sections share.
+/// Receives a damaged file and its partition, which is `None` for a file that sections share.
 type Damaged<'d> = dyn FnMut(Option<PartitionId>, &SstFile, Error) -> Result<()> + 'd;
 
-/// Checks the live SSTs one after the other; `damaged` decides whether an error ends it.
+/// Checks the live SSTs one after the other. An error of `damaged` ends it.
 fn check_files(
     inner: &Inner,
     progress: &mut dyn FnMut(u64, u64) -> bool,

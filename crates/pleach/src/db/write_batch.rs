@@ -1,4 +1,4 @@
-//! Write batches as users build them.
+//! Write batch: operations that a user collects and commits together.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,7 @@ use pleach_log::Durability;
 use super::handle::{Db, Shared};
 use super::partition::Partition;
 use crate::operations::Operations;
-use crate::write_path::TouchedPartitions;
-use crate::write_path::WriteRequest;
+use crate::write_path::{TouchedPartitions, WriteRequest};
 
 /// Puts and deletes over any partitions that become visible and durable together.
 ///
@@ -29,7 +28,7 @@ pub struct WriteBatch {
     shared: Arc<Shared>,
     operations: Operations,
     partitions: TouchedPartitions,
-    /// The first operation that was refused; the commit returns it and writes nothing.
+    /// The error of the first operation that was refused. The commit returns it and writes nothing.
     error: Option<Error>,
 }
 
@@ -40,12 +39,12 @@ impl WriteBatch {
         Self { shared, operations: Operations::default(), partitions, error: None }
     }
 
-    /// Adds a put. An argument out of range is reported by [`WriteBatch::commit`].
+    /// Adds a put. [`WriteBatch::commit`] reports an argument that is out of range.
     pub fn put(&mut self, partition: &Partition, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.push(partition, key.as_ref(), Some(value.as_ref()));
     }
 
-    /// Adds a delete. An argument out of range is reported by [`WriteBatch::commit`].
+    /// Adds a delete. [`WriteBatch::commit`] reports an argument that is out of range.
     pub fn delete(&mut self, partition: &Partition, key: impl AsRef<[u8]>) {
         self.push(partition, key.as_ref(), None);
     }
@@ -63,7 +62,7 @@ impl WriteBatch {
         self.partitions.add(&partition.live);
     }
 
-    /// Empties the batch for other operations, and forgets those that were refused. The memory of its buffer is kept.
+    /// Removes all operations, and the error of a refused one. Keeps the memory of the buffer.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -93,7 +92,7 @@ impl WriteBatch {
         self.len() == 0
     }
 
-    /// Bytes it will take in the log; at most [`crate::limits::BATCH_BYTES_MAX`].
+    /// Bytes that it will take in the log; at most [`crate::limits::BATCH_BYTES_MAX`].
     pub fn bytes(&self) -> usize {
         self.operations.payload_len()
     }

@@ -88,7 +88,7 @@ impl Upkeep {
         let (filter_bytes, all_index_bytes) = self.version_set.lock().files.table_bytes();
         let cache_bytes = self.cache.stats().capacity;
         // Where none was missing and all fit, there is nothing to choose.
-        if self.ctx.filters_looked_at_after.load(Ordering::Relaxed) == 0
+        if self.ctx.filter_review_interval.load(Ordering::Relaxed) == 0
             && filter_bytes <= budget(&self.ctx.options, cache_bytes, all_index_bytes)
         {
             return JobStep::Idle;
@@ -109,7 +109,7 @@ impl Upkeep {
             if is_short_for_tests() { (16, 0) } else { (LOOKED_AT_AFTER, LOOKED_AT_AFTER_PER_FILE) };
         let look_after = least.max(per_file * files.len() as u64);
         let is_short = plan().any(|(_, demand, chosen)| !demand.is_kept || !chosen);
-        self.ctx.filters_looked_at_after.store(if is_short { look_after } else { 0 }, Ordering::Relaxed);
+        self.ctx.filter_review_interval.store(if is_short { look_after } else { 0 }, Ordering::Relaxed);
         let mut is_changed = false;
         for (file, ..) in plan().filter(|(_, demand, chosen)| demand.is_kept && !chosen) {
             file.drop_filter();

@@ -229,9 +229,7 @@ impl WritePath {
         let active = Arc::new(LoggedMemtable { memtable: Arc::clone(&memtable), first_segment });
         writer.memtable = memtable;
         self.version_set.state.swap(|state| {
-            let mut immutable = Vec::with_capacity(state.immutable.len() + 1);
-            immutable.push(Arc::clone(&state.active));
-            immutable.extend(state.immutable.iter().cloned());
+            let immutable = std::iter::once(&state.active).chain(&state.immutable).cloned().collect();
             State { active, immutable, ..state.clone() }
         });
     }
