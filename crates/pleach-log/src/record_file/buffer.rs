@@ -42,11 +42,6 @@ impl RecordBuf {
         &self.bytes[RECORD_HEADER_LEN..]
     }
 
-    /// The payload, to change bytes already there (a count, say).
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[RECORD_HEADER_LEN..]
-    }
-
     /// Length of the payload, regions included.
     #[inline]
     pub fn payload_len(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Finding a number among ascending ones: a table over the leading bits, then a search without branches.
+//! Search for a number among ascending ones: a table over the leading bits, then a search without branches.
 
 use std::hint::select_unpredictable;
 
@@ -14,7 +14,7 @@ pub(super) struct Narrowing {
 }
 
 impl Narrowing {
-    /// A table of between half as many buckets as there are heads and as many.
+    /// A table with at most as many buckets as heads, and more than half as many.
     pub(super) fn over(heads: &[u64]) -> Self {
         let base = heads.first().copied().unwrap_or(0);
         let span = heads.last().copied().unwrap_or(0) - base;
@@ -37,7 +37,7 @@ impl Narrowing {
         self.table.len() * 4
     }
 
-    /// Bounds of the number of heads below `head`; the upper one is also the end of what must be searched.
+    /// Bounds of the number of heads below `head`: the heads between them are to be searched.
     #[inline]
     pub(super) fn range(&self, head: u64) -> (usize, usize) {
         let Some(distance) = head.checked_sub(self.base) else { return (0, 0) };
@@ -50,7 +50,7 @@ impl Narrowing {
     }
 }
 
-/// Heads that are counted one by one: a cache line of independent comparisons beats three that wait for each other.
+/// Heads that are compared one by one: eight independent comparisons in a cache line are faster than three dependent ones.
 const COUNTED: usize = 8;
 
 /// How many of the ascending `heads` are below `head`, without branches that depend on them.

@@ -5,8 +5,8 @@ use super::*;
 use proptest::prelude::*;
 
 /// Blocks given by their keys; returns the index and each key's block.
-fn build(blocks: &[Vec<Vec<u8>>]) -> Separators {
-    let mut builder = SeparatorsBuilder::default();
+fn build(blocks: &[Vec<Vec<u8>>]) -> Index {
+    let mut builder = IndexBuilder::default();
     for pair in blocks.windows(2) {
         builder.boundary(pair[0].last().unwrap(), &pair[1][0]);
     }
@@ -26,7 +26,7 @@ fn check(keys: &[Vec<u8>], per_block: usize, absent: &[Vec<u8>]) {
     let built = build(&blocks);
     let mut bytes = Vec::new();
     built.encode(&mut bytes);
-    let decoded = Separators::decode(&bytes, built.blocks()).unwrap();
+    let decoded = Index::decode(&bytes, built.blocks()).unwrap();
     for index in [&built, &decoded] {
         assert_eq!(index.blocks() as usize, blocks.len());
         for key in keys {
@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn decode_survives_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200), blocks in 0u32..50) {
-        if let Ok(index) = Separators::decode(&bytes, blocks) {
+        if let Ok(index) = Index::decode(&[&[KIND_SEPARATORS], &*bytes].concat(), blocks) {
             prop_assert!(index.find(&bytes) < blocks);
         }
     }
@@ -86,7 +86,7 @@ fn separators_beyond_eight_shared_bytes_are_told_apart() {
 
 #[test]
 fn one_block_is_always_the_answer() {
-    let index = SeparatorsBuilder::default().finish();
+    let index = IndexBuilder::default().finish();
     assert_eq!((index.blocks(), index.find(b""), index.find(b"\xff")), (1, 0, 0));
 }
 
@@ -99,23 +99,24 @@ fn the_separator_is_as_short_as_can_be() {
 
 #[test]
 fn stored_bytes_are_fixed() {
-    let mut builder = SeparatorsBuilder::default();
+    let mut builder = IndexBuilder::default();
     builder.boundary(b"key01", b"key02");
     builder.boundary(b"key1", b"key1\0more");
     let mut bytes = Vec::new();
     builder.finish().encode(&mut bytes);
-    assert_eq!(bytes, b"\x03\0\0\0key\x0202\x021\0");
+    assert_eq!(bytes, b"\x01\x03\0\0\0key\x0202\x021\0");
 }
 
 #[test]
 fn decode_rejects_what_encode_never_writes() {
     let rejected = |bytes: &[u8], blocks, expected: &str| {
-        assert_eq!(Separators::decode(bytes, blocks).unwrap_err().expected, expected);
+        assert_eq!(Index::decode(bytes, blocks).unwrap_err().expected, expected);
     };
-    rejected(b"\0\0\0\0", 0, "at least one data block");
-    rejected(b"\xff\xff\xff\xff", 1, "a prefix within the index block");
-    rejected(b"\0\0\0\0\x01b\x01a", 3, "separators in ascending order");
-    rejected(b"\0\0\0\0\x01b", 1_000_000, "a separator for each pair of blocks");
-    rejected(b"\0\0\0\0\x01b\x01", 2, "the end of the index");
-    rejected(b"\0\0\0\0\xff\xff\xff\xff", 2, "a length");
+    rejected(b"\0\0\0\0\0", 1, "an index kind this build knows");
+    rejected(b"\x01\0\0\0\0", 0, "at least one data block");
+    rejected(b"\x01\xff\xff\xff\xff", 1, "a prefix within the index block");
+    rejected(b"\x01\0\0\0\0\x01b\x01a", 3, "separators in ascending order");
+    rejected(b"\x01\0\0\0\0\x01b", 1_000_000, "a separator for each pair of blocks");
+    rejected(b"\x01\0\0\0\0\x01b\x01", 2, "the end of the index");
+    rejected(b"\x01\0\0\0\0\xff\xff\xff\xff", 2, "a length");
 }
