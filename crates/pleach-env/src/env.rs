@@ -1,8 +1,7 @@
 //! The interface to the machine: [`Env`] for names, clock, randomness and jobs, [`File`] for bytes.
 //!
-//! Calls return `std::io::Result`; the layer above knows what it was doing and wraps the error with that. Every
-//! barrier takes a [`Site`], a fixed name by which tests switch that one barrier off and then demand that the crash
-//! test notices.
+//! Calls return `std::io::Result`; the layer above wraps the error with the action that failed. Every barrier takes a
+//! [`Site`], a fixed name. Tests switch a barrier off by its site and check that the crash test fails.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use crate::bounded::OpenFiles;
 use crate::job::{Job, JobHandle};
 use crate::waiter::Waiter;
 
-/// Fixed name of one barrier or check, such as `"log.sync"`. The list stands in docs/testing.md.
+/// Fixed name of one barrier or check, such as `"log.sync"`. Listed in docs/testing.md.
 pub type Site = &'static str;
 
 /// How to open a file that exists.
@@ -22,7 +21,7 @@ pub struct OpenOptions {
     /// Open for writing too.
     pub write: bool,
     /// Bypass the page cache for reads (`O_DIRECT`). Offsets, lengths and buffer addresses must then be multiples
-    /// of 4096. Where the file system refuses, the file is opened without it.
+    /// of 4096. If the file system refuses, the file is opened without it.
     pub direct: bool,
 }
 
@@ -37,16 +36,16 @@ pub struct Metadata {
 
 /// A regular file. Reads and writes name their offset; there is no cursor, so handles are shared freely.
 pub trait File: Send + Sync {
-    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file or by chance.
+    /// Reads up to `buf.len()` bytes at `offset`. It may read fewer, and reads none only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes up to `buf.len()` bytes at `offset`, extending the file where needed; may write fewer.
+    /// Writes up to `buf.len()` bytes at `offset` and extends the file if needed. It may write fewer.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Makes the file's bytes and length durable (`fdatasync`). The name is made durable by [`Env::sync_dir`].
+    /// Makes the file's bytes and length durable (`fdatasync`). [`Env::sync_dir`] makes its name durable.
     ///
-    /// A failure must never be retried: the kernel may have dropped the dirty pages (fsyncgate). The caller poisons
-    /// its handle.
+    /// The caller never retries a failed sync, because the kernel may have dropped the dirty pages (fsyncgate). It poisons its
+    /// handle.
     fn sync(&self, site: Site) -> io::Result<()>;
 
     /// Length in bytes.
@@ -57,29 +56,29 @@ pub trait File: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Sets the length; bytes gained read as zeros.
+    /// Sets the length; new bytes read as zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Reserves space so that writes below `len` do not fail for want of it, and extends the file to `len`. Bytes
-    /// gained read as zeros. Where the file system cannot, it is [`File::set_len`].
+    /// Reserves space, so that writes below `len` cannot fail for lack of space, and extends the file to `len`. New bytes read
+    /// as zeros. If the file system cannot reserve space, this is [`File::set_len`].
     fn allocate(&self, len: u64) -> io::Result<()>;
 
-    /// Gives the space of a range back; it reads as zeros from now on. The length stays. Like a removal, a punch may
-    /// persist at once: whatever replaces the bytes must be durable before. `Unsupported` where the file system cannot.
+    /// Frees the space of a range, which reads as zeros from now on. The length stays. Like a removal, a punch may persist at
+    /// once: bytes that replace the range must be durable before. `Unsupported` if the file system cannot do it.
     ///
     /// Requires: `offset` and `len` are multiples of 4096.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
 
-    /// Hints that reads come in no order and name all that they want: nothing around them is worth fetching.
+    /// Hints that reads come in no order, so that the system reads nothing around them.
     fn expect_random_reads(&self);
 
-    /// Hints that the given range will be read soon: fetching it begins, and the caller goes on.
+    /// Hints that the range will be read soon. The system starts to read it, and the call returns.
     fn prefetch(&self, offset: u64, len: u64);
 
-    /// Hints that the given range will not be read soon, so that the next read comes from the device.
+    /// Hints that the range will not be read soon, so that the system drops it from the page cache.
     fn forget(&self, offset: u64, len: u64);
 
-    /// Reads exactly `buf.len()` bytes at `offset`; `UnexpectedEof` when the file ends before.
+    /// Reads exactly `buf.len()` bytes at `offset`; `UnexpectedEof` if the file ends before.
     fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buf.is_empty() {
             match self.read_at(buf, offset) {
@@ -112,7 +111,7 @@ pub trait File: Send + Sync {
     }
 }
 
-/// An error when a range is not one of whole blocks.
+/// An error unless a range consists of whole blocks.
 pub(crate) fn check_punch(offset: u64, len: u64) -> io::Result<()> {
     if offset.is_multiple_of(4096) && len.is_multiple_of(4096) {
         return Ok(());
@@ -120,12 +119,12 @@ pub(crate) fn check_punch(offset: u64, len: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "a range to punch begins and ends at multiples of 4096"))
 }
 
-/// Who may hold a lock on a file at the same time.
+/// How many handles may hold a lock on a file at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
-    /// Others that share it too: for readers, who change nothing.
+    /// Several handles, all of them shared: for readers.
     Shared,
-    /// Nobody else.
+    /// One handle.
     Exclusive,
 }
 
@@ -134,63 +133,63 @@ pub trait FileLock: Send + Sync {}
 
 /// An open directory.
 pub trait Dir: Send + Sync {
-    /// As [`Env::sync_dir`], without opening anything.
+    /// As [`Env::sync_dir`], but needs no descriptor.
     fn sync(&self, site: Site) -> io::Result<()>;
 }
 
 /// The machine: names, clock, randomness, jobs. Shared as `Arc<dyn Env>`.
 pub trait Env: Send + Sync + 'static {
-    /// `path` from the root on, so that it means the same when the process changes its working directory. In the simulator
-    /// there is none, and the path stays as it is.
+    /// `path` as an absolute path, which stays valid if the process changes its working directory. The simulator has no
+    /// working directory and returns the path unchanged.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_path_buf())
     }
 
-    /// Creates `path` and its missing parents, and makes the new names durable. Who may use them is the system's to
-    /// say (on Unix the umask), as it is for files.
+    /// Creates `path` and its missing parents, and makes the new names durable. The system's defaults set the permissions (on
+    /// Unix the umask), as for files.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
 
-    /// Names in `path`, sorted, with their metadata. Names that are not UTF-8 are left out: none of them is ours.
+    /// Names in `path`, sorted, with their metadata. Names that are not UTF-8 are left out: a store makes none.
     fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Metadata)>>;
 
     /// Makes creations, renames and removals of names directly in `path` durable.
     fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()>;
 
-    /// Opens a directory, so that it can be synced where no descriptor is left.
+    /// Opens a directory, so that it can be synced when no descriptor is left.
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>>;
 
-    /// Creates a new file for reading and writing; `AlreadyExists` when the name is taken.
+    /// Creates a new file for reading and writing; `AlreadyExists` if the name is taken.
     fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>>;
 
     /// Opens a file that exists. Symbolic links are refused.
     fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
 
-    /// Opens a file for reading whose bytes never change. An environment may close it and open it again when it is read, as
+    /// Opens a file whose bytes never change, for reading. An environment may close it and open it again for the next read, as
     /// [`BoundedEnv`](crate::BoundedEnv) does.
     ///
-    /// Requires: the name stays as long as the handle; a file that was closed meanwhile cannot be read without it.
+    /// Requires: the name stays as long as the handle, because a closed file is opened again by its name.
     fn open_stable_file(&self, path: &Path, direct: bool) -> io::Result<Arc<dyn File>> {
         self.open_file(path, OpenOptions { write: false, direct })
     }
 
-    /// The files that the environment's [`BoundedEnv`](crate::BoundedEnv)s have open. Asking first raises the process's
-    /// limit of descriptors as far as the system lets it.
+    /// The files that the environment's [`BoundedEnv`](crate::BoundedEnv)s have open. The first call raises the process's limit
+    /// of descriptors as far as the system allows.
     fn open_files(&self) -> Arc<OpenFiles>;
 
-    /// Metadata of a name, `None` when there is none.
+    /// Metadata of a name; `None` if it does not exist.
     fn metadata(&self, path: &Path) -> io::Result<Option<Metadata>>;
 
-    /// Gives the file `from` the name `to`, atomically replacing what had it.
+    /// Gives the file `from` the name `to`. Atomically replaces the file that had this name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file's name; its bytes go when the last handle is closed.
+    /// Removes a file's name. Its bytes are freed when the last handle is closed.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Locks `path`; `None` when another handle, of this process or another, holds it in a mode that excludes this one.
+    /// Locks `path`; `None` if another handle, of this process or another, holds it in a mode that excludes this one.
     ///
-    /// [`LockMode::Exclusive`] creates the file where needed; it is never removed. [`LockMode::Shared`] creates nothing
-    /// and needs no permission to write: where the file is missing, the lock excludes writers all the same, as far as
-    /// the file system can lock a directory.
+    /// [`LockMode::Exclusive`] creates the file if needed; it is never removed. [`LockMode::Shared`] creates nothing and needs
+    /// no permission to write. If the file is missing, a shared lock excludes writers too, provided that the file system can
+    /// lock a directory.
     fn lock_file(&self, path: &Path, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>>;
 
     /// Free bytes on the file system of `path` that this process may use.
@@ -199,20 +198,20 @@ pub trait Env: Send + Sync + 'static {
     /// Monotonic time since an arbitrary moment.
     fn now(&self) -> Duration;
 
-    /// Time since the beginning of 1970, as the machine's clock has it: it may jump, either way. In the simulator it
-    /// begins in 2020 and goes with [`Env::now`].
+    /// Time since the beginning of 1970 by the machine's clock, which may jump in both directions. In the simulator it begins in
+    /// 2020 and advances with [`Env::now`].
     fn wall_clock(&self) -> Duration;
 
     /// Waits; in the simulator, advances the clock.
     fn sleep(&self, duration: Duration);
 
-    /// Threads that can run at the same time: processors of the machine that this process may use. Two in the simulator.
+    /// Number of processors that this process may use. Two in the simulator.
     fn parallelism(&self) -> usize;
 
     /// A random number; in the simulator, from its seed.
     fn random_u64(&self) -> u64;
 
-    /// Starts a background job, asleep until it is woken. Fails where the system has no thread for it.
+    /// Starts a background job, which is idle until it is woken. Fails if the system has no thread for it.
     fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> io::Result<JobHandle>;
 
     /// A condition variable whose wait lets the simulator step jobs.

@@ -1,4 +1,4 @@
-//! The error of every Pleach crate: a kind that says what the caller can do, a message for people, a source.
+//! The error of every Pleach crate: a kind that tells the caller what to do, a message for people, a source.
 //!
 //! Absence is `Option`, never an error. Corruption names the file, the offset, what was expected and what was found.
 
@@ -12,25 +12,25 @@ use rustix::io::Errno;
 /// Result of every fallible Pleach call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The kind of an [`Error`]: it says how the caller can react.
+/// The kind of an [`Error`]: it tells the caller what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Bytes on disk violate the format or their checksum. The store is left as it is; restore the file or salvage.
+    /// Bytes on disk violate the format or their checksum. Pleach does not change the store: restore the file, or salvage.
     Corruption,
     /// The operating system refused: no space, no permission, a device error. The source is the `io::Error`.
     Io,
     /// An argument is out of its documented range; nothing was done.
     InvalidArgument,
-    /// There is no store where one must be: the directory is missing, or holds none, and creating one was not asked for.
+    /// There is no store in the directory, or no directory, and the caller did not ask to create one.
     NotFound,
     /// The files were written by a format version, or name a feature, that this build does not know.
     Unsupported,
-    /// Somebody else holds what is asked for (another process has the store open); try again later.
+    /// Another holder excludes the caller (another process has the store open); try again later.
     Conflict,
     /// The store, or the partition, has been closed or dropped.
     Closed,
-    /// A sync failed earlier: reads go on, writes are refused until the store is opened anew.
+    /// A sync failed earlier. Reads go on; writes are refused until the store is opened again.
     Poisoned,
 }
 
@@ -49,10 +49,10 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// An error with its kind, a message, and where there is one the file, the offset and the cause.
+/// An error with its kind and message, and with file, offset and cause if there are any.
 ///
-/// The error is one pointer wide, so that `Result`s stay small on the hot path, and it can be cloned, because a
-/// failed group commit reports to every waiting writer.
+/// The error is one pointer wide, so that `Result`s on the hot path stay small. It can be cloned, because a failed group
+/// commit reports it to every waiting writer.
 #[derive(Clone)]
 pub struct Error(std::sync::Arc<Inner>);
 
@@ -75,12 +75,12 @@ impl Error {
         Self(std::sync::Arc::new(Inner { kind, message, path: path.map(Path::to_path_buf), offset, source }))
     }
 
-    /// An error of `kind` that concerns no particular file.
+    /// An error of `kind` without a file.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self::build(kind, message.into(), None, None, None)
     }
 
-    /// Bytes at `offset` of `path` are not what the format demands; `message` says what was expected and found.
+    /// Bytes at `offset` of `path` violate the format; `message` says what was expected and found.
     pub fn corruption(path: &Path, offset: u64, message: impl Into<String>) -> Self {
         Self::build(ErrorKind::Corruption, message.into(), Some(path), Some(offset), None)
     }
@@ -106,7 +106,7 @@ impl Error {
         Self::build(ErrorKind::Unsupported, message.into(), Some(path), None, None)
     }
 
-    /// The same error told about `path`, where none was known when it arose.
+    /// The same error with `path`, unless it has a path.
     #[must_use]
     pub fn at_path(self, path: &Path) -> Self {
         if self.0.path.is_some() {
@@ -121,12 +121,12 @@ impl Error {
         self.0.kind
     }
 
-    /// The file it concerns.
+    /// The file with the error.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// The byte offset in [`Error::path`] at which the damage was seen.
+    /// The byte offset of the damage in [`Error::path`].
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
@@ -136,14 +136,14 @@ impl Error {
         self.0.source.as_ref()
     }
 
-    /// Whether the cause is a shortage that can pass: a full disk, no descriptor or no memory left. What failed so has
-    /// not been done, unless it was a sync, and can be tried again.
+    /// Whether the cause is a shortage that can pass: a full disk, no descriptor or no memory left. The call has had no effect
+    /// and can be tried again, unless it was a sync.
     pub fn is_shortage(&self) -> bool {
         let is_out_of_memory = |e: &io::Error| e.kind() == io::ErrorKind::OutOfMemory;
         self.is_out_of_space() || self.is_out_of_files() || self.io_error().is_some_and(is_out_of_memory)
     }
 
-    /// Whether the cause is that the process, or the system, has as many files open as it may.
+    /// Whether the cause is that the process or the system has too many files open.
     pub fn is_out_of_files(&self) -> bool {
         self.io_error().is_some_and(is_out_of_files)
     }
@@ -155,12 +155,12 @@ impl Error {
     }
 }
 
-/// Whether no descriptor was left.
+/// Whether a call found no descriptor.
 pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE].iter().any(|e| error.raw_os_error() == Some(e.raw_os_error()))
 }
 
-/// The part of a message that is not the system's.
+/// What to do about the system's error; the end of a message.
 fn advice(error: &io::Error) -> &'static str {
     if !is_out_of_files(error) {
         ""

@@ -1,13 +1,12 @@
 //! Failpoints: barriers and checks that tests switch off by name, one at a time.
 //!
-//! With the `failpoints` feature, [`skipped`] asks a thread-local name set by `with_skipped`; without it, it is
-//! `false` at compile time. The simulator runs a whole store on one thread, so tests in parallel do not disturb each
-//! other. The list of sites, and the test that each of them is missed, stand in docs/testing.md.
+//! With the `failpoints` feature, [`skipped`] compares with a thread-local name set by `with_skipped`; without it, it is
+//! `false` at compile time. The simulator runs a whole store on one thread, so parallel tests do not affect each other.
+//! docs/testing.md lists the sites and the tests that notice when each of them is switched off.
 //!
 //! [`reached`] names a point of a race. A test holds the threads that reach it with `hold`, lets others run, and then
-//! releases them. So it forces an order that would otherwise be rare. In a simulated machine with several
-//! clients (`SimEnv::run_clients`) each such point is also one where the scheduler may let
-//! another thread go on.
+//! releases them. So it forces an order that is rare otherwise. In a simulated machine with several clients
+//! (`SimEnv::run_clients`) the scheduler may switch threads at each such point.
 
 use crate::env::Site;
 
@@ -45,7 +44,7 @@ pub fn with_skipped<T>(site: Site, body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// `body`, for another thread, with the same barrier or check switched off as on the calling thread.
+/// `body` for another thread, with the same barrier or check switched off as on the calling thread.
 #[cfg(feature = "failpoints")]
 pub(crate) fn inherited(body: crate::baton::Body) -> crate::baton::Body {
     match SKIPPED.with(std::cell::Cell::get) {
@@ -54,7 +53,7 @@ pub(crate) fn inherited(body: crate::baton::Body) -> crate::baton::Body {
     }
 }
 
-/// Reports to tests on this thread a number that the interface does not return, for `told`.
+/// Reports a number that the interface does not return. Tests on this thread take it with `told`.
 #[inline]
 pub fn tell(site: Site, number: u64) {
     #[cfg(feature = "failpoints")]
@@ -63,7 +62,7 @@ pub fn tell(site: Site, number: u64) {
     let _ = (site, number);
 }
 
-/// As [`tell`], with a number that grows each time: for the order of what several threads do.
+/// As [`tell`], with a number that grows with each call: for the order of events on several threads.
 #[inline]
 pub fn tell_order(site: Site) {
     #[cfg(feature = "failpoints")]
@@ -81,8 +80,8 @@ pub fn told(site: Site) -> Option<u64> {
     TOLD.with_borrow_mut(|told| told.remove(site))
 }
 
-/// A named point of a race: where a test can hold a thread until others have gone ahead. Without the `failpoints`
-/// feature, and where no test holds it, it does nothing.
+/// A named point of a race, where a test can hold a thread until others have gone ahead. Does nothing if no test holds the
+/// point, or without the `failpoints` feature.
 #[inline]
 #[cfg_attr(feature = "failpoints", track_caller)]
 pub fn reached(site: Site) {

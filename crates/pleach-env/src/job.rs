@@ -1,7 +1,7 @@
 //! Background jobs: closures that do one bounded step at a time.
 //!
-//! On a real machine a job has a thread that steps it until it is idle and then sleeps until it is woken. In the
-//! simulator a job runs only when the test, or a foreground call that must wait, steps it; the seed decides which.
+//! On a real machine a job has a thread, which steps it until it is idle and then sleeps until it is woken. In the simulator
+//! the test, or a foreground call that waits, steps the jobs; the seed decides which one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ pub enum JobStep {
     Again,
     /// Nothing to do until the job is woken.
     Idle,
-    /// Nothing to do until the job is woken or the time has passed. In the simulator, where time passes only when somebody
-    /// waits, as [`JobStep::Idle`].
+    /// Nothing to do until the job is woken or the time has passed. The same as [`JobStep::Idle`] in the simulator, where time
+    /// passes only in waits.
     IdleFor(Duration),
 }
 
@@ -23,7 +23,7 @@ pub trait Job: Send {
     /// Does one step.
     fn step(&mut self) -> JobStep;
 
-    /// Whether the job's thread is to give way to others when processors are short (on Linux by a higher nice value).
+    /// Whether the job's thread has a lower priority than others (on Linux a higher nice value).
     fn gives_way(&self) -> bool {
         false
     }
@@ -35,7 +35,7 @@ impl<F: FnMut() -> JobStep + Send> Job for F {
     }
 }
 
-/// Wakes a job; cheap when it is awake already.
+/// Wakes a job. Cheap if the job is awake.
 #[derive(Clone)]
 pub struct JobWaker(pub(crate) Arc<dyn Fn() + Send + Sync>);
 
@@ -46,7 +46,7 @@ impl JobWaker {
     }
 }
 
-/// Owner of a job. Dropping it stops the job: it waits for the step in progress and the job is dropped.
+/// Owner of a job. Dropping it stops the job: it waits for the step in progress and drops the job.
 pub struct JobHandle {
     pub(crate) waker: JobWaker,
     pub(crate) stop: Option<Box<dyn FnOnce() + Send + Sync>>,

@@ -1,13 +1,12 @@
 //! Environment of Pleach: files, directories, clock, randomness and background jobs behind one interface.
 //!
-//! Everything above this crate reaches the machine through [`Env`] alone. [`RealEnv`] is the operating system;
-//! [`SimEnv`] is an in-memory disk and a seeded scheduler in which every data sector, size, directory entry, rename,
-//! unlink and truncation persists on its own until its barrier, so that tests can cut the power at any moment and
-//! look at every state a disk may legally be in.
+//! All crates above reach the machine only through [`Env`]. [`RealEnv`] is the operating system. [`SimEnv`] is an in-memory
+//! disk with a seeded scheduler: until its barrier, each data sector, size, directory entry, rename, unlink and truncation
+//! persists or not on its own. So tests can cut the power at any moment and see every state that a disk may be in.
 //!
-//! A store wraps either in a [`BoundedEnv`], which closes SSTs that are not read where descriptors are short.
+//! A store wraps its environment in a [`BoundedEnv`], which closes SSTs when descriptors are short.
 //!
-//! The crate also holds what all layers share: the [`Error`] type and the [`failpoint`] registry.
+//! The crate also holds the [`Error`] type and the [`failpoint`] registry, which all layers share.
 
 #[cfg(feature = "failpoints")]
 mod baton;

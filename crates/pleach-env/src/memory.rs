@@ -1,7 +1,7 @@
-//! Anonymous memory in large pieces, backed by huge pages where the system has them.
+//! Anonymous memory in large pieces, backed by huge pages if the system has them.
 //!
-//! Arenas of memtables and the slab of block frames live in it: under nested paging a TLB miss costs as much as a
-//! cache miss, and first touches of 4 KiB pages cost more than filling them.
+//! Memtable arenas and the slab of block frames use it. Under nested paging a TLB miss costs as much as a cache miss, and the
+//! first touch of a 4 KiB page costs more than filling it.
 
 #![expect(unsafe_code, reason = "the one place that asks the system for memory, and one that prefetches it")]
 
@@ -24,20 +24,20 @@ pub struct Region {
 impl Region {
     /// `len` zeroed bytes.
     ///
-    /// Requires: `len` is not zero. Out of memory ends the process, as any allocation does.
+    /// Requires: `len` is not zero. Without memory it aborts the process, as any allocation does.
     pub fn new(len: usize) -> Self {
         Self::try_new(len).unwrap_or_else(|| handle_alloc_error(Self::layout(len)))
     }
 
-    /// `len` zeroed bytes; `None` when the system does not give them.
+    /// `len` zeroed bytes; `None` if the system has no memory for them.
     ///
     /// Requires: `len` is not zero.
     pub fn try_new(len: usize) -> Option<Self> {
         Self::try_with(len, MapFlags::PRIVATE)
     }
 
-    /// `len` zeroed bytes of addresses, for which the system promises no memory before they are used: far more than the
-    /// machine has can be asked for. `None` when the process may not have so many.
+    /// `len` zeroed bytes of address space. The system gives memory only for pages that are used, so `len` may be far more than
+    /// the machine has. `None` if the process may not have so much address space.
     ///
     /// Requires: `len` is not zero.
     pub fn try_new_lazy(len: usize) -> Option<Self> {
@@ -45,7 +45,7 @@ impl Region {
     }
 
     fn try_with(len: usize, flags: MapFlags) -> Option<Self> {
-        assert_ne!(len, 0, "a region holds something");
+        assert_ne!(len, 0, "a region is not empty");
         if len >= HUGE_PAGE
             && !cfg!(miri)
             && let Some(start) = map(len, flags)
@@ -73,7 +73,7 @@ impl Region {
         self.len
     }
 
-    /// Never: a region holds something.
+    /// Always `false`: a region is not empty.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -101,19 +101,19 @@ impl Drop for Region {
     }
 }
 
-// SAFETY: a region owns its memory; how it is shared is its user's discipline, who needs `unsafe` to reach it.
+// SAFETY: a region owns its memory. Access to it needs `unsafe`, where the user ensures that sharing is sound.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
-/// Bytes in a region of their own, behind a front that its next owner fills.
+/// Bytes in a region of their own, behind a front of zeros that the region's next owner fills.
 pub struct RegionBytes {
     region: Region,
     front: usize,
 }
 
 impl RegionBytes {
-    /// A copy of `bytes` behind `front` zeros; `None` when the system gives no memory for it.
+    /// A copy of `bytes` behind `front` zeros; `None` if the system has no memory for it.
     pub fn try_copy(front: usize, bytes: &[u8]) -> Option<Self> {
         let region = Region::try_new((front + bytes.len()).max(1))?;
         // SAFETY: the region is ours alone and at least `front + bytes.len()` bytes long.
@@ -137,8 +137,7 @@ impl RegionBytes {
     }
 }
 
-/// Regions that were given back and will be used again: their pages are there already, and touching fresh ones costs
-/// more than filling them.
+/// Regions for reuse. The pages of a used region are in memory; the first touch of a new page costs more than filling it.
 pub struct RegionPool {
     region_len: usize,
     kept_max: usize,
@@ -156,18 +155,18 @@ impl RegionPool {
         self.region_len
     }
 
-    /// A region that is zeroed if it is fresh and holds whatever its last owner wrote if it is not.
+    /// A region: zeroed if it is new, otherwise with the bytes of its last owner.
     pub fn take(&self) -> Region {
         self.try_take().unwrap_or_else(|| Region::new(self.region_len))
     }
 
-    /// As [`RegionPool::take`]; `None` when the system gives no memory.
+    /// As [`RegionPool::take`]; `None` if the system has no memory.
     pub fn try_take(&self) -> Option<Region> {
         let kept = self.kept.lock().pop();
         kept.or_else(|| Region::try_new(self.region_len))
     }
 
-    /// Gives a region back. One of another length, or one too many, is freed.
+    /// Gives a region back. It is freed if it has another length or the pool is full.
     pub fn give_back(&self, region: Region) {
         let mut kept = self.kept.lock();
         if region.len() == self.region_len && kept.len() < self.kept_max {
@@ -183,7 +182,7 @@ pub struct AtomicWords {
 }
 
 impl AtomicWords {
-    /// `len` words, all zero; `None` when the system does not give them.
+    /// `len` words, all zero; `None` if the system has no memory for them.
     pub fn try_new(len: usize) -> Option<Self> {
         Some(Self { region: Region::try_new(len * size_of::<AtomicU64>())?, len })
     }
@@ -199,7 +198,7 @@ impl std::ops::Deref for AtomicWords {
     }
 }
 
-/// Asks for the cache line at `address` to be fetched; harmless for any address.
+/// Prefetches the cache line at `address`. Harmless for any address.
 #[inline]
 pub fn prefetch(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

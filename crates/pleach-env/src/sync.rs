@@ -1,10 +1,10 @@
-//! Locks that the simulated scheduler knows.
+//! Locks that work with the simulated scheduler.
 //!
 //! Without the `failpoints` feature these are `parking_lot`'s own types. With it, a thread that holds a simulated
 //! machine's baton (see `baton.rs`) never blocks in a lock: it passes the baton on and tries again. So the scheduler can
-//! run the lock's owner, and notices a deadlock. Every other thread takes the lock as usual.
+//! run the lock's owner and detect deadlocks. All other threads take the lock as usual.
 //!
-//! A lock that may be held across a call of the environment, a wait, or another lock of this kind must be one of these.
+//! Use these for every lock that may be held across a call of the environment, a wait, or another lock of this module.
 
 #[cfg(not(feature = "failpoints"))]
 pub use parking_lot::{Condvar, Mutex, RwLock};
@@ -12,7 +12,7 @@ pub use parking_lot::{Condvar, Mutex, RwLock};
 #[cfg(feature = "failpoints")]
 pub use simulated::{Condvar, Mutex, RwLock};
 
-/// A point where a simulated machine's other threads may go on.
+/// A point where a simulated machine may switch threads.
 #[inline]
 #[cfg_attr(feature = "failpoints", track_caller)]
 pub(crate) fn point() {

@@ -1,9 +1,9 @@
-//! A condition variable that knows the environment it waits in.
+//! A condition variable that works in both environments.
 //!
-//! On a real machine it is a `parking_lot::Condvar`. In the simulator nobody else could ever signal it, so waiting
-//! releases the lock, steps one background job, and returns: callers wait in a loop around their condition. Where no job
-//! is ready, a wait with a timeout lets the virtual time pass instead, and one without would never end. A simulated
-//! client, which has a thread of its own, waits as on a real machine: until it is notified.
+//! On a real machine it is a `parking_lot::Condvar`. In the simulator no other thread could notify it. So a wait releases the
+//! lock, steps one background job, and returns; callers wait in a loop around their condition. If no job is ready, a wait
+//! with a timeout advances the virtual time, and one without panics. A simulated client has a thread of its own and waits
+//! until it is notified, as on a real machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use parking_lot::{Condvar, MutexGuard};
 /// Waits for a condition guarded by a mutex. Spurious returns happen: always wait in a loop.
 pub struct Waiter(Kind);
 
-/// The action of a simulated wait in place of waiting; the timeout, where there is one.
+/// What a simulated wait does instead of waiting.
 type SimWait = Arc<dyn Fn(Waited) + Send + Sync>;
 
-/// How a simulated wait is done.
+/// The way of a simulated wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// By a step of a job, or by the time that passes where there is a timeout.
+    /// On the only thread: step a job, or advance the time by the timeout.
     Alone(Option<Duration>),
-    /// With other threads running: the timeout is over.
+    /// With other threads: the timeout is over.
     #[cfg(feature = "failpoints")]
     TimedOut(Duration),
 }
@@ -87,7 +87,7 @@ impl Waiter {
         }
     }
 
-    /// As [`Waiter::wait`], for `timeout` at most.
+    /// As [`Waiter::wait`], but at most for `timeout`.
     #[cfg_attr(feature = "failpoints", track_caller)]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
         match &self.0 {
@@ -98,7 +98,7 @@ impl Waiter {
         }
     }
 
-    /// Wakes everyone who waits.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         match &self.0 {
             Kind::Real(condvar) => {

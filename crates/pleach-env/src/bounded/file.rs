@@ -1,7 +1,7 @@
-//! A file that is open only while it is read, or until others need its descriptor.
+//! A stable file: it is opened when it is read, and closed when other files need its descriptor.
 //!
 //! # Concurrency
-//! A read loads the handle without a lock and keeps it until it is done, so that a file is never closed under a reader.
+//! A read loads the handle without a lock and holds it until it is done, so no file is closed under a reader.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::open_files::OpenFiles;
 use crate::env::{Env, File, OpenOptions, Site};
 
 /// The arguments for opening a file, and its handle while it is open.
-pub(super) struct Shelved {
+pub(super) struct StableFile {
     // Immutable.
     env: Arc<dyn Env>,
     path: PathBuf,
@@ -23,17 +23,17 @@ pub(super) struct Shelved {
 
     /// Absent while the file is closed.
     handle: ArcSwapOption<Handle>,
-    /// Whether it was read since the clock's hand passed. A hint, hence relaxed.
+    /// Whether it was read since the clock's hand passed. Relaxed, because it is a hint.
     is_used: AtomicBool,
-    /// Whether to tell the system that reads come in no order. Set once, and read when the file is opened.
-    reads_randomly: AtomicBool,
+    /// Whether to call [`File::expect_random_reads`] when the file is opened.
+    expects_random_reads: AtomicBool,
     /// Place in the list of open files plus one, or 0. Guarded by the list's lock.
     place: AtomicUsize,
 }
 
 struct Handle(Arc<dyn File>);
 
-impl Shelved {
+impl StableFile {
     pub(super) fn place(&self) -> Option<usize> {
         self.place.load(Ordering::Relaxed).checked_sub(1)
     }
@@ -42,8 +42,8 @@ impl Shelved {
         self.place.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
     }
 
-    /// Whether the file was read since this was asked last.
-    pub(super) fn forget_use(&self) -> bool {
+    /// Whether the file was read since the last call.
+    pub(super) fn take_use(&self) -> bool {
         self.is_used.load(Ordering::Relaxed) && self.is_used.swap(false, Ordering::Relaxed)
     }
 
@@ -55,7 +55,7 @@ impl Shelved {
 
 /// A handle of a stable file.
 pub(super) struct BoundedFile {
-    shelved: Arc<Shelved>,
+    stable: Arc<StableFile>,
     open_files: Arc<OpenFiles>,
 }
 
@@ -67,40 +67,40 @@ impl BoundedFile {
         path: &Path,
         direct: bool,
     ) -> io::Result<Arc<dyn File>> {
-        let shelved = Shelved {
+        let stable = StableFile {
             env,
             path: path.to_path_buf(),
             direct,
             handle: ArcSwapOption::empty(),
             is_used: AtomicBool::new(true),
-            reads_randomly: AtomicBool::new(false),
+            expects_random_reads: AtomicBool::new(false),
             place: AtomicUsize::new(0),
         };
-        let file = Self { shelved: Arc::new(shelved), open_files };
+        let file = Self { stable: Arc::new(stable), open_files };
         file.reopen()?;
         Ok(Arc::new(file))
     }
 
     fn reopen(&self) -> io::Result<Arc<Handle>> {
-        let Shelved { env, path, direct, .. } = &*self.shelved;
+        let StableFile { env, path, direct, .. } = &*self.stable;
         let options = OpenOptions { write: false, direct: *direct };
-        let file = self.open_files.with_room(|| env.open_file(path, options))?;
-        if self.shelved.reads_randomly.load(Ordering::Relaxed) {
+        let file = self.open_files.with_descriptor(|| env.open_file(path, options))?;
+        if self.stable.expects_random_reads.load(Ordering::Relaxed) {
             file.expect_random_reads();
         }
         let handle = Arc::new(Handle(file));
-        let before = self.shelved.handle.compare_and_swap(&None::<Arc<Handle>>, Some(Arc::clone(&handle)));
+        let before = self.stable.handle.compare_and_swap(&None::<Arc<Handle>>, Some(Arc::clone(&handle)));
         if before.is_none() {
-            self.open_files.add(&self.shelved);
+            self.open_files.add(&self.stable);
         }
-        Ok(handle) // If another thread was faster, this handle is closed after its read.
+        Ok(handle) // If another thread has stored its handle first, this one is closed after the read.
     }
 
     fn with<T>(&self, call: impl FnOnce(&dyn File) -> io::Result<T>) -> io::Result<T> {
-        if !self.shelved.is_used.load(Ordering::Relaxed) {
-            self.shelved.is_used.store(true, Ordering::Relaxed);
+        if !self.stable.is_used.load(Ordering::Relaxed) {
+            self.stable.is_used.store(true, Ordering::Relaxed);
         }
-        if let Some(handle) = &*self.shelved.handle.load() {
+        if let Some(handle) = &*self.stable.handle.load() {
             return call(&*handle.0);
         }
         call(&*self.reopen()?.0)
@@ -142,13 +142,13 @@ impl File for BoundedFile {
     }
 
     fn expect_random_reads(&self) {
-        self.shelved.reads_randomly.store(true, Ordering::Relaxed);
-        if let Some(handle) = &*self.shelved.handle.load() {
+        self.stable.expects_random_reads.store(true, Ordering::Relaxed);
+        if let Some(handle) = &*self.stable.handle.load() {
             handle.0.expect_random_reads();
         }
     }
 
-    /// Opening the file for a hint is no waste: the read follows. If opening fails, the read returns the error.
+    /// Opens the file if it is closed, because a read follows. If that fails, the read returns the error.
     fn prefetch(&self, offset: u64, len: u64) {
         let _a_hint = self.with(|file| {
             file.prefetch(offset, len);
@@ -156,9 +156,9 @@ impl File for BoundedFile {
         });
     }
 
-    /// A closed file is not opened for this: its bytes will not be read.
+    /// Does not open a closed file: its bytes will not be read.
     fn forget(&self, offset: u64, len: u64) {
-        if let Some(handle) = &*self.shelved.handle.load() {
+        if let Some(handle) = &*self.stable.handle.load() {
             handle.0.forget(offset, len);
         }
     }
@@ -166,6 +166,6 @@ impl File for BoundedFile {
 
 impl Drop for BoundedFile {
     fn drop(&mut self) {
-        self.open_files.remove(&self.shelved);
+        self.open_files.remove(&self.stable);
     }
 }

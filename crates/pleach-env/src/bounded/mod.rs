@@ -1,14 +1,14 @@
 //! An environment in which any number of files share a bounded number of descriptors.
 //!
-//! A store wraps its environment in a [`BoundedEnv`]. Its SSTs come from [`Env::open_stable_file`]; they are closed when
-//! there are too many of them and opened again when they are read. Log segments, the manifest and the lock keep their
-//! descriptors. Every call that needs a descriptor and finds none closes some SSTs and tries again.
+//! A store wraps its environment in a [`BoundedEnv`] and opens its SSTs by [`Env::open_stable_file`]. If too many SSTs are
+//! open, some are closed; a closed one is opened again when it is read. Log segments, the manifest and the lock keep their
+//! descriptors. A call that needs a descriptor and finds none closes some SSTs and tries again.
 //!
-//! The directory that is synced first, the store's, stays open: making a name durable then needs no descriptor, and a
-//! process that has used up all of them loses no barrier by it.
+//! The directory that is synced first, which is the store's, stays open. So a sync of it needs no descriptor and succeeds in a
+//! process that has used up all of them.
 //!
 //! # Concurrency
-//! The list of open files has a lock of its own, see [`OpenFiles`]. The lock of the directory is held for a moment only.
+//! The list of open files has a lock of its own, see [`OpenFiles`]. No call is made under the lock of the directory.
 
 mod file;
 mod open_files;
@@ -36,22 +36,17 @@ pub struct BoundedEnv {
 }
 
 impl BoundedEnv {
-    /// Wraps `env`. Its limit is that of [`Env::open_files`], which all that wrap it share.
+    /// Wraps `env`. All environments that wrap it share the limit of [`Env::open_files`].
     pub fn new(env: Arc<dyn Env>) -> Self {
         let open_files = env.open_files();
         Self { env, open_files, dir: Mutex::new(None) }
-    }
-
-    /// Calls again after files have been closed, where none could be opened.
-    fn with_room<T>(&self, call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-        self.open_files.with_room(call)
     }
 
     fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
         if let Some((_, dir)) = self.dir.lock().as_ref().filter(|(held, _)| held == path) {
             return Ok(Arc::clone(dir));
         }
-        let dir = self.with_room(|| self.env.open_dir(path))?;
+        let dir = self.open_files.with_descriptor(|| self.env.open_dir(path))?;
         self.dir.lock().get_or_insert_with(|| (path.to_path_buf(), Arc::clone(&dir)));
         Ok(dir)
     }
@@ -63,15 +58,15 @@ impl Env for BoundedEnv {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.with_room(|| self.env.create_dir_all(path))
+        self.open_files.with_descriptor(|| self.env.create_dir_all(path))
     }
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<(String, Metadata)>> {
-        self.with_room(|| self.env.list_dir(path))
+        self.open_files.with_descriptor(|| self.env.list_dir(path))
     }
 
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
-        self.with_room(|| self.env.open_dir(path))
+        self.open_files.with_descriptor(|| self.env.open_dir(path))
     }
 
     fn sync_dir(&self, path: &Path, site: Site) -> io::Result<()> {
@@ -79,11 +74,11 @@ impl Env for BoundedEnv {
     }
 
     fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.with_room(|| self.env.create_file(path))
+        self.open_files.with_descriptor(|| self.env.create_file(path))
     }
 
     fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
-        self.with_room(|| self.env.open_file(path, options))
+        self.open_files.with_descriptor(|| self.env.open_file(path, options))
     }
 
     fn open_stable_file(&self, path: &Path, direct: bool) -> io::Result<Arc<dyn File>> {
@@ -107,7 +102,7 @@ impl Env for BoundedEnv {
     }
 
     fn lock_file(&self, path: &Path, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>> {
-        self.with_room(|| self.env.lock_file(path, mode))
+        self.open_files.with_descriptor(|| self.env.lock_file(path, mode))
     }
 
     fn available_space(&self, path: &Path) -> io::Result<u64> {

@@ -1,13 +1,13 @@
-//! The stable files that are open now, and which of them is closed when there are too many.
+//! The list of open stable files. It chooses which of them to close when there are too many.
 //!
-//! The clock algorithm chooses: its hand passes the files in turn, skips those that were read since it last passed them,
-//! and closes the first that was not. That approximates least recently used, and a read only sets one flag.
+//! It uses the clock algorithm: a hand passes the files in turn, skips those that were read since it last passed them, and
+//! closes the first that was not read. This approximates LRU, and a read only sets one flag.
 //!
 //! # Invariants
-//! 1. *A file is listed from soon after it is opened until soon before it is closed.* Whoever makes the handle of a file
-//!    present lists the file; whoever takes it off the list makes the handle absent. Hence a file is never listed twice.
-//! 2. *The list is no longer than the limit*, except for files that are just being opened. A file that is closed during a
-//!    read keeps its descriptor until the read ends.
+//! 1. *Listed while open.* The thread that stores the handle of a file lists the file; the thread that takes it off the list
+//!    removes the handle. So a file is never listed twice.
+//! 2. *Bounded.* The list is no longer than the limit, except for files that are just being opened. A file that is closed
+//!    during a read keeps its descriptor until the read ends.
 //!
 //! # Concurrency
 //! One lock guards the list. No file is opened or closed under it.
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::file::Shelved;
+use super::file::StableFile;
 use crate::error::is_out_of_files;
 
 /// How often a call is repeated after files were closed for it. Arbitrary: each repetition closes half of the open files,
@@ -35,13 +35,13 @@ pub struct OpenFiles {
 
 #[derive(Default)]
 struct List {
-    files: Vec<Arc<Shelved>>,
+    files: Vec<Arc<StableFile>>,
     /// Where the hand of the clock stands.
     hand: usize,
 }
 
 impl OpenFiles {
-    /// At most half of the `descriptors` that the process may have, so that as many are left to others.
+    /// A list for a process with this many `descriptors`: files take at most half of them.
     pub fn for_descriptors(descriptors: usize) -> Arc<Self> {
         let limit = AtomicUsize::new((descriptors / 2).max(LIMIT_MIN));
         Arc::new(Self { limit, list: Mutex::default() })
@@ -62,13 +62,13 @@ impl OpenFiles {
         self.list.lock().files.len()
     }
 
-    /// Whether none is.
+    /// Whether no file is open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Lists a file that has just been opened, and closes others where there are too many.
-    pub(super) fn add(&self, file: &Arc<Shelved>) {
+    /// Lists a file that was just opened, and closes others if there are too many.
+    pub(super) fn add(&self, file: &Arc<StableFile>) {
         let closed = {
             let mut list = self.list.lock();
             list.push(Arc::clone(file));
@@ -78,8 +78,8 @@ impl OpenFiles {
         close_all(&closed);
     }
 
-    /// Takes a file off the list whose last handle was dropped.
-    pub(super) fn remove(&self, file: &Shelved) {
+    /// Takes a file off the list after its last handle was dropped.
+    pub(super) fn remove(&self, file: &StableFile) {
         let removed = {
             let mut list = self.list.lock();
             list.remove(file.place())
@@ -88,7 +88,7 @@ impl OpenFiles {
     }
 
     /// Closes half of the open files; returns how many.
-    fn shed(&self) -> usize {
+    fn close_half(&self) -> usize {
         let closed = {
             let mut list = self.list.lock();
             let half = list.files.len().div_ceil(2);
@@ -98,11 +98,11 @@ impl OpenFiles {
         closed.len()
     }
 
-    /// Calls again after files have been closed, where none could be opened.
-    pub(super) fn with_room<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    /// Makes a call. If no descriptor is left for it, closes files and repeats the call.
+    pub(super) fn with_descriptor<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         for _ in 1..ATTEMPTS_MAX {
             match call() {
-                Err(error) if is_out_of_files(&error) && self.shed() > 0 => {}
+                Err(error) if is_out_of_files(&error) && self.close_half() > 0 => {}
                 result => return result,
             }
         }
@@ -110,19 +110,19 @@ impl OpenFiles {
     }
 }
 
-fn close_all(files: &[Arc<Shelved>]) {
+fn close_all(files: &[Arc<StableFile>]) {
     for file in files {
         file.close();
     }
 }
 
 impl List {
-    fn push(&mut self, file: Arc<Shelved>) {
+    fn push(&mut self, file: Arc<StableFile>) {
         file.set_place(Some(self.files.len()));
         self.files.push(file);
     }
 
-    fn remove(&mut self, place: Option<usize>) -> Option<Arc<Shelved>> {
+    fn remove(&mut self, place: Option<usize>) -> Option<Arc<StableFile>> {
         let place = place?;
         let removed = self.files.swap_remove(place);
         removed.set_place(None);
@@ -132,15 +132,15 @@ impl List {
         Some(removed)
     }
 
-    /// Takes `count` files off the list, those first that were not read lately. They are to be closed.
-    fn take(&mut self, count: usize) -> Vec<Arc<Shelved>> {
+    /// Takes `count` files off the list for closing; first those that were not read lately.
+    fn take(&mut self, count: usize) -> Vec<Arc<StableFile>> {
         let mut taken = Vec::new();
-        // Each file is spared once at most.
+        // The hand skips each file at most once.
         let mut steps_left = self.files.len() + count;
         while taken.len() < count && !self.files.is_empty() && steps_left > 0 {
             steps_left -= 1;
             self.hand %= self.files.len();
-            if self.files[self.hand].forget_use() {
+            if self.files[self.hand].take_use() {
                 self.hand += 1;
             } else {
                 taken.extend(self.remove(Some(self.hand)));

@@ -1,7 +1,7 @@
 //! Holds: points of a race where a test stops threads.
 //!
 //! # Concurrency
-//! Holds are global, because a race has several threads. Tests that use them are in a binary of their own and run one at
+//! Holds are global, because a race has several threads. The tests that use them are in a binary of their own and run one at
 //! a time.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 static HELD: Mutex<BTreeMap<Site, usize>> = Mutex::new(BTreeMap::new());
 static CHANGED: Condvar = Condvar::new();
 
-/// Number of held points, so that passing a point costs a load where there is none. Changed under the lock of [`HELD`].
+/// Number of held points: while it is 0, passing a point costs one load. Changed under the lock of [`HELD`].
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A held point. Dropping it lets its threads go on.
@@ -55,7 +55,7 @@ impl Hold {
         }
     }
 
-    /// Lets the threads go on, and those that come later pass.
+    /// Lets the threads go on. Later threads do not stop.
     pub fn release(self) {}
 }
 
@@ -95,7 +95,7 @@ fn wait_while_held(site: Site) {
     let Some(waiting) = held.get_mut(site) else { return };
     *waiting += 1;
     CHANGED.notify_all();
-    // A hold that was released and then made again holds only the threads that come after that.
+    // If the hold is released and the point is held again, the new hold does not keep this thread.
     while held.get(site).is_some_and(|&waiting| waiting > 0) {
         CHANGED.wait(&mut held);
     }

@@ -15,8 +15,7 @@ use crate::failpoint;
 pub(super) struct RealFile(pub(super) fs::File);
 
 impl RealFile {
-    /// Advises on `len` bytes, or on all behind `offset` where there is none. It is a hint: its failure has no effect on
-    /// what is read, only on where from.
+    /// Advises on `len` bytes from `offset` on, or on all of them. A failure is ignored: the advice is a hint.
     fn advise(&self, offset: u64, len: Option<NonZeroU64>, advice: Advice) {
         let _ = rustix::fs::fadvise(&self.0, offset, len, advice);
     }
@@ -31,7 +30,7 @@ impl File for RealFile {
         self.0.write_at(buf, offset)
     }
 
-    /// Not `File::sync_data`, which goes again when interrupted: this call is never made twice.
+    /// Not `File::sync_data`, which repeats an interrupted call: a sync is never repeated.
     fn sync(&self, site: Site) -> io::Result<()> {
         if failpoint::skipped(site) {
             return Ok(());
@@ -47,7 +46,7 @@ impl File for RealFile {
         self.0.set_len(len)
     }
 
-    /// Never shortens the file, whichever way is taken.
+    /// Never shortens the file.
     fn allocate(&self, len: u64) -> io::Result<()> {
         if len == 0 {
             return Ok(()); // `fallocate` refuses an empty range.

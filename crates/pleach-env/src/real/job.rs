@@ -1,16 +1,15 @@
 //! A background job's thread: steps the job until it is idle, then parks until it is woken or stopped.
 //!
 //! # Concurrency
-//! One atomic byte of flags holds the whole state. A waker sets `WOKEN` and then unparks; the thread clears `WOKEN`
-//! and only parks after it has seen the flag clear. A wake between that look and the park leaves the park token
-//! behind, so the park returns at once; a wake during a step leaves the flag. Hence no wake-up is lost, even when the
-//! step itself uses up park tokens. What the waker wrote before waking is visible to the step: the flag is set with
-//! `Release` and taken with `Acquire`.
+//! One atomic byte of flags holds the whole state. A waker sets `WOKEN` and then unparks. The thread clears `WOKEN`, and parks
+//! only if the flag was clear. A wake between the two leaves the park token, so the park returns at once. A wake during a step
+//! leaves the flag. So no wake is lost, even if the step uses up park tokens. The step sees what the waker wrote before: the
+//! flag is set with `Release` and taken with `Acquire`.
 //!
 //! # Panics
-//! A panic in a step runs the panic hook, which prints it, and ends the thread. The job is dropped by the unwinding
-//! and steps no more; wakes have no effect and dropping the handle does not panic again. Whoever needs to know must
-//! notice in the job itself, for example in the `Drop` of something it owns.
+//! A panic in a step runs the panic hook, which prints it, and ends the thread. The unwinding drops the job. Later wakes have
+//! no effect, and dropping the handle does not panic. A job that must report its panic does so in the `Drop` of a value it
+//! owns.
 
 use std::io;
 use std::sync::Arc;
@@ -44,14 +43,14 @@ pub(super) fn spawn(name: &str, job: Box<dyn Job>) -> io::Result<JobHandle> {
     Ok(JobHandle { waker, stop: Some(Box::new(stop)) })
 }
 
-/// Nice value of a job that gives way: about a quarter of the share of a thread that does not (arbitrary).
+/// Nice value of a job that gives way: it gets about a quarter of the share of an ordinary thread (arbitrary).
 const NICE: i32 = 6;
 
 fn run(flags: &AtomicU8, mut job: Box<dyn Job>) {
     if job.gives_way() {
-        // On Linux a nice value belongs to a thread, and none but the superuser can lower it again. It is a wish: where
-        // the system refuses, the job goes on as any other.
-        let _a_wish = rustix::process::setpriority_process(None, NICE);
+        // On Linux a nice value belongs to a thread, and only the superuser can lower it again. If the system refuses, the job
+        // runs as any other.
+        let _best_effort = rustix::process::setpriority_process(None, NICE);
     }
     let mut timeout = None;
     loop {
@@ -61,7 +60,7 @@ fn run(flags: &AtomicU8, mut job: Box<dyn Job>) {
         }
         if seen & WOKEN == 0 {
             match timeout.take() {
-                // Whatever ends the wait, a step too many does no harm.
+                // If something else ends the wait, an extra step does no harm.
                 Some(timeout) => {
                     thread::park_timeout(timeout);
                     flags.fetch_or(WOKEN, Ordering::AcqRel);
@@ -80,8 +79,8 @@ fn run(flags: &AtomicU8, mut job: Box<dyn Job>) {
     }
 }
 
-/// Waits for the thread to end, except on that thread itself: a job may own the last reference to its own handle,
-/// and then it ends after the step that dropped it.
+/// Waits for the thread to end. On that thread itself it does not wait: a job may drop its own handle, and then ends after
+/// that step.
 fn stop(flags: &AtomicU8, joiner: thread::JoinHandle<()>) {
     flags.fetch_or(STOPPED, Ordering::AcqRel);
     joiner.thread().unpark();

@@ -1,12 +1,11 @@
 //! The operating system's lock on a store: `flock` on a file that is never removed.
 //!
-//! Writers take it exclusively, readers share it. A reader creates nothing, so a store that was copied without its lock
-//! file has none: then readers share a lock on the directory instead, and a writer, who creates the file, looks at the
-//! directory's lock once it holds its own.
+//! Writers take it exclusively, readers share it. A reader creates nothing. If a store was copied without its lock file,
+//! readers share a lock on the directory instead. A writer creates the file, locks it, and then tries the directory's lock.
 //!
 //! # Invariants
-//! 1. *A reader of the directory and a writer exclude each other.* The reader locks the directory and then looks again
-//!    for the file. The writer makes the file and then tries the directory. Whichever comes second sees the other.
+//! 1. *Readers of the directory and a writer exclude each other.* The reader locks the directory and then looks for the file
+//!    again. The writer creates the file and then tries the directory. Whichever runs second notices the other.
 
 use std::fs;
 use std::io;
@@ -38,10 +37,10 @@ fn lock_exclusively(path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
     let Some(lock) = try_flock(open(path, OFlags::RDWR | OFlags::CREATE)?, LockMode::Exclusive)? else {
         return Ok(None);
     };
-    // Invariant 1. It is held for this moment only: nobody who comes later finds the file missing.
+    // Invariant 1. The directory's lock is released at once: later readers find the file.
     match parent(path).and_then(|dir| try_flock(dir, LockMode::Exclusive)) {
         Ok(None) => Ok(None),
-        // Some file systems lock files that are open for writing only, and a directory never is.
+        // Some file systems lock only files that are open for writing, which a directory never is.
         Ok(Some(_)) | Err(_) => Ok(Some(lock)),
     }
 }
@@ -59,7 +58,7 @@ fn lock_shared(path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
     }
 }
 
-/// The lock, or `None` when another open file holds it in a mode that excludes this one.
+/// The lock; `None` if another open file holds it in a mode that excludes this one.
 fn try_flock(file: fs::File, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>> {
     let operation = match mode {
         LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,

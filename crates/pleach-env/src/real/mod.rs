@@ -1,12 +1,12 @@
 //! The real machine: files, clock, randomness and threads of the operating system.
 //!
-//! Everything above reaches it through [`Env`]. It adds no caching and no retrying: short reads, short writes and
-//! interruptions are passed on as they are, and the provided methods of [`File`] deal with them once for both
-//! environments. Built for Linux; what a file system may lack (`O_DIRECT`, `fallocate`) has a fallback.
+//! The layers above reach it through [`Env`]. It neither caches nor retries: it passes on short reads, short writes and
+//! interruptions, and the provided methods of [`File`] handle them for both environments. Built for Linux; features that a
+//! file system may lack (`O_DIRECT`, `fallocate`) have a fallback.
 //!
 //! # Invariants
-//! 1. Ordinary: every handle is close-on-exec, files are created with mode 0666 and directories with 0777, of which
-//!    the process's umask takes away what it will, and a symbolic link or special file in place of a file is refused.
+//! 1. Modes: every handle is close-on-exec. Files are created with mode 0666 and directories with 0777, less the process's
+//!    umask. A symbolic link or special file in place of a file is refused.
 //! 2. One sync, one report: a failed `fdatasync` or `fsync` is returned and never repeated here.
 //!
 //! # Concurrency
@@ -55,7 +55,7 @@ pub struct RealEnv {
 }
 
 impl RealEnv {
-    /// The machine this process runs on; its clock starts now.
+    /// The machine of this process; its clock starts now.
     #[expect(clippy::disallowed_methods, reason = "this is the environment's clock")]
     pub fn new() -> Self {
         Self { started: Instant::now() }
@@ -73,20 +73,20 @@ impl Env for RealEnv {
         std::path::absolute(or_dot(path))
     }
 
-    /// The directories are made from the top down and each is made durable before the next, so only the deepest one
-    /// that exists already can be one that a crashed process left without its barrier; it gets it here.
+    /// Creates the directories from the top down, each durable before the next. So if an earlier process crashed here, at most
+    /// the deepest existing directory lacks its barrier; it is synced first.
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         let missing: Vec<&Path> = path.ancestors().take_while(|p| !is_dir(p)).collect();
         if let Some(parent) = path.ancestors().nth(missing.len()).and_then(Path::parent) {
             match sync_dir(parent) {
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {} // Nor could we have made a name in it.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {} // Then an earlier process of ours could not create a name in it.
                 result => result?,
             }
         }
         for dir in missing.into_iter().rev() {
             match rustix::fs::mkdir(dir, Mode::from_raw_mode(0o777)) {
                 Ok(()) => {}
-                Err(Errno::EXIST) if is_dir(dir) => {} // Made by another process meanwhile.
+                Err(Errno::EXIST) if is_dir(dir) => {} // Another process was faster.
                 Err(e) => return Err(e.into()),
             }
             if let Some(parent) = dir.parent() {
@@ -143,7 +143,7 @@ impl Env for RealEnv {
         Ok(Arc::new(RealFile(file)))
     }
 
-    /// One for all environments of the process, for their descriptors are the same.
+    /// One for all environments of the process, because they share its descriptors.
     fn open_files(&self) -> Arc<OpenFiles> {
         static OPEN_FILES: OnceLock<Arc<OpenFiles>> = OnceLock::new();
         Arc::clone(OPEN_FILES.get_or_init(|| OpenFiles::for_descriptors(raise_descriptor_limit())))
@@ -194,7 +194,7 @@ impl Env for RealEnv {
         std::thread::available_parallelism().map_or(1, Into::into)
     }
 
-    /// Good for spreading and for telling stores apart, not for secrets.
+    /// Not for secrets.
     fn random_u64(&self) -> u64 {
         RandomState::new().build_hasher().finish()
     }
@@ -208,8 +208,8 @@ impl Env for RealEnv {
     }
 }
 
-/// Opens a file by the rules of invariant 1. `NONBLOCK` has no effect on a regular file; it keeps the open of a pipe
-/// that somebody put there from waiting for ever.
+/// Opens a file by the rules of invariant 1. `NONBLOCK` has no effect on a regular file. Without it, the open of a pipe with
+/// this name would wait forever.
 fn open(path: &Path, flags: OFlags) -> io::Result<fs::File> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mode = Mode::from_raw_mode(0o666);
@@ -238,7 +238,7 @@ impl Dir for RealDir {
     }
 }
 
-/// Raises the soft limit of descriptors to the hard one; returns what it is then.
+/// Raises the soft limit of descriptors to the hard one. Returns the new limit.
 fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

@@ -1,10 +1,10 @@
-//! One 4 KiB block of a simulated file: what is read now, what is durable, and every sector version in between.
+//! One 4 KiB block of a simulated file: its current bytes, its durable bytes, and the versions of each sector in between.
 //!
-//! The sector of 512 bytes is what the medium writes atomically, so it is the unit in which a crash chooses. Pages are
-//! shared behind `Arc`: a clean block holds one page twice, and cloning a block copies no bytes.
+//! The medium writes a sector of 512 bytes atomically, so a crash chooses a version for each sector. Pages are shared behind
+//! `Arc`: a clean block holds one page twice, and cloning a block copies no bytes.
 //!
 //! # Invariants
-//! 1. Where neither `dirty` nor `lost` has a sector's bit, `current` and `durable` agree on that sector.
+//! 1. If neither `dirty` nor `lost` has a sector's bit, `current` and `durable` agree on that sector.
 //! 2. `superseded` holds versions of dirty sectors only, oldest first.
 
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub(super) const SECTOR_LEN: usize = 512;
 pub(super) const SECTORS_PER_BLOCK: usize = BLOCK_LEN / SECTOR_LEN;
 const _: () = assert!(SECTORS_PER_BLOCK == 8);
 
-/// Most superseded versions kept of one block. Arbitrary: beyond it every other one is forgotten, which makes a crash
-/// choose among fewer of its legal outcomes.
+/// Most superseded versions kept of one block. Arbitrary: beyond it every other one is dropped, so that a crash chooses among
+/// fewer of the legal outcomes.
 const SUPERSEDED_MAX: usize = 64;
 
 type Page = [u8; BLOCK_LEN];
@@ -31,7 +31,8 @@ pub(super) struct Block {
     durable: Option<Arc<Page>>,
     /// Sectors written since the last sync.
     dirty: u8,
-    /// Sectors whose sync failed: readable, clean in the eyes of the next sync, never on the medium (fsyncgate).
+    /// Sectors whose sync failed: they are readable, the next sync takes them for clean, and they are not on the medium
+    /// (fsyncgate).
     lost: u8,
     superseded: Vec<(u8, Arc<Sector>)>,
 }
@@ -47,7 +48,7 @@ impl Block {
         self.current.as_deref()
     }
 
-    /// Whether a crash or a sync would find something to decide here.
+    /// Whether no sector is dirty or lost.
     pub(super) fn is_clean(&self) -> bool {
         self.dirty | self.lost == 0
     }
@@ -60,7 +61,7 @@ impl Block {
         Arc::make_mut(page)[offset..end].copy_from_slice(bytes);
     }
 
-    /// Makes the bytes from `offset` on zeros, as truncation does.
+    /// Makes the bytes from `offset` on zeros, as a truncation does.
     pub(super) fn cut(&mut self, offset: usize) {
         let Some(page) = &mut self.current else { return };
         if offset == 0 {
@@ -73,7 +74,7 @@ impl Block {
         }
     }
 
-    /// Remembers the pending versions of `sectors` before they are overwritten, and marks the sectors dirty.
+    /// Keeps the pending versions of `sectors` before they are overwritten, and marks the sectors dirty.
     fn supersede(&mut self, sectors: std::ops::Range<usize>) {
         for sector in sectors {
             let bit = 1 << sector;

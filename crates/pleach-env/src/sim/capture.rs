@@ -1,4 +1,4 @@
-//! A moment of a simulated disk, kept so that crashes at that moment can be sampled later.
+//! The capture of a simulated disk at a moment, from which crashes are sampled later.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use super::crash::CrashPolicy;
 use super::disk::Disk;
 use super::machine::Machine;
 
-/// The disk of one moment with everything pending. Cheap to take, to clone and to keep: it shares all bytes that do
-/// not change afterwards.
+/// The disk at one moment, with everything pending. Cheap to take, to clone and to keep: it shares all bytes that do not
+/// change afterwards.
 #[derive(Clone)]
 pub struct Capture {
     pub(super) disk: Arc<Disk>,

@@ -1,7 +1,7 @@
 //! Clients: concurrent threads of a test that use one simulated machine.
 //!
-//! They take turns by seed, with each other and with the background jobs, at the points that `baton.rs` lists. A test
-//! that has no clients runs on its one thread as before, and its seeds mean the same.
+//! They take turns by seed, with each other and with the background jobs, at the points that `baton.rs` lists. A test without
+//! clients runs on its one thread.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const RUNNERS: usize = 3;
 pub struct Clients(Vec<(String, Body)>);
 
 impl Clients {
-    /// None yet.
+    /// No clients.
     pub fn new() -> Self {
         Self::default()
     }
@@ -33,8 +33,8 @@ impl SimEnv {
     /// The failpoint that is switched off on this thread is switched off for them too.
     ///
     /// # Panics
-    /// With the message of a client or job that panicked; when no thread can go on; when one blocks for a minute where the
-    /// scheduler does not see it. Threads that still wait then stay behind.
+    /// With the message of a client or job that panicked; if no thread can go on; if one blocks for a minute outside the
+    /// scheduler's points. Waiting threads then stay asleep.
     pub fn run_clients(self: &Arc<Self>, seed: u64, clients: Clients) {
         let env = Arc::clone(self);
         let baton = Baton::new(seed, Box::new(move || env.schedule.lock().has_ready()));

@@ -1,4 +1,4 @@
-//! Control of a simulated machine, for tests only: crash it, plant faults, look at the disk and damage it.
+//! Control of a simulated machine, for tests only: crashes, faults, limits, and the bytes on the disk.
 
 use std::fmt;
 use std::path::Path;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use super::{Capture, CrashPolicy, Fault, Hook, SimEnv};
 
 impl SimEnv {
-    /// A new machine whose disk holds one legal outcome of a crash at this moment; see [`Capture::crash_image`]. This
-    /// machine goes on as if nothing had happened, so many crashes can be sampled from one moment.
+    /// A new machine whose disk holds one legal outcome of a crash at this moment; see [`Capture::crash_image`]. This machine
+    /// does not change, so many crashes can be sampled from one moment.
     pub fn crash_image(&self, policy: CrashPolicy, seed: u64) -> Arc<SimEnv> {
         self.capture().crash_image(policy, seed)
     }
 
-    /// This moment, for crashes to be sampled from later.
+    /// A capture of this moment, from which crashes can be sampled later.
     pub fn capture(&self) -> Capture {
         self.machine.lock().capture()
     }
 
-    /// Asks for a capture of the moment just before each of these mutating calls, in addition to those asked for
-    /// already. Numbers of calls that have begun are never reached.
+    /// Takes a capture just before each of these mutating calls, in addition to earlier requests. Numbers of calls that have
+    /// begun have no effect.
     pub fn capture_at(&self, ops: &[u64]) {
         self.machine.lock().capture_wanted.extend(ops);
     }
@@ -30,7 +30,7 @@ impl SimEnv {
     }
 
     /// Number of mutating calls begun so far: `write_at`, `sync`, `sync_dir`, `create_file`, `rename`, `remove_file`,
-    /// `set_len`, `allocate`, `punch`, and `create_dir_all` where something was missing. Calls that fail count too, except
+    /// `set_len`, `allocate`, `punch`, and `create_dir_all` if something was missing. Failed calls count too, except those
     /// after the power went off. The next call has this number.
     pub fn op_count(&self) -> u64 {
         self.machine.lock().op_count
@@ -46,26 +46,26 @@ impl SimEnv {
         self.machine.lock().open_count
     }
 
-    /// Limits the handles that are open at a time, or no longer: where there are as many, every call that opens a file or
-    /// directory fails with `EMFILE`, be it only for the time of the call. Locks count as handles. A crash image has no limit.
+    /// Sets or removes the limit of open handles. At the limit, every call that opens a file or directory, even for the time
+    /// of the call, fails with `EMFILE`. Locks count as handles. A crash image has no limit.
     ///
-    /// A store is told at once, as if it had been opened under this limit. With [`SimEnv::set_other_handles`] it is not.
+    /// A store learns of the limit at once. It does not learn of [`SimEnv::set_other_handles`].
     pub fn set_handle_limit(&self, limit: Option<usize>) {
         self.open_files.set_descriptors(limit.unwrap_or(usize::MAX));
         self.machine.lock().handle_limit = limit;
     }
 
-    /// Whether the calling thread is in a step of a job, as hooks may want to know.
+    /// Whether the calling thread is in a step of a job. For hooks.
     pub fn is_in_job(&self) -> bool {
         self.schedule.lock().steps_here()
     }
 
-    /// Limits the jobs that exist at a time, or no longer: where there are as many, the next cannot be spawned.
+    /// Sets or removes the limit of jobs. At the limit, no further job can be spawned.
     pub fn set_job_limit(&self, limit: Option<usize>) {
         self.machine.lock().job_limit = limit;
     }
 
-    /// Has somebody else in the process open this many handles, of which the store learns only when it finds none left.
+    /// Sets the number of handles that other code of the process has open. The store notices only that none is left.
     pub fn set_other_handles(&self, count: usize) {
         self.machine.lock().other_handles = count;
     }
@@ -75,10 +75,10 @@ impl SimEnv {
         self.machine.lock().handle_count()
     }
 
-    /// Has `hook` called before each mutating call, with the call's number and name and with no lock held. It replaces
-    /// the hook before it. Calls that the hook makes itself do not call it.
+    /// Sets the hook that is called before each mutating call, with the call's number and name and with no lock held. Calls
+    /// that the hook makes do not call it.
     ///
-    /// A hook that owns the environment keeps it alive; let it own a `Weak` or what it reports to.
+    /// A hook that owns the environment keeps it alive; let it own a `Weak`.
     pub fn on_op(&self, hook: Hook) {
         *self.hook.lock() = Some(hook);
     }
@@ -91,24 +91,24 @@ impl SimEnv {
         }
     }
 
-    /// Plants a fault beside those that are planted already.
+    /// Plants a further fault.
     pub fn add_fault(&self, fault: Fault) {
         self.machine.lock().faults.add(fault);
     }
 
-    /// Removes all faults, in particular the sticky ones. What they have done stays done.
+    /// Removes all faults, also the sticky ones. Their effects stay.
     pub fn clear_faults(&self) {
         let mut machine = self.machine.lock();
         let _ = machine.check_power(); // Notices a power failure before its fault is forgotten.
         machine.faults.clear();
     }
 
-    /// How many calls were struck by a fault of their own number, whether or not it had an effect on them.
+    /// How many calls a fault with their number has struck, with or without an effect.
     pub fn faults_struck(&self) -> u64 {
         self.machine.lock().faults.struck()
     }
 
-    /// Limits the space that files take, in blocks of 4096 bytes; a crash image inherits the limit.
+    /// Limits the space of files, which take whole blocks of 4096 bytes. A crash image inherits the limit.
     pub fn set_capacity(&self, bytes: u64) {
         self.machine.lock().capacity = Some(bytes);
     }
@@ -119,14 +119,14 @@ impl SimEnv {
         machine.disk.used_bytes(machine.open.keys().copied())
     }
 
-    /// Mounts the disk read-only, or for writing again. Where it is read-only, every mutating call fails with `EROFS`, and
-    /// so do opening a file for writing and locking one exclusively. Crash images can be written.
+    /// Mounts the disk read-only, or for writing again. On a read-only disk every mutating call fails with `EROFS`, and so do
+    /// opening a file for writing and locking one exclusively. Crash images are writable.
     pub fn set_read_only(&self, read_only: bool) {
         self.machine.lock().read_only = read_only;
     }
 
-    /// Lets every later call to files and directories fail, so that a store can be dropped without touching its disk.
-    /// Crash images can still be taken, and the helpers below still work.
+    /// Makes every later call to files and directories fail, so that a store can be dropped without a change of its disk.
+    /// Crash images and the helpers below still work.
     pub fn power_off(&self) {
         self.machine.lock().powered_off = true;
     }
@@ -136,7 +136,7 @@ impl SimEnv {
         self.machine.lock().check_power().is_err()
     }
 
-    /// The present content of the file of this name, `None` when there is none. Not counted.
+    /// The current bytes of the file; `None` if there is none. Not counted.
     pub fn read_file(&self, path: &Path) -> Option<Vec<u8>> {
         let machine = self.machine.lock();
         let inode = machine.disk.inode(machine.disk.find(path)?);
@@ -146,17 +146,17 @@ impl SimEnv {
         Some(bytes)
     }
 
-    /// Replaces what the file of this name holds, durably at once and without being counted; creates it, and its
-    /// directories, where needed. Open handles see the new bytes. Pending names of its directory become durable too.
+    /// Replaces the bytes of the file; they are durable at once. Creates the file and its directories if needed. Open handles
+    /// see the new bytes. Pending names of its directory become durable too. Not counted.
     ///
     /// # Panics
-    /// When the path cannot be a file's.
+    /// If the path cannot be a file's.
     pub fn write_file(&self, path: &Path, bytes: &[u8]) {
         let result = self.machine.lock().disk.settle_file(path, bytes);
         result.unwrap_or_else(|e| panic!("cannot write the simulated file {}: {e}", path.display()));
     }
 
-    /// Names of the files in `dir`, sorted; none when there is no such directory. Not counted.
+    /// Names of the files in `dir`, sorted; none if there is no such directory. Not counted.
     pub fn file_names(&self, dir: &Path) -> Vec<String> {
         let names = self.machine.lock().disk.list(dir).unwrap_or_default();
         names.into_iter().filter(|(_, metadata)| metadata.is_file).map(|(name, _)| name).collect()

@@ -1,7 +1,7 @@
-//! The outcome of a crash: the policies, and the chooser that turns one into decisions.
+//! The outcome of a crash: the policies, and the chooser that decides by a policy.
 //!
-//! Every policy is a set of probabilities, one per class of pending change. All outcomes of all policies are legal;
-//! they differ only in which of them come up often.
+//! A policy is a set of probabilities, one per class of pending change. All outcomes of all policies are legal; policies
+//! differ in which outcomes are frequent.
 
 use fastrand::Rng;
 
@@ -16,10 +16,10 @@ pub enum CrashPolicy {
     /// The process is killed and the machine runs on: nothing is lost, nothing becomes durable. What was pending is
     /// readable and still pending, so that a crash of the image can take it.
     ProcessKill,
-    /// Each item persists by its own coin. The coins' biases are drawn anew for each crash and each class of change,
-    /// so that mostly lost, mostly kept and mixed all come up, and so do files that are kept or lost as a whole.
+    /// Each item persists at random. The probabilities are drawn for each crash and each class of change, so that mostly lost,
+    /// mostly kept and mixed classes all occur, and also files that are kept or lost as a whole.
     Random,
-    /// Names and sizes early, data late: removals and renames persist, sizes mostly, the data behind them hardly.
+    /// Names and sizes early, data late: removals and renames persist, most sizes too, and hardly any data.
     Adversarial,
     /// Data early, names and sizes late: the opposite of [`CrashPolicy::Adversarial`].
     DataFirst,
@@ -56,37 +56,31 @@ pub(super) struct Chooser {
 impl Chooser {
     pub(super) fn new(policy: CrashPolicy, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        // Half of the biased crashes are pure, the others let every tenth item or so go the other way.
+        // In half of the biased crashes all items follow the bias, in the others all but about one in ten.
         let doubt = if rng.bool() { 0.0 } else { 0.1 };
-        let (data, sizes, creations, removals, renames) = match policy {
-            CrashPolicy::DurableOnly => (0.0, 0.0, 0.0, 0.0, 0.0),
-            CrashPolicy::Everything | CrashPolicy::ProcessKill | CrashPolicy::Between => {
-                (1.0, 1.0, 1.0, 1.0, 1.0)
-            }
-            CrashPolicy::Random => {
-                (bias(&mut rng), bias(&mut rng), bias(&mut rng), bias(&mut rng), bias(&mut rng))
-            }
+        let [data, sizes, creations, removals, renames] = match policy {
+            CrashPolicy::DurableOnly => [0.0; 5],
+            CrashPolicy::Everything | CrashPolicy::ProcessKill | CrashPolicy::Between => [1.0; 5],
+            CrashPolicy::Random => [(); 5].map(|()| bias(&mut rng)),
             CrashPolicy::Adversarial => {
                 // Creations come early or late for the whole crash: "input removed, output never named" needs late.
                 let creations = if rng.bool() { 1.0 - doubt } else { doubt };
-                (doubt, 1.0 - doubt, creations, 1.0 - doubt, 1.0 - doubt)
+                [doubt, 1.0 - doubt, creations, 1.0 - doubt, 1.0 - doubt]
             }
-            CrashPolicy::DataFirst => (1.0 - doubt, doubt, doubt, doubt, doubt),
+            CrashPolicy::DataFirst => [1.0 - doubt, doubt, doubt, doubt, doubt],
         };
         let between = policy == CrashPolicy::Between;
         Self { rng, data, sizes, creations, removals, renames, between }
     }
 
-    pub(super) fn creation(&mut self) -> bool {
-        keeps(&mut self.rng, self.creations)
-    }
-
-    pub(super) fn removal(&mut self) -> bool {
-        keeps(&mut self.rng, self.removals)
-    }
-
-    pub(super) fn rename(&mut self) -> bool {
-        keeps(&mut self.rng, self.renames)
+    /// Whether a change of a directory is kept, which creates a name, removes one, or does both (a rename).
+    pub(super) fn keeps_name(&mut self, creates: bool, removes: bool) -> bool {
+        let probability = match (creates, removes) {
+            (true, true) => self.renames,
+            (true, false) => self.creations,
+            (false, _) => self.removals,
+        };
+        keeps(&mut self.rng, probability)
     }
 
     /// Which of the `versions` lengths of a file is kept; the first is the durable one.
@@ -117,18 +111,18 @@ pub(super) struct FileChooser<'a> {
     between: bool,
 }
 
-/// Outcomes that real write-back leaves more often than independent coins would.
+/// Outcomes that are more frequent after real write-back than after independent choices.
 #[derive(Clone, Copy)]
 enum Pattern {
     All,
     None,
-    /// The sectors written first are kept, as many as this says.
+    /// So many of the sectors written first are kept.
     First(usize),
     Each,
 }
 
 impl FileChooser<'_> {
-    /// Starts a block: half of them persist or vanish as a whole.
+    /// Starts a block. Half of the blocks are kept or lost as a whole.
     pub(super) fn next_block(&mut self) {
         self.block = match self.rng.bool() {
             true if keeps(self.rng, self.data) => Pattern::All,

@@ -1,9 +1,9 @@
-//! A simulated directory: the names seen now, the durable ones, and the operations in between.
+//! A simulated directory: its current names, its durable names, and the pending changes between them.
 //!
-//! Each pending operation persists or not on its own, in particular a removal without the creation before it: the
-//! real file systems order them in their journal, but against the *data* of other files they order nothing, and a
-//! store that survives every subset survives every order. Applying a subset keeps the operations' order and acts only
-//! where the name still stands for the inode that the operation meant.
+//! Each pending change persists or not on its own; a removal can persist without the creation before it. Real file systems
+//! order changes of names in their journal, but not against the *data* of other files. A store that survives every subset of
+//! changes survives every order. A crash applies a subset in the order of the changes. A removal acts only if the name still
+//! stands for the inode that was removed.
 //!
 //! # Invariants
 //! 1. The durable names with all pending operations applied are the current names.
@@ -19,36 +19,26 @@ pub(super) type Name = Arc<str>;
 
 type Names = BTreeMap<Name, Ino>;
 
-/// One change of a directory that no sync has made durable yet.
+/// One change of a directory that no sync has made durable yet: a creation, a removal, or both (a rename).
 #[derive(Clone)]
-enum Change {
-    Create { name: Name, ino: Ino },
-    Remove { name: Name, ino: Ino },
-    Rename { from: Name, to: Name, ino: Ino },
+struct Change {
+    ino: Ino,
+    removed: Option<Name>,
+    created: Option<Name>,
 }
 
 impl Change {
     fn apply(&self, names: &mut Names) {
-        match self {
-            Change::Create { name, ino } => {
-                names.insert(Arc::clone(name), *ino);
-            }
-            Change::Remove { name, ino } => remove_if(names, name, *ino),
-            Change::Rename { from, to, ino } => {
-                remove_if(names, from, *ino);
-                names.insert(Arc::clone(to), *ino);
-            }
+        if let Some(name) = self.removed.as_ref().filter(|name| names.get(*name) == Some(&self.ino)) {
+            names.remove(name);
+        }
+        if let Some(name) = &self.created {
+            names.insert(Arc::clone(name), self.ino);
         }
     }
 }
 
-fn remove_if(names: &mut Names, name: &Name, ino: Ino) {
-    if names.get(name) == Some(&ino) {
-        names.remove(name);
-    }
-}
-
-/// The files of one directory. Directories within it are the disk's business.
+/// The files of one directory. The disk keeps the directories in it.
 #[derive(Clone, Default)]
 pub(super) struct Dir {
     current: Names,
@@ -69,17 +59,17 @@ impl Dir {
 
     /// Requires: `name` is free.
     pub(super) fn create(&mut self, name: &str, ino: Ino) {
-        self.record(Change::Create { name: name.into(), ino });
+        self.record(Change { ino, removed: None, created: Some(name.into()) });
     }
 
     /// Requires: `name` stands for `ino`.
     pub(super) fn remove(&mut self, name: &str, ino: Ino) {
-        self.record(Change::Remove { name: name.into(), ino });
+        self.record(Change { ino, removed: Some(name.into()), created: None });
     }
 
     /// Requires: `from` stands for `ino` and differs from `to`.
     pub(super) fn rename(&mut self, from: &str, to: &str, ino: Ino) {
-        self.record(Change::Rename { from: from.into(), to: to.into(), ino });
+        self.record(Change { ino, removed: Some(from.into()), created: Some(to.into()) });
     }
 
     fn record(&mut self, change: Change) {
@@ -87,18 +77,14 @@ impl Dir {
         self.pending.push(change);
     }
 
-    /// Makes the current names durable. Returns the inodes that may have lost their last name by that.
+    /// Makes the current names durable. Returns the inodes that may have lost their last name.
     pub(super) fn sync(&mut self) -> Vec<Ino> {
         if self.pending.is_empty() {
             return Vec::new();
         }
         let before = std::mem::replace(&mut self.durable, self.current.clone());
         let mut candidates: Vec<Ino> = before.into_values().collect();
-        for change in self.pending.drain(..) {
-            let (Change::Create { ino, .. } | Change::Remove { ino, .. } | Change::Rename { ino, .. }) =
-                change;
-            candidates.push(ino);
-        }
+        candidates.extend(self.pending.drain(..).map(|change| change.ino));
         candidates
     }
 
@@ -110,24 +96,14 @@ impl Dir {
     /// Whether some crash could leave `ino` with a name.
     pub(super) fn may_name(&self, ino: Ino) -> bool {
         self.current.values().chain(self.durable.values()).any(|&i| i == ino)
-            || self.pending.iter().any(|change| {
-                let (Change::Create { ino: i, .. }
-                | Change::Remove { ino: i, .. }
-                | Change::Rename { ino: i, .. }) = change;
-                *i == ino
-            })
+            || self.pending.iter().any(|change| change.ino == ino)
     }
 
-    /// The directory after a crash in which the medium keeps the changes that `chooser` says.
+    /// The directory after a crash that keeps the changes that `chooser` chooses.
     pub(super) fn crash(&self, chooser: &mut Chooser) -> Self {
         let mut names = self.durable.clone();
         for change in &self.pending {
-            let kept = match change {
-                Change::Create { .. } => chooser.creation(),
-                Change::Remove { .. } => chooser.removal(),
-                Change::Rename { .. } => chooser.rename(),
-            };
-            if kept {
+            if chooser.keeps_name(change.created.is_some(), change.removed.is_some()) {
                 change.apply(&mut names);
             }
         }

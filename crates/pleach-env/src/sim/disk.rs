@@ -1,11 +1,11 @@
 //! The simulated disk: directories and inodes, and the space they take.
 //!
-//! A clone is a capture of the moment with everything pending: it shares inodes, directories and blocks with the
-//! original until one of them changes.
+//! A clone captures the disk at a moment, with everything pending. It shares inodes, directories and blocks with the original
+//! until one of them changes.
 //!
 //! # Invariants
-//! 1. Every inode that some crash could leave with a name is in `inodes`; the others are there only while open.
-//! 2. Directories are durable from the moment they are made.
+//! 1. `inodes` holds every inode that some crash could leave with a name; others only while they are open.
+//! 2. Directories are durable from their creation on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,7 +19,7 @@ use super::dir::Dir;
 use super::inode::{Ino, Inode};
 use crate::env::Metadata;
 
-/// Where a name stands: its directory and the name in it.
+/// A directory and a name in it.
 type Place<'a> = (&'a Path, &'a str);
 
 const DIR_METADATA: Metadata = Metadata { len: 0, is_file: false };
@@ -57,7 +57,7 @@ impl Disk {
         image
     }
 
-    /// Drops the inodes that no crash could leave with a name; nobody has them open.
+    /// Drops the inodes that no crash could leave with a name. Requires: no file is open.
     fn release_unnamed(&mut self) {
         let all_settled = self.dirs.values().all(|dir| dir.is_settled());
         if all_settled {
@@ -69,7 +69,7 @@ impl Disk {
         }
     }
 
-    /// Drops the inode if no crash could leave it with a name. Requires: nobody has it open.
+    /// Drops the inode if no crash could leave it with a name. Requires: it is not open.
     pub(super) fn release_if_unnamed(&mut self, ino: Ino) {
         if !self.dirs.values().any(|dir| dir.may_name(ino)) {
             self.inodes.remove(&ino);
@@ -100,7 +100,7 @@ impl Disk {
         self.inodes.get(&ino).expect("invariant 1: the inode of an open file exists")
     }
 
-    /// The inode of an open file, to be changed.
+    /// The inode of an open file, for a change.
     pub(super) fn inode_mut(&mut self, ino: Ino) -> &mut Inode {
         Arc::make_mut(self.inodes.get_mut(&ino).expect("invariant 1: the inode of an open file exists"))
     }
@@ -157,7 +157,7 @@ impl Disk {
         Ok(names)
     }
 
-    /// Makes the missing ones among `path` and its parents.
+    /// Creates `path` and its missing parents.
     pub(super) fn create_dir_all(&mut self, path: &Path) -> io::Result<()> {
         if path.ancestors().any(|p| self.find(p).is_some()) {
             return Err(Errno::NOTDIR.into());
@@ -222,7 +222,7 @@ impl Disk {
         self.dir(path).map(|_| ())
     }
 
-    /// Makes the names in `path` durable and drops what has no name any more. Requires: `path` is a directory.
+    /// Makes the names in `path` durable and drops the inodes without a name. Requires: `path` is a directory.
     pub(super) fn sync_dir(&mut self, path: &Path, is_open: impl Fn(Ino) -> bool) {
         let candidates = self.dir_mut(path).sync();
         let named = if candidates.is_empty() { BTreeSet::new() } else { self.linked() };
@@ -233,8 +233,8 @@ impl Disk {
         }
     }
 
-    /// Gives the file `path` these bytes, durably, creating it and its directories where needed. Pending changes of
-    /// its directory become durable with it.
+    /// Gives the file `path` these durable bytes; creates it and its directories if needed. Pending changes of its directory
+    /// become durable too.
     pub(super) fn settle_file(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let (parent, name) = place(path)?;
         if let Some(ino) = self.find(path) {
@@ -245,7 +245,7 @@ impl Disk {
             let ino = self.add(Inode::settled(bytes));
             self.dir_mut(parent).create(name, ino);
         }
-        self.dir_mut(parent).sync(); // What it frees goes with the next crash image.
+        self.dir_mut(parent).sync(); // The next crash image drops the inodes that this frees.
         Ok(())
     }
 }

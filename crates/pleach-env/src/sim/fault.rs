@@ -7,7 +7,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// A fault and when it strikes.
+/// A fault, and the call that it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
     /// Number of the mutating call that it strikes, as counted by [`SimEnv::op_count`](crate::SimEnv::op_count): the
@@ -41,12 +41,12 @@ pub enum FaultKind {
     /// later sync makes them durable unless they are written again (fsyncgate). A directory's names stay pending: they
     /// travel in the file system's journal, whose failure no later sync could hide.
     SyncFails,
-    /// The call succeeds, and then the power is off, as after [`SimEnv::power_off`](crate::SimEnv::power_off).
+    /// The call succeeds; then the power is off, as after [`SimEnv::power_off`](crate::SimEnv::power_off).
     CrashAfter,
     /// The read fails with `EIO`.
     ReadEio,
-    /// The call does all that it is asked to and then fails with `EIO`. Bytes of a write, and all that was pending in its
-    /// file, are durable; so is what a sync should make durable. Names stay pending, as after a call that succeeds.
+    /// The call does its work and then fails with `EIO`. After a write or a sync, all pending bytes of the file are durable.
+    /// Names stay pending, as after a call that succeeds.
     FailsYetDone,
     /// The call, if it opens a file or directory (`create_file`, `sync_dir`, `create_dir_all`), fails with `EMFILE` and has
     /// no effect. Calls that open nothing succeed.
@@ -58,12 +58,17 @@ pub enum FaultKind {
     JobPanics,
 }
 
-/// The counter of the calls that a fault can strike.
+/// The classes of calls; each is counted on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counter {
+pub(super) enum Counter {
     Ops,
     Reads,
     Opens,
+}
+
+/// Fails with the error of the fault, if there is one.
+pub(super) fn check(error: Option<io::Error>) -> io::Result<()> {
+    error.map_or(Ok(()), Err)
 }
 
 impl FaultKind {
@@ -75,7 +80,7 @@ impl FaultKind {
         }
     }
 
-    /// The error that the struck call returns instead of doing something, where it fails whatever it is.
+    /// The error of a call that fails without an effect, whatever it does.
     pub(super) fn error(self) -> Option<io::Error> {
         match self {
             FaultKind::Eio | FaultKind::ReadEio => Some(Errno::IO.into()),
@@ -85,17 +90,17 @@ impl FaultKind {
         }
     }
 
-    /// The error that the struck call returns, where it opens a file or directory.
+    /// The error of a call that opens a file or directory.
     pub(super) fn open_error(self) -> Option<io::Error> {
         if self == FaultKind::TooManyFiles { Some(Errno::MFILE.into()) } else { self.error() }
     }
 
-    /// The error that the struck call returns after it has done what it was asked to.
+    /// The error of a call that fails after it has done its work.
     pub(super) fn late_error(self) -> Option<io::Error> {
         (self == FaultKind::FailsYetDone).then(|| Errno::IO.into())
     }
 
-    /// The error that a struck sync returns.
+    /// The error of a sync.
     pub(super) fn sync_error(self) -> Option<io::Error> {
         if self == FaultKind::SyncFails { Some(Errno::IO.into()) } else { self.error() }
     }
@@ -122,28 +127,14 @@ impl Faults {
         self.struck
     }
 
-    /// The fault of the mutating call with this number. The sticky kinds are asked for by their own questions.
-    pub(super) fn at_op(&mut self, number: u64) -> Option<FaultKind> {
-        self.strike(number, Counter::Ops)
-    }
-
-    /// The fault of the read with this number.
-    pub(super) fn at_read(&mut self, number: u64) -> Option<FaultKind> {
-        self.strike(number, Counter::Reads)
-    }
-
-    /// The fault of the open with this number.
-    pub(super) fn at_open(&mut self, number: u64) -> Option<FaultKind> {
-        self.strike(number, Counter::Opens)
-    }
-
-    fn strike(&mut self, number: u64, counter: Counter) -> Option<FaultKind> {
+    /// The fault of the call with this number. [`Faults::is_full`] and [`Faults::is_crashed`] answer for the sticky kinds.
+    pub(super) fn strike(&mut self, number: u64, counter: Counter) -> Option<FaultKind> {
         let fault = self.planted.iter().find(|f| f.at_op == number && f.kind.counter() == counter)?;
         self.struck += 1;
         Some(fault.kind)
     }
 
-    /// Whether the disk plays full for the call numbered `op_count - 1`.
+    /// Whether the disk is full for the call with the number `op_count - 1`.
     pub(super) fn is_full(&self, op_count: u64) -> bool {
         self.planted.iter().any(|f| f.kind == FaultKind::NoSpaceFrom && f.at_op < op_count)
     }

@@ -12,12 +12,12 @@ use super::SimEnv;
 use super::block::BLOCK_LEN;
 use super::fault::FaultKind;
 use super::inode::{FILE_LEN_MAX, Ino};
-use super::machine::{Machine, Op, Turn};
+use super::machine::{Machine, Turn};
 use crate::env::{Dir, File, FileLock, LockMode, OpenOptions, Site, check_punch};
 use crate::failpoint;
 use crate::sync::point;
 
-/// Keeps its inode alive, and the environment with it.
+/// A handle. Keeps its inode and the environment alive.
 pub(super) struct SimFile {
     env: Arc<SimEnv>,
     ino: Ino,
@@ -46,7 +46,7 @@ impl SimFile {
         Ok(())
     }
 
-    fn begin_change(&self, op: Op, end: Option<u64>) -> io::Result<Turn<'_>> {
+    fn begin_change(&self, op: &'static str, end: Option<u64>) -> io::Result<Turn<'_>> {
         let turn = self.env.begin(op)?;
         if !self.options.write {
             return Err(Errno::BADF.into());
@@ -68,7 +68,7 @@ impl File for SimFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        let mut turn = self.begin_change(Op::WriteAt, offset.checked_add(buf.len() as u64))?;
+        let mut turn = self.begin_change("write_at", offset.checked_add(buf.len() as u64))?;
         self.check_alignment(buf.as_ptr().addr(), buf.len(), offset)?;
         if buf.is_empty() {
             return Ok(0);
@@ -93,9 +93,9 @@ impl File for SimFile {
         if written == 0 { Err(Errno::NOSPC.into()) } else { Ok(written) }
     }
 
-    /// A barrier that a failpoint skips is counted all the same, so that the calls after it keep their numbers.
+    /// Counts also if a failpoint skips it, so that later calls keep their numbers.
     fn sync(&self, site: Site) -> io::Result<()> {
-        let mut turn = self.env.begin(Op::Sync)?;
+        let mut turn = self.env.begin("sync")?;
         if failpoint::skipped(site) {
             return Ok(());
         }
@@ -120,14 +120,14 @@ impl File for SimFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut turn = self.begin_change(Op::SetLen, Some(len))?;
+        let mut turn = self.begin_change("set_len", Some(len))?;
         turn.check_fault()?;
         turn.machine.disk.inode_mut(self.ino).set_len(len);
         turn.end()
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        let mut turn = self.begin_change(Op::Allocate, Some(len))?;
+        let mut turn = self.begin_change("allocate", Some(len))?;
         turn.check_fault()?;
         let free_blocks = turn.machine.free_blocks();
         if turn.machine.disk.inode(self.ino).shortfall(len) > free_blocks {
@@ -139,7 +139,7 @@ impl File for SimFile {
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         check_punch(offset, len)?;
-        let mut turn = self.begin_change(Op::Punch, Some(offset.saturating_add(len)))?;
+        let mut turn = self.begin_change("punch", Some(offset.saturating_add(len)))?;
         turn.check_fault()?;
         turn.machine.disk.inode_mut(self.ino).punch(offset, len);
         turn.end()
@@ -184,8 +184,8 @@ impl Drop for SimDir {
     }
 }
 
-/// How much of its `len` bytes a failed write has written: any prefix, but nothing and everything more often, for that
-/// is what a store may get wrong.
+/// How many of its `len` bytes a failed write has written: any prefix. Nothing and everything are more frequent, because
+/// stores go wrong there.
 fn failed_len(rng: &mut Rng, len: usize) -> usize {
     match rng.u8(..4) {
         0 => 0,
@@ -198,7 +198,7 @@ fn failed_len(rng: &mut Rng, len: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     Exclusively,
-    /// By this many, at least one.
+    /// By so many handles, at least one.
     Shared(usize),
 }
 
@@ -219,7 +219,7 @@ pub(super) struct SimLock {
 }
 
 impl SimLock {
-    /// Takes the lock unless somebody holds it in a mode that excludes this one.
+    /// Takes the lock unless another handle holds it in a mode that excludes this one.
     pub(super) fn take(
         env: &Weak<SimEnv>,
         machine: &mut Machine,

@@ -1,14 +1,14 @@
-//! A simulated file's bytes and length, now and after a crash.
+//! A simulated file's bytes and length: current, durable and pending.
 //!
-//! Only the blocks listed in `unclean` have anything pending, so that a sync or a crash costs what was written since
-//! the last sync and not the size of the file.
+//! Only the blocks in `unclean` have pending changes. So the cost of a sync or a crash depends on the bytes written since the
+//! last sync, not on the size of the file.
 //!
 //! # Invariants
 //! 1. `sizes` is never empty: the durable length first, then each length since the last sync, the current one last.
 //! 2. Bytes at and beyond the current length are zeros.
 //! 3. `unclean` lists exactly the blocks that are not clean, each once, in the order in which they were first written.
-//! 4. `blocks_charged` counts the blocks that take space: those below `blocks_reserved` that are no holes, and those
-//!    with content.
+//! 4. `blocks_charged` counts the blocks that take space: those below `blocks_reserved` that are not holes, and those with
+//!    content.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) struct Inode {
     unclean: Vec<usize>,
     sizes: Vec<u64>,
     blocks_reserved: usize,
-    /// Blocks below `blocks_reserved` whose space was given back.
+    /// Blocks below `blocks_reserved` whose space was freed.
     holes: BTreeSet<usize>,
     blocks_charged: usize,
 }
@@ -84,7 +84,7 @@ impl Inode {
         len
     }
 
-    /// How many of `len` bytes can be written at `offset` when `blocks_free` blocks can still be had.
+    /// How many of `len` bytes can be written at `offset` if the disk has `blocks_free` free blocks.
     pub(super) fn fit(&self, offset: u64, len: usize, mut blocks_free: u64) -> usize {
         for piece in pieces(offset, len) {
             if !self.takes_space(piece.block) {
@@ -181,7 +181,7 @@ impl Inode {
         }
     }
 
-    /// Makes bytes and length durable, except for what an earlier failure lost.
+    /// Makes bytes and length durable, except for lost sectors.
     pub(super) fn sync(&mut self) {
         for &index in &self.unclean {
             Arc::make_mut(listed(&mut self.blocks, index)).sync();
@@ -191,8 +191,8 @@ impl Inode {
         self.sizes = vec![self.len()];
     }
 
-    /// Marks the pending bytes clean without making them durable. The length stays pending: it travels in the file
-    /// system's journal and not with the pages.
+    /// Marks the pending bytes clean without making them durable. The length stays pending, because the file system writes it
+    /// to its journal.
     pub(super) fn fail_sync(&mut self) {
         for &index in &self.unclean {
             Arc::make_mut(listed(&mut self.blocks, index)).fail_sync();
@@ -204,7 +204,7 @@ impl Inode {
         self.unclean.is_empty() && self.sizes.len() == 1
     }
 
-    /// The file after a crash in which the medium keeps what `chooser` says.
+    /// The file after a crash that keeps what `chooser` chooses.
     pub(super) fn crash(&self, chooser: &mut Chooser) -> Self {
         let mut blocks = self.blocks.clone();
         let mut file = chooser.file(self.unclean.len() * SECTORS_PER_BLOCK);
@@ -214,7 +214,7 @@ impl Inode {
             blocks[index] = page.map(|p| Arc::new(Block::settled(Some(p))));
         }
         let len = self.sizes[chooser.size(self.sizes.len())];
-        // From more than any length down to the one that was kept, which cuts the bytes beyond it.
+        // `set_len` from a larger length cuts the bytes beyond the chosen one.
         let sizes = vec![u64::MAX];
         let mut inode = Self { blocks, unclean: Vec::new(), sizes, ..Self::empty() };
         inode.blocks_reserved = self.blocks_reserved;
@@ -229,7 +229,7 @@ fn listed(blocks: &mut [Option<Arc<Block>>], index: usize) -> &mut Arc<Block> {
     blocks[index].as_mut().expect("invariant 3: an unclean block exists")
 }
 
-/// Forgets every other element; the first and the last stay.
+/// Drops every other element; the first and the last stay.
 pub(super) fn thin<T>(items: &mut Vec<T>) {
     let last = items.len() - 1;
     let mut index = 0;

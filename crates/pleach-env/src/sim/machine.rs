@@ -1,7 +1,7 @@
-//! The state of a simulated machine behind its one lock, and the gate that every mutating call passes.
+//! The state of a simulated machine behind its lock, and the start of every mutating call.
 //!
-//! The gate counts the call, calls the test's hook, takes the captures and strikes the faults that stand for its
-//! number, in this order; so the hook and the captures see the moment before the call.
+//! [`SimEnv::begin`] counts the call, calls the test's hook, takes the captures and finds the fault of the call's number, in
+//! this order. So hook and captures see the disk before the call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,43 +18,10 @@ use super::SimEnv;
 use super::block::BLOCK_LEN;
 use super::capture::Capture;
 use super::disk::Disk;
-use super::fault::{FaultKind, Faults, JOB_PANIC};
+use super::fault::{Counter, FaultKind, Faults, JOB_PANIC, check};
 use super::file::Held;
 use super::inode::Ino;
 use crate::sync::point;
-
-/// A mutating call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
-    WriteAt,
-    Sync,
-    SyncDir,
-    CreateFile,
-    Rename,
-    RemoveFile,
-    SetLen,
-    Allocate,
-    Punch,
-    CreateDirAll,
-}
-
-impl Op {
-    /// The name of the method.
-    fn name(self) -> &'static str {
-        match self {
-            Op::WriteAt => "write_at",
-            Op::Sync => "sync",
-            Op::SyncDir => "sync_dir",
-            Op::CreateFile => "create_file",
-            Op::Rename => "rename",
-            Op::RemoveFile => "remove_file",
-            Op::SetLen => "set_len",
-            Op::Allocate => "allocate",
-            Op::Punch => "punch",
-            Op::CreateDirAll => "create_dir_all",
-        }
-    }
-}
 
 /// Virtual time that a mutating call takes. Arbitrary, near what a fast SSD takes.
 const OP_TIME: Duration = Duration::from_micros(10);
@@ -117,7 +84,7 @@ impl Machine {
         }
     }
 
-    /// This moment with everything pending.
+    /// The disk at this moment, with everything pending.
     pub(super) fn capture(&self) -> Capture {
         Capture { disk: Arc::new(self.disk.clone()), capacity: self.capacity }
     }
@@ -127,33 +94,30 @@ impl Machine {
         if self.powered_off { Err(power_off_error()) } else { Ok(()) }
     }
 
-    /// Fails where the disk is mounted read-only.
+    /// Fails if the disk is mounted read-only.
     pub(super) fn check_writable(&self) -> io::Result<()> {
         if self.read_only { Err(Errno::ROFS.into()) } else { Ok(()) }
     }
 
-    /// Counts a read and says how it fails.
+    /// Counts a read. An error if a fault strikes it.
     pub(super) fn begin_read(&mut self) -> io::Result<()> {
         self.check_power()?;
         self.read_count += 1;
         self.clock += READ_TIME;
-        match self.faults.at_read(self.read_count - 1).and_then(FaultKind::error) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        let fault = self.faults.strike(self.read_count - 1, Counter::Reads);
+        check(fault.and_then(FaultKind::error))
     }
 
-    /// Counts a call that opens something and changes nothing, and says how it fails.
+    /// Counts a call that opens something and changes nothing. An error if a fault strikes it or no handle is left.
     pub(super) fn begin_open(&mut self) -> io::Result<()> {
         self.check_power()?;
         self.open_count += 1;
-        match self.faults.at_open(self.open_count - 1).and_then(FaultKind::error) {
-            Some(error) => Err(error),
-            None => self.check_handles(),
-        }
+        let fault = self.faults.strike(self.open_count - 1, Counter::Opens);
+        check(fault.and_then(FaultKind::error))?;
+        self.check_handles()
     }
 
-    /// Fails where not even one more file or directory can be opened.
+    /// Fails if no further file or directory can be opened.
     pub(super) fn check_handles(&self) -> io::Result<()> {
         match self.handle_limit {
             Some(limit) if self.handle_count() + self.other_handles >= limit => Err(Errno::MFILE.into()),
@@ -183,7 +147,7 @@ impl Machine {
         self.free_bytes() / BLOCK_LEN as u64
     }
 
-    /// Fails when not even one block is left, for calls that may grow a directory.
+    /// Fails if no block is left, for calls that may grow a directory.
     pub(super) fn check_space(&self) -> io::Result<()> {
         if self.free_blocks() == 0 { Err(Errno::NOSPC.into()) } else { Ok(()) }
     }
@@ -206,42 +170,34 @@ fn power_off_error() -> io::Error {
     io::Error::other("simulated power off")
 }
 
-/// A mutating call that has passed the gate: the locked machine, and the fault that strikes the call.
+/// A mutating call that has begun: the locked machine, and the fault of the call.
 pub(super) struct Turn<'a> {
     pub(super) machine: MutexGuard<'a, Machine>,
     pub(super) fault: Option<FaultKind>,
 }
 
 impl Turn<'_> {
-    /// Fails when the call is struck by a fault that makes any call fail.
+    /// Fails if the call's fault makes any call fail.
     pub(super) fn check_fault(&self) -> io::Result<()> {
-        match self.fault.and_then(FaultKind::error) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        check(self.fault.and_then(FaultKind::error))
     }
 
-    /// The same for a call that opens a file or directory. It fails too where no more can be opened.
+    /// As [`Turn::check_fault`], for a call that opens a file or directory. Also fails if no more can be opened.
     pub(super) fn check_open(&self) -> io::Result<()> {
-        match self.fault.and_then(FaultKind::open_error) {
-            Some(error) => Err(error),
-            None => self.machine.check_handles(),
-        }
+        check(self.fault.and_then(FaultKind::open_error))?;
+        self.machine.check_handles()
     }
 
-    /// The result of the call that has done its work.
+    /// The result of a call that has done its work.
     pub(super) fn end(&self) -> io::Result<()> {
-        match self.fault.and_then(FaultKind::late_error) {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        check(self.fault.and_then(FaultKind::late_error))
     }
 }
 
 impl SimEnv {
-    /// The gate. Only here is the hook called, without the lock; calls that it makes itself do not call it again.
+    /// Begins a mutating call with this name. Calls the hook without the lock; calls that the hook makes do not call it.
     #[cfg_attr(feature = "failpoints", track_caller)]
-    pub(super) fn begin(&self, op: Op) -> io::Result<Turn<'_>> {
+    pub(super) fn begin(&self, op: &'static str) -> io::Result<Turn<'_>> {
         point();
         let number = {
             let mut machine = self.machine.lock();
@@ -252,19 +208,19 @@ impl SimEnv {
         };
         let hook = self.hook.lock().take();
         if let Some(mut hook) = hook {
-            hook(number, op.name());
+            hook(number, op);
             self.hook.lock().get_or_insert(hook);
         }
         let mut machine = self.machine.lock();
         if machine.powered_off {
-            return Err(power_off_error()); // By the hook.
+            return Err(power_off_error()); // The hook did it.
         }
         if machine.capture_wanted.remove(&number) {
             let capture = machine.capture();
             machine.captured.push((number, capture));
         }
         machine.check_writable()?;
-        let fault = machine.faults.at_op(number);
+        let fault = machine.faults.strike(number, Counter::Ops);
         if fault == Some(FaultKind::JobPanics) {
             drop(machine);
             self.panic_in_job(op, number);
@@ -273,10 +229,10 @@ impl SimEnv {
         Ok(Turn { machine, fault })
     }
 
-    /// Panics where a job makes this call. Requires: no lock is held.
-    fn panic_in_job(&self, op: Op, number: u64) {
+    /// Panics if a job makes this call. Requires: no lock is held.
+    fn panic_in_job(&self, op: &'static str, number: u64) {
         if self.is_in_job() {
-            resume_unwind(Box::new(format!("{JOB_PANIC} at call {number}, {}", op.name())));
+            resume_unwind(Box::new(format!("{JOB_PANIC} at call {number}, {op}")));
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The simulated machine: an in-memory disk that forgets what no barrier has secured, a virtual clock, seeded random
-//! numbers, and jobs that step only when told to.
+//! The simulated machine: an in-memory disk that may lose everything before its barrier, a virtual clock, seeded random
+//! numbers, and jobs that the test steps.
 //!
-//! A test builds a [`SimEnv`] from a seed, runs a store on it, and asks for [crash images](SimEnv::crash_image): new
-//! machines whose disks hold what a power failure at that moment may leave behind. Everything is determined by the
-//! seed and the calls, so that a failure found once can be found again.
+//! A test builds a [`SimEnv`] from a seed, runs a store on it, and takes [crash images](SimEnv::crash_image): new machines
+//! whose disks hold what a power failure at that moment may leave. Seed and calls determine everything, so every failure can
+//! be repeated.
 //!
 //! # The disk
-//! Every change persists on its own, early or late, until its barrier:
+//! Until its barrier, every change persists or not on its own:
 //! - *Bytes*: of each sector of 512 bytes a crash keeps the durable version or any later one.
 //! - *Length*: a crash keeps the durable length or any later one. Length without data reads zeros; data without length
 //!   is cut off. Truncation and allocation are changes of length, and truncated bytes are a version of zeros.
@@ -14,21 +14,21 @@
 //!   without a name after the crash is gone, however well its bytes were synced.
 //!
 //! [`File::sync`] is the barrier of one file's bytes and length, [`Env::sync_dir`] that of one directory's names.
-//! Directories themselves are durable when [`Env::create_dir_all`] returns. The real file systems promise more here
-//! and there; a store must not lean on it.
+//! Directories are durable when [`Env::create_dir_all`] returns. Some file systems guarantee more; a store must not rely on
+//! it.
 //!
 //! # Invariants
-//! 1. What a barrier has secured survives every crash, unless it is overwritten, removed or renamed afterwards.
-//! 2. What a crash keeps has been there: no byte, length or name is invented.
+//! 1. Every crash keeps what a barrier made durable, unless it was overwritten, removed or renamed afterwards.
+//! 2. Every byte, length and name that a crash keeps was on the disk before.
 //!
 //! # Concurrency
-//! Meant for one thread, or for those of [`SimEnv::run_clients`], of which one runs at a time; the locks make it
-//! `Send + Sync` and no more. There are three, never held together: the
-//! machine's, the schedule's and the hook's. None is held while a job or a hook runs.
+//! For one thread, or for the threads of [`SimEnv::run_clients`], of which one runs at a time; the locks only make it
+//! `Send + Sync`. There are three, never held together: the machine's, the schedule's and the hook's. None is held while a
+//! job or a hook runs.
 //!
 //! # Cost
-//! Writes copy the sectors and the block they touch. Captures and crash images copy the tables of names and files,
-//! and of the bytes only the blocks that have something pending.
+//! A write copies the sectors and the block it touches. A capture or crash image copies the tables of names and files, and
+//! the blocks with pending changes.
 
 mod block;
 mod capture;
@@ -65,12 +65,12 @@ use crate::job::{Job, JobHandle};
 use crate::sync::point;
 use crate::waiter::Waiter;
 use disk::Disk;
-use fault::FaultKind as Kind;
+use fault::check;
 use file::{SimDir, SimFile, SimLock};
-use machine::{Machine, Op};
+use machine::Machine;
 use schedule::Schedule;
 
-/// Called before each mutating call with its number and name.
+/// Called before each mutating call, with the call's number and name.
 type Hook = Box<dyn FnMut(u64, &'static str) + Send>;
 
 /// A machine in memory whose power can be cut.
@@ -98,9 +98,9 @@ type Hook = Box<dyn FnMut(u64, &'static str) + Send>;
 /// # }
 /// ```
 pub struct SimEnv {
-    /// For what outlives the call: handles, wakers, waiters.
+    /// For handles, wakers and waiters, which outlive the call.
     this: Weak<SimEnv>,
-    /// Has a lock of its own, and none of the machine's is held while its files are opened or closed.
+    /// Has a lock of its own. No lock of the machine is held while it opens or closes files.
     open_files: Arc<OpenFiles>,
     /// Disk, counters, clock, faults.
     machine: Mutex<Machine>,
@@ -126,16 +126,13 @@ impl SimEnv {
         })
     }
 
-    /// The barrier of a directory's names. One that a failpoint skips is counted all the same, so that the calls after it
-    /// keep their numbers.
+    /// The barrier of a directory's names. Counts also if a failpoint skips it, so that later calls keep their numbers.
     fn sync_names(&self, path: &Path, site: Site, is_open: bool) -> io::Result<()> {
-        let mut turn = self.begin(Op::SyncDir)?;
+        let mut turn = self.begin("sync_dir")?;
         if failpoint::skipped(site) {
             return Ok(());
         }
-        if let Some(error) = turn.fault.and_then(Kind::sync_error) {
-            return Err(error);
-        }
+        check(turn.fault.and_then(FaultKind::sync_error))?;
         if !is_open {
             turn.check_open()?;
         }
@@ -146,12 +143,12 @@ impl SimEnv {
     }
 
     fn this(&self) -> Arc<Self> {
-        self.this.upgrade().expect("the environment is only ever made behind an Arc, which the caller holds")
+        self.this.upgrade().expect("the caller holds the Arc in which the environment was made")
     }
 }
 
 impl Env for SimEnv {
-    /// Counted as a mutating call only where something is missing.
+    /// Counts as a mutating call only if something is missing.
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         {
             let mut machine = self.machine.lock();
@@ -160,7 +157,7 @@ impl Env for SimEnv {
                 return Ok(());
             }
         }
-        let mut turn = self.begin(Op::CreateDirAll)?;
+        let mut turn = self.begin("create_dir_all")?;
         turn.check_open()?;
         turn.machine.check_space()?;
         turn.machine.disk.create_dir_all(path)?;
@@ -185,12 +182,12 @@ impl Env for SimEnv {
     }
 
     fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let mut turn = self.begin(Op::CreateFile)?;
+        let mut turn = self.begin("create_file")?;
         turn.check_open()?;
         turn.machine.disk.vacant(path)?;
         turn.machine.check_space()?;
         let ino = turn.machine.disk.create(path)?;
-        turn.end()?; // The name stays, without a handle.
+        turn.end()?; // On an error the name stays, without a handle.
         let options = OpenOptions { write: true, direct: false };
         Ok(SimFile::open(self.this(), turn.machine, ino, options))
     }
@@ -217,20 +214,20 @@ impl Env for SimEnv {
 
     /// Within one directory only.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut turn = self.begin(Op::Rename)?;
+        let mut turn = self.begin("rename")?;
         turn.check_fault()?;
         turn.machine.disk.rename(from, to)?;
         turn.end()
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let mut turn = self.begin(Op::RemoveFile)?;
+        let mut turn = self.begin("remove_file")?;
         turn.check_fault()?;
         turn.machine.disk.remove(path)?;
         turn.end()
     }
 
-    /// Not counted as a mutating call, though it may create the file, whose name is then pending as any other.
+    /// Does not count as a mutating call, although it may create the file. The file's name is then pending.
     fn lock_file(&self, path: &Path, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>> {
         let mut machine = self.machine.lock();
         machine.begin_open()?;
@@ -272,8 +269,8 @@ impl Env for SimEnv {
         self.machine.lock().numbers.u64(..)
     }
 
-    /// The job steps in [`SimEnv::step_job`], in [`SimEnv::run_jobs`] and where the foreground waits. Dropping the
-    /// handle from inside a step drops the job after that step.
+    /// The job steps in [`SimEnv::step_job`], in [`SimEnv::run_jobs`] and in waits of the foreground. If a step drops the
+    /// job's handle, the job is dropped after that step.
     fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> io::Result<JobHandle> {
         let (limit, count) = (self.machine.lock().job_limit, self.schedule.lock().job_count());
         if limit.is_some_and(|limit| count >= limit) {

@@ -1,10 +1,10 @@
-//! The simulated scheduler: jobs that step when the test, or a foreground call that must wait, says so.
+//! The simulated scheduler: the test, or a foreground call that waits, steps the jobs.
 //!
-//! The seed decides which of the ready jobs steps. A job is taken out of the table while it steps, so that it may
-//! call the environment, wake itself and others, and drop handles, even its own.
+//! The seed decides which ready job steps. A job is out of the table while it steps, so it may call the environment, wake
+//! itself and others, and drop handles, even its own.
 //!
 //! # Invariants
-//! 1. A wake is never lost: the flag is cleared before the step, so that a wake during the step makes it ready again.
+//! 1. No wake is lost: the flag is cleared before the step, so a wake during the step makes the job ready again.
 //! 2. No lock is held while a job steps or is dropped.
 
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ use crate::waiter::{Waited, Waiter};
 /// Steps after which [`SimEnv::run_jobs`] gives up. Arbitrary, far above what a test's jobs need.
 const STEPS_MAX: u64 = 1_000_000;
 
-/// Steps that waits may take in the life of a machine. Arbitrary, some ten times what the longest tests need: whoever
-/// waits for longer waits for jobs that never get anywhere.
+/// Steps that waits may take in the life of a machine. Arbitrary, about ten times what the longest tests need: a longer wait
+/// is for jobs that make no progress.
 const WAIT_STEPS_MAX: u64 = 100_000;
 
 struct Slot {
@@ -71,7 +71,7 @@ impl Schedule {
         Some((id, slot.job.take()?))
     }
 
-    /// Puts a job back after its step; hands it back when its handle has been dropped meanwhile.
+    /// Puts a job back after its step. Returns it if its handle was dropped during the step.
     fn put_back(&mut self, id: u64, job: Box<dyn Job>, step: JobStep) -> Option<Box<dyn Job>> {
         let Some(slot) = self.slots.get_mut(&id) else { return Some(job) };
         slot.job = Some(job);
@@ -118,7 +118,7 @@ impl Schedule {
 }
 
 impl SimEnv {
-    /// Steps one of the ready jobs, chosen by the seed; `false` when none is ready.
+    /// Steps one of the ready jobs, chosen by the seed; `false` if none is ready.
     pub fn step_job(&self) -> bool {
         let Some((id, mut job)) = self.schedule.lock().take_ready() else { return false };
         let step = job.step();
@@ -130,7 +130,7 @@ impl SimEnv {
     /// Steps jobs until none is ready.
     ///
     /// # Panics
-    /// After a million steps: then some job never becomes idle.
+    /// After a million steps: some job never becomes idle.
     pub fn run_jobs(&self) {
         for _ in 0..STEPS_MAX {
             if !self.step_job() {
@@ -159,8 +159,8 @@ impl SimEnv {
         JobHandle { waker: JobWaker(Arc::new(wake)), stop: Some(Box::new(stop)) }
     }
 
-    /// A waiter whose wait steps one job. Where none is ready, a wait with a timeout lets the virtual time pass, and
-    /// one without panics: nobody is left who could end it. So do waits without end.
+    /// A waiter whose wait steps one job. If no job is ready, a wait with a timeout advances the virtual time, and one without
+    /// panics, because nothing could end it. Too many waits panic too.
     pub(super) fn add_waiter(&self) -> Waiter {
         let this = self.this.clone();
         Waiter::sim(Arc::new(move |waited| {
