@@ -54,7 +54,7 @@ enum Command {
     DropPartition(drop_partition::DropPartitionArgs),
     /// Merge partitions into their densest form
     Compact,
-    /// Tell what is known of the store
+    /// Print the statistics of the store
     Stats,
     /// Read every file and report all damage
     Verify,
@@ -94,7 +94,7 @@ impl Cli {
         }
         let result = self.dispatch(store);
         match self.command.writing() {
-            // Their hints must not lead to an option that they refuse.
+            // Their hints must not suggest an option that they refuse.
             Some(_) => result.map_err(Failure::without_read_only),
             None => result,
         }

@@ -1,12 +1,12 @@
 //! Text for bytes and bytes for text: readable escapes, hexadecimal, JSON members, sizes with units.
 //!
-//! Keys and values are bytes; people and text formats want characters. Every form that is written here can be read
-//! back here to the same bytes.
+//! Keys and values are bytes; people and text formats need characters. Every form that this module writes it also reads, and
+//! gets the same bytes.
 //!
 //! # Forms
 //! - *escaped*: UTF-8 as it is, but `\\`, `\t`, `\n`, `\r`, and `\xNN` for all other bytes that do not print;
 //! - *hex*: two digits a byte;
-//! - *JSON*: a member `name` for UTF-8, else `name_base64`; `name_hex` where hexadecimal was asked for.
+//! - *JSON*: a member `name` for UTF-8, otherwise `name_base64`; with `--hex` a member `name_hex`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::{Failure, Result};
 
-/// How bytes are written as text, and read from it.
+/// The form of bytes as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Escaped,
@@ -39,7 +39,7 @@ impl Form {
         String::from_utf8(out).expect("both forms write UTF-8")
     }
 
-    /// Appends the bytes that `text` stands for to `out`; the error says what is wrong with it.
+    /// Appends the bytes of `text` to `out`; the error says what is wrong.
     pub(crate) fn read(self, text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         match self {
             Form::Escaped => unescape(text, out),
@@ -51,7 +51,7 @@ impl Form {
     }
 }
 
-/// A key or value given on the command line: its bytes verbatim, or those its hexadecimal digits stand for.
+/// A key or value given on the command line, verbatim or in hexadecimal.
 pub(crate) fn argument(text: &OsStr, hex: bool) -> Result<Vec<u8>> {
     if hex {
         let shown = text.to_string_lossy();
@@ -60,7 +60,7 @@ pub(crate) fn argument(text: &OsStr, hex: bool) -> Result<Vec<u8>> {
     Ok(OsString::from(text).into_vec())
 }
 
-/// A key as messages show it.
+/// A key, for messages.
 pub(crate) fn shown(key: &[u8], hex: bool) -> String {
     if hex { Form::Hex.text(key) } else { format!("\"{}\"", Form::Escaped.text(key)) }
 }

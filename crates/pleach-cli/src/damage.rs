@@ -21,7 +21,7 @@ pub(crate) fn tell_places(damage: &[DamagedPlace], places: u64) {
     }
 }
 
-/// The message and what is lost.
+/// The message, and the keys lost.
 fn text(place: &DamagedPlace) -> String {
     let mut parts = vec![place.error.to_string()];
     if place.error.path() != Some(&place.path) {

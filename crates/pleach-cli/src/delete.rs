@@ -1,4 +1,4 @@
-//! `pleach delete`: removes keys in one write batch, and names those that were not there.
+//! `pleach delete`: removes keys in one write batch, and names the missing ones.
 
 use std::ffi::OsString;
 
@@ -19,7 +19,7 @@ pub(crate) struct DeleteArgs {
     /// Keys are given in hexadecimal
     #[arg(long)]
     hex: bool,
-    /// Keys that are not there are no failure
+    /// Succeed even if keys are missing
     #[arg(long, short)]
     force: bool,
 }

@@ -1,4 +1,4 @@
-//! `pleach drop-partition`: drops a partition, after saying what goes and asking.
+//! `pleach drop-partition`: prints what the partition holds, asks, and drops it.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::partitions::Contents;
 pub(crate) struct DropPartitionArgs {
     /// The partition to drop
     name: String,
-    /// Do not ask; needed where nobody can be asked
+    /// Do not ask; needed without a terminal
     #[arg(long, short)]
     yes: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DropPartitionArgs) -> Result<()> {
     Ok(())
 }
 
-/// Asks at the terminal. Requires one: who cannot be asked has to say --yes.
+/// Asks at the terminal. Without one, --yes is required.
 fn confirm(holds: &str) -> Result<bool> {
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {

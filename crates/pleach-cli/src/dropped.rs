@@ -1,14 +1,14 @@
-//! The bytes that opening a store cut off the end of its log, for people and for `--json`.
+//! The bytes that recovery dropped from the end of the log, for people and for `--json`.
 //!
-//! A crash leaves an unsynced end, which recovery drops from the first gap on. Each command opens the store again, so only
-//! the first command after the crash can report it.
+//! After a crash recovery drops the unsynced end of the log from the first gap on. Each command opens the store, so only the
+//! first command after the crash can report it.
 
 use pleach::Stats;
 use serde_json::{Map, Value};
 
 use crate::output::{bytes, count};
 
-/// The dropped bytes and writes, in a sentence; `None` when nothing was.
+/// The dropped bytes and writes in a sentence; `None` if nothing was dropped.
 pub(crate) fn describe(stats: &Stats) -> Option<String> {
     let (records, size) = (stats.log_dropped_records, bytes(stats.log_dropped_bytes));
     match records {

@@ -1,7 +1,6 @@
-//! The failure of a command: an exit code, a message, and a hint where one helps.
+//! The failure of a command: an exit code, a message, and often a hint.
 //!
-//! Everything that can go wrong comes together here, so that the table of exit codes in `pleach help` has one place
-//! that makes it true.
+//! All errors become failures here, so this is the one place that must agree with the table of exit codes in `pleach help`.
 
 use std::fmt::Display;
 use std::io;
@@ -16,7 +15,7 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 /// Why a command ends; the numbers are its exit codes and part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Whoever read the output has had enough: not a failure at all.
+    /// The reader of the output has gone away; the command succeeds.
     OutputClosed = 0,
     NotFound = 1,
     Damage = 2,
@@ -26,11 +25,11 @@ pub(crate) enum Exit {
     Interrupted = 130,
 }
 
-/// The end of a command that did not do all it was asked for.
+/// The failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// Empty when everything worth saying has been said.
+    /// Empty if the messages were printed before.
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
 }
@@ -40,7 +39,7 @@ impl Failure {
         Self { exit, message: message.to_string(), hint: None }
     }
 
-    /// Ends with `exit`; the messages are out already.
+    /// Ends with `exit`; the messages were printed before.
     pub(crate) fn quiet(exit: Exit) -> Self {
         Self::new(exit, "")
     }
@@ -53,7 +52,7 @@ impl Failure {
         Self::new(Exit::NotFound, message)
     }
 
-    /// A check of ours failed: the store is not as it must be.
+    /// A check of the command failed: the store is damaged.
     pub(crate) fn damage(message: impl Display) -> Self {
         Self::new(Exit::Damage, message)
     }
@@ -67,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// The failure of a command that writes: `--read-only` is no way out.
+    /// The failure of a command that writes: the hint does not suggest `--read-only`.
     pub(crate) fn without_read_only(mut self) -> Self {
         for (with, without) in [(REFUSED, REFUSED_TO_WRITE), (MOUNTED_READ_ONLY, MOUNTED_READ_ONLY_TO_WRITE)]
         {
@@ -119,7 +118,7 @@ impl From<Error> for Failure {
             ErrorKind::InvalidArgument | ErrorKind::Closed => of(Exit::Usage),
             ErrorKind::Unsupported => of(Exit::Usage).hint(UNSUPPORTED),
             ErrorKind::Conflict => of(Exit::Busy).hint(BUSY),
-            // The cause says more than that writes are refused since.
+            // The cause is the first failure, which says more than that writes are refused.
             ErrorKind::Poisoned => of(Exit::Io).hint(error.io_error().and_then(io_hint).unwrap_or(POISONED)),
             _ => match error.io_error().and_then(io_hint) {
                 Some(hint) => of(Exit::Io).hint(hint),
@@ -138,10 +137,10 @@ pub(crate) fn is_refused(error: &Error) -> bool {
     error.io_error().is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// The hint for a refusal of the system's.
+/// The hint for an error of the operating system.
 fn io_hint(error: &io::Error) -> Option<&'static str> {
     match (error.kind(), error.raw_os_error()) {
-        // Said by the store, not by the system: there is space left.
+        // The store refused the write, not the system.
         (io::ErrorKind::StorageFull, None) => Some(KEPT_FREE),
         (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => Some(FULL),
         (io::ErrorKind::PermissionDenied, _) => Some(REFUSED),

@@ -1,6 +1,6 @@
 //! `pleach get`: the values of keys, from one consistent view.
 //!
-//! The value of a single key is written as it is, so that it can be piped on. Several keys are written as lines.
+//! The value of a single key is printed unchanged, for pipes. Several keys are printed as lines.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -59,6 +59,6 @@ fn write_alone(output: &mut Output, value: &Value, hex: bool) -> Result<()> {
         return output.line(Form::Hex.text(value));
     }
     output.write_all(value)?;
-    // Only for the eyes: the prompt shall not stick to the value.
+    // On a terminal, so that the prompt does not follow on the same line.
     if stdout_is_terminal() && !value.ends_with(b"\n") { output.line("") } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
 //! The `pleach` command: a store at the command line.
 //!
 //! One module for each subcommand; `args` lists them. Around them: `open` (which store), `bytes` (text for bytes),
-//! `output` (where data and messages go), `dropped` (what a crash cost), `progress` (long commands), `failure` (exit codes).
+//! `output` (data and messages), `dropped` (writes lost in a crash), `progress` (long commands), `failure` (exit codes).
 
 #![expect(
     clippy::disallowed_methods,
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // A failure to print the help has nowhere to be told.
+            // A failure to print the help cannot be reported.
             let _unheard = error.print();
             return match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,

@@ -1,8 +1,8 @@
 //! Opening a store for a command: where it is, whether it may be created, which partition.
 //!
-//! Commands that read never create a store or a partition; a missing one is an error that says so. Opening recovers
-//! the store, and so writes to its directory even when the command only reads, unless `--read-only` is said. A store on a
-//! full disk is opened for reading if need be, and standard error says so.
+//! Commands that read never create a store or a partition; a missing one is an error. Opening recovers the store, so it
+//! writes to the directory even if the command only reads, unless `--read-only` is given. If the disk is full, the store may
+//! be opened for reading only; then the command prints a warning to standard error.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ const UNREADABLE: &str = "reading a store takes permission to read its files and
 
 const NOT_CREATED: &str = "no store was created: give a path where you may write";
 
-/// The partition that commands use unless told otherwise.
+/// The default partition of commands.
 const DEFAULT_PARTITION: &str = "default";
 
 impl StoreArgs {
@@ -60,7 +60,7 @@ impl StoreArgs {
         self.partition.as_deref().unwrap_or(DEFAULT_PARTITION)
     }
 
-    /// An error when no partition can have the given name. Checked before a store is created for it.
+    /// An error if no partition can have the given name. Checked before a store is created.
     pub(crate) fn check_partition_name(&self) -> Result<()> {
         let len = self.partition_name().len();
         if (1..=PARTITION_NAME_LEN_MAX).contains(&len) {
@@ -71,7 +71,7 @@ impl StoreArgs {
         )))
     }
 
-    /// Opens a store that must be there.
+    /// Opens an existing store.
     pub(crate) fn open(&self) -> Result<Db> {
         let dir = self.dir()?;
         if let Err(error) = std::fs::symlink_metadata(dir) {
@@ -83,7 +83,7 @@ impl StoreArgs {
         self.open_with(false)
     }
 
-    /// Opens a store, creating it if it is missing and `no_create` does not forbid that.
+    /// Opens a store. Creates it if it is missing, unless `no_create` is set.
     pub(crate) fn open_or_create(&self, no_create: bool) -> Result<Db> {
         if no_create { self.open() } else { self.open_with(true) }
     }
@@ -124,7 +124,7 @@ impl StoreArgs {
         }
     }
 
-    /// The partition to work on, which must be there.
+    /// The partition to work on, which must exist.
     pub(crate) fn partition_of(&self, db: &Db) -> Result<Partition> {
         let name = self.partition_name();
         db.find_partition(name).ok_or_else(|| {

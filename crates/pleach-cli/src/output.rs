@@ -1,7 +1,7 @@
 //! The output: standard output or a file for data, standard error for people.
 //!
-//! Data and `--json` documents go to standard output and nothing else does. Messages, questions and progress go to
-//! standard error. When the reader of the output goes away (`| head`) the command ends quietly with success.
+//! Only data and `--json` documents go to standard output. Messages, questions and progress go to standard error. If the
+//! reader of the output goes away (`| head`), the command ends quietly with success.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -69,7 +69,7 @@ impl Output {
         Ok(self.0.write_all(&line)?)
     }
 
-    /// Hands on what is buffered. Requires: called at the end; what is left to the drop goes out without a check.
+    /// Writes the buffered bytes. Requires: called at the end, because a drop ignores errors.
     pub(crate) fn finish(mut self) -> Result<()> {
         Ok(self.0.flush()?)
     }
@@ -102,12 +102,12 @@ pub(crate) fn note(message: impl Display) {
     eprintln!("{message}");
 }
 
-/// Something went wrong but the command goes on, or ends with what it has.
+/// A warning: something failed, but the command goes on or prints what it has.
 pub(crate) fn complain(message: impl Display) {
     eprintln!("{}{message}", label("error: ", &Style::new().for_stderr().red().bold()));
 }
 
-/// Something that the user should know, though nothing went wrong now.
+/// A note: the user should know it, but nothing failed.
 pub(crate) fn warn(message: impl Display) {
     eprintln!("{}{message}", label("warning: ", &Style::new().for_stderr().yellow().bold()));
 }

@@ -1,4 +1,4 @@
-//! `pleach partitions`: which partitions there are and what they hold; creates one.
+//! `pleach partitions`: lists the partitions and their sizes, or creates one.
 
 use clap::Args;
 use pleach::{Db, Partition};
@@ -8,7 +8,7 @@ use crate::failure::Result;
 use crate::open::StoreArgs;
 use crate::output::{Output, Table, bytes, count, entries, note, print_document};
 
-/// Entries that are counted one by one before an estimate has to do: a fraction of a second. Arbitrary.
+/// Most entries that are counted one by one; beyond that, they are estimated. Arbitrary: a fraction of a second.
 const COUNTED_MAX: u64 = 200_000;
 
 #[derive(Args)]
@@ -36,7 +36,7 @@ impl PartitionsArgs {
     }
 }
 
-/// The content of a partition, summed up.
+/// Entries and bytes of a partition.
 pub(crate) struct Contents {
     pub(crate) entries: u64,
     /// Whether `entries` and `data_bytes` were counted to the end.
@@ -47,7 +47,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Counts up to `max` entries; beyond that, estimates from what files say.
+    /// Counts up to `max` entries; beyond that, estimates from the properties of files.
     pub(crate) fn of(partition: &Partition, max: u64) -> Result<Self> {
         let stats = partition.stats()?;
         let (mut entries, mut data_bytes, mut exact) = (0, 0, true);
@@ -67,7 +67,7 @@ impl Contents {
         Ok(Self { entries, exact, data_bytes, file_bytes: stats.bytes, runs: stats.runs })
     }
 
-    /// As [`Contents::of`], quick enough to ask by the way.
+    /// As [`Contents::of`], but at once.
     pub(crate) fn quick(partition: &Partition) -> Result<Self> {
         Self::of(partition, COUNTED_MAX)
     }
@@ -140,7 +140,7 @@ fn list(store: &StoreArgs, counted_max: u64) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// The sums of each partition, or only of the one that was asked for.
+/// The contents of each partition, or of the chosen one.
 fn contents(store: &StoreArgs, db: &Db, counted_max: u64) -> Result<Vec<(String, Contents)>> {
     let partitions: Vec<_> = match store.partition {
         Some(_) => vec![store.partition_of(db)?],

@@ -1,21 +1,21 @@
-//! Progress of long commands on standard error: a bar where the end is known, a spinner where it is not.
+//! Progress of long commands on standard error: a bar if the end is known, otherwise a spinner.
 //!
-//! Nothing is drawn when standard error is not a terminal. Every line fits into 60 columns: where
-//! the terminal has less than 80, the bar is shorter or left out, and the text keeps its place.
+//! Nothing is drawn if standard error is not a terminal. Every line fits into 60 columns: on a terminal of less than 80 columns
+//! the bar is shorter or left out, so that the text fits.
 
 use std::time::Duration;
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Redraws a second; the default of 20 costs more than it shows.
+/// Redraws per second; the default of 20 costs more and shows no more.
 const REDRAWS_PER_SECOND: u8 = 10;
 
-/// Columns of a bar where there is room, and the fewest that show progress. Arbitrary.
+/// Columns of a bar on a wide terminal, and the fewest of any bar. Arbitrary.
 const BAR_WIDTH_MAX: u16 = 20;
 const BAR_WIDTH_MIN: u16 = 6;
 
-/// A bar over `total` bytes with a message, or a spinner when the total is not known.
+/// A bar over `total` bytes with a message, or a spinner if the total is not known.
 pub(crate) fn over_bytes(total: Option<u64>) -> ProgressBar {
     match total {
         Some(total) => bar(total, "{bytes}/{total_bytes}  {wide_msg} {eta:>4}"),
@@ -47,8 +47,7 @@ fn bar(total: u64, template: &str) -> ProgressBar {
     bar
 }
 
-/// Columns of a bar on a terminal with `columns`, of which the text of a load needs 58; `None` where a bar would be too
-/// short to say anything.
+/// Columns of a bar on a terminal with `columns`, of which the text of a load needs 58; `None` if the bar would be too short.
 fn bar_width(columns: Option<u16>) -> Option<u16> {
     let width = columns.map_or(BAR_WIDTH_MAX, |columns| columns.saturating_sub(58).min(BAR_WIDTH_MAX));
     (width >= BAR_WIDTH_MIN).then_some(width)

@@ -48,7 +48,7 @@ pub(crate) fn run(store: &StoreArgs, args: &PutArgs) -> Result<()> {
     Ok(())
 }
 
-/// An error when the store would refuse the entry: then none is created for it.
+/// An error if the store would refuse the entry. Checked before a store is created.
 fn check(key: &[u8], value: &[u8]) -> Result<()> {
     if !(1..=KEY_LEN_MAX).contains(&key.len()) {
         return Err(Failure::usage(format!(

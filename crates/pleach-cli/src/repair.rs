@@ -1,7 +1,7 @@
-//! `pleach repair`: what can be read of a damaged store, in a new one.
+//! `pleach repair`: copies everything readable of a damaged store into a new one.
 //!
-//! The new store is made under another name, `NEW.incomplete`, and gets its own when it is done: what an interrupted repair
-//! leaves behind never passes for a whole store.
+//! The new store is written under the name `NEW.incomplete` and renamed at the end. So the leftover of an interrupted repair is
+//! never taken for a whole store.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -78,7 +78,7 @@ pub(crate) fn run(store: &StoreArgs, args: &RepairArgs) -> Result<()> {
     tell(store, &args.into, &report, started.elapsed().as_secs_f64())
 }
 
-/// The name under which the new store is made. An error when it, or its final name, is taken.
+/// The temporary name of the new store. An error if it or the final name exists.
 fn check_target(from: &Path, into: &Path) -> Result<PathBuf> {
     let mut name = into.file_name().map(OsString::from).unwrap_or_default();
     if name.is_empty() {

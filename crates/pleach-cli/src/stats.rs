@@ -1,4 +1,4 @@
-//! `pleach stats`: what the store tells about itself.
+//! `pleach stats`: prints the counters and sizes of the store.
 
 use pleach::{Db, Stats};
 use serde_json::{Map, Value, json};
@@ -22,7 +22,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// Names, values and whether a value counts bytes, in the order in which they are told. The one list of all fields.
+/// Name and value of every field, and whether the value counts bytes, in the order of the output.
 fn fields(stats: &Stats) -> [(&'static str, u64, bool); 32] {
     [
         ("partitions", stats.partitions, false),

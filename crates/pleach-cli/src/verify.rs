@@ -1,5 +1,5 @@
-//! `pleach verify`: reads every live file and reports all damage. A store that cannot be opened is surveyed as `pleach
-//! repair` would read it.
+//! `pleach verify`: reads every live file and reports all damage. If the store cannot be opened, it reads the files as `pleach
+//! repair` does, without writing.
 
 use std::time::Instant;
 

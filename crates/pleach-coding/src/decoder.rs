@@ -1,10 +1,10 @@
-//! Bytes being decoded from the front, none of which are trusted.
+//! A decoder of untrusted bytes.
 
 use crate::varint::{put_varint, take_varint, take_varint_u32};
 
-/// Bytes being decoded. A method returns `None` and takes nothing if they do not hold the value that it decodes.
+/// Takes values from the front of its bytes. A method returns `None` and takes nothing if the value is not there.
 ///
-/// The caller makes the error, which says what was expected and where: [`Malformed`](crate::Malformed).
+/// The caller makes the error ([`Malformed`](crate::Malformed)), because it knows what it expected.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a>(pub &'a [u8]);
 

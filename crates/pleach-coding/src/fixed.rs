@@ -1,6 +1,6 @@
 //! Little-endian integers of fixed width at a place in bytes.
 //!
-//! Requires: the bytes are there. The caller has checked that; where it has not, use [`Decoder`](crate::Decoder).
+//! Requires: the caller has checked that the bytes are there. Otherwise use [`Decoder`](crate::Decoder).
 
 /// The integer in the two bytes at `at`.
 #[inline]

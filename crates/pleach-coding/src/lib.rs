@@ -1,9 +1,9 @@
 //! Coding of Pleach: numbers as bytes, keys as numbers, and the error of malformed bytes. The bottom of all layers.
 //!
 //! Integers have a variable length ([`put_varint`], [`take_varint`]) or a fixed one ([`u16_at`], [`u32_at`], [`u64_at`]). A
-//! [`Decoder`] takes both from the front of a structure's bytes. A decoder that finds something wrong returns
-//! [`Malformed`], which says where in the decoded bytes; the layer that knows the file makes an error of it
-//! (`Error::malformed` in `pleach-env`). Keys are compared eight bytes at a time ([`common_prefix_len`], [`head`]).
+//! [`Decoder`] takes both from the front of a structure's bytes. If a structure violates its format, its decoder returns
+//! [`Malformed`] with the place in the decoded bytes. The layer that knows the file makes an error of it (`Error::malformed`
+//! in `pleach-env`). Keys are compared eight bytes at a time ([`common_prefix_len`], [`head`]).
 //!
 //! The formats made of these are in docs/format/. No function here panics for any bytes, except that [`u16_at`],
 //! [`u32_at`] and [`u64_at`] require the bytes to be there.

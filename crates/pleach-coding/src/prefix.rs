@@ -1,4 +1,4 @@
-//! Keys eight bytes at a time: what two have in common, and the first bytes of one as a number.
+//! Keys eight bytes at a time: the length of a common prefix, and the first bytes as a number.
 
 /// Bytes of a [`head`].
 pub const HEAD_LEN: usize = 8;
@@ -18,8 +18,8 @@ pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     len + a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The first eight bytes, padded with zeros, as a number. Numbers compare like the bytes they are made of; where they are
-/// equal, the bytes behind them decide, or the length does.
+/// The first eight bytes, padded with zeros, as a number. Numbers compare like their bytes. If two are equal, the bytes behind
+/// them decide, or the lengths.
 #[inline]
 #[expect(clippy::big_endian_bytes, reason = "big-endian numbers compare like the bytes they are made of")]
 pub fn head(bytes: &[u8]) -> u64 {
@@ -29,7 +29,7 @@ pub fn head(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Apart, so that [`head`] is small wherever it is inlined.
+/// Not inlined, so that [`head`] is small.
 #[expect(clippy::big_endian_bytes, reason = "as in `head`")]
 fn padded_head(bytes: &[u8]) -> u64 {
     let mut padded = [0; HEAD_LEN];

@@ -1,4 +1,4 @@
-//! Varints: unsigned integers in groups of seven bits, the lowest first. All bytes but the last one have the top bit set.
+//! Varints (LEB128): unsigned integers in groups of seven bits, the lowest first. All bytes except the last have the top bit set.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -24,7 +24,7 @@ pub fn varint_len(value: u64) -> usize {
     bits.div_ceil(7) as usize
 }
 
-/// The value at the start of `bytes` and how many bytes it takes. None where they end early or it exceeds 64 bits.
+/// The value at the start of `bytes`, and its length. `None` if the bytes end early or the value exceeds 64 bits.
 #[inline]
 pub fn take_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     match take_short(bytes) {
@@ -33,7 +33,7 @@ pub fn take_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
-/// The value at the start of `bytes` and how many bytes it takes. None where they end early or it exceeds 32 bits.
+/// The value at the start of `bytes`, and its length. `None` if the bytes end early or the value exceeds 32 bits.
 #[inline]
 pub fn take_varint_u32(bytes: &[u8]) -> Option<(u32, usize)> {
     match take_short(bytes) {

@@ -1,9 +1,9 @@
-//! Numbers of bytes as people write them.
+//! Byte sizes with units.
 
 /// A number of bytes with an optional binary unit: `67108864`, `64M`, `64MiB`, `1g`. For arguments of commands.
 ///
 /// # Errors
-/// A message that says what is wrong and what is known.
+/// A message that says what is wrong and which units there are.
 pub fn parse_bytes<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -14,11 +14,12 @@ pub fn parse_bytes<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
         "t" | "tb" | "tib" => 1 << 40,
         unit => {
             return Err(format!(
-                "unknown unit {unit:?}; there are K, M, G and T, each 1024 times the one before"
+                "unknown unit {unit:?}; the units are K, M, G and T, each 1024 times the one before"
             ));
         }
     };
-    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is no number of bytes such as 512M"))?;
+    let number: u64 =
+        digits.parse().map_err(|_| format!("{text:?} is not a number of bytes such as 512M"))?;
     let bytes = number.checked_mul(factor).and_then(|bytes| bytes.try_into().ok());
     bytes.ok_or_else(|| format!("{text:?} is too large"))
 }

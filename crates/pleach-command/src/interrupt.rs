@@ -1,4 +1,4 @@
-//! Ctrl-C: a flag that a command looks at between two steps, so that it closes what it has opened.
+//! Ctrl-C: a flag that a command checks between two steps, so that it can close the store before it ends.
 
 use std::fmt;
 use std::io;
@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// The exit code of a process that the second signal ends: what shells give for Ctrl-C.
+/// The exit code after the second signal; shells use it for Ctrl-C.
 const EXIT_CODE: i32 = 130;
 
-/// Whether somebody wants the command to stop. Clones share it.
+/// Whether the command should stop. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
-    /// Set in the signal handler. Relaxed: nothing else is handed over with it.
+    /// Set in the signal handler. Relaxed: no other data depends on it.
     asked: Arc<AtomicBool>,
 }
 
 /// The effect of the second signal. The first one asks the command to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecondSignal {
-    /// It ends the process at once, for people who do not want to wait.
+    /// It ends the process at once.
     EndsProcess,
     /// It does nothing. For a child process: Ctrl-C reaches it from the terminal and once more from its parent.
     IsIgnored,
@@ -39,7 +39,7 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The system does not let the process take over its signals.
+/// The system does not let the process handle its signals.
 #[derive(Debug)]
 pub struct CannotListen(io::Error);
 
@@ -56,7 +56,7 @@ impl std::error::Error for CannotListen {
 }
 
 impl Interrupt {
-    /// Takes over SIGINT and SIGTERM for the rest of the process.
+    /// Handles SIGINT and SIGTERM for the rest of the process.
     pub fn install(second: SecondSignal) -> Result<Self, CannotListen> {
         let interrupt = Self::default();
         for signal in [SIGINT, SIGTERM] {
@@ -66,7 +66,7 @@ impl Interrupt {
     }
 
     fn listen(&self, signal: i32, second: SecondSignal) -> io::Result<()> {
-        // First: the handler that ends the process looks at the flag before the other one sets it.
+        // Registered first, because it must see the flag before the other handler sets it.
         if second == SecondSignal::EndsProcess {
             flag::register_conditional_shutdown(signal, EXIT_CODE, Arc::clone(&self.asked))?;
         }
@@ -80,7 +80,7 @@ impl Interrupt {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// An error when it is time to stop.
+    /// An error if the command should stop.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.is_asked() { Err(Interrupted) } else { Ok(()) }
     }

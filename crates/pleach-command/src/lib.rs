@@ -1,5 +1,4 @@
-//! Parts that the commands `pleach` and `pleach-bench` share: Ctrl-C ([`Interrupt`]), and numbers of bytes as people
-//! write them ([`parse_bytes`]).
+//! Parts that the commands `pleach` and `pleach-bench` share: Ctrl-C ([`Interrupt`]) and byte sizes ([`parse_bytes`]).
 
 mod bytes;
 mod interrupt;

@@ -1,8 +1,7 @@
-//! Step 3 of the demo: a child process writes, is killed with SIGKILL while it writes, and nothing it acknowledged is
-//! lost.
+//! Step 3 of the demo: a child process writes and is killed with SIGKILL meanwhile; no acknowledged write may be lost.
 //!
-//! The claim: after the kill the store holds exactly the first n batches of the child, whole and in order, and n
-//! reaches at least the last one it acknowledged.
+//! The claim: after the kill the store holds exactly the first n batches of the child, whole and in order, and n is at least
+//! the number of the last acknowledged batch.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -62,7 +61,7 @@ fn write_and_kill(demo: &Demo<'_>) -> Result<u64> {
         std::thread::sleep(Duration::from_millis(demo.kill_after));
     }
     spinner.finish_and_clear();
-    // Its end is looked at below: an error here means that it has ended by itself.
+    // An error means that the child has ended by itself; its status is checked below.
     let _ended_before = child.kill();
     let status = child.wait().map_err(|e| failed("wait for the writer", &e))?;
     let acknowledged =
@@ -88,7 +87,7 @@ fn start_child(demo: &Demo<'_>) -> Result<(Child, ChildStdout)> {
     Ok((child, stdout))
 }
 
-/// Reads numbers of batches, which must come in order, until the pipe ends; tells `first` of the first.
+/// Reads batch numbers, which must come in order, until the pipe ends. Notifies `first` of the first one.
 fn read_acknowledgements(stdout: ChildStdout, first: Sender<()>) -> JoinHandle<Result<u64>> {
     std::thread::spawn(move || {
         let mut acknowledged = 0;
@@ -98,14 +97,14 @@ fn read_acknowledgements(stdout: ChildStdout, first: Sender<()>) -> JoinHandle<R
                 format!("batch {acknowledged} was acknowledged as {line:?}")
             })?;
             acknowledged += 1;
-            // Nobody listens after the first one.
+            // After the first one nobody listens.
             let _unheard = first.send(());
         }
         Ok(acknowledged)
     })
 }
 
-/// Entries in the ledger, each compared: they must be the first ones, without a gap.
+/// Counts the entries in the ledger. Checks that they are the first ones, without a gap.
 fn count_ledger(demo: &Demo<'_>, db: &Db) -> Result<u64> {
     let Some(ledger) = db.find_partition(LEDGER) else {
         return Err(Failure::damage("CHECK FAILED: the partition that the writer created is gone"));

@@ -1,4 +1,4 @@
-//! The demo's entries: keys and values that can be computed again, so that everything read can be checked.
+//! The demo's entries: keys and values are computed from numbers, so that everything read can be checked.
 
 /// Length of a value.
 pub(super) const VALUE_LEN: usize = 100;
@@ -6,7 +6,7 @@ pub(super) const VALUE_LEN: usize = 100;
 /// Length of a key: decimal digits, so that byte order is the order of numbers.
 pub(super) const KEY_LEN: usize = 16;
 
-/// A prime, larger than any number of entries: multiples of it visit all of them, far apart.
+/// A prime larger than any number of entries: its multiples visit all entries in scattered order.
 const STRIDE: u64 = 2_654_435_761;
 
 /// A partition of the demo.
@@ -15,7 +15,7 @@ pub(super) struct Kind {
     pub(super) name: &'static str,
     /// Share of the entries in percent.
     percent: u64,
-    /// Whether keys come scattered or ascending.
+    /// Whether keys are written in scattered or ascending order.
     pub(super) scattered: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) const KINDS: [Kind; 3] = [
 pub(super) const DROPPED: Kind = KINDS[2];
 
 impl Kind {
-    /// Entries of it when there are `total` in all.
+    /// Its entries if the demo has `total`.
     pub(super) fn entries(self, total: u64) -> u64 {
         total * self.percent / 100
     }

@@ -1,5 +1,5 @@
-//! Step 4 of the demo: drops the largest partition; the time it takes, the space it frees, and that the others keep
-//! theirs.
+//! Step 4 of the demo: drops the largest partition. It measures the time and the space freed, and checks the other
+//! partitions.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(super) fn run(demo: &Demo<'_>, db: &Db, report: &mut Report) -> Result<()> {
     db.drop_partition(partition)?;
     let seconds = started.elapsed().as_secs_f64();
     check(db.find_partition(DROPPED.name).is_none(), || format!("{} is still there", DROPPED.name))?;
-    // Slices of shared files go when their neighbours are compacted; only files of its own go at once.
+    // Sections of shared files are freed when their neighbours are compacted; files of its own are freed at once.
     let owed = if stats.sections == 0 { stats.bytes } else { 0 };
     let after = wait_for_space(demo, before.saturating_sub(owed - owed / 10))?;
     let freed = before.saturating_sub(after);
@@ -72,7 +72,7 @@ fn count_the_others(demo: &Demo<'_>, db: &Db, report: &mut Report) -> Result<()>
     Ok(())
 }
 
-/// Waits until the directory takes `goal` bytes or less, for a while; returns what it takes then.
+/// Waits for a while until the directory takes at most `goal` bytes. Returns the bytes it takes then.
 fn wait_for_space(demo: &Demo<'_>, goal: u64) -> Result<u64> {
     let started = Instant::now();
     loop {

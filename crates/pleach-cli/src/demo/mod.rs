@@ -76,7 +76,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DemoArgs) -> Result<()> {
     let mut report = Report::new(store.json);
     let result = steps(&demo, &mut report, stays);
     if let Some(temporary) = temporary.filter(|_| args.keep) {
-        // Hands the directory over to the user.
+        // The directory now belongs to the user.
         let _path = temporary.keep();
     }
     if let Err(failure) = &result {

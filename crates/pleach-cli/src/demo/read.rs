@@ -21,10 +21,10 @@ const SCANS: u64 = 200;
 /// Keys that share all digits but the last three.
 const KEYS_OF_PREFIX: u64 = 1000;
 
-/// Digits of such a prefix.
+/// Digits of a prefix.
 const PREFIX_LEN: usize = super::data::KEY_LEN - 3;
 
-/// Reads between two looks for Ctrl-C.
+/// Reads between two checks for Ctrl-C.
 const LOOK_EVERY: u64 = 1000;
 
 pub(super) fn run(demo: &Demo<'_>, db: &Db, report: &mut Report) -> Result<()> {
@@ -88,7 +88,7 @@ fn scans(demo: &Demo<'_>, partitions: &[(Kind, Partition)], report: &mut Report)
     report.detail(format!("that is {rate} entries a second"))
 }
 
-/// Latencies in nanoseconds up to a minute, three digits exact.
+/// Latencies in nanoseconds up to a minute, with three significant digits.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are possible")
 }

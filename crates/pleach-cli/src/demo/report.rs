@@ -45,7 +45,7 @@ impl Report {
         self.say(format!("\n{number} {text}"))
     }
 
-    /// Something worth knowing about the step.
+    /// A note about the step.
     pub(super) fn detail(&mut self, text: impl Display) -> Result<()> {
         self.say(format!("      {text}"))
     }
@@ -65,7 +65,7 @@ impl Report {
         self.document.insert(step.to_owned(), numbers.into());
     }
 
-    /// All results once more.
+    /// All results again.
     pub(super) fn summary(&mut self, seconds: f64) -> Result<()> {
         self.document.insert("seconds".to_owned(), seconds.into());
         if self.is_json {
@@ -101,7 +101,7 @@ impl Report {
         self.document.insert("failure".to_owned(), failure.message.clone().into());
     }
 
-    /// Writes the JSON document, where that was asked for.
+    /// Writes the JSON document, if `--json` was given.
     pub(super) fn finish(mut self) -> Result<()> {
         if self.is_json {
             let ok = !self.document.contains_key("failure");

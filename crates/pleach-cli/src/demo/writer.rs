@@ -1,8 +1,8 @@
 //! The writer that the demo kills: a hidden subcommand that commits numbered batches until it is stopped.
 //!
-//! It writes to the partition [`LEDGER`] of a store. Batch n holds entries n * [`BATCH`] and following. After each
-//! commit it writes n as a line to its standard output: an acknowledgement that the parent holds it to. Even batches
-//! wait for the medium, odd ones only for the operating system; killing the process must lose neither.
+//! It writes to the partition [`LEDGER`] of a store. Batch n holds the entries from n * [`BATCH`] on. After each commit it
+//! prints n to its standard output, as an acknowledgement. Even batches are synced, odd ones are not; killing the process must
+//! lose neither.
 
 use std::io::Write;
 
@@ -36,7 +36,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DemoWriterArgs) -> Result<()> {
             batch.put(&ledger, key(entry), value(LEDGER, entry));
         }
         batch.commit(if number % 2 == 0 { Durability::Sync } else { Durability::Buffered })?;
-        // One write to the pipe each: what is in the pipe outlives this process.
+        // One write to the pipe for each batch: bytes in the pipe outlive this process.
         acknowledgements.write_all(format!("{number}\n").as_bytes())?;
         acknowledgements.flush()?;
     }

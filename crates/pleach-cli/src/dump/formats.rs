@@ -10,7 +10,7 @@ use crate::output::Output;
 pub(super) trait Writer {
     fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Hands on what is buffered.
+    /// Writes the buffered bytes.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
@@ -98,7 +98,7 @@ impl Writer for Lines {
     }
 }
 
-/// Values as they are, a newline or an empty line after each.
+/// Values unchanged, with a newline or an empty line after each.
 pub(super) struct Values {
     pub(super) output: Output,
     pub(super) stanzas: bool,
@@ -107,7 +107,7 @@ pub(super) struct Values {
 impl Writer for Values {
     fn entry(&mut self, _key: &[u8], value: &[u8]) -> Result<()> {
         self.output.write_all(value)?;
-        // A stanza has its newline; only the last one of an input may lack it.
+        // A stanza ends with a newline, except perhaps the last one of an input.
         if self.stanzas && !value.ends_with(b"\n") {
             self.output.write_all(b"\n")?;
         }

@@ -17,7 +17,7 @@ use crate::output::{Output, bytes, counted, entries, note, print_document};
 use crate::progress;
 use formats::Writer;
 
-/// The bar is told every so many entries.
+/// The bar is updated every so many entries.
 const TELL_EVERY: u64 = 1 << 10;
 
 #[derive(Args)]
@@ -74,7 +74,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
         None => Output::stdout(),
     };
     let mut writer = writer(output, args)?;
-    // A bar would only get between the lines of a dump to the terminal.
+    // On a terminal a bar would mix with the lines of the dump.
     let bar = args.output.is_some().then(|| progress::working("dumping"));
     let (mut written, mut len) = (0u64, 0u64);
     let mut visit = |key: &[u8], value: &[u8]| -> Result<()> {
@@ -117,7 +117,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
     Err(Failure::damage(message).hint("`pleach repair --into NEW` salvages older values of such keys, too"))
 }
 
-/// Shows `visit` all entries. The first damage is an error.
+/// Calls `visit` with all entries. The first damage is an error.
 fn walk(partition: &Partition, visit: &mut skipping::Visit<'_>) -> Result<()> {
     for entry in partition {
         let (key, value) = entry?;
@@ -126,7 +126,7 @@ fn walk(partition: &Partition, visit: &mut skipping::Visit<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Adds to a failure what can be done about the dump.
+/// Adds a hint about dumps to a failure.
 fn incomplete(failure: Failure, args: &DumpArgs) -> Failure {
     let mut hints: Vec<String> = failure.hint.clone().into_iter().collect();
     if failure.exit == Exit::Damage && !args.skip_damaged {

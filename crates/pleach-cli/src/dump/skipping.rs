@@ -1,7 +1,7 @@
-//! A walk over a partition that goes on behind damage.
+//! A walk over a partition that skips damage.
 //!
-//! Between the keys around a damaged block nothing is written, not even from other files: an older value of a key that the
-//! block held would be wrong.
+//! The walk skips all keys between the two keys around a damaged block, also those in other files: these may be older values of
+//! keys in the block.
 
 use std::ops::Bound;
 
@@ -10,16 +10,16 @@ use pleach::{DamagedPlace, Db, Error, ErrorKind, Partition};
 use crate::damage::tell_places;
 use crate::failure::Result;
 
-/// Shown each key and value.
+/// Called with each key and value.
 pub(super) type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
 
-/// The parts that were passed over.
+/// The parts that were skipped.
 #[derive(Default)]
 pub(super) struct Skipped {
     pub(super) places: Vec<DamagedPlace>,
 }
 
-/// Shows `visit` the entries of `partition`, and passes over damage. `Skipped` says what that was.
+/// Calls `visit` with the entries of `partition`, and skips damage, which `Skipped` lists.
 pub(super) fn walk(db: &Db, partition: &Partition, visit: &mut Visit<'_>) -> Result<Skipped> {
     let mut skipped = Skipped::default();
     let mut known: Option<Vec<DamagedPlace>> = None;
@@ -31,7 +31,7 @@ pub(super) fn walk(db: &Db, partition: &Partition, visit: &mut Visit<'_>) -> Res
             return Err(error.into());
         }
         if let Some(last) = last {
-            // A walk reads ahead: what lies before the damage is to be had from here.
+            // The walk reads ahead, so entries before the damage may still be unread.
             from = Bound::Excluded(last);
             continue;
         }
@@ -51,7 +51,7 @@ pub(super) fn walk(db: &Db, partition: &Partition, visit: &mut Visit<'_>) -> Res
     }
 }
 
-/// Walks from `from` on; the error that ended it, if there was one. `last` is the last key that was shown.
+/// Walks from `from` on. Returns the error that ended the walk, if there was one. `last` is the last key visited.
 fn walk_from(
     partition: &Partition,
     from: &Bound<Vec<u8>>,
@@ -72,7 +72,7 @@ fn walk_from(
     Ok(None)
 }
 
-/// The damaged place that `error` came from and that can be passed over: it ends behind `from`.
+/// The damaged place of `error`, if it can be skipped: it ends behind `from`.
 fn place_of<'p>(
     error: &Error,
     places: &'p [DamagedPlace],

@@ -1,8 +1,7 @@
 //! Columns of a row, for the formats `tsv` and `csv`: which one is the key, and what the value is.
 //!
-//! No column is dropped silently. Without `--value-column` the value is the other one of two columns, and the whole row
-//! where there are more. A whole row is a JSON object with the names of the header, or a JSON array where there is no
-//! header.
+//! No column is dropped silently. Without `--value-column` the value of a row of two columns is the other column, and that of a
+//! longer row is the whole row. A whole row is a JSON object with the names of the header, or a JSON array without a header.
 
 use serde_json::{Map, Value, json};
 
@@ -13,10 +12,10 @@ use crate::failure::{Failure, Result};
 
 /// Where a row's value is.
 enum ValueOf {
-    /// Nothing was said: the first row decides.
+    /// No option was given: the first row decides.
     FirstRow,
     Column(usize),
-    /// The other one of two columns.
+    /// The other of two columns.
     Other(usize),
     WholeRow {
         columns: usize,
@@ -91,7 +90,7 @@ impl Columns {
         form.read(text, bytes).map_err(|reason| format!("column {}: {reason}", column + 1))
     }
 
-    /// The row as JSON. What is not UTF-8 is written in base64, as `pleach dump` does it.
+    /// The row as JSON. Bytes that are not UTF-8 are written in base64, as by `pleach dump`.
     fn whole_row(&self, row: &[&[u8]], out: &mut Vec<u8>) -> Result<(), String> {
         let mut cell = Vec::new();
         let document = if let Some(names) = &self.header {
@@ -115,11 +114,11 @@ impl Columns {
     }
 }
 
-/// The form of the value of a row of so many columns, where no column was chosen.
+/// The form of the value of a row of so many columns, if no column was chosen.
 fn value_of(key: usize, columns: usize, whole_row: bool) -> ValueOf {
     match (key, columns) {
         (0 | 1, 2) if !whole_row => ValueOf::Other(1 - key),
-        // A row of one column has no value to give: `there is no column 2`.
+        // A row of one column has no value: `there is no column 2`.
         (_, 0 | 1) if !whole_row => ValueOf::Other(1),
         _ => ValueOf::WholeRow { columns },
     }

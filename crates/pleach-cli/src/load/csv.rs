@@ -46,7 +46,7 @@ impl Csv {
 
 impl Records for Csv {
     fn next(&mut self, record: &mut Record) -> io::Result<Found> {
-        // A flexible reader of bytes has no other errors than those of its input.
+        // A flexible reader of bytes returns only the errors of its input.
         if !self.rows.read_byte_record(&mut self.row).map_err(io::Error::from)? {
             return Ok(Found::End);
         }

@@ -54,7 +54,7 @@ fn fill_dumped(members: &[(String, Box<RawValue>)], record: &mut Record) -> Resu
     Ok(())
 }
 
-/// A field's text: of a string its characters, of anything else its JSON as it stands.
+/// A field's text: the characters of a string, the JSON of any other value.
 fn field(members: &[(String, Box<RawValue>)], name: &str) -> Result<Vec<u8>, String> {
     let (_, raw) = members
         .iter()
@@ -67,7 +67,7 @@ fn field(members: &[(String, Box<RawValue>)], name: &str) -> Result<Vec<u8>, Str
     Ok(raw.get().as_bytes().to_vec())
 }
 
-/// The members of an object in their order, their values as they stand, so that no digit of a number is lost.
+/// The members of an object in their order, with their values as raw JSON, so that no digit of a number is lost.
 struct Members(Vec<(String, Box<RawValue>)>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
 }
 
 impl Records for Jsonl {
-    /// Empty lines are passed over.
+    /// Skips empty lines.
     fn next(&mut self, record: &mut Record) -> io::Result<Found> {
         while self.lines.read(&mut self.line)? {
             if self.line.trim_ascii().is_empty() {

@@ -16,10 +16,10 @@ use super::summary::Summary;
 use crate::failure::{Failure, Result};
 use crate::output::{count, entries, per_second};
 
-/// A batch of this many bytes is full, whatever `--batch` says: large enough to spread the cost of a commit.
+/// A batch of so many bytes is full for any `--batch`: large enough to spread the cost of a commit.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Keys up to which repeated ones are counted: about 64 MiB of hashes.
+/// Repeated keys are counted up to so many keys: about 64 MiB of hashes.
 const REPEATS_KEYS_MAX: usize = 4_000_000;
 
 pub(super) struct Loader<'a> {
@@ -50,7 +50,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Reads all records and commits them. Whatever ends the load, the records before that are committed.
+    /// Reads all records and commits them. After an error the records before it are committed.
     pub(super) fn load(
         &mut self,
         first: First,
@@ -66,7 +66,7 @@ impl<'a> Loader<'a> {
         let First { mut record, found } = first;
         let mut found = Ok(found);
         loop {
-            // An interrupted producer may have left half a record: nothing is taken any more.
+            // The last record of an interrupted producer may be incomplete, so it is not taken.
             interrupt.check()?;
             match found? {
                 Found::End => return Ok(()),
@@ -123,7 +123,7 @@ pub(super) struct First {
 }
 
 impl First {
-    /// An error when it is malformed, unless such records are to be skipped.
+    /// An error if it is malformed, unless malformed records are skipped.
     pub(super) fn read(records: &mut dyn Records, args: &LoadArgs) -> Result<Self> {
         let mut record = Record::default();
         let found = next(records, &mut record, args)?;
@@ -134,7 +134,7 @@ impl First {
     }
 }
 
-/// The next record; what the engine would refuse is malformed.
+/// The next record; one that the engine would refuse is malformed.
 fn next(records: &mut dyn Records, record: &mut Record, args: &LoadArgs) -> Result<Found> {
     let found = records.next(record).map_err(|e| match e.kind() {
         io::ErrorKind::InvalidData => Failure::usage(format!("{}: {e}", args.input_name().display())),
@@ -165,7 +165,7 @@ fn refusal(record: &Record) -> Option<String> {
     }
 }
 
-/// Counts keys that come again within one load, by their 64-bit hashes, as long as that stays cheap.
+/// Counts repeated keys of one load by their 64-bit hashes, up to a limit of keys.
 #[derive(Default)]
 struct Repeats {
     hasher: RandomState,

@@ -1,8 +1,7 @@
 //! `pleach load`: reads entries from a file or standard input and writes them in batches.
 //!
-//! [`source`] delivers bytes, one of the formats cuts them into [`Record`]s, [`Loader`] commits them. A record that the
-//! format or the engine's limits refuse is *malformed*: with its line number it ends the load, or is skipped and
-//! counted.
+//! [`source`] delivers bytes, a format cuts them into [`Record`]s, [`Loader`] commits them. A record that violates the format or
+//! the engine's limits is *malformed*. It ends the load with an error that names its line, or it is skipped and counted.
 
 mod columns;
 mod csv;
@@ -28,7 +27,7 @@ use loader::{First, Loader};
 use record::Records;
 use source::{Source, open_source, skip_byte_order_mark};
 
-/// Loads of at least this size end with a flush: recovering less takes a few milliseconds.
+/// Loads of at least this size end with a flush. Recovery of less takes a few milliseconds.
 const FLUSHED_BYTES_MIN: u64 = 1 << 20;
 
 #[derive(Args)]
@@ -175,7 +174,7 @@ pub(crate) fn run(store: &StoreArgs, args: &LoadArgs) -> Result<()> {
     args.check(format)?;
     store.check_partition_name()?;
     let interrupt = Interrupt::install(SecondSignal::EndsProcess)?;
-    // The input comes first: no store is created for an input that is not there, or cannot be read.
+    // The input is opened first: no store is created for an input that is missing or unreadable.
     let (mut source, bar) = open_source(&args.file, &interrupt)?;
     let skipped = format != Format::Lines && skip_mark(&mut source, args)?;
     let mut records = args.records(format, source)?;
@@ -197,7 +196,7 @@ fn skip_mark(source: &mut Source, args: &LoadArgs) -> Result<bool> {
     skip_byte_order_mark(source).map_err(|e| Failure::io("read", args.input_name(), &e))
 }
 
-/// Makes the load durable. A large one is written to files, too: the next open need not recover it from the log.
+/// Makes the load durable. A large one is also flushed, so that the next open need not recover it from the log.
 fn close(db: Db, loaded_bytes: u64) -> Result<()> {
     if loaded_bytes >= FLUSHED_BYTES_MIN {
         db.flush()?;

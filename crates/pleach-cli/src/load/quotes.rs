@@ -1,7 +1,7 @@
-//! Quotes of a CSV input, watched while the bytes pass on to the reader of rows.
+//! Checks the quotes of a CSV input while the bytes pass on to the reader of rows.
 //!
-//! The reader of rows takes what it gets: it ends a quoted field with the input, and appends what follows a closing quote
-//! to the field. Both lose or change data silently, so this module finds them and reports their lines.
+//! The reader of rows accepts wrong quotes: it ends an unclosed quoted field at the end of the input, and appends bytes behind a
+//! closing quote to the field. Both lose or change data silently, so this module finds them and reports their lines.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ enum At {
     FieldStart,
     Plain,
     Quoted,
-    /// Behind a quote inside of quotes: it closes the field, unless another one follows.
+    /// Behind a quote in a quoted field: it closes the field, unless another quote follows.
     Closing,
 }
 

@@ -1,4 +1,4 @@
-//! Records: what every format cuts its input into.
+//! Records: the entries into which a format cuts its input.
 
 use std::io::{self, BufRead};
 
@@ -9,16 +9,16 @@ use super::source::Source;
 pub(super) struct Record {
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
-    /// Where it begins, counted from one.
+    /// The line where it begins, from one.
     pub(super) line: u64,
 }
 
-/// The next finding of a format.
+/// What a format found next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The record has been filled.
     Entry,
-    /// The text at the record's line is no record, for this reason. Reading can go on behind it.
+    /// The text at the record's line is malformed, for this reason. Reading can go on behind it.
     Malformed(String),
     End,
 }
@@ -41,7 +41,7 @@ pub(super) struct LineReader {
     pub(super) number: u64,
     /// Whether a carriage return before the newline is part of the line's end.
     crlf: bool,
-    /// Lines with a carriage return at their end that is not.
+    /// Lines that ended with a carriage return that was kept.
     pub(super) kept_returns: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The input of a load: a file, or standard input, with a bar that follows its bytes.
 //!
-//! Standard input is read by a thread of its own, so that Ctrl-C ends a load that waits for a slow producer. A file
-//! answers at once and is read directly.
+//! A thread of its own reads standard input, so that Ctrl-C ends a load that waits for a slow producer. A file is read
+//! directly.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -20,10 +20,10 @@ use crate::progress;
 /// Bytes read at once. Arbitrary.
 const CHUNK_LEN: usize = 256 << 10;
 
-/// Chunks of standard input that may wait to be taken.
+/// Chunks of standard input that are read ahead.
 const CHUNKS_WAITING: usize = 4;
 
-/// How often a wait for standard input looks for Ctrl-C.
+/// How often a wait for standard input checks for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Buffered input.
@@ -50,10 +50,10 @@ pub(super) fn is_directory(path: &Path) -> Failure {
     Failure::usage(format!("{} is a directory, not an input file", path.display()))
 }
 
-/// The mark that some programs put in front of UTF-8.
+/// The byte order mark that some programs put in front of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Passes over a byte order mark; returns whether there was one.
+/// Skips a byte order mark. Returns whether there was one.
 pub(super) fn skip_byte_order_mark(source: &mut Source) -> io::Result<bool> {
     let starts = source.fill_buf()?.starts_with(BYTE_ORDER_MARK);
     if starts {
@@ -62,7 +62,7 @@ pub(super) fn skip_byte_order_mark(source: &mut Source) -> io::Result<bool> {
     Ok(starts)
 }
 
-/// Length of standard input where it is a regular file.
+/// Length of standard input, if it is a regular file.
 fn stdin_len() -> Option<u64> {
     let file = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
     file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
@@ -83,7 +83,7 @@ impl StdinChunks {
         Ok(Self { chunks, chunk: io::Cursor::default(), interrupt })
     }
 
-    /// The next chunk; none at the end, or when it is time to stop.
+    /// The next chunk; `None` at the end or after Ctrl-C.
     fn next_chunk(&self) -> io::Result<Vec<u8>> {
         loop {
             match self.chunks.recv_timeout(LOOK_EVERY) {
@@ -107,7 +107,7 @@ impl Read for StdinChunks {
     }
 }
 
-/// Reads standard input to its end, an error, or until nobody takes the chunks any more.
+/// Reads standard input to its end or an error, or until the receiver is dropped.
 fn read_ahead(sender: &SyncSender<io::Result<Vec<u8>>>) {
     let mut stdin = io::stdin().lock();
     loop {

@@ -1,7 +1,6 @@
 //! The format `stanzas`: groups of `Field: value` lines with empty lines between them (RFC 822, Debian control files).
 //!
-//! The value of an entry is its stanza, byte for byte with all its newlines; the empty lines between stanzas belong to
-//! none.
+//! The value of an entry is its stanza, byte for byte with all its newlines, without the empty lines between stanzas.
 
 use std::io;
 
@@ -18,7 +17,7 @@ impl Stanzas {
         Self { lines: LineReader::new(source, false), key_field: key_field.to_owned() }
     }
 
-    /// The value of the key field, when `line` is that field. Names differ in nothing but case.
+    /// The value of the key field, if `line` is that field. Names are compared without case.
     fn key_in<'l>(&self, line: &'l [u8]) -> Option<&'l [u8]> {
         let colon = line.iter().position(|&b| b == b':')?;
         line[..colon].eq_ignore_ascii_case(self.key_field.as_bytes()).then(|| line[colon + 1..].trim_ascii())

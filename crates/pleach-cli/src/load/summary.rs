@@ -1,4 +1,4 @@
-//! The summary of a load: what it did, for people or as JSON, however it ended.
+//! The summary of a load, for people or as JSON. It is printed also if the load failed.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{bytes, complain_of, count, counted, entries, note, per_second, print_document};
 
-/// Line numbers of malformed input that are told one by one.
+/// Most line numbers of malformed input that are listed.
 const LINES_TOLD_MAX: usize = 5;
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(super) struct Summary {
     /// Bytes of their keys and values.
     pub(super) bytes: u64,
     pub(super) seconds: f64,
-    /// Keys of the input that came again; `None` when there were too many keys to count them.
+    /// Repeated keys of the input; `None` if there were too many keys to count them.
     pub(super) repeated_keys: Option<u64>,
     /// Whether the input began with a byte order mark.
     pub(super) skipped_mark: bool,
@@ -42,7 +42,7 @@ impl Summary {
         }
     }
 
-    /// Tells the summary and passes on how the load ended.
+    /// Prints the summary and returns the result of the load.
     pub(super) fn report(&self, result: Result<()>, json: bool, input: &Path) -> Result<()> {
         let result = match result {
             Err(failure) if failure.exit == Exit::Interrupted => {
