@@ -1,4 +1,4 @@
-//! A writer that a store has only when it is open for writing.
+//! A writer that is there only while the store is open for writing.
 
 use std::ops::{Deref, DerefMut};
 

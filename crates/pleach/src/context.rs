@@ -59,9 +59,9 @@ impl Context {
     /// Counts a wasted probe.
     pub(crate) fn note_wasted_probe(&self) {
         let before = self.counters.wasted_probes.fetch_add(1, Ordering::Relaxed);
-        let look_after = self.filter_review_interval.load(Ordering::Relaxed);
-        if look_after > 0
-            && before.is_multiple_of(look_after)
+        let interval = self.filter_review_interval.load(Ordering::Relaxed);
+        if interval > 0
+            && before.is_multiple_of(interval)
             && let Some(wakers) = self.status.wakers()
         {
             wakers.cleaner.wake();

@@ -1,4 +1,4 @@
-//! Damage: the description of a place of a store that cannot be read, for verification and for repair.
+//! Damage: descriptions of the places of a store that cannot be read, for verification and repair.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -39,8 +39,8 @@ impl DamagedPlace {
     }
 }
 
-/// All damage of a live SST, whose smallest and largest stored keys are known, and that was found to be damaged by `error`.
-/// `owner` is none where sections share it.
+/// All damage of a live SST in which `error` was found. The version gives its smallest and largest stored keys. `owner` is
+/// `None` if sections share it.
 pub(crate) fn damage_of(
     env: &Arc<dyn Env>,
     path: &Path,

@@ -61,7 +61,7 @@ mod attached;
 mod context;
 mod damage;
 mod db;
-mod filters;
+mod filter_policy;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -109,7 +109,7 @@ impl<'s> Lookup<'s> {
     pub(crate) fn step(&mut self) -> Step<'_> {
         loop {
             let Some(candidate) = self.candidates.get(self.next as usize) else {
-                self.note_absences(self.next);
+                self.note_negative_lookups(self.next);
                 return Step::Done(None);
             };
             if candidate.file.may_contain(self.hash) {
@@ -122,9 +122,9 @@ impl<'s> Lookup<'s> {
 
     /// Notes for the candidates before `end` that they do not hold the key, if the lookup is counted.
     #[inline]
-    fn note_absences(&self, end: u32) {
+    fn note_negative_lookups(&self, end: u32) {
         if self.is_counted != 0 {
-            note_absences(&self.candidates[..end as usize]);
+            note_negative_lookups(&self.candidates[..end as usize]);
         }
     }
 
@@ -141,7 +141,7 @@ impl<'s> Lookup<'s> {
         let found = candidate.file.file.sst().get_in_block(&block, self.stored_key(candidate), self.hash);
         self.next += 1;
         if found.is_some() {
-            self.note_absences(self.next - 1);
+            self.note_negative_lookups(self.next - 1);
         }
         match found {
             None => Supplied::NotFound,
@@ -152,9 +152,9 @@ impl<'s> Lookup<'s> {
 }
 
 #[cold]
-fn note_absences(candidates: &[Candidate<'_>]) {
+fn note_negative_lookups(candidates: &[Candidate<'_>]) {
     for candidate in candidates {
-        candidate.file.file.note_absence();
+        candidate.file.file.note_negative_lookup();
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pleach_env::{Env, Error, RealEnv, Result};
 use pleach_table::Codec;
 
-use crate::filters::StageFill;
+use crate::filter_policy::StageFill;
 use crate::shape::{Policy, Shape};
 
 /// How to open a store. Every option can be left alone.

@@ -4,8 +4,7 @@
 
 use crate::limits;
 
-/// How a partition's files are arranged: what is written and read to keep them in order. One end writes least, the other
-/// reads least.
+/// How the files of a partition are arranged. It balances the cost of writes against that of reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {
@@ -13,26 +12,26 @@ pub enum Shape {
     /// merged into one run of the next stage. A key that is overwritten again and again may take the space of as many versions
     /// as there are runs.
     Forest,
-    /// A split forest above one large run. Writes least, for its stages take more runs, the first of them most while data
-    /// is being written; once reads have spent as much time on further runs as a merge takes, all become one. The space of
-    /// overwritten and deleted data is bounded.
+    /// A split forest above one large run. Writes least, because its stages hold more runs, most of all the first stage while
+    /// data is being written. All runs are merged into one once reads have spent as much time on further runs as the merge
+    /// takes, or once overwritten and deleted data takes more than a bounded share of the space.
     #[default]
     ForestOverBottom,
-    /// One run a stage, each ten times as large as the one above, merged part by part. Reads least, writes most.
+    /// One run a stage, each ten times as large as the one above, merged file by file. Reads least, writes most.
     Leveled,
 }
 
-/// The intended shape of a store.
+/// The intended shape of a store, and the numbers by which pickers judge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
     pub(crate) shape: Shape,
     /// Runs a stage holds before they are merged.
     pub(crate) k: usize,
-    /// Whether nothing is being written, so that there is time for what makes reads cheaper.
+    /// Whether nothing is being written, so that there is time for merges that make reads cheaper.
     pub(crate) is_quiet: bool,
-    /// Bytes of a memtable, by which sizes are judged.
+    /// Bytes of a memtable, the unit of sizes.
     pub(crate) memtable_bytes: u64,
-    /// Seconds after which a tombstone is to be merged with what it hides.
+    /// Seconds after which a tombstone is merged with the entries that it shadows.
     pub(crate) tombstone_age_max: u64,
 }
 

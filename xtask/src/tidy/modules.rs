@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["attached", "keys", "stats"],
     &["damage", "limits", "tombstone_spans", "trace"],
     &["memtable", "shape"],
-    &["filters", "value"],
+    &["filter_policy", "value"],
     &["options", "version"],
     &["manifest", "operations", "picker", "state", "status"],
     &["context", "scan"],

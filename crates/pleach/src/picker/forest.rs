@@ -1,4 +1,4 @@
-//! The forest: `k` runs a stage.
+//! The forest: up to `k` runs a stage; a full stage is merged into one run of the next.
 //!
 //! # Origin
 //! `SifrDB`, section 2.2 and 3.1.
@@ -12,8 +12,8 @@ pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<WholePla
 
 /// The merge of the `len` runs of the stage at `start`, if at least `k` of them are free.
 ///
-/// When the older ones of the stage are at work, the others cannot go to the next stage, which would make them the older
-/// ones. They become one run of their own stage, so that a long job does not let runs pile up above it.
+/// If the older runs of the stage are at work, the newer ones cannot go to the next stage, where they would sort as older.
+/// They become one run of their own stage, so that runs do not pile up above a long job.
 pub(super) fn pick_stage(situation: Situation<'_>, start: usize, len: usize, k: usize) -> Option<WholePlan> {
     let runs = &situation.tree.runs[start..start + len];
     let stage = runs[0].stage;

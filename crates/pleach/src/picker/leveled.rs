@@ -1,10 +1,11 @@
 //! Levels: one run a stage, each about ten times the one above, merged one file at a time.
 //!
-//! Flushes gather in the first stage; `k` of them are merged with the run of the second. A stage above its size gives the
-//! file that costs least to the next: the one whose range has the fewest bytes below for each of its own.
+//! Flushed runs gather in the first stage; `k` of them are merged with the run of the second. When the run of a later stage
+//! exceeds its size, one of its files is merged into the next stage: the one with the fewest overlapping bytes below it, for
+//! each of its own.
 //!
 //! # Origin
-//! `LevelDB` and its descendants; here it is the read-optimised end of the forest, not a different engine.
+//! `LevelDB` and its descendants. Departure: the levels are stages of the forest, not a different engine.
 
 use std::sync::Arc;
 
@@ -25,9 +26,8 @@ pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<Plan> {
         } else if stage == STAGE_FIRST {
             pick_first(policy, situation, start, len)
         } else if len > 1 {
-            // What another shape has left: one run a stage.
-            let free = situation.tree.runs[start..start + len].iter().all(|run| !situation.is_busy(run.id));
-            free.then(|| Plan::Whole(situation.merge(start, len, stage)))
+            // Another shape has left several runs in the stage.
+            situation.are_free(start..start + len).then(|| Plan::Whole(situation.merge(start, len, stage)))
         } else {
             pick_file(policy, situation, start).map(Plan::Partial)
         }
@@ -38,8 +38,8 @@ pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<Plan> {
 fn pick_first(policy: &Policy, situation: Situation<'_>, start: usize, len: usize) -> Option<Plan> {
     let runs = &situation.tree.runs[start..];
     let below = runs[len..].iter().take_while(|run| run.stage == STAGE_FIRST + 1).count();
-    let is_free = runs[..len + below].iter().all(|run| !situation.is_busy(run.id));
-    (len >= policy.k && is_free).then(|| Plan::Whole(situation.merge(start, len + below, STAGE_FIRST + 1)))
+    (len >= policy.k && situation.are_free(start..start + len + below))
+        .then(|| Plan::Whole(situation.merge(start, len + below, STAGE_FIRST + 1)))
 }
 
 /// The merge of one file of the run at `at`, if it is above its size, into the run of the next stage.
@@ -53,7 +53,7 @@ fn pick_file(policy: &Policy, situation: Situation<'_>, at: usize) -> Option<Par
     if upper.bytes() <= size || output_stage > STAGE_MAX || situation.is_busy(upper.id) {
         return None;
     }
-    // A single run in the next stage, or none: several are merged first.
+    // If the next stage has several runs, they are merged first.
     let lower = lower.filter(|run| run.stage == output_stage);
     let is_single = runs.get(at + 2).is_none_or(|run| run.stage != output_stage);
     if !is_single || lower.is_some_and(|run| situation.is_busy(run.id)) {

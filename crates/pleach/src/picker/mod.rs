@@ -1,20 +1,22 @@
-//! Choosing what to merge: pure functions from a sub-tree to a plan, one for each shape.
+//! Pickers: pure functions from a sub-tree to the plan of the next merge, one for each shape.
 //!
 //! - `forest`: [`Shape::Forest`], `k` runs a stage.
-//! - `bottom`: [`Shape::ForestOverBottom`], a forest above a single large run.
-//! - `leveled`: [`Shape::Leveled`], one run a stage, merged part by part.
-//! - `sparse`: shared flush files of which little is alive.
-//! - here, for any shape: everything on demand, old tombstones, the bottom run that another shape has left.
+//! - `forest_over_bottom`: [`Shape::ForestOverBottom`], a forest above a single large run.
+//! - `leveled`: [`Shape::Leveled`], one run a stage, merged file by file.
+//! - `sparse`: shared flush files of which little is live.
+//! - here, for any shape: everything on demand, old tombstones, the bottom run of another shape.
 //!
-//! Every picker takes a sub-tree of any other shape as it is and leads it, merge by merge, to its own.
+//! Every picker accepts a sub-tree of any shape; its merges turn the sub-tree into its own shape.
 //!
 //! # Origin
 //! `SifrDB`'s multi-stage tree, section 2.2: a stage that holds `k` runs is merged into one run of the next stage.
 
-mod bottom;
 mod forest;
+mod forest_over_bottom;
 mod leveled;
 mod sparse;
+
+use std::ops::Range;
 
 use pleach_env::FileId;
 
@@ -47,7 +49,7 @@ pub(crate) struct WholePlan {
     /// Newest first.
     pub(crate) inputs: Vec<RunId>,
     pub(crate) output_stage: u8,
-    /// Whether nothing older than the inputs lies below them.
+    /// Whether no run is older than the inputs.
     pub(crate) drops_tombstones: bool,
 }
 
@@ -56,18 +58,18 @@ pub(crate) struct WholePlan {
 pub(crate) struct PartialPlan {
     pub(crate) upper: RunId,
     pub(crate) file: FileId,
-    /// The run of the next stage and its files that overlap the one above; `None` where there is none yet.
+    /// The run of the next stage and its files that overlap `file`; `None` if the stage is empty.
     pub(crate) lower: Option<(RunId, Vec<FileId>)>,
     pub(crate) output_stage: u8,
-    /// Whether nothing older lies below.
+    /// Whether no run is older than the inputs.
     pub(crate) drops_tombstones: bool,
 }
 
-/// A sub-tree and what else decides what is done with it.
+/// The input of a picker besides the policy.
 #[derive(Clone, Copy)]
 pub(crate) struct Situation<'a> {
     pub(crate) tree: &'a SubTree,
-    /// Runs at work by jobs that the version does not know.
+    /// Runs of jobs that the version does not record.
     pub(crate) busy: &'a [RunId],
     /// Seconds since 1970.
     pub(crate) now: u64,
@@ -80,47 +82,43 @@ const STAGE_MAX: u8 = STAGE_BOTTOM - 1;
 pub(crate) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<Plan> {
     let by_shape = match policy.shape {
         Shape::Forest => forest::pick(policy, situation).map(Plan::Whole),
-        Shape::ForestOverBottom => bottom::pick(policy, situation).map(Plan::Whole),
+        Shape::ForestOverBottom => forest_over_bottom::pick(policy, situation).map(Plan::Whole),
         Shape::Leveled => leveled::pick(policy, situation),
     };
     let of_any_shape = || pick_aged(policy, situation).or_else(|| pick_foreign_bottom(policy, situation));
     by_shape.or_else(|| of_any_shape().map(Plan::Whole))
 }
 
-/// The merge of everything into one run, unless that is what there is. Not while a job is at work.
+/// The merge of everything into one run; `None` if there is one run already, or a job is at work.
 pub(crate) fn pick_all(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     let tree = situation.tree;
     let [first, ..] = &tree.runs[..] else { return None };
-    let is_busy = tree.runs.iter().any(|run| situation.is_busy(run.id));
-    if is_busy || (tree.runs.len() == 1 && first.stage >= STAGE_FIRST) {
+    if !situation.are_free(0..tree.runs.len()) || (tree.runs.len() == 1 && first.stage >= STAGE_FIRST) {
         return None;
     }
     Some(situation.merge_from(0, oldest_stage(policy, tree, 0)?))
 }
 
-/// The merge of a run with tombstones above the age that the policy bears, with all that is older.
+/// The merge of the newest run with tombstones above the maximal age, and all older runs.
 fn pick_aged(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     let runs = &situation.tree.runs;
     let limit = situation.now.saturating_sub(policy.tombstone_age_max);
     let newest = runs.iter().position(|run| run.tombstones_since().is_some_and(|since| since < limit))?;
-    let is_free = runs[newest..].iter().all(|run| !situation.is_busy(run.id));
-    let stage = oldest_stage(policy, situation.tree, newest).filter(|_| is_free)?;
-    Some(situation.merge_from(newest, stage))
+    let stage = oldest_stage(policy, situation.tree, newest)?;
+    situation.are_free(newest..runs.len()).then(|| situation.merge_from(newest, stage))
 }
 
-/// The merge that gives the bottom run of another shape a stage of this one: most of its files are moved, not copied.
+/// The merge that gives the bottom run of another shape a stage of this shape. Most of its files are moved, not copied.
 fn pick_foreign_bottom(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     let runs = &situation.tree.runs;
     let start = runs.iter().position(|run| run.stage == STAGE_BOTTOM)?;
-    let is_free = runs[start..].iter().all(|run| !situation.is_busy(run.id));
-    if policy.shape == Shape::ForestOverBottom || !is_free {
-        return None;
-    }
-    Some(situation.merge_from(start, oldest_stage(policy, situation.tree, start)?))
+    let is_due = policy.shape != Shape::ForestOverBottom && situation.are_free(start..runs.len());
+    let stage = oldest_stage(policy, situation.tree, start).filter(|_| is_due)?;
+    Some(situation.merge_from(start, stage))
 }
 
-/// The stage of a run that takes in the oldest ones, those from `start` on. It is above the stage of the next newer one,
-/// or the new run would count as newer than that; `None` where there is no such stage.
+/// The stage of a run that replaces the oldest ones, those from `start` on. Its number is above that of the next newer run:
+/// otherwise the new run would sort as newer. `None` if no stage is left.
 fn oldest_stage(policy: &Policy, tree: &SubTree, start: usize) -> Option<u8> {
     let (newer, taken) = tree.runs.split_at(start);
     let least = newer.last().map_or(STAGE_FIRST, |run| run.stage.saturating_add(1).max(STAGE_FIRST));
@@ -131,13 +129,13 @@ fn oldest_stage(policy: &Policy, tree: &SubTree, start: usize) -> Option<u8> {
     match (policy.shape, tree.last_stage()) {
         (Shape::ForestOverBottom, _) => (least <= STAGE_BOTTOM).then_some(STAGE_BOTTOM),
         (_, STAGE_BOTTOM) => (least <= STAGE_MAX).then(fitting),
-        // Where it is too large for its stage, files of it would go on to the next at once, and make another run.
+        // If the run were too large for its stage, its files would move to the next stage at once, as another run.
         (Shape::Leveled, last) => (least <= STAGE_MAX).then(|| fitting().max(last)),
         (Shape::Forest, last) => (least <= STAGE_MAX).then(|| last.max(least)),
     }
 }
 
-/// The stage of a forest, or of levels, whose runs are about so large.
+/// The stage of a forest, or of levels, whose runs have about `bytes`.
 fn fitting_stage(policy: &Policy, bytes: u64) -> u8 {
     let k = policy.k as u64;
     let (mut stage, mut size, factor) = match policy.shape {
@@ -157,25 +155,21 @@ impl Situation<'_> {
         self.tree.is_busy(run) || self.busy.contains(&run)
     }
 
-    /// How many runs, from `start` on, are of the same stage.
-    fn stage_len(&self, start: usize) -> usize {
-        let stage = self.tree.runs[start].stage;
-        self.tree.runs[start..].iter().take_while(|run| run.stage == stage).count()
+    /// Whether no compaction reads or writes the runs.
+    fn are_free(&self, runs: Range<usize>) -> bool {
+        self.tree.runs[runs].iter().all(|run| !self.is_busy(run.id))
     }
 
-    /// Where stages begin, newest first, and how many runs each has.
+    /// The first run and the number of runs of each stage, newest first.
     fn stages(&self) -> impl Iterator<Item = (usize, usize)> {
-        let mut start = 0;
-        std::iter::from_fn(move || {
-            (start < self.tree.runs.len()).then(|| {
-                let stage = (start, self.stage_len(start));
-                start += stage.1;
-                stage
-            })
+        self.tree.runs.chunk_by(|a, b| a.stage == b.stage).scan(0, |start, runs| {
+            let stage = (*start, runs.len());
+            *start += runs.len();
+            Some(stage)
         })
     }
 
-    /// The first of the oldest runs that no job is at work on.
+    /// The first of the oldest runs, up to the last one, that are all free.
     fn free_from(&self) -> usize {
         let runs = &self.tree.runs;
         runs.len() - runs.iter().rev().take_while(|run| !self.is_busy(run.id)).count()
@@ -183,8 +177,7 @@ impl Situation<'_> {
 
     /// The merge of all runs from `start` on.
     fn merge_from(&self, start: usize, output_stage: u8) -> WholePlan {
-        let inputs = self.tree.runs[start..].iter().map(|run| run.id).collect();
-        WholePlan { inputs, output_stage, drops_tombstones: true }
+        self.merge(start, self.tree.runs.len() - start, output_stage)
     }
 
     /// The merge of the `len` runs from `start` on.

@@ -16,11 +16,9 @@ pub(crate) fn is_sparse(live_bytes: u64, raw_bytes: u64) -> bool {
 
 /// The merge that takes a sub-tree's sections out of sparse files: all its sections become one run.
 pub(crate) fn pick_sparse(tree: &SubTree) -> Option<WholePlan> {
-    if tree.runs.is_empty() {
-        return None;
-    }
     let situation = Situation { tree, busy: &[], now: 0 };
-    let plan = pick_stage(situation, 0, situation.stage_len(0), 1)?;
+    let (start, len) = situation.stages().next()?;
+    let plan = pick_stage(situation, start, len, 1)?;
     // A merge into their own stage leaves the older sections in their files.
     (plan.output_stage > STAGE_SECTIONS).then_some(plan)
 }

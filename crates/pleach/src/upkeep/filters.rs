@@ -1,8 +1,7 @@
-//! The filters in memory: all of them while there is room, else those that spare the most searches.
+//! The filters in memory: loads and evicts what [`crate::filter_policy`] decides.
 //!
-//! Which these are is decided in [`crate::filters`]; here it is carried out, by the cleaner after each flush and
-//! compaction and now and then while lookups make wasted probes. Versions hold their files' filters, so a change shows in a
-//! new version, and readers, who pin theirs, take no lock.
+//! The cleaner reviews the filters after each flush and compaction, and after a number of wasted probes. A version holds the
+//! filters of its files, so a change makes a new version, and readers, who pin theirs, take no lock.
 
 use std::io;
 use std::path::Path;
@@ -13,21 +12,20 @@ use pleach_env::{Env, Error, JobStep, Result, failpoint};
 use pleach_table::{FrameCache, Sst};
 
 use super::Upkeep;
-use crate::filters;
+use crate::filter_policy;
 use crate::options::Options;
 use crate::version::{SstFile, Version};
 use crate::version_set::sst_path;
 
-/// Bytes of filters that are read before the cleaner looks for other work.
+/// Bytes of filters that one step of the cleaner loads.
 const LOADED_AT_ONCE: u64 = 8 << 20;
 
-/// Wasted probes after which the choice is reviewed, in a small store and for each file of a large one. Only
-/// where some filter is not in memory.
-const LOOKED_AT_AFTER: u64 = 4096;
-const LOOKED_AT_AFTER_PER_FILE: u64 = 64;
+/// Wasted probes between two reviews while some filter is not in memory: at least this many, and more for each file.
+const REVIEW_INTERVAL: u64 = 4096;
+const REVIEW_INTERVAL_PER_FILE: u64 = 64;
 
-/// Opens all SSTs of a version, each with one read that brings its index and its filter, and gives the version with the
-/// filters that there is memory for, and the cache.
+/// Opens all SSTs of a version: one read each, for index and filter. Returns the version with the filters that fit in memory,
+/// and the cache.
 pub(crate) fn open_ssts(
     env: &Arc<dyn Env>,
     dir: &Path,
@@ -35,12 +33,12 @@ pub(crate) fn open_ssts(
     options: &Options,
 ) -> Result<(Version, Arc<FrameCache>)> {
     let files = version.live_files();
-    let demands: Vec<_> = files.iter().map(|file| file.filter_demand()).collect();
+    let uses: Vec<_> = files.iter().map(|file| file.filter_use()).collect();
     let indexes = index_bytes(&files);
-    let cache_bytes =
-        options.cache_bytes(demands.iter().map(|demand| demand.bytes).fold(indexes, u64::saturating_add));
+    let cache_bytes = options
+        .cache_bytes(uses.iter().map(|filter_use| filter_use.bytes).fold(indexes, u64::saturating_add));
     let cache = FrameCache::try_new(cache_bytes).ok_or_else(|| no_memory(dir, cache_bytes))?;
-    let chosen = filters::choose(budget(options, cache_bytes as u64, indexes), &demands);
+    let chosen = filter_policy::choose(budget(options, cache_bytes as u64, indexes), &uses);
     for (file, keeps_filter) in files.iter().zip(chosen) {
         let path = sst_path(dir, file.id);
         let metadata = env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?;
@@ -74,7 +72,7 @@ fn index_bytes(files: &[Arc<SstFile>]) -> u64 {
     files.iter().map(|file| file.index_bytes()).fold(0, u64::saturating_add)
 }
 
-/// Bytes of memory for filters.
+/// Bytes of memory that filters may take.
 fn budget(options: &Options, cache_bytes: u64, index_bytes: u64) -> u64 {
     if is_short_for_tests() {
         return 1 << 10;
@@ -83,48 +81,47 @@ fn budget(options: &Options, cache_bytes: u64, index_bytes: u64) -> u64 {
 }
 
 impl Upkeep {
-    /// Brings the filters into memory that belong there, and lets go of the others.
-    pub(super) fn tend_filters(&self) -> JobStep {
+    /// Evicts the filters that the policy does not choose, and loads some of those that it does.
+    pub(super) fn review_filters(&self) -> JobStep {
         let (filter_bytes, all_index_bytes) = self.version_set.lock().files.table_bytes();
         let cache_bytes = self.cache.stats().capacity;
-        // Where none was missing and all fit, there is nothing to choose.
+        // All are in memory and fit: there is nothing to choose.
         if self.ctx.filter_review_interval.load(Ordering::Relaxed) == 0
             && filter_bytes <= budget(&self.ctx.options, cache_bytes, all_index_bytes)
         {
             return JobStep::Idle;
         }
         let files = self.version_set.state.load().version.live_files();
-        let demands: Vec<_> = files.iter().map(|file| file.filter_demand()).collect();
+        let uses: Vec<_> = files.iter().map(|file| file.filter_use()).collect();
         let budget = budget(&self.ctx.options, cache_bytes, index_bytes(&files));
-        let chosen = filters::choose(budget, &demands);
-        let plan = || {
-            files.iter().zip(&demands).zip(&chosen).map(|((file, demand), &chosen)| (file, demand, chosen))
+        let chosen = filter_policy::choose(budget, &uses);
+        let select = |is_kept: bool, is_chosen: bool| {
+            let files = files.iter().zip(&uses).zip(&chosen);
+            files.filter(move |((_, filter), chosen)| filter.is_kept == is_kept && **chosen == is_chosen)
         };
-        if filters::is_due_to_fade(&demands) {
+        if filter_policy::should_decay(&uses) {
             for file in &files {
-                file.age_absences();
+                file.decay_negative_lookups();
             }
         }
         let (least, per_file) =
-            if is_short_for_tests() { (16, 0) } else { (LOOKED_AT_AFTER, LOOKED_AT_AFTER_PER_FILE) };
-        let look_after = least.max(per_file * files.len() as u64);
-        let is_short = plan().any(|(_, demand, chosen)| !demand.is_kept || !chosen);
-        self.ctx.filter_review_interval.store(if is_short { look_after } else { 0 }, Ordering::Relaxed);
-        let mut is_changed = false;
-        for (file, ..) in plan().filter(|(_, demand, chosen)| demand.is_kept && !chosen) {
-            file.drop_filter();
-            is_changed = true;
+            if is_short_for_tests() { (16, 0) } else { (REVIEW_INTERVAL, REVIEW_INTERVAL_PER_FILE) };
+        let interval = least.max(per_file * files.len() as u64);
+        let is_short = select(true, true).count() < files.len();
+        self.ctx.filter_review_interval.store(if is_short { interval } else { 0 }, Ordering::Relaxed);
+        for ((file, _), _) in select(true, false) {
+            file.evict_filter();
         }
-        if is_changed {
+        if select(true, false).next().is_some() {
             self.show_filters();
         }
         let mut loaded = 0;
-        for (file, demand, _) in plan().filter(|(_, demand, chosen)| !demand.is_kept && *chosen) {
+        for ((file, filter), _) in select(false, true) {
             if loaded >= LOADED_AT_ONCE {
                 break;
             }
             file.load_filter();
-            loaded += demand.bytes;
+            loaded += filter.bytes;
         }
         if loaded == 0 {
             return JobStep::Idle;
@@ -133,7 +130,7 @@ impl Upkeep {
         JobStep::Again
     }
 
-    /// Lets readers see which filters there are.
+    /// Makes a version with the present filters, and shows it to readers.
     fn show_filters(&self) {
         let mut versions = self.version_set.lock();
         let next = Arc::new(versions.version.with_filters());

@@ -1,18 +1,17 @@
 //! Flush: the oldest immutable memtable becomes files, sliced by partition.
 //!
-//! The memtable is ordered by partition, so a flush is one walk. A slice that is large enough gets SSTs of its own, as a
-//! run; the small ones become sections of one file that they share, so that a flush costs one file and one sync
-//! however many partitions it touches.
+//! The memtable is ordered by partition, so a flush reads it once, slice by slice. A large slice becomes a run with SSTs of its
+//! own. Small slices become sections of one shared file, so that a flush of many partitions costs one file and one sync.
 //!
 //! # Invariants
 //! 1. *Order of durability*: the files' data, their names, then the edit that names them and moves the log's floor.
 //! 2. *Oldest first*: memtables are flushed in the order in which they became immutable, by one thread at a time.
-//! 3. *Age order*: a run goes directly to stage 1 only if stage 0 holds nothing of its partition, which would be older
-//!    than it and yet be asked before it.
+//! 3. *Age order*: a run goes directly to stage 1 only if stage 0 holds nothing of its partition: otherwise readers would ask
+//!    the older entries of stage 0 first.
 //!
 //! # Origin
-//! `TridentKV`, section 3.3. Departure: the paper keeps a partition's left-over in memory until a block is full; here it
-//! becomes a durable section at once, so that it never pins the log.
+//! `TridentKV`, section 3.3. Departure: the paper keeps the rest of a partition in memory until a block is full; here it
+//! becomes a durable section at once, so that it does not pin the log.
 
 use std::sync::Arc;
 
@@ -30,7 +29,7 @@ use crate::upkeep::{NewEntry, SstOutput, Upkeep};
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
 use crate::version::{OlderRuns, Origin, SstFile, Version};
 
-/// Output so far of the flush of one memtable.
+/// The flush of one memtable, and its output so far.
 struct Flush<'i> {
     upkeep: &'i Upkeep,
     version: Arc<Version>,
@@ -49,7 +48,7 @@ struct Flush<'i> {
 struct SharedFile<'i> {
     output: SstOutput<'i>,
     sections: Vec<(PartitionId, RunMeta)>,
-    /// Entries of the sections, and bits that their keys should have in the file's filter.
+    /// Entries of the sections, and the bits that the file's filter should have for them.
     entries: u64,
     filter_bits: f64,
 }
@@ -114,7 +113,7 @@ impl Upkeep {
         written: Vec<Arc<SstFile>>,
     ) -> Result<()> {
         let bytes = written.iter().map(|file| file.summary.file_len).sum();
-        // The floor's segment is a new name too.
+        // The name of the floor's segment may be new too.
         self.ctx.sync_dir("flush.dir_sync")?;
         let floor = state.immutable.iter().rev().nth(1).unwrap_or(&state.active).first_segment;
         edit.push(EditItem::FlushedSeq(oldest.memtable.last_seq()));
@@ -150,7 +149,7 @@ impl<'i> Flush<'i> {
     fn write_slice(&mut self, memtable: &Arc<Memtable>, cursor: &mut MemtableCursor) -> Result<()> {
         let partition = partition_of(cursor);
         let Some(tree) = self.version.tree(partition).cloned() else {
-            // Dropped: its entries are nobody's.
+            // Dropped: its entries are skipped.
             while on_partition(cursor, partition) {
                 cursor.next();
             }
@@ -169,7 +168,7 @@ impl<'i> Flush<'i> {
         }
     }
 
-    /// A large slice: SSTs of its own.
+    /// Writes a large slice as a run.
     fn write_own_run(
         &mut self,
         memtable: &Arc<Memtable>,
@@ -182,7 +181,7 @@ impl<'i> Flush<'i> {
         let mut files = Vec::new();
         let first_key = &cursor.key()[PARTITION_PREFIX_LEN..];
         let sst_bytes = if older.all_end_before(first_key) {
-            // Nothing will be merged with it.
+            // All keys are above those of older runs, so no merge will rewrite the SSTs.
             self.upkeep.ctx.options.sst_bytes
         } else {
             self.upkeep.ctx.options.flushed_sst_bytes()
@@ -190,7 +189,7 @@ impl<'i> Flush<'i> {
         let filter_bits = |entries| self.upkeep.filter_bits(entries, older.sizes(), 0);
         let mut run_bits = None;
         while on_partition(cursor, partition) {
-            if !hides_nothing(older, cursor) {
+            if !shadows_nothing(older, cursor) {
                 if let Some(full) = self.own.take_if(|o| o.len() >= sst_bytes) {
                     let entries = || full.entries() + entries_from(memtable, partition, cursor.key());
                     let bits = *run_bits.get_or_insert_with(|| filter_bits(entries()));
@@ -223,7 +222,7 @@ impl<'i> Flush<'i> {
         Ok(meta)
     }
 
-    /// A small slice: a section of the shared file.
+    /// Writes a small slice as a section of the shared file.
     fn write_section(
         &mut self,
         partition: PartitionId,
@@ -236,7 +235,7 @@ impl<'i> Flush<'i> {
         };
         let (mut smallest, mut largest) = (Vec::new(), Vec::new());
         while on_partition(cursor, partition) {
-            if !hides_nothing(older, cursor) {
+            if !shadows_nothing(older, cursor) {
                 shared.output.add(&new_entry(cursor, cursor.key(), self.now), older)?;
                 largest.clear();
                 largest.extend_from_slice(&cursor.key()[PARTITION_PREFIX_LEN..]);
@@ -276,14 +275,14 @@ impl<'i> Flush<'i> {
         Ok(())
     }
 
-    /// Lets the edit name a finished file. The file comes before the runs that use it.
+    /// Names a finished file in the edit, before the runs that use it.
     fn name_file(&mut self, file: Arc<SstFile>) {
         self.edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
         self.written.push(file);
     }
 
-    /// Removes what a failed flush has written: at once, for what others have left to be removed is what would let it
-    /// be tried again.
+    /// Removes the files of a failed flush. It does so at once: as obsolete files they would count as freed space and let the
+    /// flush be tried again.
     fn abandon(self) {
         self.own.into_iter().chain(self.shared.map(|shared| shared.output)).for_each(SstOutput::abandon);
         for file in self.written {
@@ -294,8 +293,8 @@ impl<'i> Flush<'i> {
     }
 }
 
-/// Whether the cursor is on a tombstone below which there is nothing.
-fn hides_nothing(older: &OlderRuns, cursor: &MemtableCursor) -> bool {
+/// Whether the cursor is on a tombstone that shadows nothing.
+fn shadows_nothing(older: &OlderRuns, cursor: &MemtableCursor) -> bool {
     cursor.kind() == ValueKind::Tombstone && !older.may_hold(&cursor.key()[PARTITION_PREFIX_LEN..])
 }
 

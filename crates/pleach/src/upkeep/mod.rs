@@ -1,7 +1,7 @@
-//! Background work: flush, compaction, removal of files. Each is a job that does one bounded step at a time.
+//! Upkeep: the background jobs for flush, compaction and removal of files. Each does one bounded step at a time.
 //!
-//! A shortage, such as a full disk, stops a job until it is woken again: by the next write that needs room, by the next
-//! flush, or by the removal of files. Any other failure poisons the store: reads go on, writes are refused.
+//! After a shortage, such as a full disk, a job sleeps until it is woken: by a write that waits for memory, by the next flush,
+//! or by the removal of files. Any other failure poisons the store: reads work, writes are refused.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -34,11 +34,11 @@ use compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use compaction::{Pacer, Requests};
 pub(crate) use sst_output::{NewEntry, SstOutput};
 
-/// Memtables that use less are left to the log when the store is closed: some milliseconds for the next open, which must
-/// find room for them in the reserve when the disk is full.
+/// A close does not flush memtables of less than this. The next open replays them from the log in some milliseconds; on a
+/// full disk it writes them to the space of the reserve.
 const FLUSHED_AT_CLOSE_MIN: usize = TAIL_BYTES_MAX;
 
-/// Starts the jobs of a store: all of them, or none where the system has no thread for one.
+/// Starts the jobs of a store: all of them, or none if the system has no thread for one.
 pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
     let flush = {
         let upkeep = Arc::clone(upkeep);
@@ -73,7 +73,7 @@ fn spawn(upkeep: &Arc<Upkeep>, name: &'static str, job: impl Job + 'static) -> R
     upkeep.ctx.env.spawn_job(name, Box::new(job)).map_err(failed)
 }
 
-/// A job whose panic poisons the store: otherwise writers would wait forever for what it will never do.
+/// A job whose panic poisons the store: otherwise writers would wait forever for its work.
 struct Guarded<J> {
     upkeep: Arc<Upkeep>,
     name: &'static str,
@@ -81,7 +81,7 @@ struct Guarded<J> {
 }
 
 impl<J: Job> Job for Guarded<J> {
-    /// State that a panic left half changed is only read afterwards: a poisoned store writes nothing.
+    /// A panic may leave state half changed. Nothing writes that to disk, because a poisoned store writes nothing.
     fn step(&mut self) -> JobStep {
         let step = panic::catch_unwind(AssertUnwindSafe(|| self.job.step()));
         step.unwrap_or_else(|payload| {
@@ -100,35 +100,35 @@ impl<J: Job> Job for Guarded<J> {
     }
 }
 
-/// See the module's text.
+/// The state that the jobs share.
 pub(crate) struct Upkeep {
     pub(crate) ctx: Arc<Context>,
     pub(crate) version_set: Arc<VersionSet>,
     pub(crate) writes: Arc<WritePath>,
     pub(crate) cache: Arc<FrameCache>,
-    /// Flushed memtables. Those that still exist are pinned by snapshots, ranges or values. Leaf lock.
+    /// Flushed memtables that snapshots, ranges or values may still pin. Leaf lock.
     pub(crate) flushed_memtables: Mutex<Vec<Weak<Memtable>>>,
     /// The bytes that compactions may write in a second.
     pacer: Pacer,
-    /// How many wait for the compactions to end.
-    settling: AtomicUsize,
-    /// Work that somebody waits for. Leaf lock.
+    /// Threads that wait for all compactions to end.
+    settle_waiters: AtomicUsize,
+    /// Leaf lock.
     pub(crate) background: Mutex<Background>,
 }
 
 /// State of background work.
 #[derive(Default)]
 pub(crate) struct Background {
-    /// Partitions whose runs somebody waits to see merged into one.
+    /// Partitions whose runs are to be merged into one.
     pub(crate) to_compact: Requests,
-    /// How many wait for each of them.
-    pub(crate) asking: BTreeMap<PartitionId, usize>,
-    /// Partial compactions in progress, which the version does not record.
+    /// Threads that wait for each of them.
+    pub(crate) waiters: BTreeMap<PartitionId, usize>,
+    /// Runs of partial compactions in progress, which the version does not record.
     pub(crate) partial_jobs: usize,
 }
 
 impl Upkeep {
-    /// The upkeep of a store just opened. Nothing is done before [`start_jobs`].
+    /// The upkeep of a store just opened. It does nothing before [`start_jobs`].
     pub(crate) fn new(
         ctx: &Arc<Context>,
         version_set: &Arc<VersionSet>,
@@ -142,7 +142,7 @@ impl Upkeep {
             cache: Arc::clone(cache),
             flushed_memtables: Mutex::new(Vec::new()),
             pacer: Pacer::new(ctx.options.compaction_bytes_per_second),
-            settling: AtomicUsize::new(0),
+            settle_waiters: AtomicUsize::new(0),
             background: Mutex::new(Background::default()),
         }
     }
@@ -161,7 +161,7 @@ impl Upkeep {
         }
     }
 
-    /// Tells waiting writers, and the other jobs, that something has changed.
+    /// Wakes waiting writers and the other jobs after a flush or a step.
     pub(crate) fn note_progress(&self) {
         self.writes.measure_pressure();
         self.ctx.status.forget_shortage();
@@ -172,8 +172,8 @@ impl Upkeep {
         }
     }
 
-    /// The course of a job after a failed step. On a full disk it is tried again if files could be removed, but once only
-    /// for each version: what goes may be what the failed step itself has written.
+    /// What a job does after a failed step. On a full disk it tries again if files could be removed, but only once for each
+    /// version: the removed files may be those of the failed step itself.
     pub(crate) fn background_failed(&self, error: Error) -> JobStep {
         if error.kind() == ErrorKind::Closed {
             return JobStep::Idle;
@@ -182,7 +182,7 @@ impl Upkeep {
             if self.version_set.remove_obsolete() > 0
                 && self.ctx.status.may_retry_in(&self.version_set.state.load().version)
             {
-                self.ctx.status.notify(); // The failed job is off the list of those at work.
+                self.ctx.status.notify(); // The failed job does not work any more.
                 return JobStep::Again;
             }
             self.ctx.status.report_shortage(error);
@@ -192,33 +192,33 @@ impl Upkeep {
         JobStep::Idle
     }
 
-    /// Removes files that nothing needs any more, and then sees to the filters.
+    /// Removes files that nothing needs any more, then reviews the filters.
     fn clean_step(&self) -> JobStep {
         self.version_set.remove_obsolete();
-        self.tend_filters()
+        self.review_filters()
     }
 
-    /// Asks for the partition's runs to be merged into one, and waits until they are.
+    /// Requests that the partition's runs are merged into one, and waits until they are.
     pub(crate) fn compact_partition(&self, partition: PartitionId) -> Result<()> {
-        self.background.lock().ask_for(partition);
-        let result = self.ctx.status.wait_until(|| !self.background.lock().to_compact.contains(&partition));
-        self.background.lock().ask_no_more(partition);
+        self.background.lock().begin_wait(partition);
+        let result = self.ctx.status.wait_until(|| !self.background.lock().to_compact.contains(partition));
+        self.background.lock().end_wait(partition);
         result
     }
 
-    /// Waits until the compactions have nothing left to do.
+    /// Waits until no compaction is at work or due.
     pub(crate) fn wait_for_compactions(&self) -> Result<()> {
-        self.settling.fetch_add(1, Ordering::AcqRel);
+        self.settle_waiters.fetch_add(1, Ordering::AcqRel);
         self.version_set.refresh_ledger(self.compaction_clock());
         let settled = self.wait_until_settled();
-        self.settling.fetch_sub(1, Ordering::AcqRel);
+        self.settle_waiters.fetch_sub(1, Ordering::AcqRel);
         settled
     }
 
     fn wait_until_settled(&self) -> Result<()> {
         self.ctx.status.forget_shortage();
         loop {
-            // The pickers take their time: commit leaders, who need the lock, are not to wait for them.
+            // The pickers run without the lock, because commit leaders take it and must not wait for them.
             let version = Arc::clone(&self.version_set.state.load().version);
             let is_settled = self.is_settled(&version);
             let mut waiting = self.ctx.status.lock_waiting();
@@ -233,7 +233,7 @@ impl Upkeep {
         }
     }
 
-    /// Whether, where nothing is written, no compaction is at work or due.
+    /// Whether no compaction is at work, or due when it is quiet.
     fn is_settled(&self, version: &Version) -> bool {
         let (is_busy, sparse) = {
             let ledger = self.version_set.ledger.lock();
@@ -243,13 +243,13 @@ impl Upkeep {
         !is_busy && !sparse.into_iter().any(has_plan)
     }
 
-    /// Whether nothing has been written for a while, or somebody waits for the compactions to end.
+    /// Whether nothing has been written for a while, or a thread waits for the compactions to end.
     pub(crate) fn is_quiet(&self) -> bool {
         let switched_at = Duration::from_nanos(self.writes.switched_at_ns.load(Ordering::Relaxed));
-        self.settling.load(Ordering::Acquire) > 0 || self.ctx.env.now() >= switched_at + QUIET_AFTER
+        self.settle_waiters.load(Ordering::Acquire) > 0 || self.ctx.env.now() >= switched_at + QUIET_AFTER
     }
 
-    /// Sleeps as the budget of compactions demands after `bytes` of output, unless there is a hurry.
+    /// Sleeps as the compactions' budget demands after `bytes` of output, unless a thread waits for compactions.
     pub(crate) fn keep_pace(&self, bytes: u64) {
         if !self.pacer.is_on() || self.is_hurried() {
             return;
@@ -257,11 +257,11 @@ impl Upkeep {
         self.ctx.sleep_unless(self.pacer.charge(bytes, self.ctx.env.now()), || self.is_hurried());
     }
 
-    /// Whether somebody waits for compactions to end, or is slowed down by them.
+    /// Whether a thread waits for compactions to end, or writers are slowed down.
     fn is_hurried(&self) -> bool {
         self.ctx.status.is_closed()
             || self.writes.pressure.is_on(0.0)
-            || self.settling.load(Ordering::Acquire) > 0
+            || self.settle_waiters.load(Ordering::Acquire) > 0
             || !self.background.lock().to_compact.is_empty()
     }
 
@@ -271,7 +271,7 @@ impl Upkeep {
         self.flush_memtables()
     }
 
-    /// Flushes all memtables if the next open would take noticeably long to read their log again.
+    /// Flushes all memtables if the next open would take noticeably long to replay them.
     pub(crate) fn flush_if_large(&self) -> Result<()> {
         let used: usize =
             self.version_set.state.load().memtables().map(|memtable| memtable.used_bytes()).sum();
@@ -291,7 +291,7 @@ impl Upkeep {
             }
             writer.next_seq - 1
         };
-        // Later memtables are not waited for: other threads may go on writing.
+        // Do not wait for later memtables: other threads may keep writing.
         self.ctx.status.wait_until(|| {
             self.version_set.state.load().immutable.iter().all(|m| m.memtable.last_seq() > last_seq)
         })
@@ -299,20 +299,20 @@ impl Upkeep {
 }
 
 impl Background {
-    /// Asks for the partition's runs to be merged into one.
-    fn ask_for(&mut self, partition: PartitionId) {
+    /// Requests that the partition's runs are merged into one.
+    fn begin_wait(&mut self, partition: PartitionId) {
         self.to_compact.insert(partition);
-        *self.asking.entry(partition).or_default() += 1;
+        *self.waiters.entry(partition).or_default() += 1;
     }
 
-    /// Ends what [`Background::ask_for`] began. A request that failed goes with the last of those who asked, so that none
-    /// of them takes it for fulfilled.
-    fn ask_no_more(&mut self, partition: PartitionId) {
-        if let Entry::Occupied(mut asking) = self.asking.entry(partition) {
-            *asking.get_mut() -= 1;
-            if *asking.get() == 0 {
-                asking.remove();
-                self.to_compact.remove(&partition);
+    /// Ends what [`Background::begin_wait`] began. A failed request stays until its last waiter has seen the failure, so that
+    /// no waiter takes it for fulfilled.
+    fn end_wait(&mut self, partition: PartitionId) {
+        if let Entry::Occupied(mut waiters) = self.waiters.entry(partition) {
+            *waiters.get_mut() -= 1;
+            if *waiters.get() == 0 {
+                waiters.remove();
+                self.to_compact.remove(partition);
             }
         }
     }

@@ -1,4 +1,7 @@
-//! An SST being written by a flush or a compaction, and opened for readers when it is done.
+//! An SST that a flush or a compaction writes, and opens for readers when it is finished.
+//!
+//! It counts the entries of each run for the manifest, and estimates how many of them are overwrites: entries that shadow one
+//! of an older run. The filters of the older runs are asked for a sample of the entries.
 
 use std::sync::Arc;
 
@@ -6,7 +9,7 @@ use pleach_env::{FileId, Result};
 use pleach_table::{Sst, SstBuilder, SstOptions, ValueKind};
 
 use super::Upkeep;
-use crate::filters;
+use crate::filter_policy;
 use crate::shape::STAGE_FIRST;
 use crate::version::edit::{RunFileMeta, RunId};
 use crate::version::{OlderRuns, Origin, SstFile, SubTree};
@@ -28,7 +31,7 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) stored_key: &'a [u8],
     pub(crate) kind: ValueKind,
     pub(crate) value: &'a [u8],
-    /// Of a tombstone: seconds since 1970 at which it, or an older one, was flushed.
+    /// Of a tombstone: seconds since 1970 at which it, or an older one of its file, was flushed.
     pub(crate) since: u64,
 }
 
@@ -42,16 +45,16 @@ struct Tally {
     overwrites: Overwrites,
 }
 
-/// An estimate, from a sample, of how many entries hide one of an older run.
+/// An estimate of the overwrites, from a sample.
 #[derive(Clone, Copy, Default)]
 struct Overwrites {
     sampled: u64,
-    /// How many of them the filters of older runs seem to know, and how many they would if they held none.
+    /// For how many of them the filters of older runs say yes, and for how many they would if no older run held any.
     seen: u64,
     seen_in_error: f64,
 }
 
-/// Of so many entries one is looked up in the filters of older runs: about a nanosecond for each entry.
+/// One entry in so many is sampled. That costs about a nanosecond for each entry.
 const SAMPLED_EVERY: u64 = 64;
 
 impl Overwrites {
@@ -61,7 +64,7 @@ impl Overwrites {
         self.seen_in_error += error_rate;
     }
 
-    /// About how many of `entries`, of which each sampled one stands for as many as every other.
+    /// The estimate for `entries`.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -69,7 +72,7 @@ impl Overwrites {
         reason = "an estimate, between 0 and `entries`"
     )]
     fn of(self, entries: u64) -> u64 {
-        // What is held is always seen; of the rest as much is as the filters err.
+        // Filters say yes for all overwrites, and in error for some of the rest: seen = share * sampled + (1 - share) * error.
         let (sampled, seen) = (self.sampled as f64, self.seen as f64);
         let share = (seen - self.seen_in_error) / (sampled - self.seen_in_error).max(sampled / 100.0);
         ((share.clamp(0.0, 1.0) * entries as f64).round() as u64).min(entries)
@@ -106,8 +109,8 @@ impl Tally {
 }
 
 impl Upkeep {
-    /// Bits per key for the filters of a new run of about `entries` that will stand beside runs of `others`, with
-    /// `upper_stages` stages over it.
+    /// Bits per key for the filters of a new run of about `entries`, beside runs of `others` entries and below `upper_stages`
+    /// stages.
     pub(crate) fn filter_bits(
         &self,
         entries: u64,
@@ -116,10 +119,10 @@ impl Upkeep {
     ) -> f32 {
         let options = &self.ctx.options;
         let average = options.filter_bits_per_key;
-        filters::bits_per_key(average, options.stage_fill(), entries, others, upper_stages)
+        filter_policy::bits_per_key(average, options.stage_fill(), entries, others, upper_stages)
     }
 
-    /// Bits per key for the filters of what becomes of the runs `merged`: a run of `stage`.
+    /// Bits per key for the filters of the run of `stage` into which the runs `merged` are merged.
     pub(crate) fn filter_bits_of_merged(&self, tree: &SubTree, merged: &[RunId], stage: u8) -> f32 {
         let (merged, others): (Vec<_>, Vec<_>) = tree.runs.iter().partition(|run| merged.contains(&run.id));
         let entries = merged.iter().map(|run| run.entries()).fold(0, u64::saturating_add);
@@ -175,7 +178,7 @@ impl SstOutput<'_> {
         self.builder.add(entry.stored_key, entry.kind, entry.value, hash)
     }
 
-    /// The entries added since the last call, as a section from `smallest` to `largest`; `None` when nothing was.
+    /// Ends a section from `smallest` to `largest`: the entries added since the last call; `None` if there are none.
     pub(crate) fn end_section(&mut self, smallest: &[u8], largest: &[u8]) -> Option<RunFileMeta> {
         let tally = std::mem::take(&mut self.tally);
         (tally.entries > 0).then(|| tally.meta(self.id, smallest, largest, tally.bytes))
@@ -186,8 +189,8 @@ impl SstOutput<'_> {
         self.builder.entries()
     }
 
-    /// Makes the file durable, except for its name, and opens it. `filter_bits` is what [`Upkeep::filter_bits`] says. The
-    /// second part of the result is what all of the file, but for sections that have ended, is as part of a run.
+    /// Makes the file durable, except for its name, and opens it. `filter_bits` comes from [`Upkeep::filter_bits`]. The second
+    /// part of the result describes the entries that are in no ended section, as a file of a run.
     pub(crate) fn finish(self, filter_bits: f32) -> Result<(Arc<SstFile>, RunFileMeta)> {
         let Self { upkeep, id, mut builder, tally } = self;
         if filter_bits > 0.0 {
@@ -202,7 +205,7 @@ impl SstOutput<'_> {
         opened.inspect_err(|_| upkeep.remove_sst(id))
     }
 
-    /// Gives up and removes the file.
+    /// Removes the unfinished file.
     pub(crate) fn abandon(self) {
         self.builder.abandon();
     }
@@ -213,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_filters_say_in_error_is_no_overwrite() {
+    fn false_positives_are_no_overwrites() {
         let estimate = |yes: u64, no: u64, error_rate| {
             let mut overwrites = Overwrites::default();
             (0..yes).for_each(|_| overwrites.sample((true, error_rate)));
@@ -226,6 +229,6 @@ mod tests {
         assert_eq!(estimate(40, 60, 0.4), 0);
         assert_eq!(estimate(70, 30, 0.4), 3200, "half of them");
         assert_eq!(estimate(3, 97, 0.4), 0);
-        assert_eq!(estimate(3, 0, 1.0), 0, "nothing is known");
+        assert_eq!(estimate(3, 0, 1.0), 0, "the filters say yes to everything");
     }
 }

@@ -1,4 +1,4 @@
-//! Applying edits: from one version to the next, with every reference checked, because edits come from disk.
+//! Applying edits: each makes the next version. Every reference is checked, because edits come from disk.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use pleach_env::FileId;
 use pleach_log::SeqNo;
 
 use super::edit::{Edit, EditItem, RunFileMeta, RunId, RunMeta};
-use super::file::SstFile;
 use super::file_table::{ChangedFiles, FileChanges, FileTable};
 use super::run::Run;
+use super::sst_file::SstFile;
 use super::{PartitionState, SubTree, Version};
 use crate::keys::PartitionId;
 
 impl Version {
-    /// The version after `edit`, and what the edit changes in the table of this version's files; an error message when
-    /// it does not fit this version. `added` are opened files that it names.
+    /// The version after `edit`, and the edit's changes of the file table; an error message if the edit does not fit this
+    /// version. `added` are the opened files that it names.
     pub(crate) fn apply(
         &self,
         edit: &Edit,
@@ -30,7 +30,7 @@ impl Version {
         Ok((next, files.finish()))
     }
 
-    /// The same, with the filters of all files as they are now.
+    /// The version with the filters that are in memory now.
     pub(crate) fn with_filters(&self) -> Self {
         let mut next = self.clone();
         for (id, partition) in self.partitions() {
@@ -88,12 +88,11 @@ impl Version {
         if self.is_live(id) {
             return Err(format!("partition {id} ({name:?}) exists already"));
         }
-        // Numbers are given in order; a wild one must not make the page table grow without bound.
-        let next = id.0 + 1;
+        // Numbers are given in order; a hostile one must not make the map grow without bound.
         if id.0 > self.next_partition {
             return Err(format!("partition number {id} is above the next free one"));
         }
-        self.next_partition = self.next_partition.max(next);
+        self.next_partition = self.next_partition.max(id.0 + 1);
         self.partitions.set(id, Some(PartitionState { name: name.into(), tree: Arc::default() }));
         Ok(())
     }
@@ -185,6 +184,6 @@ impl SubTree {
     }
 
     fn position(&self, id: RunId) -> Result<usize, String> {
-        self.runs.iter().position(|run| run.id == id).ok_or_else(|| format!("run {} is not there", id.0))
+        self.runs.iter().position(|run| run.id == id).ok_or_else(|| format!("run {} does not exist", id.0))
     }
 }

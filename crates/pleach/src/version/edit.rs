@@ -21,10 +21,9 @@ pub(crate) struct RunId(pub(crate) u64);
 impl RunId {
     /// Stands for the number that the run gets when its edit is committed.
     ///
-    /// A run gets it when nothing newer can come into its stage before its edit: a flushed run, and the output of a
-    /// partial compaction. Neither must choose its number earlier: a compaction begun meanwhile would get a higher
-    /// number for older data. A compaction of whole runs is overtaken by newer runs of its stage, and takes its number
-    /// when it is planned: `VersionSet::plan_basis`.
+    /// A flushed run and the output of a partial compaction use it: no newer run can come into their stage before their
+    /// edit. If they took a number earlier, a compaction begun meanwhile would get a higher number for older data. Newer runs
+    /// can overtake a compaction of whole runs, so that takes its number when it is planned: `VersionSet::plan_basis`.
     pub(crate) const NEXT: Self = Self(0);
 }
 
@@ -48,13 +47,13 @@ pub(crate) struct RunFileMeta {
     pub(crate) bytes: u64,
     /// Tombstones among the entries.
     pub(crate) tombstones: u64,
-    /// Seconds since 1970 at which the oldest of the tombstones was flushed; 0 where there is none.
+    /// Seconds since 1970 at which the oldest of the tombstones was flushed; 0 without tombstones.
     pub(crate) tombstones_since: u64,
-    /// About how many of the entries hide one of an older run. An estimate, made when the file was written.
+    /// About how many of the entries shadow one of an older run. An estimate, made when the file was written.
     pub(crate) overwrites: u64,
 }
 
-/// A run as the manifest states it.
+/// A run as the manifest records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RunMeta {
     pub(crate) id: RunId,
@@ -66,12 +65,12 @@ pub(crate) struct RunMeta {
     pub(crate) files: Vec<RunFileMeta>,
 }
 
-/// A compaction in progress: with the runs' clips, all that is needed to go on after a crash.
+/// A compaction of whole runs in progress: with the runs' clips, all that is needed to resume it after a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobMeta {
     pub(crate) output: RunId,
     pub(crate) inputs: Vec<RunId>,
-    /// Whether nothing older than the inputs lies below them, so that tombstones can go.
+    /// Whether no run is older than the inputs, so that tombstones can be dropped.
     pub(crate) drops_tombstones: bool,
 }
 
@@ -91,7 +90,7 @@ pub(crate) enum EditItem {
     DropPartition {
         id: PartitionId,
     },
-    /// A file that runs of this edit, or later ones, refer to.
+    /// A file that runs of this edit or of later ones refer to.
     AddFile {
         file: FileId,
         summary: SstSummary,
@@ -103,7 +102,7 @@ pub(crate) enum EditItem {
     ExtendRun {
         partition: PartitionId,
         run: RunId,
-        /// As of a run; it never falls.
+        /// As in [`RunMeta`]; a lower one than the run's has no effect.
         newest_seq: SeqNo,
         files: Vec<RunFileMeta>,
     },
@@ -144,7 +143,7 @@ impl Edit {
         self.items.push(item);
     }
 
-    /// The partitions whose sub-trees it changes, or that it drops.
+    /// The partitions that it drops, or whose sub-trees it changes.
     pub(crate) fn changed_partitions(&self) -> BTreeSet<PartitionId> {
         let changed = |item: &EditItem| match item {
             EditItem::DropPartition { id } => Some(*id),

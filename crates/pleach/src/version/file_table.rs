@@ -1,10 +1,10 @@
 //! The file table: the files of the newest version with their reference counts, and the changes of an edit.
 //!
-//! An edit is applied before it is written, and may turn out not to fit. So its changes of the table are kept apart, in
+//! An edit is applied before it is written, and applying it can fail. So its changes of the table are collected in
 //! [`FileChanges`]; [`FileTable::install`] makes them once the edit is durable.
 //!
 //! # Cost
-//! An edit costs time for the files that it touches, whatever the number of files.
+//! The time of an edit depends on the files that it changes, not on the number of files.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,8 +14,8 @@ use pleach_env::FileId;
 use pleach_table::SstSummary;
 
 use super::edit::RunFileMeta;
-use super::file::{SstFile, Trash};
 use super::run::RunFile;
+use super::sst_file::{SstFile, Trash};
 
 /// A file and how many runs refer to it.
 type Counted = (Arc<SstFile>, usize);
@@ -24,7 +24,8 @@ type Counted = (Arc<SstFile>, usize);
 #[derive(Default)]
 pub(crate) struct FileTable {
     files: HashMap<FileId, Counted>,
-    /// Files that no run referred to at some time since the unreferenced ones were taken out.
+    /// Files whose last reference has gone since the last call of [`FileTable::take_unreferenced`]. They may be referenced
+    /// again.
     loose: Vec<FileId>,
     /// Bytes of all files' filters, and of their indexes.
     filter_bytes: u128,
@@ -47,15 +48,15 @@ impl FileTable {
         Self { trash, ..Self::default() }
     }
 
-    /// Bytes that all filters take if they are in memory, and those that the indexes take.
+    /// Bytes of all filters, whether or not in memory, and of all indexes.
     pub(crate) fn table_bytes(&self) -> (u64, u64) {
         let clamped = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
         (clamped(self.filter_bytes), clamped(self.index_bytes))
     }
 
-    /// Carries out what an edit changes.
+    /// Makes the changes of an edit.
     ///
-    /// Requires: the changes were made from this table as it is.
+    /// Requires: the table has not changed since the edit was applied.
     pub(crate) fn install(&mut self, changes: FileChanges) {
         for (id, counted) in changes.0 {
             if counted.1 == 0 {
@@ -72,7 +73,7 @@ impl FileTable {
         }
     }
 
-    /// Takes out the files that no run refers to.
+    /// Removes the files that no run refers to from the table, and returns them.
     pub(crate) fn take_unreferenced(&mut self) -> Vec<Arc<SstFile>> {
         let mut taken = Vec::new();
         for id in std::mem::take(&mut self.loose) {
@@ -107,7 +108,7 @@ impl<'t> ChangedFiles<'t> {
         self.changes
     }
 
-    /// Makes a file known; no run refers to it yet.
+    /// Adds a file without references.
     pub(super) fn add_unopened(&mut self, id: FileId, summary: SstSummary) {
         if self.entry(id).is_none() {
             let file = Arc::new(SstFile::new(id, summary, Arc::clone(&self.table.trash)));
@@ -117,7 +118,7 @@ impl<'t> ChangedFiles<'t> {
 
     pub(super) fn acquire(&mut self, meta: &RunFileMeta) -> Result<RunFile, String> {
         let (file, references) =
-            self.entry(meta.file).ok_or_else(|| format!("file {} is not known", meta.file))?;
+            self.entry(meta.file).ok_or_else(|| format!("file {} is unknown", meta.file))?;
         *references += 1;
         Ok(RunFile::new(Arc::clone(file), meta.clone()))
     }

@@ -1,12 +1,11 @@
 //! Partitions by number: a tree of shared nodes over the digits of the number, so that an edit copies one path of it.
 //!
 //! # Invariants
-//! 1. *No empty nodes*: a node without partitions below it is taken out, so that memory is proportional to the live
-//!    partitions, however many there were.
+//! 1. *No empty nodes*: a node without partitions below it is removed, so that memory is proportional to the live
+//!    partitions, however many were created.
 //!
 //! # Cost
-//! One load for each digit: two for up to 1024 numbers given so far, four for up to a million. A path has 256 bytes a
-//! digit.
+//! One load for each digit: two while numbers are below 1024, four below a million. A path has 256 bytes a digit.
 
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ enum Node {
 #[derive(Clone, Default)]
 pub(super) struct PartitionMap {
     root: Option<Arc<Node>>,
-    /// Levels above the leaves: the tree has a place for numbers of up to `depth + 1` digits.
+    /// Levels above the leaves: the tree holds numbers of up to `depth + 1` digits.
     depth: u32,
 }
 
@@ -90,7 +89,7 @@ impl PartitionMap {
         u64::from(id.0) >> ((self.depth + 1) * DIGIT_BITS) == 0
     }
 
-    /// Gives numbers one digit more.
+    /// Adds a level above the root, for one digit more.
     fn grow(&mut self) {
         self.depth += 1;
         if let Some(old) = self.root.take() {
@@ -122,7 +121,7 @@ impl Node {
         if depth == 0 { Self::Leaf([const { None }; FANOUT]) } else { Self::Inner([const { None }; FANOUT]) }
     }
 
-    /// Sets or takes out; whether anything is left in the node.
+    /// Sets or removes a partition; returns whether the node is not empty.
     fn set(&mut self, id: PartitionId, depth: u32, state: Option<Arc<PartitionState>>) -> bool {
         match self {
             Self::Leaf(partitions) => {

@@ -4,17 +4,15 @@
 //! one by reference count; the manifest records the edits. Nothing here does I/O.
 //!
 //! # Invariants
-//! 1. *Age order*: runs of a sub-tree are sorted by stage, then newest first; the first hit wins. Each run states up to
-//!    which sequence number it holds writes, and no run states a higher one than the run before it; a compaction's
-//!    inputs and its output count as one run. Checked by [`Version::apply`] for every edit before it is written, and in
+//! 1. *Age order*: runs of a sub-tree are sorted by stage, then newest first; the first hit wins. No run has a higher
+//!    `newest_seq` than the run before it. A compaction's inputs and its output lie next to each other and count as one run,
+//!    so a compaction changes no age. Checked by [`Version::apply`] for every edit before it is written, and in
 //!    [`SubTree::check_invariants`], together with the invariants of each run.
-//!    A compaction's inputs and its output lie next to each other, so that nothing changes its age.
 //! 2. *Immutable*: an edit makes a new version that shares what did not change.
-//! 3. *Numbers*: every file and run number in a version is below `next_id`, every partition's below `next_partition`.
+//! 3. *Numbers*: every file and run number in a version is below `next_id`, every partition number below `next_partition`.
 
 mod apply;
 pub(crate) mod edit;
-mod file;
 mod file_table;
 mod map;
 mod older;
@@ -22,6 +20,7 @@ mod origin;
 pub(crate) mod reads;
 mod run;
 pub(crate) mod size;
+mod sst_file;
 
 use std::sync::Arc;
 
@@ -30,13 +29,13 @@ use pleach_log::SeqNo;
 
 use crate::keys::PartitionId;
 use edit::{Edit, EditItem, JobMeta, RunId};
-pub(crate) use file::{SstFile, Trash};
 pub(crate) use file_table::{FileChanges, FileTable};
 use map::PartitionMap;
 pub(crate) use older::OlderRuns;
 pub(crate) use origin::Origin;
 use reads::ReadCost;
 pub(crate) use run::{Run, RunFile};
+pub(crate) use sst_file::{SstFile, Trash};
 
 /// A partition's runs and compactions.
 #[derive(Clone, Default)]
@@ -74,7 +73,7 @@ impl SubTree {
         self.check_jobs()
     }
 
-    /// An error message where the order of the runs is not that of their ages.
+    /// An error message if the runs are not in age order.
     fn check_order(&self) -> Result<(), String> {
         let ordered = self.runs.is_sorted_by(|a, b| (a.stage, b.id) < (b.stage, a.id));
         if !ordered {
@@ -82,7 +81,7 @@ impl SubTree {
         }
         let mut newest = SeqNo::MAX;
         for run in &self.runs {
-            // The inputs of a compaction and its output are of one age, which is the output's.
+            // The inputs of a compaction have the age of its output.
             let job = self.jobs.iter().find(|job| job.inputs.contains(&run.id));
             let age = job.and_then(|job| self.run(job.output)).unwrap_or(run).newest_seq;
             if age > newest {
@@ -97,26 +96,29 @@ impl SubTree {
         for job in &self.jobs {
             let mut runs = job.inputs.iter().chain([&job.output]);
             if let Some(missing) = runs.find(|id| self.run(**id).is_none()) {
-                return Err(format!("a compaction refers to run {}, which is not there", missing.0));
+                return Err(format!("a compaction refers to run {}, which does not exist", missing.0));
             }
             let is_part = |run: &Arc<Run>| run.id == job.output || job.inputs.contains(&run.id);
             let len = self.runs.iter().skip_while(|run| !is_part(run)).take_while(|run| is_part(run)).count();
             if len != job.inputs.len() + 1 {
-                return Err(format!("a run lies between run {} and what is merged into it", job.output.0));
+                return Err(format!(
+                    "a run lies between run {} and the inputs of its compaction",
+                    job.output.0
+                ));
             }
         }
         Ok(())
     }
 }
 
-/// A partition as versions know it.
+/// A partition in a version.
 #[derive(Clone)]
 pub(crate) struct PartitionState {
     pub(crate) name: Arc<str>,
     pub(crate) tree: Arc<SubTree>,
 }
 
-/// An immutable list of everything that is live. See the module's text.
+/// An immutable list of everything that is live.
 #[derive(Clone)]
 pub(crate) struct Version {
     partitions: PartitionMap,
@@ -138,7 +140,7 @@ impl Version {
         }
     }
 
-    /// The same numbers without partitions: what readers of a closed store see.
+    /// The same numbers without partitions: the version that readers of a closed store see.
     pub(crate) fn without_partitions(&self) -> Self {
         Self { partitions: PartitionMap::default(), ..self.clone() }
     }
@@ -149,7 +151,7 @@ impl Version {
         self.partitions.get(partition).map(|p| &p.tree)
     }
 
-    /// The highest of the sequence numbers up to which `runs` of a partition hold writes.
+    /// The highest `newest_seq` of some runs of a partition.
     pub(crate) fn newest_seq(&self, partition: PartitionId, runs: &[RunId]) -> SeqNo {
         let tree = self.tree(partition).into_iter();
         let runs = tree.flat_map(|tree| &tree.runs).filter(|run| runs.contains(&run.id));
@@ -206,7 +208,7 @@ impl Version {
         Ok(())
     }
 
-    /// Checks what `edit` has changed: the order of runs always, the files in them where checks are not to be cheap.
+    /// Checks what `edit` has changed: the order of runs always, the files in them in debug builds and under `paranoid`.
     pub(super) fn check_changed(&self, edit: &Edit) -> Result<(), String> {
         for id in edit.changed_partitions() {
             let Some(partition) = self.partitions.get(id) else { continue };
@@ -228,7 +230,7 @@ impl Version {
             .map_err(|message| format!("partition {id} ({:?}): {message}", partition.name))?;
         let newest = partition.tree.runs.iter().map(|run| run.newest_seq).max();
         if newest.is_some_and(|newest| newest > self.flushed_seq) {
-            return Err(format!("partition {id}: a run holds writes above those flushed"));
+            return Err(format!("partition {id}: a run holds newer writes than were flushed"));
         }
         let numbers = partition
             .tree

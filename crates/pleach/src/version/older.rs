@@ -1,24 +1,23 @@
-//! The runs below what is being written: whether one of them may hold a key.
+//! The runs older than an output: whether one of them may hold a key.
 //!
-//! That decides about tombstones, and is sampled for an estimate of garbage (see `upkeep/sst_output.rs`). Flush and compaction
-//! ask, tombstone by tombstone, whether it still hides anything. Clip, key ranges and filters
-//! answer from memory, and their "no" is certain; where all runs say no, the tombstone is not written.
+//! A flush or a compaction asks for each tombstone whether it still shadows anything. Clip, key ranges and filters answer
+//! from memory, and their "no" is certain; if all older runs say no, the tombstone is not written. Other keys are sampled for
+//! an estimate of garbage (`upkeep::sst_output`).
 //!
-//! # Why that is safe
-//! The invariant: at the moment when the output is shown to readers, and ever after, no run that is older than it
-//! holds the key.
-//! 1. *Nothing is added below.* The runs asked are all that are older, in one version. Later versions differ below the
-//!    inputs only by compactions of older runs, which move entries and invent none. A flush adds newer runs; memtables
-//!    are flushed oldest first, by one job, so what is older than the memtable being flushed is in runs already.
-//! 2. *A clip hides only what its output holds*: both are set by one edit, so every entry is in one run of a version.
-//!    The output of the asking job holds nothing but what its inputs held, newer than or of the age of the tombstone.
-//! 3. *Inputs need not be asked*: the merge passes over what is older in them.
+//! # Why a tombstone can be dropped
+//! The invariant: when the output is shown to readers, and ever after, no run that is older than it holds the key.
+//! 1. *Nothing is added below.* The runs that are asked are all older ones of a version. Below the inputs, later versions
+//!    differ only by compactions of older runs, which move entries and add none. A flush adds newer runs. One job flushes the
+//!    memtables, oldest first, so all entries older than a memtable being flushed are in runs.
+//! 2. *A clip hides only what its output holds*: one edit sets both, so every entry is in one run of a version. The output of
+//!    the asking job holds only entries of its inputs, which are as new as the tombstone or newer.
+//! 3. *Inputs are not asked*: the merge skips the older entries of a key.
 //! 4. *Snapshots* pin the version and the memtables that they read; they never see the output.
-//! 5. *Crashes.* An output counts from the edit that names it. A job that is resumed asks the version it finds, which
-//!    again differs below the inputs only as in 1. A memtable that is recovered holds the tombstone again.
+//! 5. *Crashes.* An output counts from the edit that names it. A resumed job asks the version it finds, which below the
+//!    inputs differs only as in 1. A recovered memtable holds the tombstone again.
 //! 6. *Shared files* have one filter over hashes of partition and key. Another partition's keys can make it say maybe,
 //!    never no.
-//! 7. *Without a filter*, or with one that is not in memory, only clip and key ranges say no.
+//! 7. *Without a filter in memory* only clip and key ranges say no.
 //!
 //! # Cost
 //! A hash per tombstone, and per older run a search for the file and a cache line of its filter.
@@ -31,23 +30,24 @@ use super::edit::RunId;
 use super::{Run, SubTree};
 use crate::keys::PartitionId;
 
-/// Filters are asked for an estimate while, taken together, they do not err more often: noise would drown what they tell.
+/// Filters are asked for an estimate only while their false-positive rate, taken together, is at most this (arbitrary): more
+/// noise would hide the overwrites.
 const ERROR_RATE_MAX: f64 = 0.5;
 
-/// The runs of a partition that are older than what is being written.
+/// The runs of a partition that are older than an output.
 pub(crate) struct OlderRuns {
     partition: PartitionId,
     runs: Vec<Arc<Run>>,
 }
 
 impl OlderRuns {
-    /// All runs of the sub-tree: what is older than a memtable.
+    /// All runs of the sub-tree: they are older than every memtable.
     pub(crate) fn than_memtable(partition: PartitionId, tree: &SubTree) -> Self {
         Self::new(partition, &tree.runs)
     }
 
-    /// The runs older than the runs `inputs`, apart from `output`, into which they are merged: it holds no key that is
-    /// yet to be merged.
+    /// The runs older than the runs `inputs`, without `output`, into which these are merged: it holds no key that is yet to
+    /// be merged.
     pub(crate) fn than_inputs(
         partition: PartitionId,
         tree: &SubTree,
@@ -69,7 +69,7 @@ impl OlderRuns {
         self.partition
     }
 
-    /// Whether all their keys are below `user_key`.
+    /// Whether all keys of the runs are below `user_key`.
     pub(crate) fn all_end_before(&self, user_key: &[u8]) -> bool {
         let last = |run: &Arc<Run>| run.files.last().is_none_or(|file| &*file.meta.largest < user_key);
         self.runs.iter().all(last)
@@ -85,7 +85,7 @@ impl OlderRuns {
         key_hash(self.partition.0, user_key)
     }
 
-    /// Whether one of them may hold `user_key`, as a value or as a tombstone. A no is certain.
+    /// Whether a run may hold `user_key`, as a value or as a tombstone. A no is certain.
     pub(crate) fn may_hold(&self, user_key: &[u8]) -> bool {
         !self.runs.is_empty() && self.may_hold_hashed(user_key, self.hash(user_key))
     }
@@ -94,8 +94,8 @@ impl OlderRuns {
         self.runs.iter().any(|run| run.may_hold(user_key, hash))
     }
 
-    /// Whether one of them seems to hold `user_key`, and how likely that would be if none did. For estimates: neither a yes
-    /// nor a no is certain. Not all are asked where filters are small, but the oldest, which has the most keys, is.
+    /// Whether a run seems to hold `user_key`, and how likely a yes is if none does. For estimates: neither yes nor no is
+    /// certain. If filters are small not all runs are asked; the oldest, which has the most keys, is asked first.
     pub(crate) fn seem_to_hold(&self, user_key: &[u8], hash: u64) -> (bool, f64) {
         let (mut is_seen, mut all_deny) = (false, 1.0);
         for (filter, error_rate) in self.runs.iter().rev().filter_map(|run| run.filter_for(user_key)) {

@@ -1,4 +1,4 @@
-//! The note in an SST: its partition, stage and age. Repair reads it if there is no manifest.
+//! The note in an SST: its partition, stage and age. Repair reads it when there is no manifest.
 //!
 //! # On disk
 //! Layout: docs/format/sst.md, "Salvage".
@@ -7,7 +7,7 @@ use pleach_log::SeqNo;
 
 use crate::keys::PartitionId;
 
-/// Stands in the place of a partition in a file that sections share.
+/// Stands for the partition of a file that sections share.
 const SHARED: u32 = u32::MAX;
 
 /// Partition, stage and age of an SST.
@@ -54,7 +54,7 @@ mod tests {
     use crate::version_set::sst_path;
     use crate::{Db, Options};
 
-    /// The newest sequence numbers of the default partition's runs, and those that the notes of their SSTs tell.
+    /// The newest sequence numbers of the default partition's runs, and those in the notes of their SSTs.
     fn newest_seqs(env: &Arc<dyn Env>, db: &Db) -> (Vec<SeqNo>, Vec<SeqNo>) {
         let state = db.inner().version_set.state.load_full();
         let runs = &state.version.tree(db.default_partition().id()).unwrap().runs;

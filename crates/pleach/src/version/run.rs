@@ -1,14 +1,14 @@
 //! A run: an ordered list of SSTs with disjoint key ranges, in which a user key stands at most once.
 //!
 //! A section, a partition's slice of a shared flush file, is a run of one file whose keys carry the partition number.
-//! Entries below the clip are invisible: a compaction has moved them to its output already.
+//! Entries below the clip are not read: a compaction has moved them to its output.
 //!
 //! # Invariants
 //! 1. *Order*: files ascend and do not overlap. Checked in [`Run::check_invariants`].
-//! 2. *One version per run*: by the builder of each file and by 1.
+//! 2. *One version per run*: a user key stands once. Follows from 1 and from the builder of each file.
 //!
 //! # Origin
-//! `SifrDB`'s logical tree (section 3.1); the clip is ours, it replaces the paper's redirection map.
+//! `SifrDB`'s logical tree (section 3.1). Departure: the clip replaces the paper's redirection map.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use pleach_log::SeqNo;
 use pleach_table::Filter;
 
 use super::edit::{RunFileMeta, RunId, RunKind, RunMeta};
-use super::file::SstFile;
+use super::sst_file::SstFile;
 
 /// A file of a run.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ impl RunFile {
         Self { file, meta, filter }
     }
 
-    /// Starts fetching what [`RunFile::may_contain`] will look at.
+    /// Prefetches the cache line that [`RunFile::may_contain`] will read.
     #[inline]
     pub(crate) fn prefetch_filter(&self, hash: u64) {
         if let Some(filter) = &self.filter {
@@ -42,20 +42,21 @@ impl RunFile {
         }
     }
 
-    /// Whether a key with this hash can be in the file; always, where its filter is not in memory.
+    /// Whether a key with this hash can be in the file; true if the filter is not in memory.
     #[inline]
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 
-    /// Whether the file's filter is in memory, or not, as it was when this version was made.
-    fn has_filter_of_now(&self) -> bool {
+    /// Whether the file's filter in memory is still that of this version.
+    fn has_current_filter(&self) -> bool {
         self.file.has_filter(self.filter.as_ref())
     }
 }
 
-/// The sums over a run that the pickers need, computed once.
-struct Figures {
+/// Sums over a run's files, computed once.
+#[derive(Clone)]
+struct Totals {
     bytes: u64,
     file_bytes_max: u64,
     entries: u64,
@@ -63,7 +64,7 @@ struct Figures {
     tombstones_since: Option<u64>,
 }
 
-impl Figures {
+impl Totals {
     fn of(files: &[RunFile]) -> Self {
         let metas = || files.iter().map(|file| &file.meta);
         let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.fold(0, u64::saturating_add);
@@ -78,6 +79,7 @@ impl Figures {
 }
 
 /// The run. Immutable, shared by versions.
+#[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) id: RunId,
     pub(crate) stage: u8,
@@ -86,8 +88,7 @@ pub(crate) struct Run {
     /// No write in it has a higher sequence number.
     pub(crate) newest_seq: SeqNo,
     pub(crate) files: Vec<RunFile>,
-    /// Sums over the files.
-    figures: Figures,
+    totals: Totals,
     /// Which file can hold a key.
     locator: Index,
 }
@@ -96,24 +97,8 @@ impl Run {
     /// Requires: [`Run::check_files`] finds nothing wrong.
     pub(crate) fn new(meta: &RunMeta, files: Vec<RunFile>) -> Self {
         let RunMeta { id, stage, kind, ref clip, newest_seq, .. } = *meta;
-        Self::of(id, stage, kind, clip.clone(), newest_seq, files)
-    }
-
-    fn of(
-        id: RunId,
-        stage: u8,
-        kind: RunKind,
-        clip: Option<Box<[u8]>>,
-        newest_seq: SeqNo,
-        files: Vec<RunFile>,
-    ) -> Self {
-        let mut locator = IndexBuilder::new();
-        for pair in files.windows(2) {
-            locator.boundary(&pair[0].meta.largest, &pair[1].meta.smallest);
-        }
-        let locator = locator.finish();
-        let figures = Figures::of(&files);
-        Self { id, stage, kind, clip, newest_seq, files, figures, locator }
+        let (totals, locator) = (Totals::of(&files), locator(&files));
+        Self { id, stage, kind, clip: clip.clone(), newest_seq, files, totals, locator }
     }
 
     /// The only file that can hold `user_key`, by clip and key ranges.
@@ -135,8 +120,8 @@ impl Run {
         self.file_for(user_key).is_some_and(|file| file.may_contain(hash))
     }
 
-    /// The filter that knows of `user_key`, and how likely it says yes of a key that is not there. `None` where no file has
-    /// the key in its range, and where the filter is not in memory.
+    /// The filter of the file that can hold `user_key`, and its false-positive rate. `None` if no file has the key in its
+    /// range, or the filter is not in memory.
     pub(crate) fn filter_for(&self, user_key: &[u8]) -> Option<(&Filter, f64)> {
         let file = self.file_for(user_key)?;
         Some((&**file.filter.as_ref()?, file.file.filter_error_rate()))
@@ -145,35 +130,34 @@ impl Run {
     /// Index of the first file whose largest key is `user_key` or above.
     pub(crate) fn first_file_reaching(&self, user_key: &[u8]) -> usize {
         let Some(last) = self.files.len().checked_sub(1) else { return 0 };
-        // The locator names the last file that does not begin above the key.
+        // The locator finds the last file that does not begin above the key.
         let file = if last == 0 { 0 } else { self.locator.find(user_key) as usize };
         file + usize::from(&*self.files[file].meta.largest < user_key)
     }
 
     /// Bytes of entries, those below the clip included.
     pub(crate) fn bytes(&self) -> u64 {
-        self.figures.bytes
+        self.totals.bytes
     }
 
     /// Bytes of the largest file's entries.
     pub(crate) fn file_bytes_max(&self) -> u64 {
-        self.figures.file_bytes_max
+        self.totals.file_bytes_max
     }
 
     /// Entries, those below the clip included.
     pub(crate) fn entries(&self) -> u64 {
-        self.figures.entries
+        self.totals.entries
     }
 
-    /// About how many entries, of this run and of older ones, would be gone if all were merged: tombstones, and what is
-    /// hidden by this run's entries.
+    /// About how much garbage the run makes: its tombstones, and the entries of older runs that its entries shadow.
     pub(crate) fn garbage(&self) -> u64 {
-        self.figures.garbage
+        self.totals.garbage
     }
 
-    /// Seconds since 1970 at which the oldest tombstone was flushed; `None` where there is none.
+    /// Seconds since 1970 at which the oldest tombstone was flushed; `None` without tombstones.
     pub(crate) fn tombstones_since(&self) -> Option<u64> {
-        self.figures.tombstones_since
+        self.totals.tombstones_since
     }
 
     /// The manifest's record of it.
@@ -190,15 +174,16 @@ impl Run {
 
     /// The run with another clip.
     pub(crate) fn with_clip(&self, clip: Box<[u8]>) -> Self {
-        Self::of(self.id, self.stage, self.kind, Some(clip), self.newest_seq, self.files.clone())
+        Self { clip: Some(clip), ..self.clone() }
     }
 
     /// The run with other files.
     pub(crate) fn with_files(&self, files: Vec<RunFile>) -> Self {
-        Self::of(self.id, self.stage, self.kind, self.clip.clone(), self.newest_seq, files)
+        let (totals, locator) = (Totals::of(&files), locator(&files));
+        Self { clip: self.clip.clone(), files, totals, locator, ..*self }
     }
 
-    /// The run with writes up to `newest_seq`, too.
+    /// The run with `newest_seq` raised.
     pub(super) fn with_newest(mut self, newest_seq: SeqNo) -> Self {
         self.newest_seq = self.newest_seq.max(newest_seq);
         self
@@ -206,7 +191,7 @@ impl Run {
 
     /// The run with its files' filters as they are now; `None` when nothing has changed.
     pub(super) fn with_filters(&self) -> Option<Self> {
-        if self.files.iter().all(RunFile::has_filter_of_now) {
+        if self.files.iter().all(RunFile::has_current_filter) {
             return None;
         }
         let files = self.files.iter().map(|f| RunFile::new(Arc::clone(&f.file), f.meta.clone()));
@@ -232,4 +217,13 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// An index by which the file of a key is found.
+fn locator(files: &[RunFile]) -> Index {
+    let mut locator = IndexBuilder::new();
+    for pair in files.windows(2) {
+        locator.boundary(&pair[0].meta.largest, &pair[1].meta.smallest);
+    }
+    locator.finish()
 }

@@ -1,7 +1,7 @@
-//! About how large a range of keys is, from indexes in memory alone.
+//! Estimates of the size of a key range, from the indexes in memory.
 //!
-//! A file wholly inside the range counts as a whole, a file at its end by the blocks inside. A bound counts half the block
-//! that it falls into, so each run is wrong by no more than about a block at each end.
+//! A file inside the range counts as a whole, a file that contains a bound by its blocks inside the range. The block that
+//! contains a bound counts half, so the error of each run is about one block at each end.
 
 use std::ops::Bound;
 
@@ -11,7 +11,7 @@ use super::run::{Run, RunFile};
 use crate::keys::{PartitionId, partition_key};
 use crate::stats::SizeEstimate;
 
-/// The bounds of a range. Whether they belong to it themselves makes no difference to an estimate.
+/// The bounds of a range. An estimate ignores whether they are inclusive.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds<'a> {
     lower: Option<&'a [u8]>,
@@ -57,7 +57,7 @@ fn files_within<'r>(run: &'r Run, lower: Option<&[u8]>, upper: Option<&[u8]>) ->
     &rest[..count]
 }
 
-/// Half blocks of the run in a file, within the bounds and in all.
+/// Half blocks of the run's part of a file: those within the bounds, and all.
 fn blocks_within(
     run: &Run,
     file: &RunFile,

@@ -1,18 +1,17 @@
-//! Debt of a sub-tree to background work: what writers are slowed down for, and what a step of its merge takes.
+//! Debt: the runs and the garbage by which background work on a sub-tree is behind.
 //!
-//! Debt is measured where it hurts: runs that a read has to look at, and garbage that takes space.
+//! Runs cost reads, garbage takes space. Writers are slowed down in proportion to the debt above a soft limit.
 
 use crate::shape::{Policy, STAGE_BOTTOM, STAGE_FIRST, Shape};
 use crate::version::{Run, SubTree};
 
-/// Least number of runs in a sub-tree from which on writers are slowed down. Arbitrary: a long merge lets about so many
-/// gather above it, whatever the options.
+/// Lowest soft limit of runs. Arbitrary: during a long merge about so many gather above it, whatever the options.
 const RUNS_MIN: usize = 40;
 
-/// Garbage, as a share of the live entries, from which on writers are slowed down, and that at which they nearly stop.
+/// Soft and hard limit of garbage, as a share of the live entries.
 const GARBAGE: (f64, f64) = (0.3, 0.5);
 
-/// Garbage of so many memtables does not count.
+/// Garbage of less than so many memtables does not count.
 const GARBAGE_MEMTABLES: u64 = 4;
 
 /// The debt of a sub-tree as two ratios, of its runs and of its garbage: 0 at the soft limit, from which on writers are
@@ -33,7 +32,7 @@ impl Debt {
         let (entries, bytes) = (tree.sum(Run::entries), tree.sum(Run::bytes));
         let garbage = tree.sum(Run::garbage).min(entries);
         let garbage_bytes = as_f64(bytes) * as_f64(garbage) / as_f64(entries.max(1));
-        // The other shapes do not merge for garbage: nothing that the writers could wait for is due.
+        // The other shapes do not merge for garbage, so a wait of the writers would not reduce it.
         let counts = policy.shape == Shape::ForestOverBottom
             && garbage_bytes > as_f64(GARBAGE_MEMTABLES * policy.memtable_bytes);
         let share = as_f64(garbage) / as_f64((entries - garbage).max(1));
@@ -42,21 +41,21 @@ impl Debt {
     }
 }
 
-/// Runs of a sub-tree from which on writers are slowed down, and those at which they nearly stop: a tenth more than the
-/// pickers leave alone while data is written, and twice as many.
+/// Soft and hard limit of a sub-tree's runs. The soft one is a tenth above the runs for which no picker plans a merge while
+/// data is written; the hard one is twice that.
 fn runs_limits(policy: &Policy, tree: &SubTree) -> (f64, f64) {
     let k = policy.k;
     let stages = tree.runs.chunk_by(|a, b| a.stage == b.stage).map(|runs| runs[0].stage);
     let later = stages.filter(|stage| (STAGE_FIRST + 1..STAGE_BOTTOM).contains(stage)).count();
     let sections = k - 1;
-    let at_rest = sections
+    let unmerged = sections
         + match policy.shape {
             Shape::Forest => (1 + later) * (k - 1),
-            // The bottom, and of later stages two, for they come with the next merges.
+            // The bottom run, and at least two later stages, for the next merges bring them.
             Shape::ForestOverBottom => k * k + later.max(2) * (2 * k + k / 2 - 1),
             Shape::Leveled => k - 1 + later,
         };
-    let soft = as_f64((at_rest + at_rest / 10).max(RUNS_MIN) as u64);
+    let soft = as_f64((unmerged + unmerged / 10).max(RUNS_MIN) as u64);
     (soft, 2.0 * soft)
 }
 
@@ -65,7 +64,7 @@ fn ratio_between(value: f64, (soft, hard): (f64, f64)) -> f64 {
     ((value - soft) / (hard - soft)).clamp(0.0, 1.0)
 }
 
-/// Bytes that a merge of all runs writes before the first input's file is behind it, and what it writes at a time.
+/// Bytes that a merge of all runs writes before it can remove a file of each input, plus one SST for each job.
 pub(super) fn step_bytes(tree: &SubTree, sst_bytes: u64) -> u64 {
     let jobs = 1 + tree.jobs.len() as u64;
     tree.sum(Run::file_bytes_max).saturating_add(jobs * sst_bytes).min(tree.sum(Run::bytes))
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pickers_leave_alone_is_no_debt() {
+    fn runs_that_no_picker_merges_are_no_debt() {
         for k in [2, 3, 4, 8, 16, 64] {
             let policy = |shape| Policy { k, is_quiet: false, ..policy(shape) };
             let later = 2 * k + k / 2 - 1;

@@ -1,15 +1,15 @@
 //! Committing version edits: checked, made durable, shown to readers.
 //!
 //! # Order
-//! 1. The edit is completed and applied, which gives the next version and the changes of the file table. The store has not
-//!    changed yet.
-//! 2. It is appended to the manifest, and synced.
+//! 1. The edit is completed and applied. That makes the next version and the changes of the file table, and changes nothing
+//!    else.
+//! 2. The edit is appended to the manifest, and synced.
 //! 3. Table, version and state are replaced, and files without references become obsolete.
 //!
 //! So an edit that does not fit the version never reaches the manifest, and an edit that cannot be written changes nothing.
 //!
 //! # Concurrency
-//! All of it happens under `versions`.
+//! All steps run under `versions`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::version::edit::{Edit, EditItem, RunId};
 use crate::version::{FileChanges, SstFile, Version};
 
 impl VersionSet {
-    /// Makes an edit durable and shows its version to readers, in a state made by `change`. `added` are the files it
-    /// names, opened. Items about partitions that were dropped meanwhile are left out.
+    /// Makes an edit durable and shows its version to readers, in a state made by `change`. `added` are the opened files that
+    /// the edit names. Items about partitions that were dropped meanwhile are left out.
     ///
-    /// The edit is checked before it is written. Only a mistake in this program makes an edit that does not fit; it poisons
-    /// the store, and the next open finds the store as it was.
+    /// The edit is checked before it is written. Only a bug in Pleach makes an edit that does not fit; it poisons the store,
+    /// and the next open finds the store as it was before the edit.
     ///
-    /// After an error nothing has changed, and the added files become obsolete. In a poisoned store they stay, because the
-    /// edit may have become durable.
+    /// After an error nothing has changed, and the added files are obsolete. In a poisoned store they stay, because the edit
+    /// may be durable.
     pub(crate) fn commit_edit(
         &self,
         edit: Edit,
@@ -81,8 +81,8 @@ impl VersionSet {
         self.complete(versions, &mut edit);
         let (next, changes) = versions.version.apply(&edit, &versions.files, added).map_err(|message| {
             let message = format!(
-                "a change to the store's list of files does not fit it, so it was not written ({message}); this is a \
-                 mistake in this program; open the store again, and report it"
+                "a version edit does not fit the version, so it was not written ({message}); this is a bug in Pleach; open \
+                 the store again, and report it"
             );
             self.ctx.status.set_poison(Error::new(ErrorKind::Corruption, message))
         })?;
@@ -92,7 +92,7 @@ impl VersionSet {
         Ok((Arc::new(next), changes, edit.changed_partitions()))
     }
 
-    /// Appends the edit to the manifest. On a full disk the reserve is released: most edits lead to the removal of files.
+    /// Appends the edit to the manifest. On a full disk it releases the reserve and tries again, because most edits free files.
     fn append(&self, versions: &mut Versions, edit: &Edit) -> Result<()> {
         match versions.manifest.append(edit) {
             Err(error)
@@ -130,7 +130,7 @@ impl VersionSet {
                 self.record_files.lock().old_manifests.push(old.id());
                 Ok(())
             }
-            // CURRENT names the old manifest, which goes on unless it takes no more edits.
+            // CURRENT names the old manifest, which stays in use unless it takes no more edits.
             Err(failed) if !failed.is_in_doubt && failed.error.is_shortage() => {
                 failpoint::tell("manifest.kept", versions.manifest.id().0);
                 if versions.manifest.is_exhausted() { Err(failed.error) } else { Ok(()) }
@@ -173,7 +173,7 @@ mod tests {
         let mut edit = Edit::default();
         edit.push(EditItem::RemoveRun { partition: PartitionId(0), run: RunId(999) });
         let error = inner.version_set.commit_edit(edit, Vec::new(), State::with_version).unwrap_err();
-        assert!(error.to_string().contains("run 999 is not there"), "{error}");
+        assert!(error.to_string().contains("run 999 does not exist"), "{error}");
         assert_eq!(len(), before);
         let refused = db.default_partition().put("other", "value").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Poisoned);

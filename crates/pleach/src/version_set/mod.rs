@@ -1,6 +1,6 @@
 //! The version set: the newest version, the manifest that makes it durable, and the files that versions name.
 //!
-//! It owns the state that readers see. Flushes, compactions and changes of partitions hand it edits; see `edits`.
+//! It owns the state that readers see. Flushes, compactions, creations and drops of partitions commit edits to it (`edits`).
 //!
 //! # Concurrency
 //! An edit is made durable and shown under one lock, [`VersionSet::lock`]. The others are leaf locks.
@@ -33,7 +33,7 @@ pub(crate) use ledger::Ledger;
 /// 20 ms.
 const CHECKED_AT_ONCE: usize = 256;
 
-/// See the module's text.
+/// The version set.
 pub(crate) struct VersionSet {
     ctx: Arc<Context>,
     /// The newest state, which readers load.
@@ -47,7 +47,7 @@ pub(crate) struct VersionSet {
     pub(crate) record_files: Mutex<RecordFiles>,
     /// SSTs that no version needs.
     pub(crate) trash: Arc<Trash>,
-    /// Sums and work lists over all partitions. Leaf lock.
+    /// Leaf lock.
     pub(crate) ledger: Mutex<Ledger>,
 }
 
@@ -60,14 +60,14 @@ pub(crate) struct Versions {
     pub(crate) floor_is_pinned: bool,
 }
 
-/// Log segments and replaced manifests that the cleaner removes when they are not needed any more.
+/// Log segments and replaced manifests, which the cleaner removes when they are not needed any more.
 #[derive(Default)]
 pub(crate) struct RecordFiles {
     /// Segments, ascending, those in use included.
     pub(crate) segments: Vec<FileId>,
     /// Manifests that a newer one replaced.
     pub(crate) old_manifests: Vec<FileId>,
-    /// Handles of segments that the log needs no more.
+    /// Handles of segments that the log does not need any more.
     pub(crate) retired: RetiredSegments,
 }
 
@@ -94,7 +94,7 @@ impl VersionSet {
         }
     }
 
-    /// The newest version and the means to write the next, for one at a time.
+    /// Locks the newest version and the means to write the next.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Versions> {
         self.versions.lock()
     }
@@ -112,21 +112,21 @@ impl VersionSet {
         RunId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The newest version, and a number for a run to be made of some of its runs: above those of all runs in the version,
-    /// below those of all runs that come later, so that the run's age is that of what it is made of.
+    /// The newest version, and a number for a run to be merged from some of its runs. The number is above those of all runs
+    /// in the version and below those of all later runs, so that the run sorts by the age of its inputs.
     pub(crate) fn plan_basis(&self) -> (Arc<Version>, RunId) {
-        // Under the lock no run has got a number and is not yet in the version.
+        // Under the lock every run that has a number is in the version.
         let versions = self.lock();
         (Arc::clone(&versions.version), self.new_run_id())
     }
 
-    /// The hint of the manifest that a new log segment notes.
+    /// The hint of the manifest for a new log segment.
     pub(crate) fn manifest_hint(&self) -> ManifestHint {
         *self.hint.lock()
     }
 
-    /// Removes files that nothing needs any more, and tells how many: what the cleaner does, for those who cannot wait
-    /// for it.
+    /// Removes the files that nothing needs any more, and returns how many. The cleaner does so; a job that finds the disk
+    /// full calls it too.
     pub(crate) fn remove_obsolete(&self) -> usize {
         let obsolete = self.trash.take();
         let mut removed = obsolete.len();

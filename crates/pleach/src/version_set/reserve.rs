@@ -1,8 +1,8 @@
 //! The reserve: a file that only takes space, to be released when the disk is full.
 //!
-//! An open needs room for a manifest, a `CURRENT` and the log's tail before it can free anything; an edit that drops a
-//! partition needs room too. If they find none, the reserve is removed and they are tried again. The next open that finds
-//! plenty of room makes the reserve again.
+//! An open needs space for a manifest, a `CURRENT` and the log's tail before it can free any; an edit that drops a partition
+//! needs space too. If the disk has none, they remove the reserve and try again. The next open that finds plenty of space
+//! makes the reserve again.
 //!
 //! # On disk
 //! `RESERVE`, docs/format/directory.md: its bytes mean nothing, and it may be absent or short.
@@ -17,14 +17,11 @@ use crate::options::Options;
 /// Name of the reserve.
 pub(crate) const RESERVE: &str = "RESERVE";
 
-/// Largest tail of the log that a close leaves behind (see `FLUSHED_AT_CLOSE_MIN`), which the next open writes again.
+/// Largest tail of the log that a close leaves to the next open, which writes it again (see `FLUSHED_AT_CLOSE_MIN`).
 pub(crate) const TAIL_BYTES_MAX: usize = 1 << 20;
 
 /// For a manifest's reserved space, `CURRENT.tmp`, and what a log segment reserves beyond its records.
 const SMALL_FILES_BYTES: u64 = 128 << 10;
-
-/// The reserve is made when this many times its length are free.
-const FREE_TIMES_MIN: u64 = 4;
 
 /// Length of the reserve of a store whose manifest begins with an edit of `first_edit_bytes`.
 fn reserve_len(options: &Options, first_edit_bytes: u64) -> u64 {
@@ -42,13 +39,13 @@ impl VersionSet {
         release(&*self.ctx.env, &self.ctx.dir)
     }
 
-    /// Makes the reserve, or makes it longer, if there is plenty of room. Best effort: it matters only on a full disk.
+    /// Makes the reserve, or makes it longer, if there is plenty of space. Best effort: it matters only on a full disk.
     pub(crate) fn refill_reserve(&self) {
         let path = self.ctx.dir.join(RESERVE);
         let len = reserve_len(&self.ctx.options, self.lock().manifest.first_len());
         let found = self.ctx.env.metadata(&path);
         if !found.as_ref().is_ok_and(|m| m.is_none_or(|m| m.is_file && m.len < len))
-            || self.is_room_short(len)
+            || self.ctx.is_space_short(len)
         {
             return;
         }
@@ -60,12 +57,5 @@ impl VersionSet {
         let _done_without = file.and_then(|file| file.allocate(len)).inspect_err(|_| {
             self.release_reserve();
         });
-    }
-
-    fn is_room_short(&self, len: u64) -> bool {
-        self.ctx
-            .env
-            .available_space(&self.ctx.dir)
-            .is_ok_and(|free| free < len.saturating_mul(FREE_TIMES_MIN))
     }
 }

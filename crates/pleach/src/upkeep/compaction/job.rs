@@ -16,7 +16,7 @@ use std::sync::Arc;
 use pleach_env::{FileId, Result, failpoint};
 
 use super::merging::Merging;
-use super::outputs::{Outputs, trace_made};
+use super::outputs::{Outputs, trace_output};
 use super::partial;
 use crate::keys::{PartitionId, successor};
 use crate::picker::{PartialPlan, WholePlan};
@@ -135,7 +135,7 @@ impl CompactionJob {
     /// Writes one output SST, or moves a file; returns whether there is one.
     pub(super) fn write_file(&mut self, upkeep: &Upkeep, older: &OlderRuns, span: &Span) -> Result<bool> {
         let made = self.merging.next_file(upkeep, older)?;
-        trace_made(span, made.as_ref());
+        trace_output(span, made.as_ref());
         let has_output = made.is_some();
         self.outputs.add(made);
         Ok(has_output)

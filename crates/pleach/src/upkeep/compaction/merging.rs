@@ -8,8 +8,8 @@ use std::sync::Arc;
 use pleach_env::Result;
 use pleach_table::{CursorMode, ValueKind};
 
-use super::outputs::Made;
-use super::pace::Pieces;
+use super::outputs::OutputFile;
+use super::pace::ChargedOutput;
 use crate::keys::PartitionId;
 use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
 use crate::stats::add;
@@ -85,30 +85,30 @@ impl Merging {
 
     /// Makes the next file of the output: writes a new one, or moves one of an input. `None` when the inputs end, or a step's
     /// reads do, and no entry was written. `older` are the runs below the inputs.
-    pub(super) fn next_file(&mut self, upkeep: &Upkeep, older: &OlderRuns) -> Result<Option<Made>> {
+    pub(super) fn next_file(&mut self, upkeep: &Upkeep, older: &OlderRuns) -> Result<Option<OutputFile>> {
         if !self.is_open {
             self.merge.seek(SeekTo::Start)?;
             self.is_open = true;
         }
         if let Some(mut moved) = self.movable_file(upkeep) {
             if self.drops_tombstones {
-                moved.overwrites = 0; // There is nothing older for it to hide.
+                moved.overwrites = 0; // There is nothing older for it to shadow.
             }
             self.last_key.clear();
             self.last_key.extend_from_slice(&moved.largest);
             self.merge.skip_file()?;
             add(&upkeep.ctx.counters.moved_bytes, moved.bytes);
-            return Ok(Some(Made::Moved(moved)));
+            return Ok(Some(OutputFile::Moved(moved)));
         }
         let mut output: Option<SstOutput<'_>> = None;
         let merged = self.fill(upkeep, older, &mut output);
         match (merged, output) {
             (Ok(_), None) => Ok(None),
-            (Ok(mut pieces), Some(output)) => {
+            (Ok(mut charged), Some(output)) => {
                 let (file, meta) = output.finish(self.filter_bits)?;
-                upkeep.keep_pace(pieces.rest(file.summary.file_len));
+                upkeep.keep_pace(charged.rest(file.summary.file_len));
                 add(&upkeep.ctx.counters.compaction_written_bytes, file.summary.file_len);
-                Ok(Some(Made::Written(file, meta)))
+                Ok(Some(OutputFile::Written(file, meta)))
             }
             (Err(error), output) => {
                 if let Some(output) = output {
@@ -134,12 +134,12 @@ impl Merging {
         upkeep: &'i Upkeep,
         older: &OlderRuns,
         output: &mut Option<SstOutput<'i>>,
-    ) -> Result<Pieces> {
+    ) -> Result<ChargedOutput> {
         let sst_bytes = self.sst_bytes;
-        let hidden_before = self.merge.shadowed_bytes();
-        let (mut read_bytes, mut pieces) = (0, Pieces::default());
+        let shadowed_before = self.merge.shadowed_bytes();
+        let (mut read_bytes, mut charged) = (0, ChargedOutput::default());
         while let Some(source) = self.merge.current() {
-            let read = read_bytes + self.merge.shadowed_bytes() - hidden_before;
+            let read = read_bytes + self.merge.shadowed_bytes() - shadowed_before;
             let read_max = if output.is_some() { READ_MAX } else { READ_WITHOUT_OUTPUT };
             if read >= sst_bytes.saturating_mul(read_max)
                 || (read >= READ_AT_CLOSE && upkeep.ctx.status.is_closed())
@@ -147,7 +147,7 @@ impl Merging {
                 break;
             }
             if let Some(sst) = output {
-                if let Some(bytes) = pieces.piece(sst.len()) {
+                if let Some(bytes) = charged.piece(sst.len()) {
                     upkeep.keep_pace(bytes);
                 }
                 let is_full = sst.len() >= sst_bytes;
@@ -168,8 +168,8 @@ impl Merging {
             let (kind, value) = (source.kind(), source.value_bytes());
             read_bytes += (key.len() + value.len()) as u64;
             let is_tombstone = kind == ValueKind::Tombstone;
-            let hides_nothing = is_tombstone && (self.drops_tombstones || !older.may_hold(&self.last_key));
-            if !hides_nothing {
+            let shadows_nothing = is_tombstone && (self.drops_tombstones || !older.may_hold(&self.last_key));
+            if !shadows_nothing {
                 let sst = match output {
                     Some(sst) => sst,
                     None => output.insert(upkeep.new_sst_output(self.origin)?),
@@ -181,8 +181,8 @@ impl Merging {
             }
             self.merge.advance()?;
         }
-        let read = read_bytes + self.merge.shadowed_bytes() - hidden_before;
+        let read = read_bytes + self.merge.shadowed_bytes() - shadowed_before;
         add(&upkeep.ctx.counters.compaction_read_bytes, read);
-        Ok(pieces)
+        Ok(charged)
     }
 }

@@ -10,20 +10,20 @@ use crate::version::SstFile;
 use crate::version::edit::{Edit, EditItem, RunFileMeta};
 
 /// A file of the output.
-pub(super) enum Made {
+pub(super) enum OutputFile {
     /// A new file.
     Written(Arc<SstFile>, RunFileMeta),
     /// A file of an input.
     Moved(RunFileMeta),
 }
 
-/// Notes in the span of a step what it has made.
-pub(super) fn trace_made(span: &Span, made: Option<&Made>) {
-    span.made(made.iter().count(), made.map_or(0, Made::written_bytes));
+/// Adds the output of a step to its span.
+pub(super) fn trace_output(span: &Span, output: Option<&OutputFile>) {
+    span.made(output.iter().count(), output.map_or(0, OutputFile::written_bytes));
 }
 
-impl Made {
-    /// Bytes on the disk that were not there before.
+impl OutputFile {
+    /// Bytes that were written for it; none for a moved file.
     fn written_bytes(&self) -> u64 {
         match self {
             Self::Written(_, meta) => meta.bytes,
@@ -32,22 +32,22 @@ impl Made {
     }
 }
 
-/// The files. Dropped, they stay in the directory until the next open removes them.
+/// The files. If they are dropped, the next open removes them from the directory.
 #[derive(Default)]
-pub(super) struct Outputs(Vec<Made>);
+pub(super) struct Outputs(Vec<OutputFile>);
 
 impl Outputs {
-    pub(super) fn add(&mut self, made: Option<Made>) {
-        self.0.extend(made);
+    pub(super) fn add(&mut self, output: Option<OutputFile>) {
+        self.0.extend(output);
     }
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Bytes on the disk that were not there before.
+    /// Bytes that were written for it; none for a moved file.
     pub(super) fn written_bytes(&self) -> u64 {
-        self.0.iter().map(Made::written_bytes).sum()
+        self.0.iter().map(OutputFile::written_bytes).sum()
     }
 
     /// Makes the names of new files durable.
@@ -55,13 +55,13 @@ impl Outputs {
         if self.written_bytes() > 0 { upkeep.ctx.sync_dir("compaction.dir_sync") } else { Ok(()) }
     }
 
-    /// Names the new files in `edit`. Those, and all as parts of a run.
+    /// Names the new files in `edit`. Returns the new files, and all files as parts of a run.
     pub(super) fn name_in(&mut self, edit: &mut Edit) -> (Vec<Arc<SstFile>>, Vec<RunFileMeta>) {
         let (mut files, mut metas) = (Vec::new(), Vec::new());
-        for made in self.0.drain(..) {
-            let (Made::Written(_, meta) | Made::Moved(meta)) = &made;
+        for output in self.0.drain(..) {
+            let (OutputFile::Written(_, meta) | OutputFile::Moved(meta)) = &output;
             metas.push(meta.clone());
-            if let Made::Written(file, _) = made {
+            if let OutputFile::Written(file, _) = output {
                 edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
                 files.push(file);
             }
@@ -69,10 +69,10 @@ impl Outputs {
         (files, metas)
     }
 
-    /// Lets the new files go.
+    /// Makes the new files obsolete.
     pub(super) fn abandon(&mut self) {
-        for made in self.0.drain(..) {
-            if let Made::Written(file, _) = made {
+        for output in self.0.drain(..) {
+            if let OutputFile::Written(file, _) = output {
                 file.mark_obsolete();
             }
         }

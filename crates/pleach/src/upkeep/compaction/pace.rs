@@ -1,8 +1,7 @@
-//! The pace of compactions: a budget of bytes a second, so that merges leave the disk and the processors to others.
+//! The pace of compactions: a budget of bytes a second, so that merges leave disk and processors to others.
 //!
-//! Without a budget compactions go as fast as they can. With one, workers sleep between pieces of their output, until
-//! debts begin to slow writers down, or somebody waits for compactions to end: then the budget is lifted, because what is
-//! put off would cost more than it spares.
+//! With a budget, workers sleep between pieces of their output. The budget is suspended while debt slows writers down, or a
+//! thread waits for compactions to end, because then a delay costs more than it spares.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,33 +9,32 @@ use std::time::Duration;
 /// The workers' common budget.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
-    /// Zero: no bound.
+    /// 0: no budget.
     bytes_per_s: u64,
-    /// When, in the environment's time, what was written so far is within the budget.
+    /// The environment's time at which the output so far is within the budget.
     paid_at_ns: AtomicU64,
 }
 
-/// Output between two looks at the budget.
+/// Output between two charges.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Most that is owed at a time, so that no single charge stops the workers for good.
+/// The longest sleep that is owed, so that no single charge stops the workers for good.
 const DEBT_MAX: Duration = Duration::from_secs(60);
 
-/// The part of an output that was charged for. Its length is an estimate, which may also shrink: what waits to be
-/// compressed counts in full.
+/// The part of an output that was charged for. The output's length is an estimate: it shrinks when a block is compressed.
 #[derive(Default)]
-pub(super) struct Pieces {
+pub(super) struct ChargedOutput {
     charged: u64,
 }
 
-impl Pieces {
-    /// The bytes to charge for now that the output has `len` bytes, if there is a piece of them.
+impl ChargedOutput {
+    /// The bytes to charge for an output of `len` bytes, if they are a whole piece.
     #[inline]
     pub(super) fn piece(&mut self, len: u64) -> Option<u64> {
         (len >= self.charged.saturating_add(PIECE_BYTES)).then(|| self.rest(len))
     }
 
-    /// The bytes to charge for, however few.
+    /// The bytes to charge for an output of `len` bytes, however few.
     pub(super) fn rest(&mut self, len: u64) -> u64 {
         let bytes = len.saturating_sub(self.charged);
         self.charged = self.charged.max(len);
@@ -57,7 +55,7 @@ impl Pacer {
         self.bytes_per_s > 0
     }
 
-    /// Takes `bytes` out of the budget at the time `now`; how long to sleep until the next are due.
+    /// Charges the budget for `bytes` at the time `now`; returns how long to sleep until the output is within the budget.
     pub(crate) fn charge(&self, bytes: u64, now: Duration) -> Duration {
         let ns = u128::from(bytes) * NS_PER_S / u128::from(self.bytes_per_s.max(1));
         let (price, now) = (clamped(ns), clamped(now.as_nanos()));
@@ -83,7 +81,7 @@ mod tests {
         let at = Duration::from_secs;
         assert_eq!(pacer.charge(1 << 20, at(10)), at(1));
         assert_eq!(pacer.charge(1 << 20, at(10)), at(2), "another worker, at the same time");
-        assert_eq!(pacer.charge(1 << 20, at(12)), at(1), "what was spared while nobody worked is lost");
+        assert_eq!(pacer.charge(1 << 20, at(12)), at(1), "an unused budget is lost");
         assert_eq!(pacer.charge(1 << 20, at(100)), at(1));
     }
 
@@ -98,11 +96,11 @@ mod tests {
 
     #[test]
     fn an_output_that_shrinks_is_not_charged_twice() {
-        let mut pieces = Pieces::default();
-        assert_eq!(pieces.piece(PIECE_BYTES - 1), None);
-        assert_eq!(pieces.piece(PIECE_BYTES + 4000), Some(PIECE_BYTES + 4000));
-        assert_eq!(pieces.rest(PIECE_BYTES), 0, "a block was compressed");
-        assert_eq!(pieces.piece(2 * PIECE_BYTES + 3999), None);
-        assert_eq!(pieces.rest(PIECE_BYTES + 5000), 1000);
+        let mut charged = ChargedOutput::default();
+        assert_eq!(charged.piece(PIECE_BYTES - 1), None);
+        assert_eq!(charged.piece(PIECE_BYTES + 4000), Some(PIECE_BYTES + 4000));
+        assert_eq!(charged.rest(PIECE_BYTES), 0, "a block was compressed");
+        assert_eq!(charged.piece(2 * PIECE_BYTES + 3999), None);
+        assert_eq!(charged.rest(PIECE_BYTES + 5000), 1000);
     }
 }

@@ -1,7 +1,7 @@
-//! Partitions whose runs somebody waits to see merged into one.
+//! Requests to merge all runs of a partition into one.
 //!
-//! A request is fulfilled when a merge that was started for it, of all runs there were, has ended. Runs that are flushed
-//! meanwhile do not count, or beside writers it would never be.
+//! A request is fulfilled when a merge of all runs that was started for it has ended. Runs that are flushed meanwhile do not
+//! count: otherwise no request would be fulfilled while data is written.
 
 use std::collections::BTreeMap;
 
@@ -24,25 +24,23 @@ struct Request {
 }
 
 impl Requests {
-    /// Asks for the merge of all that the partition holds now: one that is under way already is not enough.
+    /// Requests the merge of all runs that the partition has now. A merge in progress does not fulfil it.
     pub(crate) fn insert(&mut self, partition: PartitionId) {
         self.made += 1;
         self.pending.insert(partition, Request { number: self.made, merge: None });
     }
 
-    /// Whether it was asked for and is not fulfilled.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as of a set")]
-    pub(crate) fn contains(&self, partition: &PartitionId) -> bool {
-        self.pending.contains_key(partition)
+    /// Whether a request for the partition is pending.
+    pub(crate) fn contains(&self, partition: PartitionId) -> bool {
+        self.pending.contains_key(&partition)
     }
 
-    /// Takes a request back.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as of a set")]
-    pub(crate) fn remove(&mut self, partition: &PartitionId) {
-        self.pending.remove(partition);
+    /// Removes a request.
+    pub(crate) fn remove(&mut self, partition: PartitionId) {
+        self.pending.remove(&partition);
     }
 
-    /// Whether nobody waits.
+    /// Whether no request is pending.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
@@ -58,7 +56,7 @@ impl Requests {
         open.map(|(id, request)| (*id, request.number))
     }
 
-    /// Takes note that the merge into `output` does what request `number` asks for, if it is still there.
+    /// Notes that the merge into `output` was started for request `number`, if that is still pending.
     pub(super) fn started(&mut self, partition: PartitionId, number: u64, output: RunId) {
         if let Some(request) = self.pending.get_mut(&partition)
             && request.number == number
@@ -67,7 +65,7 @@ impl Requests {
         }
     }
 
-    /// Keeps the requests that `is_pending` for the merge that was started; returns whether any went.
+    /// Keeps the requests that `is_pending` selects, by the merge that was started for them; returns whether any was removed.
     pub(super) fn retain(&mut self, is_pending: impl Fn(PartitionId, Option<RunId>) -> bool) -> bool {
         let before = self.pending.len();
         self.pending.retain(|id, request| is_pending(*id, request.merge));

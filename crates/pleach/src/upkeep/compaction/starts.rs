@@ -95,7 +95,7 @@ impl Compactions {
             let search = Search { version, is_quiet, clock, below };
             // Reads may have made a merge due since the empty search. A thread that waits for compactions to end must not
             // wait for the next refresh.
-            let is_empty = self.upkeep.settling.load(Ordering::Acquire) == 0
+            let is_empty = self.upkeep.settle_waiters.load(Ordering::Acquire) == 0
                 && list.empty_search.as_ref().is_some_and(|empty| empty.is_same(&search));
             let has_requests = requests.open().next().is_some();
             if (is_empty && !has_requests) || below.is_some_and(|below| below <= STAGE_FIRST) {

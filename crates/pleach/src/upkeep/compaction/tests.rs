@@ -76,7 +76,7 @@ fn a_request_is_fulfilled_beside_writers() {
     db.inner().ctx.status.wake_jobs();
     let rounds = (0..1000).take_while(|_| {
         write();
-        db.inner().upkeep.background.lock().to_compact.contains(&DEFAULT)
+        db.inner().upkeep.background.lock().to_compact.contains(DEFAULT)
     });
     let rounds = rounds.count();
     assert!(rounds > 0 && rounds < 1000, "the merge lasts {rounds} flushes");

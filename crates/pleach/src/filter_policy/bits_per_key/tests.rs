@@ -31,10 +31,10 @@ fn equal_runs_get_the_average() {
 #[test]
 fn a_run_of_half_the_size_gets_a_halving_more() {
     let forest: Vec<_> = [1.0, 2.0, 4.0, 8.0].map(|size| Group { size: size * 1e6, runs: 1.0 }).into();
-    let allotment = Allotment::solve(&forest, 10.0);
-    assert!((allotment.average(&forest) - 10.0).abs() < 1e-6);
+    let bits = BitsBySize::solve(&forest, 10.0);
+    assert!((bits.average(&forest) - 10.0).abs() < 1e-6);
     for pair in forest.windows(2) {
-        let step = allotment.bits_exact(pair[0].size) - allotment.bits_exact(pair[1].size);
+        let step = bits.bits_exact(pair[0].size) - bits.bits_exact(pair[1].size);
         assert!((step - std::f64::consts::LOG2_E).abs() < 1e-6, "{step}");
     }
 }
@@ -42,9 +42,9 @@ fn a_run_of_half_the_size_gets_a_halving_more() {
 #[test]
 fn bounds_hold_and_the_average_stays() {
     let forest: Vec<_> = (0..9).map(|i| Group { size: 10f64.powi(i), runs: 2.0 }).collect();
-    let allotment = Allotment::solve(&forest, 5.0);
-    assert!((allotment.average(&forest) - 5.0).abs() < 1e-6);
-    let bits: Vec<_> = forest.iter().map(|group| allotment.bits_exact(group.size)).collect();
+    let bits = BitsBySize::solve(&forest, 5.0);
+    assert!((bits.average(&forest) - 5.0).abs() < 1e-6);
+    let bits: Vec<_> = forest.iter().map(|group| bits.bits_exact(group.size)).collect();
     assert!(bits.is_sorted_by(|a, b| a >= b) && bits[0] <= BITS_MAX && bits[8] >= BITS_MIN, "{bits:?}");
     assert_eq!((bits_per_key(2.0, 9, &[900], 1, 4), bits_per_key(32.0, 9, &[900], 1, 4)), (2.0, 32.0));
 }

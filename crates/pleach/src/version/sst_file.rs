@@ -1,4 +1,4 @@
-//! Files that versions refer to, and what becomes of them when the last reference goes.
+//! SST files: shared by the versions that refer to them, and removed after the last reference is dropped.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,7 +7,7 @@ use pleach_env::sync::Mutex;
 use pleach_env::{FileId, JobWaker};
 use pleach_table::{Filter, Sst, SstSummary, false_positive_rate, probes_for};
 
-use crate::filters::FilterDemand;
+use crate::filter_policy::FilterUse;
 
 /// An SST that some version refers to. Shared by versions, and through them by readers and snapshots.
 pub(crate) struct SstFile {
@@ -17,27 +17,26 @@ pub(crate) struct SstFile {
     filter: Mutex<KeptFilter>,
     /// See [`SstFile::filter_error_rate`].
     filter_error_rate: OnceLock<f64>,
-    /// Of the lookups that are counted: those that came here in vain, whether the filter knew it or not. Halved now and
-    /// then, so that the past fades.
-    absences: AtomicU64,
+    /// See [`FilterUse::negative_lookups`]. Halved now and then, so that the present counts more than the past.
+    negative_lookups: AtomicU64,
     /// Set once the durable version no longer names the file.
     obsolete: AtomicBool,
     trash: Arc<Trash>,
 }
 
-/// The part of a file's filter that is in memory.
+/// A file's filter in memory.
 #[derive(Default)]
 struct KeptFilter {
-    /// `None` where there is no memory for it, and where the file has none.
+    /// `None` if there is no memory for it, or the file has none.
     filter: Option<Arc<Filter>>,
-    /// Whether its file was opened only lately, so that its absences do not say much.
-    is_fresh: bool,
-    /// Whether reading it again has failed; it is not tried once more.
+    /// See [`FilterUse::is_new`].
+    is_new: bool,
+    /// Whether a reload has failed; it is not tried again.
     is_lost: bool,
 }
 
 impl SstFile {
-    /// A file that is named by an edit and not opened yet.
+    /// A file that an edit names and that is not open yet.
     pub(crate) fn new(id: FileId, summary: SstSummary, trash: Arc<Trash>) -> Self {
         Self {
             id,
@@ -45,25 +44,25 @@ impl SstFile {
             sst: OnceLock::new(),
             filter: Mutex::default(),
             filter_error_rate: OnceLock::new(),
-            absences: AtomicU64::new(0),
+            negative_lookups: AtomicU64::new(0),
             obsolete: AtomicBool::new(false),
             trash,
         }
     }
 
-    /// Gives the file its reader, once. `keeps_filter` says whether its filter is to stay in memory.
+    /// Gives the file its reader, once. `keeps_filter`: whether its filter stays in memory.
     pub(crate) fn opened(&self, mut sst: Sst, keeps_filter: bool) {
         let filter = sst.take_filter().filter(|_| keeps_filter).map(Arc::new);
-        *self.filter.lock() = KeptFilter { is_fresh: true, is_lost: false, filter };
+        *self.filter.lock() = KeptFilter { is_new: true, is_lost: false, filter };
         let _already_open = self.sst.set(Arc::new(sst));
     }
 
-    /// The filter, if it is in memory. Lookups do not ask here: runs have it at hand.
+    /// The filter, if it is in memory. Lookups do not call this: each version holds its files' filters.
     pub(crate) fn filter(&self) -> Option<Arc<Filter>> {
         self.filter.lock().filter.clone()
     }
 
-    /// Whether the filter in memory, or none, is this one.
+    /// Whether `filter`, or its absence, is the present state.
     pub(crate) fn has_filter(&self, filter: Option<&Arc<Filter>>) -> bool {
         self.filter.lock().filter.as_ref().map(Arc::as_ptr) == filter.map(Arc::as_ptr)
     }
@@ -75,24 +74,24 @@ impl SstFile {
         (bytes, bytes == 0 && self.summary.filter_bits > 0)
     }
 
-    /// The reasons for keeping the filter. Where there is none to be had, it takes nothing and counts as kept.
-    pub(crate) fn filter_demand(&self) -> FilterDemand {
+    /// The use and price of the filter. A filter that the file lacks, or that cannot be read, has no price and counts as kept.
+    pub(crate) fn filter_use(&self) -> FilterUse {
         let kept = self.filter.lock();
-        let can_be_had = self.summary.filter_bits > 0 && !kept.is_lost;
-        FilterDemand {
-            bytes: if can_be_had { self.filter_bytes() } else { 0 },
-            absences: self.absences.load(Ordering::Relaxed),
-            is_kept: kept.filter.is_some() || !can_be_had,
-            is_fresh: kept.is_fresh,
+        let exists = self.summary.filter_bits > 0 && !kept.is_lost;
+        FilterUse {
+            bytes: if exists { self.filter_bytes() } else { 0 },
+            negative_lookups: self.negative_lookups.load(Ordering::Relaxed),
+            is_kept: kept.filter.is_some() || !exists,
+            is_new: kept.is_new,
         }
     }
 
-    /// About the rate at which the filter says yes of keys that the file does not have.
+    /// About the filter's false-positive rate.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "an estimate")]
     pub(crate) fn filter_error_rate(&self) -> f64 {
         *self.filter_error_rate.get_or_init(|| {
             let bits_per_key = self.summary.filter_bits as f64 / self.summary.entries.max(1) as f64;
-            // Below a bit a key the arithmetic takes long, and the filter says yes nearly always.
+            // Below one bit per key the formula is slow, and nearly every probe passes.
             let bits_per_key = bits_per_key.min(64.0) as f32;
             if bits_per_key < 1.0 { 1.0 } else { false_positive_rate(bits_per_key, probes_for(bits_per_key)) }
         })
@@ -109,33 +108,33 @@ impl SstFile {
         u64::from(tail_len).saturating_sub(filter_bits / 8) + 4 * u64::from(data_blocks)
     }
 
-    /// Lets go of the filter. Who has it already may go on with it.
-    pub(crate) fn drop_filter(&self) {
+    /// Evicts the filter. Versions that hold it keep using it.
+    pub(crate) fn evict_filter(&self) {
         self.filter.lock().filter = None;
     }
 
-    /// Reads the filter into memory. Where that fails the file does without one: answers stay right, and
-    /// `Db::verify` tells what is wrong with it.
+    /// Reads the filter into memory. If that fails the file has no filter: answers stay right, and `Db::verify` reports the
+    /// damage.
     pub(crate) fn load_filter(&self) {
         let loaded = self.sst().load_filter();
         let mut kept = self.filter.lock();
         match loaded {
             Ok(Some(filter)) => kept.filter = Some(Arc::new(filter)),
-            // The file may be without a filter though its summary gives the size of one.
+            // A hostile summary may give a size for a filter that the file does not have.
             Ok(None) | Err(_) => kept.is_lost = true,
         }
     }
 
-    /// Counts a lookup that came here in vain.
-    pub(crate) fn note_absence(&self) {
-        self.absences.fetch_add(1, Ordering::Relaxed);
+    /// Counts a sampled lookup that did not find its key in the file.
+    pub(crate) fn note_negative_lookup(&self) {
+        self.negative_lookups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets half of the counted absences fade.
-    pub(crate) fn age_absences(&self) {
-        let counted = self.absences.load(Ordering::Relaxed);
-        self.absences.fetch_sub(counted.div_ceil(2), Ordering::Relaxed);
-        self.filter.lock().is_fresh = false;
+    /// Halves the count of negative lookups.
+    pub(crate) fn decay_negative_lookups(&self) {
+        let counted = self.negative_lookups.load(Ordering::Relaxed);
+        self.negative_lookups.fetch_sub(counted.div_ceil(2), Ordering::Relaxed);
+        self.filter.lock().is_new = false;
     }
 
     /// The reader. Requires: the file has been opened; recovery and executors open files before a version shows them.
@@ -144,7 +143,7 @@ impl SstFile {
         self.sst.get().expect("files are opened before a version shows them")
     }
 
-    /// Lets the file be removed when nobody refers to it any more.
+    /// Marks the file as obsolete: it is removed when its last reference is dropped.
     ///
     /// Requires: the edit that removed the last reference is durable.
     pub(crate) fn mark_obsolete(&self) {
@@ -163,11 +162,11 @@ impl Drop for SstFile {
     }
 }
 
-/// SSTs that nothing refers to, waiting for the cleaner to remove them.
+/// Obsolete SSTs without references, which the cleaner is to remove.
 #[derive(Default)]
 pub(crate) struct Trash {
     files: Mutex<Vec<FileId>>,
-    /// Length of the files that are obsolete, but that a reader, a range or a snapshot still needs.
+    /// Length of the obsolete files that a reader, a range or a snapshot still holds.
     pinned_bytes: AtomicU64,
     cleaner: OnceLock<JobWaker>,
 }
@@ -180,17 +179,17 @@ impl Trash {
         }
     }
 
-    /// Whom to wake when there is something to remove.
+    /// Sets the job that is woken when there is something to remove.
     pub(crate) fn set_cleaner(&self, waker: JobWaker) {
         let _set_once = self.cleaner.set(waker);
     }
 
-    /// Length of the obsolete files that somebody still reads.
+    /// Length of the obsolete files that are still referenced.
     pub(crate) fn pinned_bytes(&self) -> u64 {
         self.pinned_bytes.load(Ordering::Relaxed)
     }
 
-    /// All that waits.
+    /// Takes all files that are to be removed.
     pub(crate) fn take(&self) -> Vec<FileId> {
         std::mem::take(&mut self.files.lock())
     }
@@ -206,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_that_is_not_there_is_looked_for_once() {
+    fn a_filter_that_is_not_there_is_loaded_once() {
         let env: Arc<dyn Env> = SimEnv::new(1);
         let (path, id) = (Path::new("/1.sst"), FileId(1));
         let options = SstOptions { codec: Codec::None, filter_bits_per_key: 0.0 };
@@ -216,8 +215,8 @@ mod tests {
         let sst = Sst::open(&env, path, id, None, FrameCache::new(1 << 20), false).unwrap();
         let file = SstFile::new(id, summary, Arc::default());
         file.opened(sst, true);
-        assert!(!file.filter_demand().is_kept);
+        assert!(!file.filter_use().is_kept);
         file.load_filter();
-        assert!(file.filter_demand().is_kept, "there is none to be had");
+        assert!(file.filter_use().is_kept, "the file has none");
     }
 }

@@ -1,21 +1,19 @@
-//! The forest over a bottom: most of the data is one sorted run, new data a small forest above it.
+//! The forest over a bottom: most data is in one sorted run, newer data in a small forest above it.
 //!
-//! A stage that is full is merged as in the forest, until what lies above the bottom is twice as large as the bottom: then
-//! all of it goes into the bottom, which so becomes three times as large. A load of new keys rewrites each entry in the
-//! bottom half a time on average, a forest its last stage once.
+//! Three things start a merge:
+//! 1. *A full stage.* It is merged into the next stage, as in the forest. If the runs above the bottom have reached twice its
+//!    size, they are all merged into the bottom, which so triples. Then a load of new keys rewrites each entry of the bottom
+//!    half a time on average; a forest rewrites its last stage once.
+//! 2. *Reads.* Once reads have spent as much time on further runs as a merge of everything takes (`version::reads`), all
+//!    runs are merged into the bottom.
+//! 3. *Garbage*, which would double the space. When it exceeds a share of the live entries, all runs are merged into the
+//!    bottom. Each file has an estimate of its garbage, sampled with the filters when it was written.
 //!
-//! Flushed runs are small and many: while data is written, their stage takes `k` times `k` of them before they are merged.
-//! When it is quiet, they are merged at `k`, for the reads. A later stage takes two and a half times `k`; then its oldest
-//! twice `k` are merged, so that not all that has just been written is written again. Flushed runs never go into the bottom
-//! directly. With `k` = 4 a load of new keys is written twice in all up to some 150 memtables, and about three times up to
-//! some 1100 (`testdata/pickers/bottom-load.txt`); at most 9 runs of a stage are left to read.
-//!
-//! Runs that have been merged so far cost reads some time each. Once reads have spent as much as a merge of everything
-//! takes (`version/reads`), everything goes into the bottom.
-//!
-//! Overwritten keys are another matter: they would double the space. Each file says about how many of its entries hide
-//! older ones (sampled with the filters when it was written), so garbage is known before it is merged. When it exceeds a
-//! share of what lives, everything goes into the bottom.
+//! The first stage, of small flushed runs, is full at `k * k` runs while data is written, and at `k` when it is quiet, for
+//! the reads. A later stage is full at `2.5 * k` runs. Only its oldest `2 * k` are merged, so that the newest are not written
+//! again at once. Flushed runs never go into the bottom directly. With `k` = 4 a load of new keys is written twice in all up
+//! to some 150 memtables, and about three times up to some 1100 (`testdata/pickers/bottom-load.txt`); at most 9 runs of a
+//! stage are left to read.
 
 use std::sync::Arc;
 
@@ -24,11 +22,11 @@ use super::{Policy, STAGE_BOTTOM, Situation, WholePlan};
 use crate::shape::STAGE_FIRST;
 use crate::version::Run;
 
-/// Garbage that is borne, as a share of the live entries: 15 %. The rest of the space target, 1.6, is for what arrives
-/// while the bottom is being merged.
+/// Garbage above which everything is merged, as a share of the live entries: 15 %. The rest of the space target, 1.6, is for
+/// garbage that arrives during the merge.
 const GARBAGE_MAX: (u128, u128) = (3, 20);
 
-/// Garbage of so many memtables is borne in any case: a small store would merge itself with every flush.
+/// Garbage of less than so many memtables starts no merge: otherwise a small store would be merged after every flush.
 const GARBAGE_MEMTABLES: u128 = 2;
 
 /// The merge that is due.
@@ -63,11 +61,11 @@ fn capacity(policy: &Policy, stage: u8) -> usize {
     }
 }
 
-/// The bottom takes in all that lies above it when that is so many times as large. More writes less: the bottom is rewritten
-/// once for every growth by one more than this. It does not bound the space, garbage does.
+/// The runs above the bottom are merged into it when they are so many times as large. A larger number writes less: the bottom
+/// is rewritten once whenever it grows by this factor plus one. The space is bounded by the rule for garbage.
 const GROWTH: u128 = 2;
 
-/// Whether the runs from `start` on are all free, and those above the bottom large enough to go into it.
+/// Whether the runs from `start` on are all free, and those above the bottom large enough to be merged into it.
 fn reaches_bottom(situation: Situation<'_>, start: usize) -> bool {
     let runs = &situation.tree.runs[start..];
     let (bottom, forest): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.stage == STAGE_BOTTOM);
@@ -75,16 +73,16 @@ fn reaches_bottom(situation: Situation<'_>, start: usize) -> bool {
     situation.free_from() <= start && bytes(&forest) >= GROWTH * bytes(&bottom)
 }
 
-/// The merge of everything, if reads have paid for it.
+/// The merge of everything, if reads have spent as much time as it takes.
 fn pick_for_reads(situation: Situation<'_>) -> Option<WholePlan> {
     let tree = situation.tree;
     let is_due = tree.runs.len() > 1
-        && situation.free_from() == 0
+        && situation.are_free(0..tree.runs.len())
         && tree.reads.outweighs_merge_of(tree.sum(Run::bytes));
     is_due.then(|| situation.merge_from(0, STAGE_BOTTOM))
 }
 
-/// The merge of the free oldest runs, if they hold more garbage than is borne.
+/// The merge of the free oldest runs, if they hold more garbage than [`GARBAGE_MAX`].
 fn pick_garbage(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     let start = situation.free_from();
     let runs = &situation.tree.runs[start..];

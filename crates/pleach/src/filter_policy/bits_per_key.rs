@@ -1,14 +1,13 @@
 //! Bits per key of a new run's filters: more for small runs, fewer for large ones, the same memory in all.
 //!
-//! A lookup of a missing key tests every run of its partition, so what counts is the *sum* of the runs' false-positive
-//! rates. A bit per key costs memory in proportion to the run's keys and saves the same share of its rate whatever
-//! its size. So the sum is smallest, for given memory, when rates are in proportion to sizes: a run of half the keys
-//! gets 1.44 bits per key more (1 / ln 2, one halving of the rate).
+//! A lookup of a missing key tests every run of its partition, so its cost is the *sum* of the runs' false-positive rates. A
+//! bit per key costs memory in proportion to the run's keys; it lowers the rate by the same factor in every run. So for given
+//! memory the sum is smallest when rates are proportional to sizes: a run of half the keys gets 1.44 bits per key more
+//! (1 / ln 2, one halving of the rate).
 //!
-//! A filter never changes once it is written, while the runs around it come and go. What matters is therefore not the
-//! moment at which a run is written but the forest in which it will stand: the runs of its own stage and the older
-//! ones, which will stay about as they are, and over it the stages that have just been emptied into it, which will
-//! fill again and hold half of what they can on average. The new run gets what it should have in *that* forest.
+//! A filter does not change once it is written, but the runs around it do. So the bits are those for the expected forest
+//! around the run, not for the present one. The runs of its own stage and the older ones stay about as they are. The stages
+//! above it, which have just been emptied into it, fill again; on average they are half full.
 //!
 //! # Cost
 //! Some microseconds per run written.
@@ -27,7 +26,7 @@ const BITS_MIN: f64 = 4.0;
 /// Most bits per key, unless the average is above: 1 probe in 5000 passes. More would save next to no probes.
 const BITS_MAX: f64 = 20.0;
 
-/// How a shape fills the stages over a run.
+/// How a shape fills the stages above a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StageFill {
     /// How many times larger a run is than those of the stage above it.
@@ -37,7 +36,7 @@ pub(crate) struct StageFill {
 }
 
 impl StageFill {
-    /// That of a shape with `k` runs a stage.
+    /// The fill of a shape with `k` runs a stage.
     pub(crate) fn of(shape: Shape, k: usize) -> Self {
         let k = f64::from(u8::try_from(k).unwrap_or(u8::MAX).max(2));
         match shape {
@@ -49,8 +48,8 @@ impl StageFill {
 
 /// Bits per key for a run of `entries`, such that filters take `average` bits per key over the whole sub-tree.
 ///
-/// `others` are the entries of the runs that stay beside it, `upper_stages` the stages of smaller runs that will fill
-/// over it. A run that neither has nor expects company gets the average.
+/// `others` are the entries of the runs that stay beside it, `upper_stages` the stages of smaller runs that will fill above
+/// it. A run without either gets the average.
 pub(crate) fn bits_per_key(
     average: f32,
     fill: StageFill,
@@ -62,7 +61,7 @@ pub(crate) fn bits_per_key(
         return 0.0;
     }
     let forest = expected_forest(fill, entries, others, upper_stages);
-    Allotment::solve(&forest, f64::from(average)).bits(as_size(entries))
+    BitsBySize::solve(&forest, f64::from(average)).bits(as_size(entries))
 }
 
 /// Runs of one size.
@@ -74,7 +73,7 @@ struct Group {
     runs: f64,
 }
 
-/// The forest that a run of `entries` will stand in. Sizes within a factor of `sqrt(fanout)` are of one stage.
+/// The expected forest around a run of `entries`. Sizes within a factor of `sqrt(fanout)` are of one stage.
 fn expected_forest(
     fill: StageFill,
     entries: u64,
@@ -101,27 +100,27 @@ fn as_size(entries: u64) -> f64 {
     entries.max(1) as f64
 }
 
-/// The optimal bits by size: `base + 1.44 log2(total / size)`, within bounds.
-struct Allotment {
+/// The optimal bits per key by size: `base + 1.44 log2(total / size)`, within bounds.
+struct BitsBySize {
     base: f64,
     total: f64,
     min: f64,
     max: f64,
 }
 
-impl Allotment {
-    /// The allotment that takes `average` bits per key over `forest`.
+impl BitsBySize {
+    /// The bits that take `average` bits per key over `forest`.
     fn solve(forest: &[Group], average: f64) -> Self {
         let total = forest.iter().map(|group| group.size * group.runs).sum();
-        let mut allotment = Self { base: 0.0, total, min: average.min(BITS_MIN), max: average.max(BITS_MAX) };
-        // Some base in this range takes the average: the lowest gives every run the minimum, the highest the maximum.
-        let (mut low, mut high) = (-BITS_PER_HALVING * 64.0, allotment.max);
+        let mut bits = Self { base: 0.0, total, min: average.min(BITS_MIN), max: average.max(BITS_MAX) };
+        // The lowest base of this range gives every run the minimum, the highest the maximum.
+        let (mut low, mut high) = (-BITS_PER_HALVING * 64.0, bits.max);
         for _ in 0..48 {
-            allotment.base = f64::midpoint(low, high);
-            let taken = allotment.average(forest);
-            if taken < average { low = allotment.base } else { high = allotment.base }
+            bits.base = f64::midpoint(low, high);
+            let taken = bits.average(forest);
+            if taken < average { low = bits.base } else { high = bits.base }
         }
-        allotment
+        bits
     }
 
     fn bits_exact(&self, size: f64) -> f64 {
