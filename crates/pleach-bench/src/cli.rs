@@ -33,7 +33,7 @@ enum Command {
     List,
     /// Repeat a figure of a paper on smaller data and print theirs beside ours.
     Paper(PaperArgs),
-    /// Make reports from JSON files of earlier runs, or compare two of them; a table where nothing else is asked for.
+    /// Make reports from JSON files of earlier runs, or compare two of them; a table by default.
     Report(ReportArgs),
     /// Write the tables of a Markdown document again, from the files of results that its marks name.
     Tables(TablesArgs),
@@ -138,7 +138,7 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
         });
         records.extend(outcome.records);
         failed.extend(outcome.error);
-        // After each engine, so that whatever happens next costs only what has not been measured.
+        // After each engine, so that a later failure does not lose these records.
         write_results(args, &records)?;
         if interrupt.is_asked() {
             break;
@@ -156,14 +156,14 @@ fn write_results(args: &RunArgs, records: &[Record]) -> Result<()> {
         replace(path, &report::json(records)?)?;
     }
     if let Some(path) = &args.html {
-        // The baseline's turn may still come.
+        // The baseline may still be measured.
         let measured = |name: &&str| records.iter().any(|record| record.engine == **name);
         replace(path, &report::html(records, args.baseline.as_deref().filter(measured))?)?;
     }
     Ok(())
 }
 
-/// Writes a file anew. What it held before stays if that fails.
+/// Replaces a file. If that fails, the old file stays.
 fn replace(path: &Path, text: &str) -> Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".part");

@@ -11,10 +11,10 @@
 //! }
 //! ```
 //!
-//! From there: `cli` reads the settings; `bench` runs each engine in a process of its own, brings its store into the
-//! state a workload needs, drives the workload's streams of operations (`workload`, over the keys, values and choices
-//! of `data`) and measures (`measure`); `report` writes JSON, HTML and a table; `paper` repeats figures of papers.
-//! What each figure means: docs/benchmarks.md.
+//! `cli` reads the settings. `bench` runs each engine in a process of its own: it brings the store into the state that a
+//! workload needs, performs the workload's streams of operations (`workload`, over the keys, values and choices of `data`)
+//! and measures them (`measure`). `report` writes JSON, HTML and tables. `paper` repeats figures of papers.
+//! docs/benchmarks.md defines each figure.
 
 #![expect(
     clippy::disallowed_methods,

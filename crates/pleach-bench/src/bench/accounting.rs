@@ -1,4 +1,4 @@
-//! Accounting: what was seen while a workload ran, made into a record.
+//! Accounting: makes a record from the observations of a workload.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::measure::{
 };
 use crate::workload::{Planned, Shape};
 
-/// What was seen while a workload ran.
+/// The observations of a workload.
 pub(super) struct Seen {
     pub(super) outcome: Outcome,
     pub(super) extra: BTreeMap<String, f64>,
@@ -23,13 +23,13 @@ pub(super) struct Seen {
     pub(super) stopped_after_s: Option<f64>,
 }
 
-/// Disk use at the end; of a store that settles, without what it is about to remove.
+/// Disk use at the end; after settling, without the files that the engine is about to remove.
 fn final_disk_bytes(store: &Store<'_>, shape: Shape) -> u64 {
     let settles = !store.settings.no_settle && shape.writes();
     if settles { quiet_disk_bytes(store.dir()) } else { disk_bytes(store.dir()) }
 }
 
-/// The record, but for its costs.
+/// The record, without its costs.
 pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, samples: &Sampler) -> Record {
     let settings = store.settings;
     let Planned { workload, threads } = *planned;
@@ -92,7 +92,7 @@ pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, sampl
     }
 }
 
-/// The record of a workload that came to nothing.
+/// The record of a failed workload.
 pub(super) fn failed_record(
     factory: &EngineFactory,
     settings: &Settings,
@@ -106,7 +106,7 @@ pub(super) fn failed_record(
     }
 }
 
-/// The same, told by someone who cannot ask the engine.
+/// As above, for callers that cannot ask the engine.
 pub(super) fn unknown_record(engine: &str, settings: &Settings, planned: &Planned, error: &str) -> Record {
     Record {
         engine: engine.to_owned(),
@@ -134,7 +134,7 @@ pub(super) fn add_costs(
     record.storage_write_bytes = counts.storage_write_bytes;
     record.read_call_bytes = counts.read_call_bytes;
     record.write_call_bytes = counts.write_call_bytes;
-    // A file system in memory counts no storage bytes; there the calls have to do.
+    // A file system in memory counts no storage bytes; then the bytes of calls are used.
     let storage =
         if counts.storage_write_bytes > 0 { counts.storage_write_bytes } else { counts.write_call_bytes };
     record.write_amp = ratio(storage, written);
@@ -151,7 +151,7 @@ pub(super) fn add_costs(
     record.engine_stats = stats;
 }
 
-/// What an engine has written to other files than the log: flushes and compactions.
+/// Bytes that an engine has written to other files than the log: flushes and compactions.
 fn beyond_log(stats: &EngineStats) -> Option<u64> {
     stats.written_bytes?.checked_sub(stats.log_bytes?)
 }

@@ -1,11 +1,11 @@
 //! A process for each engine, so that one engine's memory, threads and faults are not another's.
 //!
 //! The parent writes the task to the child's standard input as JSON; the child appends one line of JSON for each
-//! workload to a file and exits. Standard output is left alone: an engine may print to it. The parent reads the lines
-//! as they come and removes the store once the child has gone, however it went.
+//! workload to a file and exits. It does not use standard output, because an engine may print to it. The parent reads the
+//! lines as they come, and removes the store after the child has ended for any reason.
 //!
-//! A workload that fails ends its process; the ones after it get another. A process that fails before it has brought
-//! one record is the engine's last.
+//! A workload that fails ends its process; the next workloads get another. A process that fails before its first record is the
+//! engine's last.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,7 +24,7 @@ use super::runner::run_workloads;
 use super::settings::Settings;
 use crate::engine::{EngineFactory, Result};
 
-/// How often the parent looks after its child.
+/// How often the parent checks its child.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time a child has after an interrupt to close its store: arbitrary.
 const GRACE: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ struct ChildTask {
     results: PathBuf,
 }
 
-/// The records of one engine's run, and what ended it early.
+/// The records of one engine's run, and the error that ended it early.
 pub(crate) struct ChildOutcome {
     pub(crate) records: Vec<Record>,
     pub(crate) error: Option<String>,
@@ -75,8 +75,7 @@ pub(crate) fn run_in_child(
     }
 }
 
-/// Why a process ended early. If it could not tell so itself, because it was killed or panicked, the workload it was at
-/// gets a record that does.
+/// Why a process ended early. If the process was killed or panicked, its current workload gets a record with the reason.
 fn failure(
     engine: &str,
     settings: &Settings,
@@ -94,7 +93,7 @@ fn failure(
     error
 }
 
-/// One process, from its start to the removal of what it leaves behind.
+/// One process, from its start to the removal of its files.
 fn run_process(
     engine: &str,
     settings: &Settings,
@@ -128,7 +127,7 @@ fn start(task: &ChildTask) -> Result<(Child, Option<MemoryLimit>)> {
         .arg(crate::cli::CHILD_COMMAND)
         .stdin(Stdio::piped())
         .spawn()?;
-    // The child does nothing before it has its task.
+    // The child waits for its task.
     let held = limit.as_ref().map_or(Ok(()), |limit| limit.hold(child.id()));
     if let Err(error) = held {
         child.kill()?;
@@ -136,12 +135,12 @@ fn start(task: &ChildTask) -> Result<(Child, Option<MemoryLimit>)> {
         return Err(error);
     }
     let mut input = child.stdin.take().expect("it is piped");
-    // A child that has died already tells more by its status than by the broken pipe.
+    // If the child has died, its status says more than the broken pipe.
     let _broken_pipe = input.write_all(serde_json::to_string(task)?.as_bytes());
     Ok((child, limit))
 }
 
-/// Waits for the child's end, or brings it about when there is an interrupt.
+/// Waits for the child's end. Ends it after an interrupt.
 fn wait(
     child: &mut Child,
     interrupt: &Interrupt,
@@ -162,9 +161,9 @@ fn wait(
     }
 }
 
-/// Asks the child to stop, and makes it stop if it does not.
+/// Asks the child to stop, and kills it if it does not.
 fn stop(child: &mut Child) -> Result<ExitStatus> {
-    // Ctrl-C has reached it as well; a signal to the parent alone has not.
+    // Ctrl-C has reached the child too, but a signal to the parent alone has not.
     let _gone = kill_process(Pid::from_child(child), Signal::TERM);
     let asked = Instant::now();
     while asked.elapsed() < GRACE {
@@ -177,7 +176,7 @@ fn stop(child: &mut Child) -> Result<ExitStatus> {
     Ok(child.wait()?)
 }
 
-/// Removes what a process has left; one that ended well leaves nothing.
+/// Removes the files of a process that did not end well.
 fn remove_store(dir: &Path) {
     let _already_gone = fs::remove_dir_all(dir);
 }
@@ -190,7 +189,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Reads the lines that are new. One that is not whole yet waits for the next time; of a killed child it is lost.
+    /// Reads the new lines. An incomplete line is read next time; that of a killed child is lost.
     fn read(&mut self, take: &mut dyn FnMut(Record)) -> Result<()> {
         let text = fs::read(&self.path)?;
         while let Some(len) = text[self.taken..].iter().position(|&byte| byte == b'\n') {
@@ -254,7 +253,7 @@ mod tests {
         assert!(error.contains("signal: 9"), "{error}");
         assert_eq!((&last.workload[..], last.threads, last.keys), ("readrandom", 2, 9));
         assert_eq!(last.error.as_ref(), Some(&error));
-        // One that has told its error itself needs no second record.
+        // A process that has recorded its error needs no second record.
         assert_eq!(failure("a", &settings, ExitStatus::from_raw(256), &mut records, 0), error);
         assert_eq!(records.len(), 2);
     }

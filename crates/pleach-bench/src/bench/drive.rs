@@ -12,13 +12,12 @@ use crate::engine::{Direction, Result, Scan, Session};
 use crate::measure::Recorder;
 use crate::workload::{Op, OpKind, OpStream};
 
-/// A wait shorter than this is spent looking at the clock: the system wakes sleepers about as late, once it is told
-/// not to be lazy about it.
+/// A shorter wait polls the clock: even with the smallest timer slack the system wakes sleepers about this late.
 const SPIN_NS: u64 = 30_000;
-/// How often a thread tells those who watch how far it is: seldom enough that threads do not fight over the count.
+/// How often a thread adds to the shared count of operations: rarely enough to avoid contention.
 const OPS_PER_TELL: u64 = 1024;
 const TELL_NS: u64 = 50_000_000;
-/// Steps of a scan through everything between two looks at the clock.
+/// Steps of a full scan between two checks of the clock.
 const STEPS_PER_MARK: u64 = 64;
 
 /// When a thread stops, and how fast it may go.
@@ -30,22 +29,22 @@ pub(super) struct Bounds<'a> {
     pub(super) deadline_ns: u64,
     /// Nanoseconds between two scheduled starts; none starts at once.
     pub(super) interval_ns: Option<f64>,
-    /// Set by someone else to stop it.
+    /// Set by another thread to stop it.
     pub(super) stop: &'a AtomicBool,
     pub(super) interrupt: &'a Interrupt,
-    /// Operations of all threads, for those who watch.
+    /// Operations of all threads, for progress.
     pub(super) progress: &'a AtomicU64,
 }
 
 impl Bounds<'_> {
-    /// Whether it is time to stop, whatever is left to do.
+    /// Whether the thread must stop now.
     #[inline]
     fn are_over(&self, now_ns: u64) -> bool {
         now_ns >= self.deadline_ns || self.stop.load(Ordering::Relaxed) || self.interrupt.is_asked()
     }
 }
 
-/// Performs the stream's operations. Only timed ones look at the deadline and at the flags.
+/// Performs the stream's operations. Checks deadline and flags only at timed ones.
 pub(super) fn drive(
     session: &mut dyn Session,
     stream: &mut dyn OpStream,
@@ -56,7 +55,7 @@ pub(super) fn drive(
     let mut op = Op::new();
     let (mut calls, mut marked_ops) = (0_u64, 0);
     if bounds.interval_ns.is_some() {
-        // Where it is refused, sleepers wake up to 50 us late and more of the wait counts as latency.
+        // If the system refuses, sleepers wake up to 50 us late, which counts as latency.
         let _refused = set_current_timer_slack(NonZeroU64::new(1));
     }
     recorder.begin();
@@ -89,7 +88,7 @@ pub(super) fn drive(
     Ok(tally)
 }
 
-/// Waits for the scheduled start and returns it, however late it has become.
+/// Waits for the scheduled start and returns it, also if it is late.
 fn wait_until(recorder: &Recorder, due_ns: u64) -> u64 {
     loop {
         let left_ns = due_ns.saturating_sub(recorder.now_ns());

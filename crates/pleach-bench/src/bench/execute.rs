@@ -1,10 +1,10 @@
-//! One operation on a session, its answer checked.
+//! Performs one operation on a session and checks its result.
 
 use crate::data::has_tag;
 use crate::engine::{Direction, Result, Scan, Session, Write};
 use crate::workload::{Op, OpKind, QUEUE_KEY_LEN};
 
-/// What operations amounted to, in the user's terms.
+/// Counts of operations and bytes, as the user sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Operations; a call on many keys counts as many.
@@ -13,13 +13,13 @@ pub(crate) struct Tally {
     pub(crate) found: u64,
     /// Keys that were not there.
     pub(crate) missed: u64,
-    /// Answers that cannot be right.
+    /// Wrong results.
     pub(crate) wrong: u64,
     /// Bytes of keys and values that were read.
     pub(crate) read_bytes: u64,
     /// Bytes of keys and values that were written; a delete counts its key.
     pub(crate) written_bytes: u64,
-    /// By how much the bytes of live keys and values have changed.
+    /// Change of the bytes of live keys and values.
     pub(crate) live_bytes: i64,
     /// New keys put.
     pub(crate) inserted: u64,
@@ -54,7 +54,7 @@ impl Tally {
     }
 }
 
-/// Looks at both ends of bytes that were read, so that an engine which only maps them has to bring them in.
+/// Reads both ends of a value, so that an engine that maps files must load them.
 #[inline]
 pub(super) fn touch(bytes: &[u8]) {
     if let (Some(first), Some(last)) = (bytes.first(), bytes.last()) {
@@ -62,7 +62,7 @@ pub(super) fn touch(bytes: &[u8]) {
     }
 }
 
-/// Performs `op` and adds to `tally`; the number of operations it counts as.
+/// Performs `op` and adds to `tally`. Returns the number of operations that it counts as.
 #[inline]
 pub(crate) fn execute(session: &mut dyn Session, op: &Op, tally: &mut Tally) -> Result<u64> {
     let ops = match op.kind {
@@ -133,7 +133,7 @@ fn put_many(session: &mut dyn Session, op: &Op, tally: &mut Tally) -> Result<u64
     Ok(entries.len() as u64)
 }
 
-/// Scans start at a key that is there, and the first entry must be that key's.
+/// Scans start at an existing key, and the first entry must have that key.
 fn scan(session: &mut dyn Session, op: &Op, tally: &mut Tally) -> Result<()> {
     let scan =
         Scan { partition: op.partition, from: Some(&op.key), direction: Direction::Forward, limit: op.limit };

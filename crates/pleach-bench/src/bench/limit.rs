@@ -21,7 +21,7 @@ impl MemoryLimit {
         let (dir, file) = if one {
             (Path::new(ROOT_ONE).join(name), "memory.limit_in_bytes")
         } else {
-            // Refused where it is set already or not ours to set; the limit's own file will tell.
+            // Refused if it is set or we lack permission; the write to the limit's file will show it.
             let _refused = fs::write(Path::new(ROOT_TWO).join("cgroup.subtree_control"), "+memory");
             (Path::new(ROOT_TWO).join(name), "memory.max")
         };
@@ -29,7 +29,7 @@ impl MemoryLimit {
         let limit = Self { dir };
         let path = limit.dir.join(file);
         fs::write(&path, bytes.to_string()).map_err(|error| explain("set the limit", &path, &error))?;
-        // What is swapped out would not count; machines without swap accounting have no such file.
+        // Otherwise swapped memory would not count. Machines without swap accounting have no such file.
         let swap = if one { "memory.swappiness" } else { "memory.swap.max" };
         let _no_such_file = fs::write(limit.dir.join(swap), "0");
         Ok(limit)
@@ -44,7 +44,7 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // An empty cgroup that stays behind does no harm.
+        // Best effort: an empty cgroup does no harm.
         let _left_behind = fs::remove_dir(&self.dir);
     }
 }

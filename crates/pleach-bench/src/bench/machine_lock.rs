@@ -1,4 +1,4 @@
-//! The machine lock: a file that whoever works on the machine locks, so that builds and measurements stay apart.
+//! The machine lock: a file that builds and measurements lock, so that they do not run at the same time.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::engine::Result;
 
-/// How long the lock stays free between two workloads: long enough for those that wait for it to wake up. Arbitrary.
+/// How long the lock stays free between two workloads, so that waiting processes can take it. Arbitrary.
 const BREAK: Duration = Duration::from_millis(200);
 
 /// A file that can be locked.
@@ -14,7 +14,7 @@ pub(super) struct MachineLock {
     file: File,
 }
 
-/// The lock while it is held; dropping it lets others in.
+/// The held lock; dropping it releases it.
 pub(super) struct Held<'a> {
     lock: &'a MachineLock,
 }
@@ -27,7 +27,7 @@ impl MachineLock {
         Ok(Self { file })
     }
 
-    /// Waits until nobody else holds the lock, shared or exclusive.
+    /// Waits until no other process holds the lock, shared or exclusive.
     pub(super) fn hold(&self) -> Result<Held<'_>> {
         self.file.lock()?;
         Ok(Held { lock: self })

@@ -12,7 +12,7 @@ use crate::engine::{Direction, Result};
 use crate::measure::{Latency, Recorder, Stopwatch};
 use crate::workload::{DROPPED, OpKind, PARTITIONS, Planned, Shape, partition_of};
 
-/// Operations of a workload in all; none where only the stream's end or the time ends it.
+/// Total operations of a workload; `None` if only the stream's end or the time ends it.
 pub(super) fn ops_of(store: &Store<'_>, shape: Shape) -> Option<u64> {
     match shape {
         Shape::Fill { .. } => Some(store.settings.keys),
@@ -34,7 +34,7 @@ fn limit_s(settings: &Settings, shape: Shape) -> Option<f64> {
     }
 }
 
-/// The limit of loads, where it has ended one before all was done.
+/// The limit that has ended a load early.
 pub(super) fn stopped_after_s(store: &Store<'_>, shape: Shape, outcome: &Outcome) -> Option<f64> {
     let limit_s = store.settings.load_limit.filter(|_| shape.is_load());
     limit_s.filter(|_| ops_of(store, shape).is_some_and(|ops| outcome.tally.ops < ops))
@@ -78,7 +78,7 @@ pub(super) fn run_shape(
     }
     let engine = store.engine();
     if shape == Shape::ReadWhileCompacting && store.factory.capabilities.compaction {
-        // Whatever the limits of others, from the compaction's start to its end.
+        // From the compaction's start to its end, without other limits.
         (measured.ops, measured.duration_s) = (u64::MAX, None);
         measured.until = Some(Box::new(|| engine.compact()));
     }
@@ -112,7 +112,7 @@ fn dropped_bytes(store: &Store<'_>) -> u64 {
     dropped.map(|index| store.dataset.entry_bytes(index, &mut key)).sum()
 }
 
-/// What is read in quiet before the measured part, by workloads that are compared with that.
+/// The reads without other load, before the measured part, for workloads that compare the two.
 pub(super) fn run_before(store: &Store<'_>, planned: &Planned) -> Result<Option<Outcome>> {
     let shape = planned.workload.shape;
     let name = planned.workload.name;
@@ -132,7 +132,7 @@ pub(super) fn run_before(store: &Store<'_>, planned: &Planned) -> Result<Option<
     watched(&label, ops, store.dir(), &progress, || phase.run()).0.map(Some)
 }
 
-/// What a record says of the part before, and of the measured one beside it.
+/// The figures of a record for the part before and for the measured part.
 pub(super) fn compared_with(before: &Outcome, outcome: &Outcome) -> [(String, f64); 3] {
     let ops_per_s = |outcome: &Outcome| outcome.tally.ops as f64 / outcome.seconds;
     let latency = Latency::of(&before.recorder.all_kinds());

@@ -1,4 +1,4 @@
-//! A phase: several threads through their streams at the same time, joined.
+//! A phase: several threads perform their streams at the same time.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ pub(super) enum Work {
     ScanAll(Direction),
 }
 
-/// What is to be done.
+/// The work of a phase.
 pub(super) struct Phase<'a> {
     pub(super) engine: &'a dyn Engine,
     /// One for each thread.
@@ -29,22 +29,22 @@ pub(super) struct Phase<'a> {
     pub(super) rate: Option<f64>,
     /// One more thread, which goes on at its own rate until the others have ended.
     pub(super) beside: Option<(Box<dyn OpStream>, f64)>,
-    /// Something else that begins with the threads; they end with it at the latest.
+    /// A task that begins with the threads. When it ends, they end.
     pub(super) until: Option<Task<'a>>,
     pub(super) timing_cost_ns: f64,
     pub(super) interrupt: &'a Interrupt,
     pub(super) progress: &'a AtomicU64,
 }
 
-/// Something that is neither a stream nor timed.
+/// A task that is neither a stream nor timed.
 pub(super) type Task<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
 
-/// What came of it.
+/// The result of a phase.
 pub(super) struct Outcome {
     pub(super) recorder: Recorder,
     pub(super) tally: Tally,
     pub(super) seconds: f64,
-    /// Of the thread beside.
+    /// Of the additional thread.
     pub(super) beside: Option<(Recorder, Tally)>,
 }
 
@@ -116,7 +116,7 @@ impl Phase<'_> {
     }
 }
 
-/// What all threads share to measure time.
+/// The clock and flags that all threads share.
 #[derive(Clone, Copy)]
 struct Timing<'a> {
     stopwatch: &'a Stopwatch,
@@ -129,7 +129,7 @@ impl Timing<'_> {
         let scheduled = bounds.interval_ns.is_some();
         let mut recorder = Recorder::new(self.stopwatch.clone(), self.cost_ns, scheduled);
         let session = engine.session();
-        // Before anything can fail: the others would wait for ever.
+        // Before anything that can fail: otherwise the other threads would wait forever.
         self.barrier.wait();
         let begin_ns = self.stopwatch.now_ns();
         let done = session.and_then(|mut session| match work {

@@ -1,4 +1,4 @@
-//! Progress: a bar for people, and the sampler that watches disk and memory meanwhile.
+//! Progress: a bar for people, and samples of disk and memory.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::measure::{SERIES_BUCKET_NS, Sampler};
 
-/// Runs `work` and meanwhile samples the disk use of `dir` and the memory and shows how far it has come. The bar is drawn only on a
-/// terminal.
+/// Runs `work`. Meanwhile samples memory and the disk use of `dir`, and draws a bar if there is a terminal.
 pub(super) fn watched<T>(
     name: &str,
     ops: Option<u64>,

@@ -1,5 +1,5 @@
-//! Records: what is known of one workload on one engine. The schema of the JSON output; docs/benchmarks.md defines
-//! every field.
+//! Records: the results of one workload on one engine. This is the schema of the JSON output; docs/benchmarks.md defines every
+//! field.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub(crate) struct Record {
     pub(crate) write_amp_sst: Option<f64>,
     pub(crate) read_amp_calls: Option<f64>,
     pub(crate) peak_space_amp: Option<f64>,
-    /// Why there is nothing else: the workload failed.
+    /// Why the workload failed; then there are no figures.
     pub(crate) error: Option<String>,
     /// The limit that ended a load before every key was put.
     pub(crate) stopped_after_s: Option<f64>,

@@ -17,7 +17,7 @@ use crate::engine::{Engine, EngineFactory, Error, NullEngine, Result};
 use crate::measure::{ProcessCounts, Recorder, Stopwatch, reset_peak_rss};
 use crate::workload::{Mix, Needs, Op, Planned, Shape, Workload, delete_order};
 
-/// Operations on the engine that does nothing, to learn what the benchmark itself costs.
+/// Operations on the null engine, to measure the benchmark's own cost.
 const OVERHEAD_OPS: u64 = 20_000;
 
 /// Runs the settings' workloads on one engine in this process. Each record goes to `sink` at once. The first failure
@@ -85,7 +85,7 @@ fn run_workload(store: &mut Store<'_>, planned: &Planned) -> Result<Record> {
     Ok(record)
 }
 
-/// Does the benchmark's own work that the measured time should not pay for.
+/// Does work of the benchmark that should not count in the measured time.
 fn get_ready(store: &Store<'_>, shape: Shape) {
     match shape {
         Shape::Fill { sorted: true } => store.dataset.prepare_sorted(),
@@ -118,7 +118,7 @@ fn warm_up(store: &Store<'_>, planned: &Planned) -> Result<()> {
     Ok(())
 }
 
-/// Time per operation that remains when the engine does nothing.
+/// Time per operation on the null engine.
 fn overhead_ns(store: &Store<'_>, planned: &Planned) -> Result<f64> {
     if matches!(planned.workload.shape, Shape::ReadAll { .. } | Shape::DropPartitions) {
         return Ok(0.0);
@@ -136,7 +136,7 @@ fn overhead_ns(store: &Store<'_>, planned: &Planned) -> Result<f64> {
     Ok(stopwatch.now_ns() as f64 / tally.ops.max(1) as f64)
 }
 
-/// Waits for the store to settle; the seconds that took.
+/// Waits for the store to settle. Returns the seconds.
 fn settle(store: &Store<'_>, shape: Shape) -> Result<f64> {
     if store.settings.no_settle || !shape.writes() {
         return Ok(0.0);
@@ -146,7 +146,7 @@ fn settle(store: &Store<'_>, shape: Shape) -> Result<f64> {
     Ok(stopwatch.now_ns() as f64 / 1e9)
 }
 
-/// Takes down what the workload has made of the store.
+/// Notes how the workload has changed the store.
 fn follow(store: &mut Store<'_>, planned: &Planned, seen: &Seen) {
     let shape = planned.workload.shape;
     let outcome: &Outcome = &seen.outcome;
@@ -161,7 +161,7 @@ fn follow(store: &mut Store<'_>, planned: &Planned, seen: &Seen) {
         store.history.push(planned.workload.name.to_owned());
     }
     if !is_fill {
-        // Threads insert in steps of their number; none has gone beyond the sum of all.
+        // Each thread inserts in steps of the number of threads, so no index exceeds the sum of all.
         store.inserted += outcome.tally.inserted * planned.threads as u64;
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of a run, as the command line gives them and as reports repeat them.
+//! Settings of a run, from the command line; reports repeat them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::workload::Planned;
 /// Most keys of a dataset: orders of keys are kept in 32 bits.
 const KEYS_MAX: u64 = u32::MAX as u64;
 
-/// What is run and how.
+/// The settings of a run.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
@@ -23,8 +23,8 @@ pub(crate) struct Settings {
     #[arg(long, value_delimiter = ',', default_value = "pleach")]
     pub(crate) engines: Vec<String>,
 
-    /// Workloads in the order in which they run, by name (see `list`); `readrandom@2` runs with two threads whatever
-    /// `--threads` says.
+    /// Workloads in the order in which they run, by name (see `list`); `readrandom@2` runs with two threads for any
+    /// `--threads`.
     #[arg(long, value_delimiter = ',', default_value = "fillrandom,readrandom")]
     pub(crate) workloads: Vec<String>,
 
@@ -71,7 +71,7 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) warmup: Option<u64>,
 
-    /// Seconds after which the warm-up ends, whatever `--warmup` says; by default half of `--duration`.
+    /// Seconds after which the warm-up ends before `--warmup` is reached; by default half of `--duration`.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) warmup_limit: Option<f64>,
 
@@ -115,7 +115,7 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) compression: bool,
 
-    /// Threads for flushes and compactions, where engines let one choose; by default the machine's cores.
+    /// Threads for flushes and compactions, for engines with such a setting; by default the machine's cores.
     #[arg(long)]
     pub(crate) background_threads: Option<usize>,
 
@@ -127,12 +127,12 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) no_settle: bool,
 
-    /// File that is locked (exclusive flock) while a workload runs and free in between, so that others who share the
-    /// machine can keep their work out of it: `flock --shared FILE cargo build`.
+    /// File that is locked (exclusive flock) while a workload runs and free in between. Other users of the machine can avoid
+    /// measurements with it: `flock --shared FILE cargo build`.
     #[arg(long, value_name = "FILE")]
     pub(crate) machine_lock: Option<PathBuf>,
 
-    /// Folder for the stores; it is created. Each engine's part of it is emptied.
+    /// Folder for the stores; it is created. The folders of the engines in it are emptied.
     #[arg(long, default_value = "pleach-bench.data")]
     pub(crate) dir: PathBuf,
 
@@ -142,14 +142,14 @@ pub(crate) struct Settings {
 }
 
 impl Default for Settings {
-    /// What the command line does when it says nothing.
+    /// The defaults of the command line.
     fn default() -> Self {
         Self::from_words(&[]).expect("every option has a default")
     }
 }
 
 impl Settings {
-    /// Reads them as from a command line.
+    /// Parses them from words of a command line.
     pub(crate) fn from_words(words: &[&str]) -> Result<Self> {
         #[derive(clap::Parser)]
         struct Words {
@@ -160,7 +160,7 @@ impl Settings {
         Ok(<Words as clap::Parser>::try_parse_from(words)?.settings)
     }
 
-    /// An error where they make no sense together.
+    /// An error if they contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         let positive = [
             ("--keys", self.keys),
@@ -196,7 +196,7 @@ impl Settings {
         Ok(planned.collect::<Result<_, String>>()?)
     }
 
-    /// What `engine` is told, with its store in `dir`.
+    /// The configuration of `engine` with its store in `dir`.
     pub(crate) fn engine_config(&self, engine: &str, dir: PathBuf) -> Result<EngineConfig> {
         let mut tuning = BTreeMap::new();
         for text in &self.tune {
@@ -226,13 +226,12 @@ impl Settings {
         self.warmup.unwrap_or_else(|| (self.keys / 10).min(1_000_000))
     }
 
-    /// Seconds after which the warm-up ends. By default a slow engine does not spend more time on it than on what is
-    /// measured.
+    /// Seconds after which the warm-up ends. By default a slow engine spends less time on it than on the measured part.
     pub(crate) fn warmup_s(&self) -> Option<f64> {
         self.warmup_limit.or(self.duration.map(|seconds| seconds / 2.0))
     }
 
-    /// The settings without paths of this machine, for those who read the results elsewhere.
+    /// The settings without paths of this machine, for reports.
     pub(crate) fn without_paths(&self) -> Self {
         Self { dir: PathBuf::new(), machine_lock: None, ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! The store under test: opened, emptied and loaded as workloads need it.
+//! The store under test: opens, empties and loads it as workloads need.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,17 +14,17 @@ use crate::data::Dataset;
 use crate::engine::{Engine, EngineConfig, EngineFactory, Result};
 use crate::workload::{Needs, PARTITIONS, Planned, ScanLen, Shape, StreamContext};
 
-/// Keys per write of loads that are not measured: whoever pays for each write alone should not hold up the others.
+/// Keys per write of loads that are not measured, so that engines with a high cost per write load quickly.
 const LOAD_BATCH: usize = 100;
 
-/// Every how many of the keys is overwritten before a compaction that is measured.
+/// One in so many keys is overwritten before a measured compaction.
 const OVERWRITTEN_SHARE: u64 = 10;
 
-/// What loads leave in [`Store::history`].
+/// The entry of a load in [`Store::history`].
 const LOADED_SHUFFLED: &str = "load in random order";
 const LOADED_SORTED: &str = "load in key order";
 
-/// An engine's store, and what is known of its contents.
+/// An engine's store and its known contents.
 pub(super) struct Store<'a> {
     pub(super) factory: &'a EngineFactory,
     pub(super) settings: &'a Settings,
@@ -33,11 +33,11 @@ pub(super) struct Store<'a> {
     pub(super) interrupt: &'a Interrupt,
     config: EngineConfig,
     engine: Option<Box<dyn Engine>>,
-    /// The state it is in, if it is one that a workload may start from.
+    /// Its state, if a workload may start from it.
     pub(super) holds: Option<Needs>,
     /// What has written to it since it was empty, in order.
     pub(super) history: Vec<String>,
-    /// A load in random order did not end in time: from now on keys are loaded in their order.
+    /// Whether a load in random order did not end in time. Later loads are in key order.
     pub(super) load_sorted: bool,
     /// Bytes of live keys and values.
     pub(super) live_bytes: u64,
@@ -96,7 +96,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// What the stream of `thread`, one of `threads`, has to know.
+    /// The parameters of the stream of `thread`, one of `threads`.
     pub(super) fn context(
         &self,
         purpose: &'static str,
@@ -148,7 +148,7 @@ impl<'a> Store<'a> {
         Ok(())
     }
 
-    /// Loads all keys: in random order, which is the harder form to read, unless that has taken too long.
+    /// Loads all keys in random order, in which they are harder to read, or in key order if that has taken too long before.
     fn load(&mut self, needs: Needs, partitions: usize) -> Result<()> {
         if !self.load_sorted {
             if self.load_in_order(needs, false)? {
@@ -161,8 +161,8 @@ impl<'a> Store<'a> {
         Ok(())
     }
 
-    /// Whether all keys are there. In key order nothing ends it early, and one thread does it all: with several it
-    /// would not be in order.
+    /// Loads the keys; returns whether all are there. A load in key order has no time limit and only one thread, because several
+    /// threads would not keep the order.
     fn load_in_order(&mut self, needs: Needs, sorted: bool) -> Result<bool> {
         let shape = Shape::Fill { sorted };
         let threads = if sorted { 1 } else { self.settings.threads };
@@ -191,7 +191,7 @@ impl<'a> Store<'a> {
         self.fill(work, None, None, "fill the queues").map(drop)
     }
 
-    /// Overwrites keys everywhere and waits for nothing, so that there is something to merge with all the others.
+    /// Overwrites keys in the whole key space, without waiting for compactions, so that there is something to merge.
     pub(super) fn overwrite_some(&mut self) -> Result<()> {
         let mut context = self.context("overwrites", Shape::ReadWhileCompacting, 0, 1);
         context.batch = context.batch.max(LOAD_BATCH);
@@ -200,7 +200,7 @@ impl<'a> Store<'a> {
         self.write(work, Some(ops), None, "overwrite a tenth").map(drop)
     }
 
-    /// Performs unmeasured writes, and waits for the store to settle if all were done; how many were done.
+    /// Performs unmeasured writes, and waits for the store to settle if all were done. Returns how many were done.
     fn fill(
         &mut self,
         work: Vec<Work>,
@@ -215,7 +215,7 @@ impl<'a> Store<'a> {
         Ok(done)
     }
 
-    /// Performs unmeasured writes; how many.
+    /// Performs unmeasured writes. Returns how many.
     fn write(
         &mut self,
         work: Vec<Work>,
@@ -233,7 +233,7 @@ impl<'a> Store<'a> {
         Ok(tally.ops)
     }
 
-    /// Pays all debts: what is only in memory goes to files, and flushes and compactions come to their end.
+    /// Settles the store: flushes memory, and waits for flushes and compactions to end.
     pub(super) fn settle(&self) -> Result<()> {
         self.engine().flush()?;
         self.engine().settle()
@@ -244,7 +244,7 @@ impl<'a> Store<'a> {
         self.engine.take().map_or(Ok(()), Engine::close)
     }
 
-    /// Removes what the store has on disk.
+    /// Removes the store's files.
     pub(super) fn empty(&self) -> Result<()> {
         if self.dir().exists() {
             fs::remove_dir_all(self.dir())?;

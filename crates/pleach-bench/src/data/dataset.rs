@@ -7,7 +7,7 @@ use super::permutation::Permutation;
 use super::value_sizes::ValueSizes;
 use super::values::Values;
 
-/// What a run's stores hold, and how to name it.
+/// The keys and values of a run's stores.
 #[derive(Debug)]
 pub(crate) struct Dataset {
     pub(crate) keys: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Dataset {
     pub(crate) values: Values,
     /// The order in which `fillrandom` puts keys.
     pub(crate) shuffled: Permutation,
-    /// Indexes in key order, once someone needs them and the set has no order of its own.
+    /// Indexes in key order, computed on first use if the set has no order of its own.
     sorted: OnceLock<Vec<u32>>,
     /// Smallest and largest key.
     bounds: OnceLock<(Vec<u8>, Vec<u8>)>,
@@ -63,7 +63,7 @@ impl Dataset {
         sorted
     }
 
-    /// Gets ready what the measured time should not pay for.
+    /// Computes in advance what should not count in the measured time.
     pub(crate) fn prepare_sorted(&self) {
         let _first = self.sorted(0);
     }

@@ -1,5 +1,5 @@
-//! Generated URLs and file paths: hierarchical text with shared prefixes of uneven popularity, the keys that no line
-//! fits. Each holds its index in scattered form and is therefore unique.
+//! Generated URLs and file paths: hierarchical text with shared prefixes of uneven popularity, which no linear model fits.
+//! Each contains its index in scattered form, so it is unique.
 
 use super::random::mix64;
 
@@ -15,7 +15,7 @@ const EXTENSIONS: [&str; 8] = ["rs", "md", "txt", "jpg", "png", "json", "log", "
 /// Hosts of URLs and owners of files: a Zipf-like few have most of them.
 const OWNERS: u64 = 5000;
 
-/// Bits used up piece by piece.
+/// Random bits, taken piece by piece.
 struct Bits(u64);
 
 impl Bits {

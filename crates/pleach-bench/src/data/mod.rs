@@ -1,5 +1,5 @@
-//! Data: keys, values and random choices, each a pure function of an index and a seed, so that every engine meets the
-//! same bytes in the same order.
+//! Data: keys, values and random choices. Each is a pure function of an index and a seed, so every engine gets the same bytes
+//! in the same order.
 
 mod chooser;
 mod dataset;

@@ -1,5 +1,5 @@
-//! Random numbers whose stream will never change: SplitMix64 (Steele, Lea, Flood 2014). A library may improve its
-//! generator from one release to the next, and yesterday's figures would have met other keys.
+//! Random numbers whose stream never changes: SplitMix64 (Steele, Lea, Flood 2014). A library may change its generator in a
+//! release; then old and new figures would be for different keys.
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -1,5 +1,5 @@
-//! Sizes of values: fixed or drawn, but always the same for the same key, so that what a store has to hold is known
-//! exactly however often its keys are overwritten.
+//! Sizes of values: fixed or random, but always the same for the same key. So the size of the data is known exactly, also
+//! after overwrites.
 
 use std::fmt;
 use std::str::FromStr;

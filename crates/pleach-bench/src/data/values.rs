@@ -1,5 +1,5 @@
-//! Values: half compressible, as `db_bench` makes them, and tagged with their key, so that every value that is read
-//! can be checked for a nanosecond.
+//! Values: half compressible, as in `db_bench`, and tagged with their key, so that a check of each value read costs about a
+//! nanosecond.
 
 use super::random::{Random, mix64};
 

@@ -28,7 +28,7 @@ impl Zipfian {
         zipfian
     }
 
-    /// Makes room for one more item.
+    /// Adds an item.
     pub(crate) fn grow(&mut self) {
         self.items += 1;
         self.zeta += (self.items as f64).powf(-THETA);

@@ -1,11 +1,11 @@
-//! Engines: what the benchmark asks of a key-value store, whoever wrote it.
+//! Engines: the interface of the benchmark to a key-value store.
 //!
-//! An [`EngineFactory`] names an engine and opens it; an [`Engine`] is the open store, shared by all threads; a
-//! [`Session`] is one thread's way in, so that engines whose cursors, transactions or handles belong to a thread keep
-//! them there. Calls are virtual: a few nanoseconds beside hundreds.
+//! An [`EngineFactory`] names an engine and opens it. An [`Engine`] is the open store, shared by all threads. A [`Session`]
+//! belongs to one thread, and holds the engine's cursors, transactions or handles of that thread. Calls are virtual: a few
+//! nanoseconds of hundreds.
 //!
-//! Keys and values are bytes in byte order. A store has [`EngineConfig::partitions`] key spaces, numbered from zero,
-//! which all exist from the start; engines without such a thing prefix their keys and say so in [`Capabilities`].
+//! Keys and values are bytes in byte order. A store has [`EngineConfig::partitions`] key spaces, numbered from zero, which
+//! all exist from the start. Engines without partitions prefix their keys and say so in [`Capabilities`].
 
 mod null;
 mod pleach;
@@ -22,10 +22,10 @@ pub(crate) use null::NullEngine;
 pub use pleach::{PLEACH, PLEACH_FOREST, PLEACH_LEVELED};
 pub use reference::REFERENCE;
 
-/// Whatever went wrong, in words.
+/// An error as text.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// A result whose error is words.
+/// A result whose error is text.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An engine that can be opened. Rivals are listed by the caller of [`crate::run`].
@@ -41,7 +41,7 @@ pub struct EngineFactory {
     pub open: fn(&EngineConfig) -> Result<Box<dyn Engine>>,
 }
 
-/// What an engine does natively. What it does not is emulated by the [`Session`]'s default methods, or refused.
+/// What an engine does natively. The [`Session`]'s default methods emulate the rest, or refuse it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an ability of its own")]
@@ -85,7 +85,7 @@ pub enum Durability {
     Sync,
 }
 
-/// What every engine is told. Each translates it into what its own experts would choose.
+/// The configuration of every engine. Each engine translates it into the settings that its own experts would choose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineConfig {
     /// An existing folder for the store alone.
@@ -98,7 +98,7 @@ pub struct EngineConfig {
     pub direct_reads: bool,
     /// Whether data is compressed.
     pub compression: bool,
-    /// Threads for flushes and compactions, where the engine lets one choose.
+    /// Threads for flushes and compactions, if the engine has such a setting.
     pub background_threads: usize,
     /// Key spaces, numbered from zero.
     pub partitions: usize,
@@ -106,22 +106,22 @@ pub struct EngineConfig {
     pub tuning: BTreeMap<String, String>,
 }
 
-/// What an engine tells about itself. Counts of work start at zero with each open.
+/// Statistics of an engine. Counts start at zero with each open.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineStats {
-    /// Bytes it has handed to the system for writing: log, flushes and compactions.
+    /// Bytes written by its write calls: log, flushes and compactions.
     pub written_bytes: Option<u64>,
     /// Those of them that went to the log.
     pub log_bytes: Option<u64>,
-    /// Bytes it has asked the system for.
+    /// Bytes read by its read calls.
     pub read_bytes: Option<u64>,
     /// Memory of indexes and filters.
     pub index_filter_bytes: Option<u64>,
-    /// Time writers were held up.
+    /// Time in which writers were stalled.
     pub stalled_ns: Option<u64>,
-    /// Anything else worth a line, by name.
+    /// Further figures, by name.
     pub details: BTreeMap<String, u64>,
-    /// Settings that it has chosen or was told, by its own names.
+    /// Its settings, by its own names.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
 }
@@ -151,12 +151,12 @@ pub enum Direction {
 pub struct Scan<'a> {
     /// The key space.
     pub partition: usize,
-    /// The first key to be seen: at or above it when going forward, at or below it in reverse. None is the very first
-    /// in the direction.
+    /// Bound of the first key: at or above it when going forward, at or below it in reverse. `None` starts at the end of the
+    /// key space.
     pub from: Option<&'a [u8]>,
     /// Which way it goes.
     pub direction: Direction,
-    /// Most entries that will be looked at.
+    /// Most entries that will be read.
     pub limit: usize,
 }
 
@@ -165,40 +165,40 @@ pub type GetFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<u8>>>> + 
 
 /// An open store.
 pub trait Engine: Send + Sync {
-    /// A way in for the calling thread.
+    /// A session for the calling thread.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
-    /// Starts a read that completes on its own; none where the engine has no such thing.
+    /// Starts an asynchronous read; `None` if the engine has none.
     fn get_async<'a>(&'a self, _partition: usize, _key: &[u8]) -> Option<GetFuture<'a>> {
         None
     }
 
-    /// Removes a partition with all it holds; it is not used afterwards.
+    /// Removes a partition and its entries. It is not used afterwards.
     fn drop_partition(&self, partition: usize) -> Result<()>;
 
-    /// Writes what is only in memory to files.
+    /// Writes everything in memory to files.
     fn flush(&self) -> Result<()>;
 
     /// Waits until flushes and compactions have nothing left to do.
     fn settle(&self) -> Result<()>;
 
-    /// Merges all that it holds into its densest form, whether that is due or not, and waits until that is done.
+    /// Merges everything into the densest form, also if no merge is due, and waits for the end.
     ///
     /// # Errors
-    /// Where the engine has no such call: see [`Capabilities::compaction`].
+    /// If the engine has no such call: see [`Capabilities::compaction`].
     fn compact(&self) -> Result<()> {
         Err("the engine has no call for a compaction of everything".into())
     }
 
-    /// What it tells about itself.
+    /// Its statistics.
     fn stats(&self) -> Result<EngineStats>;
 
-    /// Closes the store and reports what a mere drop could not.
+    /// Closes the store. Unlike a drop, it returns errors.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// One thread's way into an open store. Bytes of a value are shown to a callback, so that an engine that reads
-/// without a copy is not made to copy.
+/// One thread's access to an open store. A callback gets the bytes of a value, so that an engine that reads without a copy
+/// need not copy.
 pub trait Session {
     /// Gives a key a value.
     fn put(&mut self, partition: usize, key: &[u8], value: &[u8]) -> Result<()>;
@@ -261,7 +261,7 @@ pub trait Session {
 }
 
 impl EngineConfig {
-    /// Takes a setting out of [`EngineConfig::tuning`] and reads it; none where it is not given.
+    /// Takes a setting out of [`EngineConfig::tuning`] and parses it; `None` if it is not given.
     pub fn take_tuning<T: std::str::FromStr>(&mut self, name: &str) -> Result<Option<T>> {
         let Some(text) = self.tuning.remove(name) else { return Ok(None) };
         let number =
@@ -269,7 +269,7 @@ impl EngineConfig {
         Ok(Some(number))
     }
 
-    /// An error when settings are left that nobody has taken.
+    /// An error if settings are left that were not taken.
     pub fn no_tuning_left(&self) -> Result<()> {
         match self.tuning.keys().next() {
             Some(name) => Err(format!("the engine has no setting {name}").into()),

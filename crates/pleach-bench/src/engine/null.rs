@@ -1,8 +1,8 @@
-//! An engine that does nothing: what remains of an operation's time is the benchmark's own.
+//! An engine that does nothing: its operations measure the benchmark's own cost.
 
 use super::{Engine, EngineStats, Result, Scan, Session, Write};
 
-/// Answers at once that nothing is there.
+/// An engine that finds nothing.
 pub(crate) struct NullEngine;
 
 impl Engine for NullEngine {

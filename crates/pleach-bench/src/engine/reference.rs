@@ -1,5 +1,5 @@
-//! The reference engine: ordered maps behind a lock, nothing on disk. It checks the benchmark itself and shows what
-//! the benchmark's own work costs; it is no rival.
+//! The reference engine: ordered maps behind a lock, without files. It checks the benchmark itself and shows the benchmark's
+//! own cost; it is not a rival.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -10,13 +10,13 @@ use super::process::rss_bytes;
 /// Blocks of `st_blocks` have 512 bytes whatever the file system's own are.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Disk use counts as quiet after so many looks without change, at this distance: arbitrary, longer than a file takes to
-/// be removed.
+/// Disk use counts as settled after so many samples without change, at this interval. Arbitrary: longer than the removal of a
+/// file takes.
 const QUIET_LOOKS: u32 = 2;
 const QUIET_LOOK: Duration = Duration::from_millis(30);
 const QUIET_LOOKS_MAX: u32 = 200;
 
-/// Allocated bytes of all files below `dir`. Files that vanish meanwhile count nothing.
+/// Allocated bytes of all files below `dir`. Files removed meanwhile do not count.
 pub(crate) fn disk_bytes(dir: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let of_entry = |entry: fs::DirEntry| match entry.metadata() {

@@ -1,9 +1,9 @@
-//! Latencies: histograms of three significant digits, and what is reported of them.
+//! Latencies: histograms of three significant digits, and their summaries in reports.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longest latency that is told apart: an hour.
+/// Longest latency of the histogram: an hour.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
@@ -18,7 +18,7 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, SIGNIFICANT_DIGITS).expect("the bounds are in order")
 }
 
-/// What is reported of a histogram; all zero when it is empty.
+/// The summary of a histogram; all zero if it is empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// Operations it stands for.

@@ -1,11 +1,11 @@
-//! The machine a run took place on, as far as figures depend on it. It is described, not named.
+//! The machine of a run: the properties on which figures depend, without its name.
 
 use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// What stands in reports.
+/// The description in reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,

@@ -1,5 +1,5 @@
-//! What the process costs: processor time, bytes through the system, memory. Linux only, from the clock of the process
-//! and from `/proc/self`; elsewhere the counts are zero.
+//! Resources of the process: processor time, bytes of system calls, memory. From the clock of the process and `/proc/self`;
+//! zero on other systems than Linux.
 
 use std::fs;
 
@@ -10,13 +10,13 @@ use rustix::time::{ClockId, clock_gettime};
 pub(crate) struct ProcessCounts {
     /// Processor time of all threads, user and system.
     pub(crate) cpu_ns: u64,
-    /// Bytes asked of the system by read calls, whether from the page cache or from the medium.
+    /// Bytes read by read calls, from the page cache or from the medium.
     pub(crate) read_call_bytes: u64,
-    /// Bytes given to the system by write calls.
+    /// Bytes written by write calls.
     pub(crate) write_call_bytes: u64,
-    /// Bytes that were really fetched from storage for the process, page faults included.
+    /// Bytes fetched from storage for the process, page faults included.
     pub(crate) storage_read_bytes: u64,
-    /// Bytes of pages that the process made dirty or wrote directly: what storage will have to write.
+    /// Bytes of pages that the process made dirty or wrote directly, which storage will write.
     pub(crate) storage_write_bytes: u64,
 }
 
@@ -46,23 +46,22 @@ impl ProcessCounts {
     }
 }
 
-/// Most memory the process has had since the last reset: mapped files count with the pages that were touched.
+/// Peak memory of the process since the last reset, with the touched pages of mapped files.
 pub(crate) fn peak_rss_bytes() -> u64 {
     status_bytes("VmHWM:")
 }
 
-/// Memory of the process as it is now, pages of mapped files included.
+/// Current memory of the process, with pages of mapped files.
 pub(crate) fn rss_bytes() -> u64 {
     status_bytes("VmRSS:")
 }
 
-/// Memory of the process that is no file's.
+/// Memory of the process without pages of files.
 pub(crate) fn rss_anonymous_bytes() -> u64 {
     status_bytes("RssAnon:")
 }
 
-/// Lets [`peak_rss_bytes`] start again from what is in use now. Where the system does not allow it, the peak is that
-/// of the whole process.
+/// Resets [`peak_rss_bytes`] to the current memory. If the system does not allow it, the peak is that of the whole process.
 pub(crate) fn reset_peak_rss() {
     let _not_allowed = fs::write("/proc/self/clear_refs", "5");
 }

@@ -1,11 +1,11 @@
-//! The recorder of one thread: latencies by kind of operation, throughput over time, the longest silence.
+//! The recorder of one thread: latencies by kind of operation, throughput over time, the longest pause.
 //!
 //! In a closed loop (the next operation starts when the last one ended) the service time of every operation is
-//! recorded, unless reading the clock and recording would cost more than 2 % of an operation: then every k-th is
-//! timed and stands for k, and a gap between two timed ones of 100 us or more is recorded whole as one operation, so
-//! that a stall cannot hide between samples. As every stall is seen, each stands for itself alone. After one, and every
-//! few hundred operations, k is chosen anew: while an engine is slow all operations are timed. At a fixed rate every
-//! operation is timed from the moment at which it should have started, so that a stall counts for all that it delayed.
+//! recorded, unless reading the clock and recording would cost more than 2 % of an operation. In that case every k-th
+//! operation is timed and counts k times. A gap of 100 us or more between two timed ones is recorded as one operation, so no
+//! stall is missed, and each counts once. After a stall, and every few hundred operations, k is chosen again: while an engine
+//! is slow, all operations are timed. At a fixed rate every operation is timed from its scheduled start, so that a stall
+//! counts for all operations that it delayed.
 
 use hdrhistogram::Histogram;
 
@@ -43,12 +43,12 @@ pub(crate) struct Recorder {
     timing_cost_ns: f64,
     timed: u64,
     timed_sum_ns: u64,
-    /// Each operation must be timed.
+    /// Whether each operation must be timed.
     fixed_interval: bool,
 }
 
 impl Recorder {
-    /// `every` is true where each operation must be timed.
+    /// `every`: each operation must be timed.
     pub(crate) fn new(stopwatch: Stopwatch, timing_cost_ns: f64, every: bool) -> Self {
         Self {
             last_mark_ns: stopwatch.now_ns(),
@@ -67,8 +67,7 @@ impl Recorder {
         }
     }
 
-    /// What timing an operation costs, clock and record together: the best of a few trials, for an interruption is no
-    /// cost of ours.
+    /// The cost of timing an operation, clock and record together: the best of a few trials, which no interrupt has delayed.
     pub(crate) fn cost_ns() -> f64 {
         const TIMED: u32 = 20_000;
         let trial = || {
@@ -165,7 +164,7 @@ impl Recorder {
         (self.interval, self.timed, self.timed_sum_ns) = (1, 0, 0);
     }
 
-    /// Starts the clock of the first gap anew: what came before the first operation is no silence.
+    /// Restarts the clock: the time before the first operation is not a pause.
     pub(crate) fn begin(&mut self) {
         self.last_mark_ns = self.now_ns();
     }

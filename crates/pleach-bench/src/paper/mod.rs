@@ -1,5 +1,5 @@
-//! Figures of papers, repeated on smaller data: a frame in which each figure is a function that runs what it needs and
-//! prints theirs beside ours. docs/papers.md says which parts of the papers the figures stand for.
+//! Figures of papers, repeated on smaller data. Each figure is a function that runs its workloads and prints the paper's
+//! results beside ours. docs/papers.md maps the figures to the papers.
 
 mod sifrdb;
 

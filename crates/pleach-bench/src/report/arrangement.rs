@@ -21,7 +21,7 @@ pub(super) struct Arrangement<'a> {
 
 /// Workloads that were run under the same conditions.
 pub(super) struct Setup<'a> {
-    /// What figures depend on, in a line; threads belong to the workloads.
+    /// The settings that figures depend on, in a line. Threads are part of the workload.
     pub(super) conditions: String,
     pub(super) groups: Vec<Group<'a>>,
 }
@@ -68,7 +68,7 @@ impl<'a> Group<'a> {
         self.records.iter().find(|record| record.engine == engine).copied()
     }
 
-    /// Those that have figures of the whole workload: what came of a part of it is not the best of anything.
+    /// Those that ran the whole workload: only these can be the best.
     pub(super) fn complete(&self) -> impl Iterator<Item = &'a Record> {
         self.measured().filter(|record| record.stopped_after_s.is_none())
     }
@@ -97,7 +97,7 @@ fn setups(records: &[Record]) -> Vec<Setup<'_>> {
     setups
 }
 
-/// What each record's workload is called, so that no engine has two of the same name under the same conditions.
+/// The label of each record's workload. No engine has two of the same label under the same conditions.
 pub(super) fn labels(records: &[Record]) -> Vec<String> {
     let fewest = records.iter().map(|record| record.threads).min().unwrap_or(1);
     let mut times: BTreeMap<(&str, String, String), u32> = BTreeMap::new();
@@ -126,7 +126,7 @@ pub(super) fn threads(number: usize) -> String {
     if number == 1 { "1 thread".into() } else { format!("{number} threads") }
 }
 
-/// What figures depend on beside the workload and its threads, in a line.
+/// The settings that figures depend on, apart from the workload and its threads, in a line.
 fn conditions(record: &Record) -> String {
     let config = &record.config;
     let mut line = format!(

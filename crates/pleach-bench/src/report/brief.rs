@@ -1,5 +1,5 @@
-//! Brief files: the figures of a run that tables and pages show, without what they are computed from. The form in which
-//! results are kept beside a document.
+//! Brief files: the figures of a run that tables and pages show, without the raw data. Documents keep their results in this
+//! form.
 //!
 //! A brief file is an object. `common` holds the fields that are the same in all records, `records` the others of each
 //! record. A field that has its default value, which is zero or empty, is left out. The first record of an engine says
@@ -43,9 +43,9 @@ const FIELDS: [&str; 28] = [
 ];
 /// Further fields of an engine's first record.
 const ENGINE: [&str; 2] = ["about", "capabilities"];
-/// Fields that are usually the same in all records: they are stored once.
+/// Fields that are usually the same in all records, and then stored once.
 const CONDITIONS: [&str; 2] = ["config", "machine"];
-/// More digits are noise.
+/// Significant digits kept: more would be noise.
 const SIGNIFICANT_DIGITS: usize = 6;
 
 /// The records as a brief file, one record on a line.

@@ -37,7 +37,7 @@ pub(super) struct Line {
     pub(super) colour: usize,
 }
 
-/// How numbers become places on an axis, and what stands beside it.
+/// The scale of an axis and its labels.
 pub(super) enum Axis {
     /// From zero, with the unit after the numbers.
     Linear { max: f64, unit: &'static str },
@@ -195,7 +195,7 @@ fn open(title: &str, height: f64) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">")
 }
 
-/// Text that cannot be taken for markup.
+/// Text with escaped markup.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,5 +1,5 @@
-//! The comparison of two runs of the same command: how far the figures of each workload on each engine lie apart. What
-//! this says of two runs of one build is the noise that other differences have to exceed.
+//! The comparison of two runs of the same command: the ratio of each figure of each workload and engine. The differences of
+//! two runs of one build are noise, which other differences must exceed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::units::times;
 use crate::bench::Record;
 use crate::workload;
 
-/// What is compared.
+/// The figures that are compared.
 const MEASURES: [Measure; 3] = [measures::THROUGHPUT, measures::P50, measures::P99];
 
 /// Two runs, line by line.
@@ -45,7 +45,7 @@ impl Comparison {
                 Some(other) if record.error.is_none() && other.error.is_none() => {
                     comparison.lines.push(Line::new(name, record, other));
                 }
-                // It failed both times: there is nothing to compare, and no difference.
+                // It failed in both runs: no difference.
                 Some(other) if record.error.is_some() && other.error.is_some() => {}
                 _ => comparison.alone.push(format!("{} {}", name.0, name.1)),
             }
@@ -54,7 +54,7 @@ impl Comparison {
         comparison
     }
 
-    /// Prints the ratios, and what they amount to for each class of workloads.
+    /// Prints the ratios, and their median and extremes for each class of workloads.
     pub(crate) fn print(&self) {
         let cells = |line: &Line| line.ratios.map(|ratio| ratio.map_or_else(|| "-".into(), two_digits));
         print(&row(["engine", "workload"], &MEASURES.map(|measure| measure.short.to_owned())));
@@ -79,7 +79,7 @@ impl Comparison {
         }
     }
 
-    /// What lies further apart than allowed, in words.
+    /// The figures that differ more than allowed, as text.
     pub(crate) fn beyond(&self, tolerance: Tolerance) -> Vec<String> {
         let limits = [tolerance.throughput, tolerance.latency, tolerance.latency];
         let mut beyond = Vec::new();

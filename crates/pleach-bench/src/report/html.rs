@@ -212,7 +212,7 @@ fn rates(record: &Record) -> Vec<(f64, f64)> {
 fn configurations(records: &[Record], engines: &[&str]) -> String {
     let mut text = String::from("<section><h2>Engines and commands</h2><dl>");
     for name in engines {
-        // Of an engine that was killed before it could tell, nothing is known.
+        // An engine that was killed early has left no description.
         let told = |record: &&Record| record.engine == *name && !record.about.is_empty();
         let Some(record) = records.iter().find(told) else { continue };
         let _infallible = write!(
@@ -251,7 +251,7 @@ fn abilities(capabilities: Capabilities) -> String {
     words.join(", ")
 }
 
-/// The command line that says the same as `settings`, as far as it differs from the defaults.
+/// The command line for `settings`, without the defaults.
 fn command(settings: &Settings) -> String {
     let ours = serde_json::to_value(settings).unwrap_or_default();
     let defaults = serde_json::to_value(Settings::default()).unwrap_or_default();

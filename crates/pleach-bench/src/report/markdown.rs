@@ -8,7 +8,7 @@ use super::units::times;
 use crate::bench::Record;
 use crate::engine::Result;
 
-/// What stands together in one table.
+/// The measures of each table.
 const TABLES: &[(&str, &[Measure])] = &[
     ("Operations a second", &[measures::THROUGHPUT]),
     ("Latency: p50 / p99 / p99.9", &[measures::P50, measures::P99, measures::P999]),
@@ -154,7 +154,7 @@ fn bold(text: &str) -> String {
     format!("**{text}**")
 }
 
-/// Text that does not end a cell.
+/// Text with escaped cell separators.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

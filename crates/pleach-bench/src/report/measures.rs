@@ -10,7 +10,7 @@ pub(super) struct Measure {
     pub(super) title: &'static str,
     /// The title in tables that have no room.
     pub(super) short: &'static str,
-    /// None where it does not apply.
+    /// `None` if it does not apply.
     pub(super) value: fn(&Record) -> Option<f64>,
     pub(super) text: fn(f64) -> String,
     pub(super) higher_is_better: bool,
@@ -64,7 +64,7 @@ pub(super) const CPU: Measure = Measure {
     higher_is_better: false,
 };
 
-/// Of workloads that first read in quiet.
+/// For workloads that first read without other load.
 const BEFORE: Measure = Measure {
     title: "Operations a second before",
     short: "before",
@@ -80,7 +80,7 @@ const SHARE_OF_BEFORE: Measure = Measure {
     higher_is_better: true,
 };
 
-/// All that every workload may have, in the order in which reports show them.
+/// All measures, in the order of reports.
 pub(super) const ALL: &[Measure] = &[
     THROUGHPUT,
     P50,
@@ -129,7 +129,7 @@ pub(super) fn parse(names: &str) -> Result<Vec<Measure>> {
 }
 
 impl Measure {
-    /// The title where it does not begin a line.
+    /// The title within a line.
     pub(super) fn in_sentence(&self) -> String {
         let (first, rest) = self.title.split_at(1);
         first.to_lowercase() + rest

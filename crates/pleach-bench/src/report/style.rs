@@ -1,6 +1,6 @@
 //! The page's style: light and dark by the reader's preference, one column on a phone.
 
-/// Colours are told apart by lightness as well as by hue.
+/// Colours differ in lightness as well as in hue.
 pub(super) const STYLE: &str = "
 :root{color-scheme:light dark;--back:#fbfaf7;--card:#fff;--ink:#1f2421;--soft:#5c655f;--rule:#dcdfda;
 --c0:#1b7f5c;--c1:#c2571a;--c2:#3b5fc0;--c3:#b03a75;--c4:#8a7a12;--c5:#6b4fb3;--c6:#1f8aa8;--c7:#9c3b32;--c8:#5f7d2e;--c9:#6b7280}

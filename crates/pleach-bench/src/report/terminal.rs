@@ -27,7 +27,7 @@ const COLUMNS: [(Measure, usize); 12] = [
     (super::measures::CPU, 8),
 ];
 
-/// Prints a line for each record, with a head line before the first. A progress bar that is in the way goes.
+/// Prints a line for each record, with a head line before the first. Clears a progress bar first.
 pub(crate) fn print_table(records: &[Record], head: bool) {
     if std::io::stdout().is_terminal() {
         print!("\r\x1b[2K");
@@ -46,19 +46,19 @@ pub(crate) fn print(line: &str) {
     println!("{line}");
 }
 
-/// Prints text that ends its last line itself.
+/// Prints text that ends with a newline.
 pub(crate) fn print_text(text: &str) {
     print!("{text}");
 }
 
-/// Prints names with what they mean.
+/// Prints names with their descriptions.
 pub(crate) fn print_list(rows: &[(String, String)]) {
     for (name, about) in rows {
         println!("{}", format!("{name:20} {about}").trim_end());
     }
 }
 
-/// Tells of an error.
+/// Prints an error.
 pub(crate) fn complain(message: &str) {
     eprintln!("{message}");
 }

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers with units, for people.
 
 /// Three significant digits.
 fn significant(number: f64) -> String {
@@ -13,7 +13,7 @@ fn significant(number: f64) -> String {
 fn scaled(number: f64, step: f64, units: &[&str]) -> String {
     let mut number = number;
     let mut unit = 0;
-    // 999.5 would be written as 1000.
+    // Otherwise 999.5 would be written as 1000.
     while number >= step * 0.9995 && unit + 1 < units.len() {
         number /= step;
         unit += 1;
@@ -48,7 +48,7 @@ pub(crate) fn nanos(number: f64) -> String {
     scaled(number, 1000.0, &[" ns", " us", " ms", " s"])
 }
 
-/// A ratio, or a dash where there is none.
+/// A ratio, or a dash.
 pub(crate) fn ratio(number: Option<f64>) -> String {
     number.map_or_else(|| "-".to_owned(), significant)
 }

@@ -54,12 +54,12 @@ impl MixStream {
     pub(super) fn new(context: &StreamContext, mix: Mix, distribution: Distribution) -> Self {
         let dataset = Arc::clone(&context.dataset);
         let choices = if context.partitioned { surviving_keys(dataset.keys) } else { dataset.keys };
-        // Only ordered sets have missing keys beside each key, and the last one has none after it.
+        // Only ordered sets have missing keys beside each key; the last key has none after it.
         let choices = if context.missing { (choices - 1).max(1) } else { choices };
         let (thread, threads) = (context.thread as u64, context.threads as u64);
         Self {
             values: dataset.values.for_thread(thread),
-            // More threads read other keys, so that they do not find in caches what fewer have just read.
+            // With another number of threads other keys are read, so that they are not cached by an earlier run.
             random: Random::new(dataset.seed, context.purpose, thread | ((threads - 1) << 32)),
             chooser: Chooser::new(distribution, choices),
             mix,
@@ -168,7 +168,7 @@ impl OpStream for MixStream {
             self.get_many(op);
             return true;
         }
-        // No number is drawn where there is nothing to choose.
+        // Draws no number if there is no choice.
         let drawn = if mix == Mix::GETS { 0 } else { self.random.below(100) as u8 };
         if drawn < mix.get {
             op.kind = OpKind::Get;
@@ -203,7 +203,7 @@ fn surviving_keys(keys: u64) -> u64 {
     keys / PARTITIONS as u64 * (PARTITIONS - DROPPED.len()) as u64
 }
 
-/// The `drawn`th of them.
+/// The `drawn`th key that lies in partitions that are not dropped.
 #[inline]
 fn surviving_key(drawn: u64) -> u64 {
     let surviving = (PARTITIONS - DROPPED.len()) as u64;

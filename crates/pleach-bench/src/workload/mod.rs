@@ -1,8 +1,8 @@
 //! Workloads: streams of operations under their usual names.
 //!
-//! A [`Workload`] says what it needs of the store and which [`OpStream`] each thread gets. Streams depend on the seed,
-//! the workload's name, the thread's number and the number of threads, never on an answer of the engine or on time:
-//! every engine meets the same operations in the same order.
+//! A [`Workload`] defines the state of the store that it needs and the [`OpStream`] of each thread. Streams depend on the
+//! seed, the workload's name, the thread's number and the number of threads, but not on the engine's results or on time. So
+//! every engine gets the same operations in the same order.
 
 mod delete;
 mod fill;

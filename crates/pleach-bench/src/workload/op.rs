@@ -103,7 +103,7 @@ impl Op {
         }
     }
 
-    /// Room for `count` entries, which the stream then fills.
+    /// Makes `count` entries, which the stream then fills.
     pub(crate) fn entries_mut(&mut self, count: usize) -> &mut [Entry] {
         if self.entries.len() < count {
             self.entries.resize_with(count, Entry::default);

@@ -2,7 +2,7 @@
 
 use super::table::{Workload, find};
 
-/// Most threads a workload may ask for; far above what a machine has.
+/// Most threads of a workload: far more than a machine has.
 const THREADS_MAX: usize = 4096;
 
 /// One entry of `--workloads`.
@@ -16,7 +16,7 @@ impl Planned {
     /// Reads `readrandom`, which has `threads`, or `readrandom@2`, which has its own number.
     ///
     /// # Errors
-    /// In words, where there is no such workload or the number is none.
+    /// If there is no such workload, or the number is wrong.
     pub(crate) fn parse(text: &str, threads: usize) -> Result<Self, String> {
         let (name, own) = text.split_once('@').map_or((text, None), |(name, own)| (name, Some(own)));
         let workload = *find(name)

@@ -1,5 +1,5 @@
-//! A queue in a key space: append at the end, take from the front. What was taken leaves a tombstone just where the
-//! next search for the front begins, which is what makes it hard.
+//! A queue in a key space: append at the end, take from the front. The keys taken leave tombstones where the next search for
+//! the front begins, which makes the workload hard.
 
 use std::sync::Arc;
 

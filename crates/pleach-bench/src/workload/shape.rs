@@ -21,7 +21,7 @@ pub(crate) fn partition_of(index: u64) -> usize {
     (index % PARTITIONS as u64) as usize
 }
 
-/// The state of the store a workload starts from. One that is not at hand is made first, outside the measured time.
+/// The state of the store from which a workload starts. If the store has another state, it is made before the measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// An empty store.
@@ -53,7 +53,7 @@ pub(crate) enum Shape {
     Mix { mix: Mix, distribution: Option<Distribution>, missing: bool, many: bool },
     /// Reads while one more thread overwrites at a fixed rate.
     ReadWhileWriting,
-    /// Reads while the engine merges all that it holds, and before that.
+    /// Reads before and while the engine merges everything.
     ReadWhileCompacting,
     /// Everything, entry by entry.
     ReadAll { reverse: bool },
@@ -67,7 +67,7 @@ pub(crate) enum Shape {
     ReadAfterDrop,
 }
 
-/// What a stream has to know.
+/// The parameters of a stream.
 #[derive(Clone)]
 pub(crate) struct StreamContext {
     pub(crate) dataset: Arc<Dataset>,
@@ -96,12 +96,12 @@ impl Shape {
         }
     }
 
-    /// Whether it writes nothing but values, every key once or as many times: what a limit of loads is for.
+    /// Whether it only writes, each key equally often; limits of loads apply to it.
     pub(crate) fn is_load(self) -> bool {
         matches!(self, Self::Fill { .. } | Self::Mix { mix: Mix::PUTS, .. })
     }
 
-    /// The class in which workloads are summed up.
+    /// The class of the workload in comparisons.
     pub(crate) fn class(self) -> &'static str {
         match self {
             Self::Fill { .. } | Self::Delete | Self::Mix { mix: Mix::PUTS, .. } => "loads",

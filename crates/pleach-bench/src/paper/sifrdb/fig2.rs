@@ -12,16 +12,16 @@ use crate::report::{bytes, count, nanos, print};
 /// Keys here: 58 MB, 440 write buffers. There are many loads of many small files.
 const KEYS: u64 = 500_000;
 const PAIR_BYTES: u64 = 116;
-/// Growth factors; which ones theirs were, only the drawing tells.
+/// Growth factors, read from the paper's drawing.
 const FACTORS: &[u64] = &[2, 4, 8, 16];
 
 /// How an engine grows.
 #[derive(Clone, Copy)]
 struct Growth {
-    /// The setting that takes the factor; none where it is fixed.
+    /// The setting for the factor; `None` if it is fixed.
     setting: Option<&'static str>,
     factors: &'static [u64],
-    /// None where the paper's theory has none.
+    /// `None` if the paper's theory has no value.
     model: Option<Model>,
 }
 

@@ -12,13 +12,13 @@ const MIB: f64 = 1_048_576.0;
 const RANDOM: &str = "fillrandom";
 const BOTH: &str = "fillrandom,fillseq";
 
-/// What came of an engine's loads, or why nothing did.
+/// The records of an engine's loads, or the error.
 type Loads = (String, Result<Vec<Record>>);
 
 /// Prints one part.
 type Part = fn(&[Loads]) -> Result<()>;
 
-/// Loads their pairs, on this machine's scale, into each engine.
+/// Loads pairs as in the paper, but fewer, into each engine.
 fn run_loads(session: &mut Session<'_>, workloads: &str) -> Vec<Loads> {
     let keys = session.keys(KEYS);
     let text = format!(
@@ -114,7 +114,7 @@ fn throughput(loads: &[Loads]) -> Result<()> {
     );
     let result = each_engine(loads, |engine, records| {
         let [random, sequential] = records else { return };
-        // A store that has debts left has not done the work yet.
+        // A store with compaction debt has not done all of its work.
         let sustained = |record: &Record| count(record.ops as f64 / (record.seconds + record.settle_s));
         print_row(&[&format!("{engine} (ours)"), &count(random.ops_per_s), &count(sequential.ops_per_s)]);
         print_row(&["  settling included", &sustained(random), &sustained(sequential)]);

@@ -24,8 +24,7 @@ const MEMTABLE_BYTES: u64 = 128 << 10;
 /// Half a write buffer, as theirs.
 const SST_BYTES: u64 = 64 << 10;
 
-/// What scales an engine down, as settings by its own names: its write buffer, and its files where they can be as
-/// small.
+/// The settings, by the engine's own names, that scale it down: its write buffer, and its files if they can be that small.
 fn scaled(engine: &str) -> Vec<String> {
     let settings: Vec<(&str, String)> = match engine {
         _ if is_pleach(engine) => {
@@ -85,8 +84,8 @@ fn print_row(cells: &[&str]) {
     print(aligned.join(" ").trim_end());
 }
 
-/// Flushes and compactions per byte of the user's, as the paper counts ("app data"), without the log. Of an engine
-/// that does not count, what the system does, without as much as the log of the user's own bytes takes.
+/// Bytes of flushes and compactions per byte of the user, as the paper counts ("app data"), without the log. If the engine
+/// does not count them: the bytes that the system counts, less the user's bytes for the log.
 fn amplification(record: &Record) -> Option<f64> {
     record.write_amp_sst.or_else(|| record.write_amp.map(|with_log| (with_log - 1.0).max(0.0)))
 }
