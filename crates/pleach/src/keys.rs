@@ -151,10 +151,7 @@ pub(crate) fn split_partition_key(key: &[u8]) -> Option<(PartitionId, &[u8])> {
 
 /// The smallest key above `key`.
 pub(crate) fn successor(key: &[u8]) -> Box<[u8]> {
-    let mut next = Vec::with_capacity(key.len() + 1);
-    next.extend_from_slice(key);
-    next.push(0);
-    next.into_boxed_slice()
+    [key, &[0]].concat().into_boxed_slice()
 }
 
 /// The smallest key above every key that starts with `prefix`; `None` when there is none.

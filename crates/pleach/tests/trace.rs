@@ -1,7 +1,7 @@
-//! Reports of a store to `tracing`: each span and event of the table in the crate's documentation, once.
+//! Trace of a store: each span and event of the table in the crate's documentation, once.
 //!
-//! This is a binary of its own because `tracing` keeps, for the whole process, which spans anybody wants: a thread without a
-//! subscriber that reaches a span first can switch it off for the subscriber of another thread.
+//! This is a binary of its own because `tracing` caches for the whole process which spans are enabled: a thread without a
+//! subscriber that reaches a span first can disable it for the subscriber of another thread.
 
 #![expect(clippy::unwrap_used, reason = "what the tests call is part of the test")]
 

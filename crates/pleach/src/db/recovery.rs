@@ -80,22 +80,14 @@ fn check_record(dir: &Path, version: &Version, record: &Record<'_>) -> Result<()
 /// creation.
 fn check_hint(dir: &Path, hint: Option<ManifestHint>, manifest_id: FileId, end: u64) -> Result<()> {
     let Some(hint) = hint else { return Ok(()) };
-    let path = manifest::manifest_path(dir, manifest_id);
-    if hint.file > manifest_id {
-        return Err(Error::corruption(
-            &path,
-            0,
-            format!("CURRENT names this manifest, but the log was written under manifest {}", hint.file),
-        ));
-    }
-    if hint.file == manifest_id && hint.len > end {
-        return Err(Error::corruption(
-            &path,
-            end,
-            format!("the manifest ends here; {} bytes of it were durable once", hint.len),
-        ));
-    }
-    Ok(())
+    let (offset, message) = if hint.file > manifest_id {
+        (0, format!("CURRENT names this manifest, but the log was written under manifest {}", hint.file))
+    } else if hint.file == manifest_id && hint.len > end {
+        (end, format!("the manifest ends here; {} bytes of it were durable once", hint.len))
+    } else {
+        return Ok(());
+    };
+    Err(Error::corruption(&manifest::manifest_path(dir, manifest_id), offset, message))
 }
 
 /// An error when a store that was closed cleanly has lost bytes: after a clean close no tail can be torn.

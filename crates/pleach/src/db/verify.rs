@@ -1,6 +1,6 @@
 //! Verification of every live file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use pleach_env::{Error, ErrorKind, FileId, Result};
@@ -60,20 +60,18 @@ fn check_files(
     inner.ctx.status.check_not_closed()?;
     let version = Arc::clone(&inner.version_set.state.load().version);
     version.check_invariants().map_err(|message| Error::new(ErrorKind::Corruption, message))?;
-    let mut owners: HashMap<FileId, (Option<PartitionId>, Arc<SstFile>)> = HashMap::new();
+    let mut files: BTreeMap<FileId, (Option<PartitionId>, Arc<SstFile>)> = BTreeMap::new();
     for (id, partition) in version.partitions() {
         for run in &partition.tree.runs {
             let owner = (run.kind == RunKind::Ssts).then_some(id);
             for file in &run.files {
-                owners.insert(file.file.id, (owner, Arc::clone(&file.file)));
+                files.insert(file.file.id, (owner, Arc::clone(&file.file)));
             }
         }
     }
-    let mut files: Vec<_> = owners.into_values().collect();
-    files.sort_unstable_by_key(|(_, file)| file.id);
-    let total = files.iter().map(|(_, file)| file.summary.file_len).sum();
+    let total = files.values().map(|(_, file)| file.summary.file_len).sum();
     let mut report = VerifyReport::default();
-    for (owner, file) in files {
+    for (owner, file) in files.into_values() {
         let checked = file
             .sst()
             .verify(|key| match owner {

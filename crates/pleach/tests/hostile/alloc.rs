@@ -1,6 +1,6 @@
-//! A global allocator that counts, per thread, how much is allocated and how much at most at a time.
+//! A global allocator that counts, for each thread, the allocated bytes and their peak.
 //!
-//! A simulated store does all its work on the thread that calls it, so the counts of a thread are those of its case.
+//! A simulated store does all its work on the calling thread, so the counts of a thread are those of its case.
 #![expect(unsafe_code, reason = "a global allocator cannot be written without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

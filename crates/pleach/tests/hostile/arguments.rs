@@ -1,4 +1,4 @@
-//! Bad arguments and odd directories: refused with the kind that says what to do, and nothing is touched.
+//! Bad arguments and foreign directories: each is refused with the right kind of error, and nothing is changed.
 
 use std::path::Path;
 use std::sync::Arc;

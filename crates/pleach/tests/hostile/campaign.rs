@@ -1,4 +1,4 @@
-//! Runs cases, counts verdicts, and guards memory, reads and time.
+//! Campaign: runs the cases, counts the verdicts, and limits memory, reads and time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Opens a store that may be damaged, reads all of it, and judges the answers.
+//! Examination of a store that may be damaged: opens it, reads all of it, and judges the answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

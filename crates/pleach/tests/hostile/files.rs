@@ -1,4 +1,4 @@
-//! Every kind of file, damaged in every way: one test for each kind of file and codec.
+//! Damage of every kind of file: one test for each kind of file and codec.
 
 use std::sync::LazyLock;
 

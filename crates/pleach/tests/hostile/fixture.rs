@@ -1,4 +1,4 @@
-//! Stores to damage: small, and with everything in them that a store can have.
+//! Stores to damage: small, with every kind of content.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

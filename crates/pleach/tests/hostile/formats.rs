@@ -1,4 +1,4 @@
-//! Files of other formats, with right checksums: refused as unsupported, never called damaged, never touched.
+//! Files of other format versions with right checksums: refused as unsupported, not as damaged, and left unchanged.
 
 use std::path::Path;
 use std::sync::LazyLock;

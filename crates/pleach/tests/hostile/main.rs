@@ -1,14 +1,14 @@
 //! Hostile input: damaged files and bad arguments.
 //!
-//! A binary of its own, because it installs a global allocator that counts what each case allocates and refuses absurd
-//! requests; no other test should run under it.
+//! This is a binary of its own because it installs a global allocator, which counts the allocations of each case and refuses
+//! absurd requests. No other test should run under it.
 //!
-//! Small but complete stores are built in the simulator and closed. Then each file is damaged in every way that
-//! [`damage`] knows, one way at a time, and the store is opened, read in full, verified and sometimes compacted. What
-//! is allowed: an error that names a file, or exactly the right answer. Not allowed: a panic, a wrong or missing value,
-//! a hang, or much more memory than the intact store takes.
+//! The tests build small but complete stores in the simulator and close them. Then they damage each file in every way of
+//! [`damage`], one way at a time, and open the store, read all of it, verify it and sometimes compact it. An error that names a
+//! file is allowed, and so is exactly the right answer. A panic, a wrong or missing value, a hang, or much more memory than the
+//! intact store takes is not.
 //!
-//! `PLEACH_HOSTILE=full` tries every byte; by default a sample does, chosen by `PLEACH_SEED`, which is printed.
+//! `PLEACH_HOSTILE=full` damages every byte. By default a sample is damaged, chosen by `PLEACH_SEED`, which is printed.
 
 #![expect(clippy::print_stdout, reason = "seeds, counts and rates are what the test is for")]
 #![expect(clippy::disallowed_methods, reason = "measures real time and guards against hangs with a thread")]

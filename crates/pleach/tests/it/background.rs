@@ -1,4 +1,4 @@
-//! Who waits for background work, and what a full disk makes of it, on a simulated machine.
+//! Waits for background work, and background work on a full disk, on a simulated machine.
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -206,7 +206,7 @@ fn who_does_not_want_to_wait_is_not_queued_behind_who_waits() {
         std::thread::spawn(move || answer.send(other.try_put(b"impatient", b"")));
         verdict.send(answers.recv_timeout(Duration::from_secs(10))).unwrap();
     });
-    // The jobs of a simulated machine run while somebody waits, and only then.
+    // The jobs of a simulated machine run only while a thread waits.
     put_all(&db, 0..2000);
     let answer = verdicts.recv().unwrap().expect("the answer comes while the other waits");
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::Conflict);

@@ -168,7 +168,7 @@ fn after_a_close_every_handle_answers_closed_and_the_directory_can_be_opened() {
     closed(other.drop_partition(users.clone()).unwrap_err());
     assert_eq!((&*value, &*buffered, first.1.len()), (&[7u8; 1000][..], &b"1"[..], 1000));
 
-    // What was obsolete and pinned is not left behind, and the old handles do no harm when they go.
+    // The obsolete pinned files are removed, and dropping the old handles changes nothing.
     again.compact().unwrap();
     drop((snapshot, other, users, range));
     again.verify().unwrap();

@@ -1,4 +1,4 @@
-//! A store of many more files than the process may have open, and one that finds no descriptor at all.
+//! Descriptors: a store with many more files than the process may open, and a process without a free descriptor.
 
 use std::sync::Arc;
 
@@ -152,7 +152,7 @@ fn a_process_without_descriptors_poisons_nothing() {
         db.settle().unwrap();
         let used = env.handle_count() - env.open_files().len();
         env.set_handle_limit(Some(used + reserve));
-        // All that is left goes to somebody else, again and again.
+        // Another user takes all free descriptors, again and again.
         env.set_other_handles(reserve);
         let partition = db.default_partition();
         let mut key = 10_000_u32;

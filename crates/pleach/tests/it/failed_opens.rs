@@ -1,4 +1,4 @@
-//! Opens that fail: what they leave in the directory, and a device that reads differently the second time.
+//! Failed opens: the files that they leave, and a device that reads differently the second time.
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};

@@ -1,4 +1,4 @@
-//! Filters in a store: what they let through, and what becomes of them where memory is short.
+//! Filters in a store: wasted probes, and the choice of filters if memory is short.
 #![expect(clippy::cast_precision_loss, reason = "figures to compare")]
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn fill(partition: &Partition, keys: u64) {
     }
 }
 
-/// Gets `gets` odd numbers, none of which is there. The runs searched in vain for each.
+/// Gets `gets` odd numbers, which are all missing. Returns the wasted probes of each.
 fn wasted(db: &Db, partition: &Partition, gets: u32) -> f64 {
     let before = db.stats().wasted_probes;
     for i in 0..u64::from(gets) {
@@ -60,7 +60,7 @@ fn a_missing_key_costs_few_searches_however_many_runs_there_are() {
     let stats = db.stats();
     let bits = 8.0 * stats.filter_bytes as f64 / stats.sst_entries as f64;
     let (runs, mean) = (runs as f64 / f64::from(STOPS), sum / f64::from(STOPS));
-    println!("{runs} runs, {bits:.2} bits a key, {mean:.4} runs searched in vain for a missing key");
+    println!("{runs} runs, {bits:.2} bits a key, {mean:.4} wasted probes for a missing key");
     assert!(runs > 3.0 && bits < 11.0, "{runs} runs, {bits} bits");
     assert!(mean <= 0.08, "{mean}");
 }

@@ -1,4 +1,4 @@
-//! A full disk: what can be read, what can be removed, and that nothing is left behind or lost.
+//! Full disks: reads, deletes and drops work, and no file is left behind or lost.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Stores come out the same, byte for byte: a change that is not meant to touch formats or decisions touches none.
+//! Golden test: the same history leaves the same bytes as earlier code.
 //!
-//! A history from a seed is played in the simulator for each shape of the files, and all bytes of the store are compared by a
-//! checksum with those of earlier code. A change of a format, of a picker or of the order of I/O shows here. If it is
-//! meant: `PLEACH_GOLDEN=print cargo test -p pleach --test it golden -- --nocapture` prints the new checksums.
+//! A history from a seed runs in the simulator, once for each shape. A checksum over all bytes of the store is compared with the
+//! one of earlier code. So a change of a format, of a picker or of the order of I/O shows here. If such a change is intended,
+//! `PLEACH_GOLDEN=print cargo test -p pleach --test it golden -- --nocapture` prints the new checksums.
 
 use std::path::Path;
 use std::sync::Arc;

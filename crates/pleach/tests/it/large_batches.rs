@@ -1,5 +1,4 @@
-//! Batches far larger than the memtable: every legal batch is taken under any `memory`, and recovery takes what other
-//! options have logged.
+//! Batches far larger than the memtable: every legal batch is accepted under any `memory`, and recovered under any other.
 
 use pleach::{Db, Durability, ErrorKind, Options};
 

@@ -1,4 +1,4 @@
-//! Integration tests of the store, and the rigs that prove its promises: docs/testing.md.
+//! Integration tests of the store, and the rigs that test its promises: docs/testing.md.
 #![expect(clippy::disallowed_methods, reason = "tests look at the machine's files and clock themselves")]
 #![expect(
     clippy::unwrap_used,

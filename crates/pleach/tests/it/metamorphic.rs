@@ -1,7 +1,7 @@
-//! The metamorphic test: one history under many sets of options must give identical answers.
+//! Metamorphic test: one history under many sets of options must give identical answers.
 //!
-//! The options (sizes, shapes, compression, filters, how files are read), when flushes and compactions come,
-//! and how the jobs take turns, must never be seen in an answer.
+//! Options (sizes, shapes, compression, filters, direct reads), the times of flushes and compactions, and the turns of the jobs
+//! must never change an answer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A panic in background work: it poisons the store with its message, and nobody waits for what will never be done.
+//! Panics in background work: the store is poisoned with the message, and no thread waits forever.
 
 use std::path::Path;
 use std::sync::Arc;

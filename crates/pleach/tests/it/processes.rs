@@ -1,5 +1,5 @@
-//! Things that a process shares with others: descriptors that its children must not inherit, the lock of the directory, and the
-//! limits on descriptors and threads. Each test runs another one of this binary in a process of its own.
+//! Resources that processes share: descriptors that children must not inherit, the lock of the directory, and the limits on
+//! descriptors and threads. Each test runs another test of this binary in a process of its own.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Ranges that are sought in, size estimates, and keys and values in maps.
+//! Seeks in ranges, size estimates, and keys and values in maps.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

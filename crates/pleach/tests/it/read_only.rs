@@ -1,4 +1,4 @@
-//! Opening for reading only: many at a time, no permission to write, not a byte changed.
+//! Read-only opens: many at a time, without permission to write, and without changing a byte.
 
 use std::io;
 use std::path::Path;

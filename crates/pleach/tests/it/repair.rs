@@ -1,4 +1,4 @@
-//! Repair: whatever is damaged, everything outside of it is found again, and nothing comes back without a warning.
+//! Repair: all entries outside of the damage are recovered, and none without a warning if it may be stale.
 
 use std::collections::BTreeMap;
 use std::fs;

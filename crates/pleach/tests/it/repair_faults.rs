@@ -1,4 +1,4 @@
-//! Repair on a simulated machine: full disks, reads that fail and interruptions at every moment of it.
+//! Repair on a simulated machine: full disks, failed reads and interruptions at every call.
 
 use std::path::Path;
 use std::sync::Arc;

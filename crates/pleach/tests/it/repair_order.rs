@@ -1,4 +1,4 @@
-//! The order in which repair reads the SSTs of a manifest: a newer version of a key must come after an older one.
+//! Order of repair: a newer version of a key is inserted after an older one, whatever SSTs hold them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A machine that has no thread or no memory for a store: an error, and nothing is harmed.
+//! Shortage of threads or memory: the store returns an error, and nothing is lost.
 
 use std::path::Path;
 use std::sync::Arc;

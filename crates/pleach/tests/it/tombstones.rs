@@ -1,4 +1,4 @@
-//! Scans over many deleted keys: they find what lives, and do not step over the same tombstones again and again.
+//! Scans over many tombstones: they find the live keys, and later scans skip the tombstones.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! The process that is killed: writes until then.
+//! The child process, which writes until it is killed.
 
 use std::io::Write;
 use std::path::Path;

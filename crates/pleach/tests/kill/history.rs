@@ -1,4 +1,4 @@
-//! The batches of a writer, each made from the seed and its number, and the state they lead to.
+//! The batches of a writer, generated from the seed and their number, and the resulting state.
 
 use std::collections::BTreeMap;
 

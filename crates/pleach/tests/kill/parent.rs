@@ -1,4 +1,4 @@
-//! The process that kills, reopens and compares.
+//! The parent process, which kills, reopens and compares.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Races of a close with everything else: what was acknowledged is there afterwards, and nothing is taken for empty.
+//! Races of a close with all other calls: every acknowledged write survives, and no read takes the store for empty.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Compactions as their users see them: steps, space and shapes, on a simulated machine.
+//! Compactions as users see them: steps, space and shapes, on a simulated machine.
 
 mod pace;
 mod shapes;

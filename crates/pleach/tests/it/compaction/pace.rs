@@ -1,4 +1,4 @@
-//! The budget of compactions, in the simulated machine's time.
+//! Pace: the write budget of compactions, in the simulated machine's time.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The shapes: what a load in order costs, and a store that changes its shape.
+//! Shapes: the cost of a load in key order, and stores that change their shape.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The disk: garbage that snapshots hold, and a disk that is nearly full.
+//! Space: garbage that snapshots pin, and a disk that is nearly full.
 
 use fastrand::Rng;
 use pleach::Shape;
@@ -34,7 +34,7 @@ fn space_that_a_snapshot_holds_is_told() {
 /// So much that the machine's blocks of 4 KiB make no difference.
 const CAPACITY: u64 = 8 << 20;
 
-/// Writers meet the full disk first. What they leave is enough to merge all there is, and then to write again.
+/// Writers meet the full disk first. They leave enough room for a merge of everything, which makes room for writes.
 #[test]
 fn a_nearly_full_disk_can_still_be_emptied() {
     for shape in [Shape::Forest, Shape::ForestOverBottom, Shape::Leveled] {

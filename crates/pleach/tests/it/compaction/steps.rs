@@ -1,4 +1,4 @@
-//! A compaction that is cut at every call: it goes on where its last edit left it, and does nothing twice.
+//! Steps: a compaction that is cut at every call continues from its last edit and repeats no committed work.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

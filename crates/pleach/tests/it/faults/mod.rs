@@ -1,8 +1,8 @@
 //! Faults at every call: one fixed history, struck at each of its calls by each kind of fault.
 //!
-//! Whatever fails: no panic, an error of the right kind, every acknowledged write readable in the running store, and
-//! after opening it anew, on the same machine or after a crash, the oracle's word. A full disk is no end: when there is
-//! room again the store goes on. A failed sync is: writes are refused until the store is opened anew.
+//! After each fault there is no panic and an error of the right kind, and the running store reads every acknowledged write. After
+//! the store is opened again, on the same machine or after a crash, its content is one that the oracle allows. After a full disk
+//! the store goes on once there is room. After a failed sync it refuses writes until it is opened again.
 
 mod run;
 mod script;

@@ -1,4 +1,4 @@
-//! One strike: the script runs until the fault has shown what it does, and then the promises are checked.
+//! One strike: the script runs until the fault has had its effect, and then the promises are checked.
 
 use std::fmt;
 use std::str::FromStr;

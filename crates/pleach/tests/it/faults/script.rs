@@ -1,4 +1,4 @@
-//! The history that the faults strike.
+//! The history that is struck by faults.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Panics as findings: caught with their message and place, and not printed.
+//! Panics as findings: caught with message and place, and not printed.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

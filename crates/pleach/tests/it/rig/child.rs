@@ -1,4 +1,4 @@
-//! Tests that need a process of their own: under limits of the system, or to measure its memory.
+//! Child processes for tests that need system limits or a memory measurement of their own.
 
 use std::process::Command;
 

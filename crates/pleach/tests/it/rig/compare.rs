@@ -1,4 +1,4 @@
-//! Comparing a store with a world: names, scans in both directions, point reads of keys that are there and that are not.
+//! Comparison of a store with a world: names, scans in both directions, point reads of present and missing keys.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A store in a simulated machine, with what it ought to hold.
+//! Driver: a store in a simulated machine, with its expected content.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Counts of a run of a rig: a rig that never sees a group of batches proves nothing about groups.
+//! Counts of events in a run of a rig: a rig that never meets a group of batches proves nothing about groups.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

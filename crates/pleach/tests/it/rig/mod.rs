@@ -1,8 +1,8 @@
-//! Tools of the proof rigs: stores in a simulated machine, driven by random actions and compared with maps.
+//! Tools of the rigs: stores in a simulated machine, driven by random actions and compared with maps.
 //!
-//! A [`plan::Plan`] makes up [`action::Action`]s; a [`driver::Driver`] does them to a store and writes down, in a
-//! [`timeline::Timeline`], what the store may look like after a crash at each moment; [`compare`] compares a store with
-//! a [`world::World`]. Everything is determined by seeds.
+//! A [`plan::Plan`] chooses [`action::Action`]s. A [`driver::Driver`] applies them to a store and records in a
+//! [`timeline::Timeline`] what the store may hold after a crash at each call. [`compare`] compares a store with a
+//! [`world::World`]. Seeds determine everything.
 
 pub(crate) mod action;
 pub(crate) mod catch;

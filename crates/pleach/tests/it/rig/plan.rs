@@ -1,4 +1,4 @@
-//! Making up what to do next.
+//! Plan: the random choice of the next action.
 
 use std::sync::Arc;
 

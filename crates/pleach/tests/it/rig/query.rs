@@ -1,4 +1,4 @@
-//! Reads of all kinds, with what they ought to answer.
+//! Queries: reads of all kinds, with their expected answers.
 
 use std::ops::Bound;
 use std::sync::Arc;

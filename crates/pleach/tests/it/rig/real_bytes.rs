@@ -1,7 +1,7 @@
 //! Bytes as users store them: arrays of numbers, times, paths, and files of other stores.
 //!
-//! Constant and random bytes never look like anything that the engine writes. These do: small numbers look like kinds
-//! and lengths, and a copied log is made of records that only stand in the wrong place.
+//! Constant and random bytes never look like bytes that the engine writes. These do: small numbers look like kinds and lengths,
+//! and a copied log has records that are whole but in the wrong place.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};

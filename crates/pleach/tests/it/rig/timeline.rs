@@ -1,8 +1,8 @@
-//! The oracle: what a store may hold after a crash, by the number of the call before which the crash came.
+//! Oracle: the states that a store may have after a crash before a given call.
 //!
-//! There are two orders. The log orders batches, by their sequence numbers; the manifest orders creations and drops of
-//! partitions. A crash leaves a prefix of each: not older than what was durable, and with every batch that a drop needs.
-//! Failed writes may be found too, but only as long as nothing that began later was acknowledged.
+//! There are two orders. The log orders batches, by their sequence numbers. The manifest orders creations and drops of
+//! partitions. A crash leaves a prefix of each order. It includes the durable changes, and every batch before a drop that it
+//! includes. Failed writes may be there too, as long as no later change was acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

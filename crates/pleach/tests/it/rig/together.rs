@@ -1,8 +1,8 @@
-//! Several clients beside each other on a simulated machine, and the oracle's verdict.
+//! Several clients beside each other on a simulated machine, compared with the oracle.
 //!
-//! Each client has a list of steps. While they run, events are noted; afterwards the timeline gets the batches in the order
-//! of their sequence numbers, the creations and drops in theirs, and each read is compared with the states that the store
-//! went through while it was read.
+//! Each client has a list of steps. Events are recorded while the clients run. Afterwards the timeline gets the batches in the
+//! order of their sequence numbers, and the creations and drops in theirs. Each read is compared with the states that the store
+//! had while the read ran.
 
 use std::sync::{Arc, Mutex};
 
@@ -159,7 +159,7 @@ impl Client {
             Action::Create(slot) => {
                 let result = self.db.partition(NAMES[slot]).map(drop);
                 let (order, when) = (failpoint::told("partition.order"), when(result.is_ok()));
-                // Without an order somebody else was faster, or nothing was tried.
+                // Without an order another client was faster, or nothing was tried.
                 let last_seq = failpoint::told("partition.last_seq").unwrap_or(0);
                 let event = order.map(|order| Event::Created { slot, order, last_seq, when });
                 self.note_some(event, result.err());

@@ -1,4 +1,4 @@
-//! The variables by which a run is made longer, or repeated. docs/testing.md lists them.
+//! Environment variables that lengthen or repeat a run. docs/testing.md lists them.
 
 use std::str::FromStr;
 

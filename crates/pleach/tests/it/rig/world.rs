@@ -1,4 +1,4 @@
-//! The right content of a store: a map of maps.
+//! World: the expected content of a store, as a map of maps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
