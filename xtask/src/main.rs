@@ -1,6 +1,6 @@
 //! Development tasks of Pleach, called as `cargo xtask <task>`.
 //!
-//! `check` is the gate: it only reads. `fix` is the one that changes sources. The rules that neither rustfmt nor
+//! `check` is the gate: it only reads. The rules that neither rustfmt nor
 //! clippy knows are in [`tidy`].
 
 #![expect(clippy::print_stdout, reason = "a development tool talks to the terminal")]
@@ -35,8 +35,6 @@ enum Task {
         #[arg(long)]
         keep_going: bool,
     },
-    /// Apply what can be applied by machine: clippy's suggestions, then rustfmt.
-    Fix,
     /// Only the project's own rules (STYLE.md), printed as `path:line: message [rule]`.
     Tidy,
     /// Print which module of the crate `pleach` uses which. `tidy` checks that they form layers.
@@ -70,7 +68,6 @@ fn main() -> ExitCode {
     let root = workspace_root();
     let result = match Cli::parse().task {
         Task::Check { keep_going } => steps::check(&root, keep_going),
-        Task::Fix => steps::fix(&root),
         Task::Tidy => tidy::run(&root),
         Task::Modules => tidy::print_modules(&root),
         Task::Tables => steps::tables(&root),

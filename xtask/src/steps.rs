@@ -1,4 +1,4 @@
-//! The gate and its mutating sibling: named steps, run in order, each with its time.
+//! The gate: named steps, run in order, each with its time.
 //!
 //! Cheap steps come first, so that a misplaced brace is reported in a second and not after the tests. Warnings are
 //! denied by arguments, not by `RUSTFLAGS`: a changed `RUSTFLAGS` would build every dependency once more.
@@ -38,29 +38,9 @@ const CHECK: &[Step] = &[
     Step { name: "doc", action: Action::Cargo(&["doc", "--no-deps", "--workspace"]) },
 ];
 
-const FIX: &[Step] = &[
-    Step {
-        name: "clippy --fix",
-        action: Action::Cargo(&[
-            "clippy",
-            "--fix",
-            "--workspace",
-            "--all-targets",
-            "--allow-dirty",
-            "--allow-staged",
-        ]),
-    },
-    Step { name: "fmt", action: Action::Cargo(&["fmt", "--all"]) },
-];
-
 /// Runs the gate; the error names the steps that failed.
 pub(crate) fn check(root: &Path, keep_going: bool) -> Result<(), String> {
-    run_all(CHECK, keep_going, |step| step.run(root))
-}
-
-/// Applies what can be applied by machine.
-pub(crate) fn fix(root: &Path) -> Result<(), String> {
-    run_all(FIX, false, |step| step.run(root))
+    run_all(keep_going, |step| step.run(root))
 }
 
 /// Writes the tables of documents from the files of results that they name. A test of `pleach-bench` checks them.
@@ -89,13 +69,9 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }
 }
 
-fn run_all(
-    steps: &[Step],
-    keep_going: bool,
-    mut run: impl FnMut(&Step) -> Result<(), String>,
-) -> Result<(), String> {
+fn run_all(keep_going: bool, mut run: impl FnMut(&Step) -> Result<(), String>) -> Result<(), String> {
     let mut times: Vec<(&str, Duration, bool)> = Vec::new();
-    for step in steps {
+    for step in CHECK {
         println!("== {}", step.name);
         let start = Instant::now();
         let result = run(step);
@@ -122,7 +98,7 @@ mod tests {
 
     fn run_with_failing_tidy(keep_going: bool) -> (Result<(), String>, Vec<&'static str>) {
         let mut seen = Vec::new();
-        let result = run_all(CHECK, keep_going, |step| {
+        let result = run_all(keep_going, |step| {
             seen.push(step.name);
             if step.name == "tidy" { Err("one finding".into()) } else { Ok(()) }
         });

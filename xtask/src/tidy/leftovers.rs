@@ -1,12 +1,10 @@
-//! Leftovers of work in progress: marks to come back, debugging macros, and deferred work without an owner
-//! (STYLE.md rule 16).
+//! Leftovers of work in progress: marks, and deferred work without an owner (STYLE.md rule 16).
 //!
-//! The marks are looked for in whole lines, strings included, for a mark in a message is a leftover too. This file
-//! spells them in halves.
+//! Whole lines are searched, strings included, because a mark in a message is a leftover too. This file spells the marks in
+//! halves.
 
 use super::Finding;
-use super::tokens::Token;
-use super::tree::{SourceFile, Tree};
+use super::tree::Tree;
 
 const MARKS: [&str; 2] = [concat!("FIX", "ME"), concat!("XX", "X")];
 const DEFERRED: &str = concat!("TO", "DO");
@@ -25,7 +23,6 @@ pub(super) fn find(tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::new(&file.path, line, message));
             }
         }
-        findings.extend(debug_macros(file));
     }
     findings
 }
@@ -35,13 +32,7 @@ fn is_code(path: &str) -> bool {
     matches!(extension, Some("rs" | "toml" | "sh" | "yml" | "yaml")) || path.starts_with(".ci/")
 }
 
-fn debug_macros(file: &SourceFile) -> impl Iterator<Item = Finding> {
-    let is_macro = |pair: &&[Token]| pair[0].is_word("dbg") && pair[1].is_punct('!');
-    let pairs = file.tokens().windows(2).filter(is_macro);
-    pairs.map(|pair| Finding::new(&file.path, pair[0].line, "leftover debugging macro"))
-}
-
-/// The text behind each place where `word` stands alone in `text`.
+/// The text after each place where `word` stands alone in `text`.
 fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).filter_map(move |(at, _)| {
@@ -74,11 +65,5 @@ mod tests {
     fn deferred_work_names_owner_and_condition() {
         assert!(lines("// LATER(docs/papers.md): when SPDK lands.\n// LATERS\n").is_empty());
         assert_eq!(lines("// LATER\n// LATER: x\n// LATER(): x\n// LATER(a):\n"), [1, 2, 3, 4]);
-    }
-
-    #[test]
-    fn debugging_macros_count_only_as_code() {
-        let call = concat!("fn a() { db", "g!(1); }\n// db", "g!(2)\n");
-        assert_eq!(lines(call), [1]);
     }
 }

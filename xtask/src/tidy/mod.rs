@@ -6,10 +6,8 @@
 //! # Cost
 //! One read and, for Rust sources, one tokenisation of each file: well under two seconds for the whole workspace.
 
-mod ascii;
 mod change_files;
 mod declared_modules;
-mod exceptions;
 mod file_length;
 mod glossary;
 mod layers;
@@ -51,10 +49,8 @@ struct Check {
 }
 
 const CHECKS: &[Check] = &[
-    Check { name: "ascii", find: ascii::find },
     Check { name: "change-files", find: change_files::find },
     Check { name: "declared-modules", find: declared_modules::find },
-    Check { name: "exceptions", find: exceptions::find },
     Check { name: "file-length", find: file_length::find },
     Check { name: "glossary", find: glossary::find },
     Check { name: "layers", find: layers::find },
