@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "the one place that asks the system for memory, and one that prefetches it")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -22,13 +22,6 @@ pub struct Region {
 }
 
 impl Region {
-    /// `len` zeroed bytes.
-    ///
-    /// Requires: `len` is not zero. Without memory it aborts the process, as any allocation does.
-    pub fn new(len: usize) -> Self {
-        Self::try_new(len).unwrap_or_else(|| handle_alloc_error(Self::layout(len)))
-    }
-
     /// `len` zeroed bytes; `None` if the system has no memory for them.
     ///
     /// Requires: `len` is not zero.
@@ -95,7 +88,7 @@ impl Drop for Region {
             // SAFETY: mapped in `map` with this length; the owner is going, so nobody refers to it.
             let _unmapping_own_memory = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
         } else {
-            // SAFETY: allocated in `new` with this layout.
+            // SAFETY: allocated in `try_with` with this layout.
             unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
         }
     }
@@ -155,12 +148,7 @@ impl RegionPool {
         self.region_len
     }
 
-    /// A region: zeroed if it is new, otherwise with the bytes of its last owner.
-    pub fn take(&self) -> Region {
-        self.try_take().unwrap_or_else(|| Region::new(self.region_len))
-    }
-
-    /// As [`RegionPool::take`]; `None` if the system has no memory.
+    /// A region, which is zeroed or holds what its last owner wrote; `None` if the system has no memory.
     pub fn try_take(&self) -> Option<Region> {
         let kept = self.kept.lock().pop();
         kept.or_else(|| Region::try_new(self.region_len))
@@ -227,7 +215,7 @@ mod tests {
     #[test]
     fn regions_are_zeroed_and_writable_at_both_sizes() {
         for len in [100, 3 << 20] {
-            let region = Region::new(len);
+            let region = Region::try_new(len).expect("there is so much memory");
             // SAFETY: the region is ours alone and `len` bytes long.
             let bytes = unsafe { std::slice::from_raw_parts_mut(region.start().as_ptr(), region.len()) };
             assert!(bytes.iter().all(|&b| b == 0));

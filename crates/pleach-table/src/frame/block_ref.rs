@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::buffer::AlignedBuffer;
 use super::slab::Pin;
 
-/// A block's bytes, kept in memory for as long as this exists: a pinned run of frames, or memory of its own.
+/// The bytes of a block, which stay in memory while this exists: a pinned run of frames, or memory of its own.
 ///
-/// Cheap to clone, and independent of the SST and the cache it came from, either of which may go before it.
+/// It is cheap to clone. It may outlive the SST and the cache that it came from.
 #[derive(Clone)]
 pub struct BlockRef(Home);
 

@@ -1,4 +1,4 @@
-//! Heap memory that direct reads can go to.
+//! Heap memory for direct reads, which need aligned buffers.
 
 use std::ops::{Deref, DerefMut};
 

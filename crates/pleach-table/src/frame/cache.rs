@@ -1,17 +1,16 @@
-//! The frame cache: blocks of all SSTs in a bounded piece of memory.
+//! The frame cache: blocks of all SSTs in a bounded amount of memory.
 //!
 //! # Invariants
-//! 1. *A word tells the truth or nothing*: an SST's word for a block is 0, or names a run that holds this block, or a
-//!    run that is locked or belongs to another block since, which the reader notices by loading the word again after
-//!    it has pinned the run: eviction clears the word before it unlocks the run.
+//! 1. *A word that is unchanged after the pin is right*: eviction clears the word of a block before it unlocks the run. So if
+//!    a reader pins the run that a word names and then finds the same word again, the run holds that block.
 //! 2. *Whole blocks*: a word is set after the block's bytes have been written and validated.
 //!
 //! # Concurrency
-//! A hit takes no lock: two loads of the word and a pin. Misses take their shard's mutex once. Two readers that miss
-//! the same block both read it; one publishes, the other uses its copy, which is nobody's once it lets go of it.
+//! A hit takes no lock: two loads of the word and a pin. A miss locks its shard once. Two readers that miss the same block
+//! both read it. One sets the word; the copy of the other cannot be found, and is evicted after its pins are gone.
 //!
 //! # Cost
-//! A hit is one atomic addition now and one subtraction later, in a cache line of the frame's own state.
+//! A hit is one atomic addition, and one subtraction later, in the cache line of the frame's state.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -33,13 +32,13 @@ const SHARDS_MAX: u32 = 32;
 /// How a block is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Warmth {
-    /// By a scan: first to go.
+    /// By a scan: the first to be evicted.
     Cold,
-    /// By a point read: it survives the clock's first pass.
+    /// By a point read: it survives the first pass of the clock.
     Warm,
 }
 
-/// Memory for blocks, shared by all SSTs of a store. See the crate's text.
+/// The cache of blocks, which all SSTs of a store share. See the crate's text.
 pub struct FrameCache {
     /// `None` where the capacity is below one quad: every block then lives on the heap.
     slab: Option<SlabOwner>,
@@ -55,13 +54,13 @@ pub struct FrameCache {
 pub struct FrameCacheStats {
     /// Bytes of all frames.
     pub capacity: u64,
-    /// Bytes of frames used at least once.
+    /// Bytes of the frames that were ever used.
     pub used: u64,
     /// Blocks put into frames.
     pub admissions: u64,
-    /// Blocks that had to go for others.
+    /// Blocks evicted.
     pub evictions: u64,
-    /// Blocks that went to the heap because no frame could be had.
+    /// Blocks put on the heap because no frame was free.
     pub heap_fallbacks: u64,
 }
 
@@ -74,8 +73,8 @@ impl FrameCache {
         Self::try_new(capacity_bytes).expect("addresses for the cache")
     }
 
-    /// A cache of `capacity_bytes`, rounded down to 16 KiB, and to 8 TiB. Memory is taken from the system as it is first
-    /// used; `None` when the process may not have so many addresses.
+    /// A cache of `capacity_bytes`, rounded down to a multiple of 16 KiB and to 8 TiB. The system gives the memory of a frame
+    /// at its first use. `None` when the process may not have so many addresses.
     pub fn try_new(capacity_bytes: usize) -> Option<Arc<Self>> {
         let frames = u32::try_from(capacity_bytes / PAGE).unwrap_or(u32::MAX / 2);
         let shards = (frames / SHARD_FRAMES_MIN).clamp(1, SHARDS_MAX);
@@ -127,8 +126,7 @@ impl FrameCache {
         (word.load(Ordering::Relaxed) == seen).then_some(pin)
     }
 
-    /// Asks for what [`FrameCache::lookup`] of the block and a look at its beginning will need. Returns whether a frame
-    /// seems to hold it.
+    /// Prefetches the state of the block's frame and the beginning of the block. Returns whether a frame seems to hold it.
     #[inline]
     pub(crate) fn prefetch(&self, words: &FrameWords, block: u32) -> bool {
         let seen = words.word(block).load(Ordering::Relaxed);
@@ -137,7 +135,7 @@ impl FrameCache {
         true
     }
 
-    /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large or nothing is free.
+    /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large or no frame is free.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         words: &Arc<FrameWords>,
@@ -166,7 +164,7 @@ impl FrameCache {
         &self.shards[(frame / self.shard_frames) as usize]
     }
 
-    /// Lets go of all frames of an SST that is being closed. Blocks still pinned stay until their pins go.
+    /// Frees all frames of an SST that is being closed. A pinned block stays until its pins are gone.
     pub(crate) fn forget(&self, words: &Arc<FrameWords>) {
         let Some(slab) = &self.slab else { return };
         for word in &words.words {
@@ -186,12 +184,12 @@ impl std::fmt::Debug for FrameCache {
 /// One word per block of an SST: the number of the frame that holds it, plus one, or 0.
 pub(crate) struct FrameWords {
     words: Box<[AtomicU32]>,
-    /// The file's part in the choice of shards. Its blocks take them in turn, from here on.
+    /// The file's hash, for the choice of shards: its blocks take the shards in turn from there on.
     salt: u32,
 }
 
 impl FrameWords {
-    /// No block is cached. Files of one block each fill all shards alike, whatever the steps of their numbers.
+    /// Words of a file without cached blocks. Files of one block each fill all shards evenly, whatever their numbers are.
     pub(crate) fn new(file: FileId, blocks: u32) -> Arc<Self> {
         let words = (0..blocks).map(|_| AtomicU32::new(0)).collect();
         // Fibonacci hashing: the upper half of a product with 2^64 divided by the golden ratio.
@@ -204,14 +202,14 @@ impl FrameWords {
         &self.words[block as usize]
     }
 
-    /// Asks for the cache line of a block's word.
+    /// Prefetches the cache line of a block's word.
     #[inline]
     pub(crate) fn prefetch(&self, block: u32) {
         pleach_env::memory::prefetch(std::ptr::from_ref(self.word(block)).cast());
     }
 }
 
-/// Frames being filled with a block. Dropped without [`FrameMut::publish`], they are free again.
+/// Frames that are being filled with a block. A drop without [`FrameMut::publish`] frees them.
 pub(crate) struct FrameMut {
     /// `None` only after `publish`.
     run: Option<Run>,
@@ -223,12 +221,12 @@ pub(crate) struct FrameMut {
 }
 
 impl FrameMut {
-    /// All bytes of the frames, of which the block may use the first `len`.
+    /// All bytes of the frames. The block uses the first `len`.
     pub(crate) fn whole(&mut self) -> &mut [u8] {
         self.cache.slab().bytes_mut(self.run.as_mut().expect("not published"))
     }
 
-    /// Makes the block findable. Requires: its bytes are complete and validated.
+    /// Lets readers find the block. Requires: its bytes are complete and validated.
     pub(crate) fn publish(mut self) -> BlockRef {
         let run = self.run.take().expect("not published");
         let first = run.first();
@@ -278,7 +276,57 @@ mod tests {
         words
     }
 
+    /// The block, from the cache or filled anew; the bytes tell which it is.
+    fn read(cache: &Arc<FrameCache>, words: &Arc<FrameWords>, block: u32) -> Option<BlockRef> {
+        cache.lookup(words, block, true).or_else(|| {
+            let len = PAGE / 2 + block as usize % 4 * PAGE;
+            let warmth = if block.is_multiple_of(3) { Warmth::Cold } else { Warmth::Warm };
+            let mut frames = cache.reserve(words, block, len, warmth)?;
+            frames.fill(u8::try_from(block).unwrap());
+            Some(frames.publish())
+        })
+    }
+
+    /// Small enough for Miri, which looks for races between readers and the frames' next writers.
     #[test]
+    fn threads_read_whole_blocks_while_frames_change_owners() {
+        let rounds = if cfg!(miri) { 40 } else { 20_000 };
+        let cache = FrameCache::new(3 * QUAD as usize * PAGE);
+        let files: Vec<_> = (0..2).map(|id| FrameWords::new(FileId(id), 8)).collect();
+        let kept: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..3)
+                .map(|seed| {
+                    let (cache, files) = (&cache, &files);
+                    scope.spawn(move || {
+                        let mut rng = fastrand::Rng::with_seed(seed);
+                        let mut kept = None;
+                        for _ in 0..rounds {
+                            let (file, block) = (rng.usize(..2), rng.u32(..8));
+                            let Some(bytes) = read(cache, &files[file], block) else { continue };
+                            assert_eq!(bytes.len(), PAGE / 2 + block as usize % 4 * PAGE);
+                            let middle = bytes.len() / 2;
+                            let [first, .., last] = &bytes[..] else { panic!("a block has bytes") };
+                            assert!([first, &bytes[middle], last].iter().all(|&&b| u32::from(b) == block));
+                            match rng.u8(..16) {
+                                0 => cache.forget(&files[file]),
+                                1..=4 => kept = Some((block, bytes.clone())),
+                                _ => {}
+                            }
+                        }
+                        kept
+                    })
+                })
+                .collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+        });
+        drop((cache, files));
+        assert!(
+            kept.iter().all(|(block, bytes)| bytes[..] == vec![u8::try_from(*block).unwrap(); bytes.len()])
+        );
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "20 000 blocks")]
     fn files_of_one_block_use_all_shards() {
         // Numbers as partitions, flushes and the log between them give them out.
         for step in [1, 2, 3, 4, 32, 4096] {
@@ -296,6 +344,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "64 MiB of frames")]
     fn blocks_of_a_file_take_the_shards_in_turn() {
         let cache = FrameCache::new(4 * SHARD_FRAMES_MIN as usize * PAGE);
         let words = FrameWords::new(FileId(7), 400);
@@ -306,6 +355,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "terabytes of addresses")]
     fn a_cache_of_terabytes_costs_what_is_used_of_it() {
         let cache = FrameCache::try_new(5 << 40).expect("addresses are plenty");
         assert_eq!(cache.stats().capacity, 5 << 40);

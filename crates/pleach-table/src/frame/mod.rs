@@ -1,12 +1,13 @@
 //! Frames: the memory that cached blocks live in.
 //!
-//! A [`FrameCache`] has a [`slab`] of 4 KiB frames. A block takes one to four neighbouring frames, a *run of frames*.
-//! Each open SST has one word per block ([`FrameWords`]) which names the block's first frame, so a cached block is
-//! found without hashing and without a lock: load the word, pin the frame, load the word again. A [`BlockRef`] is such
-//! a pin, or a block of its own on the heap where it is too large for frames or all frames are pinned.
+//! A [`FrameCache`] has a [`slab`] of 4 KiB frames. A block takes one to four neighbouring frames, a *run of frames*. Each open
+//! SST has one word for each block ([`FrameWords`]), which names the block's first frame. So a reader finds a cached block
+//! without hashing and without a lock: it loads the word, pins the frame and loads the word again. A [`BlockRef`] holds such a
+//! pin. It holds a block on the heap if the block is too large for frames or no frame is free.
 //!
-//! - [`slab`]: the memory and who may touch it (the only unsafe code of the crate);
-//! - [`cache`]: which block gets which frames, and who must go;
+//! - [`slab`]: the memory, and who may read or write it (the only unsafe code of the crate);
+//! - [`cache`]: which block gets which frames;
+//! - [`shard`]: which block is evicted;
 //! - [`block_ref`]: what readers hold;
 //! - [`buffer`]: memory for reads that bypass the frames.
 

@@ -1,15 +1,15 @@
 //! A shard of the frame cache: a range of the slab's frames, who owns them, and the clock that frees them.
 //!
-//! Frames are grouped in quads of four. A run of frames lies inside one quad: pairs at its even frames, three and four
-//! at its start. The clock's hand goes from place to place, taking second chances from the runs it passes; the first
-//! place whose runs have none left, and no pins, is cleared.
+//! Frames are grouped in quads of four. A run of frames lies in one quad: two frames begin at an even frame, three and four at
+//! the start of the quad. The clock's hand moves from place to place and takes second chances from the runs that it passes. It
+//! clears the first place whose runs have no chance and no pin.
 //!
-//! Blocks admitted by a scan are *cold*: they have no second chance, and once no frame is unused and an eighth of the
-//! shard has been filled by scans, the next scan's block takes the place of the oldest cold one. So a scan of any length
-//! leaves what is in use as it was, and what fits into the cache is cached by scans too.
+//! Blocks admitted by a scan are *cold*: they have no second chance. When every frame has been used and scans have filled an
+//! eighth of the shard, the next block of a scan replaces the oldest cold one. So a scan of any length evicts few blocks in
+//! use, and scans fill a cache that has unused frames.
 //!
 //! # Concurrency
-//! The shard is under its mutex. Readers know nothing of it; locks on runs decide between them and the clock.
+//! A mutex guards the shard. Readers do not use it; locks on runs exclude them and the clock from each other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use smallvec::SmallVec;
 use super::cache::FrameWords;
 use super::slab::{Run, SlabOwner, TOUCHED, WARM};
 
-/// Frames of a quad: the longest run.
+/// Frames of a quad, and of the longest run.
 pub(super) const QUAD: u32 = 4;
-/// Places the hand looks at before it disregards second chances. Bounds the time an admission takes.
+/// Places that the hand passes before it ignores second chances. It bounds the time of an admission.
 const PATIENT_STEPS: u32 = 512;
-/// Places it looks at after that before it gives up.
+/// Further places that it passes before it gives up.
 const GREEDY_STEPS: u32 = 512;
-/// The part of a shard that scans may fill before they reuse their own frames: one in this many.
+/// The part of a shard that scans may fill before they reuse their own frames: one in this many frames.
 const COLD_SHARE: u32 = 8;
 
 /// Whose block a run of frames holds.
@@ -41,12 +41,12 @@ pub(super) struct Shard {
     first: u32,
     /// How many frames; a multiple of [`QUAD`].
     frames: u32,
-    /// Frames from here on have never been used.
+    /// The first frame that was never used; all after it are unused too.
     fresh: u32,
     hand: u32,
-    /// Runs freed on purpose, by their length less one: hints, for the clock may have taken them since.
+    /// Heads of freed runs, by length less one. They are hints: the clock may have taken a run since.
     free: [Vec<u32>; QUAD as usize],
-    /// Heads of runs admitted cold, oldest first: hints as well.
+    /// Heads of runs admitted cold, oldest first. They are hints too.
     cold: VecDeque<u32>,
     owners: Vec<Option<Owner>>,
     pub(super) evictions: u64,
@@ -101,7 +101,7 @@ impl Shard {
         self.put_free(slab, run);
     }
 
-    /// Frees the run headed by `first` if it belongs to `words`, at once or when its last pin goes.
+    /// Frees the run headed by `first` if it belongs to `words`. A pinned run is left to the clock.
     pub(super) fn disown(&mut self, slab: &SlabOwner, first: u32, words: &Arc<FrameWords>) {
         let slot = self.slot(first);
         let Some(owner) = self.owners.get_mut(slot) else { return };
@@ -135,7 +135,7 @@ impl Shard {
         while let Some(first) = self.free[frames as usize - 1].pop() {
             let owned = self.owners.get(self.slot(first)).is_some_and(Option::is_some);
             if owned {
-                continue; // Taken by the clock and used since.
+                continue; // The clock has taken it since.
             }
             match slab.lock(first) {
                 Some(run) if run.frames() == frames => return Some(run),
@@ -146,7 +146,7 @@ impl Shard {
         None
     }
 
-    /// For a scan that has had its share: the place of the oldest cold block that nobody has touched.
+    /// For a scan that has used its share: the place of the oldest cold block that nobody has touched.
     fn take_cold(&mut self, slab: &SlabOwner, frames: u32, cold: bool) -> Option<Run> {
         let share = (self.frames / COLD_SHARE) as usize;
         if !cold || self.cold.len() < share.max(1) {
@@ -165,7 +165,7 @@ impl Shard {
         None
     }
 
-    /// Frames never used before, at a place that runs of this length may have.
+    /// Frames that were never used, at a place that runs of this length may have.
     fn take_fresh(&mut self, slab: &SlabOwner, frames: u32) -> Option<Run> {
         let place = self.fresh.next_multiple_of(alignment(frames));
         if place + frames > self.first + self.frames {
@@ -175,7 +175,7 @@ impl Shard {
             self.free[0].push(skipped);
         }
         self.fresh = place + frames;
-        slab.note_used(place); // All of it: a quad lies in one group.
+        slab.note_used(place); // For all its frames: a quad lies in one group.
         self.clear(slab, place, frames)
     }
 
@@ -196,7 +196,7 @@ impl Shard {
         None
     }
 
-    /// Locks and disowns all runs at a place and makes one of them; what sticks out becomes free.
+    /// Locks and evicts all runs at a place and joins them. Frames outside of the place become free.
     fn clear(&mut self, slab: &SlabOwner, place: u32, frames: u32) -> Option<Run> {
         let mut locked: SmallVec<[Run; QUAD as usize]> = SmallVec::new();
         for (head, _) in overlapping(slab, place, frames) {
@@ -224,7 +224,7 @@ impl Shard {
         Some(run)
     }
 
-    /// Makes a locked run nobody's: its block can no longer be found.
+    /// Takes a locked run from its owner: readers no longer find its block.
     fn evict(&mut self, run: &Run) {
         let slot = self.slot(run.first());
         if let Some(owner) = self.owners.get_mut(slot).and_then(Option::take) {
@@ -234,7 +234,7 @@ impl Shard {
     }
 }
 
-/// Whether the runs at a place may all go; takes a chance from each that has one.
+/// Whether all runs at a place may be evicted. Takes one chance from each run that has one.
 fn clearable(slab: &SlabOwner, place: u32, frames: u32, patient: bool) -> bool {
     let mut clearable = true;
     for (head, _) in overlapping(slab, place, frames) {
@@ -270,7 +270,7 @@ fn overlapping(slab: &SlabOwner, place: u32, frames: u32) -> SmallVec<[(u32, u32
 }
 
 impl FrameWords {
-    /// Forgets that `block` is in the frame `first`, unless it has got another one.
+    /// Clears the word of `block` if it names the frame `first`.
     fn clear(&self, block: u32, first: u32) {
         let _another_readers_frame =
             self.word(block).compare_exchange(first + 1, 0, Ordering::Relaxed, Ordering::Relaxed);

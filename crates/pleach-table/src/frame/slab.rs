@@ -1,20 +1,21 @@
-//! The slab: the frames' memory, and the one place that decides who may read or write it.
+//! The slab: the memory of the frames, and the only place that decides who may read or write it.
 //!
-//! Every frame has a state word. A *run* is one to four neighbouring frames of which only the first, the head, is ever
-//! unlocked. [`Run`] is a token for write access to a locked run: it is neither `Clone` nor `Copy`, and only this module
-//! makes one, by winning the head's lock. [`Pin`] is read access to an unlocked run.
+//! Every frame has a state word. A *run* is one to four neighbouring frames. Only the first, the head, is ever unlocked.
+//! [`Run`] is a token for write access to a locked run: it is neither `Clone` nor `Copy`, and only this module makes one, when
+//! it locks the head. A token is for the slab that made it; the cache has one slab. [`Pin`] is read access to an unlocked run.
 //!
 //! # Invariants
-//! 1. *Writers are alone*: while a `Run` token exists, the states of its frames are locked and nobody has a pin on
-//!    them. A lock is won only from zero pins; a pin won on a locked head is given back without looking at the bytes.
-//! 2. *Continuations stay locked*: in an unlocked run, every frame but the head is locked. `unlock` keeps it so because
-//!    the token's frames are locked (1) and it unlocks the head alone.
-//! 3. *Pins keep the memory*: the slab is freed by whoever ends the last pin after the owner has gone.
+//! 1. *Writers are alone*: while a `Run` exists, its frames are locked and have no pins. A lock needs zero pins. A reader that
+//!    finds the head locked takes its pin back and does not read the bytes.
+//! 2. *Continuations stay locked*: in an unlocked run, every frame but the head is locked. All frames of a `Run` are locked
+//!    (1), and `unlock` unlocks the head alone.
+//! 3. *Pins keep the memory*: after the drop of the owner, the drop of the last pin frees the slab.
 //!
 //! # Concurrency
-//! All methods may be called from any thread. State: bits 0-1 second chances, bit 2 locked, bit 3 orphaned, from bit 4
-//! the number of pins. A transient pin may stand on a locked frame, so locks are ended by arithmetic, not by a store.
-//! `unlock` releases and `pin` acquires: who pins a run sees the bytes written, and the words cleared, before.
+//! All methods may be called from any thread. The state has the second chances in bits 0 and 1, *locked* in bit 2, *orphaned*
+//! in bit 3, and the number of pins from bit 4 on. A locked frame may have pins for a moment (1), so an unlock subtracts and
+//! does not store. `unlock` releases and `pin` acquires: who pins a run sees the bytes written and the words cleared before
+//! the unlock.
 
 #![expect(clippy::needless_pass_by_value, reason = "tokens are used up")]
 #![expect(
@@ -30,27 +31,27 @@ use pleach_env::memory::{Region, prefetch};
 
 use crate::sizes::PAGE;
 
-/// Second chances, as bits: a touched run has the lower, one touched again has both.
+/// Second chances, as bits: a run touched once has the lower one, a run touched again has both.
 pub(super) const TOUCHED: u32 = 1;
 pub(super) const WARM: u32 = 2;
 const CHANCES: u32 = TOUCHED | WARM;
 const LOCKED: u32 = 4;
 const ORPHANED: u32 = 8;
 const PIN: u32 = 16;
-/// Reached only by leaking pins without end; beyond it no pin is given.
+/// Too many pins for the state word: no further pin is given. Only a leak of pins comes so far.
 const TOO_MANY: u32 = 1 << 31;
 /// More than all pins together can be.
 const OWNER_SHARE: i64 = 1 << 60;
 
-/// A frame's state, and what the run it heads holds. All zeros is a free frame.
+/// The state of a frame, and the extent of the run that it heads. All zeros is a free frame.
 #[repr(C)]
 struct Frame {
     state: AtomicU32,
-    /// Of a head: bytes in use in the lower half, frames beyond the first in the upper. Written under the lock.
+    /// Of a head: bytes in use in the lower half, frames after the first in the upper half. Written under the lock.
     extent: AtomicU32,
 }
 
-/// The states of all frames: zeroed memory, which the system gives as it is used.
+/// The states of all frames, in zeroed memory that the system gives at its first use.
 struct Frames {
     memory: Region,
     len: usize,
@@ -66,20 +67,20 @@ impl Deref for Frames {
     }
 }
 
-/// Frames of a group; arbitrary. Groups that were never used are not looked at when the owner goes.
+/// Frames of a group (arbitrary). The drop of the owner skips groups that were never used.
 const GROUP: usize = 1024;
 
 /// See the module's text.
 struct Slab {
     memory: Region,
     frames: Frames,
-    /// Whether a frame of each [`GROUP`] was ever used. Set before the first of them is unlocked.
+    /// For each [`GROUP`], whether one of its frames was ever used. Set before the first of them is unlocked.
     used_groups: Box<[AtomicBool]>,
-    /// Pins that outlive the owner, plus `OWNER_SHARE` while there is an owner. At 0 the slab is freed.
+    /// Pins that outlive the owner, plus `OWNER_SHARE` while the owner exists. The slab is freed at 0.
     outstanding: AtomicI64,
 }
 
-/// The slab's owner, from which everything else starts.
+/// The owner of the slab, which gives out tokens and pins.
 pub(super) struct SlabOwner(NonNull<Slab>);
 
 /// Write access to a locked run of the slab that made it.
@@ -115,7 +116,7 @@ impl SlabOwner {
         Some(Self(NonNull::from(Box::leak(Box::new(slab)))))
     }
 
-    /// Takes note that a frame is used from now on.
+    /// Notes that a frame is in use from now on.
     pub(super) fn note_used(&self, frame: u32) {
         self.slab().used_groups[frame as usize / GROUP].store(true, Ordering::Relaxed);
     }
@@ -125,7 +126,7 @@ impl SlabOwner {
         unsafe { self.0.as_ref() }
     }
 
-    /// Pins the run headed by `first`, which may have become another block's; `None` while it is locked.
+    /// Pins the run headed by `first`, which may hold another block by now; `None` while it is locked.
     #[inline]
     pub(super) fn pin(&self, first: u32) -> Option<Pin> {
         let slab = self.slab();
@@ -139,7 +140,7 @@ impl SlabOwner {
         Some(Pin::to(self.0, slab, first))
     }
 
-    /// Asks for the state of the run headed by `first` and the beginning of what it holds.
+    /// Prefetches the state and the first bytes of the run headed by `first`.
     #[inline]
     pub(super) fn prefetch(&self, first: u32) {
         let slab = self.slab();
@@ -154,7 +155,7 @@ impl SlabOwner {
         1 + (self.slab().frames[first as usize].extent.load(Ordering::Relaxed) >> 16)
     }
 
-    /// Whether the run headed by `first` could be locked, and what chances it has left.
+    /// The chances of the run headed by `first`; `None` when it cannot be locked.
     pub(super) fn chances(&self, first: u32) -> Option<u32> {
         let state = self.slab().frames[first as usize].state.load(Ordering::Relaxed);
         (state & !CHANCES == 0).then_some(state & CHANCES)
@@ -165,14 +166,14 @@ impl SlabOwner {
         self.slab().frames[first as usize].state.fetch_and(!(chance & CHANCES), Ordering::Relaxed);
     }
 
-    /// Locks the run headed by `first`, whatever its chances; `None` when it is pinned or locked, or no head.
+    /// Locks the run headed by `first`, whatever its chances; `None` when it is pinned or locked, or `first` is no head.
     pub(super) fn lock(&self, first: u32) -> Option<Run> {
         let state = &self.slab().frames[first as usize].state;
         let seen = state.load(Ordering::Relaxed);
         if seen & !CHANCES != 0 {
             return None;
         }
-        // Acquire: what readers did with the bytes happens before they are overwritten.
+        // Acquire: the reads under former pins happen before the bytes are overwritten.
         state.compare_exchange(seen, LOCKED, Ordering::Acquire, Ordering::Relaxed).ok()?;
         Some(Run { first, frames: self.span(first) })
     }
@@ -233,7 +234,7 @@ impl SlabOwner {
 const HEAD_BYTES: usize = 192;
 
 impl Slab {
-    /// Asks for the beginning of a frame while its state is being fetched too.
+    /// Prefetches the beginning of a frame, beside its state.
     #[inline]
     fn prefetch_head(&self, first: u32) {
         let start = self.memory.start().as_ptr().wrapping_add(first as usize * PAGE);
@@ -266,13 +267,13 @@ impl Drop for SlabOwner {
     }
 }
 
-/// Gives up a share in the slab's life, and frees it when that was the last.
+/// Subtracts `share` from the outstanding shares of the slab, and frees it when none is left.
 #[cold]
 fn release(slab: NonNull<Slab>, share: i64) {
-    // SAFETY: the caller's share has not been given up yet, so the slab has not been freed.
+    // SAFETY: the caller still has its share, so the slab has not been freed.
     let left = unsafe { slab.as_ref() }.outstanding.fetch_sub(share, Ordering::AcqRel) - share;
     if left == 0 {
-        // SAFETY: made by `Box::leak` in `new`; no owner and no pin is left, so nobody else can reach it.
+        // SAFETY: `try_new` leaked this box; no owner and no pin is left, so nobody else can reach it.
         drop(unsafe { Box::from_raw(slab.as_ptr()) });
     }
 }
