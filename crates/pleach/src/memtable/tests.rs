@@ -9,6 +9,8 @@ use pleach_table::{ValueKind, key_hash};
 
 use super::{Footprint, LARGE_FRONT, Memtable, MemtableWriter};
 
+mod skip_list;
+
 /// Under Miri with a small hash index, because Miri looks at all of it for each access.
 fn memtable(budget: usize) -> MemtableWriter {
     let budget = if cfg!(miri) { budget.min(16 << 10) } else { budget };

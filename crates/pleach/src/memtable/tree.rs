@@ -354,9 +354,9 @@ const SLAB_MAX: u32 = 256;
 const IN_SHORT_SLABS: u32 = SLAB_MAX - SLAB_MIN;
 const SHORT_SLABS: u32 = SLAB_MAX.ilog2() - SLAB_MIN.ilog2();
 
-/// Slabs of the first table. Half full leaves in them hold two million keys, more than a memtable of the default size. Tests
-/// have fewer, so that they reach the second table.
-const SLABS: u32 = if cfg!(test) { 16 } else { 256 };
+/// Slabs of the first table. Half full leaves in them hold two million keys, more than a memtable of the default size. Debug
+/// tests have fewer, so that they reach the second table.
+const SLABS: u32 = if cfg!(all(test, debug_assertions)) { 16 } else { 256 };
 
 /// Nodes in the slabs of the first table.
 const IN_SLABS: u32 = IN_SHORT_SLABS + (SLABS - SHORT_SLABS) * SLAB_MAX;
