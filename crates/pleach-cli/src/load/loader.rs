@@ -11,8 +11,8 @@ use pleach::{Db, Durability, Partition, WriteBatch};
 use pleach_command::Interrupt;
 
 use super::LoadArgs;
+use super::outcome::LoadOutcome;
 use super::record::{Found, Record, Records};
-use super::summary::Summary;
 use crate::failure::{Failure, Result};
 use crate::output::{count, entries, per_second};
 
@@ -32,7 +32,7 @@ pub(super) struct Loader<'a> {
     /// Bytes of keys and values in `batch`.
     batch_bytes: u64,
     repeats: Repeats,
-    summary: Summary,
+    outcome: LoadOutcome,
 }
 
 impl<'a> Loader<'a> {
@@ -46,7 +46,7 @@ impl<'a> Loader<'a> {
             batch: db.batch(),
             batch_bytes: 0,
             repeats: Repeats::default(),
-            summary: Summary::of(partition.name()),
+            outcome: LoadOutcome::of(partition.name()),
         }
     }
 
@@ -79,7 +79,7 @@ impl<'a> Loader<'a> {
 
     fn malformed(&mut self, line: u64, reason: &str) -> Result<()> {
         if self.args.skip_malformed {
-            self.summary.skip(line);
+            self.outcome.skip(line);
             return Ok(());
         }
         Err(malformed(self.args, line, reason))
@@ -100,19 +100,19 @@ impl<'a> Loader<'a> {
             return Ok(());
         }
         batch.commit(if self.args.sync { Durability::Sync } else { Durability::Buffered })?;
-        self.summary.entries += entries_in_batch;
-        self.summary.bytes += bytes;
-        let (done, seconds) = (self.summary.entries, self.started.elapsed().as_secs_f64());
+        self.outcome.entries += entries_in_batch;
+        self.outcome.bytes += bytes;
+        let (done, seconds) = (self.outcome.entries, self.started.elapsed().as_secs_f64());
         self.bar.set_message(format!("{}, {}/s", entries(done), count(per_second(done, seconds))));
         Ok(())
     }
 
     /// The work that was done.
-    pub(super) fn finish(mut self) -> Summary {
+    pub(super) fn finish(mut self) -> LoadOutcome {
         self.bar.finish_and_clear();
-        self.summary.seconds = self.started.elapsed().as_secs_f64();
-        self.summary.repeated_keys = self.repeats.count();
-        self.summary
+        self.outcome.seconds = self.started.elapsed().as_secs_f64();
+        self.outcome.repeated_keys = self.repeats.count();
+        self.outcome
     }
 }
 

@@ -8,11 +8,11 @@ mod csv;
 mod jsonl;
 mod lines;
 mod loader;
+mod outcome;
 mod quotes;
 mod record;
 mod source;
 mod stanzas;
-mod summary;
 mod tsv;
 
 use std::path::{Path, PathBuf};
@@ -184,12 +184,12 @@ pub(crate) fn run(store: &StoreArgs, args: &LoadArgs) -> Result<()> {
     let partition = store.partition_or_create(&db, args.no_create)?;
     let mut loader = Loader::new(&db, &partition, args, bar);
     let result = loader.load(first, &mut *records, &interrupt);
-    let mut summary = loader.finish();
-    summary.skipped_mark = skipped;
-    summary.kept_returns = records.kept_returns();
+    let mut outcome = loader.finish();
+    outcome.skipped_mark = skipped;
+    outcome.kept_returns = records.kept_returns();
     drop(partition);
-    let closed = close(db, summary.bytes);
-    summary.report(result.and(closed), store.json, args.input_name())
+    let closed = close(db, outcome.bytes);
+    outcome.report(result.and(closed), store.json, args.input_name())
 }
 
 fn skip_mark(source: &mut Source, args: &LoadArgs) -> Result<bool> {

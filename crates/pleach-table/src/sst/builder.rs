@@ -73,17 +73,6 @@ impl SstBuilder {
             Codec::None => Packing::Paged,
             Codec::Lz4 => Packing::UpTo(BLOCK_LEN_MAX),
         };
-        Self::create_packed(env, path, file_id, options, packing)
-    }
-
-    /// As [`SstBuilder::create`], with another packing.
-    pub(crate) fn create_packed(
-        env: &Arc<dyn Env>,
-        path: &Path,
-        file_id: FileId,
-        options: SstOptions,
-        packing: Packing,
-    ) -> Result<Self> {
         let file = env.create_file(path).map_err(|e| Error::io("create the SST", path, e))?;
         Ok(Self {
             env: env.clone(),

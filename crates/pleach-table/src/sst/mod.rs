@@ -12,8 +12,6 @@ mod open;
 mod reader;
 mod salvage;
 mod stream;
-#[cfg(test)]
-mod tests;
 mod verify;
 
 pub use builder::{SstBuilder, SstOptions};

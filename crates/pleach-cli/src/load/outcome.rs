@@ -1,4 +1,4 @@
-//! The summary of a load, for people or as JSON. It is printed also if the load failed.
+//! The outcome of a load: its summary for people or as JSON. It is printed also if the load failed.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::output::{bytes, complain_of, count, counted, entries, note, per_secon
 const LINES_TOLD_MAX: usize = 5;
 
 #[derive(Default)]
-pub(super) struct Summary {
+pub(super) struct LoadOutcome {
     partition: String,
     /// Entries committed.
     pub(super) entries: u64,
@@ -28,7 +28,7 @@ pub(super) struct Summary {
     malformed_lines: Vec<u64>,
 }
 
-impl Summary {
+impl LoadOutcome {
     /// Of a load into `partition`.
     pub(super) fn of(partition: &str) -> Self {
         Self { partition: partition.to_owned(), ..Self::default() }
