@@ -4,8 +4,8 @@ use std::sync::Weak;
 
 use super::inner::Inner;
 use crate::stats::{PartitionStats, Stats};
+use crate::version::SubTree;
 use crate::version::edit::RunKind;
-use crate::version::{Run, SubTree};
 
 impl Inner {
     pub(crate) fn stats(&self) -> Stats {
@@ -18,7 +18,7 @@ impl Inner {
             stats.runs += runs;
             stats.runs_max = stats.runs_max.max(runs);
             stats.compactions_running += partition.tree.jobs.len() as u64;
-            stats.sst_garbage += partition.tree.sum(Run::garbage);
+            stats.sst_garbage += partition.tree.sum(|run| run.totals.garbage);
         }
         for file in state.version.live_files() {
             stats.ssts += 1;
@@ -54,8 +54,8 @@ pub(super) fn tree_stats(tree: &SubTree) -> PartitionStats {
     let mut stages: Vec<_> = tree.runs.iter().map(|run| run.stage).collect();
     stages.dedup();
     PartitionStats {
-        entries: tree.sum(Run::entries),
-        bytes: tree.sum(Run::bytes),
+        entries: tree.sum(|run| run.totals.entries),
+        bytes: tree.sum(|run| run.totals.bytes),
         runs: tree.runs.len() as u64,
         sections: tree.runs.iter().filter(|run| run.kind == RunKind::Section).count() as u64,
         stages: stages.len() as u64,

@@ -19,7 +19,7 @@ use crate::stats::{PartitionStats, SizeEstimate};
 use crate::status::closed_error;
 use crate::value::Value;
 use crate::version::SubTree;
-use crate::version::size::{self, Bounds};
+use crate::version::size;
 use crate::write_path::{LivePartition, TouchedPartitions, WriteRequest, dropped_error};
 
 /// A thread keeps its buffer for the next single write, if it is not longer than this.
@@ -208,10 +208,12 @@ impl Partition {
     /// `Closed` after a drop or a close.
     pub fn approximate_size<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<SizeEstimate> {
         let state = self.view()?.state;
-        let key = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let key = |bound: Bound<&K>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+            Bound::Unbounded => None,
+        };
         let (lower, upper) = (key(bounds.start_bound()), key(bounds.end_bound()));
-        let bounds = Bounds::new(lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
-        Ok(size::estimate(self.tree(&state)?, self.live.id, bounds))
+        Ok(size::estimate(self.tree(&state)?, self.live.id, (lower.as_deref(), upper.as_deref())))
     }
 
     /// Merges the partition into one run, and waits for that.

@@ -109,9 +109,9 @@ mod tests {
         let first = choose(100_000, &filters);
         for at in 0..filters.len() {
             filters[at].is_kept = first[at];
-            let told =
+            let kept =
                 filters.iter().zip(&first).filter(|(_, chosen)| **chosen).map(|(filter, _)| filter.bytes);
-            assert!(told.sum::<u64>() <= 100_000);
+            assert!(kept.sum::<u64>() <= 100_000);
         }
         assert_eq!(choose(100_000, &filters), first);
     }

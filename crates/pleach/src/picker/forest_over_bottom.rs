@@ -69,7 +69,7 @@ const GROWTH: u128 = 2;
 fn reaches_bottom(situation: Situation<'_>, start: usize) -> bool {
     let runs = &situation.tree.runs[start..];
     let (bottom, forest): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.stage == STAGE_BOTTOM);
-    let bytes = |runs: &[&Arc<Run>]| runs.iter().map(|run| u128::from(run.bytes())).sum::<u128>();
+    let bytes = |runs: &[&Arc<Run>]| runs.iter().map(|run| u128::from(run.totals.bytes)).sum::<u128>();
     situation.free_from() <= start && bytes(&forest) >= GROWTH * bytes(&bottom)
 }
 
@@ -78,7 +78,7 @@ fn pick_for_reads(situation: Situation<'_>) -> Option<WholePlan> {
     let tree = situation.tree;
     let is_due = tree.runs.len() > 1
         && situation.are_free(0..tree.runs.len())
-        && tree.reads.outweighs_merge_of(tree.sum(Run::bytes));
+        && tree.reads.outweighs_merge_of(tree.sum(|run| run.totals.bytes));
     is_due.then(|| situation.merge_from(0, STAGE_BOTTOM))
 }
 
@@ -87,10 +87,10 @@ fn pick_garbage(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> 
     let start = situation.free_from();
     let runs = &situation.tree.runs[start..];
     let sum = |of: fn(&Run) -> u64| runs.iter().map(|run| u128::from(of(run))).sum::<u128>();
-    let entries = sum(Run::entries);
-    let garbage = sum(Run::garbage).min(entries);
+    let entries = sum(|run| run.totals.entries);
+    let garbage = sum(|run| run.totals.garbage).min(entries);
     let live = entries - garbage;
-    let garbage_bytes = sum(Run::bytes) * garbage / entries.max(1);
+    let garbage_bytes = sum(|run| run.totals.bytes) * garbage / entries.max(1);
     let is_due = garbage * GARBAGE_MAX.1 > live * GARBAGE_MAX.0
         && garbage_bytes > GARBAGE_MEMTABLES * u128::from(policy.memtable_bytes);
     (is_due && runs.len() > 1).then(|| situation.merge_from(start, STAGE_BOTTOM))

@@ -50,7 +50,7 @@ fn pick_file(policy: &Policy, situation: Situation<'_>, at: usize) -> Option<Par
     let size =
         policy.memtable_bytes.saturating_mul(policy.k as u64).saturating_mul(FANOUT.saturating_pow(depth));
     let output_stage = upper.stage + 1;
-    if upper.bytes() <= size || output_stage > STAGE_MAX || situation.is_busy(upper.id) {
+    if upper.totals.bytes <= size || output_stage > STAGE_MAX || situation.is_busy(upper.id) {
         return None;
     }
     // If the next stage has several runs, they are merged first.

@@ -103,7 +103,8 @@ pub(crate) fn pick_all(policy: &Policy, situation: Situation<'_>) -> Option<Whol
 fn pick_aged(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     let runs = &situation.tree.runs;
     let limit = situation.now.saturating_sub(policy.tombstone_age_max);
-    let newest = runs.iter().position(|run| run.tombstones_since().is_some_and(|since| since < limit))?;
+    let newest =
+        runs.iter().position(|run| run.totals.tombstones_since.is_some_and(|since| since < limit))?;
     let stage = oldest_stage(policy, situation.tree, newest)?;
     situation.are_free(newest..runs.len()).then(|| situation.merge_from(newest, stage))
 }
@@ -123,7 +124,7 @@ fn oldest_stage(policy: &Policy, tree: &SubTree, start: usize) -> Option<u8> {
     let (newer, taken) = tree.runs.split_at(start);
     let least = newer.last().map_or(STAGE_FIRST, |run| run.stage.saturating_add(1).max(STAGE_FIRST));
     let fitting = || {
-        let bytes = taken.iter().map(|run| run.bytes()).fold(0, u64::saturating_add);
+        let bytes = taken.iter().map(|run| run.totals.bytes).fold(0, u64::saturating_add);
         fitting_stage(policy, bytes).max(least)
     };
     match (policy.shape, tree.last_stage()) {

@@ -51,7 +51,7 @@ impl Load {
         let mut told = format!("written {}.{} times", tenths / 10, tenths % 10);
         for runs in self.tree.runs.chunk_by(|a, b| a.stage == b.stage) {
             let sizes: Vec<_> =
-                runs.iter().map(|run| (run.bytes() / self.policy.memtable_bytes).to_string()).collect();
+                runs.iter().map(|run| (run.totals.bytes / self.policy.memtable_bytes).to_string()).collect();
             let _infallible = write!(told, "; {} of {}", stage_name(runs[0].stage), sizes.join(" "));
         }
         told
@@ -72,7 +72,7 @@ impl Load {
     }
 
     fn merge_whole(&mut self, plan: &WholePlan) {
-        let bytes = plan.inputs.iter().map(|id| self.take(*id).bytes()).sum();
+        let bytes = plan.inputs.iter().map(|id| self.take(*id).totals.bytes).sum();
         let files = self.write((0, KEYS), bytes);
         self.add(plan.output_stage, files);
     }

@@ -44,37 +44,29 @@ struct Flush<'i> {
     newest_seq: SeqNo,
 }
 
-/// The file that small slices share, and the sections in it.
+/// The file that small slices share.
 struct SharedFile<'i> {
     output: SstOutput<'i>,
-    sections: Vec<(PartitionId, RunMeta)>,
-    /// Entries of the sections, and the bits that the file's filter should have for them.
-    entries: u64,
-    filter_bits: f64,
+    /// The sections, with the bits per key that each should have in the file's filter.
+    sections: Vec<(PartitionId, RunMeta, f32)>,
 }
 
 impl<'i> SharedFile<'i> {
     fn new(upkeep: &'i Upkeep, newest_seq: SeqNo) -> Result<Self> {
         let origin = Origin { partition: None, stage: STAGE_SECTIONS, newest_seq };
-        Ok(Self {
-            output: upkeep.new_sst_output(origin)?,
-            sections: Vec::new(),
-            entries: 0,
-            filter_bits: 0.0,
-        })
-    }
-
-    /// Notes how many bits per key a section's entries should have.
-    #[expect(clippy::cast_precision_loss, reason = "a mean, to choose by")]
-    fn note_filter(&mut self, entries: u64, bits_per_key: f32) {
-        self.entries += entries;
-        self.filter_bits += entries as f64 * f64::from(bits_per_key);
+        Ok(Self { output: upkeep.new_sst_output(origin)?, sections: Vec::new() })
     }
 
     /// Bits per key of the file's one filter: the mean over its entries.
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "as above")]
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a mean, to choose by")]
     fn filter_bits(&self) -> f32 {
-        (self.filter_bits / self.entries.max(1) as f64) as f32
+        let (mut entries, mut bits) = (0.0, 0.0);
+        for (_, run, bits_per_key) in &self.sections {
+            let section_entries: f64 = run.files.iter().map(|file| file.entries as f64).sum();
+            entries += section_entries;
+            bits += section_entries * f64::from(*bits_per_key);
+        }
+        (bits / f64::max(entries, 1.0)) as f32
     }
 }
 
@@ -156,7 +148,12 @@ impl<'i> Flush<'i> {
             return Ok(());
         };
         let older = OlderRuns::than_memtable(partition, &tree);
-        if slice_reaches(memtable, partition, self.upkeep.ctx.options.section_bytes_max()) {
+        let (mut bytes, own_bytes_min) = (0, self.upkeep.ctx.options.section_bytes_max());
+        let is_large = lens_from(memtable, partition, &partition.prefix()).any(|len| {
+            bytes += len;
+            bytes >= own_bytes_min
+        });
+        if is_large {
             let stage = if tree.runs.first().is_some_and(|r| r.stage == STAGE_SECTIONS) {
                 STAGE_SECTIONS
             } else {
@@ -191,7 +188,8 @@ impl<'i> Flush<'i> {
         while on_partition(cursor, partition) {
             if !shadows_nothing(older, cursor) {
                 if let Some(full) = self.own.take_if(|o| o.len() >= sst_bytes) {
-                    let entries = || full.entries() + entries_from(memtable, partition, cursor.key());
+                    let rest = || lens_from(memtable, partition, cursor.key()).count() as u64;
+                    let entries = || full.entries() + rest();
                     let bits = *run_bits.get_or_insert_with(|| filter_bits(entries()));
                     files.push(self.finish_own(full, bits)?);
                 }
@@ -247,7 +245,6 @@ impl<'i> Flush<'i> {
         }
         if let Some(section) = shared.output.end_section(&smallest, &largest) {
             let filter_bits = self.upkeep.filter_bits(section.entries, older.sizes(), 0);
-            shared.note_filter(section.entries, filter_bits);
             let run = RunMeta {
                 id: RunId::NEXT,
                 stage: STAGE_SECTIONS,
@@ -256,7 +253,7 @@ impl<'i> Flush<'i> {
                 newest_seq: self.newest_seq,
                 files: vec![section],
             };
-            shared.sections.push((partition, run));
+            shared.sections.push((partition, run, filter_bits));
         }
         Ok(())
     }
@@ -269,7 +266,7 @@ impl<'i> Flush<'i> {
         let filter_bits = shared.filter_bits();
         let (file, _sections_have_ended) = shared.output.finish(filter_bits)?;
         self.name_file(file);
-        for (partition, run) in shared.sections {
+        for (partition, run, _) in shared.sections {
             self.edit.push(EditItem::AddRun { partition, run });
         }
         Ok(())
@@ -317,26 +314,15 @@ fn on_partition(cursor: &MemtableCursor, partition: PartitionId) -> bool {
     cursor.is_valid() && partition_of(cursor) == partition
 }
 
-/// Whether `partition` has at least `bytes` of keys and values in the memtable.
-fn slice_reaches(memtable: &Arc<Memtable>, partition: PartitionId, bytes: usize) -> bool {
-    let mut cursor = memtable.cursor(u64::MAX);
-    cursor.seek(&partition.prefix());
-    let mut sum = 0;
-    while sum < bytes && on_partition(&cursor, partition) {
-        sum += cursor.key().len() + cursor.value().len();
-        cursor.next();
-    }
-    sum >= bytes
-}
-
-/// Entries of `partition` in the memtable from `key`, a partition key, on.
-fn entries_from(memtable: &Arc<Memtable>, partition: PartitionId, key: &[u8]) -> u64 {
+/// Lengths of the entries of `partition` in the memtable from `key`, a partition key, on.
+fn lens_from(memtable: &Arc<Memtable>, partition: PartitionId, key: &[u8]) -> impl Iterator<Item = usize> {
     let mut cursor = memtable.cursor(u64::MAX);
     cursor.seek(key);
-    let mut entries = 0;
-    while on_partition(&cursor, partition) {
-        entries += 1;
-        cursor.next();
-    }
-    entries
+    std::iter::from_fn(move || {
+        on_partition(&cursor, partition).then(|| {
+            let len = cursor.key().len() + cursor.value().len();
+            cursor.next();
+            len
+        })
+    })
 }

@@ -40,20 +40,16 @@ const FLUSHED_AT_CLOSE_MIN: usize = TAIL_BYTES_MAX;
 
 /// Starts the jobs of a store: all of them, or none if the system has no thread for one.
 pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
-    let flush = {
+    let step_of = |step: fn(&Upkeep) -> JobStep| {
         let upkeep = Arc::clone(upkeep);
-        move || upkeep.flush_step()
+        move || step(&upkeep)
     };
-    let flush = spawn(upkeep, "pleach-flush", flush)?;
+    let flush = spawn(upkeep, "pleach-flush", step_of(Upkeep::flush_step))?;
     let compactions = Arc::new(Compactions::new(Arc::clone(upkeep)));
     let worker = |_| spawn(upkeep, "pleach-compact", Worker(Arc::clone(&compactions)));
     let workers =
         (0..upkeep.ctx.options.compaction_worker_count()).map(worker).collect::<Result<Vec<_>>>()?;
-    let cleaner = {
-        let upkeep = Arc::clone(upkeep);
-        move || upkeep.clean_step()
-    };
-    let cleaner = spawn(upkeep, "pleach-clean", cleaner)?;
+    let cleaner = spawn(upkeep, "pleach-clean", step_of(Upkeep::clean_step))?;
     let wakers = Wakers {
         flush: flush.waker(),
         compaction: workers.iter().map(JobHandle::waker).collect(),

@@ -125,8 +125,8 @@ impl Upkeep {
     /// Bits per key for the filters of the run of `stage` into which the runs `merged` are merged.
     pub(crate) fn filter_bits_of_merged(&self, tree: &SubTree, merged: &[RunId], stage: u8) -> f32 {
         let (merged, others): (Vec<_>, Vec<_>) = tree.runs.iter().partition(|run| merged.contains(&run.id));
-        let entries = merged.iter().map(|run| run.entries()).fold(0, u64::saturating_add);
-        let others = others.iter().map(|run| run.entries());
+        let entries = merged.iter().map(|run| run.totals.entries).fold(0, u64::saturating_add);
+        let others = others.iter().map(|run| run.totals.entries);
         self.filter_bits(entries, others, stage.saturating_sub(STAGE_FIRST))
     }
 

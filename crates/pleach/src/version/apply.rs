@@ -55,30 +55,14 @@ impl Version {
             EditItem::AddFile { file, summary } => files.add_unopened(*file, summary.clone()),
             EditItem::CreatePartition { id, name } => self.create_partition(*id, name)?,
             EditItem::DropPartition { id } => self.drop_partition(*id, files)?,
-            EditItem::AddRun { partition, run } => self.edit_tree(*partition, |t| t.add_run(run, files))?,
-            EditItem::ExtendRun { partition, run, newest_seq, files: added } => {
-                self.edit_tree(*partition, |t| t.extend_run(*run, *newest_seq, added, files))?;
-            }
-            EditItem::SetClip { partition, run, clip } => {
-                self.edit_tree(*partition, |t| t.replace_run(*run, |r| Ok(r.with_clip(clip.clone()))))?;
-            }
-            EditItem::RemoveRunFiles { partition, run, files: removed } => {
-                self.edit_tree(*partition, |t| t.remove_files(*run, removed, files))?;
-            }
-            EditItem::RemoveRun { partition, run } => {
-                self.edit_tree(*partition, |t| t.remove_run(*run, files))?;
-            }
-            EditItem::StartJob { partition, job } => {
-                self.edit_tree(*partition, |t| {
-                    t.jobs.push(job.clone());
-                    Ok(())
-                })?;
-            }
-            EditItem::EndJob { partition, output } => {
-                self.edit_tree(*partition, |t| {
-                    t.jobs.retain(|job| job.output != *output);
-                    Ok(())
-                })?;
+            item => {
+                let id = item.changed_tree().expect("every other item changes a sub-tree");
+                let state =
+                    self.partitions.get(id).ok_or_else(|| format!("partition {id} does not exist"))?;
+                let mut tree = SubTree::clone(&state.tree);
+                tree.apply_item(item, files)?;
+                let state = PartitionState { name: Arc::clone(&state.name), tree: Arc::new(tree) };
+                self.partitions.set(id, Some(state));
             }
         }
         Ok(())
@@ -103,22 +87,29 @@ impl Version {
         self.partitions.set(id, None);
         Ok(())
     }
-
-    fn edit_tree(
-        &mut self,
-        id: PartitionId,
-        change: impl FnOnce(&mut SubTree) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let state = self.partitions.get(id).ok_or_else(|| format!("partition {id} does not exist"))?;
-        let mut tree = SubTree::clone(&state.tree);
-        change(&mut tree)?;
-        let state = PartitionState { name: Arc::clone(&state.name), tree: Arc::new(tree) };
-        self.partitions.set(id, Some(state));
-        Ok(())
-    }
 }
 
 impl SubTree {
+    fn apply_item(&mut self, item: &EditItem, files: &mut ChangedFiles<'_>) -> Result<(), String> {
+        match item {
+            EditItem::AddRun { run, .. } => self.add_run(run, files)?,
+            EditItem::ExtendRun { run, newest_seq, files: added, .. } => {
+                self.extend_run(*run, *newest_seq, added, files)?;
+            }
+            EditItem::SetClip { run, clip, .. } => {
+                self.replace_run(*run, |run| Ok(run.with_clip(clip.clone())))?;
+            }
+            EditItem::RemoveRunFiles { run, files: removed, .. } => {
+                self.remove_files(*run, removed, files)?;
+            }
+            EditItem::RemoveRun { run, .. } => self.remove_run(*run, files)?,
+            EditItem::StartJob { job, .. } => self.jobs.push(job.clone()),
+            EditItem::EndJob { output, .. } => self.jobs.retain(|job| job.output != *output),
+            _ => {}
+        }
+        Ok(())
+    }
+
     fn add_run(&mut self, meta: &RunMeta, files: &mut ChangedFiles<'_>) -> Result<(), String> {
         if self.run(meta.id).is_some() {
             return Err(format!("run {} exists already", meta.id.0));

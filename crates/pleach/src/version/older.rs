@@ -77,7 +77,7 @@ impl OlderRuns {
 
     /// Entries of each run.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
-        self.runs.iter().map(|run| run.entries())
+        self.runs.iter().map(|run| run.totals.entries)
     }
 
     /// Hash of a key of the partition.
@@ -87,11 +87,10 @@ impl OlderRuns {
 
     /// Whether a run may hold `user_key`, as a value or as a tombstone. A no is certain.
     pub(crate) fn may_hold(&self, user_key: &[u8]) -> bool {
-        !self.runs.is_empty() && self.may_hold_hashed(user_key, self.hash(user_key))
-    }
-
-    fn may_hold_hashed(&self, user_key: &[u8], hash: u64) -> bool {
-        self.runs.iter().any(|run| run.may_hold(user_key, hash))
+        !self.runs.is_empty() && {
+            let hash = self.hash(user_key);
+            self.runs.iter().any(|run| run.may_hold(user_key, hash))
+        }
     }
 
     /// Whether a run seems to hold `user_key`, and how likely a yes is if none does. For estimates: neither yes nor no is

@@ -54,14 +54,18 @@ impl RunFile {
     }
 }
 
-/// Sums over a run's files, computed once.
+/// Sums over a run's files, computed once. Entries below the clip count.
 #[derive(Clone)]
-struct Totals {
-    bytes: u64,
-    file_bytes_max: u64,
-    entries: u64,
-    garbage: u64,
-    tombstones_since: Option<u64>,
+pub(crate) struct Totals {
+    pub(crate) entries: u64,
+    /// Bytes of the entries.
+    pub(crate) bytes: u64,
+    /// Bytes of the largest file's entries.
+    pub(crate) file_bytes_max: u64,
+    /// About how much garbage the run makes: its tombstones, and the entries of older runs that its entries shadow.
+    pub(crate) garbage: u64,
+    /// Seconds since 1970 at which the oldest tombstone was flushed; `None` without tombstones.
+    pub(crate) tombstones_since: Option<u64>,
 }
 
 impl Totals {
@@ -88,7 +92,7 @@ pub(crate) struct Run {
     /// No write in it has a higher sequence number.
     pub(crate) newest_seq: SeqNo,
     pub(crate) files: Vec<RunFile>,
-    totals: Totals,
+    pub(crate) totals: Totals,
     /// Which file can hold a key.
     locator: Index,
 }
@@ -133,31 +137,6 @@ impl Run {
         // The locator finds the last file that does not begin above the key.
         let file = if last == 0 { 0 } else { self.locator.find(user_key) as usize };
         file + usize::from(&*self.files[file].meta.largest < user_key)
-    }
-
-    /// Bytes of entries, those below the clip included.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.totals.bytes
-    }
-
-    /// Bytes of the largest file's entries.
-    pub(crate) fn file_bytes_max(&self) -> u64 {
-        self.totals.file_bytes_max
-    }
-
-    /// Entries, those below the clip included.
-    pub(crate) fn entries(&self) -> u64 {
-        self.totals.entries
-    }
-
-    /// About how much garbage the run makes: its tombstones, and the entries of older runs that its entries shadow.
-    pub(crate) fn garbage(&self) -> u64 {
-        self.totals.garbage
-    }
-
-    /// Seconds since 1970 at which the oldest tombstone was flushed; `None` without tombstones.
-    pub(crate) fn tombstones_since(&self) -> Option<u64> {
-        self.totals.tombstones_since
     }
 
     /// The manifest's record of it.

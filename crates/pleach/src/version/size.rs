@@ -3,46 +3,27 @@
 //! A file inside the range counts as a whole, a file that contains a bound by its blocks inside the range. The block that
 //! contains a bound counts half, so the error of each run is about one block at each end.
 
-use std::ops::Bound;
-
 use super::SubTree;
 use super::edit::RunKind;
 use super::run::{Run, RunFile};
 use crate::keys::{PartitionId, partition_key};
 use crate::stats::SizeEstimate;
 
-/// The bounds of a range. An estimate ignores whether they are inclusive.
-#[derive(Clone, Copy)]
-pub(crate) struct Bounds<'a> {
-    lower: Option<&'a [u8]>,
-    upper: Option<&'a [u8]>,
-}
-
-impl<'a> Bounds<'a> {
-    pub(crate) fn new(lower: Bound<&'a [u8]>, upper: Bound<&'a [u8]>) -> Self {
-        let key = |bound| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => Some(key),
-            Bound::Unbounded => None,
-        };
-        Self { lower: key(lower), upper: key(upper) }
-    }
-
-    fn is_empty(&self) -> bool {
-        matches!((self.lower, self.upper), (Some(lower), Some(upper)) if lower > upper)
-    }
-}
-
-/// The entries of `tree`, the sub-tree of `partition`, within `bounds`.
-pub(crate) fn estimate(tree: &SubTree, partition: PartitionId, bounds: Bounds<'_>) -> SizeEstimate {
+/// The entries of `tree`, the sub-tree of `partition`, between two keys. The estimate ignores whether the bounds are inclusive.
+pub(crate) fn estimate(
+    tree: &SubTree,
+    partition: PartitionId,
+    (lower, upper): (Option<&[u8]>, Option<&[u8]>),
+) -> SizeEstimate {
     let mut sum = SizeEstimate::default();
-    if bounds.is_empty() {
+    if matches!((lower, upper), (Some(lower), Some(upper)) if lower > upper) {
         return sum;
     }
     for run in &tree.runs {
         // Keys below the clip no longer belong to the run.
-        let lower = bounds.lower.max(run.clip.as_deref());
-        for file in files_within(run, lower, bounds.upper) {
-            let (part, of) = blocks_within(run, file, partition, lower, bounds.upper);
+        let lower = lower.max(run.clip.as_deref());
+        for file in files_within(run, lower, upper) {
+            let (part, of) = blocks_within(run, file, partition, lower, upper);
             sum.entries += scaled(file.meta.entries, part, of);
             sum.bytes += scaled(file.meta.bytes, part, of);
         }

@@ -3,7 +3,7 @@
 //! Runs cost reads, garbage takes space. Writers are slowed down in proportion to the debt above a soft limit.
 
 use crate::shape::{Policy, STAGE_BOTTOM, STAGE_FIRST, Shape};
-use crate::version::{Run, SubTree};
+use crate::version::SubTree;
 
 /// Lowest soft limit of runs. Arbitrary: during a long merge about so many gather above it, whatever the options.
 const RUNS_MIN: usize = 40;
@@ -29,8 +29,8 @@ struct Debt {
 
 impl Debt {
     fn of(tree: &SubTree, policy: &Policy) -> Self {
-        let (entries, bytes) = (tree.sum(Run::entries), tree.sum(Run::bytes));
-        let garbage = tree.sum(Run::garbage).min(entries);
+        let (entries, bytes) = (tree.sum(|run| run.totals.entries), tree.sum(|run| run.totals.bytes));
+        let garbage = tree.sum(|run| run.totals.garbage).min(entries);
         let garbage_bytes = as_f64(bytes) * as_f64(garbage) / as_f64(entries.max(1));
         // The other shapes do not merge for garbage, so a wait of the writers would not reduce it.
         let counts = policy.shape == Shape::ForestOverBottom
@@ -67,7 +67,9 @@ fn ratio_between(value: f64, (soft, hard): (f64, f64)) -> f64 {
 /// Bytes that a merge of all runs writes before it can remove a file of each input, plus one SST for each job.
 pub(super) fn step_bytes(tree: &SubTree, sst_bytes: u64) -> u64 {
     let jobs = 1 + tree.jobs.len() as u64;
-    tree.sum(Run::file_bytes_max).saturating_add(jobs * sst_bytes).min(tree.sum(Run::bytes))
+    tree.sum(|run| run.totals.file_bytes_max)
+        .saturating_add(jobs * sst_bytes)
+        .min(tree.sum(|run| run.totals.bytes))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "debts are estimates")]

@@ -52,10 +52,10 @@ pub(crate) struct Ledger {
 }
 
 /// The policy while data is written, and the one while it is quiet.
-type Policies = [Policy; 2];
+pub(super) type Policies = [Policy; 2];
 
 /// For each policy, the stage of the merge that is due in a sub-tree.
-type DueStages = [Option<u8>; 2];
+pub(super) type DueStages = [Option<u8>; 2];
 
 /// Values of some partitions, by partition and by value.
 #[derive(Debug, Default, PartialEq)]
@@ -125,21 +125,24 @@ impl Ledger {
     }
 
     /// Begins a refresh: from now on changes are judged for the time `now`. For the other partitions call
-    /// [`Ledger::recheck_after`], [`Recheck::due_at`] and [`Ledger::refresh`] in turn until none is left, then
+    /// [`Ledger::recheck_after`], [`due_stages`] and [`Ledger::refresh`] in turn until none is left, then
     /// [`Ledger::end_refresh`].
     pub(super) fn start_refresh(&mut self, now: u64) {
         self.now = now;
     }
 
     /// The first `count` partitions after `last` in which time or reads may have made a merge due, to be checked without the
-    /// ledger's lock.
-    pub(super) fn recheck_after(&self, last: Option<PartitionId>, count: usize) -> Recheck {
+    /// ledger's lock, and the policies.
+    pub(super) fn recheck_after(
+        &self,
+        last: Option<PartitionId>,
+        count: usize,
+    ) -> (Vec<PartitionId>, Policies) {
         let after = (last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let partitions = self.recheck.range(after).take(count).copied().collect();
-        Recheck { partitions, policies: self.policies }
+        (self.recheck.range(after).take(count).copied().collect(), self.policies)
     }
 
-    /// Takes over what [`Recheck::due_at`] found.
+    /// Takes over what [`due_stages`] found.
     ///
     /// Requires: `versions` was locked all the time since [`Ledger::recheck_after`].
     pub(super) fn refresh(&mut self, found: Vec<(PartitionId, DueStages)>) {
@@ -206,26 +209,8 @@ impl Ledger {
 /// Most partitions that a worker is given to choose from (arbitrary): more than can be busy at a time.
 const DUE_MAX: usize = 256;
 
-/// Partitions to be checked because time has passed.
-pub(super) struct Recheck {
-    partitions: Vec<PartitionId>,
-    policies: Policies,
-}
-
-impl Recheck {
-    /// The last of them.
-    pub(super) fn last(&self) -> Option<PartitionId> {
-        self.partitions.last().copied()
-    }
-
-    /// The merges that are due in them at the time `now`.
-    pub(super) fn due_at(&self, version: &Version, now: u64) -> Vec<(PartitionId, DueStages)> {
-        let due = |id: &PartitionId| Some((*id, due_stages(&self.policies, version.tree(*id)?, now)));
-        self.partitions.iter().filter_map(due).collect()
-    }
-}
-
-fn due_stages(policies: &Policies, tree: &SubTree, now: u64) -> DueStages {
+/// For each policy, the stage of the merge that is due in a sub-tree at the time `now`.
+pub(super) fn due_stages(policies: &Policies, tree: &SubTree, now: u64) -> DueStages {
     let situation = Situation { tree, busy: &[], now };
     let stage = |policy| picker::pick(policy, situation).map(|plan| plan.output_stage());
     // A merge that is due while data is written is also due when it is quiet.
@@ -235,7 +220,7 @@ fn due_stages(policies: &Policies, tree: &SubTree, now: u64) -> DueStages {
 
 /// Whether time or reads may make a merge due: tombstones grow old, and reads of several runs may pay for a merge.
 fn may_come_due(tree: &SubTree) -> bool {
-    tree.runs.len() > 1 || tree.runs.iter().any(|run| run.tombstones_since().is_some())
+    tree.runs.len() > 1 || tree.runs.iter().any(|run| run.totals.tombstones_since.is_some())
 }
 
 fn set_member(set: &mut BTreeSet<PartitionId>, id: PartitionId, is_member: bool) {

@@ -93,7 +93,7 @@ impl CompactionJob {
         let state = upkeep.version_set.state.load_full();
         let tree = state.version.tree(partition)?;
         let runs: Vec<_> = meta.inputs.iter().filter_map(|id| tree.run(*id)).cloned().collect();
-        let bytes = runs.iter().map(|run| run.bytes()).fold(0, u64::saturating_add);
+        let bytes = runs.iter().map(|run| run.totals.bytes).fold(0, u64::saturating_add);
         let stage = tree.run(meta.output).map_or(0, |run| run.stage);
         let merged: Vec<_> = meta.inputs.iter().copied().chain([meta.output]).collect();
         Some(Self {

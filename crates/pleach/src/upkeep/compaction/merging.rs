@@ -63,7 +63,7 @@ impl Merging {
             origin: Origin { partition: Some(partition), stage, newest_seq },
             drops_tombstones,
             filter_bits: upkeep.filter_bits_of_merged(tree, merged, stage),
-            sst_bytes: upkeep.ctx.options.compacted_sst_bytes(tree.sum(Run::bytes)),
+            sst_bytes: upkeep.ctx.options.compacted_sst_bytes(tree.sum(|run| run.totals.bytes)),
             last_key: Vec::new(),
         }
     }

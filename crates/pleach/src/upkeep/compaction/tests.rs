@@ -146,7 +146,7 @@ fn a_moved_file_hides_nothing_when_nothing_older_is_left() {
     let upkeep = &db.inner().upkeep;
     let (version, output) = upkeep.version_set.plan_basis();
     let newest = &version.tree(DEFAULT).unwrap().runs[0];
-    assert!(newest.garbage() > 0, "some of it overwrites others");
+    assert!(newest.totals.garbage > 0, "some of it overwrites others");
     let plan = WholePlan { inputs: vec![newest.id], output_stage: newest.stage, drops_tombstones: true };
     let mut job = CompactionJob::start(upkeep, DEFAULT, plan, output).unwrap().unwrap();
     while job.step(upkeep).unwrap() == Progress::More {}
