@@ -28,11 +28,6 @@ mod ledger;
 pub(crate) mod reserve;
 
 pub(crate) use ledger::Ledger;
-use ledger::due_stages;
-
-/// Partitions that a refresh of the ledger checks under one lock: some 0.3 ms, for which edits wait. 20 000 partitions take
-/// 20 ms.
-const CHECKED_AT_ONCE: usize = 256;
 
 /// The version set.
 pub(crate) struct VersionSet {
@@ -150,32 +145,6 @@ impl VersionSet {
             removed += 1;
         }
         removed
-    }
-
-    /// Finds the merges that time and reads have made due. The pickers run without the ledger's lock, which commit leaders
-    /// take; `versions` keeps edits out, for a few partitions at a time.
-    pub(crate) fn refresh_ledger(&self, now: u64) {
-        self.ledger.lock().start_refresh(now);
-        let mut last = None;
-        loop {
-            let versions = self.lock();
-            let (partitions, policies) = self.ledger.lock().recheck_after(last, CHECKED_AT_ONCE);
-            last = partitions.last().copied();
-            if last.is_none() {
-                break;
-            }
-            let trees = partitions.iter().filter_map(|id| Some((*id, versions.version.tree(*id)?)));
-            let due = trees.map(|(id, tree)| (id, due_stages(&policies, tree, now))).collect();
-            self.ledger.lock().refresh(due);
-        }
-        self.ledger.lock().end_refresh(now);
-    }
-
-    /// The same, unless that was done for the time `now` already.
-    pub(crate) fn refresh_ledger_once(&self, now: u64) {
-        if self.ledger.lock().refreshed_at() != now {
-            self.refresh_ledger(now);
-        }
     }
 }
 

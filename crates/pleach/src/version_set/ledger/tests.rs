@@ -66,7 +66,7 @@ fn a_refresh_looks_at_all_partitions_in_steps() {
     env.sleep(std::time::Duration::from_secs(10_000));
     let rechecked = {
         let ledger = db.inner().version_set.ledger.lock();
-        assert_eq!(ledger.recheck_after(None, 7).0.len(), 7);
+        assert_eq!(ledger.recheck_after(Bound::Unbounded, 7).len(), 7);
         assert!(ledger.recheck.len() >= 600, "{}", ledger.recheck.len());
         ledger.recheck.len() as u64
     };
