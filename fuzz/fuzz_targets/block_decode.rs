@@ -18,7 +18,7 @@ fn build(codec: Codec) -> (Vec<u8>, SstSummary) {
     let machine: Arc<dyn Env> = env.clone();
     env.create_dir_all(Path::new(DIR)).expect("a directory");
     let path = Path::new(DIR).join("000001.sst");
-    let options = SstOptions { codec, filter_bits_per_key: 0.0 };
+    let options = SstOptions { codec, filter_bits_per_key: 0.0, ..SstOptions::default() };
     let mut builder = SstBuilder::create(&machine, &path, FileId(1), options).expect("a builder");
     for i in 0..32u32 {
         let key = format!("key {i:03}");

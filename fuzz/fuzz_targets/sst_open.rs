@@ -26,7 +26,7 @@ fn build(codec: Codec) -> Vec<u8> {
     let machine: Arc<dyn Env> = env.clone();
     env.create_dir_all(Path::new(DIR)).expect("a directory");
     let path = Path::new(DIR).join("000001.sst");
-    let options = SstOptions { codec, filter_bits_per_key: 10.0 };
+    let options = SstOptions { codec, filter_bits_per_key: 10.0, ..SstOptions::default() };
     let mut builder = SstBuilder::create(&machine, &path, FileId(1), options).expect("a builder");
     for (key, value) in (0..ENTRIES).map(entry) {
         builder.add(&key, ValueKind::Put, &value, key_hash(0, &key)).expect("an entry");

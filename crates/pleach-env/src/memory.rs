@@ -170,8 +170,12 @@ pub struct AtomicWords {
 }
 
 impl AtomicWords {
-    /// `len` words, all zero; `None` if the system has no memory for them.
+    /// `len` words, all zero; `None` if the system has no memory for them, or a test
+    /// says so (failpoint `memory.words`).
     pub fn try_new(len: usize) -> Option<Self> {
+        if crate::failpoint::skipped("memory.words") {
+            return None;
+        }
         Some(Self { region: Region::try_new(len * size_of::<AtomicU64>())?, len })
     }
 }

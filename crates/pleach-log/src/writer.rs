@@ -84,8 +84,9 @@ impl LogWriter {
     }
 
     /// Appends a recovered record, with its boundaries and numbers as they were. Errors are as of [`LogWriter::append`].
-    pub fn append_recovered(&mut self, record: &Record<'_>) -> Result<()> {
-        self.current.append_payload(record.payload, (record.first_seq, record.count))
+    /// A payload of `large_len` bytes or more is written with a call of its own, from where it lies.
+    pub fn append_recovered(&mut self, record: &Record<'_>, large_len: usize) -> Result<()> {
+        self.current.append_payload(record.payload, (record.first_seq, record.count), large_len)
     }
 
     /// Whether `upcoming_bytes` (the sum of [`RecordBuf::record_len`](crate::RecordBuf::record_len)) should go to a

@@ -144,7 +144,7 @@ fn main() -> Result<()> {
     let keys: Vec<Vec<u8>> = (0..KEYS).map(key).collect();
     for codec in [Codec::Lz4, Codec::None] {
         for value_len in [400, 1000, 100] {
-            let options = SstOptions { codec, filter_bits_per_key: 10.0 };
+            let options = SstOptions { codec, ..SstOptions::default() };
             build(&env, &path, options, value_len, &keys[..if value_len == 100 { KEYS } else { 50_000 }])?;
             if value_len == 100 {
                 let cache = FrameCache::new(256 << 20);

@@ -38,7 +38,7 @@ pub fn batch(bytes: &[u8]) {
     let (mut again, mut first, mut second) = (Operations::default(), Vec::new(), Vec::new());
     let decoded = Operations::decode(bytes, &mut |op| {
         let value = (op.kind == ValueKind::Put).then_some(op.value);
-        again.push(op.partition, op.user_key, value).expect("what decodes is within the limits");
+        again.push(op.partition, op.user_key, value, usize::MAX).expect("what decodes is within the limits");
         first.push(note(&op));
     });
     if decoded.is_err() {

@@ -92,7 +92,7 @@ mod write_path;
 pub use damage::DamagedPlace;
 pub use db::{Db, Partition, Snapshot, VerifyReport, WriteBatch};
 pub use keys::{Key, PartitionId};
-pub use options::Options;
+pub use options::{Options, Thresholds};
 pub use pleach_env::{Error, ErrorKind, Result};
 pub use pleach_log::Durability;
 pub use repair::{RepairProgress, RepairReport, repair, survey};

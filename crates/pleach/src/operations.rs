@@ -9,17 +9,14 @@
 
 use pleach_coding::{Decoder, put_varint};
 use pleach_env::memory::RegionBytes;
-use pleach_env::{Error, Result, failpoint};
+use pleach_env::{Error, Result};
 use pleach_log::RecordBuf;
 use pleach_table::{ValueKind, key_hash};
 
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, partition_key};
 use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, OPERATIONS_MAX, VALUE_LEN_MAX};
 use crate::memtable::{FOOTPRINT_MAX, Footprint, LARGE_FRONT, LARGE_PER_BATCH, Memtable};
-
-/// Values of this length or more get a region of their own. The cost of mapping a region is small against that of copying
-/// so many bytes, and the memtable has a chunk for each (asserted below).
-const LARGE_VALUE_LEN: usize = 4 << 20;
+use crate::options::{LARGE_VALUE_LEN, MEMTABLE_BYTES_LIMIT};
 
 /// Upper bound of a memtable record's bytes beyond those of the operation (see `memtable/entry`).
 const RECORD_OVERHEAD_MAX: usize = 64;
@@ -33,12 +30,9 @@ const _: () = assert!(
 );
 const _: () = assert!(
     BATCH_BYTES_MAX / LARGE_VALUE_LEN <= LARGE_PER_BATCH
-        && crate::options::MEMTABLE_BYTES_LIMIT / LARGE_VALUE_LEN <= LARGE_PER_BATCH,
+        && MEMTABLE_BYTES_LIMIT / LARGE_VALUE_LEN <= LARGE_PER_BATCH,
     "every large value of a batch or of a memtable has a chunk of its own"
 );
-
-/// [`LARGE_VALUE_LEN`] under the site `tune.large_values`, for the rigs, whose values are small.
-const LARGE_VALUE_LEN_TUNED: usize = 500;
 
 /// See the module's text.
 #[derive(Default)]
@@ -49,11 +43,17 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
-    /// Adds a put or, with no value, a delete.
-    pub(crate) fn push(&mut self, partition: PartitionId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    /// Adds a put or, with no value, a delete. A value of `large_len` bytes or more gets a region of its own.
+    pub(crate) fn push(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        value: Option<&[u8]>,
+        large_len: usize,
+    ) -> Result<()> {
         check_key(key)?;
         let value_bytes = value.unwrap_or_default();
-        if is_large(value_bytes.len()) && self.record.regions().count() < LARGE_PER_BATCH {
+        if value_bytes.len() >= large_len && self.record.regions().count() < LARGE_PER_BATCH {
             return self.push_large(partition, key, value_bytes);
         }
         self.check_room_for(key.len() + value_bytes.len())?;
@@ -272,13 +272,6 @@ impl<'a> Operation<'a> {
     pub(crate) fn hash(&self) -> u64 {
         key_hash(self.partition.0, self.user_key)
     }
-}
-
-/// Whether a value of this length gets a region of its own.
-#[inline]
-fn is_large(value_len: usize) -> bool {
-    value_len >= LARGE_VALUE_LEN
-        || (failpoint::skipped("tune.large_values") && value_len >= LARGE_VALUE_LEN_TUNED)
 }
 
 /// An error when `key` is empty or too long.

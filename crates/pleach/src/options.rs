@@ -33,7 +33,41 @@ pub struct Options {
     pub(crate) sst_bytes: u64,
     pub(crate) clean_every: usize,
     pub(crate) filter_bits_per_key: f32,
+    pub(crate) thresholds: Thresholds,
 }
+
+/// Sizes from which on a store does what small stores never do. Only tests set them.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Thresholds {
+    /// Values of this length or more get a memory region, a block and log calls of their own. The cost of mapping a region is
+    /// small against that of copying so many bytes.
+    pub large_value_len: usize,
+    /// A manifest longer than this, and than `manifest_growth` times its first edit, is replaced by a new one.
+    pub manifest_len: u64,
+    /// See `manifest_len`.
+    pub manifest_growth: u64,
+    /// Most bytes of filters in memory, however much memory there is.
+    pub filter_bytes: u64,
+    /// Wasted probes between two reviews of the filters in memory, while some filter is not there: at least the first number,
+    /// and the second for each file.
+    pub filter_review_interval: [u64; 2],
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            large_value_len: LARGE_VALUE_LEN,
+            manifest_len: 1 << 20,
+            manifest_growth: 8,
+            filter_bytes: u64::MAX,
+            filter_review_interval: [4096, 64],
+        }
+    }
+}
+
+/// [`Thresholds::large_value_len`] of a store. The memtable has a chunk for each value (asserted in `operations`).
+pub(crate) const LARGE_VALUE_LEN: usize = 4 << 20;
 
 /// Most compaction threads by default.
 const COMPACTION_THREADS_MAX: usize = 4;
@@ -78,6 +112,7 @@ impl Options {
             sst_bytes: 64 << 20,
             clean_every: 10,
             filter_bits_per_key: 10.0,
+            thresholds: Thresholds::default(),
         }
     }
 
@@ -221,6 +256,14 @@ impl Options {
         self
     }
 
+    /// Other thresholds, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn thresholds(mut self, thresholds: Thresholds) -> Self {
+        self.thresholds = thresholds;
+        self
+    }
+
     /// The environment: the machine by default, a simulator in tests.
     #[must_use]
     pub fn env(mut self, env: Arc<dyn Env>) -> Self {
@@ -275,7 +318,7 @@ impl Options {
     /// memory, and filters at least half of that.
     pub(crate) fn filter_bytes_max(&self, cache_bytes: u64, index_bytes: u64) -> u64 {
         let share = ((self.memory - self.memtables_share()) as u64).saturating_sub(cache_bytes);
-        share.saturating_sub(index_bytes).max(share / 2)
+        share.saturating_sub(index_bytes).max(share / 2).min(self.thresholds.filter_bytes)
     }
 
     /// Bytes for memtables of the default size. The excess of larger ones comes on top of the budget.

@@ -187,7 +187,10 @@ fn recovered_records_are_written_as_they_were() {
     for (seq, len) in (1..).zip(LENGTHS) {
         append(&mut log, &[logged(seq, 1, len)]).unwrap();
     }
-    recover(&first.env, &first.dir, &[FileId(1)], 1, &mut |record| copy.append_recovered(&record)).unwrap();
+    recover(&first.env, &first.dir, &[FileId(1)], 1, &mut |record| {
+        copy.append_recovered(&record, usize::MAX)
+    })
+    .unwrap();
     assert_eq!(copy.offset(), log.offset());
     assert!(first.read(1) == again.read(1), "other bytes");
 }
@@ -208,7 +211,7 @@ fn a_large_record_cut_off_or_failed_between_its_calls_is_none() {
                 machine.sim.capture_at(&[machine.sim.op_count() + ahead]);
                 fail(&machine, ahead, kind);
             }
-            copy.append_recovered(&record)?;
+            copy.append_recovered(&record, usize::MAX)?;
             written += 1;
             Ok(())
         });

@@ -36,11 +36,13 @@ pub struct SstOptions {
     pub codec: Codec,
     /// Size of the filter; 0 for none.
     pub filter_bits_per_key: f32,
+    /// Length from which on a value is written with a call of its own, as a block of its own, whatever the codec.
+    pub large_value_len: usize,
 }
 
 impl Default for SstOptions {
     fn default() -> Self {
-        Self { codec: Codec::None, filter_bits_per_key: 10.0 }
+        Self { codec: Codec::None, filter_bits_per_key: 10.0, large_value_len: usize::MAX }
     }
 }
 

@@ -27,7 +27,7 @@ fn dump(bytes: &[u8]) -> String {
 /// The bytes of the tiny SST.
 fn written(codec: Codec) -> String {
     let (sim, env) = machine();
-    let summary = build(&env, &tiny(), SstOptions { codec, filter_bits_per_key: 10.0 });
+    let summary = build(&env, &tiny(), SstOptions { codec, ..SstOptions::default() });
     open(&env, Some(&summary), &FrameCache::new(0)).unwrap();
     dump(&sim.read_file(Path::new(PATH)).unwrap())
 }

@@ -51,6 +51,7 @@ fn sst_options() -> impl Strategy<Value = SstOptions> {
         |(lz4, filter_bits_per_key)| SstOptions {
             codec: if lz4 { Codec::Lz4 } else { Codec::None },
             filter_bits_per_key,
+            ..SstOptions::default()
         },
     )
 }

@@ -240,7 +240,7 @@ fn recover_batch(inner: &Inner, record: &Record<'_>) -> Result<()> {
         if writer.log.should_rotate(RECORD_HEADER_LEN + record.payload.len()) {
             writes.rotate_log(&mut writer)?;
         }
-        writer.log.append_recovered(record)?;
+        writer.log.append_recovered(record, inner.ctx.options.thresholds.large_value_len)?;
     }
     let mut next_seq = record.first_seq;
     writer.tombstone_spans.announce(next_seq + u64::from(record.count) - 1);

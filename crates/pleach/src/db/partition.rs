@@ -161,7 +161,8 @@ impl Partition {
     fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability, may_wait: bool) -> Result<()> {
         let mut operations = BUFFER.take().unwrap_or_default();
         operations.clear();
-        operations.push(self.live.id, key, value)?;
+        let large_len = self.inner().ctx.options.thresholds.large_value_len;
+        operations.push(self.live.id, key, value, large_len)?;
         let partitions = TouchedPartitions::one(&self.live);
         let request = WriteRequest { may_wait, ..WriteRequest::new(operations, partitions, durability) };
         let (operations, result) = self.inner().writes.commit(request);

@@ -56,7 +56,8 @@ impl WriteBatch {
             });
             return;
         }
-        if let Err(error) = self.operations.push(partition.id(), key, value) {
+        let large_len = self.shared.inner.ctx.options.thresholds.large_value_len;
+        if let Err(error) = self.operations.push(partition.id(), key, value, large_len) {
             self.error.get_or_insert(error);
         }
         self.partitions.add(&partition.live);

@@ -17,11 +17,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach_env::{Env, Error, FileId, Result, failpoint};
+use pleach_env::{Env, Error, FileId, Result};
 use pleach_log::{
     Append, FileKind, ManifestHint, RecordBuf, RecordFileOptions, RecordWriter, SeqNo, read_records,
 };
 
+use crate::options::Thresholds;
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
@@ -33,10 +34,6 @@ pub(crate) const MANIFEST: FileKind = FileKind { magic: *b"PLCHMAN1", version: 4
 
 /// Space is reserved in steps of this many bytes, so that an edit that frees space finds room on a full disk.
 const RESERVE_STEP: u64 = 16 << 10;
-
-/// A manifest at least this long, and [`GROWTH_MAX`] times its first edit, is replaced by a new one.
-const REPLACE_LEN_MIN: u64 = 1 << 20;
-const GROWTH_MAX: u64 = 8;
 
 /// Path of manifest `id` in `dir`.
 pub(crate) fn manifest_path(dir: &Path, id: FileId) -> PathBuf {
@@ -138,12 +135,10 @@ impl Manifest {
     }
 
     /// Whether it is time for a new file.
-    pub(crate) fn should_replace(&self) -> bool {
+    pub(crate) fn should_replace(&self, thresholds: &Thresholds) -> bool {
         let len = self.writer.offset();
-        let is_long = len > REPLACE_LEN_MIN && len / GROWTH_MAX > self.first_len;
-        // Tests cannot wait for a mebibyte of edits.
-        let is_long_for_tests = failpoint::skipped("tune.short_manifests") && len > self.first_len + 100;
-        self.is_exhausted() || is_long || is_long_for_tests
+        let is_long = len > thresholds.manifest_len && len / thresholds.manifest_growth > self.first_len;
+        self.is_exhausted() || is_long
     }
 
     /// Notes in `CURRENT` that the store is closed with everything up to `last_seq` durable. The next open reports missing

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pleach_env::memory::RegionPool;
-use pleach_env::{Error, ErrorKind, Result, failpoint};
+use pleach_env::{Error, ErrorKind, Result};
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
@@ -64,9 +64,8 @@ pub(crate) struct Memtable {
 
 impl Memtable {
     fn new(budget: usize, pool: &Arc<RegionPool>) -> Result<Self> {
-        let tree = if failpoint::skipped("tune.no_memory") { None } else { Tree::new() };
         let (Some(tree), Some(index), Some(arena)) =
-            (tree, HashIndex::new(budget), Arena::new(Arc::clone(pool)))
+            (Tree::new(), HashIndex::new(budget), Arena::new(Arc::clone(pool)))
         else {
             let message = "the system gives no memory for another memtable; let the process have more";
             return Err(Error::new(ErrorKind::Io, message));

@@ -6,9 +6,13 @@ use super::*;
 type Plain = (u32, Vec<u8>, Option<Vec<u8>>);
 
 fn operations(plain: &[Plain]) -> Operations {
+    operations_with(plain, LARGE_VALUE_LEN)
+}
+
+fn operations_with(plain: &[Plain], large_len: usize) -> Operations {
     let mut operations = Operations::default();
     for (partition, key, value) in plain {
-        operations.push(PartitionId(*partition), key, value.as_deref()).unwrap();
+        operations.push(PartitionId(*partition), key, value.as_deref(), large_len).unwrap();
     }
     operations
 }
@@ -56,7 +60,7 @@ fn a_batch_stays_below_its_limit() {
     assert!(!batch.has_room_for(BATCH_BYTES_MAX - batch.payload().len() + 1));
     assert!(!batch.has_room_for(usize::MAX));
     let huge = vec![0; VALUE_LEN_MAX + 1];
-    assert!(batch.push(PartitionId(0), b"k", Some(&huge)).is_err());
+    assert!(batch.push(PartitionId(0), b"k", Some(&huge), usize::MAX).is_err());
     assert_eq!(batch.count(), 1);
 }
 
@@ -68,7 +72,7 @@ fn large_values_lie_apart_and_come_back() {
         .map(|(&len, n)| (u32::from(n), vec![n; 3], (len > 0).then(|| vec![n; len])))
         .collect();
     let whole = operations(&plain);
-    let mut batch = failpoint::with_skipped("tune.large_values", || operations(&plain));
+    let mut batch = operations_with(&plain, 500);
     assert!(batch.has_large() && !whole.has_large());
     assert_eq!((batch.payload_len(), batch.record_len()), (whole.payload_len(), whole.record_len()));
     assert_eq!(batch.footprint().large_bytes, 500 + 5_000 + 501 + 3 * LARGE_FRONT);

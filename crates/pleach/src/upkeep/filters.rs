@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{Env, Error, JobStep, Result, failpoint};
+use pleach_env::{Env, Error, JobStep, Result};
 use pleach_table::{FrameCache, Sst};
 
 use super::Upkeep;
@@ -19,10 +19,6 @@ use crate::version_set::sst_path;
 
 /// Bytes of filters that one step of the cleaner loads.
 const LOADED_AT_ONCE: u64 = 8 << 20;
-
-/// Wasted probes between two reviews while some filter is not in memory: at least this many, and more for each file.
-const REVIEW_INTERVAL: u64 = 4096;
-const REVIEW_INTERVAL_PER_FILE: u64 = 64;
 
 /// Opens all SSTs of a version: one read each, for index and filter. Returns the version with the filters that fit in memory,
 /// and the cache.
@@ -38,7 +34,7 @@ pub(crate) fn open_ssts(
     let cache_bytes = options
         .cache_bytes(uses.iter().map(|filter_use| filter_use.bytes).fold(indexes, u64::saturating_add));
     let cache = FrameCache::try_new(cache_bytes).ok_or_else(|| no_memory(dir, cache_bytes))?;
-    let chosen = filter_policy::choose(budget(options, cache_bytes as u64, indexes), &uses);
+    let chosen = filter_policy::choose(options.filter_bytes_max(cache_bytes as u64, indexes), &uses);
     for (file, keeps_filter) in files.iter().zip(chosen) {
         let path = sst_path(dir, file.id);
         let metadata = env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?;
@@ -64,20 +60,8 @@ fn no_memory(dir: &Path, cache_bytes: usize) -> Error {
     Error::io(&action, dir, io::ErrorKind::OutOfMemory.into())
 }
 
-fn is_short_for_tests() -> bool {
-    failpoint::skipped("tune.short_filters")
-}
-
 fn index_bytes(files: &[Arc<SstFile>]) -> u64 {
     files.iter().map(|file| file.index_bytes()).fold(0, u64::saturating_add)
-}
-
-/// Bytes of memory that filters may take.
-fn budget(options: &Options, cache_bytes: u64, index_bytes: u64) -> u64 {
-    if is_short_for_tests() {
-        return 1 << 10;
-    }
-    options.filter_bytes_max(cache_bytes, index_bytes)
 }
 
 impl Upkeep {
@@ -87,13 +71,13 @@ impl Upkeep {
         let cache_bytes = self.cache.stats().capacity;
         // All are in memory and fit: there is nothing to choose.
         if self.ctx.filter_review_interval.load(Ordering::Relaxed) == 0
-            && filter_bytes <= budget(&self.ctx.options, cache_bytes, all_index_bytes)
+            && filter_bytes <= self.ctx.options.filter_bytes_max(cache_bytes, all_index_bytes)
         {
             return JobStep::Idle;
         }
         let files = self.version_set.state.load().version.live_files();
         let uses: Vec<_> = files.iter().map(|file| file.filter_use()).collect();
-        let budget = budget(&self.ctx.options, cache_bytes, index_bytes(&files));
+        let budget = self.ctx.options.filter_bytes_max(cache_bytes, index_bytes(&files));
         let chosen = filter_policy::choose(budget, &uses);
         let select = |is_kept: bool, is_chosen: bool| {
             let files = files.iter().zip(&uses).zip(&chosen);
@@ -104,8 +88,7 @@ impl Upkeep {
                 file.decay_negative_lookups();
             }
         }
-        let (least, per_file) =
-            if is_short_for_tests() { (16, 0) } else { (REVIEW_INTERVAL, REVIEW_INTERVAL_PER_FILE) };
+        let [least, per_file] = self.ctx.options.thresholds.filter_review_interval;
         let interval = least.max(per_file * files.len() as u64);
         let is_short = select(true, true).count() < files.len();
         self.ctx.filter_review_interval.store(if is_short { interval } else { 0 }, Ordering::Relaxed);

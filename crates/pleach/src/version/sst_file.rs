@@ -208,7 +208,7 @@ mod tests {
     fn a_filter_that_is_not_there_is_loaded_once() {
         let env: Arc<dyn Env> = SimEnv::new(1);
         let (path, id) = (Path::new("/1.sst"), FileId(1));
-        let options = SstOptions { codec: Codec::None, filter_bits_per_key: 0.0 };
+        let options = SstOptions { codec: Codec::None, filter_bits_per_key: 0.0, ..SstOptions::default() };
         let mut builder = SstBuilder::create(&env, path, id, options).unwrap();
         builder.add(b"key", ValueKind::Put, b"value", 0).unwrap();
         let summary = SstSummary { filter_bits: 512, ..builder.finish().unwrap() };

@@ -75,7 +75,7 @@ impl VersionSet {
     ) -> Result<(Arc<Version>, FileChanges, BTreeSet<PartitionId>)> {
         self.ctx.status.check_not_ended()?;
         self.ctx.status.check_not_poisoned()?;
-        if versions.manifest.should_replace() {
+        if versions.manifest.should_replace(&self.ctx.options.thresholds) {
             self.replace_manifest(versions)?;
         }
         self.complete(versions, &mut edit);

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use pleach::env::{Env, Fault, FaultKind, SimEnv, failpoint};
+use pleach::env::{Env, Fault, FaultKind, SimEnv};
 use pleach::{Db, Error, ErrorKind, Options, Shape};
 
 use crate::rig::child::run_after;
 use crate::rig::setup::DIR;
+use crate::rig::tuning;
 
 /// SSTs of one block.
 const SMALL: u64 = 4 << 10;
@@ -209,7 +210,7 @@ fn an_open_without_descriptors_says_so_and_harms_nothing() {
 /// A short life of a store; how many of its keys were acknowledged. Errors end a step, not the life.
 fn short_life(env: &Arc<SimEnv>, mut check: impl FnMut(Error)) -> Option<(Db, Vec<u32>)> {
     let options = simulated(env).memtable_bytes(32 << 10).shape(Shape::Forest).runs_per_stage(2);
-    let db = options.open(DIR).map_err(&mut check).ok()?;
+    let db = options.thresholds(tuning::of("tune.short_manifests")).open(DIR).map_err(&mut check).ok()?;
     let mut acknowledged = Vec::new();
     for round in 0..4 {
         for key in 0..40 {
@@ -230,14 +231,12 @@ fn short_life(env: &Arc<SimEnv>, mut check: impl FnMut(Error)) -> Option<(Db, Ve
 /// No descriptor for a dozen calls in a row, from any call on: more than one call is repeated.
 #[test]
 fn a_shortage_of_descriptors_at_any_call_poisons_nothing() {
-    failpoint::with_skipped("tune.short_manifests", || {
-        let env = SimEnv::new(1);
-        drop(short_life(&env, |error| panic!("{error}")));
-        let ops = (0..env.op_count()).map(|at| shortage(at, FaultKind::TooManyFiles));
-        let opens = (0..env.open_count()).map(|at| shortage(at, FaultKind::OpenTooManyFiles));
-        let errors: usize = ops.chain(opens).sum();
-        assert!(errors > 10, "{errors} errors");
-    });
+    let env = SimEnv::new(1);
+    drop(short_life(&env, |error| panic!("{error}")));
+    let ops = (0..env.op_count()).map(|at| shortage(at, FaultKind::TooManyFiles));
+    let opens = (0..env.open_count()).map(|at| shortage(at, FaultKind::OpenTooManyFiles));
+    let errors: usize = ops.chain(opens).sum();
+    assert!(errors > 10, "{errors} errors");
 }
 
 /// Runs a short life with a shortage from call `first` on; returns the number of errors.

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use pleach::env::failpoint::with_skipped;
 use pleach::env::{Fault, FaultKind, SimEnv};
 use pleach::{Db, Options, Partition};
 
 use crate::rig::setup::DIR;
+use crate::rig::tuning;
 
 fn key(i: u64) -> [u8; 8] {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
@@ -116,8 +116,8 @@ fn a_filter_that_cannot_be_read_again_is_done_without() {
     const KEYS: u64 = 2000;
     let env = SimEnv::new(1);
     let options = || Options::new().env(Arc::<SimEnv>::clone(&env)).memory(MEMORY).sst_bytes(4 << 10);
-    with_skipped("tune.short_filters", || {
-        let db = options().open(DIR).unwrap();
+    {
+        let db = options().thresholds(tuning::of("tune.short_filters")).open(DIR).unwrap();
         let stays = db.partition("stays").unwrap();
         let goes = db.partition("goes").unwrap();
         for partition in [&goes, &stays] {
@@ -141,7 +141,7 @@ fn a_filter_that_cannot_be_read_again_is_done_without() {
         );
         find_all(&stays, KEYS);
         assert!(wasted(&db, &stays, 1000) > 0.1);
-    });
+    }
     let db = options().open(DIR).unwrap();
     assert_eq!(db.stats().filters_missing, 0);
 }

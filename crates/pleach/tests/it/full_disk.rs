@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pleach::env::failpoint::with_skipped;
 use pleach::env::{CrashPolicy, Env, Fault, FaultKind, SimEnv};
 use pleach::{Db, ErrorKind, Options};
 
 use crate::rig::setup::DIR;
+use crate::rig::tuning;
 
 const KEYS: u32 = 300;
 
@@ -147,14 +147,12 @@ fn an_open_with_any_room_loses_nothing_and_leaves_no_more_files() {
 #[test]
 fn a_manifest_that_cannot_be_replaced_goes_on() {
     let env = full_machine();
-    let db = open(&env);
-    with_skipped("tune.short_manifests", || {
-        for number in 0..20 {
-            let created = db.partition(&format!("{number}"));
-            assert!(created.is_ok_and(|partition| db.drop_partition(partition).is_ok()), "{number}");
-        }
-        assert!(db.poisoned().is_none());
-    });
+    let db = options(&env).thresholds(tuning::of("tune.short_manifests")).open(DIR).unwrap();
+    for number in 0..20 {
+        let created = db.partition(&format!("{number}"));
+        assert!(created.is_ok_and(|partition| db.drop_partition(partition).is_ok()), "{number}");
+    }
+    assert!(db.poisoned().is_none());
     check_reads(&db);
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use fastrand::Rng;
 use pleach::Shape;
 use pleach::env::SimEnv;
-use pleach::env::failpoint::with_skipped;
 
 use crate::rig::action::Action;
 use crate::rig::catch::catch;
@@ -17,6 +16,7 @@ use crate::rig::plan::{Mix, Plan};
 use crate::rig::query::{Answer, Query, Source};
 use crate::rig::setup::Setup;
 use crate::rig::threads::in_parallel;
+use crate::rig::tuning::with_site;
 use crate::rig::vars;
 use crate::rig::world::World;
 
@@ -76,7 +76,7 @@ fn one_history_gives_the_same_answers_under_all_options() {
         // Every other history with memory for few filters, every fourth with large values.
         let site = ["tune.short_filters", "", "tune.short_filters", "tune.large_values"];
         let site = site[usize::try_from(seed % 4).unwrap()];
-        catch(|| with_skipped(site, || compare(seed)))
+        catch(|| with_site(site, || compare(seed)))
             .map_err(|m| format!("{m}\nrepeat: PLEACH_SEED={seed} PLEACH_CASES=1"))
     });
 }

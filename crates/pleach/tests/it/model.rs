@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use pleach::env::SimEnv;
-use pleach::env::failpoint::with_skipped;
 use pleach::{Partition, Snapshot};
 
 use crate::rig::action::Action;
@@ -16,6 +15,7 @@ use crate::rig::query::{Query, Source};
 use crate::rig::setup::Setup;
 use crate::rig::shape::Shape;
 use crate::rig::threads::in_parallel;
+use crate::rig::tuning::with_site;
 use crate::rig::vars;
 use crate::rig::world::{NAMES, World};
 
@@ -35,7 +35,7 @@ fn random_actions_and_reads_agree_with_maps() {
         let mut trace = Vec::new();
         // A store that is used for long replaces its manifest while it runs. Large values have ways of their own.
         let site = ["tune.short_manifests", "", "tune.large_values", ""][usize::try_from(seed % 4).unwrap()];
-        catch(|| with_skipped(site, || run(seed, &mut trace, &seen, &happened))).map_err(|message| {
+        catch(|| with_site(site, || run(seed, &mut trace, &seen, &happened))).map_err(|message| {
             let from = trace.len().saturating_sub(12);
             let last = trace[from..].join("\n  ");
             format!("the model test fails: {message}\nlast steps:\n  {last}\nrepeat: PLEACH_SEED={seed} PLEACH_CASES=1")

@@ -53,7 +53,7 @@ fn a_memtable_that_finds_no_memory_is_an_error_before_anything_is_logged() {
     let db = open().unwrap();
     let keys = db.default_partition();
     let mut accepted = 0u32;
-    with_skipped("tune.no_memory", || {
+    with_skipped("memory.words", || {
         let mut put = || keys.put(accepted.to_le_bytes(), [7; 1000]).map(|()| accepted += 1);
         let error = (0..1000).find_map(|_| put().err()).expect("the memtable is full");
         assert!(error.to_string().contains("memory for another memtable"), "{error}");
@@ -66,13 +66,13 @@ fn a_memtable_that_finds_no_memory_is_an_error_before_anything_is_logged() {
     db.flush().unwrap();
     db.close().unwrap();
     let names = env.file_names(Path::new(DIR));
-    let error = with_skipped("tune.no_memory", || open().unwrap_err());
+    let error = with_skipped("memory.words", || open().unwrap_err());
     assert_eq!(error.kind(), ErrorKind::Io);
     assert_eq!(env.file_names(Path::new(DIR)), names);
     let db = open().unwrap();
     assert_eq!(db.default_partition().iter().count(), accepted as usize + 1);
     let keys = db.default_partition();
-    with_skipped("tune.no_memory", || db.close()).expect("a close needs no memory");
+    with_skipped("memory.words", || db.close()).expect("a close needs no memory");
     assert_eq!(keys.get("after").unwrap_err().kind(), ErrorKind::Closed);
 }
 

@@ -31,7 +31,12 @@ impl RecordWriter {
     /// Appends one record whose payload is in memory of the caller's: a small one with one call, a large one with one call
     /// for the header and one for the payload. A crash between the two leaves a torn record. Errors are those of
     /// [`RecordWriter::append`].
-    pub(crate) fn append_payload(&mut self, payload: &[u8], numbers: (SeqNo, u32)) -> Result<()> {
+    pub(crate) fn append_payload(
+        &mut self,
+        payload: &[u8],
+        numbers: (SeqNo, u32),
+        large_len: usize,
+    ) -> Result<()> {
         self.check_writable()?;
         self.make_ready()?;
         let mut end = self.position;
@@ -39,7 +44,7 @@ impl RecordWriter {
         let encoded = header.encode(self.id, self.offset(), payload);
         let encoded = &encoded[RECORD_HEADER_LEN - header.len()..];
         self.reserve(end)?;
-        let written = if payload.len() > GROUP_KEPT || failpoint::skipped("tune.large_values") {
+        let written = if payload.len() >= large_len.min(GROUP_KEPT + 1) {
             self.write_pieces([encoded, payload])
         } else {
             self.group.extend_from_slice(encoded);

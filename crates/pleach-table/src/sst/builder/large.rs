@@ -3,7 +3,7 @@
 //! Other entries are copied twice: into the packer and into the write buffer. For a value of hundreds of mebibytes the
 //! system may not have that memory.
 
-use pleach_env::{Result, failpoint};
+use pleach_env::Result;
 
 use super::{SstBuilder, WRITE_LEN, block_len, write_error};
 use crate::block::{BlockType, Header, encode_alone, seal_parts};
@@ -13,19 +13,15 @@ use crate::value_kind::ValueKind;
 
 const ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// In place of [`WRITE_LEN`] for the rigs, whose values are small.
-const WRITE_LEN_TUNED: usize = 500;
-
 impl SstBuilder {
     /// Whether [`SstBuilder::write_large`] writes an entry with this value. From [`WRITE_LEN`] on, the cost of its own write
     /// calls does not count. A value that may be compressed is packed.
     pub(super) fn is_large(&self, value: &[u8]) -> bool {
-        let is_tuned = failpoint::skipped("tune.large_values") && value.len() >= WRITE_LEN_TUNED;
-        match self.options.codec {
-            _ if is_tuned => true,
-            Codec::None => value.len() >= WRITE_LEN,
-            Codec::Lz4 => value.len() > RAW_LEN_MAX,
-        }
+        let len_min = match self.options.codec {
+            Codec::None => WRITE_LEN,
+            Codec::Lz4 => RAW_LEN_MAX + 1,
+        };
+        value.len() >= len_min.min(self.options.large_value_len)
     }
 
     /// Writes the waiting entries as a block, and the large entry as the next block.

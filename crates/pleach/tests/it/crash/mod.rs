@@ -15,10 +15,10 @@ mod state;
 mod stories;
 
 use fastrand::Rng;
-use pleach::env::failpoint::with_skipped;
 
 use crate::rig::catch::catch;
 use crate::rig::threads::{clock, in_parallel};
+use crate::rig::tuning::with_site;
 use crate::rig::vars;
 use cover::{Coverage, Totals};
 use cut::Replay;
@@ -33,7 +33,7 @@ fn a_crash_leaves_a_prefix_of_the_history() {
     if let Some(replay) = vars::parsed::<Replay>("PLEACH_REPLAY") {
         // A leaked name is a name for good, as failpoints want it.
         let site = vars::parsed::<String>("PLEACH_SITE").unwrap_or_default().leak();
-        return with_skipped(site, || show(&replay));
+        return with_site(site, || show(&replay));
     }
     let states = vars::number("PLEACH_CRASH_STATES", STATES);
     let totals = campaign("", states);
@@ -64,7 +64,7 @@ fn a_crash_with_large_values_leaves_a_prefix() {
     }
 }
 
-/// Visits states until there are enough of them, with this site switched off.
+/// Visits states until there are enough of them, with this tuning.
 fn campaign(site: &'static str, states: u64) -> Totals {
     let seed = vars::seed();
     println!("histories from seed {seed} on, {states} states {site}");
@@ -76,7 +76,7 @@ fn campaign(site: &'static str, states: u64) -> Totals {
             return Ok(());
         }
         let mut cover = Coverage::default();
-        let result = with_skipped(site, || cut_history(seed + number, &mut cover));
+        let result = with_site(site, || cut_history(seed + number, &mut cover));
         totals.add(&cover);
         result.map_err(
             |message| if site.is_empty() { message } else { format!("{message}\nwith PLEACH_SITE={site}") },

@@ -9,11 +9,11 @@ mod script;
 
 use pleach::Shape;
 use pleach::env::FaultKind;
-use pleach::env::failpoint::with_skipped;
 
 use crate::rig::catch::catch;
 use crate::rig::happened::{GROUPS, Happened, KEPT_MANIFESTS, MERGES, SNAPSHOTS};
 use crate::rig::threads::{clock, in_parallel};
+use crate::rig::tuning::with_site;
 use crate::rig::vars;
 use run::{PANICS, Strike, name_of, strike};
 use script::Script;
@@ -36,10 +36,10 @@ const TUNED_EVERY: usize = 11;
 /// Makes manifests short.
 const SHORT_MANIFESTS: &str = "tune.short_manifests";
 
-/// The history that `seed` makes with `site` switched off: where manifests are short, in a store of levels.
+/// The history that `seed` makes with the tuning `site`: where manifests are short, in a store of levels.
 fn script(seed: u64, site: &'static str) -> Script {
     let shape = if site == SHORT_MANIFESTS { Shape::Leveled } else { Shape::ForestOverBottom };
-    with_skipped(site, || Script::new(seed, shape))
+    with_site(site, || Script::new(seed, shape))
 }
 
 /// Every strike at every call of the script.
@@ -59,7 +59,7 @@ fn a_fault_at_any_call_breaks_no_promise() {
         let site = vars::parsed::<String>("PLEACH_SITE").unwrap_or_default().leak();
         let script = script(seed, site);
         script.print();
-        let result = with_skipped(site, || catch(|| strike(&script, only, &Happened::default())));
+        let result = with_site(site, || catch(|| strike(&script, only, &Happened::default())));
         return assert!(result.is_ok(), "{}", result.unwrap_err());
     }
     let script = script(seed, "");
@@ -102,7 +102,7 @@ fn a_fault_while_large_values_are_written_breaks_no_promise() {
     some_strikes("tune.large_values").check(&[GROUPS, SNAPSHOTS], true);
 }
 
-/// One strike in [`TUNED_EVERY`], with `site` switched off; what happened.
+/// One strike in [`TUNED_EVERY`], with the tuning `site`; what happened.
 fn some_strikes(site: &'static str) -> Happened {
     let (seed, happened) = (vars::seed(), Happened::default());
     let script = script(seed, site);
@@ -110,7 +110,7 @@ fn some_strikes(site: &'static str) -> Happened {
     let some: Vec<_> = strikes(&script).into_iter().skip(skip).step_by(TUNED_EVERY).collect();
     in_parallel(some.len() as u64, |number| {
         let strike_now = some[usize::try_from(number).expect("few")];
-        with_skipped(site, || {
+        with_site(site, || {
             catch(|| strike(&script, strike_now, &happened)).map_err(|message| {
                 format!("{strike_now:?}: {message}\nrepeat: PLEACH_SITE={site} PLEACH_SEED={seed} PLEACH_STRIKE={strike_now}")
             })

@@ -19,5 +19,6 @@ pub(crate) mod shape;
 pub(crate) mod threads;
 pub(crate) mod timeline;
 pub(crate) mod together;
+pub(crate) mod tuning;
 pub(crate) mod vars;
 pub(crate) mod world;

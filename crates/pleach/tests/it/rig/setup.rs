@@ -7,6 +7,8 @@ use fastrand::Rng;
 use pleach::env::{Env, SimEnv};
 use pleach::{Db, Options, Shape};
 
+use crate::rig::tuning::thresholds;
+
 /// Where the store is.
 pub(crate) const DIR: &str = "/store";
 
@@ -57,6 +59,7 @@ impl Setup {
             .filter_bits_per_key(self.filter_bits.into())
             .compression(self.compression)
             .direct_reads(self.direct_reads)
+            .thresholds(thresholds())
     }
 }
 
