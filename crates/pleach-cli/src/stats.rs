@@ -64,6 +64,7 @@ fn print_json(db: &Db, names: &[String]) -> Result<()> {
     let stats = db.stats();
     let mut store: Map<String, Value> =
         fields(&stats).iter().map(|(name, value, _)| ((*name).to_owned(), (*value).into())).collect();
+    store.insert("read_driver".to_owned(), stats.read_driver.to_string().into());
     store.insert("stalled_seconds".to_owned(), stats.stalled.as_secs_f64().into());
     dropped::put_json(&mut store, &stats);
     store.insert("poisoned".to_owned(), stats.poisoned.clone().into());
@@ -91,6 +92,7 @@ fn print_text(db: &Db, names: &[String]) -> Result<()> {
     for (name, value, is_bytes) in fields(&stats) {
         table.row([name.replace('_', " "), if is_bytes { bytes(value) } else { count(value) }]);
     }
+    table.row(["read driver".to_owned(), stats.read_driver.to_string()]);
     table.row(["stalled".to_owned(), format!("{:.3} s", stats.stalled.as_secs_f64())]);
     table.row(["log was torn".to_owned(), if stats.log_was_torn { "yes" } else { "no" }.to_owned()]);
     table.row(["log dropped records".to_owned(), count(stats.log_dropped_records)]);

@@ -3,6 +3,7 @@
 //! Calls return `std::io::Result`; the layer above wraps the error with the action that failed. Every barrier takes a
 //! [`Site`], a fixed name. Tests switch a barrier off by its site and check that the crash test fails.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use crate::bounded::OpenFiles;
 use crate::job::{Job, JobHandle};
+use crate::read_queue::ReadDriver;
 use crate::waiter::Waiter;
 
 /// Fixed name of one barrier or check, such as `"log.sync"`. Listed in docs/testing.md.
@@ -77,6 +79,12 @@ pub trait File: Send + Sync {
 
     /// Hints that the range will not be read soon, so that the system drops it from the page cache.
     fn forget(&self, offset: u64, len: u64);
+
+    /// The system's file, which stays open as long as the answer, for reads that the system makes by itself. `None` where
+    /// there is none.
+    fn descriptor(&self) -> io::Result<Option<Arc<fs::File>>> {
+        Ok(None)
+    }
 
     /// Reads exactly `buf.len()` bytes at `offset`; `UnexpectedEof` if the file ends before.
     fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
@@ -210,6 +218,16 @@ pub trait Env: Send + Sync + 'static {
 
     /// A random number; in the simulator, from its seed.
     fn random_u64(&self) -> u64;
+
+    /// The best driver for many reads at once, if the system does not refuse it.
+    fn read_driver(&self) -> ReadDriver {
+        ReadDriver::Blocking
+    }
+
+    /// Which of `pending` reads [`ReadDriver::Blocking`] makes next: the oldest; in the simulator, any, by its seed.
+    fn next_read(&self, _pending: usize) -> usize {
+        0
+    }
 
     /// Starts a background job, which is idle until it is woken. Fails if the system has no thread for it.
     fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> io::Result<JobHandle>;

@@ -17,6 +17,7 @@ pub mod failpoint;
 mod ids;
 mod job;
 pub mod memory;
+mod read_queue;
 mod real;
 mod sim;
 pub mod sync;
@@ -27,6 +28,9 @@ pub use env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 pub use error::{Error, ErrorKind, Result};
 pub use ids::FileId;
 pub use job::{Job, JobHandle, JobStep, JobWaker};
+pub use read_queue::{
+    CompletedRead, QueuedRead, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, ReadService,
+};
 pub use real::RealEnv;
 #[cfg(feature = "failpoints")]
 pub use sim::Clients;

@@ -57,6 +57,8 @@ pub use filter::{Filter, false_positive_rate, probes_for};
 pub use frame::{BlockRef, FrameCache, FrameCacheStats};
 pub use hash::key_hash;
 pub use sizes::{KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX};
-pub use sst::{CursorMode, SalvageSst, Salvaged, Sst, SstBuilder, SstCursor, SstDamage, SstOptions, Toward};
+pub use sst::{
+    BlockLoad, CursorMode, SalvageSst, Salvaged, Sst, SstBuilder, SstCursor, SstDamage, SstOptions, Toward,
+};
 pub use summary::SstSummary;
 pub use value_kind::ValueKind;

@@ -1,12 +1,14 @@
 //! Context of an open store: environment, directory, options, counters and status, which all its parts share.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pleach_env::{Env, Error, Result, Site};
+use pleach_env::{Env, Error, ReadDriver, Result, Site};
 
+use crate::loads::Loads;
+use crate::manifest::CURRENT;
 use crate::options::Options;
 use crate::stats::Counters;
 use crate::status::Status;
@@ -21,12 +23,34 @@ pub(crate) struct Context {
     pub(crate) options: Options,
     pub(crate) counters: Counters,
     pub(crate) status: Status,
+    /// Blocks that are being read for tasks.
+    pub(crate) loads: Loads,
+    /// Chosen at the end of an open.
+    pub(crate) read_driver: OnceLock<ReadDriver>,
     /// Wasted probes (a file was searched and did not hold the key) between two reviews of the filters in memory. 0 while all
     /// filters are in memory; `u64::MAX` before the first review.
     pub(crate) filter_review_interval: AtomicU64,
 }
 
 impl Context {
+    /// Finds the driver that reads many blocks at once.
+    ///
+    /// # Errors
+    /// When the one asked for does not work.
+    pub(crate) fn choose_read_driver(&self) -> Result<()> {
+        let path = self.dir.join(CURRENT);
+        let wanted = self.options.read_driver;
+        let driver = ReadDriver::choose(&*self.env, wanted, &path)
+            .map_err(|e| Error::io("read by the driver asked for", &path, e))?;
+        self.read_driver.get_or_init(|| driver);
+        Ok(())
+    }
+
+    /// The driver that reads many blocks at once.
+    pub(crate) fn read_driver(&self) -> ReadDriver {
+        self.read_driver.get().copied().unwrap_or(ReadDriver::Blocking)
+    }
+
     /// Whether less than four times `bytes` are free on the disk.
     pub(crate) fn is_space_short(&self, bytes: u64) -> bool {
         const WANTED: u64 = 4;

@@ -11,12 +11,18 @@
 //! # Origin
 //! Filters of SSTs in memory: `SifrDB`, section 4.1; the serial policy is its "no parallel search" case.
 
+mod many;
+mod pending;
+
 use std::sync::Arc;
 
 use pleach_env::Result;
 use pleach_log::SeqNo;
 use pleach_table::{BlockRef, Sst, ValueKind, key_hash};
 use smallvec::SmallVec;
+
+pub(crate) use many::get_many;
+pub(crate) use pending::PendingLookup;
 
 use crate::context::Context;
 use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
@@ -106,7 +112,7 @@ impl<'s> Lookup<'s> {
 
     /// Decides the next step.
     #[inline]
-    pub(crate) fn step(&mut self) -> Step<'_> {
+    pub(crate) fn step(&mut self) -> Step<'s> {
         loop {
             let Some(candidate) = self.candidates.get(self.next as usize) else {
                 self.note_negative_lookups(self.next);
@@ -117,6 +123,22 @@ impl<'s> Lookup<'s> {
                 return Step::NeedBlock(sst, sst.block_for(self.stored_key(candidate)));
             }
             self.next += 1;
+        }
+    }
+
+    /// The lookup's answer, or the block that it wants and that is not in the cache.
+    fn cached_steps(&mut self, ctx: &Context) -> Result<Option<Value>, (&'s Arc<Sst>, u32)> {
+        loop {
+            match self.step() {
+                Step::Done(answer) => return Ok(answer),
+                Step::NeedBlock(sst, number) => match sst.cached_block(number) {
+                    None => return Err((sst, number)),
+                    Some(block) => match self.supply(block) {
+                        Supplied::Found(answer) => return Ok(answer),
+                        Supplied::NotFound => ctx.note_wasted_probe(),
+                    },
+                },
+            }
         }
     }
 
@@ -132,6 +154,12 @@ impl<'s> Lookup<'s> {
     #[inline]
     fn stored_key(&self, candidate: &Candidate<'_>) -> &[u8] {
         if candidate.shared { &self.key } else { &self.key[PARTITION_PREFIX_LEN..] }
+    }
+
+    /// Asks for the memory that [`Lookup::supply`] of the block will search first.
+    #[inline]
+    fn prefetch_in(&self, block: &BlockRef) {
+        self.candidates[self.next as usize].file.file.sst().prefetch_in_block(block);
     }
 
     /// Searches the block that the last step asked for.
@@ -151,6 +179,16 @@ impl<'s> Lookup<'s> {
     }
 }
 
+/// Asks for the memory of the memtables that [`Lookup::start`] of each key will probe first.
+fn prefetch_memtables<'k>(state: &State, partition: PartitionId, keys: impl Iterator<Item = &'k [u8]>) {
+    for key in keys {
+        let hash = key_hash(partition.0, key);
+        for memtable in state.memtables() {
+            memtable.prefetch(hash);
+        }
+    }
+}
+
 #[cold]
 fn note_negative_lookups(candidates: &[Candidate<'_>]) {
     for candidate in candidates {
@@ -165,6 +203,24 @@ const COUNTED_EVERY: u64 = 16;
 #[inline]
 fn is_counted(hash: u64, visible: SeqNo) -> bool {
     (hash ^ visible).wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / COUNTED_EVERY
+}
+
+/// Takes a lookup as far as it comes without waiting for a block. The error is the answer.
+///
+/// Requires: as [`get_blocking`].
+pub(crate) fn begin(
+    ctx: &Context,
+    state: &State,
+    partition: (PartitionId, &SubTree),
+    user_key: &[u8],
+    visible: SeqNo,
+) -> Result<PendingLookup, Result<Option<Value>>> {
+    check_key(user_key).map_err(Err)?;
+    let mut lookup = Lookup::start(state, partition, user_key, visible).map_err(Ok)?;
+    match lookup.cached_steps(ctx) {
+        Ok(answer) => Err(Ok(answer)),
+        Err(_wanted) => Ok(lookup.into_pending()),
+    }
 }
 
 /// Runs a lookup to its end. The calling thread reads the blocks.

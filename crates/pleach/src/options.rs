@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pleach_env::{Env, Error, RealEnv, Result};
+use pleach_env::{Env, Error, ReadDriver, RealEnv, Result};
 use pleach_table::Codec;
 
 use crate::filter_policy::StageFill;
@@ -25,6 +25,7 @@ pub struct Options {
     pub(crate) memtable_bytes: Option<usize>,
     pub(crate) codec: Codec,
     pub(crate) direct_reads: bool,
+    pub(crate) read_driver: Option<ReadDriver>,
     pub(crate) shape: Shape,
     pub(crate) runs_per_stage: usize,
     pub(crate) compaction_threads: Option<usize>,
@@ -104,6 +105,7 @@ impl Options {
             memtable_bytes: None,
             codec: Codec::None,
             direct_reads: false,
+            read_driver: None,
             shape: Shape::ForestOverBottom,
             runs_per_stage: 4,
             compaction_threads: None,
@@ -182,6 +184,15 @@ impl Options {
     #[must_use]
     pub fn direct_reads(mut self, yes: bool) -> Self {
         self.direct_reads = yes;
+        self
+    }
+
+    /// How calls that want many blocks, such as [`Partition::get_many`](crate::Partition::get_many), read them. By default
+    /// the open tries an `io_uring`, and takes threads where the system refuses it. [`Stats::read_driver`](crate::Stats)
+    /// says which it is. If the system refuses a driver that was asked for, so does the open.
+    #[must_use]
+    pub fn read_driver(mut self, driver: ReadDriver) -> Self {
+        self.read_driver = Some(driver);
         self
     }
 

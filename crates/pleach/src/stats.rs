@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use pleach_env::ReadDriver;
+
 /// Running counts. Relaxed: no counter orders other memory.
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -56,6 +58,8 @@ pub struct Stats {
     pub open_files: u64,
     /// Limit of [`Stats::open_files`]: half of the descriptors that the process may have (`ulimit -Hn`).
     pub open_files_max: u64,
+    /// How calls that want many blocks read them: [`Options::read_driver`](crate::Options::read_driver).
+    pub read_driver: ReadDriver,
     /// Memory of cached blocks in bytes. [`Stats::cache_capacity_bytes`] is its limit.
     pub cache_bytes: u64,
     /// Limit of [`Stats::cache_bytes`].

@@ -39,7 +39,7 @@ pub(super) struct Bounds<'a> {
 impl Bounds<'_> {
     /// Whether the thread must stop now.
     #[inline]
-    fn are_over(&self, now_ns: u64) -> bool {
+    pub(super) fn are_over(&self, now_ns: u64) -> bool {
         now_ns >= self.deadline_ns || self.stop.load(Ordering::Relaxed) || self.interrupt.is_asked()
     }
 }

@@ -37,7 +37,7 @@ impl Tally {
         self.inserted += other.inserted;
     }
 
-    fn saw(&mut self, key_len: usize, value: &[u8], index: u64) {
+    pub(super) fn saw(&mut self, key_len: usize, value: &[u8], index: u64) {
         self.found += 1;
         self.read_bytes += (key_len + value.len()) as u64;
         touch(value);

@@ -4,6 +4,7 @@ mod accounting;
 mod child;
 mod drive;
 mod execute;
+mod in_flight;
 mod limit;
 mod machine_lock;
 mod measured;

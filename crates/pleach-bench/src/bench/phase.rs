@@ -7,6 +7,7 @@ use pleach_command::Interrupt;
 
 use super::drive::{Bounds, drive, drive_scans};
 use super::execute::Tally;
+use super::in_flight::drive_futures;
 use crate::engine::{Direction, Engine, Result};
 use crate::measure::{Recorder, Stopwatch};
 use crate::workload::OpStream;
@@ -14,6 +15,8 @@ use crate::workload::OpStream;
 /// What each thread does.
 pub(super) enum Work {
     Ops(Box<dyn OpStream>),
+    /// Gets, so many in flight at a time.
+    Futures(Box<dyn OpStream>, usize),
     ScanAll(Direction),
 }
 
@@ -134,6 +137,9 @@ impl Timing<'_> {
         let begin_ns = self.stopwatch.now_ns();
         let done = session.and_then(|mut session| match work {
             Work::Ops(mut stream) => drive(&mut *session, &mut *stream, &mut recorder, bounds),
+            Work::Futures(mut stream, depth) => {
+                drive_futures(engine, &mut *stream, depth, &mut recorder, bounds)
+            }
             Work::ScanAll(direction) => drive_scans(&mut *session, direction, &mut recorder, bounds),
         });
         if done.is_err() {

@@ -83,6 +83,11 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 32)]
     pub(crate) multi: usize,
 
+    /// Gets in flight on each thread of `readrandom`, `readmissing` and `readwhilewriting`, by futures, for engines that
+    /// give them.
+    #[arg(long, value_name = "GETS")]
+    pub(crate) in_flight: Option<usize>,
+
     /// Entries read by a seek of `seekrandom`.
     #[arg(long, default_value_t = 10)]
     pub(crate) scan_len: usize,
@@ -167,6 +172,7 @@ impl Settings {
             ("--threads", self.threads as u64),
             ("--batch", self.batch as u64),
             ("--multi", self.multi as u64),
+            ("--in-flight", self.in_flight.unwrap_or(1) as u64),
             ("--scan-len", self.scan_len as u64),
         ];
         if let Some((name, _)) = positive.into_iter().find(|&(_, number)| number == 0) {

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use pleach::{Db, Options, Partition, Shape, WriteBatch};
+use pleach::{Db, Options, Partition, Shape, Value, WriteBatch};
 
 use super::{
-    Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Removal, Result,
-    Scan, Session, Write,
+    Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, GetFuture,
+    Removal, Result, Scan, Session, Write,
 };
 
 /// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`,
@@ -46,7 +46,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     compression: true,
     atomic_batches: true,
     native_get_many: true,
-    async_get: false,
+    async_get: true,
     compaction: true,
     partition_removal: Removal::Native,
 };
@@ -71,7 +71,9 @@ fn open(config: &EngineConfig, shape: Shape) -> Result<Box<dyn Engine>> {
         Durability::Buffered => pleach::Durability::Buffered,
         Durability::Sync => pleach::Durability::Sync,
     };
-    Ok(Box::new(PleachEngine { db, partitions, durability, settings: settings(config, shape) }))
+    let mut settings = settings(config, shape);
+    settings.insert("read_driver".to_owned(), db.stats().read_driver.to_string());
+    Ok(Box::new(PleachEngine { db, partitions, durability, settings }))
 }
 
 fn compaction_threads(config: &EngineConfig) -> usize {
@@ -108,6 +110,9 @@ fn options(mut config: EngineConfig, shape: Shape) -> Result<Options> {
     if let Some(bits) = config.take_tuning("filter_bits_per_key")? {
         options = options.filter_bits_per_key(bits);
     }
+    if let Some(driver) = config.take_tuning("read_driver")? {
+        options = options.read_driver(driver);
+    }
     config.no_tuning_left()?;
     Ok(options)
 }
@@ -115,6 +120,11 @@ fn options(mut config: EngineConfig, shape: Shape) -> Result<Options> {
 impl Engine for PleachEngine {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         Ok(Box::new(PleachSession { engine: self }))
+    }
+
+    fn get_async<'a>(&'a self, partition: usize, key: &[u8]) -> Option<GetFuture<'a>> {
+        let get = self.partitions[partition].get_async(key);
+        Some(Box::pin(async { Ok(get.await?.map(Value::into_vec)) }))
     }
 
     fn drop_partition(&self, partition: usize) -> Result<()> {

@@ -14,6 +14,17 @@ pub(crate) struct Workload {
     pub(crate) scan_len: Option<ScanLen>,
 }
 
+impl Workload {
+    /// Whether it does nothing but gets of one key.
+    pub(crate) fn is_gets(&self) -> bool {
+        match self.shape {
+            Shape::Mix { mix, many, .. } => mix == Mix::GETS && !many,
+            Shape::ReadWhileWriting => true,
+            _ => false,
+        }
+    }
+}
+
 const fn mix(mix: Mix, distribution: Option<Distribution>) -> Shape {
     Shape::Mix { mix, distribution, missing: false, many: false }
 }

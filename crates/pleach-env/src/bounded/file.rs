@@ -3,6 +3,7 @@
 //! # Concurrency
 //! A read loads the handle without a lock and holds it until it is done, so no file is closed under a reader.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -115,6 +116,11 @@ fn read_only<T>() -> io::Result<T> {
 impl File for BoundedFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.with(|file| file.read_at(buf, offset))
+    }
+
+    /// The file may be closed meanwhile; the descriptor stays.
+    fn descriptor(&self) -> io::Result<Option<Arc<fs::File>>> {
+        self.with(|file| file.descriptor())
     }
 
     fn write_at(&self, _buf: &[u8], _offset: u64) -> io::Result<usize> {

@@ -24,6 +24,7 @@ pub use open_files::OpenFiles;
 
 use crate::env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::job::{Job, JobHandle};
+use crate::read_queue::ReadDriver;
 use crate::waiter::Waiter;
 use file::BoundedFile;
 
@@ -127,6 +128,14 @@ impl Env for BoundedEnv {
 
     fn random_u64(&self) -> u64 {
         self.env.random_u64()
+    }
+
+    fn read_driver(&self) -> ReadDriver {
+        self.env.read_driver()
+    }
+
+    fn next_read(&self, pending: usize) -> usize {
+        self.env.next_read(pending)
     }
 
     fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> io::Result<JobHandle> {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
@@ -12,7 +13,7 @@ use crate::env::{File, Site, check_punch};
 use crate::failpoint;
 
 /// An open regular file; one system call per method.
-pub(super) struct RealFile(pub(super) fs::File);
+pub(super) struct RealFile(pub(super) Arc<fs::File>);
 
 impl RealFile {
     /// Advises on `len` bytes from `offset` on, or on all of them. A failure is ignored: the advice is a hint.
@@ -24,6 +25,10 @@ impl RealFile {
 impl File for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(buf, offset)
+    }
+
+    fn descriptor(&self) -> io::Result<Option<Arc<fs::File>>> {
+        Ok(Some(Arc::clone(&self.0)))
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {

@@ -30,6 +30,7 @@ use crate::bounded::OpenFiles;
 use crate::env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::failpoint;
 use crate::job::{Job, JobHandle};
+use crate::read_queue::ReadDriver;
 use crate::waiter::Waiter;
 use file::RealFile;
 
@@ -125,7 +126,7 @@ impl Env for RealEnv {
 
     fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let file = open(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-        Ok(Arc::new(RealFile(file)))
+        Ok(Arc::new(RealFile(Arc::new(file))))
     }
 
     fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
@@ -140,7 +141,7 @@ impl Env for RealEnv {
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        Ok(Arc::new(RealFile(file)))
+        Ok(Arc::new(RealFile(Arc::new(file))))
     }
 
     /// One for all environments of the process, because they share its descriptors.
@@ -197,6 +198,10 @@ impl Env for RealEnv {
     /// Not for secrets.
     fn random_u64(&self) -> u64 {
         RandomState::new().build_hasher().finish()
+    }
+
+    fn read_driver(&self) -> ReadDriver {
+        ReadDriver::Ring
     }
 
     fn spawn_job(&self, name: &str, job: Box<dyn Job>) -> io::Result<JobHandle> {

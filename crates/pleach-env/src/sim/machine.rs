@@ -44,6 +44,8 @@ pub(super) struct Machine {
     pub(super) numbers: Rng,
     /// Decides how short a struck write is.
     pub(super) lengths: Rng,
+    /// Decides which of several reads ends first.
+    pub(super) read_order: Rng,
     pub(super) op_count: u64,
     pub(super) read_count: u64,
     pub(super) open_count: u64,
@@ -69,6 +71,7 @@ impl Machine {
             clock: Duration::ZERO,
             numbers: seeds.fork(),
             lengths: seeds.fork(),
+            read_order: seeds.fork(),
             op_count: 0,
             read_count: 0,
             open_count: 0,

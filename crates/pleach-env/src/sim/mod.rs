@@ -247,6 +247,10 @@ impl Env for SimEnv {
         Ok(machine.free_bytes())
     }
 
+    fn next_read(&self, pending: usize) -> usize {
+        self.machine.lock().read_order.usize(..pending)
+    }
+
     fn now(&self) -> Duration {
         self.machine.lock().clock
     }

@@ -147,6 +147,12 @@ impl<'a> DataBlock<'a> {
         decode_entry(self.bytes, end).expect("validated when the block was admitted")
     }
 
+    /// Asks for what [`DataBlock::find`] searches first.
+    #[inline]
+    pub(crate) fn prefetch_tags(self) {
+        self.prefetch(self.layout.tags_at());
+    }
+
     /// Prefetches the bytes at `at`.
     #[inline]
     pub(crate) fn prefetch(self, at: usize) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use pleach_coding::Malformed;
-use pleach_env::{Error, File, Result};
+use pleach_env::{Error, File, ReadBuffer, ReadRequest, Result};
 
 use super::reader::Sst;
 use crate::block::{BlockType, Header, check, validate};
@@ -34,6 +34,41 @@ impl Sst {
         self.file.read_exact_at(memory.bytes_mut(), offset).map_err(|e| read_error(&self.path, offset, e))?;
         self.check_uncompressed(block, memory.bytes_mut())?;
         Ok(memory.publish())
+    }
+
+    /// The read that brings a block that is not in the cache.
+    pub fn begin_load(&self, block: u32, tag: u64) -> ReadRequest<'_, BlockLoad> {
+        let (offset, len) = self.block_extent(block);
+        let needed = len as usize;
+        let request = |offset, needed, memory| ReadRequest {
+            file: &self.file,
+            offset,
+            buffer: BlockLoad(memory),
+            needed,
+            tag,
+        };
+        if self.codec == Codec::None {
+            return request(offset, needed, LoadMemory::Block(self.reserve(block, needed, Warmth::Warm)));
+        }
+        let skip =
+            if self.direct { usize::try_from(offset % PAGE as u64).expect("less than a page") } else { 0 };
+        let end = if self.direct { (skip + needed).next_multiple_of(PAGE) } else { needed };
+        request(offset - skip as u64, skip + needed, LoadMemory::Stored(AlignedBuffer::zeroed(end), skip))
+    }
+
+    /// Checks a block that was read as [`Sst::begin_load`] says, and puts it into the cache.
+    pub fn finish_load(&self, block: u32, load: io::Result<BlockLoad>) -> Result<BlockRef> {
+        let (offset, len) = self.block_extent(block);
+        let load = load.map_err(|e| read_error(&self.path, offset, e))?;
+        match load.0 {
+            LoadMemory::Block(mut memory) => {
+                self.check_uncompressed(block, memory.bytes_mut())?;
+                Ok(memory.publish())
+            }
+            LoadMemory::Stored(buffer, skip) => {
+                self.admit(block, &buffer[skip..skip + len as usize], Warmth::Warm)
+            }
+        }
     }
 
     pub(super) fn admit(&self, block: u32, stored: &[u8], warmth: Warmth) -> Result<BlockRef> {
@@ -90,6 +125,29 @@ impl Sst {
     /// Reads `len` bytes at `offset`.
     pub(super) fn read(&self, offset: u64, len: usize) -> Result<AlignedBuffer> {
         read(&*self.file, &self.path, offset, len, self.direct)
+    }
+}
+
+/// A block that is being read by a [`ReadQueue`](pleach_env::ReadQueue): memory for its bytes, until
+/// [`Sst::finish_load`] makes a block of it. Dropped, it is as if nobody had asked for it.
+pub struct BlockLoad(LoadMemory);
+
+enum LoadMemory {
+    /// The place where an uncompressed block will stay.
+    Block(BlockMemory),
+    /// Pages around a compressed block, of which the first bytes are skipped.
+    Stored(AlignedBuffer, usize),
+}
+
+// SAFETY: frames stay where they are, and as long as they are not published only their `FrameMut` has them; the buffer's
+// vector does not grow. The slab lives as long as the cache, which `FrameMut` holds.
+#[expect(unsafe_code, reason = "see above")]
+unsafe impl ReadBuffer for BlockLoad {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            LoadMemory::Block(memory) => memory.bytes_mut(),
+            LoadMemory::Stored(buffer, _) => buffer,
+        }
     }
 }
 

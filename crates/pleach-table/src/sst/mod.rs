@@ -16,5 +16,6 @@ mod verify;
 
 pub use builder::{SstBuilder, SstOptions};
 pub use cursor::{CursorMode, SstCursor, Toward};
+pub use load::BlockLoad;
 pub use reader::Sst;
 pub use salvage::{SalvageSst, Salvaged, SstDamage};

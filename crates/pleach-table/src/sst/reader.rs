@@ -142,6 +142,18 @@ impl Sst {
         self.extents.get(block)
     }
 
+    /// Asks for the memory that [`Sst::cached_block`] and a look at the block's beginning will need.
+    #[inline]
+    pub fn prefetch_cached(&self, block: u32) {
+        self.cache.prefetch(&self.words, block);
+    }
+
+    /// Asks for the memory that [`Sst::get_in_block`] will search first. Looks at the block's beginning.
+    #[inline]
+    pub fn prefetch_in_block(&self, block: &BlockRef) {
+        DataBlock::new(block).prefetch_tags();
+    }
+
     /// The block, if it is in the cache. Counts as a use of the cache.
     #[inline]
     pub fn cached_block(&self, block: u32) -> Option<BlockRef> {

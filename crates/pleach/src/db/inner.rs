@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use pleach_env::sync::{Mutex, RwLock};
 use pleach_log::Recovery;
@@ -16,6 +16,7 @@ use pleach_table::FrameCache;
 use super::open::{Ready, Writers};
 use super::recovery::Found;
 use crate::context::Context;
+use crate::loads::Loads;
 use crate::options::Options;
 use crate::state::{CurrentState, LoggedMemtable, State};
 use crate::stats::Counters;
@@ -80,6 +81,8 @@ impl Inner {
             options: options.clone(),
             counters: Counters::default(),
             status: Status::new(read_only, Arc::clone(&state.closed), options.env.waiter()),
+            loads: Loads::new(&options.env),
+            read_driver: OnceLock::new(),
             filter_review_interval: AtomicU64::new(u64::MAX),
         });
         let writer = Writer {

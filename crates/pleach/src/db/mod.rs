@@ -4,6 +4,7 @@ mod closing;
 mod collect_stats;
 mod create_drop;
 mod directory;
+mod futures;
 mod handle;
 mod inner;
 mod open;
@@ -14,6 +15,7 @@ mod verify;
 mod write_batch;
 
 pub(crate) use directory::LOCK;
+pub use futures::{GetFuture, GetManyFuture};
 pub use handle::Db;
 pub(crate) use open::DEFAULT_PARTITION;
 pub use partition::Partition;

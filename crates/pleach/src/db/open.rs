@@ -66,20 +66,25 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Inner, Box<dyn File
     let _span = trace::open(dir);
     let env = Arc::clone(&options.env);
     let lock = enter(&env, dir, options)?;
+    let inner = open_as_possible(dir, options)?;
+    inner.ctx.choose_read_driver()?;
+    Ok((inner, lock))
+}
+
+fn open_as_possible(dir: &Path, options: &Options) -> Result<Inner> {
     if options.read_only {
-        return Ok((open_for_reading(dir, options, read_only_error(dir))?, lock));
+        return open_for_reading(dir, options, read_only_error(dir));
     }
     let full = match open_for_writing(dir, options, options.segment_bytes()) {
         Err(error) if error.is_out_of_space() => error,
-        opened => return Ok((opened?, lock)),
+        opened => return opened,
     };
-    reserve::release(&*env, dir);
-    let opened = match open_for_writing(dir, options, options.segment_bytes().min(CRAMPED_SEGMENT_BYTES)) {
+    reserve::release(&*options.env, dir);
+    match open_for_writing(dir, options, options.segment_bytes().min(CRAMPED_SEGMENT_BYTES)) {
         // A store that does not exist yet cannot be read. If the read fails, return the error of the first try.
         Err(error) if error.is_out_of_space() => open_for_reading(dir, options, error).map_err(|_| full),
         opened => opened,
-    };
-    Ok((opened?, lock))
+    }
 }
 
 fn open_for_writing(dir: &Path, options: &Options, segment_len: u64) -> Result<Inner> {

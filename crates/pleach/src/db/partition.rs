@@ -8,10 +8,11 @@ use pleach_env::{Error, Result, failpoint};
 use pleach_log::Durability;
 
 use super::collect_stats::tree_stats;
+use super::futures::{GetFuture, GetManyFuture, KeyBytes, PendingGet};
 use super::handle::{Db, Shared};
 use super::inner::Inner;
 use crate::keys::PartitionId;
-use crate::lookup::get_blocking;
+use crate::lookup::{begin, get_blocking, get_many};
 use crate::operations::Operations;
 use crate::scan::Range;
 use crate::state::{ReadView, State};
@@ -43,7 +44,7 @@ impl Partition {
         Self { shared: Arc::clone(&db.shared), live }
     }
 
-    fn inner(&self) -> &Inner {
+    pub(super) fn inner(&self) -> &Inner {
         &self.shared.inner
     }
 
@@ -76,7 +77,7 @@ impl Partition {
     }
 
     /// The view that reads use now; an error when the partition is not in it.
-    fn view(&self) -> Result<ReadView> {
+    pub(super) fn view(&self) -> Result<ReadView> {
         failpoint::reached("partition.read");
         let view = self.inner().version_set.state.view();
         self.tree(&view.state)?;
@@ -113,8 +114,65 @@ impl Partition {
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Value>>> {
         let ReadView { state, visible } = self.view()?;
         let partition = (self.live.id, self.tree(&state)?);
-        let get = |key: K| get_blocking(&self.inner().ctx, &state, partition, key.as_ref(), visible);
-        keys.into_iter().map(get).collect()
+        get_many(&self.inner().ctx, &state, partition, keys, visible)
+    }
+
+    /// As [`Partition::get`], by a future: while the device reads, the thread is free for other tasks.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(ready) = future.as_mut().poll(&mut cx) {
+    /// #             return ready;
+    /// #         }
+    /// #     }
+    /// # }
+    /// let db = pleach::Db::open(dir.path())?;
+    /// let users = db.default_partition();
+    /// users.put("alice", "1")?;
+    /// let value = block_on(users.get_async("alice"))?; // `.await` in a task
+    /// assert_eq!(value.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Partition::get`].
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> GetFuture {
+        GetFuture::new(self.clone(), key.as_ref())
+    }
+
+    /// As [`Partition::get_many`], by a future.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get`], for any of the keys.
+    pub fn get_many_async<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetManyFuture {
+        let keys = keys.into_iter().map(|key| KeyBytes::from_slice(key.as_ref())).collect();
+        GetManyFuture::new(self.clone(), keys)
+    }
+
+    /// Begins to read the value of `key`: the error is the answer, where no block must be waited for.
+    pub(super) fn begin_get(&self, key: &[u8]) -> std::result::Result<PendingGet, Result<Option<Value>>> {
+        failpoint::reached("partition.read");
+        let inner = self.inner();
+        let state = inner.version_set.state.load();
+        let tree = self.tree(&state).map_err(Err)?;
+        let visible = inner.version_set.state.visible();
+        let lookup = begin(&inner.ctx, &state, (self.live.id, tree), key, visible)?;
+        PendingGet::new(self, lookup)
+    }
+
+    /// The same in a view.
+    pub(super) fn begin_get_in(
+        &self,
+        view: &ReadView,
+        key: &[u8],
+    ) -> std::result::Result<PendingGet, Result<Option<Value>>> {
+        let tree = self.tree(&view.state).map_err(Err)?;
+        let lookup = begin(&self.inner().ctx, &view.state, (self.live.id, tree), key, view.visible)?;
+        PendingGet::new(self, lookup)
     }
 
     /// Whether `key` has a value.

@@ -7,7 +7,7 @@ use pleach_env::{Error, ErrorKind, Result};
 
 use super::handle::{Db, Shared};
 use super::partition::Partition;
-use crate::lookup::get_blocking;
+use crate::lookup::{get_blocking, get_many};
 use crate::scan::Range;
 use crate::state::ReadView;
 use crate::value::Value;
@@ -78,7 +78,9 @@ impl Snapshot {
         partition: &Partition,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
-        keys.into_iter().map(|key| self.get(partition, key)).collect()
+        let tree = self.tree(partition)?;
+        let (inner, state) = (&self.shared.inner, &self.view.state);
+        get_many(&inner.ctx, state, (partition.id(), tree), keys, self.view.visible)
     }
 
     /// All entries in key order, from either end. The range's first item is an error if the snapshot cannot be read.

@@ -6,6 +6,7 @@
     reason = "the rigs are tests, though most of them is no #[test]"
 )]
 
+mod async_gets;
 mod background;
 mod basics;
 mod closing;
@@ -16,6 +17,7 @@ mod failed_opens;
 mod faults;
 mod filters;
 mod full_disk;
+mod get_many;
 mod golden;
 mod large_batches;
 mod metamorphic;

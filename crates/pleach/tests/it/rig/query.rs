@@ -108,7 +108,7 @@ impl Query {
                 handle.clone()
             }
         };
-        let get = |slot: usize, key: &Key| {
+        let get = |slot: usize, key: &Key| -> pleach::Result<_> {
             let value = match source {
                 Source::Newest(_) | Source::Handles(_) => partition(slot).get(key),
                 Source::Snapshot(snapshot, _) => snapshot.get(&partition(slot), key),
@@ -117,17 +117,14 @@ impl Query {
         };
         match self {
             Query::Get(slot, key) => Ok(vec![get(*slot, key)?]),
-            Query::GetMany(slot, keys) => match source {
-                Source::Newest(_) | Source::Handles(_) => {
-                    let values = partition(*slot).get_many(keys.iter())?;
-                    Ok(keys
-                        .iter()
-                        .map(|k| k.to_vec())
-                        .zip(values.into_iter().map(|v| v.map(Vec::from)))
-                        .collect())
-                }
-                Source::Snapshot(..) => keys.iter().map(|key| get(*slot, key)).collect(),
-            },
+            Query::GetMany(slot, keys) => {
+                let values = match source {
+                    Source::Newest(_) | Source::Handles(_) => partition(*slot).get_many(keys.iter())?,
+                    Source::Snapshot(snapshot, _) => snapshot.get_many(&partition(*slot), keys.iter())?,
+                };
+                let values = values.into_iter().map(|value| value.map(Value::into_vec));
+                Ok(keys.iter().map(|key| key.to_vec()).zip(values).collect())
+            }
             Query::Range { slot, bounds, limit, coins } => {
                 let range = match source {
                     Source::Newest(_) | Source::Handles(_) => partition(*slot).range(bounds.clone()),

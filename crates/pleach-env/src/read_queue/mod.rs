@@ -1,0 +1,323 @@
+//! Queue of reads: many blocks of files asked for at once, each answered when it is there.
+//!
+//! A device does many reads at the same time, and a system call that submits many costs hardly more than one that submits
+//! one. A [`ReadQueue`] takes reads until it is full, and returns them in the order in which they end. What brings the
+//! bytes is a [`ReadDriver`]: an `io_uring` ([`ring`]), threads ([`pool`]), or `pread` on the calling thread.
+//!
+//! # Invariants
+//! 1. A slot owns a read's buffer and descriptor until the read has ended, whatever the caller does: the kernel never writes
+//!    to memory, nor reads from a descriptor, that was given back.
+//! 2. A read ends with all bytes that it needs, or with an error. Short and interrupted reads go on.
+//!
+//! # Concurrency
+//! A queue belongs to the thread that made it.
+
+mod pool;
+#[cfg(target_os = "linux")]
+mod ring;
+mod service;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::marker::PhantomData;
+use std::mem;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::env::{Env, File, OpenOptions};
+use pool::{Pool, PoolRead};
+#[cfg(target_os = "linux")]
+use ring::{Event, Ring};
+pub use service::{QueuedRead, ReadService};
+
+/// What brings the bytes of a [`ReadQueue`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadDriver {
+    /// An `io_uring` of the calling thread: one system call for many reads.
+    Ring,
+    /// Threads, each of which reads for others and waits.
+    Threads,
+    /// The calling thread, one read after the other.
+    Blocking,
+}
+
+impl ReadDriver {
+    /// The first driver that reads the file at `path`: `wanted` alone, if it is given, otherwise the environment's best and
+    /// then those below it.
+    ///
+    /// # Errors
+    /// That of `wanted`; for instance, a container's policy may refuse rings.
+    pub fn choose(env: &dyn Env, wanted: Option<Self>, path: &Path) -> io::Result<Self> {
+        match wanted.unwrap_or_else(|| env.read_driver()) {
+            Self::Blocking => Ok(Self::Blocking),
+            Self::Threads if wanted.is_none() => Ok(Self::Threads),
+            driver => match driver.try_on(env, path) {
+                Err(_) if wanted.is_none() => Ok(Self::Threads),
+                tried => tried.map(|()| driver),
+            },
+        }
+    }
+
+    /// Reads the first byte of a file, if it has one. A ring that can be made may still refuse to read.
+    fn try_on(self, env: &dyn Env, path: &Path) -> io::Result<()> {
+        let file = &env.open_file(path, OpenOptions::default())?;
+        let mut queue = ReadQueue::new(env, self, 1)?;
+        queue.push(ReadRequest { file, offset: 0, buffer: vec![0; 1], needed: 0, tag: 0 })?;
+        queue.next().expect("one read is in flight").result
+    }
+}
+
+impl fmt::Display for ReadDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ring => "ring",
+            Self::Threads => "threads",
+            Self::Blocking => "blocking",
+        })
+    }
+}
+
+impl FromStr for ReadDriver {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        [Self::Ring, Self::Threads, Self::Blocking]
+            .into_iter()
+            .find(|driver| driver.to_string() == name)
+            .ok_or_else(|| format!("{name:?} is no driver of reads: choose ring, threads or blocking"))
+    }
+}
+
+impl Default for ReadDriver {
+    /// The one that is always there.
+    fn default() -> Self {
+        Self::Blocking
+    }
+}
+
+/// Memory that a read fills.
+///
+/// # Safety
+/// [`ReadBuffer::bytes_mut`] returns the same memory each time, moving the value does not move that memory, and nobody else
+/// uses it as long as the value lives. If the value is leaked, the memory is never freed.
+#[expect(unsafe_code, reason = "the kernel writes to the memory while the value is being moved")]
+pub unsafe trait ReadBuffer: Send + 'static {
+    /// The memory.
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+// SAFETY: a vector's elements are on the heap, and nothing here makes it grow.
+#[expect(unsafe_code, reason = "see above")]
+unsafe impl ReadBuffer for Vec<u8> {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+/// A read to make.
+pub struct ReadRequest<'f, B> {
+    /// The file.
+    pub file: &'f Arc<dyn File>,
+    /// Where to begin.
+    pub offset: u64,
+    /// Memory for the bytes; at most `u32::MAX` of them.
+    pub buffer: B,
+    /// Bytes that must be there; the file may end behind them. At most the buffer's length.
+    pub needed: usize,
+    /// The caller's name for the read.
+    pub tag: u64,
+}
+
+/// A read that has ended.
+pub struct CompletedRead<B> {
+    /// The caller's name for it.
+    pub tag: u64,
+    /// The buffer, filled unless there was an error.
+    pub buffer: B,
+    /// `UnexpectedEof` where the file ended before the bytes needed.
+    pub result: io::Result<()>,
+}
+
+/// A bounded queue of reads.
+pub struct ReadQueue<'e, B: ReadBuffer> {
+    env: &'e dyn Env,
+    engine: Engine<B>,
+    /// A read in flight is in the slot that its number names.
+    slots: Vec<Option<Slot<B>>>,
+    free: Vec<u32>,
+    /// A ring, and the thread-local place it goes back to, are the calling thread's.
+    not_send: PhantomData<*const ()>,
+}
+
+enum Engine<B> {
+    #[cfg(target_os = "linux")]
+    Ring(Ring),
+    Threads(Pool<Slot<B>>),
+    Blocking(Vec<u32>),
+}
+
+/// A read in flight.
+struct Slot<B> {
+    source: Source,
+    buffer: B,
+    offset: u64,
+    filled: usize,
+    needed: usize,
+    tag: u64,
+}
+
+/// What a read reads from; keeps the file's descriptor open.
+enum Source {
+    Descriptor(Arc<fs::File>),
+    File(Arc<dyn File>),
+}
+
+impl<B: ReadBuffer> Slot<B> {
+    /// Takes what one read returned. `None` when the read goes on.
+    fn take(&mut self, result: io::Result<usize>) -> Option<io::Result<()>> {
+        match result {
+            Ok(0) if self.filled < self.needed => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+            Ok(n) => {
+                self.filled += n;
+                (self.filled >= self.needed).then_some(Ok(()))
+            }
+            Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => None,
+            Err(e) => Some(Err(e)),
+        }
+    }
+
+    fn completed(self, result: io::Result<()>) -> CompletedRead<B> {
+        CompletedRead { tag: self.tag, buffer: self.buffer, result }
+    }
+}
+
+impl<B: ReadBuffer> PoolRead for Slot<B> {
+    fn read(&mut self) -> io::Result<()> {
+        loop {
+            let rest = &mut self.buffer.bytes_mut()[self.filled..];
+            let at = self.offset + self.filled as u64;
+            let result = match &self.source {
+                Source::Descriptor(descriptor) => descriptor.read_at(rest, at),
+                Source::File(file) => file.read_at(rest, at),
+            };
+            if let Some(result) = self.take(result) {
+                return result;
+            }
+        }
+    }
+}
+
+impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
+    /// A queue of up to `depth` reads in flight.
+    ///
+    /// # Errors
+    /// Where the system has no ring, or no thread, for it.
+    pub fn new(env: &'e dyn Env, driver: ReadDriver, depth: u32) -> io::Result<Self> {
+        let engine = match driver {
+            #[cfg(target_os = "linux")]
+            ReadDriver::Ring => Engine::Ring(Ring::of_thread(depth)?),
+            #[cfg(not(target_os = "linux"))]
+            ReadDriver::Ring => return Err(io::ErrorKind::Unsupported.into()),
+            ReadDriver::Threads => Engine::Threads(Pool::new()?),
+            ReadDriver::Blocking => Engine::Blocking(Vec::new()),
+        };
+        Ok(Self::with_engine(env, engine, depth))
+    }
+
+    fn with_engine(env: &'e dyn Env, engine: Engine<B>, depth: u32) -> Self {
+        let (slots, free) = ((0..depth).map(|_| None).collect(), (0..depth).rev().collect());
+        Self { env, engine, slots, free, not_send: PhantomData }
+    }
+
+    /// Whether waiting returns at once.
+    #[cfg(target_os = "linux")]
+    fn has_completion(&mut self) -> bool {
+        if let Engine::Ring(ring) = &mut self.engine { ring.has_completion() } else { false }
+    }
+
+    /// Whether [`ReadQueue::push`] must wait for [`ReadQueue::next`].
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Takes a read. It begins at the latest with the next [`ReadQueue::next`] that finds nothing done.
+    ///
+    /// Requires: the queue is not full.
+    ///
+    /// # Errors
+    /// When the file cannot be opened; the read is not made then. Its own errors come with its completion.
+    pub fn push(&mut self, read: ReadRequest<'_, B>) -> io::Result<()> {
+        let source = match read.file.descriptor()? {
+            Some(descriptor) => Source::Descriptor(descriptor),
+            None => Source::File(Arc::clone(read.file)),
+        };
+        let ReadRequest { offset, buffer, needed, tag, .. } = read;
+        let number = self.free.pop().expect("the queue is not full");
+        let slot =
+            self.slots[number as usize].insert(Slot { source, buffer, offset, filled: 0, needed, tag });
+        match &mut self.engine {
+            #[cfg(target_os = "linux")]
+            Engine::Ring(ring) => ring.push(number, slot),
+            Engine::Threads(pool) => {
+                let slot = self.slots[number as usize].take().expect("filled above");
+                pool.push(number, slot);
+            }
+            Engine::Blocking(pending) => pending.push(number),
+        }
+        Ok(())
+    }
+
+    /// Waits for the read that ends next. `None` when none is in flight.
+    #[expect(clippy::should_implement_trait, reason = "pushing between two calls makes it no iterator")]
+    pub fn next(&mut self) -> Option<CompletedRead<B>> {
+        if self.free.len() == self.slots.len() { None } else { self.wait() }
+    }
+
+    /// Waits for the read that ends next; `None` when the alarm rang.
+    ///
+    /// Requires: a read is in flight, or the ring has an alarm.
+    fn wait(&mut self) -> Option<CompletedRead<B>> {
+        let (number, slot, result) = match &mut self.engine {
+            #[cfg(target_os = "linux")]
+            Engine::Ring(ring) => loop {
+                let Event::Read(number, result) = ring.next() else { return None };
+                let slot = self.slots[number as usize].as_mut().expect("its read is in flight");
+                match slot.take(result) {
+                    None => ring.push(number, slot),
+                    Some(result) => {
+                        break (number, self.slots[number as usize].take().expect("as above"), result);
+                    }
+                }
+            },
+            Engine::Threads(pool) => pool.next(),
+            Engine::Blocking(pending) => {
+                let number = pending.swap_remove(self.env.next_read(pending.len()));
+                let mut slot = self.slots[number as usize].take().expect("its read is in flight");
+                let result = slot.read();
+                (number, slot, result)
+            }
+        };
+        self.free.push(number);
+        Some(slot.completed(result))
+    }
+}
+
+impl<B: ReadBuffer> Drop for ReadQueue<'_, B> {
+    /// Waits for what is in flight.
+    fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        if let Engine::Ring(ring) = &self.engine
+            && !ring.is_intact()
+        {
+            mem::forget(mem::take(&mut self.slots));
+            return;
+        }
+        while self.next().is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

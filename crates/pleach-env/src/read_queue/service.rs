@@ -1,0 +1,257 @@
+//! Service of reads: any thread hands reads in, and is told when they have ended.
+//!
+//! With a ring, one thread of the service submits the reads that others hand in and takes what has ended. It is woken only
+//! when it sleeps, so under load one system call serves many reads. Without one, threads of the process read. Where there
+//! are none, whoever waits reads ([`ReadService::help`]).
+//!
+//! # Concurrency
+//! `inbox` is held for a push or a swap. `sleeps` is set before the thread looks at the inbox for the last time; whoever
+//! hands a read in looks at `sleeps` afterwards. Whichever of the two runs second sees what the other did.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::pool;
+#[cfg(target_os = "linux")]
+use super::ring::{Alarm, Ring};
+use super::{Engine, ReadBuffer, ReadDriver, ReadQueue, ReadRequest};
+use crate::env::Env;
+
+/// Reads in flight at most: as many as a device gains by.
+const DEPTH: u32 = 128;
+
+/// A read that a [`ReadService`] makes.
+pub trait QueuedRead: Send + Sync + 'static {
+    /// Memory for its bytes.
+    type Buffer: ReadBuffer;
+
+    /// The read, now that its turn has come.
+    fn request(&self, tag: u64) -> ReadRequest<'_, Self::Buffer>;
+
+    /// Takes what was read. It runs on a thread that reads for others, so it is short.
+    fn complete(&self, result: io::Result<Self::Buffer>);
+}
+
+/// A service of reads. It is closed when it is dropped.
+pub struct ReadService<R: QueuedRead> {
+    env: Arc<dyn Env>,
+    shared: Arc<Shared<R>>,
+    worker: Worker,
+}
+
+enum Worker {
+    #[cfg(target_os = "linux")]
+    Ring(Arc<Alarm>, Mutex<Option<JoinHandle<()>>>),
+    Threads,
+    /// The threads that wait.
+    Waiters,
+}
+
+struct Shared<R> {
+    inbox: Mutex<Inbox<R>>,
+    /// Signalled when the last read of the pool's threads has ended.
+    idle: Condvar,
+    sleeps: AtomicBool,
+}
+
+struct Inbox<R> {
+    reads: Vec<Arc<R>>,
+    /// Reads that threads of the pool make.
+    running: usize,
+    is_closed: bool,
+}
+
+impl<R: QueuedRead> ReadService<R> {
+    /// Starts a service.
+    ///
+    /// # Errors
+    /// Where the system has no ring or no thread for it.
+    pub fn new(env: &Arc<dyn Env>, driver: ReadDriver) -> io::Result<Self> {
+        let inbox = Mutex::new(Inbox { reads: Vec::new(), running: 0, is_closed: false });
+        let shared = Arc::new(Shared { inbox, idle: Condvar::new(), sleeps: AtomicBool::new(false) });
+        let worker = match driver {
+            #[cfg(target_os = "linux")]
+            ReadDriver::Ring => start_ring(&shared, env)?,
+            #[cfg(not(target_os = "linux"))]
+            ReadDriver::Ring => return Err(io::ErrorKind::Unsupported.into()),
+            ReadDriver::Threads => Worker::Threads,
+            ReadDriver::Blocking => Worker::Waiters,
+        };
+        Ok(Self { env: Arc::clone(env), shared, worker })
+    }
+
+    /// Hands a read in. `false` when the service is closed: the read was completed with an error.
+    pub fn submit(&self, read: Arc<R>) -> bool {
+        let mut inbox = self.shared.inbox.lock();
+        if inbox.is_closed {
+            drop(inbox);
+            read.complete(Err(io::ErrorKind::NotConnected.into()));
+            return false;
+        }
+        match &self.worker {
+            #[cfg(target_os = "linux")]
+            Worker::Ring(alarm, _) => {
+                inbox.reads.push(read);
+                drop(inbox);
+                if self.shared.sleeps.swap(false, Ordering::SeqCst) {
+                    alarm.ring();
+                }
+            }
+            Worker::Threads => {
+                inbox.running += 1;
+                drop(inbox);
+                let shared = Arc::clone(&self.shared);
+                pool::run(Box::new(move || {
+                    read_alone(&*read);
+                    drop(read);
+                    let mut inbox = shared.inbox.lock();
+                    inbox.running -= 1;
+                    if inbox.running == 0 {
+                        shared.idle.notify_all();
+                    }
+                }));
+            }
+            Worker::Waiters => inbox.reads.push(read),
+        }
+        true
+    }
+
+    /// Whether reads are made only by [`ReadService::help`].
+    pub fn wants_help(&self) -> bool {
+        matches!(self.worker, Worker::Waiters)
+    }
+
+    /// Makes one of the reads that were handed in, if there is one that nobody else makes.
+    pub fn help(&self) -> bool {
+        let mut inbox = self.shared.inbox.lock();
+        if !self.wants_help() || inbox.reads.is_empty() {
+            return false;
+        }
+        let next = self.env.next_read(inbox.reads.len());
+        let read = inbox.reads.swap_remove(next);
+        drop(inbox);
+        read_alone(&*read);
+        true
+    }
+}
+
+impl<R: QueuedRead> ReadService<R> {
+    /// Waits for the reads that were handed in, and takes no more.
+    pub fn close(&self) {
+        let mut inbox = self.shared.inbox.lock();
+        inbox.is_closed = true;
+        match &self.worker {
+            #[cfg(target_os = "linux")]
+            Worker::Ring(alarm, thread) => {
+                drop(inbox);
+                alarm.ring();
+                let Some(thread) = thread.lock().take() else { return };
+                // A task that is dropped when it is woken may close the service on its own thread, which then ends by itself.
+                if thread.thread().id() != std::thread::current().id() {
+                    // A panic of the thread was reported by the panic hook.
+                    let _ = thread.join();
+                }
+            }
+            Worker::Threads => {
+                while inbox.running > 0 {
+                    self.shared.idle.wait(&mut inbox);
+                }
+            }
+            Worker::Waiters => {
+                drop(inbox);
+                while self.help() {}
+            }
+        }
+    }
+}
+
+/// Makes a read on this thread.
+fn read_alone<R: QueuedRead>(read: &R) {
+    let ReadRequest { file, offset, mut buffer, needed, .. } = read.request(0);
+    let mut filled = 0;
+    let result = loop {
+        match file.read_at(&mut buffer.bytes_mut()[filled..], offset + filled as u64) {
+            Ok(0) if filled < needed => break Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => break Err(e),
+        }
+        if filled >= needed {
+            break Ok(buffer);
+        }
+    };
+    read.complete(result);
+}
+
+#[cfg(target_os = "linux")]
+fn start_ring<R: QueuedRead>(shared: &Arc<Shared<R>>, env: &Arc<dyn Env>) -> io::Result<Worker> {
+    let (sender, started) = std::sync::mpsc::sync_channel(1);
+    let (shared, env) = (Arc::clone(shared), Arc::clone(env));
+    let run = move || {
+        let (ring, alarm) = match Ring::of_thread(DEPTH).and_then(Ring::with_alarm) {
+            Ok(made) => made,
+            Err(error) => return drop(sender.send(Err(error))),
+        };
+        let queue = ReadQueue::with_engine(&*env, Engine::Ring(ring), DEPTH);
+        drop(sender.send(Ok(alarm)));
+        serve(&shared, queue);
+    };
+    let thread = std::thread::Builder::new().name("pleach-reads".to_owned()).spawn(run)?;
+    let alarm = started.recv().unwrap_or_else(|_| Err(io::Error::other("the thread for reads ended")))?;
+    Ok(Worker::Ring(alarm, Mutex::new(Some(thread))))
+}
+
+/// The life of the thread with the ring.
+#[cfg(target_os = "linux")]
+fn serve<R: QueuedRead>(shared: &Shared<R>, mut queue: ReadQueue<'_, R::Buffer>) {
+    let mut waiting = VecDeque::new();
+    let mut reads: Vec<Option<Arc<R>>> = (0..DEPTH).map(|_| None).collect();
+    let mut free: Vec<usize> = (0..DEPTH as usize).collect();
+    loop {
+        let is_closed = {
+            let mut inbox = shared.inbox.lock();
+            waiting.extend(mem::take(&mut inbox.reads));
+            inbox.is_closed
+        };
+        while !queue.is_full()
+            && let Some(read) = waiting.pop_front()
+        {
+            let place = free.pop().expect("a place for each read in flight");
+            match queue.push(read.request(place as u64)) {
+                Ok(()) => reads[place] = Some(read),
+                Err(error) => {
+                    free.push(place);
+                    read.complete(Err(error));
+                }
+            }
+        }
+        if is_closed && free.len() == reads.len() && waiting.is_empty() {
+            return;
+        }
+        if !queue.has_completion() {
+            shared.sleeps.store(true, Ordering::SeqCst);
+            if !shared.inbox.lock().reads.is_empty() && !queue.is_full() {
+                shared.sleeps.store(false, Ordering::SeqCst);
+                continue;
+            }
+        }
+        if let Some(done) = queue.wait() {
+            let place = usize::try_from(done.tag).expect("a place in the list");
+            free.push(place);
+            reads[place].take().expect("it was in flight").complete(done.result.map(|()| done.buffer));
+        }
+        shared.sleeps.store(false, Ordering::Relaxed);
+    }
+}
+
+impl<R: QueuedRead> Drop for ReadService<R> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

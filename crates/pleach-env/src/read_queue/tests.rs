@@ -1,0 +1,254 @@
+//! Every driver reads the same bytes, whatever the file does.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::*;
+use crate::{Fault, FaultKind, OpenOptions, RealEnv, SimEnv};
+
+const DRIVERS: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
+
+fn byte_at(offset: usize) -> u8 {
+    u8::try_from(offset * 7 % 251).expect("a byte")
+}
+
+fn file_of(env: &dyn Env, dir: &Path, len: usize) -> Arc<dyn File> {
+    let path = dir.join("file");
+    let file = env.create_file(&path).unwrap();
+    file.write_all_at(&(0..len).map(byte_at).collect::<Vec<_>>(), 0).unwrap();
+    env.open_file(&path, OpenOptions::default()).unwrap()
+}
+
+/// Reads `len` bytes at each offset, as many at once as the queue takes; the results in the order of `offsets`.
+fn read_all(
+    queue: &mut ReadQueue<'_, Vec<u8>>,
+    file: &Arc<dyn File>,
+    offsets: &[u64],
+    len: usize,
+) -> Vec<io::Result<Vec<u8>>> {
+    let mut results = BTreeMap::new();
+    let mut waiting = (0u64..).zip(offsets).peekable();
+    loop {
+        while !queue.is_full()
+            && let Some((tag, &offset)) = waiting.next()
+        {
+            queue.push(ReadRequest { file, offset, buffer: vec![0; len], needed: len, tag }).unwrap();
+        }
+        let Some(read) = queue.next() else { break };
+        let before = results.insert(read.tag, read.result.map(|()| read.buffer));
+        assert!(before.is_none(), "each read ends once");
+    }
+    assert!(waiting.next().is_none());
+    results.into_values().collect()
+}
+
+#[test]
+fn all_drivers_read_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = RealEnv::new();
+    let file = file_of(&env, dir.path(), 100_000);
+    for driver in DRIVERS {
+        for depth in [1, 3, 64, 256] {
+            let mut queue = ReadQueue::new(&env, driver, depth).unwrap();
+            let offsets: Vec<u64> = (0..500).map(|n| n * 7919 % 99_000).collect();
+            for (read, offset) in read_all(&mut queue, &file, &offsets, 1000).into_iter().zip(&offsets) {
+                let start = usize::try_from(*offset).unwrap();
+                assert!(read.unwrap().iter().copied().eq((start..start + 1000).map(byte_at)), "{driver:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_ends_inside_a_read_is_an_error_where_bytes_are_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = RealEnv::new();
+    let file = file_of(&env, dir.path(), 5000);
+    for driver in DRIVERS {
+        let mut queue = ReadQueue::new(&env, driver, 4).unwrap();
+        let error = read_all(&mut queue, &file, &[4500], 1000).remove(0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{driver:?}");
+        queue
+            .push(ReadRequest { file: &file, offset: 4500, buffer: vec![9; 1000], needed: 500, tag: 7 })
+            .unwrap();
+        let read = queue.next().unwrap();
+        assert!(read.result.is_ok() && read.tag == 7, "{driver:?}");
+        assert!(read.buffer[..500].iter().copied().eq((4500..5000).map(byte_at)));
+        assert!(queue.next().is_none());
+    }
+}
+
+#[test]
+fn a_queue_dropped_with_reads_in_flight_waits_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = RealEnv::new();
+    let file = file_of(&env, dir.path(), 1 << 20);
+    for driver in DRIVERS {
+        for _ in 0..50 {
+            let mut queue = ReadQueue::new(&env, driver, 64).unwrap();
+            for tag in 0..64 {
+                let read =
+                    ReadRequest { file: &file, offset: tag * 4096, buffer: vec![0; 4096], needed: 4096, tag };
+                queue.push(read).unwrap();
+            }
+            let _one = queue.next();
+        }
+    }
+}
+
+#[test]
+fn many_threads_share_the_pool_and_have_rings_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = RealEnv::new();
+    let file = file_of(&env, dir.path(), 100_000);
+    std::thread::scope(|scope| {
+        for driver in DRIVERS.into_iter().cycle().take(9) {
+            let (env, file) = (&env, &file);
+            scope.spawn(move || {
+                let mut queue = ReadQueue::new(env, driver, 16).unwrap();
+                let offsets: Vec<u64> = (0..2000).map(|n| n * 31 % 90_000).collect();
+                assert!(read_all(&mut queue, file, &offsets, 64).iter().all(Result::is_ok));
+            });
+        }
+    });
+}
+
+#[test]
+fn a_simulated_queue_ends_reads_in_any_order_and_with_their_errors() {
+    let offsets: Vec<u64> = (0..20).map(|n| n * 4096).collect();
+    let mut orders = std::collections::BTreeSet::new();
+    for seed in 0..4 {
+        let env = SimEnv::new(seed);
+        env.create_dir_all(Path::new("/d")).unwrap();
+        let file = file_of(&*env, Path::new("/d"), 20 * 4096);
+        let mut queue = ReadQueue::new(&*env, ReadDriver::Blocking, 20).unwrap();
+        env.add_fault(Fault { at_op: env.read_count() + 5, kind: FaultKind::ReadEio });
+        for (tag, &offset) in (0..).zip(&offsets) {
+            let read = ReadRequest { file: &file, offset, buffer: vec![0; 4096], needed: 4096, tag };
+            queue.push(read).unwrap();
+        }
+        let ended: Vec<_> = std::iter::from_fn(|| queue.next()).collect();
+        assert_eq!(ended.iter().filter(|read| read.result.is_err()).count(), 1);
+        orders.insert(ended.iter().map(|read| read.tag).collect::<Vec<_>>());
+    }
+    assert_eq!(orders.len(), 4, "the order is the seed's");
+}
+
+#[test]
+fn the_first_driver_that_reads_is_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let real = RealEnv::new();
+    file_of(&real, dir.path(), 0);
+    let path = dir.path().join("file");
+    for driver in DRIVERS {
+        assert_eq!(ReadDriver::choose(&real, Some(driver), &path).unwrap(), driver);
+    }
+    assert_ne!(ReadDriver::choose(&real, None, &path).unwrap(), ReadDriver::Blocking);
+    let simulated = SimEnv::new(1);
+    assert_eq!(ReadDriver::choose(&*simulated, None, &path).unwrap(), ReadDriver::Blocking);
+}
+
+#[test]
+fn drivers_have_names() {
+    for driver in DRIVERS {
+        assert_eq!(driver.to_string().parse(), Ok(driver));
+    }
+    assert!("uring".parse::<ReadDriver>().unwrap_err().contains("choose ring"));
+}
+
+/// A read of a page, and what came of it.
+struct PageRead {
+    file: Arc<dyn File>,
+    page: u64,
+    result: Mutex<Option<io::Result<Vec<u8>>>>,
+    ended: Condvar,
+}
+
+impl QueuedRead for PageRead {
+    type Buffer = Vec<u8>;
+
+    fn request(&self, tag: u64) -> ReadRequest<'_, Vec<u8>> {
+        ReadRequest { file: &self.file, offset: self.page * 4096, buffer: vec![0; 4096], needed: 4096, tag }
+    }
+
+    fn complete(&self, result: io::Result<Vec<u8>>) {
+        assert!(self.result.lock().replace(result).is_none(), "a read ends once");
+        self.ended.notify_all();
+    }
+}
+
+impl PageRead {
+    fn new(file: &Arc<dyn File>, page: u64) -> Arc<Self> {
+        let file = Arc::clone(file);
+        Arc::new(Self { file, page, result: Mutex::new(None), ended: Condvar::new() })
+    }
+
+    fn wait(&self, service: &ReadService<Self>) -> io::Result<Vec<u8>> {
+        loop {
+            let mut result = self.result.lock();
+            if let Some(result) = result.take() {
+                return result;
+            }
+            if service.wants_help() {
+                drop(result);
+                service.help();
+            } else {
+                self.ended.wait(&mut result);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_service_reads_for_many_threads_one_by_one_and_in_crowds() {
+    let dir = tempfile::tempdir().unwrap();
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let file = file_of(&*env, dir.path(), 100 * 4096);
+    for driver in DRIVERS {
+        let service = ReadService::new(&env, driver).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (service, file) = (&service, &file);
+                scope.spawn(move || {
+                    for round in 0..100 {
+                        // One read at a time lets the service fall asleep before the next; a crowd fills its queue.
+                        let count = if round % 10 == 0 { 300 } else { 1 };
+                        let pages = (0..count).map(|n| (n * 13 + thread + round) % 100);
+                        let reads: Vec<_> = pages.map(|page| PageRead::new(file, page)).collect();
+                        assert!(reads.iter().all(|read| service.submit(Arc::clone(read))));
+                        for read in reads {
+                            let start = usize::try_from(read.page * 4096).unwrap();
+                            let bytes = read.wait(service).unwrap();
+                            assert!(bytes.into_iter().eq((start..start + 4096).map(byte_at)), "{driver:?}");
+                        }
+                    }
+                });
+            }
+        });
+        let beyond = PageRead::new(&file, 100);
+        assert!(service.submit(Arc::clone(&beyond)));
+        assert_eq!(beyond.wait(&service).unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{driver:?}");
+    }
+}
+
+#[test]
+fn a_service_that_goes_makes_the_reads_it_was_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let file = file_of(&*env, dir.path(), 100 * 4096);
+    for driver in DRIVERS {
+        for count in [0, 1, 500] {
+            let service = ReadService::new(&env, driver).unwrap();
+            let reads: Vec<_> = (0..count).map(|n| PageRead::new(&file, n % 100)).collect();
+            assert!(reads.iter().all(|read| service.submit(Arc::clone(read))));
+            drop(service);
+            assert!(
+                reads.iter().all(|read| read.result.lock().take().is_some_and(|r| r.is_ok())),
+                "{driver:?}"
+            );
+            assert!(reads.into_iter().all(|read| Arc::into_inner(read).is_some()), "the service keeps none");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Reads by futures: on every driver they answer as blocking reads do, and a future may be dropped at any moment.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use fastrand::Rng;
+use pleach::env::{Fault, FaultKind, SimEnv};
+use pleach::{Db, ErrorKind, GetFuture, Options, Partition, ReadDriver, Result, Shape, Value};
+
+use crate::rig::setup::DIR;
+
+const DRIVERS: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
+
+/// More than the smallest cache holds.
+const KEYS: u64 = 4_000;
+
+fn key(n: u64) -> String {
+    format!("user{:08}", n * 7_919 % 1_000_003)
+}
+
+/// Several runs, with overwritten and deleted keys.
+fn fill(db: &Db) {
+    let partition = db.default_partition();
+    for round in 0..3u8 {
+        for n in (0..KEYS).filter(|n| n % 3 >= u64::from(round)) {
+            if n % 11 == u64::from(round) {
+                partition.delete(key(n)).unwrap();
+            } else {
+                partition.put(key(n), vec![round; 300]).unwrap();
+            }
+        }
+        db.flush().unwrap();
+    }
+}
+
+fn options(memory: usize) -> Options {
+    Options::new().memory(memory).memtable_bytes(4 << 20).shape(Shape::Forest).runs_per_stage(8)
+}
+
+/// Wakes a thread, and counts.
+struct Unpark(Thread, AtomicU64);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.unpark();
+    }
+}
+
+/// Polls until the future is ready, and sleeps in between.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current(), AtomicU64::new(0))));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Polls futures in an order of the seed until all are ready; drops one in `drops` before.
+fn run_all(
+    mut futures: Vec<(u64, GetFuture)>,
+    seed: u64,
+    drops: Option<u64>,
+) -> Vec<(u64, Result<Option<Value>>)> {
+    let mut rng = Rng::with_seed(seed);
+    let waker = Waker::from(Arc::new(Unpark(thread::current(), AtomicU64::new(0))));
+    let mut ended = Vec::new();
+    while !futures.is_empty() {
+        let at = rng.usize(..futures.len());
+        match Pin::new(&mut futures[at].1).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => ended.push((futures.swap_remove(at).0, answer)),
+            Poll::Pending if drops.is_some_and(|one_in| rng.u64(..one_in) == 0) => {
+                let (_, future) = futures.swap_remove(at);
+                if rng.bool() {
+                    drop(future);
+                } else {
+                    std::mem::forget(future);
+                }
+            }
+            Poll::Pending => thread::yield_now(),
+        }
+    }
+    ended
+}
+
+fn started(partition: &Partition, rng: &mut Rng, count: usize) -> Vec<(u64, GetFuture)> {
+    let numbers = (0..count).map(|_| rng.u64(..KEYS + KEYS / 10));
+    numbers.map(|n| (n, partition.get_async(key(n)))).collect()
+}
+
+#[test]
+fn futures_answer_as_blocking_reads_do_on_every_driver() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&options(8 << 20).open(dir.path()).unwrap());
+    for (driver, direct) in DRIVERS.into_iter().flat_map(|driver| [(driver, false), (driver, true)]) {
+        let db = options(1 << 20).direct_reads(direct).read_driver(driver).open(dir.path()).unwrap();
+        let partition = db.default_partition();
+        let mut rng = Rng::with_seed(3);
+        for seed in 0..4 {
+            for (n, answer) in run_all(started(&partition, &mut rng, 700), seed, None) {
+                let expected = partition.get(key(n)).unwrap();
+                assert_eq!(answer.unwrap().as_deref(), expected.as_deref(), "{driver:?} {}", key(n));
+            }
+        }
+        let keys: Vec<_> = (0..900).map(|_| key(rng.u64(..KEYS + 100))).collect();
+        assert_eq!(block_on(partition.get_many_async(&keys)).unwrap(), partition.get_many(&keys).unwrap());
+        assert_eq!(block_on(partition.get_async("")).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+/// With the machine of a real driver, from several threads.
+#[test]
+fn futures_that_are_dropped_or_forgotten_leave_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&options(8 << 20).open(dir.path()).unwrap());
+    for driver in DRIVERS {
+        let db = options(1 << 20).read_driver(driver).open(dir.path()).unwrap();
+        let partition = db.default_partition();
+        thread::scope(|scope| {
+            for thread in 0..3 {
+                let partition = &partition;
+                scope.spawn(move || {
+                    let mut rng = Rng::with_seed(thread);
+                    for seed in 0..6 {
+                        for (n, answer) in run_all(started(partition, &mut rng, 200), seed, Some(5)) {
+                            let expected = partition.get(key(n)).unwrap();
+                            assert_eq!(answer.unwrap().as_deref(), expected.as_deref(), "{driver:?}");
+                        }
+                    }
+                });
+            }
+        });
+        let stats = db.stats();
+        assert!(stats.cache_bytes <= stats.cache_capacity_bytes);
+        drop(partition);
+        db.close().unwrap();
+    }
+}
+
+/// A machine with a store whose blocks are all in SSTs, opened anew so that none is cached.
+fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
+    let env = SimEnv::new(seed);
+    let options = options(8 << 20).env(Arc::<SimEnv>::clone(&env));
+    let db = options.clone().open(DIR).unwrap();
+    fill(&db);
+    db.close().unwrap();
+    (env, options.open(DIR).unwrap())
+}
+
+#[test]
+fn tasks_that_want_one_block_share_its_read() {
+    let (env, db) = machine(1);
+    let partition = db.default_partition();
+    let mut rng = Rng::with_seed(1);
+    let n = (0..KEYS).find(|&n| n % 3 == 2 && n % 11 > 2).unwrap();
+    let before = env.read_count();
+    let futures = (0..50).map(|_| (n, partition.get_async(key(n)))).collect();
+    let answers = run_all(futures, rng.u64(..), None);
+    assert!(
+        answers.into_iter().all(|(_, answer)| answer.unwrap().is_some_and(|value| value[..] == [2; 300]))
+    );
+    assert_eq!(env.read_count() - before, 1);
+    assert!(block_on(partition.get_async(key(n))).unwrap().is_some());
+    assert_eq!(env.read_count() - before, 1, "it is cached now, and ready at once");
+}
+
+#[test]
+fn a_read_that_fails_is_the_error_of_all_who_wait_for_it() {
+    let (env, db) = machine(1);
+    let partition = db.default_partition();
+    env.add_fault(Fault { at_op: env.read_count(), kind: FaultKind::ReadEio });
+    let n = (0..KEYS).find(|&n| n % 3 == 2 && n % 11 > 2).unwrap();
+    let mut futures: Vec<_> = (0..5).map(|_| (n, partition.get_async(key(n)))).collect();
+    for (_, future) in &mut futures {
+        assert!(Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    for (_, answer) in run_all(futures, 1, None) {
+        let error = answer.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert_eq!(error.path().and_then(Path::extension).unwrap(), "sst");
+    }
+    assert!(block_on(partition.get_async(key(n))).unwrap().is_some(), "the next one reads again");
+}
+
+#[test]
+fn a_future_of_a_closed_store_or_a_dropped_partition_is_closed_or_right() {
+    for driver in DRIVERS {
+        let dir = tempfile::tempdir().unwrap();
+        fill(&options(8 << 20).open(dir.path()).unwrap());
+        let db = options(1 << 20).read_driver(driver).open(dir.path()).unwrap();
+        let partition = db.default_partition();
+        let expected = Some(vec![2; 300]);
+        let n = (0..KEYS).find(|&n| n % 3 == 2 && n % 11 > 2).unwrap();
+        let mut begun = partition.get_async(key(n));
+        let not_begun = partition.get_async(key(n));
+        let waker = Waker::from(Arc::new(Unpark(thread::current(), AtomicU64::new(0))));
+        let _pending = Pin::new(&mut begun).poll(&mut Context::from_waker(&waker));
+        db.close().unwrap();
+        match block_on(begun) {
+            Ok(value) => assert_eq!(value.map(Value::into_vec), expected),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{driver:?}: {error}"),
+        }
+        assert_eq!(block_on(not_begun).unwrap_err().kind(), ErrorKind::Closed);
+        let db = options(1 << 20).read_driver(driver).open(dir.path()).unwrap();
+        let gone = db.partition("gone").unwrap();
+        gone.put("key", "value").unwrap();
+        let future = gone.get_async("key");
+        db.drop_partition(gone).unwrap();
+        assert_eq!(block_on(future).unwrap_err().kind(), ErrorKind::Closed);
+    }
+}

@@ -1,0 +1,138 @@
+//! Reads of many keys: on every driver they answer as single reads do, and read each block once.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use pleach::env::{Fault, FaultKind, SimEnv};
+use pleach::{Db, ErrorKind, Options, ReadDriver, Shape};
+
+use crate::rig::setup::DIR;
+
+const DRIVERS: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
+
+/// More than the smallest cache holds.
+const KEYS: u64 = 6_000;
+
+fn key(n: u64) -> String {
+    format!("user{:08}", n * 7_919 % 1_000_003)
+}
+
+/// Several runs, with overwritten and deleted keys, and a memtable.
+fn fill(db: &Db) {
+    let partition = db.default_partition();
+    for round in 0..4u8 {
+        for n in (0..KEYS).filter(|n| n % 4 >= u64::from(round)) {
+            if n % 11 == u64::from(round) {
+                partition.delete(key(n)).unwrap();
+            } else {
+                partition.put(key(n), vec![round; 200 + usize::try_from(n % 300).unwrap()]).unwrap();
+            }
+        }
+        if round < 3 {
+            db.flush().unwrap();
+        }
+    }
+}
+
+fn options(dir_memory: usize) -> Options {
+    Options::new().memory(dir_memory).memtable_bytes(4 << 20).shape(Shape::Forest).runs_per_stage(8)
+}
+
+/// Keys in any order, some twice, some absent.
+fn some_keys(rng: &mut Rng, count: usize) -> Vec<String> {
+    (0..count).map(|_| key(rng.u64(..KEYS + KEYS / 10))).collect()
+}
+
+#[test]
+fn many_keys_are_answered_as_single_ones_on_every_driver() {
+    for (compressed, direct) in [(false, false), (true, false), (false, true), (true, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        fill(&options(8 << 20).compression(compressed).open(dir.path()).unwrap());
+        for driver in DRIVERS {
+            let db = options(1 << 20).direct_reads(direct).read_driver(driver).open(dir.path()).unwrap();
+            assert_eq!(db.stats().read_driver, driver);
+            let (partition, snapshot) = (db.default_partition(), db.snapshot());
+            let mut rng = Rng::with_seed(7);
+            for count in [0, 1, 2, 3, 100, 129, 3000] {
+                let keys = some_keys(&mut rng, count);
+                let many = partition.get_many(&keys).unwrap();
+                assert_eq!(many.len(), count);
+                for (key, found) in keys.iter().zip(&many) {
+                    let single = partition.get(key).unwrap();
+                    assert_eq!(found.as_deref(), single.as_deref(), "{driver:?} {compressed} {direct} {key}");
+                }
+                assert_eq!(many, snapshot.get_many(&partition, &keys).unwrap());
+            }
+            assert_eq!(partition.get_many(["a", ""]).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+    }
+}
+
+/// A machine with a store whose blocks are all in SSTs, opened anew so that none is cached.
+fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
+    let env = SimEnv::new(seed);
+    let options = options(8 << 20).env(Arc::<SimEnv>::clone(&env));
+    let db = options.clone().open(DIR).unwrap();
+    fill(&db);
+    db.flush().unwrap();
+    db.close().unwrap();
+    (env, options.open(DIR).unwrap())
+}
+
+#[test]
+fn a_block_that_many_keys_want_is_read_once() {
+    let env = SimEnv::new(1);
+    let options = options(8 << 20).env(Arc::<SimEnv>::clone(&env));
+    let db = options.clone().open(DIR).unwrap();
+    let partition = db.default_partition();
+    (0..128u32).for_each(|n| partition.put(format!("key{n:03}"), [1; 200]).unwrap());
+    db.close().unwrap();
+    let db = options.clone().open(DIR).unwrap();
+    let partition = db.default_partition();
+    db.flush().unwrap();
+    let before = env.read_count();
+    let keys: Vec<_> = (0..128).map(|n| format!("key{n:03}")).collect();
+    assert!(partition.get_many(&keys).unwrap().iter().all(Option::is_some));
+    let reads = env.read_count() - before;
+    assert!((6..=8).contains(&reads), "{reads} reads of 128 x 200 bytes in blocks of 4 KiB");
+    assert!(partition.get_many(&keys).unwrap().iter().all(Option::is_some));
+    assert_eq!(env.read_count(), before + reads, "all is cached now");
+}
+
+#[test]
+fn the_order_in_which_reads_end_changes_no_answer() {
+    let mut answers = Vec::new();
+    for seed in 0..6 {
+        let (_env, db) = machine(seed);
+        let keys = some_keys(&mut Rng::with_seed(3), 2000);
+        answers.push(db.default_partition().get_many(&keys).unwrap());
+    }
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn a_read_that_fails_is_an_error_and_the_next_call_answers() {
+    let (env, db) = machine(1);
+    let partition = db.default_partition();
+    let keys = some_keys(&mut Rng::with_seed(5), 300);
+    let expected = partition.get_many(&keys).unwrap();
+    let mut failed = 0;
+    for nth in 0..60 {
+        drop(db.clone());
+        let other = some_keys(&mut Rng::with_seed(100 + nth), 50);
+        env.add_fault(Fault { at_op: env.read_count() + nth % 20, kind: FaultKind::ReadEio });
+        match partition.get_many(&other) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Io);
+                assert_eq!(error.path().and_then(Path::extension).unwrap(), "sst");
+                failed += 1;
+            }
+        }
+        env.clear_faults();
+        assert_eq!(partition.get_many(&keys).unwrap(), expected);
+    }
+    assert!(failed > 5, "{failed} calls failed");
+    assert!(db.stats().poisoned.is_none());
+}
