@@ -315,7 +315,9 @@ impl<B: ReadBuffer> Drop for ReadQueue<'_, B> {
             mem::forget(mem::take(&mut self.slots));
             return;
         }
-        while self.next().is_some() {}
+        while self.free.len() < self.slots.len() {
+            let _a_read_or_the_alarm = self.wait();
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -171,6 +172,12 @@ impl<R: QueuedRead> ReadService<R> {
     }
 }
 
+/// Completes a read. A task that panics when it is woken must not end a thread that reads for others; the panic hook has
+/// reported it.
+fn complete<R: QueuedRead>(read: &R, result: io::Result<R::Buffer>) {
+    let _reported = catch_unwind(AssertUnwindSafe(|| read.complete(result)));
+}
+
 /// Makes a read on this thread.
 fn read_alone<R: QueuedRead>(read: &R) {
     let ReadRequest { file, offset, mut buffer, needed, .. } = read.request(0);
@@ -186,7 +193,7 @@ fn read_alone<R: QueuedRead>(read: &R) {
             break Ok(buffer);
         }
     };
-    read.complete(result);
+    complete(read, result);
 }
 
 #[cfg(target_os = "linux")]
@@ -227,7 +234,7 @@ fn serve<R: QueuedRead>(shared: &Shared<R>, mut queue: ReadQueue<'_, R::Buffer>)
                 Ok(()) => reads[place] = Some(read),
                 Err(error) => {
                     free.push(place);
-                    read.complete(Err(error));
+                    complete(&*read, Err(error));
                 }
             }
         }
@@ -244,7 +251,8 @@ fn serve<R: QueuedRead>(shared: &Shared<R>, mut queue: ReadQueue<'_, R::Buffer>)
         if let Some(done) = queue.wait() {
             let place = usize::try_from(done.tag).expect("a place in the list");
             free.push(place);
-            reads[place].take().expect("it was in flight").complete(done.result.map(|()| done.buffer));
+            let read = reads[place].take().expect("it was in flight");
+            complete(&*read, done.result.map(|()| done.buffer));
         }
         shared.sleeps.store(false, Ordering::Relaxed);
     }

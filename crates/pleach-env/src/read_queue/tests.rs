@@ -252,3 +252,46 @@ fn a_service_that_goes_makes_the_reads_it_was_given() {
         }
     }
 }
+
+/// A read whose task panics when it is told.
+struct Panics(Arc<PageRead>, bool);
+
+impl QueuedRead for Panics {
+    type Buffer = Vec<u8>;
+
+    fn request(&self, tag: u64) -> ReadRequest<'_, Vec<u8>> {
+        self.0.request(tag)
+    }
+
+    fn complete(&self, result: io::Result<Vec<u8>>) {
+        if self.1 {
+            std::panic::resume_unwind(Box::new("planted by the test"));
+        }
+        self.0.complete(result);
+    }
+}
+
+#[test]
+fn a_panic_of_one_task_is_nothing_to_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let file = file_of(&*env, dir.path(), 100 * 4096);
+    for driver in DRIVERS {
+        let service = ReadService::new(&env, driver).unwrap();
+        let reads: Vec<_> = (0..100).map(|n| Arc::new(Panics(PageRead::new(&file, n), n % 7 == 0))).collect();
+        for _ in 0..2 {
+            assert!(reads.iter().all(|read| service.submit(Arc::clone(read))));
+            if driver == ReadDriver::Blocking {
+                while service.help() {}
+            }
+            for read in reads.iter().filter(|read| !read.1) {
+                let mut result = read.0.result.lock();
+                while result.is_none() {
+                    read.0.ended.wait(&mut result);
+                }
+                assert!(result.take().expect("it has ended").is_ok(), "{driver:?}");
+            }
+        }
+        service.close();
+    }
+}
