@@ -5,7 +5,7 @@
 
 use super::{Policy, STAGE_BOTTOM, STAGE_MAX, Situation, WholePlan};
 
-/// The merge of the lowest stage that is full.
+/// The merge of the uppermost stage that is full.
 pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     situation.stages().find_map(|(start, len)| pick_stage(situation, start, len, policy.k))
 }

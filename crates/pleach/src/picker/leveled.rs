@@ -17,7 +17,7 @@ use crate::version::{Run, RunFile};
 /// How many times larger a stage is than the one above it.
 pub(super) const FANOUT: u64 = 10;
 
-/// The merge of the lowest stage that needs one.
+/// The merge of the uppermost stage that needs one.
 pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<Plan> {
     situation.stages().find_map(|(start, len)| {
         let stage = situation.tree.runs[start].stage;

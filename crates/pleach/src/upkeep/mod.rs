@@ -119,8 +119,8 @@ pub(crate) struct Background {
     pub(crate) to_compact: Requests,
     /// Threads that wait for each of them.
     pub(crate) waiters: BTreeMap<PartitionId, usize>,
-    /// Runs of partial compactions in progress, which the version does not record.
-    pub(crate) partial_jobs: usize,
+    /// Number of runs in partial compactions, which the version does not record.
+    pub(crate) partial_runs: usize,
 }
 
 impl Upkeep {
@@ -221,7 +221,7 @@ impl Upkeep {
             if !Arc::ptr_eq(&version, &self.version_set.state.load().version) {
                 continue;
             }
-            if is_settled && self.background.lock().partial_jobs == 0 {
+            if is_settled && self.background.lock().partial_runs == 0 {
                 return Ok(());
             }
             drop(version);
@@ -261,7 +261,7 @@ impl Upkeep {
             || !self.background.lock().to_compact.is_empty()
     }
 
-    /// Seals the memtable and waits until all that has been written so far is flushed.
+    /// Switches the memtable and waits until all that has been written so far is flushed.
     pub(crate) fn flush_all(&self) -> Result<()> {
         self.ctx.status.check_writable()?;
         self.flush_memtables()

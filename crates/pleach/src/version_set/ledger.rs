@@ -11,8 +11,8 @@
 //! 2. *Hints only*: plans come from the version. If the ledger is ahead of the version, or a run is busy, there is no plan.
 //!
 //! # Concurrency
-//! One leaf lock. The ledger changes under `versions`, before readers see the version. An edit runs the pickers for the
-//! sub-trees that it changes under the leaf lock; a refresh, which may check all partitions, runs them without it.
+//! One leaf lock. The ledger changes under [`VersionSet::lock`], before readers see the version. An edit runs the pickers for
+//! the sub-trees that it changes under the leaf lock; a refresh, which may check all partitions, runs them without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -129,12 +129,12 @@ impl Ledger {
         self.recheck.range((last, Bound::Unbounded)).take(count).copied().collect()
     }
 
-    /// The partitions with a merge that is due, those after `last` first. If `below` is given, only those with a merge that
-    /// goes to a stage below it, by stage.
-    pub(crate) fn due(&self, is_quiet: bool, last: PartitionId, below: Option<u8>) -> Vec<PartitionId> {
+    /// The partitions with a merge that is due, those after `last` first. If `before` is given, only those with a merge that
+    /// goes to a stage before it, by stage.
+    pub(crate) fn due(&self, is_quiet: bool, last: PartitionId, before: Option<u8>) -> Vec<PartitionId> {
         let due = &self.due[usize::from(is_quiet)];
-        if let Some(below) = below {
-            return due.ranked.range(..(below, PartitionId(0))).map(|(_, id)| *id).take(DUE_MAX).collect();
+        if let Some(before) = before {
+            return due.ranked.range(..(before, PartitionId(0))).map(|(_, id)| *id).take(DUE_MAX).collect();
         }
         let later = due.values.range(PartitionId(last.0.saturating_add(1))..);
         let earlier = due.values.range(..=last);
@@ -182,7 +182,8 @@ const CHECKED_AT_ONCE: usize = 256;
 
 impl VersionSet {
     /// Finds the merges that time and reads have made due, and judges changes for the time `now` from now on. The pickers run
-    /// without the ledger's lock, which commit leaders take; `versions` keeps edits out, for a few partitions at a time.
+    /// without the ledger's lock, which commit leaders take; [`VersionSet::lock`] keeps edits out, for a few partitions at a
+    /// time.
     pub(crate) fn refresh_ledger(&self, now: u64) {
         self.ledger.lock().now = now;
         let mut last = Bound::Unbounded;

@@ -3,7 +3,8 @@
 //! The charge depends on debt: runs that reads must search, garbage that takes space, and memtables that wait for their
 //! flush (`version_set::debt`, `WritePath::memtable_ratio`). A debt ratio is 0 below a soft limit and 1 at a hard limit. At
 //! ratio 0 a write is not charged. Above, the charge for a KiB grows with the ratio, so writers slow down to the pace of the
-//! background work long before the hard limit. A commit leader sleeps for its whole group.
+//! background work long before the hard limit. A commit leader sleeps for its whole group. The time that writers were charged
+//! and have not slept yet is *owed*.
 //!
 //! # Origin
 //! `WiredTiger`'s eviction and `TigerBeetle`'s paced compaction also charge each write its share; the curve is ours.
@@ -17,7 +18,7 @@ pub(crate) struct Pressure {
     /// Charge for each KiB written, in nanoseconds, by the debt of compactions.
     per_kib_ns: AtomicU64,
     /// Whether garbage exceeds its soft limit.
-    space_is_short: AtomicBool,
+    has_garbage_debt: AtomicBool,
     /// When, in the environment's time, all writes so far are paid. Changed by commit leaders only, one at a time.
     paid_at_ns: AtomicU64,
 }
@@ -31,23 +32,23 @@ const CHARGE_MAX_NS: f64 = 1_000_000.0;
 /// Shorter sleeps are postponed: 100 us.
 const SLEEP_MIN_NS: u64 = 100_000;
 
-/// Longest sleep of a group for the debt of others: 1 ms. If a longer sleep is due, requests that may not wait are refused.
+/// Longest sleep of a group for what others owe: 1 ms. If a longer sleep is due, requests that may not wait are refused.
 pub(super) const SLEEP_FOR_OTHERS_NS: u64 = 1_000_000;
 
-/// Highest debt, and so the longest sleep: 100 ms. Debt above it is forgiven. At the hard limit, groups of a megabyte then
-/// write ten megabytes a second.
-const DEBT_MAX_NS: u64 = 100_000_000;
+/// Most time that writers can owe, and so the longest sleep: 100 ms. The excess is forgiven. At the hard limit, groups of a
+/// megabyte then write ten megabytes a second.
+const OWED_MAX_NS: u64 = 100_000_000;
 
 impl Pressure {
     /// Sets the charge by the largest debt ratios of all partitions.
     pub(crate) fn measure(&self, (runs_ratio, garbage_ratio): (f64, f64)) {
-        self.space_is_short.store(garbage_ratio > 0.0, Ordering::Relaxed);
+        self.has_garbage_debt.store(garbage_ratio > 0.0, Ordering::Relaxed);
         self.per_kib_ns.store(charge_ns(runs_ratio.max(garbage_ratio)), Ordering::Relaxed);
     }
 
     /// Whether garbage exceeds its soft limit.
-    pub(crate) fn is_space_short(&self) -> bool {
-        self.space_is_short.load(Ordering::Relaxed)
+    pub(crate) fn has_garbage_debt(&self) -> bool {
+        self.has_garbage_debt.load(Ordering::Relaxed)
     }
 
     /// Whether writes are charged.
@@ -58,20 +59,20 @@ impl Pressure {
     /// Charges a group that wrote `bytes`. Returns the sleep that is due. `memtable_ratio` is the fill ratio of the memtables.
     pub(crate) fn charge(&self, bytes: usize, memtable_ratio: f64, now: Duration) -> Option<Duration> {
         let own = self.charge_of(bytes, memtable_ratio);
-        let debt = self.debt_ns(now).saturating_add(own).min(DEBT_MAX_NS);
-        self.paid_at_ns.store(nanos(now) + debt, Ordering::Relaxed);
-        let due = debt.min(own.max(SLEEP_FOR_OTHERS_NS));
+        let owed = self.owed_ns(now).saturating_add(own).min(OWED_MAX_NS);
+        self.paid_at_ns.store(nanos(now) + owed, Ordering::Relaxed);
+        let due = owed.min(own.max(SLEEP_FOR_OTHERS_NS));
         (due >= SLEEP_MIN_NS).then(|| Duration::from_nanos(due))
     }
 
-    /// Cancels the debt.
+    /// Cancels what writers owe, because background work has caught up.
     pub(crate) fn forgive(&self) {
         self.paid_at_ns.store(0, Ordering::Relaxed);
     }
 
     /// Whether a group whose requests that may wait write `bytes` would sleep too long for its requests that may not.
     pub(crate) fn must_sleep(&self, bytes: usize, memtable_ratio: f64, now: Duration) -> bool {
-        self.debt_ns(now).saturating_add(self.charge_of(bytes, memtable_ratio)) >= SLEEP_FOR_OTHERS_NS
+        self.owed_ns(now).saturating_add(self.charge_of(bytes, memtable_ratio)) >= SLEEP_FOR_OTHERS_NS
     }
 
     /// The charge for `bytes` in nanoseconds.
@@ -80,8 +81,8 @@ impl Pressure {
         (bytes as u64).saturating_mul(per_kib) / 1024
     }
 
-    /// What is owed, in nanoseconds.
-    fn debt_ns(&self, now: Duration) -> u64 {
+    /// What writers owe, in nanoseconds.
+    fn owed_ns(&self, now: Duration) -> u64 {
         self.paid_at_ns.load(Ordering::Relaxed).saturating_sub(nanos(now))
     }
 }
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_ones_sleep() {
+    fn writers_above_the_charged_pace_sleep() {
         let pressure = Pressure::default();
         let at = Duration::from_micros;
         assert_eq!(pressure.charge(1 << 20, 0.0, at(0)), None);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sleeps_long_for_others() {
+    fn a_small_write_sleeps_at_most_a_millisecond_for_others() {
         let pressure = Pressure::default();
         let at = Duration::from_micros;
         pressure.per_kib_ns.store(10_000, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The pace of compactions: a budget of bytes a second, so that merges leave disk and processors to others.
 //!
 //! With a budget, workers sleep between pieces of their output. The budget is suspended while debt slows writers down, or a
-//! thread waits for compactions to end, because then a delay costs more than it spares.
+//! thread waits for compactions to end, because a delay then costs more than it saves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,8 +18,8 @@ pub(crate) struct Pacer {
 /// Output between two charges.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// The longest sleep that is owed, so that no single charge stops the workers for good.
-const DEBT_MAX: Duration = Duration::from_secs(60);
+/// Longest sleep that workers can owe, so that no single charge stops them for good.
+const OWED_MAX: Duration = Duration::from_secs(60);
 
 /// The part of an output that was charged for. The output's length is an estimate: it shrinks when a block is compressed.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Pacer {
     pub(crate) fn charge(&self, bytes: u64, now: Duration) -> Duration {
         let ns = u128::from(bytes) * NS_PER_S / u128::from(self.bytes_per_s.max(1));
         let (price, now) = (clamped(ns), clamped(now.as_nanos()));
-        let latest = now.saturating_add(clamped(DEBT_MAX.as_nanos()));
+        let latest = now.saturating_add(clamped(OWED_MAX.as_nanos()));
         let paid = |paid_at: u64| paid_at.max(now).saturating_add(price).min(latest);
         let pay = |paid_at| Some(paid(paid_at));
         let before = self.paid_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
@@ -86,12 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn debts_have_a_bound() {
+    fn what_workers_owe_has_a_bound() {
         let pacer = Pacer::new(1);
         let at = Duration::from_secs;
-        assert_eq!(pacer.charge(u64::MAX, at(10)), DEBT_MAX);
-        assert_eq!(pacer.charge(1, at(10)), DEBT_MAX);
-        assert_eq!(pacer.charge(1, at(11) + DEBT_MAX), at(1), "and end");
+        assert_eq!(pacer.charge(u64::MAX, at(10)), OWED_MAX);
+        assert_eq!(pacer.charge(1, at(10)), OWED_MAX);
+        assert_eq!(pacer.charge(1, at(11) + OWED_MAX), at(1), "and end");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Starting compactions: which jobs join the workers' list.
 //!
-//! A job is started when there is a worker for it, not sooner, because it holds a file's buffer for each of its inputs. Only
-//! a job that is more urgent than all that wait is started beside them. Partitions take turns.
+//! A job holds a file's buffer for each of its inputs, so it is started only when there is a worker for it. While as many
+//! jobs wait as there are workers, only a job that is more urgent than all of them is started. Partitions take turns.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -23,14 +23,14 @@ pub(super) struct Search {
     is_quiet: bool,
     /// The time by which tombstones are judged.
     clock: u64,
-    /// If given, only jobs with an output stage below it are started.
-    below: Option<u8>,
+    /// If given, only jobs whose output stage comes before this one are started.
+    before: Option<u8>,
 }
 
 impl Search {
     fn is_same(&self, other: &Self) -> bool {
         Weak::ptr_eq(&self.version, &other.version)
-            && (self.is_quiet, self.clock, self.below) == (other.is_quiet, other.clock, other.below)
+            && (self.is_quiet, self.clock, self.before) == (other.is_quiet, other.clock, other.before)
     }
 }
 
@@ -91,18 +91,18 @@ impl Compactions {
             let (version, is_quiet) = (Arc::downgrade(&version), self.upkeep.is_quiet());
             let clock = self.upkeep.compaction_clock();
             self.upkeep.version_set.refresh_ledger_once(clock);
-            let below = self.is_full(list).then(|| list.first_stage());
-            let search = Search { version, is_quiet, clock, below };
+            let before = self.is_full(list).then(|| list.first_stage());
+            let search = Search { version, is_quiet, clock, before };
             // Reads may have made a merge due since the empty search. A thread that waits for compactions to end must not
             // wait for the next refresh.
             let is_empty = self.upkeep.settle_waiters.load(Ordering::Acquire) == 0
                 && list.empty_search.as_ref().is_some_and(|empty| empty.is_same(&search));
             let has_requests = requests.open().next().is_some();
-            if (is_empty && !has_requests) || below.is_some_and(|below| below <= STAGE_FIRST) {
+            if (is_empty && !has_requests) || before.is_some_and(|before| before <= STAGE_FIRST) {
                 return Ok(());
             }
             let (version, output) = self.upkeep.version_set.plan_basis();
-            let Some(picked) = self.pick(list, &version, &requests, below) else {
+            let Some(picked) = self.pick(list, &version, &requests, before) else {
                 list.empty_search = Some(Search { version: Arc::downgrade(&version), ..search });
                 return Ok(());
             };
@@ -127,23 +127,29 @@ impl Compactions {
                 if let Some(job) = CompactionJob::start_partial(&self.upkeep, partition, plan) {
                     list.partial_runs.extend(job.inputs.iter().map(|run| (partition, *run)));
                     list.waiting.push(job);
-                    self.upkeep.background.lock().partial_jobs = list.partial_runs.len();
+                    self.upkeep.background.lock().partial_runs = list.partial_runs.len();
                 }
             }
         }
         Ok(())
     }
 
-    /// The next job to start: requests first, then each partition in its turn, then sparse files. If `below` is given, only
-    /// a job with an output stage below it.
+    /// The next job to start: requests first, then each partition in its turn, then sparse files. If `before` is given, only
+    /// a job whose output stage comes before it.
     ///
     /// Requires: the requests were looked at before the version, so that it has all that was to be merged.
-    fn pick(&self, list: &List, version: &Version, requests: &Requests, below: Option<u8>) -> Option<Picked> {
+    fn pick(
+        &self,
+        list: &List,
+        version: &Version,
+        requests: &Requests,
+        before: Option<u8>,
+    ) -> Option<Picked> {
         let is_quiet = self.upkeep.is_quiet();
         let policy = self.upkeep.ctx.options.policy(is_quiet);
         let now = self.upkeep.compaction_clock();
         let picked = |partition, plan: Plan, request| {
-            let is_urgent = below.is_none_or(|below| plan.output_stage() < below);
+            let is_urgent = before.is_none_or(|before| plan.output_stage() < before);
             is_urgent.then_some(Picked { partition, plan, request })
         };
         let requested = requests.open().find_map(|(id, number)| {
@@ -152,7 +158,7 @@ impl Compactions {
             picked(id, Plan::Whole(picker::pick_all(&policy, situation)?), Some(number))
         });
         let by_policy = || {
-            let due = self.upkeep.version_set.ledger.lock().due(is_quiet, list.last_started, below);
+            let due = self.upkeep.version_set.ledger.lock().due(is_quiet, list.last_started, before);
             due.into_iter().filter(|id| !requests.is_open(*id)).find_map(|id| {
                 let busy = list.busy(id);
                 let situation = Situation { tree: version.tree(id)?, busy: &busy, now };

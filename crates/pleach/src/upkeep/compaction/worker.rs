@@ -2,10 +2,11 @@
 //!
 //! A worker takes the most urgent job off the list, does one step and puts it back. So small jobs overtake large ones, and
 //! jobs on different runs, or in different sub-trees, run side by side. The job with the uppermost output stage is the most
-//! urgent, because every read and every later merge waits for it. Every fourth step goes to the lowest output stage, so that
-//! a long merge ends however busy the others are; every second one when garbage has outgrown the space target.
+//! urgent, because every read and every later merge waits for it. Every fourth step goes to the job of the last
+//! output stage, so that a long merge ends however busy the others are. While garbage exceeds its soft limit, every second
+//! step does.
 //!
-//! Which jobs are started is decided in `starts`.
+//! `starts` decides which jobs are started.
 //!
 //! # Invariants
 //! 1. *No run twice*: at most one job works on a run. The version records the runs of whole jobs, the list those of partial
@@ -54,10 +55,10 @@ pub(super) struct List {
     taken: u64,
 }
 
-/// It is quiet when nothing was written for so long.
+/// The store is quiet when nothing was written for this long.
 pub(crate) const QUIET_AFTER: Duration = Duration::from_secs(2);
 
-/// One step in so many goes to the job of the last stage, so that it ends however busy the others are.
+/// One step in this many goes to the job of the last stage, so that it ends however busy the others are.
 const LAST_STAGE_SHARE: u64 = 4;
 
 /// How often an idle worker checks the age of tombstones and the cost of reads.
@@ -129,10 +130,10 @@ impl Compactions {
             started?;
         }
         list.taken += 1;
-        let share = if self.upkeep.writes.pressure.is_space_short() { 2 } else { LAST_STAGE_SHARE };
-        let lowest_first = list.taken.is_multiple_of(share);
+        let share = if self.upkeep.writes.pressure.has_garbage_debt() { 2 } else { LAST_STAGE_SHARE };
+        let last_stage_first = list.taken.is_multiple_of(share);
         let stages = list.waiting.iter().map(|job| job.output_stage).enumerate();
-        let urgent = if lowest_first {
+        let urgent = if last_stage_first {
             stages.max_by_key(|(_, stage)| *stage)
         } else {
             stages.min_by_key(|(_, stage)| *stage)
@@ -155,7 +156,7 @@ impl Compactions {
             list.partial_runs.retain(|(of, run)| *of != job.partition || !job.inputs.contains(run));
         }
         list.empty_search = None;
-        self.upkeep.background.lock().partial_jobs = list.partial_runs.len();
+        self.upkeep.background.lock().partial_runs = list.partial_runs.len();
     }
 }
 
