@@ -5,7 +5,7 @@
 //! region, which then becomes part of the memtable.
 //!
 //! # On disk
-//! Layout: docs/format/batch.md. This module owns the bytes; nobody else parses them.
+//! Layout: docs/format/batch.md. This module owns the bytes; no other module parses them.
 
 use pleach_coding::{Decoder, put_varint};
 use pleach_env::memory::RegionBytes;
@@ -43,7 +43,8 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
-    /// Adds a put or, with no value, a delete. A value of `large_len` bytes or more gets a region of its own.
+    /// Adds a put or, with no value, a delete. A value of `large_len` bytes or more gets a region of its own; only such a value
+    /// is compared with [`VALUE_LEN_MAX`].
     pub(crate) fn push(
         &mut self,
         partition: PartitionId,

@@ -60,7 +60,7 @@ fn a_batch_stays_below_its_limit() {
     assert!(!batch.has_room_for(BATCH_BYTES_MAX - batch.payload().len() + 1));
     assert!(!batch.has_room_for(usize::MAX));
     let huge = vec![0; VALUE_LEN_MAX + 1];
-    assert!(batch.push(PartitionId(0), b"k", Some(&huge), usize::MAX).is_err());
+    assert!(batch.push(PartitionId(0), b"k", Some(&huge), LARGE_VALUE_LEN).is_err());
     assert_eq!(batch.count(), 1);
 }
 
