@@ -85,7 +85,7 @@ fn map(len: usize, flags: MapFlags) -> Option<NonNull<u8>> {
 impl Drop for Region {
     fn drop(&mut self) {
         if self.mapped {
-            // SAFETY: mapped in `map` with this length; the owner is going, so nobody refers to it.
+            // SAFETY: mapped in `map` with this length; the owner is being dropped, so no reference to it is left.
             let _unmapping_own_memory = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
         } else {
             // SAFETY: allocated in `try_with` with this layout.
@@ -119,7 +119,7 @@ impl RegionBytes {
     /// The bytes, without the front.
     pub fn bytes(&self) -> &[u8] {
         let (start, len) = (self.region.start().as_ptr(), self.region.len());
-        // SAFETY: the region is ours alone, nobody changes it, and `front` is no more than its length.
+        // SAFETY: the region is ours alone, no other thread changes it, and `front` is no more than its length.
         let all = unsafe { std::slice::from_raw_parts(start, len) };
         &all[self.front..]
     }
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_addresses_than_memory_can_be_had_and_more_than_addresses_cannot() {
+    fn a_lazy_region_may_exceed_the_memory_but_not_the_addresses() {
         let region = Region::try_new_lazy(4 << 40).expect("the process has 128 TiB of addresses");
         assert_eq!(region.len(), 4 << 40);
         // SAFETY: the region is ours alone and longer than that.
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_the_system_does_not_have_is_no_region() {
+    fn a_region_larger_than_the_memory_is_refused() {
         assert!(Region::try_new(1 << 62).is_none());
     }
 }

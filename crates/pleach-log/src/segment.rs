@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_round_trip_and_strangers_are_refused() {
+    fn names_round_trip_and_other_names_are_refused() {
         for id in [0, 7, 999_999, 1_000_000, u64::MAX] {
             let path = segment_path(Path::new("db"), FileId(id));
             let name = path.file_name().and_then(|n| n.to_str()).unwrap();

@@ -58,7 +58,7 @@ fn usage_errors_have_a_code_of_their_own() {
 }
 
 #[test]
-fn what_is_no_store_is_told_apart() {
+fn files_and_foreign_directories_have_errors_of_their_own() {
     let store = Store::new();
     let file = store.file("file", "x");
     let at = |path: &std::path::Path| {

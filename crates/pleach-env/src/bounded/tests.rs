@@ -58,7 +58,7 @@ fn files_that_are_read_stay_open() {
 }
 
 #[test]
-fn who_finds_no_descriptor_gets_that_of_a_stable_file() {
+fn a_call_without_a_descriptor_closes_a_stable_file() {
     let (env, bounded, files) = files(100);
     let dir = Path::new("/d");
     bounded.sync_dir(dir, "test.dir").unwrap();
@@ -78,7 +78,7 @@ fn who_finds_no_descriptor_gets_that_of_a_stable_file() {
 }
 
 #[test]
-fn one_refusal_is_not_noticed() {
+fn a_call_that_is_refused_once_succeeds() {
     let (env, bounded, files) = files(100);
     env.set_fault(Some(Fault { at_op: env.open_count(), kind: FaultKind::OpenTooManyFiles }));
     assert_eq!(read(&*files[3]).unwrap(), 3);

@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "simulated deadlock: no job is ready; sleeper is asleep")]
-    fn waiting_for_nobody_panics() {
+    fn a_wait_that_no_job_can_end_panics() {
         let env = SimEnv::new(1);
         let _handle = env.spawn_job("sleeper", Box::new(|| JobStep::Idle)).unwrap();
         let nothing = Mutex::new(());

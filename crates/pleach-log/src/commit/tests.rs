@@ -138,7 +138,7 @@ fn many_threads_get_every_request_back_once_and_in_their_order() {
 }
 
 #[test]
-fn a_panicking_lone_leader_sends_the_waiting_home_untouched() {
+fn waiting_requests_come_back_unchanged_when_a_lone_leader_panics() {
     let queue = queue();
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -280,7 +280,7 @@ fn a_lost_header_before_a_segment_that_knows_of_durable_records_is_corruption() 
 }
 
 #[test]
-fn strangers_are_never_taken_for_torn_segments() {
+fn foreign_files_are_never_taken_for_torn_segments() {
     let machine = Machine::new();
     machine.write(1, b"MZ\x90");
     assert_eq!(machine.recover(&[1], 1).0.unwrap_err().kind(), ErrorKind::Corruption);

@@ -130,7 +130,7 @@ fn a_value_outlives_sst_and_cache() {
 }
 
 #[test]
-fn readers_may_let_go_while_the_cache_goes() {
+fn blocks_may_be_dropped_while_the_cache_is_dropped() {
     let (_, env) = machine();
     let entries = numbered(400, 100);
     let summary = build(&env, &entries, options(Codec::None));

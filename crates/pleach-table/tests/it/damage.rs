@@ -26,7 +26,7 @@ fn read_everything(sst: &Arc<Sst>, entries: &Entries) -> Result<()> {
             seen += 1;
             cursor.next()?;
         }
-        assert_eq!(seen, entries.len(), "an entry is missing and nobody said so");
+        assert_eq!(seen, entries.len(), "an entry is missing without an error");
     }
     sst.verify(hash)
 }
@@ -108,7 +108,7 @@ fn a_block_from_another_place_is_noticed() {
 }
 
 #[test]
-fn a_stale_file_is_not_taken_for_the_one_summed_up() {
+fn a_stale_file_is_not_taken_for_the_one_that_the_summary_describes() {
     let (sim, env) = machine();
     let old = numbered(200, 100);
     build(&env, &old, options(Codec::None));
@@ -214,7 +214,7 @@ proptest! {
 }
 
 #[test]
-fn each_check_is_missed_when_it_is_skipped() {
+fn damage_passes_when_its_check_is_skipped() {
     let (entries, good) = small(Codec::None);
     let (sim, env) = machine();
     let summary = build(&env, &entries, options(Codec::None));
@@ -232,7 +232,7 @@ fn each_check_is_missed_when_it_is_skipped() {
         };
         assert!(read().is_err(), "{site} notices");
         if site != "sst.tail.crc" {
-            failpoint::with_skipped(site, || assert!(read().is_ok(), "without {site} nobody does"));
+            failpoint::with_skipped(site, || assert!(read().is_ok(), "without {site} the damage passes"));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! 1:7            run 7 of stage 1, without files
 //! bottom:7       run 7 of the bottom
 //! 1:7b100        with a file of 100 entries of a byte each
-//! 1:7b100o20     20 of which hide older ones
+//! 1:7b100o20     20 of which shadow older ones
 //! 1:7b100t5      one of which is a tombstone that was flushed in second 5
 //! 1:7b100k20-39  whose keys are from 20 to 39
 //! 1:7b100+b50    and another file

@@ -24,7 +24,7 @@ fn lead(db: &Db, mut group: Vec<WriteRequest>) -> Vec<Result<()>> {
     group.into_iter().map(|request| request.result.expect("the leader answers all")).collect()
 }
 
-/// Whether a group is durable when it is committed of which only request `syncs` asks for that.
+/// Commits a group in which only request number `syncs` asks for a sync. Returns whether the whole group is durable.
 fn is_durable_when_one_asks(syncs: usize) -> bool {
     let env = SimEnv::new(1);
     let db = open(&env);
@@ -37,9 +37,9 @@ fn is_durable_when_one_asks(syncs: usize) -> bool {
 }
 
 #[test]
-fn a_group_is_synced_whoever_of_it_asks() {
+fn a_group_is_synced_if_any_of_its_requests_asks() {
     assert!((0..3).all(is_durable_when_one_asks));
-    assert!(!is_durable_when_one_asks(9), "nobody asked");
+    assert!(!is_durable_when_one_asks(9), "no request asked");
 }
 
 /// The value of a key that a group has put three times: at once, in a snapshot of the middle, and after a reopening.
@@ -110,7 +110,7 @@ fn a_panic_of_the_leader_stops_the_store_at_once() {
     let db = store_with_panicked_leader(&SimEnv::new(1));
     let partition = db.default_partition();
     assert!(db.poisoned().is_some(), "no later commit is needed to notice it");
-    // None of these may make half a batch durable, or let readers wait for a batch that nobody completes.
+    // None of these may make half a batch durable, or let readers wait for a batch that no thread completes.
     assert_eq!(db.flush().map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
     assert_eq!(db.partition("new").map_err(|e| e.kind()).err(), Some(ErrorKind::Poisoned));
     assert_eq!(partition.put("later", "2").map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
@@ -131,7 +131,7 @@ fn reads_after_the_close_of_a_panicked_store_answer_closed() {
     assert_eq!(first, Some(Some(ErrorKind::Closed)));
 }
 
-/// Those of a group for whom there is memory are not refused because of others for whom there is none.
+/// If memory is short, only the largest requests of a group are refused; the others are committed.
 #[test]
 fn a_group_without_memory_for_all_refuses_the_largest() {
     let db = open(&SimEnv::new(1));

@@ -19,8 +19,8 @@ const PRINTED_MAX: usize = 25;
 /// Longest time that a case may take. An intact store takes some milliseconds.
 const CASE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The cost of a forger beyond that: a manifest that says something else is another store, with other compactions,
-/// whose buffers come on top.
+/// Memory that a forged file may cost beyond the intact store. A forged manifest describes another store, with other
+/// compactions and their buffers.
 const FORGED_MEMORY: usize = 1 << 20;
 
 /// Whether every byte is to be tried.
@@ -52,7 +52,7 @@ pub(crate) struct Campaign<'f> {
     refused: u64,
     noticed: u64,
     violations: Vec<String>,
-    /// Whether the test wants to see them, and not be told of each.
+    /// Whether the test looks for violations, so that they are not printed.
     pub(crate) expects_violations: bool,
     /// Milliseconds after `started` at which the case at hand began.
     watch: Arc<Watch>,
@@ -96,7 +96,7 @@ impl<'f> Campaign<'f> {
         }
     }
 
-    /// Ends the process when a case hangs: nothing else could tell.
+    /// Ends the process when a case hangs.
     fn start_guard(&self) {
         let (watch, name) = (Arc::clone(&self.watch), self.name.clone());
         std::thread::spawn(move || {

@@ -26,7 +26,7 @@ pub(crate) enum Trust {
     Full,
     /// They are right, or errors, although the check named here is left out: a test of the test.
     FullWithout(&'static str),
-    /// They may be wrong, because somebody has got past the check named here; but they come.
+    /// They may be wrong, because the check named here has been forged; but the store answers.
     Forged(&'static str),
 }
 

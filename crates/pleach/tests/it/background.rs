@@ -32,8 +32,8 @@ fn sst_count(env: &SimEnv) -> usize {
     env.file_names(Path::new(DIR)).iter().filter_map(|name| name.strip_suffix(".sst")).count()
 }
 
-/// Has `act` called at each call that changes the disk while an SST is there that was not there before. The SST's own
-/// writes come first, so no lock is held but, later on, that of the manifest.
+/// Runs `act` before each call that changes the disk while there are more SSTs than now. The first such calls are the new
+/// SST's own writes, during which no lock is held; later calls may hold the lock of the manifest.
 fn while_writing_ssts(env: &Arc<SimEnv>, mut act: impl FnMut() + Send + 'static) {
     let (weak, before) = (Arc::downgrade(env), sst_count(env));
     env.on_op(Box::new(move |_, _| {
@@ -43,7 +43,7 @@ fn while_writing_ssts(env: &Arc<SimEnv>, mut act: impl FnMut() + Send + 'static)
     }));
 }
 
-/// A store with a few runs in two partitions, more than it is to have.
+/// A store with a few runs in each of two partitions, so that merges are due.
 fn open_with_runs(env: &Arc<SimEnv>) -> Db {
     let db = options(env, SMALL).shape(Shape::Forest).runs_per_stage(64).open(DIR).unwrap();
     for keys in [0..300, 100..400, 200..500] {
@@ -56,7 +56,8 @@ fn open_with_runs(env: &Arc<SimEnv>) -> Db {
     options(env, SMALL).shape(Shape::Forest).runs_per_stage(2).open(DIR).unwrap()
 }
 
-/// An SST that was being written once stayed, and those that were finished let the flush be tried again and again.
+/// The unfinished SST of a failed flush once stayed. The removal of its finished SSTs once counted as freed space, so the
+/// flush was repeated without end.
 #[test]
 fn a_flush_on_a_full_disk_leaves_nothing() {
     for free in (1..=20).map(|quarter| quarter << 18) {
@@ -80,7 +81,7 @@ fn a_flush_on_a_full_disk_leaves_nothing() {
     panic!("no flush went through");
 }
 
-/// The files of a flush whose edit finds no room are removed, whichever call finds none.
+/// If any call of a flush or of its edit finds the disk full, the files of the flush are removed.
 #[test]
 fn a_flush_that_fails_at_any_call_leaves_no_files() {
     let write = |db: &Db| {
@@ -114,9 +115,9 @@ fn a_flush_that_fails_at_any_call_leaves_no_files() {
     assert!(failed > 5, "{failed} of {calls}");
 }
 
-/// It once waited for ever, because nobody was left to tell it.
+/// The waiting thread once waited forever, because no job was left to wake it.
 #[test]
-fn who_waits_for_background_work_learns_of_a_close() {
+fn a_close_ends_the_waits_for_background_work() {
     let env = SimEnv::new(1);
     let db = open_with_runs(&env);
     let mut other_handle = Some(db.clone());
@@ -193,9 +194,9 @@ fn a_compaction_is_done_though_another_caller_met_a_full_disk() {
     }
 }
 
-/// A writer that waits for a flush once kept those waiting who did not want to.
+/// A `try_put` was once queued behind a put that waited for a flush.
 #[test]
-fn who_does_not_want_to_wait_is_not_queued_behind_who_waits() {
+fn a_try_put_is_not_queued_behind_a_put_that_waits() {
     let env = SimEnv::new(1);
     let db = open(&env, SMALL);
     let mut other = Some(db.default_partition());
@@ -213,9 +214,9 @@ fn who_does_not_want_to_wait_is_not_queued_behind_who_waits() {
     env.on_op(Box::new(|_, _| {}));
 }
 
-/// The debts of a store were once looked at when its first flush had ended, and those of a dropped partition stayed.
+/// The charge of writers was once set only after the first flush, and the debt of a dropped partition stayed.
 #[test]
-fn an_open_and_a_drop_look_at_the_debts() {
+fn an_open_and_a_drop_set_the_charge_by_the_debt() {
     let env = SimEnv::new(1);
     let forest = |k| options(&env, LARGE).shape(Shape::Forest).runs_per_stage(k).open(DIR).unwrap();
     let db = forest(64);
@@ -236,5 +237,5 @@ fn an_open_and_a_drop_look_at_the_debts() {
     assert!(slowed > Duration::from_millis(2), "{slowed:?} with the runs of another shape");
     db.drop_partition(db.find_partition("other").unwrap()).unwrap();
     let free = took();
-    assert!(free < Duration::from_micros(500), "{free:?} without debts");
+    assert!(free < Duration::from_micros(500), "{free:?} without debt");
 }

@@ -92,7 +92,7 @@ fn child_with_few_descriptors() {
     live(|| options().open(dir.path().join("store")).unwrap(), 1500);
 }
 
-/// A store that was opened by a relative path does not notice that the process goes elsewhere.
+/// A store that was opened by a relative path keeps its files when the process changes its directory.
 #[test]
 fn a_process_may_change_its_directory() {
     run_after("ulimit -n 64", "descriptors::child_that_changes_its_directory");
@@ -117,7 +117,7 @@ fn child_that_changes_its_directory() {
     check(&db, 800);
 }
 
-/// Closed files are opened again by their names, so these must stay as long as anybody reads them.
+/// Closed files are opened again by their names, so the names must stay as long as a reader needs the files.
 #[test]
 fn files_that_a_snapshot_pins_are_opened_again() {
     let env = SimEnv::new(1);

@@ -40,7 +40,8 @@ fn names(env: &SimEnv) -> Vec<String> {
     env.file_names(Path::new(DIR))
 }
 
-/// Names of segments as they are, the number of manifests. The SSTs of a flush stay, for a manifest names them.
+/// Names of files other than SSTs, and the number of manifests. SSTs do not count: those of a flush stay, because a manifest
+/// names them.
 fn besides_ssts(env: &SimEnv) -> (Vec<String>, usize) {
     let (manifests, others): (Vec<_>, Vec<_>) =
         names(env).into_iter().partition(|name| name.starts_with("MANIFEST-"));
@@ -241,10 +242,10 @@ fn the_reserve_is_made_only_where_there_is_plenty_of_room() {
     }
 }
 
-/// Where there is less room than flushes need, deletes are limited: they take of the room that others must free.
+/// If less is free than flushes need, deletes are limited: their log uses up the room that remains.
 #[test]
 fn deletes_on_a_disk_without_room_for_flushes_are_limited() {
-    /// As db/space has it.
+    /// The limit in `write_path/room`.
     const SCANT_BYTES_MAX: usize = 64 << 10;
     let env = SimEnv::new(1);
     let db = open(&env);

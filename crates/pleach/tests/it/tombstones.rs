@@ -139,9 +139,10 @@ fn scans_over_spans_of_tombstones_find_what_a_map_finds() {
     assert!(stats.tombstones_passed > 0, "{stats:?}");
 }
 
-/// One clock judges the work that is due, by those who wait and by those who work.
+/// The thread that waits in `settle` and the workers judge the age of tombstones by the same clock. Otherwise the thread
+/// could wait for a merge that no worker starts.
 #[test]
-fn a_tombstone_that_comes_of_age_between_two_looks_keeps_nobody_waiting() {
+fn a_settle_ends_when_a_tombstone_becomes_too_old_meanwhile() {
     let env = SimEnv::new(1);
     let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20).memtable_bytes(32 << 10);
     let db = options.tombstone_age_max(Duration::from_secs(100)).open("/store").unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use pleach::{Durability, Options};
 
-/// Partitions that batches write to. The last is dropped and created anew now and then.
+/// Partitions that batches write to. The last is dropped and created again at times.
 pub(crate) const PARTITIONS: [&str; 4] = ["default", "users", "orders", "scratch"];
 
 /// Every so many batches, the writer drops its scratch partition first.

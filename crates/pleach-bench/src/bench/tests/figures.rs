@@ -13,7 +13,7 @@ use crate::engine::{
 };
 
 const KEYS: u64 = 2000;
-/// Every so many puts one takes so long: one in two hundred is seen at 99.9 %, not at 99 %.
+/// One put in this many takes this long: one in two hundred shows at 99.9 %, not at 99 %.
 const SLOW_EVERY: u64 = 200;
 const SLOW: Duration = Duration::from_millis(4);
 /// One put takes longest.

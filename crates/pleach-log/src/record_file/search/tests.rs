@@ -170,7 +170,7 @@ fn no_payload_takes_more_work_than_random_bytes() {
     }
 }
 
-/// Nobody's data, but bytes that know their own place: headers whose payloads all reach to the end of the file.
+/// Bytes that are made for their place in the file: headers whose payloads all reach to the end of the file.
 #[test]
 fn nested_headers_take_linear_work() {
     let len = 1 << 20;

@@ -1,4 +1,4 @@
-//! Bits per key: what they cost and spare in forests of all sizes, against equal bits.
+//! Bits per key by run size, compared with equal bits, in forests of all sizes.
 #![expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "figures to compare")]
 
 use pleach_table::{false_positive_rate, probes_for};
@@ -29,7 +29,7 @@ fn equal_runs_get_the_average() {
 }
 
 #[test]
-fn a_run_of_half_the_size_gets_a_halving_more() {
+fn a_run_of_half_the_size_gets_half_the_rate() {
     let forest: Vec<_> = [1.0, 2.0, 4.0, 8.0].map(|size| Group { size: size * 1e6, runs: 1.0 }).into();
     let bits = BitsBySize::solve(&forest, 10.0);
     assert!((bits.average(&forest) - 10.0).abs() < 1e-6);
@@ -63,7 +63,7 @@ struct ModelRun {
     bits: f32,
 }
 
-/// Mean and largest bits per entry, mean and largest sum of rates, the mean of what uniform filters would have.
+/// Mean and largest bits per entry; mean and largest sum of rates; the mean sum of rates of uniform filters.
 #[derive(Default)]
 struct Outcome {
     bits: f64,

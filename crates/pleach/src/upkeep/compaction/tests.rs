@@ -22,7 +22,7 @@ fn open(env: &Arc<SimEnv>, k: usize) -> Db {
     options.compaction_threads(1).open(DIR).unwrap()
 }
 
-/// Of all partitions, the sum of what `of` tells of their jobs, runs and files.
+/// Numbers of jobs, runs and files, summed over all partitions.
 fn sums(upkeep: &Upkeep) -> (usize, usize, usize) {
     let version = Arc::clone(&upkeep.version_set.state.load().version);
     version.partitions().fold((0, 0, 0), |(jobs, runs, files), (_, partition)| {
@@ -156,7 +156,7 @@ fn a_moved_file_hides_nothing_when_nothing_older_is_left() {
     assert_eq!(files[0].meta.overwrites, 0);
 }
 
-/// Wherever the output ends, also where a block that has just been compressed made it shorter than it seemed.
+/// The estimated length of an output shrinks when a block is compressed. An output may end just then.
 #[test]
 fn compressed_outputs_end_anywhere() {
     for entries in 1010..1030 {
@@ -182,7 +182,7 @@ fn compressed_outputs_end_anywhere() {
 }
 
 #[test]
-fn what_reads_make_due_keeps_nobody_waiting() {
+fn a_settle_finds_a_merge_that_reads_have_made_due() {
     let env = SimEnv::new(1);
     let db = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20).open(DIR).unwrap();
     for key in ["a", "b"] {

@@ -47,7 +47,7 @@ fn compactions_keep_to_their_budget() {
 }
 
 #[test]
-fn who_waits_lifts_the_budget() {
+fn a_thread_that_waits_lifts_the_budget() {
     let env = SimEnv::new(1);
     let (db, model) = store(&env);
     let (took, written) = cost(&env, &db, || db.settle().unwrap());

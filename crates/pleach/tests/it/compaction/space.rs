@@ -8,7 +8,7 @@ use super::{Model, SETUP, check, put_random};
 use crate::rig::setup::Setup;
 
 #[test]
-fn space_that_a_snapshot_holds_is_told() {
+fn space_that_a_snapshot_pins_is_reported() {
     let env = SimEnv::new(1);
     let db = SETUP.open(&env).unwrap();
     let mut model = Model::new();

@@ -64,7 +64,7 @@ fn all_are_noticed(sites: &[&'static str], search: impl Fn(u64) -> Option<(u64, 
         }
         let found = with_skipped(site, || search(seed));
         let (states, message) =
-            found.ok_or_else(|| format!("{site}: nobody notices that it is switched off"))?;
+            found.ok_or_else(|| format!("{site}: no rig notices that it is switched off"))?;
         let line: String = message.lines().next().unwrap_or_default().chars().take(300).collect();
         report.lock().unwrap().push(format!("{site:<24} state {states:>6}: {line}"));
         Ok(())

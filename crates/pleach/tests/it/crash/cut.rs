@@ -1,4 +1,4 @@
-//! A crash: when, and what the disk kept. And how to write several of them down, to see them again.
+//! A crash: its call, and what the disk kept. A list of crashes can be printed and parsed, so that a run is repeated.
 
 use std::fmt;
 use std::str::FromStr;

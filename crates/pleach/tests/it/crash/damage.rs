@@ -1,7 +1,7 @@
 //! Damage: bytes of a store change, closed or left behind by a killed process. The next open, read or verification must
 //! report it, or give the right answer.
 //!
-//! Somebody must notice any change of `CURRENT`, of a manifest's header, and of a byte of an SST (zeros apart,
+//! An error must report any change of `CURRENT`, of a manifest's header, and of a byte of an SST (zeros apart,
 //! which may be padding). Damage may pass at the log's end, which looks like a crash; the store then holds an
 //! earlier state, but never one that has not been.
 
@@ -88,7 +88,7 @@ impl Damaged {
     }
 }
 
-/// Damages the store in one place and looks what comes of it.
+/// Damages the store in one place, opens it, and judges the answers.
 pub(super) fn damage_one(store: &Damaged, seed: u64) -> Result<(), String> {
     let mut rng = Rng::with_seed(seed);
     let env = store.disk.crash_image(CrashPolicy::Everything, seed);
@@ -107,14 +107,14 @@ pub(super) fn damage_one(store: &Damaged, seed: u64) -> Result<(), String> {
     // What the store that was not closed needed no more is gone.
     let was_needed = store.is_closed || env.read_file(&path).is_some();
     match looked {
-        Ok(()) if must_be_noticed && was_needed => Err(told("nobody noticed".to_owned())),
+        Ok(()) if must_be_noticed && was_needed => Err(told("no error was reported".to_owned())),
         Ok(()) => Ok(()),
         Err(message) if message.contains("corruption: ") || message.contains("unsupported: ") => Ok(()),
         Err(message) => Err(told(message)),
     }
 }
 
-/// Changes some bytes; says which, and whether somebody must notice.
+/// Changes some bytes; says which, and whether an error must be reported.
 fn damage(name: &str, bytes: &mut Vec<u8>, rng: &mut Rng) -> (String, bool) {
     if bytes.is_empty() {
         return ("left alone".to_owned(), false);

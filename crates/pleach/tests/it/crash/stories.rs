@@ -92,8 +92,8 @@ fn what_was_copied_before_a_drop_survives_it() {
     crash_now(&driver, "after the drop");
 }
 
-/// Creating a log segment was cut short after the first bytes of its header. What was left was no torn header to the
-/// next open but a file of strangers, and the store stayed shut.
+/// The creation of a log segment was cut short after the first bytes of its header. The next open took the rest for a foreign
+/// file, not for a torn header, and refused the store.
 #[test]
 fn the_first_bytes_of_a_header_are_a_torn_header() {
     let driver = after(&[put(0, "a", true), Action::Reopen]);
@@ -131,11 +131,7 @@ fn a_manifest_that_ends_before_what_the_log_notes_is_damage() {
     let end = bytes.iter().rposition(|&byte| byte != 0).unwrap();
     for len in 1..end {
         refused += u32::from(cut_at(len).is_err_and(|e| e.kind() == ErrorKind::Corruption));
-        assert_ne!(
-            cut_at(len).ok(),
-            Some(1),
-            "zeros from {len} on, the partition is gone and nobody says so"
-        );
+        assert_ne!(cut_at(len).ok(), Some(1), "zeros from {len} on, the partition is gone without an error");
     }
     assert!(refused > 0, "no cut is noticed");
 }

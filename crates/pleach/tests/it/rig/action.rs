@@ -36,12 +36,12 @@ pub(crate) enum Action {
     Together(Together),
     /// Takes a snapshot and keeps it.
     Keep,
-    /// Reads all of the oldest snapshot that is kept, and lets it go.
+    /// Reads all of the oldest snapshot that is kept, and drops it.
     Release,
 }
 
 impl Action {
-    /// The action, whatever it meets.
+    /// The action without the full disk that it meets.
     pub(crate) fn itself(&self) -> &Action {
         match self {
             Action::OnFullDisk(action, _) => action.itself(),

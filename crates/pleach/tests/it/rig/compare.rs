@@ -41,8 +41,7 @@ pub(crate) fn check(db: &Db, world: &World, other: &World, rng: &mut Rng) -> Res
         return Err(format!("expected partitions {:?}, found {names:?}", world.partitions.keys()));
     }
     for (name, entries) in &world.partitions {
-        let partition =
-            db.find_partition(name).ok_or_else(|| format!("partition {name} is not to be had"))?;
+        let partition = db.find_partition(name).ok_or_else(|| format!("partition {name} is missing"))?;
         let others = other.partitions.get(name);
         check_partition(&partition, entries, others, rng).map_err(|m| format!("partition {name}: {m}"))?;
     }

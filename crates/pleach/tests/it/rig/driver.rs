@@ -274,13 +274,13 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// The store goes without touching its disk.
+    /// Drops the store without a change of its disk.
     fn drop(&mut self) {
         self.env.power_off();
     }
 }
 
-/// Names of the numbers that the engine tells the rigs.
+/// Names of the numbers that the engine reports to the rigs.
 const TOLD: [&str; 5] =
     ["commit.first_seq", "commit.group", "partition.order", "partition.last_seq", "log.pieces"];
 
@@ -298,7 +298,7 @@ fn is_durable(action: &Action) -> bool {
     }
 }
 
-/// Single operations take the short way of the interface, as users do.
+/// A single operation is written without a batch, as users do.
 fn write(db: &Db, ops: &[Op], sync: bool) -> pleach::Result<()> {
     let durability = if sync { Durability::Sync } else { Durability::Buffered };
     let partition =

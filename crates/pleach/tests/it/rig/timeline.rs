@@ -169,8 +169,8 @@ impl Timeline {
         self.lives
     }
 
-    /// The store was opened anew at call number `at`. Where the last thing that was done had failed and its sequence
-    /// number or partitions are found all the same, it had an effect after all.
+    /// The store was opened again at call number `at`. If the last change had failed, but its sequence number or partitions
+    /// are found, the change counts as done.
     pub(crate) fn adopt(&mut self, seq: u64, names: &[String], at: u64) {
         self.reopened = at;
         if self.seq() != seq
