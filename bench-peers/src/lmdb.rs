@@ -1,12 +1,12 @@
 //! LMDB behind the benchmark's trait, by way of heed.
 //!
 //! One partition is LMDB's unnamed database; several are named ones. Each put or delete is a write transaction, each
-//! batch another. A session keeps its read transaction as long as nothing newer is committed, which one look at the
-//! meta page tells, and closes it before it writes: every read sees all that is committed, no transaction is begun
-//! in vain, and no idle one keeps pages from being used again.
+//! batch another. A session keeps its read transaction as long as the meta page shows that nothing newer is committed,
+//! and closes it before it writes. So every read sees all that is committed, no transaction is begun without need, and
+//! no idle one keeps pages from being used again.
 //!
-//! LMDB has no cache, no filters, no compression and no background threads of its own: the memory it is told is not
-//! used, the page cache takes what there is. `--memory-limit` is what holds it.
+//! LMDB has no cache, no filters, no compression and no background threads of its own: it does not use the
+//! memory that it is given. The page cache takes what there is; `--memory-limit` bounds it.
 //!
 //! Settings by name: `map_bytes`, `write_map` (on), `read_ahead` (off).
 

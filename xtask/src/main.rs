@@ -85,8 +85,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder above this crate's own, whatever the current directory is. Cargo's word comes first: the binary may
-/// have been built in another checkout that shares the target folder.
+/// The folder above this crate's own, for any current directory. The folder that cargo names is tried first, because
+/// the binary may have been built in another checkout that shares the target folder.
 fn workspace_root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&here).parent().expect("xtask is a folder of the workspace").to_path_buf()

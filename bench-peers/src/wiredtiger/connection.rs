@@ -91,7 +91,7 @@ impl Session<'_> {
         checked(unsafe { ffi::shim_create(self.raw.as_ptr(), table.as_ptr(), config.as_ptr()) })
     }
 
-    /// Removes a table; false when somebody still uses it.
+    /// Removes a table; false while it is still in use.
     pub(super) fn drop_table(&self, table: &CStr) -> Result<bool> {
         // SAFETY: as above.
         let error = unsafe { ffi::shim_drop(self.raw.as_ptr(), table.as_ptr()) };

@@ -120,7 +120,7 @@ impl Engine for WiredTiger {
         self.connection.session(0)?.checkpoint()
     }
 
-    /// A checkpoint is what WiredTiger has put off: it writes the dirty pages and lets go of the log.
+    /// A checkpoint does the work that WiredTiger has postponed: it writes the dirty pages and releases the log.
     fn settle(&self) -> Result<()> {
         self.flush()
     }

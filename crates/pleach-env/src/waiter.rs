@@ -16,7 +16,7 @@ pub struct Waiter(Kind);
 /// What a simulated wait does instead of waiting.
 type SimWait = Arc<dyn Fn(Waited) + Send + Sync>;
 
-/// The way of a simulated wait.
+/// How a simulated wait goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     /// On the only thread: step a job, or advance the time by the timeout.

@@ -3,8 +3,8 @@
 //! `cargo run --release -p pleach --example filter_probes -- [keys] [directory] [bits per key]`
 //!
 //! Puts `keys` keys in scattered order and flushes 2400 times on the way, each time waiting for the compactions, so that
-//! a forest as full as a slow writer's grows. After every 199th flush it tells the runs, the memory of the filters per
-//! entry and, from a million gets of keys that are missing, the runs searched in vain per get.
+//! a forest as full as a slow writer's grows. After every 199th flush it prints the runs, the memory of the filters per
+//! entry and, from a million gets of missing keys, the wasted probes per get.
 
 #![expect(clippy::print_stdout, reason = "a program for people")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -48,7 +48,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Runs, bits per entry and runs searched in vain per missing get.
+/// Runs, bits per entry and wasted probes per get of a missing key.
 fn probe(db: &Db, partition: &Partition, keys: u64) -> Result<(f64, f64, f64)> {
     let (before, started) = (db.stats(), thread_time());
     for i in 0..MISSING {

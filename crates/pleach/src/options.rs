@@ -37,7 +37,7 @@ pub struct Options {
     pub(crate) thresholds: Thresholds,
 }
 
-/// Sizes from which on a store does what small stores never do. Only tests set them.
+/// Sizes above which a store takes paths that small stores never reach. Tests lower them.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {

@@ -81,7 +81,7 @@ pub(super) fn apply<'a>(
     (changed, misfits)
 }
 
-/// What hinders `plants` from being applied together.
+/// The reasons why `plants` cannot be applied together.
 pub(crate) fn misfits<'a>(plants: &'a [Plant], text_of: impl Fn(&str) -> Option<&'a str>) -> Vec<Misfit> {
     apply(plants, text_of).1
 }

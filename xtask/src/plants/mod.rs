@@ -1,4 +1,4 @@
-//! Planted bugs: proof that the tests notice what they are there for.
+//! Planted bugs: each is put into a copy of the sources, and the tests that it names must fail.
 //!
 //! Each file of `plants/` describes one bug as a change of the sources, and the tests that must fail because of it.
 //! `cargo xtask plants` copies the project to `target/plants/tree`, applies all plants there, builds once, and runs the tests

@@ -1,4 +1,4 @@
-//! One run of a test, and what came of it.
+//! One run of a test, and its outcome.
 
 use std::fmt;
 use std::fs::{self, File};

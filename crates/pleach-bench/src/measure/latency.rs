@@ -29,7 +29,7 @@ pub(crate) struct Latency {
     pub(crate) p99_ns: u64,
     pub(crate) p999_ns: u64,
     pub(crate) max_ns: u64,
-    /// Pairs of percentile and nanoseconds, as far as the count bears them.
+    /// Pairs of percentile and nanoseconds, up to the percentiles that the count can resolve.
     pub(crate) curve: Vec<(f64, u64)>,
 }
 

@@ -97,7 +97,7 @@ fn read_acknowledgements(stdout: ChildStdout, first: Sender<()>) -> JoinHandle<R
                 format!("batch {acknowledged} was acknowledged as {line:?}")
             })?;
             acknowledged += 1;
-            // After the first one nobody listens.
+            // After the first one the receiver is gone.
             let _unheard = first.send(());
         }
         Ok(acknowledged)

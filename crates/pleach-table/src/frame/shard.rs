@@ -146,7 +146,7 @@ impl Shard {
         None
     }
 
-    /// For a scan that has used its share: the place of the oldest cold block that nobody has touched.
+    /// For a scan that has used its share: the place of the oldest cold block that has not been used again.
     fn take_cold(&mut self, slab: &SlabOwner, frames: u32, cold: bool) -> Option<Run> {
         let share = (self.frames / COLD_SHARE) as usize;
         if !cold || self.cold.len() < share.max(1) {

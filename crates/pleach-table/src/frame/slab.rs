@@ -14,8 +14,8 @@
 //! # Concurrency
 //! All methods may be called from any thread. The state has the second chances in bits 0 and 1, *locked* in bit 2, *orphaned*
 //! in bit 3, and the number of pins from bit 4 on. A locked frame may have pins for a moment (1), so an unlock subtracts and
-//! does not store. `unlock` releases and `pin` acquires: who pins a run sees the bytes written and the words cleared before
-//! the unlock.
+//! does not store. `unlock` releases and `pin` acquires: a thread that pins a run sees the bytes written and the words
+//! cleared before the unlock.
 
 #![expect(clippy::needless_pass_by_value, reason = "tokens are used up")]
 #![expect(
@@ -218,7 +218,7 @@ impl SlabOwner {
     /// The bytes of a locked run.
     pub(super) fn bytes<'a>(&'a self, run: &'a Run) -> &'a [u8] {
         let (start, len) = self.slab().place(run.first, run.frames);
-        // SAFETY: `place` checked the bounds; the run is locked by the token, so nobody writes while it is borrowed.
+        // SAFETY: `place` checked the bounds; the run is locked by the token, so no thread writes while it is borrowed.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }
 
@@ -273,7 +273,7 @@ fn release(slab: NonNull<Slab>, share: i64) {
     // SAFETY: the caller still has its share, so the slab has not been freed.
     let left = unsafe { slab.as_ref() }.outstanding.fetch_sub(share, Ordering::AcqRel) - share;
     if left == 0 {
-        // SAFETY: `try_new` leaked this box; no owner and no pin is left, so nobody else can reach it.
+        // SAFETY: `try_new` leaked this box; no owner and no pin is left, so no other thread can reach it.
         drop(unsafe { Box::from_raw(slab.as_ptr()) });
     }
 }
@@ -317,7 +317,7 @@ impl Deref for Pin {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: `len` bytes at `data` are inside the slab (`place` checked the run, `unlock_pinned` the length), and
-        // nobody writes them while this pin exists (invariant 1).
+        // no thread writes them while this pin exists (invariant 1).
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len as usize) }
     }
 }
@@ -336,7 +336,7 @@ impl Clone for Pin {
 impl Drop for Pin {
     #[inline]
     fn drop(&mut self) {
-        // Release: reads of the bytes happen before whoever locks the run next.
+        // Release: reads of the bytes happen before the next lock of the run.
         let state = self.frame().state.fetch_sub(PIN, Ordering::Release);
         if state & ORPHANED != 0 {
             release(self.slab, 1);

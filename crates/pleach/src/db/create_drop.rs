@@ -8,7 +8,7 @@
 //!    key that was moved to another partition before the drop is not lost with the partition.
 //!
 //! # Cost
-//! Writers wait for the sync of the manifest, and for the sync of the records since the sync before. Finding a partition
+//! Writers wait for the sync of the manifest, and for the sync of the records since the last sync. Finding a partition
 //! waits for nothing.
 
 use std::collections::HashSet;

@@ -21,12 +21,12 @@ pub(crate) struct FilterUse {
     pub(crate) negative_lookups: u64,
     /// Whether it is in memory.
     pub(crate) is_kept: bool,
-    /// Whether the file was opened too lately for its lookups to say much.
+    /// Whether the file was opened so recently that its count of lookups says little.
     pub(crate) is_new: bool,
 }
 
-/// Negative lookups that every filter is taken to have. Where next to nothing was counted, small filters stay, because every
-/// run of a sub-tree is probed alike.
+/// Added to the negative lookups of every filter. So while few were counted, small filters stay: a lookup probes every run of
+/// a sub-tree once, whatever the size of its filter.
 const PRIOR: u64 = 8;
 /// An evicted filter replaces one in memory only if its use for each byte is this many times higher.
 const KEPT_WEIGHT: u64 = 2;
@@ -47,14 +47,14 @@ pub(crate) fn choose(budget: u64, filters: &[FilterUse]) -> Vec<bool> {
     chosen
 }
 
-/// Whether so many lookups were counted that the counts are to be halved.
+/// Whether enough lookups were counted that all counts are to be halved.
 pub(crate) fn should_decay(filters: &[FilterUse]) -> bool {
     let lookups = filters.iter().map(|filter| filter.negative_lookups).fold(0, u64::saturating_add);
     lookups >= DECAYS_AFTER * filters.len() as u64
 }
 
 impl FilterUse {
-    /// By use per byte; new filters that are in memory come last, so that they stay.
+    /// By use per byte. New filters that are in memory are above all others, so that they stay.
     fn compare(&self, other: &Self) -> Ordering {
         let is_spared = |filter: &Self| filter.is_kept && filter.is_new;
         let uses = |filter: &Self| {

@@ -37,8 +37,8 @@ const LARGE_CHUNKS: usize = if cfg!(miri) { 32 } else { 4 * LARGE_PER_BATCH };
 /// Longest chunk: an offset in a chunk has 32 bits.
 const CHUNK_LEN_MAX: usize = 2 << 30;
 
-/// Largest footprint that can be reserved: more than any batch has (`crate::batch` checks), and far less than the chunks can
-/// hold.
+/// Largest footprint that can be reserved: more than any batch has (checked in `operations`), and far less than the chunks
+/// can hold.
 pub(crate) const FOOTPRINT_MAX: usize = 64 << 30;
 
 /// A batch that needs more regions than this gets one chunk of its own length, so that chunks do not run out. A smaller batch
@@ -295,7 +295,7 @@ impl<'a> ArenaWriter<'a> {
         arena.used.store(start + len, Ordering::Relaxed);
         let at = ArenaRef(((index as u64) << 32) | start as u64);
         // SAFETY: `start + len <= chunk.len()` by the check above. The range was never allocated before, because `used`
-        // only grows and there is one writer (invariant 3), so nobody else reads or writes it.
+        // only grows and there is one writer (invariant 3), so no other thread reads or writes it.
         fill(at, unsafe { std::slice::from_raw_parts_mut(chunk.start().as_ptr().add(start), len) });
         at
     }
@@ -306,7 +306,7 @@ impl<'a> ArenaWriter<'a> {
     pub(super) fn adopt(&mut self, region: Region, fill: impl FnOnce(&mut [u8])) -> ArenaRef {
         let arena = self.0;
         let (start, len) = (region.start(), region.len());
-        // SAFETY: the region is `len` bytes long, and nobody else knows it before it is published below.
+        // SAFETY: the region is `len` bytes long, and no other thread knows it before it is published below.
         fill(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) });
         let large = arena.large.load(Ordering::Relaxed);
         let is_new = arena.chunks[CHUNKS + large].set(region).is_ok();

@@ -269,7 +269,7 @@ pub(super) fn key(arena: &Arena, key_at: ArenaRef) -> &[u8] {
 /// The word of a key record that holds the reference of its latest version.
 #[inline]
 fn latest(arena: &Arena, key_at: ArenaRef) -> &AtomicU64 {
-    // SAFETY: a key record begins with this word at a multiple of 8; nobody else accesses it (invariant 1).
+    // SAFETY: a key record begins with this word at a multiple of 8; no other function accesses it (invariant 1).
     unsafe { arena.word(key_at) }
 }
 

@@ -49,12 +49,13 @@ struct Tally {
 #[derive(Clone, Copy, Default)]
 struct Overwrites {
     sampled: u64,
-    /// For how many of them the filters of older runs say yes, and for how many they would if no older run held any.
+    /// Samples for which the filters of older runs say yes.
     seen: u64,
+    /// Samples for which they would say yes if no older run held a key: the sum of their false-positive rates.
     seen_in_error: f64,
 }
 
-/// One entry in so many is sampled. That costs about a nanosecond for each entry.
+/// One entry in this many is sampled. That costs about a nanosecond for each entry.
 const SAMPLED_EVERY: u64 = 64;
 
 impl Overwrites {

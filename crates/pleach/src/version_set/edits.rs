@@ -9,7 +9,7 @@
 //! So an edit that does not fit the version never reaches the manifest, and an edit that cannot be written changes nothing.
 //!
 //! # Concurrency
-//! All steps run under `versions`.
+//! All steps run under [`VersionSet::lock`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

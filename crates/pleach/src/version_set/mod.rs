@@ -102,7 +102,7 @@ impl VersionSet {
 
     /// A number for a new run, above those of all runs there are.
     ///
-    /// Requires: `versions` is locked until the run is in the version, or until the picker knows the number: see
+    /// Requires: [`VersionSet::lock`] is held until the run is in the version, or until the picker knows the number: see
     /// [`RunId::NEXT`] and [`VersionSet::plan_basis`].
     fn new_run_id(&self) -> RunId {
         RunId(self.next_id.fetch_add(1, Ordering::Relaxed))

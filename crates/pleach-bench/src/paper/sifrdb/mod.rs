@@ -42,7 +42,7 @@ fn scaled(engine: &str) -> Vec<String> {
     settings.into_iter().map(|(name, value)| tune(engine, name, &value)).collect()
 }
 
-/// Whether it is Pleach, in whatever shape.
+/// Whether it is Pleach, in any shape.
 fn is_pleach(engine: &str) -> bool {
     engine == "pleach" || engine.starts_with("pleach-")
 }

@@ -35,7 +35,8 @@ pub(super) struct Merging {
 /// A step that reads this many SST lengths without writing output commits its progress and ends.
 const READ_WITHOUT_OUTPUT: u64 = 2;
 
-/// The same for any step. An SST that is small because most of what was read is gone is not cut sooner.
+/// A step that has begun an output completes it after it has read this many SST lengths, however small the output is. This is
+/// more than [`READ_WITHOUT_OUTPUT`], so that a merge that drops most entries writes few small SSTs.
 const READ_MAX: u64 = 16;
 
 /// Bytes of entries after which a step ends when the store is being closed.
@@ -83,8 +84,8 @@ impl Merging {
         self.merge.follow(tree);
     }
 
-    /// Makes the next file of the output: writes a new one, or moves one of an input. `None` when the inputs end, or a step's
-    /// reads do, and no entry was written. `older` are the runs below the inputs.
+    /// Makes the next file of the output: writes a new one, or moves one of an input. `None` if no entry was written before
+    /// the inputs or the reads of the step ended. `older` are the runs below the inputs.
     pub(super) fn next_file(&mut self, upkeep: &Upkeep, older: &OlderRuns) -> Result<Option<OutputFile>> {
         if !self.is_open {
             self.merge.seek(SeekTo::Start)?;
