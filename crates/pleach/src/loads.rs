@@ -1,7 +1,7 @@
 //! Loads: blocks that are being read for tasks, each once, however many tasks want it.
 //!
 //! A task that wants a block which is not in the cache gets a [`LoadFuture`]. The first one for a block hands the read to the
-//! store's [`ReadService`]; those that come before it has ended join it. The task that polls first after the end checks the
+//! store's [`ReadService`]; those that come before the read has ended share it. After a failure the next one reads again. The task that polls first after the end checks the
 //! block and puts it into the cache.
 //!
 //! # Invariants
@@ -55,7 +55,7 @@ pub(crate) struct Load {
 enum LoadState {
     /// Wakes these tasks at the end.
     Reading(SmallVec<[Waker; 1]>),
-    /// Nobody has looked at the bytes yet.
+    /// The bytes, not yet checked.
     Read(io::Result<BlockLoad>),
     Checked(Result<BlockRef>),
 }
@@ -73,9 +73,12 @@ impl Loads {
     pub(crate) fn load(&self, driver: ReadDriver, sst: &Arc<Sst>, block: u32) -> Result<LoadFuture> {
         let service = self.service(driver).ok_or_else(closed)?;
         let key = (sst.file_id(), block);
+        // Dropped after the lock is released: the drop of a load takes it.
+        let known;
         let mut part = part_of(&self.table, key).lock();
-        if let Some(load) = part.get(&key).and_then(Weak::upgrade) {
-            return Ok(LoadFuture { load, service, is_polled: false });
+        known = part.get(&key).and_then(Weak::upgrade);
+        if let Some(load) = known.as_ref().filter(|load| !load.has_failed()) {
+            return Ok(LoadFuture { load: Arc::clone(load), service, is_polled: false });
         }
         let state = Mutex::new(LoadState::Reading(SmallVec::new()));
         let load = Arc::new(Load { sst: Arc::clone(sst), block, table: Arc::clone(&self.table), state });
@@ -113,6 +116,13 @@ impl Loads {
 fn part_of(table: &Table, (file, block): (FileId, u32)) -> &Mutex<HashMap<(FileId, u32), Weak<Load>>> {
     let hash = (file.0 ^ u64::from(block).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     &table[usize::try_from(hash >> 60).expect("four bits")]
+}
+
+impl Load {
+    /// Whether the read, or the check, has failed. A future that was forgotten may keep such a load.
+    fn has_failed(&self) -> bool {
+        matches!(&*self.state.lock(), LoadState::Read(Err(_)) | LoadState::Checked(Err(_)))
+    }
 }
 
 impl QueuedRead for Load {

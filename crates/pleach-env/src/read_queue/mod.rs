@@ -248,12 +248,17 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
     /// Requires: the queue is not full.
     ///
     /// # Errors
-    /// When the file cannot be opened; the read is not made then. Its own errors come with its completion.
+    /// When the file cannot be opened, or is none that a ring can read; the read is not made then. Its own errors come with its completion.
     pub fn push(&mut self, read: ReadRequest<'_, B>) -> io::Result<()> {
         let source = match read.file.descriptor()? {
             Some(descriptor) => Source::Descriptor(descriptor),
             None => Source::File(Arc::clone(read.file)),
         };
+        #[cfg(target_os = "linux")]
+        if matches!((&self.engine, &source), (Engine::Ring(_), Source::File(_))) {
+            let message = "a ring reads files of the operating system only; choose another driver of reads";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+        }
         let ReadRequest { offset, buffer, needed, tag, .. } = read;
         let number = self.free.pop().expect("the queue is not full");
         let slot =

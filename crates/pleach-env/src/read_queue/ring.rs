@@ -97,7 +97,7 @@ impl Ring {
     ///
     /// Requires: the slot stays in the queue's table until [`Ring::next`] returns `number`.
     pub(super) fn push<B: ReadBuffer>(&mut self, number: u32, slot: &mut Slot<B>) {
-        let Source::Descriptor(descriptor) = &slot.source else { unreachable!("rings are for real files") };
+        let Source::Descriptor(descriptor) = &slot.source else { unreachable!("the queue has checked it") };
         let rest = &mut slot.buffer.bytes_mut()[slot.filled..];
         let len = u32::try_from(rest.len()).expect("a read is shorter than 4 GiB");
         let entry = opcode::Read::new(types::Fd(descriptor.as_raw_fd()), rest.as_mut_ptr(), len)

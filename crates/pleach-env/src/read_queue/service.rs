@@ -1,12 +1,12 @@
 //! Service of reads: any thread hands reads in, and is told when they have ended.
 //!
 //! With a ring, one thread of the service submits the reads that others hand in and takes what has ended. It is woken only
-//! when it sleeps, so under load one system call serves many reads. Without one, threads of the process read. Where there
-//! are none, whoever waits reads ([`ReadService::help`]).
+//! when it sleeps, so under load one system call serves many reads. Without a ring, threads of the process read. With
+//! [`ReadDriver::Blocking`], the tasks that wait read ([`ReadService::help`]).
 //!
 //! # Concurrency
-//! `inbox` is held for a push or a swap. `sleeps` is set before the thread looks at the inbox for the last time; whoever
-//! hands a read in looks at `sleeps` afterwards. Whichever of the two runs second sees what the other did.
+//! `inbox` is held for a push or a swap. The thread sets `sleeps` before it looks at the inbox for the last
+//! time; the caller of [`ReadService::submit`] looks at `sleeps` after its push. Whichever of the two runs second sees what the other did.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,10 +18,10 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::pool;
+use super::pool::{self, PoolRead};
 #[cfg(target_os = "linux")]
 use super::ring::{Alarm, Ring};
-use super::{Engine, ReadBuffer, ReadDriver, ReadQueue, ReadRequest};
+use super::{Engine, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, Slot, Source};
 use crate::env::Env;
 
 /// Reads in flight at most: as many as a device gains by.
@@ -128,7 +128,7 @@ impl<R: QueuedRead> ReadService<R> {
         matches!(self.worker, Worker::Waiters)
     }
 
-    /// Makes one of the reads that were handed in, if there is one that nobody else makes.
+    /// Makes one of the reads that were handed in. `false` if there is none, or if others make them.
     pub fn help(&self) -> bool {
         let mut inbox = self.shared.inbox.lock();
         if !self.wants_help() || inbox.reads.is_empty() {
@@ -180,20 +180,10 @@ fn complete<R: QueuedRead>(read: &R, result: io::Result<R::Buffer>) {
 
 /// Makes a read on this thread.
 fn read_alone<R: QueuedRead>(read: &R) {
-    let ReadRequest { file, offset, mut buffer, needed, .. } = read.request(0);
-    let mut filled = 0;
-    let result = loop {
-        match file.read_at(&mut buffer.bytes_mut()[filled..], offset + filled as u64) {
-            Ok(0) if filled < needed => break Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => filled += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => break Err(e),
-        }
-        if filled >= needed {
-            break Ok(buffer);
-        }
-    };
-    complete(read, result);
+    let ReadRequest { file, offset, buffer, needed, tag } = read.request(0);
+    let mut slot = Slot { source: Source::File(Arc::clone(file)), buffer, offset, filled: 0, needed, tag };
+    let result = slot.read();
+    complete(read, result.map(|()| slot.buffer));
 }
 
 #[cfg(target_os = "linux")]

@@ -147,6 +147,10 @@ fn the_first_driver_that_reads_is_chosen() {
     }
     assert_ne!(ReadDriver::choose(&real, None, &path).unwrap(), ReadDriver::Blocking);
     let simulated = SimEnv::new(1);
+    simulated.create_dir_all(Path::new("/d")).unwrap();
+    file_of(&*simulated, Path::new("/d"), 1);
+    let refused = ReadDriver::choose(&*simulated, Some(ReadDriver::Ring), Path::new("/d/file")).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
     assert_eq!(ReadDriver::choose(&*simulated, None, &path).unwrap(), ReadDriver::Blocking);
 }
 

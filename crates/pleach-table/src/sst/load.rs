@@ -129,7 +129,7 @@ impl Sst {
 }
 
 /// A block that is being read by a [`ReadQueue`](pleach_env::ReadQueue): memory for its bytes, until
-/// [`Sst::finish_load`] makes a block of it. Dropped, it is as if nobody had asked for it.
+/// [`Sst::finish_load`] makes a block of it. Its drop frees the memory.
 pub struct BlockLoad(LoadMemory);
 
 enum LoadMemory {

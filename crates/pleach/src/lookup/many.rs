@@ -5,7 +5,8 @@
 //! that want one block share its read.
 //!
 //! # Cost
-//! Lookups of what is cached wait for memory together, in groups. A lone block is read by `pread`, as a single lookup would read it.
+//! Lookups of what is cached wait for memory together, in groups. A lone block is read by `pread`, as a single lookup reads
+//! it.
 //!
 //! # Origin
 //! `TridentKV`, section 3.4: many reads in flight on one thread; here within one call.

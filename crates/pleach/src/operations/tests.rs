@@ -1,3 +1,5 @@
+//! Operations: what is encoded is decoded, and any bytes give an error or operations within the limits.
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 

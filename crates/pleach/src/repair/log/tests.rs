@@ -1,3 +1,5 @@
+//! Salvage of logs: the chains of records that repair finds in damaged segments.
+
 use std::path::Path;
 use std::sync::Arc;
 

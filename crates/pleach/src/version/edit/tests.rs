@@ -1,3 +1,5 @@
+//! Edits: what is encoded is decoded, and any bytes give an error or an edit.
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 

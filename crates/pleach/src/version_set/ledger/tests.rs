@@ -1,3 +1,5 @@
+//! Ledger: the sums and work lists kept by difference equal those counted anew.
+
 use std::sync::Arc;
 
 use pleach_env::{Env, SimEnv};
