@@ -116,6 +116,16 @@ impl Error {
         Self::build(self.0.kind, self.0.message.clone(), Some(path), self.0.offset, source)
     }
 
+    /// The same error with the `offset` in its file, unless it has an offset.
+    #[must_use]
+    pub fn at_offset(self, offset: u64) -> Self {
+        if self.0.offset.is_some() {
+            return self;
+        }
+        let source = self.0.source.as_ref().map(copy_io_error);
+        Self::build(self.0.kind, self.0.message.clone(), self.path(), Some(offset), source)
+    }
+
     /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -126,7 +136,7 @@ impl Error {
         self.0.path.as_deref()
     }
 
-    /// The byte offset of the damage in [`Error::path`].
+    /// The byte offset in [`Error::path`] of the damage, or of the read that failed.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }

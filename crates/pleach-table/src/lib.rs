@@ -58,7 +58,8 @@ pub use frame::{BlockRef, FrameCache, FrameCacheStats};
 pub use hash::key_hash;
 pub use sizes::{KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX};
 pub use sst::{
-    BlockLoad, CursorMode, SalvageSst, Salvaged, Sst, SstBuilder, SstCursor, SstDamage, SstOptions, Toward,
+    BlockLoad, CursorMode, SalvageSst, Salvaged, SeekStep, Sst, SstBuilder, SstCursor, SstDamage, SstOptions,
+    Toward,
 };
 pub use summary::SstSummary;
 pub use value_kind::ValueKind;

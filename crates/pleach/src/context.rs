@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pleach_env::{Env, Error, ReadDriver, Result, Site};
+use pleach_env::{Env, Error, ReadBuffer, ReadDriver, ReadQueue, Result, Site};
 
 use crate::loads::Loads;
 use crate::manifest::CURRENT;
@@ -49,6 +49,14 @@ impl Context {
     /// The driver that reads many blocks at once.
     pub(crate) fn read_driver(&self) -> ReadDriver {
         self.read_driver.get().copied().unwrap_or(ReadDriver::Blocking)
+    }
+
+    /// A queue of reads of the calling thread.
+    pub(crate) fn read_queue<B: ReadBuffer>(&self, depth: u32) -> Result<ReadQueue<'_, B>> {
+        ReadQueue::new(&*self.env, self.read_driver(), depth)
+            // This thread gets no ring, for want of memory or descriptors.
+            .or_else(|_| ReadQueue::new(&*self.env, ReadDriver::Blocking, depth))
+            .map_err(|e| Error::io("read blocks of", &self.dir, e))
     }
 
     /// Whether less than four times `bytes` are free on the disk.

@@ -41,6 +41,13 @@ impl SimEnv {
         self.machine.lock().read_count
     }
 
+    /// Number of reads so far that left no read of their queue in flight. A device that makes all reads of a queue at the same
+    /// time is waited for about so often.
+    pub fn read_wait_count(&self) -> u64 {
+        let machine = self.machine.lock();
+        machine.read_count.saturating_sub(machine.overlapped_reads)
+    }
+
     /// Number of calls of `open_file`, `open_dir`, `list_dir` and `lock_file` begun so far.
     pub fn open_count(&self) -> u64 {
         self.machine.lock().open_count

@@ -48,6 +48,8 @@ pub(super) struct Machine {
     pub(super) read_order: Rng,
     pub(super) op_count: u64,
     pub(super) read_count: u64,
+    /// Reads of a queue that were not its last in flight.
+    pub(super) overlapped_reads: u64,
     pub(super) open_count: u64,
     pub(super) handle_limit: Option<usize>,
     pub(super) other_handles: usize,
@@ -74,6 +76,7 @@ impl Machine {
             read_order: seeds.fork(),
             op_count: 0,
             read_count: 0,
+            overlapped_reads: 0,
             open_count: 0,
             handle_limit: None,
             other_handles: 0,

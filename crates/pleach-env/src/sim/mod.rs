@@ -248,7 +248,9 @@ impl Env for SimEnv {
     }
 
     fn next_read(&self, pending: usize) -> usize {
-        self.machine.lock().read_order.usize(..pending)
+        let mut machine = self.machine.lock();
+        machine.overlapped_reads += u64::from(pending > 1);
+        machine.read_order.usize(..pending)
     }
 
     fn now(&self) -> Duration {

@@ -36,6 +36,20 @@ impl CachedBlocks {
         self.current.clone().expect("only a valid cursor has a block")
     }
 
+    /// Makes `block`, which a seek looks for, the current one if it is in the cache. Returns whether it is.
+    pub(super) fn seek_cached(&mut self, sst: &Sst, block: u32) -> bool {
+        let Some(found) = sst.cached_block(block) else { return false };
+        self.seek_to(block, found);
+        true
+    }
+
+    /// Makes `block`, which a seek looks for, the current one.
+    pub(super) fn seek_to(&mut self, block: u32, found: BlockRef) {
+        self.number = block;
+        self.ahead_len = AHEAD_LEN_MIN;
+        self.current = Some(found);
+    }
+
     /// Makes `block` the current one. `adjacent`: it is a neighbour of the one before.
     #[inline]
     pub(super) fn load(&mut self, sst: &Sst, block: u32, adjacent: bool) -> Result<()> {

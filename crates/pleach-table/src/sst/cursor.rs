@@ -24,7 +24,7 @@ use crate::hash::tag_of;
 use crate::value_kind::ValueKind;
 
 use seek::Seek;
-pub use seek::Toward;
+pub use seek::{SeekStep, Toward};
 
 mod seek;
 
@@ -85,16 +85,6 @@ impl SstCursor {
     /// The SST it walks over.
     pub fn sst(&self) -> &Arc<Sst> {
         &self.sst
-    }
-
-    /// Moves to the first entry.
-    pub fn seek_first(&mut self) -> Result<()> {
-        self.enter_first(0, false)
-    }
-
-    /// Moves to the last entry.
-    pub fn seek_last(&mut self) -> Result<()> {
-        self.enter_last(self.sst.blocks() - 1, false)
     }
 
     /// Moves to the next entry; invalid behind the last.

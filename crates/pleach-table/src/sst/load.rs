@@ -103,14 +103,8 @@ impl Sst {
         }
     }
 
-    /// Asks the operating system to read a block that is not in the cache, so that [`Sst::read_block`] waits less. Does
-    /// nothing if reads bypass the page cache, into which the system would read it.
-    pub(super) fn prefetch_block(&self, block: u32) {
-        let (offset, len) = self.block_extent(block);
-        self.prefetch(offset..offset + u64::from(len));
-    }
-
-    /// As [`Sst::prefetch_block`], for any bytes.
+    /// Asks the operating system to read bytes that a cursor will read later. Does nothing if reads bypass the page cache,
+    /// into which the system would read them.
     pub(super) fn prefetch(&self, range: Range<u64>) {
         if !self.direct && !range.is_empty() {
             self.file.prefetch(range.start, range.end - range.start);
@@ -224,5 +218,5 @@ pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return Error::malformed(path, offset, Malformed::new(0, "a longer file"));
     }
-    Error::io("read the SST", path, error)
+    Error::io("read the SST", path, error).at_offset(offset)
 }

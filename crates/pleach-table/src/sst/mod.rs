@@ -15,7 +15,7 @@ mod stream;
 mod verify;
 
 pub use builder::{SstBuilder, SstOptions};
-pub use cursor::{CursorMode, SstCursor, Toward};
+pub use cursor::{CursorMode, SeekStep, SstCursor, Toward};
 pub use load::BlockLoad;
 pub use reader::Sst;
 pub use salvage::{SalvageSst, Salvaged, SstDamage};

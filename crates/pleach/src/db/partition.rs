@@ -232,12 +232,12 @@ impl Partition {
 
     /// The entries whose keys lie in `bounds`, in key order, from either end.
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
-        Range::new(self.view(), self.live.id, bounds)
+        Range::new(&self.inner().ctx, self.view(), self.live.id, bounds)
     }
 
     /// The entries whose keys start with `prefix`, in key order, from either end.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        Range::with_prefix(self.view(), self.live.id, prefix.as_ref())
+        Range::with_prefix(&self.inner().ctx, self.view(), self.live.id, prefix.as_ref())
     }
 
     /// All entries in key order, from either end.

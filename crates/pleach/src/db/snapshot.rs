@@ -102,12 +102,12 @@ impl Snapshot {
 
     /// The entries whose keys lie in `bounds`, in key order, from either end.
     pub fn range<K: AsRef<[u8]>>(&self, partition: &Partition, bounds: impl RangeBounds<K>) -> Range {
-        Range::new(self.view_of(partition), partition.id(), bounds)
+        Range::new(&self.shared.inner.ctx, self.view_of(partition), partition.id(), bounds)
     }
 
     /// The entries whose keys start with `prefix`, in key order, from either end.
     pub fn prefix(&self, partition: &Partition, prefix: impl AsRef<[u8]>) -> Range {
-        Range::with_prefix(self.view_of(partition), partition.id(), prefix.as_ref())
+        Range::with_prefix(&self.shared.inner.ctx, self.view_of(partition), partition.id(), prefix.as_ref())
     }
 
     /// Sequence number of the last write that the snapshot sees.

@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pleach_env::{Error, FileId, ReadDriver, ReadQueue, Result};
+use pleach_env::{Error, FileId, ReadQueue, Result};
 use pleach_log::SeqNo;
 use pleach_table::{BlockLoad, BlockRef, Sst};
 use smallvec::SmallVec;
@@ -179,18 +179,10 @@ impl<'c, 's> Reads<'c, 's> {
             if self.wanted.len() < 2 {
                 return Ok(());
             }
-            self.queue = Some(self.new_queue()?);
+            self.queue = Some(self.ctx.read_queue(READS_MAX)?);
             self.push(0)?;
         }
         self.push(tag)
-    }
-
-    fn new_queue(&self) -> Result<ReadQueue<'c, BlockLoad>> {
-        let (env, driver) = (&*self.ctx.env, self.ctx.read_driver());
-        ReadQueue::new(env, driver, READS_MAX)
-            // This thread gets no ring, for want of memory or descriptors.
-            .or_else(|_| ReadQueue::new(env, ReadDriver::Blocking, READS_MAX))
-            .map_err(|e| Error::io("read blocks of", &self.ctx.dir, e))
     }
 
     fn push(&mut self, tag: u64) -> Result<()> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::{Error, ErrorKind, Result};
-use pleach_table::{CursorMode, ValueKind};
+use pleach_table::{CursorMode, SeekStep, SstCursor, ValueKind};
 
 use super::merge::{Direction, SeekTo};
 use super::run_cursor::RunCursor;
@@ -38,8 +38,8 @@ impl SourceCursor {
         Self { partition, source: Source::Run(RunCursor::new(partition, run, mode)) }
     }
 
-    /// Begins a seek, which [`SourceCursor::continue_seek`] completes. Set `prefetch` if several runs are sought together.
-    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction, prefetch: bool) {
+    /// Begins a seek, which [`SourceCursor::continue_seek`] completes.
+    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction) {
         match &mut self.source {
             Source::Memtable(cursor) => match (direction, to) {
                 (Direction::Up, SeekTo::Start) => cursor.seek(&self.partition.prefix()),
@@ -52,20 +52,23 @@ impl SourceCursor {
                     None => cursor.seek_last(),
                 },
             },
-            Source::Run(cursor) => cursor.begin_seek(to, direction, prefetch),
+            Source::Run(cursor) => cursor.begin_seek(to, direction),
         }
     }
 
-    /// Whether it is over a run.
-    pub(super) fn is_run(&self) -> bool {
-        matches!(self.source, Source::Run(_))
+    /// Continues a seek until it has to wait. A read that it waits for is made by [`SourceCursor::sst_mut`].
+    pub(super) fn continue_seek(&mut self) -> Result<SeekStep> {
+        match &mut self.source {
+            Source::Memtable(_) => Ok(SeekStep::Done),
+            Source::Run(cursor) => cursor.continue_seek(),
+        }
     }
 
-    /// Continues a seek until it has to wait for memory. Returns whether it is done.
-    pub(super) fn continue_seek(&mut self) -> Result<bool> {
+    /// The cursor over the run's current file. Requires: the source is a run.
+    pub(super) fn sst_mut(&mut self) -> &mut SstCursor {
         match &mut self.source {
-            Source::Memtable(_) => Ok(true),
-            Source::Run(cursor) => cursor.continue_seek(),
+            Source::Memtable(_) => unreachable!("a memtable has no file"),
+            Source::Run(cursor) => &mut cursor.sst,
         }
     }
 

@@ -15,13 +15,15 @@
 //!
 //! # Cost
 //! A step compares one number for each source that the new key passes, plus one. It compares keys only if numbers are equal.
-//! A seek waits for memory about as long as the slowest source alone, because the sources seek in turns.
+//! A seek waits for memory and for the device about as long as the slowest source alone: see [`seek_reads`](super::seek_reads).
 
 use pleach_coding::{common_prefix_len, head};
 use pleach_env::Result;
 use smallvec::SmallVec;
 
 use super::cursor::SourceCursor;
+use super::seek_reads::finish_seeks;
+use crate::context::Context;
 use crate::version::SubTree;
 
 /// The direction of a walk: ascending or descending keys.
@@ -107,19 +109,11 @@ impl Merge {
     }
 
     /// Seeks all sources.
-    pub(crate) fn seek(&mut self, to: SeekTo<'_>) -> Result<()> {
-        let prefetch = self.sources.iter().filter(|source| source.is_run()).nth(1).is_some();
+    pub(crate) fn seek(&mut self, to: SeekTo<'_>, ctx: &Context) -> Result<()> {
         for source in &mut self.sources {
-            source.begin_seek(to, self.direction, prefetch);
+            source.begin_seek(to, self.direction);
         }
-        // While one source waits for memory or the device, the others send their requests.
-        let mut done = false;
-        while !done {
-            done = true;
-            for source in &mut self.sources {
-                done &= source.continue_seek()?;
-            }
-        }
+        finish_seeks(ctx, &mut self.sources)?;
         self.sort_all();
         Ok(())
     }

@@ -4,6 +4,7 @@ mod cursor;
 mod merge;
 mod range;
 mod run_cursor;
+mod seek_reads;
 
 pub(crate) use cursor::SourceCursor;
 pub(crate) use merge::{Direction, Merge, SeekTo};

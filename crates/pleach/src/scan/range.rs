@@ -15,6 +15,7 @@ use pleach_table::{CursorMode, ValueKind};
 
 use super::cursor::SourceCursor;
 use super::merge::{Direction, Merge, SeekTo};
+use crate::context::Context;
 use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
 use crate::status::closed_error;
@@ -40,6 +41,7 @@ use crate::value::Value;
 /// # Ok::<(), pleach::Error>(())
 /// ```
 pub struct Range {
+    ctx: Arc<Context>,
     partition: PartitionId,
     /// `None` once the range has ended or failed.
     view: Option<ReadView>,
@@ -63,15 +65,15 @@ struct End {
 
 impl End {
     /// Seeks the bound.
-    fn seek_bound(&mut self, direction: Direction) -> Result<()> {
+    fn seek_bound(&mut self, direction: Direction, ctx: &Context) -> Result<()> {
         let Some(merge) = &mut self.merge else { return Ok(()) };
         match (direction, &self.bound) {
-            (_, Bound::Unbounded) => merge.seek(SeekTo::Start),
+            (_, Bound::Unbounded) => merge.seek(SeekTo::Start, ctx),
             (Direction::Up, Bound::Included(key)) | (Direction::Down, Bound::Excluded(key)) => {
-                merge.seek(SeekTo::Key(key))
+                merge.seek(SeekTo::Key(key), ctx)
             }
             (Direction::Up, Bound::Excluded(key)) | (Direction::Down, Bound::Included(key)) => {
-                merge.seek(SeekTo::Key(&keys::successor(key)))
+                merge.seek(SeekTo::Key(&keys::successor(key)), ctx)
             }
         }
     }
@@ -80,6 +82,7 @@ impl End {
 impl Range {
     /// The entries of `view` within `bounds`, or the error that the first call returns.
     pub(crate) fn new<K: AsRef<[u8]> + ?Sized>(
+        ctx: &Arc<Context>,
         view: Result<ReadView>,
         partition: PartitionId,
         bounds: impl RangeBounds<K>,
@@ -93,14 +96,19 @@ impl Range {
             Ok(view) => (Some(view), None),
             Err(error) => (None, Some(error)),
         };
-        Self { partition, view, ends, returned_by: None, error }
+        Self { ctx: Arc::clone(ctx), partition, view, ends, returned_by: None, error }
     }
 
     /// The keys that start with `prefix`.
-    pub(crate) fn with_prefix(view: Result<ReadView>, partition: PartitionId, prefix: &[u8]) -> Self {
+    pub(crate) fn with_prefix(
+        ctx: &Arc<Context>,
+        view: Result<ReadView>,
+        partition: PartitionId,
+        prefix: &[u8],
+    ) -> Self {
         let end = keys::prefix_end(prefix);
         let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        Self::new::<[u8]>(view, partition, (Bound::Included(prefix), upper))
+        Self::new::<[u8]>(ctx, view, partition, (Bound::Included(prefix), upper))
     }
 
     /// A merge of all sources, on no entry; `None` once the range has ended.
@@ -163,7 +171,7 @@ impl Range {
             self.ends[direction as usize].merge = self.open(direction);
         }
         let end = &mut self.ends[direction as usize];
-        if std::mem::take(&mut end.must_seek) { end.seek_bound(direction) } else { Ok(()) }
+        if std::mem::take(&mut end.must_seek) { end.seek_bound(direction, &self.ctx) } else { Ok(()) }
     }
 
     /// The entry that an end stands on.
@@ -191,10 +199,13 @@ impl Range {
             if must_find {
                 passed.extend(known.as_ref());
             }
-            let Some(merge) = self.merge_mut(direction) else { break };
+            let Some(merge) = &mut self.ends[direction as usize].merge else { break };
+            let ctx = &*self.ctx;
             match (known, direction) {
-                (Some(known), Direction::Up) => merge.seek(SeekTo::Key(&keys::successor(known.last())))?,
-                (Some(known), Direction::Down) => merge.seek(SeekTo::Key(known.first()))?,
+                (Some(known), Direction::Up) => {
+                    merge.seek(SeekTo::Key(&keys::successor(known.last())), ctx)?;
+                }
+                (Some(known), Direction::Down) => merge.seek(SeekTo::Key(known.first()), ctx)?,
                 (None, _) => merge.advance()?,
             }
         }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use pleach_env::Result;
-use pleach_table::{CursorMode, SstCursor, Toward};
+use pleach_table::{CursorMode, SeekStep, SstCursor, Toward};
 
 use super::merge::{Direction, SeekTo};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, prefix_end};
@@ -49,8 +49,8 @@ impl RunCursor {
         self.run.files[self.file].file.sst().path()
     }
 
-    /// Begins a seek, which [`RunCursor::continue_seek`] completes. Set `prefetch` if several runs are sought together.
-    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction, prefetch: bool) {
+    /// Begins a seek, which [`RunCursor::continue_seek`] completes.
+    pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction) {
         self.valid = false;
         self.seek = None;
         let run = Arc::clone(&self.run);
@@ -80,34 +80,38 @@ impl RunCursor {
                 Some(key)
             }
         };
-        if let Some(key) = &key {
-            self.sst.begin_seek(key, toward, prefetch);
+        match (&key, direction) {
+            (Some(key), _) => self.sst.begin_seek(key, toward),
+            (None, Direction::Up) => self.sst.begin_seek_first(),
+            (None, Direction::Down) => self.sst.begin_seek_last(),
         }
         self.seek = Some(Seek { direction, key });
     }
 
-    /// Continues a seek until it has to wait for memory. Returns whether it is done.
-    pub(super) fn continue_seek(&mut self) -> Result<bool> {
-        let Some(Seek { direction, key }) = &self.seek else { return Ok(true) };
+    /// Continues a seek until it has to wait for memory, or for a block of the file that `sst` wants.
+    pub(super) fn continue_seek(&mut self) -> Result<SeekStep> {
+        let Some(Seek { direction, key }) = &mut self.seek else { return Ok(SeekStep::Done) };
         let direction = *direction;
-        match (key, direction) {
-            (Some(key), _) => {
-                if !self.sst.continue_seek(key)? {
-                    return Ok(false);
-                }
-            }
-            (None, Direction::Up) => self.sst.seek_first()?,
-            (None, Direction::Down) => self.sst.seek_last()?,
+        let step = self.sst.continue_seek(key.as_deref().unwrap_or_default())?;
+        if step != SeekStep::Done {
+            return Ok(step);
         }
-        self.seek = None;
         match direction {
             Direction::Up => {
                 self.settle();
                 self.at_file_start = true;
             }
-            Direction::Down => self.settle_down()?,
+            Direction::Down if !self.sst.valid() && self.file > 0 => {
+                // A section has one file, so the last entry belongs to the run.
+                *key = None;
+                self.enter(self.file - 1);
+                self.sst.begin_seek_last();
+                return Ok(SeekStep::Memory);
+            }
+            Direction::Down => self.settle_at_clip(),
         }
-        Ok(true)
+        self.seek = None;
+        Ok(SeekStep::Done)
     }
 
     #[inline]
@@ -175,11 +179,17 @@ impl RunCursor {
             self.enter(self.file - 1);
             self.sst.seek_last()?;
         }
+        self.settle_at_clip();
+        Ok(())
+    }
+
+    /// Computes `valid` on the way down.
+    #[inline]
+    fn settle_at_clip(&mut self) {
         self.settle();
         if self.valid && self.run.clip.as_deref().is_some_and(|clip| self.user_key() < clip) {
             self.valid = false;
         }
-        Ok(())
     }
 
     fn enter(&mut self, file: usize) {

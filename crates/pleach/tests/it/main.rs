@@ -30,6 +30,7 @@ mod repair;
 mod repair_faults;
 mod repair_order;
 mod rig;
+mod scans;
 mod shortage;
 mod threads;
 mod tombstones;

@@ -1,9 +1,14 @@
-//! Seeks of a cursor, in steps: each step prefetches the memory that the next one reads.
+//! Seeks of a cursor, in steps: each step prefetches the memory that the next one reads, or asks for a block of the file. So
+//! several cursors wait together, for memory and for the device.
 
-use pleach_env::Result;
+use std::io;
+
+use pleach_env::{ReadRequest, Result};
 
 use super::{Source, SstCursor};
 use crate::block::{DataBlock, Layout, Search};
+use crate::frame::{BlockRef, Warmth};
+use crate::sst::load::BlockLoad;
 
 /// Which entry a seek looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,12 +19,30 @@ pub enum Toward {
     Below,
 }
 
+/// What a seek waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekStep {
+    /// Nothing: it is done.
+    Done,
+    /// Memory, which was prefetched.
+    Memory,
+    /// A block from the file: [`SstCursor::begin_read`] and [`SstCursor::end_read`], or [`SstCursor::read`].
+    Read,
+}
+
 /// A seek in progress.
 pub(super) struct Seek {
-    toward: Toward,
+    goal: Goal,
     block: u32,
-    prefetch: bool,
     stage: Stage,
+}
+
+/// The entry that a seek looks for in its block.
+#[derive(Clone, Copy)]
+enum Goal {
+    Key(Toward),
+    First,
+    Last,
 }
 
 /// What a seek has prefetched last.
@@ -28,6 +51,8 @@ enum Stage {
     Word,
     /// The block's frame state and beginning.
     Frame,
+    /// Nothing: the block is not in the cache.
+    Read,
     /// The entry to compare next.
     Entry(Layout, Search),
 }
@@ -35,71 +60,165 @@ enum Stage {
 impl SstCursor {
     /// Moves to the first entry whose key is not below `key`; invalid if there is none.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.begin_seek(key, Toward::NotBelow, false);
-        while !self.continue_seek(key)? {}
-        Ok(())
+        self.begin_seek(key, Toward::NotBelow);
+        self.finish_seek(key)
     }
 
     /// Moves to the last entry whose key is below `key`; invalid if there is none.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.begin_seek(key, Toward::Below, false);
-        while !self.continue_seek(key)? {}
-        Ok(())
+        self.begin_seek(key, Toward::Below);
+        self.finish_seek(key)
     }
 
-    /// Begins a seek. Until [`SstCursor::continue_seek`] returns `true`, the cursor is invalid. With `prefetch`, a block that is
-    /// not cached is prefetched from the file, which pays if other cursors seek at the same time.
-    pub fn begin_seek(&mut self, key: &[u8], toward: Toward, prefetch: bool) {
-        self.place = None;
-        let block = self.sst.block_for(key);
-        self.seek = Some(Seek { toward, block, prefetch, stage: Stage::Word });
+    /// Moves to the first entry.
+    pub fn seek_first(&mut self) -> Result<()> {
+        self.begin_seek_first();
+        self.finish_seek(&[])
     }
 
-    /// Continues a seek until it must wait for memory or the device. Returns whether the seek is done.
-    ///
-    /// Requires: `key` is that of `begin_seek`.
-    pub fn continue_seek(&mut self, key: &[u8]) -> Result<bool> {
-        let Some(seek) = &mut self.seek else { return Ok(true) };
-        match &mut seek.stage {
-            Stage::Word => {
-                if let Source::Cached(_) = self.source
-                    && !self.sst.cache.prefetch(&self.sst.words, seek.block)
-                    && seek.prefetch
-                {
-                    self.sst.prefetch_block(seek.block);
-                }
-                seek.stage = Stage::Frame;
-                Ok(false)
-            }
-            Stage::Frame => {
-                let block = seek.block;
-                self.load(block, false)?;
-                let view = DataBlock::new(self.source.bytes());
-                let search = view.search(key);
-                let stage = Stage::Entry(Layout::of(self.source.bytes()), search);
-                self.seek.as_mut().expect("seen above").stage = stage;
-                if search.is_over() { self.end_seek() } else { Ok(false) }
-            }
-            Stage::Entry(layout, search) => {
-                DataBlock::with_layout(self.source.bytes(), *layout).narrow(search, key);
-                if search.is_over() { self.end_seek() } else { Ok(false) }
+    /// Moves to the last entry.
+    pub fn seek_last(&mut self) -> Result<()> {
+        self.begin_seek_last();
+        self.finish_seek(&[])
+    }
+
+    fn finish_seek(&mut self, key: &[u8]) -> Result<()> {
+        loop {
+            match self.continue_seek(key)? {
+                SeekStep::Done => return Ok(()),
+                SeekStep::Memory => {}
+                SeekStep::Read => self.read()?,
             }
         }
     }
 
-    /// Moves to the entry that the search found, or into the neighbouring block.
-    fn end_seek(&mut self) -> Result<bool> {
-        let Some(Seek { toward, block, stage: Stage::Entry(layout, search), .. }) = self.seek.take() else {
+    /// Begins a seek. Until [`SstCursor::continue_seek`] returns [`SeekStep::Done`], the cursor is invalid.
+    pub fn begin_seek(&mut self, key: &[u8], toward: Toward) {
+        self.begin(self.sst.block_for(key), Goal::Key(toward));
+    }
+
+    /// Begins a seek of the first entry.
+    pub fn begin_seek_first(&mut self) {
+        self.begin(0, Goal::First);
+    }
+
+    /// Begins a seek of the last entry.
+    pub fn begin_seek_last(&mut self) {
+        self.begin(self.sst.blocks() - 1, Goal::Last);
+    }
+
+    fn begin(&mut self, block: u32, goal: Goal) {
+        self.place = None;
+        self.sst.words.prefetch(block);
+        self.seek = Some(Seek { goal, block, stage: Stage::Word });
+    }
+
+    /// Continues a seek until it must wait for memory or the file.
+    ///
+    /// Requires: `key` is that of `begin_seek`, if a key is sought.
+    pub fn continue_seek(&mut self, key: &[u8]) -> Result<SeekStep> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        let Some(seek) = &mut self.seek else { return Ok(SeekStep::Done) };
+        match &mut seek.stage {
+            Stage::Word => {
+                if let Source::Cached(_) = self.source {
+                    self.sst.cache.prefetch(&self.sst.words, seek.block);
+                }
+                seek.stage = Stage::Frame;
+                Ok(SeekStep::Memory)
+            }
+            Stage::Frame => {
+                let block = seek.block;
+                match &mut self.source {
+                    Source::Cached(blocks) => {
+                        if !blocks.seek_cached(&self.sst, block) {
+                            seek.stage = Stage::Read;
+                            return Ok(SeekStep::Read);
+                        }
+                    }
+                    Source::Streaming(_) => self.load(block, false)?,
+                }
+                Ok(self.search(key))
+            }
+            // The block was read.
+            Stage::Read => Ok(self.search(key)),
+            Stage::Entry(layout, search) => {
+                DataBlock::with_layout(self.source.bytes(), *layout).narrow(search, key);
+                if search.is_over() { Ok(self.end_seek()) } else { Ok(SeekStep::Memory) }
+            }
+        }
+    }
+
+    /// The read of the block that the seek waits for.
+    ///
+    /// Requires: [`SstCursor::continue_seek`] returned [`SeekStep::Read`], here and below.
+    pub fn begin_read(&self, tag: u64) -> ReadRequest<'_, BlockLoad> {
+        self.sst.begin_load(self.wanted(), tag)
+    }
+
+    /// Takes what the read returned. The seek continues.
+    pub fn end_read(&mut self, read: io::Result<BlockLoad>) -> Result<()> {
+        let block = self.wanted();
+        let loaded = self.sst.finish_load(block, read);
+        self.take_block(block, loaded)
+    }
+
+    /// Reads the block that the seek waits for.
+    pub fn read(&mut self) -> Result<()> {
+        let block = self.wanted();
+        let loaded = self.sst.load_block(block, Warmth::Warm);
+        self.take_block(block, loaded)
+    }
+
+    fn wanted(&self) -> u32 {
+        self.seek.as_ref().expect("a seek waits for a block").block
+    }
+
+    fn take_block(&mut self, block: u32, loaded: Result<BlockRef>) -> Result<()> {
+        let loaded = loaded.inspect_err(|error| self.error = Some(error.clone()))?;
+        match &mut self.source {
+            Source::Cached(blocks) => blocks.seek_to(block, loaded),
+            Source::Streaming(_) => unreachable!("a stream reads for itself"),
+        }
+        Ok(())
+    }
+
+    /// Starts the search in the block.
+    fn search(&mut self, key: &[u8]) -> SeekStep {
+        let Some(seek) = &mut self.seek else { unreachable!("the caller has seen it") };
+        let layout = Layout::of(self.source.bytes());
+        let rank = match seek.goal {
+            Goal::Key(_) => {
+                let search = DataBlock::with_layout(self.source.bytes(), layout).search(key);
+                seek.stage = Stage::Entry(layout, search);
+                return if search.is_over() { self.end_seek() } else { SeekStep::Memory };
+            }
+            Goal::First => 0,
+            Goal::Last => layout.count() - 1,
+        };
+        let block = seek.block;
+        self.seek = None;
+        self.enter(block, layout, rank);
+        SeekStep::Done
+    }
+
+    /// Moves to the entry that the search found, or goes on in the neighbouring block.
+    fn end_seek(&mut self) -> SeekStep {
+        let Some(Seek { goal: Goal::Key(toward), block, stage: Stage::Entry(layout, search) }) =
+            self.seek.take()
+        else {
             unreachable!("only a search ends a seek")
         };
         let rank = search.answer();
         match toward {
             Toward::NotBelow if rank < layout.count() => self.enter(block, layout, rank),
-            Toward::NotBelow if block + 1 < self.sst.blocks() => self.enter_first(block + 1, false)?,
             Toward::Below if rank > 0 => self.enter(block, layout, rank - 1),
-            Toward::Below if block > 0 => self.enter_last(block - 1, false)?,
+            Toward::NotBelow if block + 1 < self.sst.blocks() => self.begin(block + 1, Goal::First),
+            Toward::Below if block > 0 => self.begin(block - 1, Goal::Last),
             Toward::NotBelow | Toward::Below => {}
         }
-        Ok(true)
+        if self.seek.is_none() { SeekStep::Done } else { SeekStep::Memory }
     }
 }

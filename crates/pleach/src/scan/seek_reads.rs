@@ -1,0 +1,105 @@
+//! Reads of a seek: the blocks that the sources of a merge seek in, read together.
+//!
+//! The sources seek in turns. While one waits for memory, the others send their requests. When all that are left wait for
+//! blocks of their files, these are read at once by a [`ReadQueue`] of the calling thread; a lone block is read by `pread`. A
+//! source whose block is there goes on while the other reads are in flight.
+//!
+//! # Cost
+//! A seek over any number of runs waits for the device about once. It waits again only for sources whose entry is the first or last one of
+//! a neighbouring block.
+//!
+//! # Origin
+//! `SifrDB`, section 4.2, "Range Query": the blocks of the start key are loaded from all trees concurrently. There by threads that
+//! make point lookups; here the seeks themselves are in flight.
+
+use pleach_env::{Error, ReadQueue, Result};
+use pleach_table::{BlockLoad, SeekStep};
+use smallvec::SmallVec;
+
+use super::cursor::SourceCursor;
+use crate::context::Context;
+
+/// Blocks in flight at most, as for lookups; a seek over more runs waits more often.
+const READS_MAX: u32 = 128;
+
+/// Indices of sources.
+type Indices = SmallVec<[usize; 16]>;
+
+/// The reads of one seek.
+struct SeekReads<'c> {
+    ctx: &'c Context,
+    /// Made when two sources wait for blocks at the same time.
+    queue: Option<ReadQueue<'c, BlockLoad>>,
+    in_flight: u32,
+}
+
+/// Takes the seeks that all sources have begun to their ends.
+pub(super) fn finish_seeks(ctx: &Context, sources: &mut [SourceCursor]) -> Result<()> {
+    let mut reads = SeekReads { ctx, queue: None, in_flight: 0 };
+    let mut seeking: Indices = (0..sources.len()).collect();
+    let mut waiting = Indices::new();
+    loop {
+        while !seeking.is_empty() {
+            take_turns(sources, &mut seeking, &mut waiting)?;
+        }
+        match waiting[..] {
+            [] if reads.in_flight == 0 => return Ok(()),
+            [alone] if reads.in_flight == 0 => {
+                sources[alone].sst_mut().read()?;
+                (waiting, seeking) = (seeking, waiting);
+            }
+            _ => {
+                reads.begin(sources, &mut waiting)?;
+                seeking.push(reads.end_one(sources)?);
+            }
+        }
+    }
+}
+
+/// Continues the seek of each source once. Those that are done leave `seeking`; those that want a block move to `waiting`.
+fn take_turns(sources: &mut [SourceCursor], seeking: &mut Indices, waiting: &mut Indices) -> Result<()> {
+    let mut kept = 0;
+    for at in 0..seeking.len() {
+        let source = seeking[at];
+        match sources[source].continue_seek()? {
+            SeekStep::Done => {}
+            SeekStep::Read => waiting.push(source),
+            SeekStep::Memory => {
+                seeking[kept] = source;
+                kept += 1;
+            }
+        }
+    }
+    seeking.truncate(kept);
+    Ok(())
+}
+
+impl SeekReads<'_> {
+    /// Begins the reads that sources wait for, as far as the queue has room.
+    fn begin(&mut self, sources: &mut [SourceCursor], waiting: &mut Indices) -> Result<()> {
+        while self.in_flight < READS_MAX
+            && let Some(source) = waiting.pop()
+        {
+            let queue = match &mut self.queue {
+                Some(queue) => queue,
+                empty => empty.insert(self.ctx.read_queue(READS_MAX)?),
+            };
+            let sst = sources[source].sst_mut();
+            let pushed = queue.push(sst.begin_read(source as u64));
+            pushed.map_err(|e| Error::io("read the SST", sst.sst().path(), e))?;
+            self.in_flight += 1;
+        }
+        Ok(())
+    }
+
+    /// Waits for the read that ends next, and returns its source.
+    ///
+    /// Requires: a read is in flight.
+    fn end_one(&mut self, sources: &mut [SourceCursor]) -> Result<usize> {
+        let read = self.queue.as_mut().and_then(ReadQueue::next).expect("a read is in flight");
+        self.in_flight -= 1;
+        let source = usize::try_from(read.tag).expect("an index");
+        sources[source].sst_mut().end_read(read.result.map(|()| read.buffer))?;
+        Ok(source)
+    }
+}
