@@ -49,7 +49,7 @@ enum Task {
         /// Print names and bugs; run nothing.
         #[arg(long)]
         list: bool,
-        /// Write the table of docs/testing.md; run nothing.
+        /// Write the table of docs/testing/planted-bugs.md; run nothing.
         #[arg(long)]
         table: bool,
     },

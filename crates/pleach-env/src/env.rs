@@ -14,7 +14,7 @@ use crate::job::{Job, JobHandle};
 use crate::read_queue::ReadDriver;
 use crate::waiter::Waiter;
 
-/// Fixed name of one barrier or check, such as `"log.sync"`. Listed in docs/testing.md.
+/// Fixed name of one barrier or check, such as `"log.sync"`. Listed in docs/testing/planted-bugs.md.
 pub type Site = &'static str;
 
 /// How to open a file that exists.

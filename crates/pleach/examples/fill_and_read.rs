@@ -1,4 +1,4 @@
-//! Measures random puts and cached random gets with one thread: the figures of docs/testing.md.
+//! Measures random puts and cached random gets with one thread: the figures of docs/testing/figures.md.
 //!
 //! `cargo run --release -p pleach --example fill_and_read -- [keys] [directory]`
 //!

@@ -1,4 +1,4 @@
-//! Measures what filters let through: the figures on filters of docs/testing.md.
+//! Measures what filters let through: the figures on filters of docs/testing/figures.md.
 //!
 //! `cargo run --release -p pleach --example filter_probes -- [keys] [directory] [bits per key]`
 //!

@@ -1,11 +1,11 @@
-//! Planted bugs keep up with the sources: each still applies, its test exists, and docs/testing.md lists it.
+//! Planted bugs keep up with the sources: each still applies, its test exists, and docs/testing/planted-bugs.md lists it.
 
 use super::Finding;
 use super::tree::Tree;
 use crate::plants::{self, FOLDER, Plant, Test};
 
 /// Where the table of plants stands, between two marks.
-pub(crate) const TABLE: &str = "docs/testing.md";
+pub(crate) const TABLE: &str = "docs/testing/planted-bugs.md";
 const BEGIN: &str = "<!-- plants -->\n";
 const END: &str = "<!-- end of plants -->";
 
