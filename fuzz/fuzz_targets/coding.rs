@@ -38,12 +38,14 @@ fn decode(bytes: &[u8]) {
     let mut rest = Decoder(bytes);
     while let Some(what) = rest.u8() {
         let before = rest;
-        let is_some = match what % 6 {
+        let is_some = match what % 8 {
             0 => rest.varint().is_some(),
             1 => rest.u32().is_some(),
             2 => rest.usize().is_some(),
             3 => rest.array::<8>().is_some(),
             4 => rest.take(usize::from(what)).is_some(),
+            5 => rest.fixed_u16().is_some(),
+            6 => rest.fixed_u32().is_some(),
             _ => rest.bytes().is_some_and(|taken| {
                 let mut encoded = Vec::new();
                 put_bytes(&mut encoded, taken);

@@ -31,6 +31,18 @@ impl<'a> Decoder<'a> {
         Some(array)
     }
 
+    /// A little-endian integer of two bytes.
+    #[inline]
+    pub fn fixed_u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    /// A little-endian integer of four bytes.
+    #[inline]
+    pub fn fixed_u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
     /// A varint.
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
@@ -96,8 +108,10 @@ mod tests {
         assert_eq!(input.bytes(), Some(&b"key"[..]));
         assert_eq!((input.u32(), input.bytes()), (None, None));
         assert_eq!(input.varint(), Some(1 << 40));
-        assert_eq!((input.take(3), input.array::<3>()), (None, None));
-        assert_eq!((input.array(), input.u8()), (Some([1, 2]), None));
+        assert_eq!((input.take(3), input.array::<3>(), input.fixed_u32()), (None, None, None));
+        let mut array = input;
+        assert_eq!((array.array(), array.u8()), (Some([1, 2]), None));
+        assert_eq!((input.fixed_u16(), input.fixed_u16()), (Some(0x0201), None));
         assert!(input.is_empty());
     }
 }

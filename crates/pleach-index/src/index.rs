@@ -138,7 +138,7 @@ impl Index {
         if input.u8() != Some(KIND_SEPARATORS) {
             return Err(Malformed::new(0, "an index kind this build knows"));
         }
-        let prefix_len = input.array().map(u32::from_le_bytes).ok_or(malformed(input, "four bytes"))?;
+        let prefix_len = input.fixed_u32().ok_or(malformed(input, "four bytes"))?;
         let prefix = input.take(prefix_len as usize);
         let prefix = prefix.ok_or(malformed(input, "a prefix within the index block"))?;
         let separators =

@@ -144,8 +144,8 @@ fn put_field(out: &mut Vec<u8>, tag: u16, value: &[u8]) {
 
 /// The next field's tag and value.
 fn take_field<'a>(input: &mut Decoder<'a>) -> Option<(u16, &'a [u8])> {
-    let tag = u16::from_le_bytes(input.array()?);
-    let len = u32::from_le_bytes(input.array()?);
+    let tag = input.fixed_u16()?;
+    let len = input.fixed_u32()?;
     Some((tag, input.take(len as usize)?))
 }
 

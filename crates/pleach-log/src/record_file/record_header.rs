@@ -7,7 +7,7 @@
 //! # On disk
 //! Layout: docs/format/log.md, "Record".
 
-use pleach_coding::u32_at;
+use pleach_coding::{u32_at, u64_at};
 use pleach_env::{Error, FileId};
 
 /// Sequence number: the place of one operation in the order of writes, from 1 on. 0 means "none yet".
@@ -46,7 +46,7 @@ const TAG_FILE_STEP: u32 = 0x85eb_ca6b;
 
 /// The first four bytes of a long header at `offset` of file `id`.
 pub(crate) fn tag(id: FileId, offset: u64) -> u32 {
-    let low = |number: u64| number.to_le_bytes().first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let low = |number: u64| u32_at(&number.to_le_bytes(), 0);
     low(offset).wrapping_add(low(id.0).wrapping_mul(TAG_FILE_STEP)).wrapping_mul(TAG_STEP)
 }
 
@@ -189,7 +189,7 @@ impl RecordHeader {
             kind,
             epoch: bytes[4] >> KIND_BITS,
             payload_len: u32_at(bytes, 12),
-            first_seq: u64::from_le_bytes(seq),
+            first_seq: u64_at(&seq, 0),
             count: u32_at(bytes, 16),
             durable_lag: u32_at(bytes, 20),
         };

@@ -7,6 +7,7 @@
 
 use std::io;
 
+use pleach_coding::{u32_at, u64_at};
 use pleach_env::{File, FileId};
 
 /// Length of the part of the header that never changes; the stamp follows it.
@@ -40,11 +41,8 @@ impl Stamp {
     /// The stamp in the first bytes of file `id`. `None` if there is none or its checksum is wrong: recovery works without it.
     pub(super) fn decode(start: &[u8], id: FileId) -> Option<Self> {
         let bytes: &[u8; STAMP_LEN] = start.get(STAMP_AT..)?.first_chunk()?;
-        let (len, rest) = bytes.split_first_chunk::<8>()?;
-        let stored = rest.last_chunk::<4>()?;
-        let durable_len = u64::from_le_bytes(*len);
-        (durable_len > 0 && checksum(bytes, id) == u32::from_le_bytes(*stored))
-            .then_some(Self { durable_len })
+        let durable_len = u64_at(bytes, 0);
+        (durable_len > 0 && checksum(bytes, id) == u32_at(bytes, CHECKED_LEN)).then_some(Self { durable_len })
     }
 }
 
