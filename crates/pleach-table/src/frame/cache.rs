@@ -21,7 +21,7 @@ use pleach_env::FileId;
 
 use super::block_ref::BlockRef;
 use super::shard::{QUAD, Shard};
-use super::slab::{Pin, Run, SlabOwner, TOUCHED};
+use super::slab::{LockedRun, Pin, SlabOwner, TOUCHED};
 use crate::sizes::{BLOCK_LEN_MAX, PAGE};
 
 /// Frames a shard should have at least: 16 MiB.
@@ -214,7 +214,7 @@ impl FrameWords {
 /// Frames that are being filled with a block. A drop without [`FrameMut::publish`] frees them.
 pub(crate) struct FrameMut {
     /// `None` only after `publish`.
-    run: Option<Run>,
+    run: Option<LockedRun>,
     len: usize,
     words: Arc<FrameWords>,
     block: u32,
@@ -278,7 +278,7 @@ mod tests {
         words
     }
 
-    /// The block, from the cache or filled anew; the bytes tell which it is.
+    /// The block, from the cache or filled by this call. All its bytes are its number.
     fn read(cache: &Arc<FrameCache>, words: &Arc<FrameWords>, block: u32) -> Option<BlockRef> {
         cache.lookup(words, block, true).or_else(|| {
             let len = PAGE / 2 + block as usize % 4 * PAGE;

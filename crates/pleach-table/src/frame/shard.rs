@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 
 use super::cache::FrameWords;
-use super::slab::{Run, SlabOwner, TOUCHED, WARM};
+use super::slab::{LockedRun, SlabOwner, TOUCHED, WARM};
 
 /// Frames of a quad, and of the longest run.
 pub(super) const QUAD: u32 = 4;
@@ -74,7 +74,7 @@ impl Shard {
         words: &Arc<FrameWords>,
         block: u32,
         cold: bool,
-    ) -> Option<Run> {
+    ) -> Option<LockedRun> {
         let run = self
             .take_free(slab, frames)
             .or_else(|| self.take_fresh(slab, frames))
@@ -95,7 +95,7 @@ impl Shard {
     }
 
     /// Gives back a reserved run that was not used.
-    pub(super) fn cancel(&mut self, slab: &SlabOwner, run: Run) {
+    pub(super) fn cancel(&mut self, slab: &SlabOwner, run: LockedRun) {
         let slot = self.slot(run.first());
         self.owners[slot] = None;
         self.put_free(slab, run);
@@ -123,7 +123,7 @@ impl Shard {
         (frame - self.first) as usize
     }
 
-    fn put_free(&mut self, slab: &SlabOwner, run: Run) {
+    fn put_free(&mut self, slab: &SlabOwner, run: LockedRun) {
         let list = &mut self.free[run.frames() as usize - 1];
         if list.len() < self.frames as usize {
             list.push(run.first());
@@ -131,7 +131,7 @@ impl Shard {
         slab.unlock(run);
     }
 
-    fn take_free(&mut self, slab: &SlabOwner, frames: u32) -> Option<Run> {
+    fn take_free(&mut self, slab: &SlabOwner, frames: u32) -> Option<LockedRun> {
         while let Some(first) = self.free[frames as usize - 1].pop() {
             let owned = self.owners.get(self.slot(first)).is_some_and(Option::is_some);
             if owned {
@@ -147,7 +147,7 @@ impl Shard {
     }
 
     /// For a scan that has used its share: the place of the oldest cold block that has not been used again.
-    fn take_cold(&mut self, slab: &SlabOwner, frames: u32, cold: bool) -> Option<Run> {
+    fn take_cold(&mut self, slab: &SlabOwner, frames: u32, cold: bool) -> Option<LockedRun> {
         let share = (self.frames / COLD_SHARE) as usize;
         if !cold || self.cold.len() < share.max(1) {
             return None;
@@ -166,7 +166,7 @@ impl Shard {
     }
 
     /// Frames that were never used, at a place that runs of this length may have.
-    fn take_fresh(&mut self, slab: &SlabOwner, frames: u32) -> Option<Run> {
+    fn take_fresh(&mut self, slab: &SlabOwner, frames: u32) -> Option<LockedRun> {
         let place = self.fresh.next_multiple_of(alignment(frames));
         if place + frames > self.first + self.frames {
             return None;
@@ -180,7 +180,7 @@ impl Shard {
     }
 
     /// The clock.
-    fn sweep(&mut self, slab: &SlabOwner, frames: u32) -> Option<Run> {
+    fn sweep(&mut self, slab: &SlabOwner, frames: u32) -> Option<LockedRun> {
         for step in 0..PATIENT_STEPS + GREEDY_STEPS {
             let mut place = self.hand.next_multiple_of(alignment(frames));
             if place + frames > self.first + self.frames {
@@ -197,8 +197,8 @@ impl Shard {
     }
 
     /// Locks and evicts all runs at a place and joins them. Frames outside of the place become free.
-    fn clear(&mut self, slab: &SlabOwner, place: u32, frames: u32) -> Option<Run> {
-        let mut locked: SmallVec<[Run; QUAD as usize]> = SmallVec::new();
+    fn clear(&mut self, slab: &SlabOwner, place: u32, frames: u32) -> Option<LockedRun> {
+        let mut locked: SmallVec<[LockedRun; QUAD as usize]> = SmallVec::new();
         for (head, _) in overlapping(slab, place, frames) {
             let Some(run) = slab.lock(head) else {
                 locked.into_iter().for_each(|run| slab.unlock(run));
@@ -225,7 +225,7 @@ impl Shard {
     }
 
     /// Takes a locked run from its owner: readers no longer find its block.
-    fn evict(&mut self, run: &Run) {
+    fn evict(&mut self, run: &LockedRun) {
         let slot = self.slot(run.first());
         if let Some(owner) = self.owners.get_mut(slot).and_then(Option::take) {
             owner.words.clear(owner.block, run.first());

@@ -1,14 +1,15 @@
 //! The slab: the memory of the frames, and the only place that decides who may read or write it.
 //!
 //! Every frame has a state word. A *run* is one to four neighbouring frames. Only the first, the head, is ever unlocked.
-//! [`Run`] is a token for write access to a locked run: it is neither `Clone` nor `Copy`, and only this module makes one, when
-//! it locks the head. A token is for the slab that made it; the cache has one slab. [`Pin`] is read access to an unlocked run.
+//! [`LockedRun`] is a token for write access to a locked run: it is neither `Clone` nor `Copy`, and only this module makes one,
+//! when it locks the head. A token is for the slab that made it; the cache has one slab. [`Pin`] is read access to an unlocked
+//! run.
 //!
 //! # Invariants
-//! 1. *Writers are alone*: while a `Run` exists, its frames are locked and have no pins. A lock needs zero pins. A reader that
-//!    finds the head locked takes its pin back and does not read the bytes.
-//! 2. *Continuations stay locked*: in an unlocked run, every frame but the head is locked. All frames of a `Run` are locked
-//!    (1), and `unlock` unlocks the head alone.
+//! 1. *Writers are alone*: while a `LockedRun` exists, its frames are locked and have no pins. A lock needs zero pins. A reader
+//!    that finds the head locked takes its pin back and does not read the bytes.
+//! 2. *Continuations stay locked*: in an unlocked run, every frame but the head is locked. All frames of a `LockedRun` are
+//!    locked (1), and `unlock` unlocks the head alone.
 //! 3. *Pins keep the memory*: after the drop of the owner, the drop of the last pin frees the slab.
 //!
 //! # Concurrency
@@ -84,12 +85,12 @@ struct Slab {
 pub(super) struct SlabOwner(NonNull<Slab>);
 
 /// Write access to a locked run of the slab that made it.
-pub(super) struct Run {
+pub(super) struct LockedRun {
     first: u32,
     frames: u32,
 }
 
-impl Run {
+impl LockedRun {
     /// Number of its first frame.
     pub(super) fn first(&self) -> u32 {
         self.first
@@ -167,7 +168,7 @@ impl SlabOwner {
     }
 
     /// Locks the run headed by `first`, whatever its chances; `None` when it is pinned or locked, or `first` is no head.
-    pub(super) fn lock(&self, first: u32) -> Option<Run> {
+    pub(super) fn lock(&self, first: u32) -> Option<LockedRun> {
         let state = &self.slab().frames[first as usize].state;
         let seen = state.load(Ordering::Relaxed);
         if seen & !CHANCES != 0 {
@@ -175,16 +176,16 @@ impl SlabOwner {
         }
         // Acquire: the reads under former pins happen before the bytes are overwritten.
         state.compare_exchange(seen, LOCKED, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        Some(Run { first, frames: self.span(first) })
+        Some(LockedRun { first, frames: self.span(first) })
     }
 
     /// Ends a lock: the run is free, or what it was before.
-    pub(super) fn unlock(&self, run: Run) {
+    pub(super) fn unlock(&self, run: LockedRun) {
         self.slab().frames[run.first as usize].state.fetch_sub(LOCKED, Ordering::Release);
     }
 
     /// Ends a lock with the first `len` bytes written, `chances` to stay, and a pin.
-    pub(super) fn unlock_pinned(&self, run: Run, len: usize, chances: u32) -> Pin {
+    pub(super) fn unlock_pinned(&self, run: LockedRun, len: usize, chances: u32) -> Pin {
         assert!(len <= run.frames as usize * PAGE, "a block fits its frames");
         let slab = self.slab();
         let frame = &slab.frames[run.first as usize];
@@ -197,10 +198,12 @@ impl SlabOwner {
     }
 
     /// The run cut in two before its frame `at`.
-    pub(super) fn split(&self, run: Run, at: u32) -> (Run, Run) {
+    pub(super) fn split(&self, run: LockedRun, at: u32) -> (LockedRun, LockedRun) {
         assert!(0 < at && at < run.frames, "both parts have frames");
-        let (left, right) =
-            (Run { first: run.first, frames: at }, Run { first: run.first + at, frames: run.frames - at });
+        let (left, right) = (
+            LockedRun { first: run.first, frames: at },
+            LockedRun { first: run.first + at, frames: run.frames - at },
+        );
         for part in [&left, &right] {
             self.slab().frames[part.first as usize].extent.store((part.frames - 1) << 16, Ordering::Relaxed);
         }
@@ -208,22 +211,22 @@ impl SlabOwner {
     }
 
     /// Two neighbouring runs as one.
-    pub(super) fn join(&self, left: Run, right: Run) -> Run {
+    pub(super) fn join(&self, left: LockedRun, right: LockedRun) -> LockedRun {
         assert_eq!(left.first + left.frames, right.first, "the runs are neighbours");
         let frames = left.frames + right.frames;
         self.slab().frames[left.first as usize].extent.store((frames - 1) << 16, Ordering::Relaxed);
-        Run { first: left.first, frames }
+        LockedRun { first: left.first, frames }
     }
 
     /// The bytes of a locked run.
-    pub(super) fn bytes<'a>(&'a self, run: &'a Run) -> &'a [u8] {
+    pub(super) fn bytes<'a>(&'a self, run: &'a LockedRun) -> &'a [u8] {
         let (start, len) = self.slab().place(run.first, run.frames);
         // SAFETY: `place` checked the bounds; the run is locked by the token, so no thread writes while it is borrowed.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }
 
     /// The bytes of a locked run, to be written.
-    pub(super) fn bytes_mut<'a>(&'a self, run: &'a mut Run) -> &'a mut [u8] {
+    pub(super) fn bytes_mut<'a>(&'a self, run: &'a mut LockedRun) -> &'a mut [u8] {
         let (start, len) = self.slab().place(run.first, run.frames);
         // SAFETY: `place` checked the bounds; the token is borrowed mutably and no pin exists (invariant 1).
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) }
