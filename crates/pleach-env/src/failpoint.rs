@@ -2,7 +2,7 @@
 //!
 //! With the `failpoints` feature, [`skipped`] compares with a thread-local name set by `with_skipped`; without it, it is
 //! `false` at compile time. The simulator runs a whole store on one thread, so parallel tests do not affect each other.
-//! docs/testing.md lists the sites and the tests that notice when each of them is switched off.
+//! docs/testing/planted-bugs.md lists the sites and the tests that notice when each of them is switched off.
 //!
 //! [`reached`] names a point of a race. A test holds the threads that reach it with `hold`, lets others run, and then
 //! releases them. So it forces an order that is rare otherwise. In a simulated machine with several clients
@@ -13,7 +13,7 @@ use crate::env::Site;
 #[cfg(feature = "failpoints")]
 std::thread_local! {
     static SKIPPED: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
-    static TOLD: std::cell::RefCell<std::collections::BTreeMap<Site, u64>> =
+    static REPORTS: std::cell::RefCell<std::collections::BTreeMap<Site, u64>> =
         const { std::cell::RefCell::new(std::collections::BTreeMap::new()) };
 }
 
@@ -53,31 +53,31 @@ pub(crate) fn inherited(body: crate::baton::Body) -> crate::baton::Body {
     }
 }
 
-/// Reports a number that the interface does not return. Tests on this thread take it with `told`.
+/// Reports a number that the interface does not return. Tests on this thread take it with `take_report`.
 #[inline]
-pub fn tell(site: Site, number: u64) {
+pub fn report(site: Site, number: u64) {
     #[cfg(feature = "failpoints")]
-    TOLD.with_borrow_mut(|told| told.insert(site, number));
+    REPORTS.with_borrow_mut(|reports| reports.insert(site, number));
     #[cfg(not(feature = "failpoints"))]
     let _ = (site, number);
 }
 
-/// As [`tell`], with a number that grows with each call: for the order of events on several threads.
+/// As [`report`], with a number that grows with each call: for the order of events on several threads.
 #[inline]
-pub fn tell_order(site: Site) {
+pub fn report_order(site: Site) {
     #[cfg(feature = "failpoints")]
     {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-        tell(site, NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        report(site, NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
     }
     #[cfg(not(feature = "failpoints"))]
     let _ = site;
 }
 
-/// Takes the last number that [`tell`] reported on this thread under this name.
+/// Takes the last number that [`report`] got on this thread under this name.
 #[cfg(feature = "failpoints")]
-pub fn told(site: Site) -> Option<u64> {
-    TOLD.with_borrow_mut(|told| told.remove(site))
+pub fn take_report(site: Site) -> Option<u64> {
+    REPORTS.with_borrow_mut(|reports| reports.remove(site))
 }
 
 /// A named point of a race, where a test can hold a thread until others have gone ahead. Does nothing if no test holds the

@@ -78,8 +78,8 @@ impl Inner {
     /// Commits the creation or drop of partitions behind the last write.
     fn commit_partitions(&self, writer: &mut Writer, edit: Edit) -> Result<()> {
         self.ctx.status.check_writable()?;
-        failpoint::tell_order("partition.order");
-        failpoint::tell("partition.last_seq", writer.next_seq - 1);
+        failpoint::report_order("partition.order");
+        failpoint::report("partition.last_seq", writer.next_seq - 1);
         self.writes.sync_writer(writer)?;
         let since = writer.next_seq - 1;
         self.version_set.commit_edit(edit, Vec::new(), |state, version| state.with_partitions(version, since))

@@ -132,7 +132,7 @@ impl VersionSet {
             }
             // CURRENT names the old manifest, which stays in use unless it takes no more edits.
             Err(failed) if !failed.is_in_doubt && failed.error.is_shortage() => {
-                failpoint::tell("manifest.kept", versions.manifest.id().0);
+                failpoint::report("manifest.kept", versions.manifest.id().0);
                 if versions.manifest.is_exhausted() { Err(failed.error) } else { Ok(()) }
             }
             // CURRENT may name either; the next open decides.

@@ -32,7 +32,7 @@ use crate::trace;
 impl WritePath {
     /// Commits a group: sets the result of each request.
     pub(super) fn lead(&self, group: &mut [WriteRequest]) {
-        failpoint::tell("commit.group", group.len() as u64);
+        failpoint::report("commit.group", group.len() as u64);
         let mut writer = self.writer.lock();
         if let Err(error) = self.lead_admitted(&mut writer, group) {
             admitted_mut(group).for_each(|request| request.result = Some(Err(error.clone())));

@@ -131,7 +131,7 @@ impl WritePath {
                 resume_unwind(panic);
             }
         });
-        failpoint::tell("commit.first_seq", done.first_seq);
+        failpoint::report("commit.first_seq", done.first_seq);
         let result = done.result.unwrap_or_else(|| Err(self.ctx.status.set_poison(leader_panicked())));
         (done.operations, result)
     }

@@ -96,7 +96,7 @@ impl RecordWriter {
         let mut end = self.position;
         let header = self.next_header(&mut end, record.payload_len(), (first_seq, count))?;
         self.reserve(end)?;
-        failpoint::tell("log.pieces", header.record_len());
+        failpoint::report("log.pieces", header.record_len());
         let written = self.write_pieces(record.seal_pieces(&header, self.id, self.offset()));
         self.finish_append(written, end)
     }

@@ -20,20 +20,20 @@ use super::world::{NAMES, World};
 pub(crate) struct Driver {
     pub(crate) env: Arc<SimEnv>,
     pub(crate) setup: Setup,
-    /// Absent after an open that failed.
+    /// `None` after a failed open.
     db: Option<Db>,
     pub(crate) timeline: Timeline,
-    /// Snapshots that are kept, oldest first.
+    /// Kept snapshots, oldest first.
     kept: VecDeque<Kept>,
-    /// A promise that the last action has broken.
+    /// The promise that the last action broke.
     violation: Option<String>,
-    /// Name of the call that the last full disk struck.
+    /// Name of the call that found the disk full last.
     struck: Arc<Mutex<Option<&'static str>>>,
     full_disks: u64,
     manifests_kept: u64,
 }
 
-/// A snapshot, handles of the partitions that were there, and what they held.
+/// A snapshot, handles of its partitions, and their contents.
 type Kept = (Snapshot, Vec<(usize, Partition)>, Arc<World>);
 
 impl Driver {
@@ -44,7 +44,7 @@ impl Driver {
         Ok(Self::resume(env, setup, db, timeline))
     }
 
-    /// Goes on with a store that is open.
+    /// Continues with an open store.
     pub(crate) fn resume(env: Arc<SimEnv>, setup: Setup, db: Db, timeline: Timeline) -> Self {
         let (kept, violation, struck, full_disks, manifests_kept) = Default::default();
         Self { env, setup, db: Some(db), timeline, kept, violation, struck, full_disks, manifests_kept }
@@ -62,11 +62,11 @@ impl Driver {
         self.timeline.world()
     }
 
-    /// Does the action and takes note of what it promises.
+    /// Runs the action and records its promises in the timeline.
     pub(crate) fn run(&mut self, action: &Action) -> pleach::Result<()> {
         let (begun, seen_seq) = (self.env.op_count(), self.timeline.seq());
-        for name in TOLD {
-            let _of_others = failpoint::told(name);
+        for name in REPORTS {
+            let _of_others = failpoint::take_report(name);
         }
         let merged = self.files_merged();
         let result = self.perform(action);
@@ -74,10 +74,10 @@ impl Driver {
         if merged != self.files_merged() {
             self.timeline.note_merge(when);
         }
-        if failpoint::told("log.pieces").is_some() {
+        if failpoint::take_report("log.pieces").is_some() {
             self.timeline.note_pieces(when);
         }
-        self.manifests_kept += u64::from(failpoint::told("manifest.kept").is_some());
+        self.manifests_kept += u64::from(failpoint::take_report("manifest.kept").is_some());
         self.account(action.itself(), when, seen_seq);
         result
     }
@@ -101,13 +101,13 @@ impl Driver {
 
     fn account(&mut self, action: &Action, when: When, seen_seq: u64) {
         let timeline = &mut self.timeline;
-        let told = failpoint::told("commit.first_seq").unwrap_or(0);
+        let first_seq = failpoint::take_report("commit.first_seq").unwrap_or(0);
         let is_over = match action {
             Action::Write { ops, .. } => {
                 let names = timeline.names();
                 let ops: Vec<_> = ops.iter().map(|op| (names[&op.slot], op.clone())).collect();
-                if told > 0 {
-                    self.violation = timeline.add_batch(&ops, told, when).err();
+                if first_seq > 0 {
+                    self.violation = timeline.add_batch(&ops, first_seq, when).err();
                 } else if when.done {
                     self.violation = Some("a batch was acknowledged and did not go to the log".to_owned());
                 }
@@ -127,9 +127,9 @@ impl Driver {
                 timeline.adopt(db.last_sequence_number(), &db.partitions(), when.ended);
                 true
             }
-            // Asking for a partition that is there promises nothing.
+            // The creation of a present partition promises nothing.
             Action::Create(_) => return,
-            // Flushes and compactions may find nothing to do.
+            // A flush or compaction may have nothing to do.
             action => matches!(action, Action::Sync),
         };
         if when.done && is_durable(action) {
@@ -140,7 +140,7 @@ impl Driver {
         }
     }
 
-    /// As [`Driver::run`], where only a full disk that the action itself asks for may make it fail.
+    /// As [`Driver::run`]. The action may fail only if it asks for a full disk.
     pub(crate) fn must(&mut self, action: &Action) -> Result<(), String> {
         let result = self.run(action);
         if let Some(violation) = self.violation.take() {
@@ -148,7 +148,7 @@ impl Driver {
         }
         let on_full_disk = matches!(action, Action::OnFullDisk(..));
         if on_full_disk && let Some(cause) = self.db().poisoned() {
-            // A sync that finds the disk full leaves nothing to be trusted, as every failed sync. Nothing else does.
+            // Only a failed sync may poison the store.
             let struck = self.struck.lock().unwrap().unwrap_or("no call");
             if !struck.starts_with("sync") {
                 return Err(format!(
@@ -206,7 +206,7 @@ impl Driver {
         }
     }
 
-    /// Notes the name of the call with this number.
+    /// Records the name of the call with this number.
     fn note_call(&self, at_op: u64) {
         let struck = Arc::clone(&self.struck);
         *struck.lock().unwrap() = None;
@@ -251,7 +251,7 @@ impl Driver {
         if let Some(db) = self.db.take() {
             let was_poisoned = db.poisoned().is_some();
             match db.close() {
-                // The close of a poisoned store returns the error that poisoned it once more.
+                // The close of a poisoned store repeats the error that poisoned it.
                 Err(error) if was_poisoned && error.kind() == ErrorKind::Poisoned => {}
                 result => result?,
             }
@@ -274,14 +274,14 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// Drops the store without a change of its disk.
+    /// Drops the store without a change of the disk.
     fn drop(&mut self) {
         self.env.power_off();
     }
 }
 
 /// Names of the numbers that the engine reports to the rigs.
-const TOLD: [&str; 5] =
+const REPORTS: [&str; 5] =
     ["commit.first_seq", "commit.group", "partition.order", "partition.last_seq", "log.pieces"];
 
 fn no_store() -> Error {
@@ -298,7 +298,7 @@ fn is_durable(action: &Action) -> bool {
     }
 }
 
-/// A single operation is written without a batch, as users do.
+/// Writes a single operation without a batch, as users do.
 fn write(db: &Db, ops: &[Op], sync: bool) -> pleach::Result<()> {
     let durability = if sync { Durability::Sync } else { Durability::Buffered };
     let partition =

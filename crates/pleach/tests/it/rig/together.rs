@@ -1,4 +1,4 @@
-//! Several clients beside each other on a simulated machine, compared with the oracle.
+//! Together: several clients at the same time on a simulated machine, compared with the oracle.
 //!
 //! Each client has a list of steps. Events are recorded while the clients run. Afterwards the timeline gets the batches in the
 //! order of their sequence numbers, and the creations and drops in theirs. Each read is compared with the states that the store
@@ -24,14 +24,14 @@ pub(crate) enum Step {
     Snapshot(Vec<Query>),
 }
 
-/// Actions that run beside each other. No name is both created and dropped.
+/// Steps of clients that run at the same time. No name is both created and dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Together {
     pub(crate) seed: u64,
     pub(crate) clients: Vec<Vec<Step>>,
 }
 
-/// The outcome of a step.
+/// The recorded outcome of a step.
 enum Event {
     Wrote {
         ops: Vec<Op>,
@@ -53,7 +53,7 @@ enum Event {
         last_seq: u64,
         when: When,
     },
-    /// All that was visible before is durable.
+    /// Everything that was visible before is durable.
     Secured {
         seen_seq: u64,
         settles: bool,
@@ -76,7 +76,7 @@ struct Notes {
 
 /// The outcome.
 pub(crate) struct Outcome {
-    /// Errors that no drop explains.
+    /// Errors that a drop does not explain.
     pub(crate) errors: Vec<Error>,
     /// The violations.
     pub(crate) violation: Option<String>,
@@ -150,25 +150,25 @@ impl Client {
         match action {
             Action::Write { ops, sync } => {
                 let (ops, result) = self.write(ops, sync);
-                let first_seq = failpoint::told("commit.first_seq").unwrap_or(0);
+                let first_seq = failpoint::take_report("commit.first_seq").unwrap_or(0);
                 let when = when(result.is_ok());
-                let led = failpoint::told("commit.group").filter(|count| *count > 1);
+                let led = failpoint::take_report("commit.group").filter(|count| *count > 1);
                 self.note_some(led.map(|_| Event::Led(when)), None);
                 self.note(Event::Wrote { ops, sync, first_seq, when }, result.err());
             }
             Action::Create(slot) => {
                 let result = self.db.partition(NAMES[slot]).map(drop);
-                let (order, when) = (failpoint::told("partition.order"), when(result.is_ok()));
-                // Without an order another client was faster, or nothing was tried.
-                let last_seq = failpoint::told("partition.last_seq").unwrap_or(0);
+                let (order, when) = (failpoint::take_report("partition.order"), when(result.is_ok()));
+                // There is no order if another client was faster or nothing was attempted.
+                let last_seq = failpoint::take_report("partition.last_seq").unwrap_or(0);
                 let event = order.map(|order| Event::Created { slot, order, last_seq, when });
                 self.note_some(event, result.err());
             }
             Action::Drop(slot) => {
                 let Some(partition) = self.db.find_partition(NAMES[slot]) else { return };
                 let result = self.db.drop_partition(partition);
-                let (order, when) = (failpoint::told("partition.order"), when(result.is_ok()));
-                let last_seq = failpoint::told("partition.last_seq").unwrap_or(0);
+                let (order, when) = (failpoint::take_report("partition.order"), when(result.is_ok()));
+                let last_seq = failpoint::take_report("partition.last_seq").unwrap_or(0);
                 let event = order.map(|order| Event::Dropped { slot, order, last_seq, when });
                 self.note_some(event, result.err());
             }
@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Writes to the partitions that are there; returns what was written.
+    /// Writes to the present partitions; returns the written operations.
     fn write(&self, ops: Vec<Op>, sync: bool) -> (Vec<Op>, pleach::Result<()>) {
         let durability = if sync { Durability::Sync } else { Durability::Buffered };
         let mut batch = self.db.batch();
@@ -217,7 +217,7 @@ impl Client {
     }
 }
 
-/// Brings the timeline up to date; an error is a broken promise.
+/// Brings the timeline up to date. An error is a violation.
 fn account(events: Vec<Event>, timeline: &mut Timeline) -> Result<(), String> {
     let before = timeline.names().clone();
     let mut lives: Vec<Option<Life>> = (0..NAMES.len()).map(|slot| before.get(&slot).copied()).collect();
@@ -272,7 +272,7 @@ fn account(events: Vec<Event>, timeline: &mut Timeline) -> Result<(), String> {
     })
 }
 
-/// Demands that the answer is that of some moment while it was read.
+/// Checks that the answer is right for some state that the store had during the read.
 fn check_read(
     timeline: &Timeline,
     query: &Query,
