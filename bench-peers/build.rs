@@ -1,7 +1,7 @@
 //! The build script: finds the C libraries of LevelDB and WiredTiger and compiles WiredTiger's shim.
 //!
-//! A library that is not there leaves its engine out, with a warning that names the package; the others are built all
-//! the same. What is there is told to the sources by the conditions `leveldb` and `wiredtiger`.
+//! If a library is missing, its engine is left out, with a warning that names the package. The conditions `leveldb` and
+//! `wiredtiger` show the sources which libraries were found.
 
 use std::env;
 use std::fs;

@@ -41,7 +41,7 @@ pub(super) struct Prepared {
     pub(super) caches: Caches,
 }
 
-/// Translates what every engine is told into RocksDB's options.
+/// Translates the common configuration into RocksDB's options.
 pub(super) fn prepare(mut config: EngineConfig, style: Style) -> Result<Prepared> {
     // Four memtables are half of the memory at most.
     let memtable_bytes = config.take_tuning("memtable_bytes")?;

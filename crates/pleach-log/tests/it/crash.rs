@@ -1,8 +1,8 @@
-//! Crashes at random moments, again and again: recovered is a prefix of what was written, and it holds everything that
-//! was synced. Each barrier and check is switched off once, and the test must notice.
+//! Crashes at random calls, one after another: a recovery returns a prefix of the written records, which includes every synced
+//! one. Each barrier and check is switched off once, and the test must notice.
 //!
-//! The store under test is the log with the least that an engine does around it: a *floor file*, written anew for each
-//! change, says from which segment and sequence number on the log counts.
+//! The store under test is the log with the least of an engine around it: a *floor file*, replaced at each change, names the
+//! segment and the sequence number from which the log counts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

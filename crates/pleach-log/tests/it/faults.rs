@@ -111,7 +111,7 @@ fn remains_of_a_failed_append_are_stale_by_their_epoch() {
     let recovery = result.unwrap();
     assert_eq!(visited, [replacement]);
     assert_eq!((recovery.next_seq, recovery.torn), (3, Some((FileId(1), end as u64))));
-    assert_eq!(recovery.dropped_records, 0, "nobody was told that they are there");
+    assert_eq!(recovery.dropped_records, 0, "their writes were never acknowledged");
     // The next record overwrites it.
     append(&mut log, &[logged(3, 1, 5)]).unwrap();
     assert_eq!(machine.recover(&[1], 1).0.unwrap().next_seq, 4);

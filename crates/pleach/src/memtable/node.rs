@@ -216,7 +216,7 @@ impl Node {
         self.sharpen(arena);
     }
 
-    /// If neighbours have equal heads: computes all heads anew, from the bytes after the common prefix of the fences.
+    /// If neighbours have equal heads: computes all heads again, from the bytes after the common prefix of the fences.
     fn sharpen(&self, arena: &Arena) {
         let count = self.count();
         let equal_neighbours = (1..count)

@@ -1,4 +1,4 @@
-//! A global allocator that counts, for each thread, the allocated bytes and their peak.
+//! Counting allocator: the global allocator of this binary, which counts each thread's allocated bytes and their peak.
 //!
 //! A simulated store does all its work on the calling thread, so the counts of a thread are those of its case.
 #![expect(unsafe_code, reason = "a global allocator cannot be written without")]
@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// A single request above this is refused, which aborts the process: the machine should survive the test.
+/// Limit of one request, in bytes. A larger request is refused, which aborts the process and spares the machine.
 const REQUEST_MAX: usize = 8 << 30;
 
 #[global_allocator]
@@ -19,7 +19,7 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Runs `body`; returns its result and the most memory it had allocated at a time, beyond what was there before.
+/// Runs `body`. Returns its result and the peak of the memory that it allocated, in bytes.
 pub(crate) fn measure<T>(body: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE.get();
     PEAK.set(before);
@@ -28,7 +28,7 @@ pub(crate) fn measure<T>(body: impl FnOnce() -> T) -> (T, usize) {
 }
 
 fn count(change: isize) {
-    // Threads that are ending have no counters any more.
+    // A thread that ends has lost its counters.
     let live = LIVE.try_with(|live| {
         live.set(live.get() + change);
         live.get()

@@ -40,7 +40,7 @@ fn keys_out_of_range_are_refused_everywhere() {
             db.snapshot().get(&keys, &key).unwrap_err(),
         ];
         assert!(refused.iter().all(|error| error.kind() == ErrorKind::InvalidArgument), "{refused:?}");
-        // As bounds of a range they mean something.
+        // As bounds of a range they are allowed.
         assert_eq!(keys.range(key.clone()..).count() + keys.range(..key).count(), 0);
     }
     let longest = vec![7; KEY_LEN_MAX];
@@ -155,7 +155,7 @@ fn what_is_no_store_is_refused_and_left_as_it_is() {
     assert_eq!(refusal(options(&env).create_if_missing(false)), ErrorKind::NotFound);
     assert_eq!((env.op_count(), env.read_file(&Path::new(DIR).join("thesis.txt")).unwrap().len()), (ops, 12));
 
-    // Nothing, and an empty directory, where nothing is to be created.
+    // A missing path, and an empty directory; neither open may create a store.
     let env = SimEnv::new(1);
     assert_eq!(refusal(options(&env).create_if_missing(false)), ErrorKind::NotFound);
     env.create_dir_all(Path::new(DIR)).unwrap();
@@ -241,7 +241,7 @@ fn a_missing_current_does_not_lead_to_a_new_store() {
     assert_eq!(db.default_partition().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }
 
-/// As on a read-only or full file system, each of the first calls of an open fails in turn; the store stays as it was.
+/// Each of the first calls of an open fails in turn, as on a read-only or full file system. The store must not change.
 #[test]
 fn an_open_that_may_not_write_fails_and_changes_nothing() {
     let (env, db) = store();

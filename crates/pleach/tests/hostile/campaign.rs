@@ -1,4 +1,4 @@
-//! Campaign: runs the cases, counts the verdicts, and limits memory, reads and time.
+//! Campaign: runs the cases of a test, counts the verdicts, and limits memory, reads and time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::damage::Damage;
 use crate::examine::{Trust, Verdict, examine};
 use crate::fixture::{Fixture, StoreFile};
 
-/// Violations printed before the test gives up.
+/// The test ends after so many printed violations.
 const PRINTED_MAX: usize = 25;
 
-/// Longest time that a case may take. An intact store takes some milliseconds.
+/// Longest time of a case. An intact store takes a few milliseconds.
 const CASE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Memory that a forged file may cost beyond the intact store. A forged manifest describes another store, with other
-/// compactions and their buffers.
+/// Bytes of memory that a forged file may cost beyond the intact store. A forged manifest describes another store, whose
+/// compactions have other buffers.
 const FORGED_MEMORY: usize = 1 << 20;
 
-/// Whether every byte is to be tried.
+/// Whether to damage every byte.
 pub(crate) fn is_full() -> bool {
     std::env::var("PLEACH_HOSTILE").is_ok_and(|mode| mode == "full")
 }
@@ -52,9 +52,9 @@ pub(crate) struct Campaign<'f> {
     refused: u64,
     noticed: u64,
     violations: Vec<String>,
-    /// Whether the test looks for violations, so that they are not printed.
+    /// Whether the test expects violations. It does not print them then.
     pub(crate) expects_violations: bool,
-    /// Milliseconds after `started` at which the case at hand began.
+    /// When the present case began, in milliseconds after `started`.
     watch: Arc<Watch>,
 }
 
@@ -96,7 +96,7 @@ impl<'f> Campaign<'f> {
         }
     }
 
-    /// Ends the process when a case hangs.
+    /// Ends the process if a case hangs.
     fn start_guard(&self) {
         let (watch, name) = (Arc::clone(&self.watch), self.name.clone());
         std::thread::spawn(move || {
@@ -121,7 +121,7 @@ impl<'f> Campaign<'f> {
             .store(u64::try_from(began.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         let env = self.fixture.machine();
         let damaged = damage.apply(&file.bytes);
-        // Taken now: what recovery finds worthless is cut off or removed.
+        // Taken before the open, because recovery may shorten or remove the file.
         let len = damaged.as_ref().map_or(0, Vec::len).max(file.bytes.len());
         match damaged {
             Some(bytes) => env.write_file(&file.path(), &bytes),
@@ -158,7 +158,7 @@ impl<'f> Campaign<'f> {
         }
     }
 
-    /// The complaint about the cost of a case whose file had `len` bytes, before or after the damage.
+    /// The violation, if a case cost too much. `len`: the length of its file before or after the damage, whichever is larger.
     fn check_cost(&self, len: usize, env: &SimEnv, memory: usize, trust: Trust) -> Option<String> {
         let forged = if matches!(trust, Trust::Forged(_)) { FORGED_MEMORY } else { 0 };
         let memory_max = self.baseline.memory + (4 * len).min(64 << 20) + forged;
@@ -180,12 +180,12 @@ impl<'f> Campaign<'f> {
         self.violations.push(message);
     }
 
-    /// How many cases did what is not allowed.
+    /// The number of cases with a violation.
     pub(crate) fn violations(&self) -> usize {
         self.violations.len()
     }
 
-    /// Prints the counts; panics when anything was not allowed.
+    /// Prints the counts. Panics if there was a violation.
     pub(crate) fn finish(self) {
         let elapsed = self.started.elapsed();
         let rate = u128::from(self.cases) * 1000 / elapsed.as_millis().max(1);

@@ -9,7 +9,7 @@ use crate::fixture::{Fixture, StoreFile};
 /// The damage to a file.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// The byte at this offset is changed by exclusive or.
+    /// The byte at this offset is combined with a mask by exclusive or.
     Flip { at: usize, with: u8 },
     /// The file is cut to this length.
     Cut { len: usize },
@@ -17,14 +17,14 @@ pub(crate) enum Damage {
     Zero { start: usize, end: usize },
     /// Bytes are appended.
     Extend { with: Vec<u8> },
-    /// The file holds what another file of the store, or the same at an earlier time, holds.
+    /// The file gets the bytes of another file of the store, or its own earlier bytes.
     Replace { by: String, bytes: Vec<u8> },
-    /// The file is not there.
+    /// The file is removed.
     Remove,
 }
 
 impl Damage {
-    /// The damaged form of `bytes`; `None` when the file goes.
+    /// The damaged form of `bytes`; `None` if the file is removed.
     pub(crate) fn apply(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut bytes = bytes.to_vec();
         match self {
@@ -52,13 +52,13 @@ impl fmt::Debug for Damage {
     }
 }
 
-/// Bytes at both ends of a file that even a sample changes one by one.
+/// Bytes at each end of a file that a sample, too, changes one by one.
 const EDGE: usize = 40;
 
-/// Unit in which devices lose data.
+/// Unit in which devices lose data, in bytes.
 const SECTOR: usize = 512;
 
-/// Changed bytes and lengths, at most `samples` offsets each beyond those at the file's ends.
+/// Changed bytes and shortened files: at the ends of the file, and at up to `samples` other offsets each.
 pub(crate) fn of_bytes(file: &StoreFile, samples: usize, rng: &mut Rng) -> Vec<Damage> {
     let mut damages = Vec::new();
     for at in offsets(file.bytes.len(), samples, rng) {
@@ -68,7 +68,7 @@ pub(crate) fn of_bytes(file: &StoreFile, samples: usize, rng: &mut Rng) -> Vec<D
     damages
 }
 
-/// Zeros, garbage, other files.
+/// Ranges of zeros, appended garbage, bytes of other files.
 pub(crate) fn of_ranges(file: &StoreFile, fixture: &Fixture, rng: &mut Rng) -> Vec<Damage> {
     let len = file.bytes.len();
     let mut damages = vec![Damage::Remove, Damage::Zero { start: 0, end: len }];
@@ -90,7 +90,7 @@ pub(crate) fn of_ranges(file: &StoreFile, fixture: &Fixture, rng: &mut Rng) -> V
     damages
 }
 
-/// All offsets below `len`, or those at the ends and a random sample of the others.
+/// All offsets below `len`, or those at both ends and a random sample of the others.
 fn offsets(len: usize, samples: usize, rng: &mut Rng) -> Vec<usize> {
     if len <= samples + 2 * EDGE {
         return (0..len).collect();

@@ -1,4 +1,4 @@
-//! Examination of a store that may be damaged: opens it, reads all of it, and judges the answers.
+//! Examination: opens a store that may be damaged, reads all of it, and judges the answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use pleach::{Db, Error, ErrorKind, Partition};
 
 use crate::fixture::{DIR, Entries, Fixture};
 
-/// How a store answered. Each of these is allowed.
+/// The verdict on a store. Each of these is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Every answer was right, and nothing was reported.
     Intact,
     /// It did not open.
     Refused(ErrorKind),
-    /// It opened, and gave errors and right answers.
+    /// It opened and returned errors and right answers.
     Noticed,
 }
 
-/// The expectation of the answers.
+/// The answers that are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// They are right, or errors.
+    /// Right answers and errors.
     Full,
-    /// They are right, or errors, although the check named here is left out: a test of the test.
+    /// Right answers and errors, with the named check switched off: a test of the test.
     FullWithout(&'static str),
-    /// They may be wrong, because the check named here has been forged; but the store answers.
+    /// Any answers, because the named check was forged. The store must not panic, hang or exceed its memory.
     Forged(&'static str),
 }
 
-/// Opens and reads the store on `env`; the error says what was not allowed.
+/// Opens and reads the store on `env`. The error describes the violation.
 pub(crate) fn examine(
     fixture: &Fixture,
     env: &Arc<SimEnv>,
@@ -44,7 +44,7 @@ pub(crate) fn examine(
     let mut examination = Examination { fixture, trust, errors: 0 };
     examination.read(&db)?;
     if settles {
-        // Poisoned is what a failed compaction leaves; the answers must be as right as before.
+        // A failed compaction may poison the store. The answers must still be right.
         if let Err(error) = db.settle() {
             examination.take_error(&error, &[ErrorKind::Poisoned])?;
         }
@@ -54,7 +54,7 @@ pub(crate) fn examine(
     Ok(if examination.errors == 0 { Verdict::Intact } else { Verdict::Noticed })
 }
 
-/// An error that damage may lead to: of a kind that says so, with the file.
+/// Checks an error that damage may cause: it must be of a fitting kind and name the file.
 fn check_error(error: &Error) -> Result<(), String> {
     let allowed = [ErrorKind::Corruption, ErrorKind::Unsupported, ErrorKind::Io].contains(&error.kind());
     if allowed && error.path().is_some() { Ok(()) } else { Err(format!("not an error for damage: {error}")) }
@@ -72,7 +72,7 @@ impl Examination<'_> {
         if also_allowed.contains(&error.kind()) { Ok(()) } else { check_error(error) }
     }
 
-    /// `message` as an error, unless the answers are not to be trusted.
+    /// `message` as an error, unless wrong answers are allowed.
     fn wrong(&self, message: impl FnOnce() -> String) -> Result<(), String> {
         match self.trust {
             Trust::Full | Trust::FullWithout(_) => Err(message()),

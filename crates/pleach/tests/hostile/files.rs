@@ -1,4 +1,4 @@
-//! Damage of every kind of file: one test for each kind of file and codec.
+//! Damaged files: one test for each kind of file and codec.
 
 use std::sync::LazyLock;
 
@@ -7,13 +7,13 @@ use crate::damage::{Damage, of_bytes, of_ranges};
 use crate::examine::Trust;
 use crate::fixture::{FileKind, Fixture};
 
-/// Offsets tried in all files of a kind together, beyond those at the files' ends, when not every byte is tried.
+/// Offsets tried in all files of a kind together, beyond those at the files' ends, in a run that does not try every byte.
 const SAMPLES: usize = 300;
 
 static PLAIN: LazyLock<Fixture> = LazyLock::new(|| Fixture::build(7, false));
 static COMPRESSED: LazyLock<Fixture> = LazyLock::new(|| Fixture::build(8, true));
 
-/// Damages all files of `kind`; then again with each of `checks` got past by a forger.
+/// Damages all files of `kind`, and then again with each of `checks` forged.
 fn damage_all(fixture: &Fixture, kind: FileKind, name: &str, checks: &[&'static str]) {
     let mut rng = rng();
     let mut campaign = Campaign::new(fixture, name);
@@ -59,7 +59,7 @@ fn a_damaged_compressed_sst_is_noticed() {
     damage_all(&COMPRESSED, FileKind::Sst, "SST", &["sst.block.crc", "sst.tail.crc", "sst.footer.crc"]);
 }
 
-/// Without a check some damage must pass, otherwise the tests above prove nothing. The checksum of `CURRENT` is the
+/// With a check switched off some damage must pass, otherwise the tests above prove nothing. The checksum of `CURRENT` is an
 /// exception: a changed name leads to no file, and a changed number does not fit the files.
 #[test]
 fn a_missing_check_is_noticed() {

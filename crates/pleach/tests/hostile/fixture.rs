@@ -1,4 +1,4 @@
-//! Stores to damage: small, with every kind of content.
+//! Fixture: a small closed store with every kind of content, to be damaged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use fastrand::Rng;
 use pleach::env::{Capture, CrashPolicy, SimEnv};
 use pleach::{Db, Durability, Options, Partition};
 
-/// Where every store is.
+/// The directory of every store.
 pub(crate) const DIR: &str = "/store";
 
 /// The right content of one partition.
@@ -19,7 +19,7 @@ pub(crate) type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(crate) struct StoreFile {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
-    /// Its earlier content, where that was another.
+    /// Its earlier content, if it differed.
     pub(crate) older: Vec<Vec<u8>>,
 }
 
@@ -65,8 +65,8 @@ impl Fixture {
         options(env, self.compressed)
     }
 
-    /// Builds the store of `seed`: three lives, partitions large and small, one of them dropped, deletes, several
-    /// stages, a compaction in progress, and at the end batches in several log segments that no flush has taken.
+    /// Builds the store of `seed`. It is opened three times and has large and small partitions, a dropped one, deletes, several
+    /// stages, a compaction in progress, and batches in several log segments that are not flushed.
     pub(crate) fn build(seed: u64, compressed: bool) -> Self {
         let env = SimEnv::new(seed);
         let mut builder = Builder {
@@ -99,7 +99,7 @@ struct Builder {
     rng: Rng,
     compressed: bool,
     truth: BTreeMap<String, Entries>,
-    /// The content of each file at some times.
+    /// The contents of each file at several times.
     history: BTreeMap<String, Vec<Vec<u8>>>,
 }
 
@@ -159,7 +159,7 @@ impl Builder {
         }
     }
 
-    /// Writes until a compaction is half done, and then on until no memtable takes more without a flush.
+    /// Writes until a compaction is half done, and then until the memtables are full.
     fn last_life(&mut self) {
         let db = self.open();
         let mut written_before = None;

@@ -1,4 +1,4 @@
-//! Files of other format versions with right checksums: refused as unsupported, not as damaged, and left unchanged.
+//! Other format versions: files with right checksums are refused as unsupported, not as damaged, and do not change.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use crate::fixture::{DIR, FileKind, Fixture};
 
 static STORE: LazyLock<Fixture> = LazyLock::new(|| Fixture::build(9, false));
 
-/// The kind of error that opening gives once the first file of `kind` is what `change` makes of it.
+/// The kind of the error of an open after `change` was applied to the first file of `kind`.
 fn error_after(kind: FileKind, change: impl FnOnce(&mut Vec<u8>)) -> (ErrorKind, bool) {
     let env = STORE.machine();
     let file = STORE.files.iter().rfind(|file| file.kind() == kind).expect("there is one");

@@ -145,7 +145,7 @@ fn futures_that_are_dropped_or_forgotten_leave_nothing_behind() {
     }
 }
 
-/// A machine with a store whose blocks are all in SSTs, opened anew so that none is cached.
+/// A machine with a store whose blocks are all in SSTs. It was opened again, so none is cached.
 fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
     let env = SimEnv::new(seed);
     let options = options(8 << 20).env(Arc::<SimEnv>::clone(&env));

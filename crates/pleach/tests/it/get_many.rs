@@ -69,7 +69,7 @@ fn many_keys_are_answered_as_single_ones_on_every_driver() {
     }
 }
 
-/// A machine with a store whose blocks are all in SSTs, opened anew so that none is cached.
+/// A machine with a store whose blocks are all in SSTs. It was opened again, so none is cached.
 fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
     let env = SimEnv::new(seed);
     let options = options(8 << 20).env(Arc::<SimEnv>::clone(&env));

@@ -1,4 +1,4 @@
-//! Ledger: the sums and work lists kept by difference equal those counted anew.
+//! Tests of the ledger: the sums and work lists that edits update equal those counted from the version.
 
 use std::sync::Arc;
 

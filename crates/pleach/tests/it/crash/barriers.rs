@@ -1,4 +1,4 @@
-//! The test of the rigs: each barrier and check is switched off, one at a time, and must be missed.
+//! The test of the rigs: each barrier and check is switched off, one at a time, and a rig must find a violation.
 
 use std::sync::Mutex;
 
@@ -13,7 +13,7 @@ use crate::rig::catch::catch;
 use crate::rig::happened::Happened;
 use crate::rig::threads::in_parallel;
 
-/// States tried per site before it counts as not missed.
+/// States visited for a site before the test fails because no rig noticed it.
 const STATES_MAX: u64 = 60_000;
 
 /// Damaged stores tried per site.
@@ -52,7 +52,7 @@ fn every_missing_check_is_noticed_by_the_damage_test() {
     });
 }
 
-/// Panics when `search` does not find a violation with each site switched off.
+/// Panics if there is a site for which `search` finds no violation.
 fn all_are_noticed(sites: &[&'static str], search: impl Fn(u64) -> Option<(u64, String)> + Sync) {
     let seed = vars::seed();
     let only = vars::parsed::<String>("PLEACH_SITE");

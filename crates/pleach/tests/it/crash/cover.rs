@@ -1,4 +1,5 @@
-//! Counts of the states that were visited: a rig that never sees a clip proves nothing about clips.
+//! Coverage of the crash test: counts of the visited states by what they have. A rig that never sees a clip proves nothing
+//! about clips.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -80,13 +81,13 @@ counters! {
     records_in_pieces,
 }
 
-/// These come up only where large values are tuned.
+/// The counts that only the run with `tune.large_values` reaches.
 fn needs_large_values(what: &str) -> bool {
     what.contains("in several calls")
 }
 
 impl Coverage {
-    /// Takes note of a state: where the crash came, what it might have left, what the recovered store holds.
+    /// Counts a state: where the crash came, which candidates it had, and what the recovered store holds.
     pub(super) fn note(
         &mut self,
         timeline: &Timeline,
@@ -144,12 +145,12 @@ impl Totals {
         format!("{}\n{rate:>9} states a second", lines.join("\n"))
     }
 
-    /// Panics when something never came up, apart from what needs large values.
+    /// Panics if a count is zero, except those that need large values.
     pub(super) fn check_complete(&self) {
         self.check(|what| !needs_large_values(what));
     }
 
-    /// Panics when nothing came up that needs large values.
+    /// Panics if a count that needs large values is zero.
     pub(super) fn check_large_values(&self) {
         self.check(needs_large_values);
     }

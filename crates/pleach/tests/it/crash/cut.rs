@@ -1,4 +1,5 @@
-//! A crash: its call, and what the disk kept. A list of crashes can be printed and parsed, so that a run is repeated.
+//! Cut: one crash, given by the call before which it comes and by what the disk keeps. A list of cuts can be printed and parsed
+//! (`PLEACH_REPLAY`), so that a run can be repeated.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,9 @@
-//! Damage: bytes of a store change, closed or left behind by a killed process. The next open, read or verification must
-//! report it, or give the right answer.
+//! Damage test: bytes of a store change after it was closed or its process was killed. The next open, read or verification must
+//! report the damage or give the right answer.
 //!
-//! An error must report any change of `CURRENT`, of a manifest's header, and of a byte of an SST (zeros apart,
-//! which may be padding). Damage may pass at the log's end, which looks like a crash; the store then holds an
-//! earlier state, but never one that has not been.
+//! An error must report any change of `CURRENT`, of a manifest's header, and of a byte of an SST other than zero (zeros may be
+//! padding). Damage at the end of the log may pass unreported, because it looks like a crash. The store then holds an earlier
+//! state that it really had.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::rig::threads::in_parallel;
 use crate::rig::timeline::Candidate;
 use crate::rig::vars;
 
-/// Length of the header of manifests and log segments, of an SST's footer too.
+/// Length of the header of a manifest or log segment, and of the footer of an SST.
 const HEADER_LEN: usize = 64;
 
 /// Stores by default.
@@ -32,30 +32,30 @@ const CASES: u64 = 150;
 const CLOSED: &str = "stores that were closed";
 const UNCLOSED: &str = "stores that a killed process left";
 
-/// A store with all the states it has been in.
+/// A store with all states that it has had.
 pub(super) struct Damaged {
     setup: Setup,
     disk: Capture,
-    /// The state it is in.
+    /// Its present state.
     now: Candidate,
-    /// The content that it may have when the log has lost its end: partitions as they are now, with what they held then.
+    /// The states that it may have if the log has lost its end: the present partitions with earlier contents.
     earlier: Vec<Candidate>,
-    /// The content that it may have when the manifest of a store that was not closed has lost its end: it
-    /// looks as after a crash between an edit and its sync.
+    /// The states that it may have if the manifest of a store that was not closed has lost its end. This looks like a crash
+    /// between an edit and its sync.
     without_edits: Vec<Candidate>,
     is_closed: bool,
     files: Vec<String>,
 }
 
 impl Damaged {
-    /// A store with a history of its own.
+    /// The store that the history of a seed leaves.
     ///
     /// # Panics
     /// When the store fails before any damage.
     pub(super) fn new(seed: u64, happened: &Happened) -> Self {
         let mut rng = Rng::with_seed(seed);
         let mut setup = Setup::random(&mut rng);
-        // Chance alone leads to few merges of single files: they need levels of several.
+        // Merges of single files need levels of several files, which are rare by chance.
         let has_levels = seed.is_multiple_of(5);
         if has_levels {
             setup.shape = Some(Shape::Leveled);
@@ -92,7 +92,7 @@ impl Damaged {
 pub(super) fn damage_one(store: &Damaged, seed: u64) -> Result<(), String> {
     let mut rng = Rng::with_seed(seed);
     let env = store.disk.crash_image(CrashPolicy::Everything, seed);
-    // Large files are not more likely than small ones.
+    // Every file is as likely as any other, whatever its size.
     let name = &store.files[rng.usize(..store.files.len())];
     let path = PathBuf::from(DIR).join(name);
     let before = env.read_file(&path).expect("listed");
@@ -104,7 +104,7 @@ pub(super) fn damage_one(store: &Damaged, seed: u64) -> Result<(), String> {
     env.write_file(&path, &bytes);
     let told = |message: String| format!("{name}, {} bytes, {what}: {message}", before.len());
     let looked = look(store, name, &env, &mut rng);
-    // What the store that was not closed needed no more is gone.
+    // A store that was not closed may have held files that it no longer needed. The open removes them.
     let was_needed = store.is_closed || env.read_file(&path).is_some();
     match looked {
         Ok(()) if must_be_noticed && was_needed => Err(told("no error was reported".to_owned())),
@@ -119,7 +119,7 @@ fn damage(name: &str, bytes: &mut Vec<u8>, rng: &mut Rng) -> (String, bool) {
     if bytes.is_empty() {
         return ("left alone".to_owned(), false);
     }
-    // Ends are where headers and footers are.
+    // Half of the damage is near an end: headers and footers are there.
     let at = match rng.u8(..4) {
         0 => rng.usize(..bytes.len().min(HEADER_LEN)),
         1 => bytes.len() - 1 - rng.usize(..bytes.len().min(HEADER_LEN)),
@@ -151,7 +151,7 @@ fn ends_in(name: &str, extension: &str) -> bool {
     Path::new(name).extension().is_some_and(|e| e == extension)
 }
 
-/// Opens the store, compares it, verifies it. Only the log may have lost something.
+/// Opens the store, compares it and verifies it. Only the end of the log may be lost.
 fn look(store: &Damaged, name: &str, env: &Arc<SimEnv>, rng: &mut Rng) -> Result<(), String> {
     let db = store.setup.open(env).map_err(|e| format!("open: {e}"))?;
     let states = match name {

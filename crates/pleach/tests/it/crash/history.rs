@@ -1,4 +1,8 @@
-//! A history without a crash, kept with the disk of every moment.
+//! History: a run of random actions without a crash, with a capture of the disk before every call.
+//!
+//! The crash test runs a history once, and then opens many stores from it: [`History::cuts`] chooses the calls at which the
+//! machine crashes, and what the disk keeps is decided when a state is visited ([`State`](super::state::State)). Five kinds of
+//! histories lead to different rare states ([`Kind`]).
 
 use fastrand::Rng;
 use pleach::Shape;
@@ -12,40 +16,41 @@ use crate::rig::plan::{Mix, Plan};
 use crate::rig::setup::Setup;
 use crate::rig::world::World;
 
-/// More calls than any history makes.
+/// Upper bound of the calls of a history; arbitrary.
 const CALLS_MAX: u64 = 1 << 17;
 
-/// States of each call of a short history.
+/// States visited for each call of a short history.
 const STATES_PER_CALL: usize = 3;
 
-/// States of a long history.
+/// States visited for each history of another kind.
 const STATES_OF_LONG: usize = 120;
 
-/// Actions of a history of failing appends from one sync to the next.
+/// Actions from one sync to the next in a history of failing appends.
 const ACTIONS_A_FAILURE: usize = 3;
 
 /// The kind of a history.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Cut at every call.
+    /// Few actions; crashes at every call.
     Short,
-    /// Cut here and there.
+    /// Many actions; crashes at random calls.
     Long,
-    /// A sync, an append that fails, another that does not, and so on; cut before each sync. Much hangs on how a failed
-    /// append is undone, and little of that is seen elsewhere.
+    /// A sync, an append that fails, an append that succeeds, and again from the start; crashes before each sync. The other
+    /// kinds rarely test how a failed append is undone.
     FullDisk(After),
-    /// Several clients beside each other again and again, cut anywhere.
+    /// Mostly several clients at the same time; crashes at random calls.
     Clients,
-    /// Levels of several files, cut mostly while files are merged one by one.
+    /// Levels of several files; most crashes come while single files are merged into the next level.
     Levels,
 }
 
-/// The actions after an append that failed.
+/// The action after a failed append.
 #[derive(Clone, Copy)]
 enum After {
-    /// A small batch, mostly in the same sector.
+    /// A small batch, mostly in the same sector of the log.
     Small,
-    /// One that fills a memtable, so that the log goes on in another segment while the failed one is not flushed.
+    /// A batch that fills a memtable. The log continues in another segment while the memtable of the failed append awaits its
+    /// flush.
     Large,
 }
 
@@ -61,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// How many actions it has.
+    /// The number of actions.
     fn len(self, rng: &mut Rng) -> usize {
         match self {
             Kind::Short => rng.usize(5..40),
@@ -73,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// A store and a plan for it.
+    /// The options of the store and the plan of its actions.
     fn start(self, rng: &mut Rng) -> (Setup, Plan) {
         let mut setup = Setup::random(rng);
         if let Kind::Levels = self {
@@ -107,21 +112,22 @@ fn failing(number: usize, after: After, plan: &mut Plan, world: &World, setup: &
     }
 }
 
-/// The actions, and the disk before each call.
+/// See the module's text.
 pub(super) struct History {
     driver: Driver,
     plan: Plan,
-    /// With the number of calls before each.
+    /// Each with the number of calls before it.
     actions: Vec<(u64, Action)>,
+    /// The disk before each call, and at the end.
     captures: Vec<Capture>,
     kind: Kind,
 }
 
 impl History {
-    /// The history that `seed` makes.
+    /// Runs the history of `seed`.
     ///
     /// # Panics
-    /// When the store fails without any crash.
+    /// If the store breaks a promise without a crash.
     pub(super) fn run(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let kind = Kind::random(&mut rng);
@@ -154,7 +160,7 @@ impl History {
         self.moments(rng).into_iter().map(|op| Cut::random(op, rng)).collect()
     }
 
-    /// By the number of the call that comes next.
+    /// The calls before which the crashes come.
     fn moments(&self, rng: &mut Rng) -> Vec<u64> {
         let count = self.captures.len() as u64;
         if let Kind::Short = self.kind {
@@ -168,8 +174,9 @@ impl History {
         (0..STATES_OF_LONG).map(moment).collect()
     }
 
-    /// Before each sync that follows a failed append and another that did not fail. A sector of the log has then held the
-    /// failed record, and half of the crashes mostly leave such states between.
+    /// Three crashes before each sync, that is, after a failed append and one that succeeded. The sector of the log then held
+    /// the failed record for a while. Half of the crashes use the policy `Between`, which mostly keeps such intermediate
+    /// contents.
     fn cuts_after_failures(&self, rng: &mut Rng) -> Vec<Cut> {
         let begun = self.actions.iter().step_by(ACTIONS_A_FAILURE).map(|(begun, _)| *begun);
         let cut = |op| match Cut::random(op, rng) {

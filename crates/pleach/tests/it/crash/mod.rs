@@ -1,9 +1,9 @@
-//! The crash test: histories in a simulated machine, cut at any call, and every legal disk that the cut may leave.
+//! The crash test: histories in a simulated machine, cut at any call, and the disks that the cut may leave.
 //!
-//! A [`state::State`] is one crash: a history, the number of the call before which it was cut, the policy and the seed by
-//! which the disk kept or lost what was pending. The store opened from it must hold exactly the first n batches and
-//! partition changes, n at least the last one that was durable; then it must verify, take writes and be opened again. Some
-//! states are cut a second and a third time, inside the recovery or after it.
+//! A [`state::State`] is one crash: a history, the number of the call before which it is cut, and the policy and seed by which
+//! the disk keeps or loses pending writes. The store opened from it must hold exactly the first n batches and partition
+//! changes, and n must include the last durable one. Then the store must verify, take writes and open again. Some states are
+//! cut a second and a third time, inside the recovery or after it.
 
 mod barriers;
 mod cover;
@@ -31,7 +31,7 @@ const STATES: u64 = 20_000;
 #[test]
 fn a_crash_leaves_a_prefix_of_the_history() {
     if let Some(replay) = vars::parsed::<Replay>("PLEACH_REPLAY") {
-        // A leaked name is a name for good, as failpoints want it.
+        // Failpoints need names that live forever.
         let site = vars::parsed::<String>("PLEACH_SITE").unwrap_or_default().leak();
         return with_site(site, || show(&replay));
     }
@@ -42,19 +42,20 @@ fn a_crash_leaves_a_prefix_of_the_history() {
     }
 }
 
-/// A store that is used for long replaces its manifest while it runs; here, every few edits.
+/// A store that runs for long replaces its manifest. Here it does so every few edits.
 #[test]
 fn a_crash_while_manifests_are_replaced_leaves_a_prefix() {
     campaign("tune.short_manifests", vars::number("PLEACH_CRASH_STATES", STATES) / 5);
 }
 
-/// Where memory is short, filters come and go while the store runs.
+/// If memory is short, filters are evicted and loaded while the store runs.
 #[test]
 fn a_crash_while_filters_are_dropped_leaves_a_prefix() {
     campaign("tune.short_filters", vars::number("PLEACH_CRASH_STATES", STATES) / 10);
 }
 
-/// Large values are written to the log in pieces, and lie apart in memtables and SSTs; here, all from 500 bytes on.
+/// Large values are written to the log in pieces and have regions and blocks of their own. Here all values from 500 bytes on are
+/// large.
 #[test]
 fn a_crash_with_large_values_leaves_a_prefix() {
     let states = vars::number("PLEACH_CRASH_STATES", STATES);
@@ -70,7 +71,7 @@ fn campaign(site: &'static str, states: u64) -> Totals {
     println!("histories from seed {seed} on, {states} states {site}");
     let totals = Totals::default();
     let elapsed = clock();
-    // Far more histories than are needed: the work ends when enough states have been visited.
+    // More histories than are needed: the work ends when enough states have been visited.
     in_parallel(states, |number| {
         if totals.states() >= states {
             return Ok(());
@@ -86,7 +87,7 @@ fn campaign(site: &'static str, states: u64) -> Totals {
     totals
 }
 
-/// Repeats one state and prints what was done.
+/// Repeats one state and prints its actions.
 fn show(replay: &Replay) {
     for (calls, action) in History::run(replay.history).actions() {
         println!("{calls:>6} {action:?}");
@@ -96,7 +97,7 @@ fn show(replay: &Replay) {
     assert!(result.is_ok(), "{}", result.unwrap_err());
 }
 
-/// Visits states of the history that `seed` makes.
+/// Visits states of the history of `seed`.
 fn cut_history(seed: u64, cover: &mut Coverage) -> Result<(), String> {
     let history = catch(|| Ok(History::run(seed)))
         .map_err(|m| format!("{m}\nwithout any crash; repeat: PLEACH_SEED={seed} PLEACH_CRASH_STATES=1"))?;

@@ -1,6 +1,6 @@
 //! Every barrier and check of the workspace, by the name under which it can be switched off.
 //!
-//! The table is complete: a test reads the sources. docs/testing.md shows it to people.
+//! The table is complete: a test reads the sources. docs/testing/planted-bugs.md shows it to people.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub(super) const SITES: &[Site] = &[
     site("sst.footer.crc", Catcher::Damage),
 ];
 
-/// The sites that `catcher` must miss.
+/// The sites whose absence `catcher` must notice.
 pub(super) fn sites_of(catcher: Catcher) -> Vec<&'static str> {
     SITES.iter().filter(|site| site.catcher == catcher).map(|site| site.name).collect()
 }
@@ -59,11 +59,11 @@ fn the_table_names_every_site_of_the_sources() {
     assert_eq!(found, listed, "left: the sources; right: the table");
 }
 
-/// A barrier must be given its name where it is called, or pass on the one it was given.
+/// A call of a barrier names its site, or passes on the name that its caller gave.
 #[test]
 fn no_barrier_or_check_goes_without_a_name() {
     for (path, text) in sources() {
-        // There the barriers are made.
+        // The environment defines the barriers.
         if path.to_string_lossy().contains("pleach-env") {
             continue;
         }
@@ -78,7 +78,7 @@ fn no_barrier_or_check_goes_without_a_name() {
     }
 }
 
-/// The lines that are no comment, without unit tests.
+/// The lines of code, without comments and unit tests.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let text = text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(code, _)| code);
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));

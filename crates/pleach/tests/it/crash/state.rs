@@ -1,4 +1,4 @@
-//! One crash state: the store opened from what a crash left, compared with the oracle, used, opened again.
+//! State: the store that a crash leaves is opened, compared with the oracle, used, and opened again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::rig::plan::Plan;
 use crate::rig::setup::{DIR, Setup};
 use crate::rig::timeline::{Candidate, Timeline};
 
-/// More calls than recovery and the few actions after it make.
+/// Upper bound of the calls of a recovery and the few actions after it; arbitrary.
 const CALLS_MAX: u64 = 1 << 12;
 
-/// One in so many states is cut again, and so on.
+/// One in so many states is cut again, and one in so many of these a third time.
 const DEEPER_EVERY: u8 = 10;
 const DEPTH_MAX: usize = 3;
 
 /// One in so many states is opened for reading only first.
 const READ_ONLY_EVERY: u8 = 8;
 
-/// A life of a store that may be cut anywhere.
+/// A run of a store that may be cut at any call.
 #[derive(Clone, Copy)]
 pub(super) struct Branch<'a> {
     pub(super) setup: Setup,
@@ -39,12 +39,12 @@ pub(super) struct Branch<'a> {
 /// Whether to cut the recovered store again.
 #[derive(Clone, Copy)]
 pub(super) enum Deeper<'a> {
-    /// By the dice.
+    /// At random.
     Maybe,
     Exactly(&'a [Cut]),
 }
 
-/// Cuts the branch and demands all that is promised. `path` gets the cuts that were made.
+/// Cuts the branch and checks every promise. Appends the cuts that it makes to `path`.
 pub(super) fn visit(
     branch: Branch<'_>,
     cut: Cut,
@@ -86,14 +86,14 @@ pub(super) fn visit(
     match deeper {
         Deeper::Exactly(cuts) => visit(next, cuts[0], Deeper::Exactly(&cuts[1..]), path, cover),
         Deeper::Maybe => {
-            // Mostly inside the recovery.
+            // Three of four second cuts are inside the recovery.
             let end = if rng.u8(..4) > 0 { driver.timeline.opened() } else { captures.len() as u64 };
             visit(next, Cut::random(rng.u64(..end.max(1)), &mut rng), deeper, path, cover)
         }
     }
 }
 
-/// Opens the store and finds out which of the candidates it holds.
+/// Opens the store and finds the candidate that it holds.
 fn recover(
     branch: Branch<'_>,
     cut: Cut,
@@ -105,8 +105,9 @@ fn recover(
     let db = opened.map_err(|e| format!("the store cannot be opened: {e}"))?;
     let opened_at = env.op_count();
     let found = compare::find(&db, candidates, rng);
-    // Until the open returned, nothing new was promised; but what was on the medium stays there. What only the system
-    // remembered may still go, down to what had been promised before.
+    // Before the open returns, nothing new is promised. A second power cut cannot lose bytes that the first one left on the
+    // medium. A kill of the process left them in the system's memory only, so a power cut then may lose all that was not
+    // durable before.
     let before = |found: &Candidate| {
         let rest = candidates.iter().filter(|c| c.is_within(found) && !c.is_same(found)).cloned();
         let durable = branch.timeline.expect(cut.op, false);
@@ -125,7 +126,7 @@ fn recover(
     Ok((driver, found?))
 }
 
-/// Opens one state in so many for reading only, before anything else, and demands the same of it. Not a byte may change.
+/// Opens one state in so many for reading only first, and makes the same checks. Not a byte may change.
 fn read_only(
     branch: Branch<'_>,
     cut: Cut,
@@ -158,7 +159,7 @@ fn files(env: &SimEnv) -> Vec<(String, Option<Vec<u8>>)> {
     env.file_names(dir).into_iter().map(|name| (name.clone(), env.read_file(&dir.join(name)))).collect()
 }
 
-/// Verifies, goes on writing, opens again.
+/// Verifies the store, writes to it, and opens it again.
 fn live_on(driver: &mut Driver, plan: &mut Plan, rng: &mut Rng) -> Result<(), String> {
     driver.db().verify().map_err(|e| format!("after recovery: verify: {e}"))?;
     for _ in 0..rng.u8(..12) {

@@ -1,4 +1,4 @@
-//! Finds of the rigs, each as a short script that tells its story.
+//! Stories: defects that the rigs found, each as a short script.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,10 +24,10 @@ const SETUP: Setup = Setup {
     direct_reads: false,
 };
 
-/// Seeds of the crashes tried at one moment.
+/// Crashes tried at one call, each with its own seed.
 const SEEDS: u64 = 400;
 
-/// A machine on which the failed writes of these stories write all their bytes.
+/// The seed of a machine on which the failed writes of these stories write all their bytes.
 const MACHINE: u64 = 4;
 
 fn put(slot: usize, key: &str, sync: bool) -> Action {
@@ -39,12 +39,12 @@ fn full_disk(action: Action, calls: u64) -> Action {
     Action::OnFullDisk(Box::new(action), calls)
 }
 
-/// Does the actions on a new store.
+/// Runs the actions on a new store.
 fn after(actions: &[Action]) -> Driver {
     on_machine(1, actions)
 }
 
-/// As [`after`]; the seed of the machine decides, among others, how much a failed write has written.
+/// As [`after`], with a seed for the machine. The seed decides, for example, how many bytes a failed write has written.
 fn on_machine(seed: u64, actions: &[Action]) -> Driver {
     let mut driver = Driver::create(SimEnv::new(seed), SETUP).unwrap();
     for action in actions {
@@ -53,7 +53,7 @@ fn on_machine(seed: u64, actions: &[Action]) -> Driver {
     driver
 }
 
-/// Crashes now in many ways and demands a state of the history each time.
+/// Crashes now in many ways. Each time the store must have a state of the history.
 fn crash_now(driver: &Driver, story: &str) {
     let rare = [CrashPolicy::Everything, CrashPolicy::DurableOnly, CrashPolicy::ProcessKill]
         .map(|policy| (policy, 0));
@@ -68,8 +68,8 @@ fn crash_now(driver: &Driver, story: &str) {
     }
 }
 
-/// The second of two full disks met the sync of the first one's fence. The log was poisoned, and the store did not know:
-/// every write failed, and `poisoned` said nothing.
+/// A disk that was full twice failed the sync of a fence. The log was poisoned, but the store was not: every write failed, and
+/// `Stats::poisoned` was empty.
 #[test]
 fn a_full_disk_that_a_fence_finds_poisons_the_store() {
     let driver = after(&[put(0, "a", true)]);
@@ -84,16 +84,16 @@ fn a_full_disk_that_a_fence_finds_poisons_the_store() {
     assert!(driver.db().poisoned().is_some());
 }
 
-/// Rows were copied to another partition, their old one was dropped, and the power went. The drop was durable, the copies
-/// were only buffered: both were gone.
+/// Rows were copied to another partition, the old partition was dropped, and the power was cut. The drop was durable, and the
+/// copies were only buffered: both were lost.
 #[test]
 fn what_was_copied_before_a_drop_survives_it() {
     let driver = after(&[Action::Create(1), put(1, "row", true), put(0, "row", false), Action::Drop(1)]);
     crash_now(&driver, "after the drop");
 }
 
-/// The creation of a log segment was cut short after the first bytes of its header. The next open took the rest for a foreign
-/// file, not for a torn header, and refused the store.
+/// A crash during the creation of a log segment left the first bytes of its header. The next open took the file for a foreign
+/// one, not for a torn header, and refused the store.
 #[test]
 fn the_first_bytes_of_a_header_are_a_torn_header() {
     let driver = after(&[put(0, "a", true), Action::Reopen]);
@@ -108,13 +108,13 @@ fn the_first_bytes_of_a_header_are_a_torn_header() {
     assert!(image.metadata(&path).unwrap().is_none());
 }
 
-/// The last edits of a manifest were gone, and with them the marker that tells of them: it looked like a manifest that was
-/// shorter. The log had noted how long it was, and a partition that had been created was not there.
+/// A manifest lost its last edits and the marker behind them, so it looked like a shorter manifest. The store opened without a
+/// partition that had been created. The log notes how long the manifest was.
 #[test]
 fn a_manifest_that_ends_before_what_the_log_notes_is_damage() {
     let large = Op { slot: 0, key: b"large".as_slice().into(), value: Some(vec![1; 9000].into()) };
     let fill = Action::Write { ops: vec![large], sync: true };
-    // The memtable is full after two of them, and the log segment that the third one goes to has the note.
+    // Two of them fill the memtable. The third one goes to a new log segment, whose header has the hint.
     let driver = after(&[Action::Create(1), fill.clone(), fill.clone(), fill]);
     let image = driver.env.crash_image(CrashPolicy::Everything, 1);
     let names = image.file_names(Path::new(DIR));
@@ -122,7 +122,7 @@ fn a_manifest_that_ends_before_what_the_log_notes_is_damage() {
     let bytes = image.read_file(&path).unwrap();
     let cut_at = |len: usize| {
         let image = driver.env.crash_image(CrashPolicy::Everything, 1);
-        // Zeros, for the stamp tells of a shorter file.
+        // Zeros: a shorter file would contradict its stamp.
         let zeros = vec![0; bytes.len() - len];
         image.write_file(&path, &[&bytes[..len], &zeros].concat());
         SETUP.open(&image).map(|db| db.partitions().len())
@@ -136,7 +136,7 @@ fn a_manifest_that_ends_before_what_the_log_notes_is_damage() {
     assert!(refused > 0, "no cut is noticed");
 }
 
-/// A flush found the disk full while its edit was written; long after, with room again, `settle` told of it once more.
+/// A flush found the disk full while it wrote its edit. Much later, with room again, `settle` returned this error once more.
 #[test]
 fn a_full_disk_of_long_ago_is_forgotten() {
     for calls in 0..8 {
@@ -146,8 +146,8 @@ fn a_full_disk_of_long_ago_is_forgotten() {
     }
 }
 
-/// The manifest's edit of a flush failed for want of space, yet all of its bytes were written. The flush's file was
-/// removed, the bytes survived a crash, and the manifest named a file that was not there.
+/// The edit of a flush failed on a full disk, but all of its bytes were written. The flush removed its file, the bytes survived
+/// a crash, and the manifest named a missing file.
 #[test]
 fn an_edit_that_failed_is_never_found() {
     for calls in 0..12 {
@@ -157,7 +157,7 @@ fn an_edit_that_failed_is_never_found() {
     }
 }
 
-/// A drop failed in the same way and its partition was written to, durably. Then the crash brought the drop back.
+/// A drop failed in the same way, and a later write to its partition was durable. Then a crash brought the drop back.
 #[test]
 fn a_drop_that_failed_does_not_happen_later() {
     for calls in 0..4 {
@@ -172,8 +172,8 @@ fn a_drop_that_failed_does_not_happen_later() {
     }
 }
 
-/// A batch failed on a full disk; then a partition was dropped, durably, and the crash brought the batch back: behind the
-/// drop in the user's order of things, before it in the store's.
+/// A batch failed on a full disk, and then a partition was dropped durably. A crash brought the batch back, although the later
+/// drop was acknowledged.
 #[test]
 fn a_batch_that_failed_is_not_found_after_a_drop_or_sync() {
     for then in [Action::Drop(1), Action::Sync, Action::Create(2)] {

@@ -184,7 +184,7 @@ fn check_poisoned(script: &Script, strike: Strike, driver: &mut Driver, rng: &mu
     match driver.run(&Action::Write { ops: vec![op], sync: false }) {
         Err(error) if error.kind() == ErrorKind::Poisoned => {
             if strike.kind == FaultKind::JobPanics && !error.to_string().contains(JOB_PANIC) {
-                return Err(format!("a job panicked, and a writer is told something else: {error}"));
+                return Err(format!("a job panicked, and a writer got another error: {error}"));
             }
         }
         Err(error) => return Err(format!("a poisoned store refuses a write with the wrong kind: {error}")),

@@ -12,7 +12,7 @@ pub(crate) struct Op {
     pub(crate) value: Option<Arc<[u8]>>,
 }
 
-/// One thing to do.
+/// One step of a history.
 #[derive(Clone)]
 pub(crate) enum Action {
     /// One batch.
@@ -20,7 +20,7 @@ pub(crate) enum Action {
         ops: Vec<Op>,
         sync: bool,
     },
-    /// An action that meets a full disk once, after so many calls.
+    /// An action that finds the disk full once, after so many calls.
     OnFullDisk(Box<Action>, u64),
     Sync,
     Create(usize),
@@ -29,19 +29,19 @@ pub(crate) enum Action {
     Compact,
     CompactPartition(usize),
     Settle,
-    /// Steps of background jobs.
+    /// So many steps of background jobs.
     Step(u32),
     Reopen,
-    /// Several clients beside each other.
+    /// Several clients at the same time.
     Together(Together),
     /// Takes a snapshot and keeps it.
     Keep,
-    /// Reads all of the oldest snapshot that is kept, and drops it.
+    /// Reads all of the oldest kept snapshot and drops it.
     Release,
 }
 
 impl Action {
-    /// The action without the full disk that it meets.
+    /// The action on a disk that is not full.
     pub(crate) fn itself(&self) -> &Action {
         match self {
             Action::OnFullDisk(action, _) => action.itself(),
@@ -51,7 +51,7 @@ impl Action {
 }
 
 impl std::fmt::Debug for Action {
-    /// Short: values by their length.
+    /// Short: prints the length of a value, not its bytes.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ops = |f: &mut std::fmt::Formatter<'_>, ops: &[Op]| {
             ops.iter().try_for_each(|op| {

@@ -1,4 +1,4 @@
-//! Panics as findings: caught with message and place, and not printed.
+//! Panics as violations: caught with their message and place, and not printed.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs `body`; a panic in it becomes an error that tells its message and place.
+/// Runs `body`. A panic becomes an error with its message and place.
 pub(crate) fn catch<T>(body: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     HOOK.call_once(|| {
         let others = std::panic::take_hook();

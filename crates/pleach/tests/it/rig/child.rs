@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// Runs a test of this binary that is otherwise ignored in a process of its own, after this line of the shell.
+/// Runs an ignored test of this binary in a child process. `line` is a shell command that runs before it.
 pub(crate) fn run_after(line: &str, test: &str) {
     let output = Command::new("sh")
         .args(["-c", &format!("{line} && exec \"$0\" \"$@\"")])

@@ -11,7 +11,7 @@ use super::world::{Entries, World};
 /// A key and its value.
 type Entry<'a> = (&'a Arc<[u8]>, &'a Arc<[u8]>);
 
-/// Finds the candidate that the store holds, comparing all of its contents.
+/// Finds the candidate that the store holds, by a comparison of all its contents.
 pub(crate) fn find(db: &Db, candidates: &[Candidate], rng: &mut Rng) -> Result<Candidate, String> {
     let (seq, names) = (db.last_sequence_number(), db.partitions());
     let alike = |c: &&Candidate| c.seq == seq && c.world.has_names(&names);
@@ -34,7 +34,7 @@ fn place(candidate: &Candidate) -> String {
     format!("{}.{}", candidate.batches, candidate.changes)
 }
 
-/// Compares all that the store holds with `world`. Keys of `other` are looked for too.
+/// Compares all contents of the store with `world`. Also looks up the keys of `other`, which may be absent.
 pub(crate) fn check(db: &Db, world: &World, other: &World, rng: &mut Rng) -> Result<(), String> {
     let names = db.partitions();
     if !world.has_names(&names) {

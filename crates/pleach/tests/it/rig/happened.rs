@@ -20,14 +20,14 @@ impl Happened {
         *self.0.lock().unwrap().entry(what).or_default() += count;
     }
 
-    /// Adds what came up in the history of `driver`.
+    /// Adds the counts of the history of `driver`.
     pub(crate) fn add_history(&self, driver: &Driver) {
         for (what, count) in driver.happened() {
             self.add(what, count);
         }
     }
 
-    /// Prints all counts. Panics when one of `needed` is zero and the run `is_complete`.
+    /// Prints all counts. Panics if one of `needed` is zero and the run `is_complete`.
     pub(crate) fn check(&self, needed: &[&'static str], is_complete: bool) {
         let counts = self.0.lock().unwrap();
         for (what, count) in &*counts {

@@ -13,7 +13,7 @@ pub(crate) enum KeyShape {
     Decimal,
     /// Eight bytes, big-endian, far apart.
     Binary,
-    /// A prefix of 90 bytes that all share, then a few digits, some of them the beginning of others.
+    /// A common prefix of 90 bytes, then a few digits. Some keys are prefixes of others.
     LongPrefix,
     /// One byte, zero and 255 among them.
     OneByte,
@@ -57,7 +57,7 @@ fn wild(number: u64) -> Arc<[u8]> {
     (0..len).map(|_| byte(&mut rng)).collect()
 }
 
-/// A value that no other put has: it begins with `tag`, where it has room for that.
+/// A value that no other put has: it begins with `tag`, as far as it is long enough.
 pub(crate) fn value(rng: &mut Rng, tag: u64, sst_bytes: u64) -> Arc<[u8]> {
     let len = match rng.u8(..100) {
         0..4 => 0,
@@ -70,8 +70,7 @@ pub(crate) fn value(rng: &mut Rng, tag: u64, sst_bytes: u64) -> Arc<[u8]> {
     value_of(tag, len)
 }
 
-/// A value of `len` bytes that begins with `tag`. Half of them go on with one byte, the others look like what people
-/// store.
+/// A value of `len` bytes that begins with `tag`. Half of the values repeat one byte; the others look like what users store.
 pub(crate) fn value_of(tag: u64, len: usize) -> Arc<[u8]> {
     let mut value = tag.to_le_bytes().to_vec();
     let rest = len.saturating_sub(value.len());

@@ -11,7 +11,7 @@ use super::setup::Setup;
 use super::together::{Step, Together};
 use super::world::{NAMES, World};
 
-/// How likely what is.
+/// The probabilities of the actions.
 #[derive(Clone, Copy)]
 pub(crate) struct Mix {
     /// Of a thousand actions.
@@ -68,7 +68,7 @@ impl Plan {
         Self { rng, mix, shapes, sst_bytes: setup.sst_bytes, tag: 0 }
     }
 
-    /// A plan for the same partitions and keys that makes up other actions, with values of its own.
+    /// A plan for the same partitions and keys, with other actions and other values.
     pub(crate) fn branch(&self, seed: u64) -> Self {
         let tag = (seed | 1 << 63) & !0xf_ffff;
         Self { rng: Rng::with_seed(seed), mix: self.mix, shapes: self.shapes, sst_bytes: self.sst_bytes, tag }
@@ -125,7 +125,7 @@ impl Plan {
         Action::Write { sync: self.rng.u8(..100) < self.mix.synced, ops: self.ops(world) }
     }
 
-    /// Two to four clients. Each name is created or dropped, if at all.
+    /// Two to four clients. No name is both created and dropped.
     pub(crate) fn together(&mut self, world: &World) -> Together {
         let mut known = World::clone(world);
         let mut clients: Vec<_> = (0..self.rng.usize(2..=4)).map(|_| Vec::new()).collect();
@@ -158,7 +158,7 @@ impl Plan {
         clients[client].push(step);
     }
 
-    /// A step of a client; mostly a small batch where it is `calm`.
+    /// A step of a client; mostly a small batch if `calm`.
     fn step(&mut self, world: &World, calm: bool) -> Step {
         match self.rng.u8(..40) {
             0 | 1 => Step::Do(Action::Sync),
@@ -197,7 +197,7 @@ impl Plan {
         }
     }
 
-    /// A partition that is there.
+    /// A present partition.
     pub(crate) fn slot(&mut self, world: &World) -> usize {
         let slots = world.slots();
         slots[self.rng.usize(..slots.len())]
@@ -218,7 +218,7 @@ impl Plan {
         (0..count).map(|_| self.op(world)).collect()
     }
 
-    /// Mostly so small that it fits a sector.
+    /// Operations that mostly fit one sector.
     pub(crate) fn small_ops(&mut self, world: &World) -> Vec<Op> {
         let mut ops = self.ops(world);
         if self.rng.u8(..4) > 0 {

@@ -17,7 +17,7 @@ type Bounds = (Bound<Key>, Bound<Key>);
 pub(crate) enum Query {
     Get(usize, Key),
     GetMany(usize, Vec<Key>),
-    /// Entries taken from the front and, where the coin says so, from the back, at most `limit` of them.
+    /// Up to `limit` entries, taken at random from the front or the back.
     Range {
         slot: usize,
         bounds: Bounds,
@@ -32,14 +32,14 @@ pub(crate) enum Query {
     },
 }
 
-/// Keys and values in the order in which they were given; values that are not there as `None`.
+/// Keys and values in the order in which the read returned them; an absent value is `None`.
 pub(crate) type Answer = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// Where a read goes.
+/// The target of a read.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
     Newest(&'a Db),
-    /// Handles that were taken before.
+    /// Handles that were taken earlier.
     Handles(&'a [(usize, Partition)]),
     Snapshot(&'a Snapshot, &'a [(usize, Partition)]),
 }
@@ -159,7 +159,7 @@ impl Query {
     }
 }
 
-/// Bounds may be the wrong way round; such a range is empty.
+/// The bounds may be in the wrong order; such a range is empty.
 fn bound(plan: &mut Plan, slot: usize) -> Bound<Key> {
     let key = plan.key(slot);
     match plan.rng.u8(..6) {
@@ -170,7 +170,7 @@ fn bound(plan: &mut Plan, slot: usize) -> Bound<Key> {
     }
 }
 
-/// A key that is most likely not there, but near one.
+/// A key near a present one, most likely absent.
 fn near(rng: &mut Rng, key: &[u8]) -> Key {
     let mut key = key.to_vec();
     match rng.u8(..3) {

@@ -13,7 +13,7 @@ use pleach::env::SimEnv;
 /// The material of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RealBytes {
-    /// One `u32` over and over, little-endian.
+    /// One `u32` repeated, little-endian.
     Number(u32),
     /// A column of ids: `u32`s that count up.
     Ids,
@@ -70,11 +70,11 @@ impl RealBytes {
     }
 }
 
-/// `len` bytes of `file`, from a place that `number` chooses, and from its beginning again where it ends.
+/// `len` bytes of `file` from an offset that `number` chooses; after its end they continue at its beginning.
 fn part_of(file: &[u8], number: u64, len: usize) -> Vec<u8> {
     let start =
         usize::try_from(number.wrapping_mul(0x9e37_79b9) % file.len() as u64).expect("shorter than a file");
-    // Also the file from its beginning, whose first records then stand where a store's own file has them.
+    // Sometimes from the beginning: the first records then have the offsets that they have in a store's own file.
     let start = if number.is_multiple_of(4) { 0 } else { start };
     file.iter().copied().cycle().skip(start).take(len).collect()
 }

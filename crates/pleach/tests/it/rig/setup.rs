@@ -1,4 +1,4 @@
-//! Options so small that a few hundred operations lead to every shape a store can have.
+//! Options so small that a few hundred operations reach sections, clips and several stages.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) const DIR: &str = "/store";
 pub(crate) struct Setup {
     pub(crate) memtable_bytes: usize,
     pub(crate) sst_bytes: u64,
-    /// None: another one each time the store is opened.
+    /// `None`: each open takes another shape.
     pub(crate) shape: Option<Shape>,
     pub(crate) compaction_threads: usize,
     pub(crate) runs_per_stage: usize,

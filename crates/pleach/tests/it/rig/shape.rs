@@ -1,10 +1,10 @@
-//! The inside of a store, as far as its statistics show it.
+//! The structures inside a store that its statistics show.
 
 use pleach::Db;
 
 use super::world::NAMES;
 
-/// Which of the things that a rig must have seen are there.
+/// Which of the structures that a rig must meet the store has.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "a list of things to have seen")]
 pub(crate) struct Shape {
@@ -15,7 +15,7 @@ pub(crate) struct Shape {
     pub(crate) stages: bool,
     /// A compaction in progress.
     pub(crate) compactions: bool,
-    /// A compaction in progress that has moved a part already.
+    /// A compaction in progress that has already raised its clip.
     pub(crate) clips: bool,
 }
 

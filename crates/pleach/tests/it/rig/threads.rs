@@ -4,8 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs `case` for the numbers below `count` on as many threads as the machine has, until one fails. Panics with what
-/// it says then.
+/// Runs `case` for the numbers below `count`, on one thread for each processor, until one fails. Panics with its message.
 pub(crate) fn in_parallel(count: u64, case: impl Fn(u64) -> Result<(), String> + Sync) {
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let failures = Mutex::new(Vec::new());

@@ -1,8 +1,16 @@
-//! Oracle: the states that a store may have after a crash before a given call.
+//! Timeline: the oracle that lists the states a store may have after a crash before a given call.
 //!
-//! There are two orders. The log orders batches, by their sequence numbers. The manifest orders creations and drops of
-//! partitions. A crash leaves a prefix of each order. It includes the durable changes, and every batch before a drop that it
-//! includes. Failed writes may be there too, as long as no later change was acknowledged.
+//! The [`Driver`](super::driver::Driver) records every batch, creation and drop here, with the calls of the machine that had
+//! begun before and after it. [`Timeline::expect`] returns the candidates for a crash.
+//!
+//! There are two orders: the log orders batches by their sequence numbers, and the manifest orders creations and drops of
+//! partitions. A crash leaves a prefix of each order.
+//!
+//! # Invariants
+//! 1. *Durable*: both prefixes include every durable change.
+//! 2. *Drops after batches*: if the state has a drop, it has every batch before the drop.
+//! 3. *Failed changes*: the state may have a failed change only if, before the crash, no later change was acknowledged and no
+//!    later sync returned.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +18,10 @@ use std::sync::Arc;
 use super::action::Op;
 use super::world::{Entries, NAMES, World};
 
-/// A partition from its creation to its drop. Its name may be used again by another.
+/// The number of one partition, from its creation to its drop. Another partition may reuse its name later.
 pub(crate) type Life = u64;
 
-/// The content of each life, the dropped ones included.
+/// The content of every partition, dropped ones included.
 type Contents = BTreeMap<Life, Arc<Entries>>;
 
 /// A state that a crash may leave, with the store's last sequence number.
@@ -21,14 +29,14 @@ type Contents = BTreeMap<Life, Arc<Entries>>;
 pub(crate) struct Candidate {
     pub(crate) world: Arc<World>,
     pub(crate) seq: u64,
-    /// Place in the order of batches, for messages and coverage.
+    /// Index in the order of batches, for messages and coverage.
     pub(crate) batches: usize,
-    /// Place in the order of creations and drops.
+    /// Index in the order of creations and drops.
     pub(crate) changes: usize,
 }
 
 impl Candidate {
-    /// Whether it holds nothing that the other does not.
+    /// Whether all batches and changes of this candidate are also in `other`.
     pub(crate) fn is_within(&self, other: &Candidate) -> bool {
         self.batches <= other.batches && self.changes <= other.changes
     }
@@ -38,17 +46,17 @@ impl Candidate {
     }
 }
 
-/// When something was done, in calls of the machine that had begun.
+/// The time of an action: how many calls the machine had begun before the action and at its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct When {
     pub(crate) begun: u64,
     pub(crate) ended: u64,
-    /// Whether it succeeded.
+    /// Whether the action succeeded.
     pub(crate) done: bool,
 }
 
 impl When {
-    /// Whether call number `at` came in between.
+    /// Whether the action was under way at call number `at`.
     fn is_during(self, at: u64) -> bool {
         self.begun < at && at <= self.ended
     }
@@ -60,10 +68,10 @@ struct Batch {
     when: When,
 }
 
-/// A creation or drop, with what is there after it.
+/// A creation or drop, with the names of all partitions after it.
 struct Change {
     names: BTreeMap<usize, Life>,
-    /// Batches up to here are part of every state with this change.
+    /// Every state with this change has the batches up to this sequence number.
     needs_seq: u64,
     is_drop: bool,
     when: When,
@@ -71,34 +79,34 @@ struct Change {
 
 /// The history of a store since it was opened on a machine.
 pub(crate) struct Timeline {
-    /// By sequence number; what failed is before what took its numbers.
+    /// In the order of sequence numbers. A failed batch stands before the batch that reused its numbers.
     batches: Vec<Batch>,
     changes: Vec<Change>,
     lives: Life,
     /// The content of the running store.
     world: Arc<World>,
-    /// Calls that had begun when a promise was made, and the sequence number that was durable from then on.
+    /// Pairs of a call number and a sequence number: from this call on, all batches up to this number are durable.
     durable: Vec<(u64, u64)>,
-    /// Actions after which nothing that had failed before may be found.
+    /// Actions after which a crash must not bring back an earlier failed change.
     settled: Vec<When>,
     /// Commits of more than one batch.
     groups: Vec<When>,
-    /// Actions while single files went from one level to the next.
+    /// Actions during which a compaction moved single files to the next level.
     merges: Vec<When>,
     /// Actions that wrote a log record in several calls.
     pieces: Vec<When>,
-    /// Calls that had begun when the number of snapshots that are kept became this one.
+    /// Pairs of a call number and the number of snapshots kept from then on.
     kept: Vec<(u64, usize)>,
-    /// Calls that had begun when the store was open.
+    /// Calls that had begun when the first open returned.
     opened: u64,
-    /// Calls that had begun when it was last opened.
+    /// Calls that had begun when the last open returned.
     reopened: u64,
-    /// The states that may be found before the store was open: after a power cut, after a killed process.
+    /// The states that a crash before the first open returned may leave: by a power cut, by a killed process.
     before: [Vec<Candidate>; 2],
 }
 
 impl Timeline {
-    /// The store holds `start` since call number `opened`; until then a crash leaves one of `before`.
+    /// A store that holds `start` when its open returns at call number `opened`. An earlier crash leaves one of `before`.
     pub(crate) fn new(start: &Candidate, opened: u64, before: [Vec<Candidate>; 2]) -> Self {
         let when = When { begun: 0, ended: opened, done: true };
         let slots = start.world.slots();
@@ -122,21 +130,22 @@ impl Timeline {
         }
     }
 
-    /// A store that is created.
+    /// A new store, whose creation ends at call number `opened`.
     pub(crate) fn of_new_store(opened: u64) -> Self {
         let start = Candidate { world: Arc::new(World::new()), seq: 0, batches: 0, changes: 0 };
         Self::new(&start, opened, [vec![start.clone()], vec![start.clone()]])
     }
 
-    /// A batch whose first operation got this sequence number. Batches are added in the order of their numbers.
+    /// Adds a batch whose first operation got sequence number `first_seq`. Requires: batches come in the order of their numbers.
     pub(crate) fn add_batch(&mut self, ops: &[(Life, Op)], first_seq: u64, when: When) -> Result<(), String> {
         let mut bases = self.batches.iter().rev().filter(|b| b.last_seq + 1 == first_seq);
-        // A batch that failed gives its numbers back: what comes later stands on the batch that got them then.
+        // A failed batch releases its numbers, so several batches can end just before `first_seq`. The new batch follows the
+        // one that was acknowledged.
         let newest = bases.clone().next();
         let acknowledged = bases.find(|b| b.when.done && (when.done || b.when.ended <= when.ended));
-        let base = acknowledged
-            .or(newest)
-            .ok_or_else(|| format!("a batch got {first_seq}, which nothing leads up to"))?;
+        let base = acknowledged.or(newest).ok_or_else(|| {
+            format!("a batch got the sequence number {first_seq}, but no batch ends just before it")
+        })?;
         let mut contents = Contents::clone(&base.contents);
         for (life, op) in ops {
             let entries = Arc::make_mut(contents.entry(*life).or_default());
@@ -151,7 +160,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// A creation of `life` under the name `slot`, or the drop of what has this name.
+    /// Adds the creation of `life` under the name `slot` or, if `life` is `None`, the drop of the partition with this name.
     pub(crate) fn add_change(&mut self, slot: usize, life: Option<Life>, needs_seq: u64, when: When) {
         let mut names = self.names().clone();
         match life {
@@ -163,14 +172,14 @@ impl Timeline {
         self.refresh();
     }
 
-    /// A number for a partition that is created.
+    /// A number for a new partition.
     pub(crate) fn new_life(&mut self) -> Life {
         self.lives += 1;
         self.lives
     }
 
-    /// The store was opened again at call number `at`. If the last change had failed, but its sequence number or partitions
-    /// are found, the change counts as done.
+    /// Records that the store was opened again at call number `at`, with this sequence number and these partitions. If they
+    /// show that the open recovered a failed change, the change counts as done from now on.
     pub(crate) fn adopt(&mut self, seq: u64, names: &[String], at: u64) {
         self.reopened = at;
         if self.seq() != seq
@@ -193,17 +202,17 @@ impl Timeline {
         self.world = Arc::new(world_of(&self.batches[self.last_batch()].contents, self.names()));
     }
 
-    /// From call number `at` on, everything up to sequence number `seq` is durable.
+    /// From call number `at` on, all batches up to sequence number `seq` are durable.
     pub(crate) fn mark_durable(&mut self, at: u64, seq: u64) {
         self.durable.push((at, seq));
     }
 
-    /// Nothing that failed before may be found afterwards.
+    /// After this action a crash must not bring back an earlier failed change.
     pub(crate) fn settle_failures(&mut self, when: When) {
         self.settled.push(when);
     }
 
-    /// The last batch that did not fail.
+    /// Index of the last batch that did not fail.
     fn last_batch(&self) -> usize {
         self.batches.iter().rposition(|b| b.when.done).expect("the first one did not")
     }
@@ -217,7 +226,7 @@ impl Timeline {
         &self.world
     }
 
-    /// Names of the partitions that are there.
+    /// The present partitions by name.
     pub(crate) fn names(&self) -> &BTreeMap<usize, Life> {
         &self.changes[self.last_change()].names
     }
@@ -230,12 +239,12 @@ impl Timeline {
         self.opened
     }
 
-    /// Whether the store was opened since call number `at`.
+    /// Whether the store was opened again after call number `at`.
     pub(crate) fn was_reopened_after(&self, at: u64) -> bool {
         self.reopened > at
     }
 
-    /// The content that the partition `life`, called `slot`, had with the last sequence number among these.
+    /// The contents of the partition `life`, named `slot`, after each batch that ended with a number from `first` to `last`.
     pub(crate) fn worlds_between(
         &self,
         first: u64,
@@ -247,21 +256,21 @@ impl Timeline {
         found.map(move |batch| world_of(&batch.contents, &[(slot, life)].into()))
     }
 
-    /// The present partitions with what they held after each batch.
+    /// The present partitions, with their content after each batch.
     pub(crate) fn past(&self) -> Vec<Candidate> {
         let changes = self.last_change();
         let done = (0..self.batches.len()).filter(|number| self.batches[*number].when.done);
         done.map(|batches| self.candidate(batches, changes)).collect()
     }
 
-    /// All that has been written, in the partitions that were there after each change.
+    /// The partitions after each creation and drop, with their present content.
     pub(crate) fn past_changes(&self) -> Vec<Candidate> {
         let batches = self.last_batch();
         let done = (0..self.changes.len()).filter(|number| self.changes[*number].when.done);
         done.map(|changes| self.candidate(batches, changes)).collect()
     }
 
-    /// The states that a crash just before call number `at` may leave; `killed`: of the process only.
+    /// The states that a crash just before call number `at` may leave. `killed`: only the process ended, not the machine.
     pub(crate) fn expect(&self, at: u64, killed: bool) -> Vec<Candidate> {
         if at < self.opened {
             return self.before[usize::from(killed)].clone();
@@ -287,7 +296,7 @@ impl Timeline {
         pairs.filter(fits).map(|(batch, change)| self.candidate(batch, change)).collect()
     }
 
-    /// Whether a crash before call `at` may leave what was done then.
+    /// Whether a crash before call `at` may leave the change that was made at `when`.
     fn may_be_found(&self, when: When, at: u64) -> bool {
         let others = self.batches.iter().map(|b| b.when).chain(self.changes.iter().map(|c| c.when));
         let mut later = others.chain(self.settled.iter().copied());
@@ -301,7 +310,7 @@ impl Timeline {
         Candidate { world, seq: *last_seq, batches, changes }
     }
 
-    /// Whether a partition was dropped at or before the place in the order of changes.
+    /// Whether one of the changes up to index `changes` is a drop.
     pub(crate) fn dropped_by(&self, changes: usize) -> bool {
         self.changes.iter().take(changes + 1).any(|c| c.is_drop)
     }
@@ -328,17 +337,17 @@ impl Timeline {
         self.groups.iter().any(|when| when.is_during(at))
     }
 
-    /// Whether single files went from one level to the next about call number `at`.
+    /// Whether a compaction moved single files to the next level at call number `at`.
     pub(crate) fn merges_at(&self, at: u64) -> bool {
         self.merges.iter().any(|when| when.is_during(at))
     }
 
-    /// Moments within the times in which files were merged singly.
+    /// The calls during which a compaction moved single files.
     pub(crate) fn moments_of_merges(&self) -> Vec<u64> {
         self.merges.iter().flat_map(|when| when.begun..when.ended).collect()
     }
 
-    /// Takes note that so many snapshots are kept from now on.
+    /// Records that `count` snapshots are kept from call number `at` on.
     pub(crate) fn kept_since(&mut self, count: usize, at: u64) {
         self.kept.push((at, count));
     }
@@ -348,7 +357,7 @@ impl Timeline {
         self.kept.iter().rev().find(|(since, _)| *since < at).is_some_and(|(_, count)| *count > 0)
     }
 
-    /// How many groups, kept snapshots, and times in which files were merged singly there were.
+    /// The numbers of groups, of kept snapshots, and of actions that moved single files.
     pub(crate) fn happened(&self) -> [u64; 3] {
         let keeps = self.kept.windows(2).filter(|pair| pair[1].1 > pair[0].1).count();
         let first = self.kept.first().map_or(0, |(_, count)| *count);

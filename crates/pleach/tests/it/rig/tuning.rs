@@ -1,4 +1,4 @@
-//! Rare things made frequent: other thresholds for the stores that a test opens on its thread.
+//! Tuning: thresholds that make rare events frequent, for the stores that a test opens on its thread.
 
 use std::cell::Cell;
 
@@ -9,8 +9,8 @@ std::thread_local! {
     static TUNING: Cell<&'static str> = const { Cell::new("") };
 }
 
-/// Runs `body` with what `name` says: a `tune.` name changes the thresholds of the stores that are opened meanwhile, any other
-/// name switches off a site.
+/// Runs `body` under `name`. A `tune.` name changes the thresholds of the stores that `body` opens. Any other name switches off
+/// a site.
 pub(crate) fn with_site<T>(name: &'static str, body: impl FnOnce() -> T) -> T {
     struct Restore(&'static str);
     impl Drop for Restore {
@@ -26,7 +26,7 @@ pub(crate) fn with_site<T>(name: &'static str, body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The thresholds of a store that is opened now.
+/// The thresholds for a store that this thread opens now.
 pub(crate) fn thresholds() -> Thresholds {
     of(TUNING.get())
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 /// The number in the environment variable `name`, or `default`.
 ///
 /// # Panics
-/// When the variable holds something else.
+/// If the variable holds no number.
 pub(crate) fn number(name: &str, default: u64) -> u64 {
     parsed(name).unwrap_or(default)
 }
@@ -13,7 +13,7 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
 /// The value of the environment variable `name`, if it is set.
 ///
 /// # Panics
-/// When that cannot be parsed.
+/// If the value cannot be parsed.
 pub(crate) fn parsed<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
     Some(
@@ -22,7 +22,7 @@ pub(crate) fn parsed<T: FromStr>(name: &str) -> Option<T> {
     )
 }
 
-/// The seed of the first case; the others have the numbers that follow.
+/// The seed of the first case; the next cases have the following numbers.
 pub(crate) fn seed() -> u64 {
     number("PLEACH_SEED", 1)
 }

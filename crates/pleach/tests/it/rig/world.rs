@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::action::Op;
 
-/// Names of the partitions that the rigs use; the first is the one that every store has.
+/// Names of the partitions that the rigs use. The first one is in every store.
 pub(crate) const NAMES: [&str; 5] = ["default", "apple", "pear", "quince", "medlar"];
 
 /// Keys and values of one partition.
 pub(crate) type Entries = BTreeMap<Arc<[u8]>, Arc<[u8]>>;
 
-/// All partitions with what they hold. Clones share what they do not change.
+/// All partitions with their contents. Clones share the partitions that they do not change.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct World {
     pub(crate) partitions: BTreeMap<&'static str, Arc<Entries>>,
@@ -23,7 +23,7 @@ impl World {
         Self { partitions: [(NAMES[0], Arc::default())].into() }
     }
 
-    /// Whether its partitions are those of these names.
+    /// Whether its partitions have exactly these names.
     pub(crate) fn has_names(&self, names: &[String]) -> bool {
         self.partitions.len() == names.len()
             && names.iter().all(|name| self.partitions.contains_key(name.as_str()))
@@ -33,17 +33,17 @@ impl World {
         self.partitions.contains_key(NAMES[slot])
     }
 
-    /// The content of the partition. Requires: it is there.
+    /// The content of the partition. Requires: the partition is present.
     pub(crate) fn entries(&self, slot: usize) -> &Arc<Entries> {
         &self.partitions[NAMES[slot]]
     }
 
-    /// Numbers of the partitions that are there.
+    /// Numbers of the present partitions.
     pub(crate) fn slots(&self) -> Vec<usize> {
         (0..NAMES.len()).filter(|slot| self.has(*slot)).collect()
     }
 
-    /// Requires: the partitions of `ops` are there.
+    /// Requires: the partitions of `ops` are present.
     pub(crate) fn write(&mut self, ops: &[Op]) {
         for op in ops {
             let entries =
