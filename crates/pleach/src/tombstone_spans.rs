@@ -1,8 +1,8 @@
 //! Spans of tombstones: key ranges that hold no live key, so that scans can skip them.
 //!
 //! A scan that passes many tombstones in a row records the span from the first to the last of them. A later scan that
-//! enters the span seeks to its end. A put into a span removes it. This keeps the head of a queue cheap to find, and the
-//! start of a key space of which much was deleted, long before a compaction removes the tombstones.
+//! enters the span seeks to its end. A put into a span removes it. So the head of a queue,
+//! or the first key behind a large deletion, is found at once, long before a compaction removes the tombstones.
 //!
 //! # Invariants
 //! 1. *No live key*: in a view that was taken before now and that sees the sequence number `since` of a listed span, no key

@@ -2,18 +2,18 @@
 //!
 //! Three things start a merge:
 //! 1. *A full stage.* It is merged into the next stage, as in the forest. If the runs above the bottom have reached twice its
-//!    size, they are all merged into the bottom, which so triples. Then a load of new keys rewrites each entry of the bottom
+//!    size, they are all merged into the bottom, which then has three times its size. So a load of new keys rewrites each entry of the bottom
 //!    half a time on average; a forest rewrites its last stage once.
 //! 2. *Reads.* Once reads have spent as much time on further runs as a merge of everything takes (`version::reads`), all
 //!    runs are merged into the bottom.
 //! 3. *Garbage*, which would double the space. When it exceeds a share of the live entries, all runs are merged into the
 //!    bottom. Each file has an estimate of its garbage, sampled with the filters when it was written.
 //!
-//! The first stage, of small flushed runs, is full at `k * k` runs while data is written, and at `k` when it is quiet, for
-//! the reads. A later stage is full at `2.5 * k` runs. Only its oldest `2 * k` are merged, so that the newest are not written
-//! again at once. Flushed runs never go into the bottom directly. With `k` = 4 a load of new keys is written twice in all up
-//! to some 150 memtables, and about three times up to some 1100 (`testdata/pickers/bottom-load.txt`); at most 9 runs of a
-//! stage are left to read.
+//! The first stage, of small flushed runs, is full at `k * k` runs while data is written. When it is quiet, it is full at
+//! `k` runs, so that reads search fewer. A later stage is full at `2.5 * k` runs. Only its oldest `2 * k` are merged, so
+//! that the newest are not written again immediately. Flushed runs never go into the bottom directly. With `k` = 4 a load of
+//! new keys is written twice in all up to some 150 memtables, and about three times up to some 1100
+//! (`testdata/pickers/bottom-load.txt`); at most 9 runs of a stage are left to read.
 
 use std::sync::Arc;
 

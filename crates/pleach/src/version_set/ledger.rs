@@ -6,8 +6,7 @@
 //!
 //! # Invariants
 //! 1. *No miss*: a merge that is due in a version is due here, once the version's edit is committed. Time and reads can make
-//!    a merge due without an edit: [`VersionSet::refresh_ledger`] checks the partitions
-//!    in which they can.
+//!    a merge due without an edit: [`VersionSet::refresh_ledger`] checks the partitions in which they can.
 //! 2. *Hints only*: plans come from the version. If the ledger is ahead of the version, or a run is busy, there is no plan.
 //!
 //! # Concurrency
