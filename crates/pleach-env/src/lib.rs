@@ -6,6 +6,8 @@
 //!
 //! A store wraps its environment in a [`BoundedEnv`], which closes SSTs when descriptors are short.
 //!
+//! A [`SlowEnv`] delays reads, so that tests without a slow device see which of them overlap.
+//!
 //! The crate also holds the [`Error`] type and the [`failpoint`] registry, which all layers share.
 
 #[cfg(feature = "failpoints")]
@@ -20,6 +22,7 @@ pub mod memory;
 mod read_queue;
 mod real;
 mod sim;
+mod slow;
 pub mod sync;
 mod waiter;
 
@@ -35,4 +38,5 @@ pub use real::RealEnv;
 #[cfg(feature = "failpoints")]
 pub use sim::Clients;
 pub use sim::{Capture, CrashPolicy, Fault, FaultKind, JOB_PANIC, SimEnv};
+pub use slow::SlowEnv;
 pub use waiter::Waiter;

@@ -22,6 +22,7 @@ mod golden;
 mod large_batches;
 mod metamorphic;
 mod model;
+mod overlap;
 mod panics;
 mod processes;
 mod ranges;
