@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pleach_command::{Interrupt, SecondSignal};
 
-use crate::bench::{Record, Settings, run_as_child, run_in_child};
+use crate::bench::{Record, Settings, remove_stores, run_as_child, run_in_child, turns};
 use crate::data::KeySet;
+use crate::device::{self, DeviceArgs};
 use crate::engine::{EngineFactory, Result};
 use crate::paper::{self, PaperArgs};
 use crate::report::{self, Comparison, Tolerance};
@@ -31,6 +32,8 @@ struct Cli {
 enum Command {
     /// Show engines, workloads and key sets.
     List,
+    /// Measure raw random reads of a store's files by depth, with fio's beside them.
+    Device(DeviceArgs),
     /// Repeat a figure of a paper on smaller data and print theirs beside ours.
     Paper(PaperArgs),
     /// Make reports from JSON files of earlier runs, or compare two of them; a table by default.
@@ -104,6 +107,7 @@ pub fn run(engines: &[EngineFactory]) -> ExitCode {
             list(engines);
             Ok(())
         }
+        Some(Command::Device(args)) => device::run(&args),
         Some(Command::Paper(args)) => paper::run(engines, &args),
         Some(Command::Report(args)) => report_again(&args),
         Some(Command::Tables(args)) => tables(&args),
@@ -131,9 +135,9 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
     let interrupt = Interrupt::install(SecondSignal::EndsProcess)?;
     let mut records: Vec<Record> = Vec::new();
     let mut failed = Vec::new();
-    for engine in &settings.engines {
+    for (engine, settings) in turns(settings) {
         let mut first = records.is_empty();
-        let outcome = run_in_child(engine, settings, &interrupt, &mut |record| {
+        let outcome = run_in_child(&engine, &settings, &interrupt, &mut |record| {
             report::print_table(std::slice::from_ref(record), std::mem::take(&mut first));
         });
         records.extend(outcome.records);
@@ -144,6 +148,7 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
             break;
         }
     }
+    remove_stores(settings);
     let wrong: u64 = records.iter().map(|record| record.wrong).sum();
     if wrong > 0 {
         failed.push(format!("{wrong} answers were wrong"));

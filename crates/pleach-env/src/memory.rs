@@ -11,6 +11,8 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
+use crate::read_queue::ReadBuffer;
+
 /// Pieces at least this long are mapped and advised for huge pages; shorter ones come from the allocator.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -91,6 +93,15 @@ impl Drop for Region {
             // SAFETY: allocated in `try_with` with this layout.
             unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
         }
+    }
+}
+
+// SAFETY: the memory is the region's own, and it stays where it is when the value moves. Who reads it by [`Region::start`]
+// meanwhile uses `unsafe`.
+unsafe impl ReadBuffer for Region {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the region is borrowed mutably, and all of it is initialized.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 

@@ -64,6 +64,7 @@ pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, sampl
         seconds: *seconds,
         settle_s: seen.settle_s,
         cpu_ops_s: seen.cpu_ops_ns as f64 / 1e9,
+        cpu_us_per_op: seen.cpu_ops_ns as f64 / 1e3 / tally.ops.max(1) as f64,
         longest_gap_ns: recorder.longest_gap_ns,
         timed_every: recorder.interval_max,
         found: tally.found,

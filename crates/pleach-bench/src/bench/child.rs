@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use serde::{Deserialize, Serialize};
 
 use super::accounting::unknown_record;
+use super::kept::KeptStore;
 use super::limit::MemoryLimit;
 use super::record::Record;
 use super::runner::run_workloads;
@@ -91,6 +92,24 @@ fn failure(
         records.push(unknown_record(engine, settings, &planned, &error));
     }
     error
+}
+
+/// The engines in the order in which they run, with the settings of each run: all of them once in each round. The first round
+/// loads the stores, the last one removes them.
+pub(crate) fn turns(settings: &Settings) -> impl Iterator<Item = (String, Settings)> {
+    let turn = |round: usize, engine: &String| {
+        let keep = settings.keep || round + 1 < settings.rounds;
+        let reuse = settings.reuse || round > 0;
+        (engine.clone(), Settings { keep, reuse, ..settings.clone() })
+    };
+    (0..settings.rounds).flat_map(move |round| settings.engines.iter().map(move |engine| turn(round, engine)))
+}
+
+/// Removes the stores that are not to be kept, of rounds that did not come to their end.
+pub(crate) fn remove_stores(settings: &Settings) {
+    for engine in settings.engines.iter().filter(|_| !settings.keep) {
+        remove_store(&settings.dir.join(engine));
+    }
 }
 
 /// One process, from its start to the removal of its files.
@@ -176,8 +195,9 @@ fn stop(child: &mut Child) -> Result<ExitStatus> {
     Ok(child.wait()?)
 }
 
-/// Removes the files of a process that did not end well.
-fn remove_store(dir: &Path) {
+/// Removes a store, and what says that it is kept.
+pub(crate) fn remove_store(dir: &Path) {
+    KeptStore::remove(dir);
     let _already_gone = fs::remove_dir_all(dir);
 }
 

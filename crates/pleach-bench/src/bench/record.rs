@@ -28,6 +28,10 @@ pub(crate) struct Record {
     pub(crate) peak_disk_bytes: u64,
     pub(crate) peak_rss_bytes: u64,
     pub(crate) cpu_s: f64,
+    pub(crate) in_flight: usize,
+    pub(crate) cpu_us_per_op: f64,
+    /// Raw reads of the store's files around an uncached workload.
+    pub(crate) device_reads_per_s: Option<f64>,
 
     pub(crate) p95_ns: u64,
     pub(crate) max_ns: u64,

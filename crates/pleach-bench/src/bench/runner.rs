@@ -1,11 +1,13 @@
 //! The runner: an engine's workloads one after the other, each measured and made into a record.
 
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use pleach_command::Interrupt;
 
 use super::accounting::{Seen, add_costs, failed_record, record_of};
 use super::execute::{Tally, execute};
+use super::flanks::{Flanks, in_flight};
 use super::machine_lock::MachineLock;
 use super::measured::{compared_with, ops_of, run_before, run_shape, stopped_after_s, streams};
 use super::phase::{Outcome, Phase, Work};
@@ -13,8 +15,8 @@ use super::progress::watched;
 use super::record::Record;
 use super::settings::Settings;
 use super::store::Store;
-use crate::engine::{Engine, EngineFactory, Error, NullEngine, Result};
-use crate::measure::{ProcessCounts, Recorder, Stopwatch, reset_peak_rss};
+use crate::engine::{Engine, EngineFactory, EngineStats, Error, NullEngine, Result};
+use crate::measure::{ProcessCounts, Recorder, Sampler, Stopwatch, reset_peak_rss};
 use crate::workload::{Mix, Needs, Op, Planned, Shape, Workload, delete_order};
 
 /// Operations on the null engine, to measure the benchmark's own cost.
@@ -45,11 +47,28 @@ pub(crate) fn run_workloads(
         }
         sink(record?)
     });
-    let closed = store.close();
-    if !settings.keep {
-        store.empty()?;
+    if settings.keep {
+        return done.and(store.keep());
     }
+    let closed = store.close();
+    store.empty()?;
     done.and(closed)
+}
+
+/// Loads a store of `factory` in this process, closes it, and calls `read` with its folder. Removes it afterwards.
+pub(crate) fn with_loaded(
+    factory: &EngineFactory,
+    settings: &Settings,
+    interrupt: &Interrupt,
+    read: impl FnOnce(&Path) -> Result<()>,
+) -> Result<()> {
+    settings.check()?;
+    let mut store = Store::new(factory, settings, 0.0, interrupt)?;
+    let planned = Planned::parse("readrandom", 1)?;
+    let done = store.prepare(&planned).and_then(|()| store.close()).and_then(|()| read(store.dir()));
+    store.close()?;
+    store.empty()?;
+    done
 }
 
 fn run_workload(store: &mut Store<'_>, planned: &Planned) -> Result<Record> {
@@ -62,6 +81,36 @@ fn run_workload(store: &mut Store<'_>, planned: &Planned) -> Result<Record> {
     if shape == Shape::ReadWhileCompacting {
         store.overwrite_some()?;
     }
+    let round = || run_round(store, planned, before.as_ref());
+    let (round, flanked) = match Flanks::new(store, planned)? {
+        None => (round()?, None),
+        Some(flanks) => flanks.around(round).map(|(round, flanked)| (round, Some(flanked)))?,
+    };
+    let prepared_by = store.history.clone();
+    follow(store, planned, &round.seen);
+    let mut record =
+        Record { overhead_ns, prepared_by, ..record_of(store, planned, &round.seen, &round.samples) };
+    add_costs(&mut record, &round.counts, &round.stats_before, round.stats);
+    record.in_flight = in_flight(store, planned);
+    if let Some(flanked) = flanked {
+        record.device_reads_per_s = Some(flanked.reads_per_s());
+        record.extra.insert("device_change".to_owned(), flanked.change());
+        record.extra.insert("rounds_discarded".to_owned(), f64::from(flanked.discarded));
+    }
+    Ok(record)
+}
+
+/// The measured part of a workload with its costs.
+struct Round {
+    seen: Seen,
+    samples: Sampler,
+    counts: ProcessCounts,
+    stats_before: EngineStats,
+    stats: EngineStats,
+}
+
+fn run_round(store: &Store<'_>, planned: &Planned, before: Option<&Outcome>) -> Result<Round> {
+    let shape = planned.workload.shape;
     let progress = AtomicU64::new(0);
     let label = format!("{} {}", store.factory.name, planned.workload.name);
     reset_peak_rss();
@@ -75,14 +124,8 @@ fn run_workload(store: &mut Store<'_>, planned: &Planned) -> Result<Record> {
         let stopped_after_s = stopped_after_s(store, shape, &outcome);
         Ok::<_, Error>(Seen { outcome, extra, settle_s, cpu_ops_ns, stopped_after_s })
     });
-    let seen = seen?;
     let counts = ProcessCounts::now().since(counts_before);
-    let stats = store.engine().stats()?;
-    let prepared_by = store.history.clone();
-    follow(store, planned, &seen);
-    let mut record = Record { overhead_ns, prepared_by, ..record_of(store, planned, &seen, &samples) };
-    add_costs(&mut record, &counts, &stats_before, stats);
-    Ok(record)
+    Ok(Round { seen: seen?, samples, counts, stats_before, stats: store.engine().stats()? })
 }
 
 /// Does work of the benchmark that should not count in the measured time.

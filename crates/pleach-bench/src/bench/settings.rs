@@ -144,6 +144,14 @@ pub(crate) struct Settings {
     /// Keep the stores at the end.
     #[arg(long)]
     pub(crate) keep: bool,
+
+    /// Begin with the stores that an earlier run with --keep has left, where they hold the keys of this one.
+    #[arg(long)]
+    pub(crate) reuse: bool,
+
+    /// Run the workloads so many times on each engine, the engines in turn, on stores that are loaded once.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) rounds: usize,
 }
 
 impl Default for Settings {
@@ -174,6 +182,7 @@ impl Settings {
             ("--multi", self.multi as u64),
             ("--in-flight", self.in_flight.unwrap_or(1) as u64),
             ("--scan-len", self.scan_len as u64),
+            ("--rounds", self.rounds as u64),
         ];
         if let Some((name, _)) = positive.into_iter().find(|&(_, number)| number == 0) {
             return Err(format!("{name} must be at least one").into());

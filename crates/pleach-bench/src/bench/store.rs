@@ -7,11 +7,13 @@ use std::sync::atomic::AtomicU64;
 
 use pleach_command::Interrupt;
 
+use super::kept::KeptStore;
 use super::phase::{Phase, Work};
 use super::progress::watched;
 use super::settings::Settings;
 use crate::data::Dataset;
 use crate::engine::{Engine, EngineConfig, EngineFactory, Result};
+use crate::measure::disk_bytes;
 use crate::workload::{Needs, PARTITIONS, Planned, ScanLen, Shape, StreamContext};
 
 /// Keys per write of loads that are not measured, so that engines with a high cost per write load quickly.
@@ -125,14 +127,49 @@ impl<'a> Store<'a> {
         if self.holds == Some(needs) && needs == Needs::Loaded {
             return Ok(());
         }
+        if needs == Needs::Loaded && self.settings.reuse && self.reuse()? {
+            return Ok(());
+        }
         let partitions = if needs == Needs::Partitioned { PARTITIONS } else { 1 };
         self.reopen(partitions)?;
         match needs {
             Needs::Fresh => {}
+            Needs::Loaded if self.settings.rounds > 1 => {
+                self.load(needs, partitions)?;
+                // Each round starts with a store that was just opened.
+                self.close()?;
+                self.engine = Some((self.factory.open)(&self.config)?);
+            }
             Needs::Loaded | Needs::Partitioned => self.load(needs, partitions)?,
             Needs::Queues => self.fill_queues(planned.threads)?,
         }
         self.holds = Some(needs);
+        Ok(())
+    }
+
+    /// Opens what an earlier run has left; whether there was a store with the keys of this one.
+    fn reuse(&mut self) -> Result<bool> {
+        let Some(kept) = KeptStore::read(self.dir()).filter(|kept| kept.fits(self.settings)) else {
+            return Ok(false);
+        };
+        self.close()?;
+        self.config.partitions = 1;
+        self.engine = Some((self.factory.open)(&self.config)?);
+        // A workload may change the store.
+        KeptStore::remove(self.dir());
+        (self.history, self.live_bytes) = (kept.history, kept.live_bytes);
+        self.inserted = 0;
+        self.holds = Some(Needs::Loaded);
+        Ok(true)
+    }
+
+    /// Lets a later run reuse the store, if it holds exactly the keys that were loaded.
+    pub(super) fn keep(&mut self) -> Result<()> {
+        let is_loaded = self.holds == Some(Needs::Loaded) && self.inserted == 0 && disk_bytes(self.dir()) > 0;
+        self.close()?;
+        if is_loaded {
+            KeptStore::write(self.dir(), self.settings, &self.history, self.live_bytes)?;
+        }
         Ok(())
     }
 
@@ -246,6 +283,7 @@ impl<'a> Store<'a> {
 
     /// Removes the store's files.
     pub(super) fn empty(&self) -> Result<()> {
+        KeptStore::remove(self.dir());
         if self.dir().exists() {
             fs::remove_dir_all(self.dir())?;
         }

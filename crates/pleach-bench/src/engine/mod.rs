@@ -37,7 +37,7 @@ pub struct EngineFactory {
     pub about: &'static str,
     /// What it can do natively.
     pub capabilities: Capabilities,
-    /// Opens a store in an existing, empty folder.
+    /// Opens a store in an existing folder, which is empty or holds a store of this engine.
     pub open: fn(&EngineConfig) -> Result<Box<dyn Engine>>,
 }
 

@@ -2,13 +2,14 @@
 //! results beside ours. docs/papers.md maps the figures to the papers.
 
 mod sifrdb;
+mod tridentkv;
 
 use std::path::PathBuf;
 
 use clap::Args;
 use pleach_command::{Interrupt, SecondSignal, parse_bytes};
 
-use crate::bench::{Record, Settings, run_in_child};
+use crate::bench::{Record, Settings, remove_store, run_in_child};
 use crate::engine::{EngineFactory, Result};
 use crate::report;
 
@@ -104,6 +105,18 @@ const FIGURES: &[Figure] = &[
         engines: &["pleach-forest"],
         run: sifrdb::fig12,
     },
+    Figure {
+        name: "tridentkv-fig15",
+        about: "TridentKV, Fig. 15: asynchronous reads off and on, with caches of 5 % and 50 % of the data",
+        engines: &["pleach"],
+        run: tridentkv::fig15,
+    },
+    Figure {
+        name: "tridentkv-fig18",
+        about: "TridentKV, Fig. 18: blocking and asynchronous gets by the number of threads",
+        engines: &["pleach"],
+        run: tridentkv::fig18,
+    },
 ];
 
 /// A figure's way to run engines and to print.
@@ -141,6 +154,11 @@ impl Session<'_> {
             Some(error) => Err(error.into()),
             None => Ok(outcome.records),
         }
+    }
+
+    /// Removes a store that a run has kept.
+    fn remove_store(&self, engine: &str) {
+        remove_store(&self.args.dir.join(engine));
     }
 }
 

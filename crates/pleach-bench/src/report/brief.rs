@@ -11,7 +11,7 @@ use crate::bench::Record;
 use crate::engine::Result;
 
 /// The fields of a record that tables and charts show.
-const FIELDS: [&str; 28] = [
+const FIELDS: [&str; 31] = [
     "engine",
     "workload",
     "keys",
@@ -27,6 +27,9 @@ const FIELDS: [&str; 28] = [
     "seconds",
     "settle_s",
     "cpu_s",
+    "in_flight",
+    "cpu_us_per_op",
+    "device_reads_per_s",
     "write_amp",
     "write_amp_sst",
     "read_amp",

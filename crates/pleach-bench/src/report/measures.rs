@@ -80,6 +80,29 @@ const SHARE_OF_BEFORE: Measure = Measure {
     higher_is_better: true,
 };
 
+/// For workloads between two measurements of the device.
+const DEVICE: Measure = Measure {
+    title: "Raw reads a second of the device",
+    short: "device",
+    value: |record| record.device_reads_per_s,
+    text: count,
+    higher_is_better: true,
+};
+const SHARE_OF_DEVICE: Measure = Measure {
+    title: "Operations for each raw read of the device",
+    short: "of device",
+    value: |record| Some(record.ops_per_s / record.device_reads_per_s?),
+    text: |number| ratio(Some(number)),
+    higher_is_better: true,
+};
+const CPU_OF_OPS: Measure = Measure {
+    title: "Processor time per operation, without settling",
+    short: "CPU/op run",
+    value: |record| positive(record.cpu_us_per_op * 1e3),
+    text: nanos,
+    higher_is_better: false,
+};
+
 /// All measures, in the order of reports.
 pub(super) const ALL: &[Measure] = &[
     THROUGHPUT,
@@ -121,7 +144,7 @@ fn writes(record: &Record) -> bool {
 /// Measures by their short names, separated by commas.
 pub(super) fn parse(names: &str) -> Result<Vec<Measure>> {
     let find = |name: &str| {
-        let known = ALL.iter().chain(&[BEFORE, SHARE_OF_BEFORE]);
+        let known = ALL.iter().chain(&[BEFORE, SHARE_OF_BEFORE, DEVICE, SHARE_OF_DEVICE, CPU_OF_OPS]);
         let found = known.copied().find(|measure| measure.short == name);
         found.ok_or_else(|| format!("there is no figure {name:?}").into())
     };

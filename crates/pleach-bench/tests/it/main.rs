@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "the command is tried on the real machine, as its users do")]
 
+mod device;
+
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -197,6 +199,7 @@ fn papers_print_theirs_beside_ours() {
         ("sifrdb-fig9", ["Fig. 9a", "peak", "Fig. 9d"]),
         ("sifrdb-fig2", ["in theory", "pleach-leveled (ours)  10", "pleach-forest (ours)   16"]),
         ("sifrdb-fig12", ["3.7", "bits per key", "pleach-forest (ours)   20"]),
+        ("tridentkv-fig15", ["learned index", "50 %             on", "puts a second"]),
     ] {
         let output = pleach_bench(dir.path(), &format!("paper {name} --keys 4000"));
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
