@@ -4,9 +4,13 @@
 //! Partitions are column families, and partition 0 is the default one. Reads show the block's own bytes (pinned); a
 //! session keeps one iterator for each partition and brings it up to date before a scan, which is cheaper than a new
 //! one and sees the same. Statistics are off, for they cost every operation: bytes written are the system's to count.
+//!
+//! `get_many` is `MultiGet`, which reads the blocks that it needs of one file by one `io_uring` call. Settings by name, beside those
+//! of `options`: `io_uring` and `async_io`, both `true`.
 
 mod options;
 mod stats;
+mod uring;
 
 use std::sync::Arc;
 
@@ -64,14 +68,20 @@ struct RocksDbEngine {
     caches: Caches,
     durability: Durability,
     partitions: usize,
+    /// `ReadOptions::async_io`.
+    async_io: bool,
 }
 
 fn open(config: &EngineConfig, style: Style) -> Result<Box<dyn Engine>> {
+    let mut config = config.clone();
+    uring::allow(config.take_tuning("io_uring")?.unwrap_or(true));
+    let async_io = config.take_tuning("async_io")?.unwrap_or(true);
     let Prepared { options, caches } = prepare(config.clone(), style)?;
     let families = (0..config.partitions)
         .map(|number| ColumnFamilyDescriptor::new(family_name(number), options.clone()));
     let db = Db::open_cf_descriptors(&options, &config.dir, families)?;
-    Ok(Box::new(RocksDbEngine { db, caches, durability: config.durability, partitions: config.partitions }))
+    let EngineConfig { durability, partitions, .. } = config;
+    Ok(Box::new(RocksDbEngine { db, caches, durability, partitions, async_io }))
 }
 
 fn family_name(partition: usize) -> String {
@@ -93,11 +103,13 @@ impl Engine for RocksDbEngine {
         let families = self.families();
         let mut write = WriteOptions::default();
         write.set_sync(self.durability == Durability::Sync);
+        let mut read = ReadOptions::default();
+        read.set_async_io(self.async_io);
         Ok(Box::new(RocksDbSession {
             db: &self.db,
             iterators: families.iter().map(|_| None).collect(),
             families,
-            read: ReadOptions::default(),
+            read,
             write,
         }))
     }
