@@ -32,7 +32,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use ids::FileId;
 pub use job::{Job, JobHandle, JobStep, JobWaker};
 pub use read_queue::{
-    CompletedRead, QueuedRead, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, ReadService,
+    CompletedRead, LazyReadService, QueuedRead, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, ReadService,
 };
 pub use real::RealEnv;
 #[cfg(feature = "failpoints")]

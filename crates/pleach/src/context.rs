@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pleach_env::{Env, Error, ReadBuffer, ReadDriver, ReadQueue, Result, Site};
+use pleach_env::{Env, Error, LazyReadService, ReadBuffer, ReadDriver, ReadQueue, ReadService, Result, Site};
+use pleach_table::{BackgroundReads, WindowRead};
 
 use crate::loads::Loads;
 use crate::manifest::CURRENT;
@@ -25,6 +26,8 @@ pub(crate) struct Context {
     pub(crate) status: Status,
     /// Blocks that are being read for tasks.
     pub(crate) loads: Loads,
+    /// Reads what scans will want next.
+    pub(crate) read_ahead: LazyReadService<WindowRead>,
     /// Chosen at the end of an open.
     pub(crate) read_driver: OnceLock<ReadDriver>,
     /// Wasted probes (a file was searched and did not hold the key) between two reviews of the filters in memory. 0 while all
@@ -57,6 +60,12 @@ impl Context {
             // This thread gets no ring, for want of memory or descriptors.
             .or_else(|_| ReadQueue::new(&*self.env, ReadDriver::Blocking, depth))
             .map_err(|e| Error::io("read blocks of", &self.dir, e))
+    }
+
+    /// Waits for all reads of the store's services, and begins no more.
+    pub(crate) fn close_reads(&self) {
+        self.loads.close();
+        self.read_ahead.close();
     }
 
     /// Whether less than four times `bytes` are free on the disk.
@@ -98,5 +107,11 @@ impl Context {
         {
             wakers.cleaner.wake();
         }
+    }
+}
+
+impl BackgroundReads for Context {
+    fn service(&self) -> Option<Arc<ReadService<WindowRead>>> {
+        self.read_ahead.get(self.read_driver())
     }
 }

@@ -12,6 +12,7 @@
 //! # Concurrency
 //! A queue belongs to the thread that made it.
 
+mod lazy;
 mod pool;
 #[cfg(target_os = "linux")]
 mod ring;
@@ -28,6 +29,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::env::{Env, File, OpenOptions};
+pub use lazy::LazyReadService;
 use pool::{Pool, PoolRead};
 #[cfg(target_os = "linux")]
 use ring::{Event, Ring};

@@ -123,6 +123,15 @@ impl<R: QueuedRead> ReadService<R> {
         true
     }
 
+    /// Takes back a read that nobody waits for any more, if it has not begun.
+    pub fn withdraw(&self, read: &Arc<R>) {
+        let mut inbox = self.shared.inbox.lock();
+        let place = inbox.reads.iter().position(|other| Arc::ptr_eq(other, read));
+        let withdrawn = place.map(|place| inbox.reads.swap_remove(place));
+        drop(inbox);
+        drop(withdrawn);
+    }
+
     /// Whether reads are made only by [`ReadService::help`].
     pub fn wants_help(&self) -> bool {
         matches!(self.worker, Worker::Waiters)

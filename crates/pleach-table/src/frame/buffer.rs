@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use crate::sizes::PAGE;
 
-/// A buffer that starts at a multiple of 4096.
+/// A buffer that starts at a multiple of 4096, unless it is a copy.
 pub(crate) struct AlignedBuffer {
     memory: Vec<u8>,
     start: usize,
@@ -17,6 +17,24 @@ impl AlignedBuffer {
         let memory = vec![0; len + PAGE - 1];
         let start = memory.as_ptr().addr().wrapping_neg() % PAGE;
         Self { memory, start, len }
+    }
+
+    /// A copy of `bytes`; it starts anywhere.
+    pub(crate) fn copy_of(bytes: &[u8]) -> Self {
+        Self { memory: bytes.to_vec(), start: 0, len: bytes.len() }
+    }
+
+    /// How long the buffer can be.
+    pub(crate) fn capacity(&self) -> usize {
+        self.memory.len() - self.start
+    }
+
+    /// Makes the buffer `len` bytes long, whatever they are.
+    ///
+    /// Requires: `len` is at most the capacity.
+    pub(crate) fn set_len(&mut self, len: usize) {
+        assert!(len <= self.capacity(), "nothing here makes the memory grow");
+        self.len = len;
     }
 
     /// Makes the buffer begin `skip` bytes later and have `len` bytes.

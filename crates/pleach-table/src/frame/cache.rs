@@ -135,6 +135,12 @@ impl FrameCache {
         true
     }
 
+    /// Whether a frame seems to hold the block: a load of its word.
+    #[inline]
+    pub(crate) fn seems_cached(words: &FrameWords, block: u32) -> bool {
+        words.word(block).load(Ordering::Relaxed) != 0
+    }
+
     /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large or no frame is free.
     pub(crate) fn reserve(
         self: &Arc<Self>,

@@ -1,127 +1,149 @@
 //! Blocks read one after the other through the cache: for range scans.
 //!
-//! The first block of a walk counts as a use of the cache; the following blocks are admitted cold. A walk that goes on to a
-//! neighbouring block reads several blocks at once, and more with each read. They stay pinned until the walk has passed them.
-//! Once the walk is long, the next blocks are prefetched.
+//! The first block of a walk counts as a use of the cache. A walk that goes on to a neighbouring block that is not cached reads
+//! several at once ([`ReadAhead`]). Those of a short walk are admitted cold when the walk reaches them. A long walk leaves the cache alone: it
+//! checks each block once and uses it in the buffer that it was read into. Blocks that are in the cache are used there.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use pleach_env::Result;
 
+use super::load::decompress;
+use super::read_ahead::{ReadAhead, ReadWindow};
 use super::reader::Sst;
-use crate::frame::{BlockRef, Warmth};
+use super::scan_hints::ScanHints;
+use crate::codec::Codec;
+use crate::frame::{AlignedBuffer, BlockRef, Warmth};
+use crate::sizes::HEADER_LEN;
 
-/// Bytes of the first read ahead: a device takes hardly longer for them than for one block.
-const AHEAD_LEN_MIN: u64 = 16 << 10;
-/// Bytes of a read ahead at most. A walk that reads so much prefetches the next bytes too.
-const AHEAD_LEN_MAX: u64 = 256 << 10;
-
-/// The current block of a walk and those read ahead.
+/// The current block of a walk, and those read ahead.
 #[derive(Default)]
 pub(super) struct CachedBlocks {
-    current: Option<BlockRef>,
-    number: u32,
-    ahead: Vec<(u32, BlockRef)>,
-    ahead_len: u64,
+    current: Current,
+    /// A copy of the current block, made when a value of it is to outlive it. Empty if the current block is one by itself.
+    pinned: OnceLock<BlockRef>,
+    window: Option<ReadWindow>,
+    /// The current block, if it was compressed in the window.
+    uncompressed: Vec<u8>,
+    hints: Option<ScanHints>,
+    /// Made when the walk goes on to a neighbouring block.
+    ahead: Option<Box<ReadAhead>>,
+}
+
+/// Where the current block is.
+#[derive(Default)]
+enum Current {
+    #[default]
+    Nowhere,
+    Cached(BlockRef),
+    InWindow(Range<usize>),
+    Uncompressed,
 }
 
 impl CachedBlocks {
+    pub(super) fn new(hints: Option<ScanHints>) -> Self {
+        Self { hints, ..Self::default() }
+    }
+
     /// Bytes of the current block; none before the first.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        self.current.as_deref().unwrap_or_default()
+        match (&self.current, &self.window) {
+            (Current::Cached(block), _) => block,
+            (Current::InWindow(range), Some(read)) => &read.window.bytes()[range.clone()],
+            (Current::Uncompressed, _) => &self.uncompressed,
+            _ => &[],
+        }
     }
 
     /// The current block, pinned.
     #[inline]
-    pub(super) fn current(&self) -> BlockRef {
-        self.current.clone().expect("only a valid cursor has a block")
+    pub(super) fn pin(&self) -> BlockRef {
+        match &self.current {
+            Current::Cached(block) => block.clone(),
+            _ => self.pinned.get_or_init(|| BlockRef::heap(AlignedBuffer::copy_of(self.bytes()))).clone(),
+        }
     }
 
-    /// Makes `block`, which a seek looks for, the current one if it is in the cache. Returns whether it is.
-    pub(super) fn seek_cached(&mut self, sst: &Sst, block: u32) -> bool {
+    /// Makes `block`, which a seek looks for, the current one if it is in the cache. Returns whether it is. A walk that wants
+    /// more entries than the block has begins to read ahead.
+    pub(super) fn seek_cached(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> bool {
+        (self.window, self.ahead) = (None, None);
+        if let Some(hints) = self.hints.as_ref().filter(|hints| hints.entries > 0) {
+            let mut ahead = ReadAhead::new(sst, Some(hints), block, forward);
+            ahead.look_ahead(sst, block);
+            self.ahead = Some(Box::new(ahead));
+        }
         let Some(found) = sst.cached_block(block) else { return false };
-        self.seek_to(block, found);
+        self.seek_to(found);
         true
     }
 
-    /// Makes `block`, which a seek looks for, the current one.
-    pub(super) fn seek_to(&mut self, block: u32, found: BlockRef) {
-        self.number = block;
-        self.ahead_len = AHEAD_LEN_MIN;
-        self.current = Some(found);
+    /// Makes `found`, the block that a seek looks for, the current one.
+    pub(super) fn seek_to(&mut self, found: BlockRef) {
+        self.set(Current::Cached(found));
     }
 
-    /// Makes `block` the current one. `adjacent`: it is a neighbour of the one before.
-    #[inline]
-    pub(super) fn load(&mut self, sst: &Sst, block: u32, adjacent: bool) -> Result<()> {
-        let forward = block >= self.number;
-        self.number = block;
-        self.current = None;
-        self.current = Some(if adjacent {
-            self.find(sst, block, forward)?
-        } else {
-            self.ahead_len = AHEAD_LEN_MIN;
-            sst.read_block(block)?
+    fn set(&mut self, current: Current) {
+        self.current = current;
+        if self.pinned.get().is_some() {
+            self.pinned = OnceLock::new();
+        }
+    }
+
+    /// Goes on in the next file of the walk, of which `block` is the first that it comes to.
+    pub(super) fn step_to_file(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<()> {
+        self.set(Current::Nowhere);
+        let window = self.window.take();
+        self.ahead = self.ahead.take().map(|mut ahead| {
+            if let Some(read) = window {
+                ahead.recycle(read.window);
+            }
+            Box::new(ahead.in_next_file(sst, block))
         });
+        self.step_to(sst, block, forward)
+    }
+
+    /// Makes `block`, the next one of the walk, the current one.
+    pub(super) fn step_to(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<()> {
+        self.set(Current::Nowhere);
+        if self.ahead.as_ref().is_none_or(|ahead| ahead.is_forward() != forward) {
+            self.ahead = Some(Box::new(ReadAhead::new(sst, self.hints.as_ref(), block, forward)));
+        }
+        self.current = match sst.cache.lookup(&sst.words, block, false) {
+            Some(block) => Current::Cached(block),
+            None => self.read(sst, block)?,
+        };
+        if let Some(ahead) = &mut self.ahead {
+            ahead.look_ahead(sst, block);
+        }
         Ok(())
     }
 
-    /// The next block of a walk.
-    fn find(&mut self, sst: &Sst, block: u32, forward: bool) -> Result<BlockRef> {
-        if let Some(at) = self.ahead.iter().position(|(no, _)| *no == block) {
-            return Ok(self.ahead.swap_remove(at).1);
-        }
-        match sst.cache.lookup(&sst.words, block, false) {
-            Some(block) => Ok(block),
-            None => self.read_ahead(sst, block, forward),
-        }
-    }
-
-    /// Reads the block and uncached neighbours in the walk's direction at once.
-    fn read_ahead(&mut self, sst: &Sst, block: u32, forward: bool) -> Result<BlockRef> {
-        self.ahead.clear();
-        let (mut first, mut last) = (block, block);
-        let (mut start, len) = sst.block_extent(block);
-        let mut end = start + u64::from(len);
-        loop {
-            let next = if forward {
-                last.checked_add(1).filter(|&no| no < sst.blocks())
-            } else {
-                first.checked_sub(1)
-            };
-            let Some(next) = next else { break };
-            let (offset, len) = sst.block_extent(next);
-            let (new_start, new_end) = (start.min(offset), end.max(offset + u64::from(len)));
-            if new_end - new_start > self.ahead_len || sst.cache.lookup(&sst.words, next, false).is_some() {
-                break;
+    /// The block, from a window.
+    fn read(&mut self, sst: &Arc<Sst>, block: u32) -> Result<Current> {
+        let ahead = self.ahead.as_mut().expect("a step has made it");
+        if self.window.as_ref().is_none_or(|read| !read.window.span.covers(block)) {
+            if let Some(read) = self.window.take() {
+                ahead.recycle(read.window);
             }
-            (start, end, first, last) = (new_start, new_end, first.min(next), last.max(next));
+            self.window = Some(ahead.window(sst, block)?);
         }
-        let is_long = self.ahead_len == AHEAD_LEN_MAX;
-        self.ahead_len = (self.ahead_len * 2).min(AHEAD_LEN_MAX);
-        if first == last {
-            return sst.load_block(block, Warmth::Cold);
+        let ReadWindow { window, admits } = self.window.as_ref().expect("just read");
+        let place = window.place(sst, block);
+        let stored = &window.bytes()[place.clone()];
+        if *admits {
+            return sst.admit(block, stored, Warmth::Cold).map(Current::Cached);
         }
-        let bytes =
-            sst.read(start, usize::try_from(end - start).expect("at most AHEAD_LEN_MAX and a block"))?;
-        if is_long {
-            let next = if forward {
-                end..(end + self.ahead_len).min(sst.data_end())
-            } else {
-                start.saturating_sub(self.ahead_len)..start
-            };
-            sst.prefetch(next);
+        if sst.codec == Codec::None {
+            sst.check_uncompressed(block, stored)?;
+            return Ok(Current::InWindow(place));
         }
-        for no in first..=last {
-            let (offset, len) = sst.block_extent(no);
-            let at = usize::try_from(offset - start).expect("inside the bytes read");
-            match sst.admit(no, &bytes[at..at + len as usize], Warmth::Cold) {
-                Ok(admitted) => self.ahead.push((no, admitted)),
-                Err(error) if no == block => return Err(error),
-                // If the cursor gets there, the block is read again and the error returned.
-                Err(_) => {}
-            }
-        }
-        let at = self.ahead.iter().position(|(no, _)| *no == block).expect("admitted above");
-        Ok(self.ahead.swap_remove(at).1)
+        let (header, payload) = sst.check_stored(block, stored)?;
+        self.uncompressed.resize(HEADER_LEN + header.raw_len as usize, 0);
+        let decompressed = decompress(&header, payload, &mut self.uncompressed);
+        decompressed.map_err(|m| sst.damaged(sst.block_extent(block).0, m))?;
+        Ok(Current::Uncompressed)
     }
 }

@@ -17,6 +17,7 @@ use pleach_env::{Error, Result};
 use super::cached::CachedBlocks;
 use super::key_buffer::KeyBuffer;
 use super::reader::Sst;
+use super::scan_hints::ScanHints;
 use super::stream::BlockStream;
 use crate::block::{DataBlock, Layout};
 use crate::frame::{AlignedBuffer, BlockRef};
@@ -76,10 +77,34 @@ impl SstCursor {
     /// A cursor that is invalid until it is moved.
     pub fn new(sst: Arc<Sst>, mode: CursorMode) -> Self {
         let source = match mode {
-            CursorMode::Cached => Source::Cached(CachedBlocks::default()),
+            CursorMode::Cached => Source::Cached(CachedBlocks::new(None)),
             CursorMode::Streaming { forget } => Source::Streaming(BlockStream::new(forget)),
         };
         Self { sst, source, place: None, seek: None, key: KeyBuffer::new(), error: None }
+    }
+
+    /// A cursor through the cache, for a scan of which something is known.
+    pub fn for_scan(sst: Arc<Sst>, hints: ScanHints) -> Self {
+        let source = Source::Cached(CachedBlocks::new(Some(hints)));
+        Self { source, ..Self::new(sst, CursorMode::Cached) }
+    }
+
+    /// Goes on in the next file of the walk: to its first entry on the way up, and to its last on the way down.
+    pub fn step_to_file(&mut self, sst: &Arc<Sst>, up: bool) -> Result<()> {
+        self.sst = Arc::clone(sst);
+        let block = if up { 0 } else { sst.blocks() - 1 };
+        self.place = None;
+        self.seek = None;
+        let moved = match &mut self.source {
+            Source::Cached(blocks) => blocks.step_to_file(sst, block, up),
+            Source::Streaming(stream) => {
+                stream.restart();
+                stream.load(sst, block)
+            }
+        };
+        self.keep_error(moved)?;
+        self.enter_edge(block, up);
+        Ok(())
     }
 
     /// The SST it walks over.
@@ -110,7 +135,7 @@ impl SstCursor {
             self.place = None;
             return Ok(());
         }
-        self.enter_first(block + 1, true)
+        self.step_to(block + 1, true)
     }
 
     /// Moves to the previous entry; invalid before the first.
@@ -134,7 +159,7 @@ impl SstCursor {
             self.place = None;
             return Ok(());
         }
-        self.enter_last(block - 1, true)
+        self.step_to(block - 1, false)
     }
 
     /// The result of a step of an invalid cursor: its error, or a panic because the caller is wrong.
@@ -174,7 +199,7 @@ impl SstCursor {
     /// Value of the entry: a block that outlives the cursor's next move, and the value's place in it.
     pub fn value_pin(&self) -> (BlockRef, Range<usize>) {
         match &self.source {
-            Source::Cached(blocks) => (blocks.current(), self.here().value.clone()),
+            Source::Cached(blocks) => (blocks.pin(), self.here().value.clone()),
             Source::Streaming(_) => {
                 let value = self.value();
                 let mut copy = AlignedBuffer::zeroed(value.len());
@@ -200,30 +225,26 @@ impl SstCursor {
         self.place.as_ref().expect("only a valid cursor has an entry")
     }
 
-    fn enter_first(&mut self, block: u32, adjacent: bool) -> Result<()> {
-        self.load(block, adjacent)?;
-        self.enter(block, Layout::of(self.source.bytes()), 0);
-        Ok(())
-    }
-
-    fn enter_last(&mut self, block: u32, adjacent: bool) -> Result<()> {
-        self.load(block, adjacent)?;
-        let layout = Layout::of(self.source.bytes());
-        self.enter(block, layout, layout.count() - 1);
-        Ok(())
-    }
-
-    /// Makes `block` the source's. `adjacent`: it is a neighbour of the one before.
-    fn load(&mut self, block: u32, adjacent: bool) -> Result<()> {
+    /// Moves to the first entry of the next block, or to the last one of the block before.
+    fn step_to(&mut self, block: u32, up: bool) -> Result<()> {
         self.place = None;
-        if let Some(error) = &self.error {
-            return Err(error.clone());
-        }
-        if let Err(error) = self.source.load(&self.sst, block, adjacent) {
-            self.error = Some(error.clone());
-            return Err(error);
-        }
+        let moved = match &mut self.source {
+            Source::Cached(blocks) => blocks.step_to(&self.sst, block, up),
+            Source::Streaming(stream) => stream.load(&self.sst, block),
+        };
+        self.keep_error(moved)?;
+        self.enter_edge(block, up);
         Ok(())
+    }
+
+    fn keep_error<T>(&mut self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| self.error = Some(error.clone()))
+    }
+
+    /// Moves to the first or to the last entry of the source's block.
+    fn enter_edge(&mut self, block: u32, first: bool) {
+        let layout = Layout::of(self.source.bytes());
+        self.enter(block, layout, if first { 0 } else { layout.count() - 1 });
     }
 
     /// Moves to entry `i` of the source's block.
@@ -242,13 +263,6 @@ impl Source {
         match self {
             Source::Cached(blocks) => blocks.bytes(),
             Source::Streaming(stream) => stream.bytes(),
-        }
-    }
-
-    fn load(&mut self, sst: &Sst, block: u32, adjacent: bool) -> Result<()> {
-        match self {
-            Source::Cached(blocks) => blocks.load(sst, block, adjacent),
-            Source::Streaming(stream) => stream.load(sst, block),
         }
     }
 }

@@ -116,6 +116,12 @@ impl Sst {
         self.summary.file_len - u64::from(self.summary.tail_len)
     }
 
+    /// Fills `buffer` from `offset` on, at least with `needed` bytes. For direct reads, `offset` and the buffer's length are
+    /// multiples of 4096.
+    pub(super) fn fill(&self, buffer: &mut [u8], offset: u64, needed: usize) -> io::Result<()> {
+        fill(&*self.file, buffer, offset, needed, self.direct)
+    }
+
     /// Reads `len` bytes at `offset`.
     pub(super) fn read(&self, offset: u64, len: usize) -> Result<AlignedBuffer> {
         read(&*self.file, &self.path, offset, len, self.direct)
@@ -191,26 +197,29 @@ pub(super) fn read(
     len: usize,
     direct: bool,
 ) -> Result<AlignedBuffer> {
-    let failed = |e| read_error(path, offset, e);
+    let skip = if direct { usize::try_from(offset % PAGE as u64).expect("less than a page") } else { 0 };
+    let end = if direct { (skip + len).next_multiple_of(PAGE) } else { len };
+    let mut buffer = AlignedBuffer::zeroed(end);
+    let filled = fill(file, &mut buffer, offset - skip as u64, skip + len, direct);
+    filled.map_err(|e| read_error(path, offset, e))?;
+    Ok(buffer.narrow(skip, len))
+}
+
+fn fill(file: &dyn File, buffer: &mut [u8], start: u64, needed: usize, direct: bool) -> io::Result<()> {
     if !direct {
-        let mut buffer = AlignedBuffer::zeroed(len);
-        file.read_exact_at(&mut buffer, offset).map_err(failed)?;
-        return Ok(buffer);
+        return file.read_exact_at(buffer, start);
     }
-    let skip = usize::try_from(offset % PAGE as u64).expect("less than a page");
-    let mut buffer = AlignedBuffer::zeroed((skip + len).next_multiple_of(PAGE));
-    let start = offset - skip as u64;
     let mut filled = 0;
-    while filled < skip + len {
+    while filled < needed {
         match file.read_at(&mut buffer[filled..], start + filled as u64) {
-            Ok(n) if n > 0 && (n % PAGE == 0 || filled + n >= skip + len) => filled += n,
+            Ok(n) if n > 0 && (n % PAGE == 0 || filled + n >= needed) => filled += n,
             // The file ends inside the last page, before the bytes asked for.
-            Ok(_) => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(failed(e)),
+            Err(e) => return Err(e),
         }
     }
-    Ok(buffer.narrow(skip, len))
+    Ok(())
 }
 
 /// `Corruption` if the file ends too early, otherwise `Io`.

@@ -9,13 +9,18 @@ mod cursor;
 mod key_buffer;
 mod load;
 mod open;
+mod read_ahead;
 mod reader;
 mod salvage;
+mod scan_hints;
 mod stream;
 mod verify;
+mod window;
 
 pub use builder::{SstBuilder, SstOptions};
 pub use cursor::{CursorMode, SeekStep, SstCursor, Toward};
 pub use load::BlockLoad;
 pub use reader::Sst;
 pub use salvage::{SalvageSst, Salvaged, SstDamage};
+pub use scan_hints::ScanHints;
+pub use window::{BackgroundReads, WindowRead};

@@ -35,6 +35,11 @@ impl BlockStream {
         Self { buffer: None, window: 0..0, uncompressed: Vec::new(), in_buffer: None, forget }
     }
 
+    /// Forgets the file: the next block is one of another.
+    pub(super) fn restart(&mut self) {
+        *self = Self::new(self.forget);
+    }
+
     /// The current block.
     pub(super) fn bytes(&self) -> &[u8] {
         match (&self.in_buffer, &self.buffer) {

@@ -51,7 +51,7 @@ impl Shared {
         self.jobs.lock().clear();
         // A commit leader may be waiting for a flush, with `writer` locked.
         self.inner.ctx.status.note_jobs_stopped();
-        self.inner.ctx.loads.close();
+        self.inner.ctx.close_reads();
         let result = self.inner.end();
         if let Err(error) = &result {
             trace::close_failed(error);

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
+use pleach_env::LazyReadService;
 use pleach_env::sync::{Mutex, RwLock};
 use pleach_log::Recovery;
 use pleach_table::FrameCache;
@@ -82,6 +83,7 @@ impl Inner {
             counters: Counters::default(),
             status: Status::new(read_only, Arc::clone(&state.closed), options.env.waiter()),
             loads: Loads::new(&options.env),
+            read_ahead: LazyReadService::new(&options.env),
             read_driver: OnceLock::new(),
             filter_review_interval: AtomicU64::new(u64::MAX),
         });

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::{Error, ErrorKind, Result};
-use pleach_table::{CursorMode, SeekStep, SstCursor, ValueKind};
+use pleach_table::{SeekStep, SstCursor, ValueKind};
 
 use super::merge::{Direction, SeekTo};
-use super::run_cursor::RunCursor;
+use super::run_cursor::{RunCursor, RunReads};
 use crate::keys::{PartitionId, partition_key, split_partition_key};
 use crate::memtable::MemtableCursor;
 use crate::value::Value;
@@ -34,8 +34,8 @@ impl SourceCursor {
         Self { partition, source: Source::Memtable(Box::new(cursor)) }
     }
 
-    pub(crate) fn over_run(partition: PartitionId, run: Arc<Run>, mode: CursorMode) -> Self {
-        Self { partition, source: Source::Run(RunCursor::new(partition, run, mode)) }
+    pub(crate) fn over_run(partition: PartitionId, run: Arc<Run>, reads: RunReads) -> Self {
+        Self { partition, source: Source::Run(RunCursor::new(partition, run, reads)) }
     }
 
     /// Begins a seek, which [`SourceCursor::continue_seek`] completes.

@@ -9,3 +9,4 @@ mod seek_reads;
 pub(crate) use cursor::SourceCursor;
 pub(crate) use merge::{Direction, Merge, SeekTo};
 pub use range::Range;
+pub(crate) use run_cursor::RunReads;

@@ -11,10 +11,11 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use pleach_env::{Error, Result};
-use pleach_table::{CursorMode, ValueKind};
+use pleach_table::{BackgroundReads, ScanHints, ValueKind};
 
 use super::cursor::SourceCursor;
 use super::merge::{Direction, Merge, SeekTo};
+use super::run_cursor::RunReads;
 use crate::context::Context;
 use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
@@ -51,6 +52,9 @@ pub struct Range {
     returned_by: Option<Direction>,
     /// The result of the first call instead of an entry.
     error: Option<Error>,
+    /// How many entries are wanted; 0 if unknown.
+    expected_entries: u64,
+    fills_cache: bool,
 }
 
 /// One of the two ends of a range.
@@ -96,7 +100,16 @@ impl Range {
             Ok(view) => (Some(view), None),
             Err(error) => (None, Some(error)),
         };
-        Self { ctx: Arc::clone(ctx), partition, view, ends, returned_by: None, error }
+        Self {
+            ctx: Arc::clone(ctx),
+            partition,
+            view,
+            ends,
+            returned_by: None,
+            error,
+            expected_entries: 0,
+            fills_cache: false,
+        }
     }
 
     /// The keys that start with `prefix`.
@@ -119,12 +132,64 @@ impl Range {
             .collect();
         if let Some(tree) = view.state.version.tree(self.partition) {
             tree.reads.note_seek(tree.runs.len());
-            let runs = tree.runs.iter().filter(|run| !run.files.is_empty());
-            sources.extend(
-                runs.map(|run| SourceCursor::over_run(self.partition, Arc::clone(run), CursorMode::Cached)),
-            );
+            let hints = self.hints(direction);
+            let entries = tree.sum(|run| run.totals.entries).max(1);
+            for run in tree.runs.iter().filter(|run| !run.files.is_empty()) {
+                let mut hints = hints.clone();
+                let share = u128::from(self.expected_entries) * u128::from(run.totals.entries);
+                hints.entries = u64::try_from(share.div_ceil(u128::from(entries))).unwrap_or(u64::MAX);
+                let reads = RunReads::Scan(hints, direction);
+                sources.push(SourceCursor::over_run(self.partition, Arc::clone(run), reads));
+            }
         }
         Some(Merge::new(sources, direction))
+    }
+
+    /// What is known of a walk in a direction.
+    fn hints(&self, direction: Direction) -> ScanHints {
+        let bound = match &self.ends[direction.opposite() as usize].bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(Arc::from(&key[..])),
+            Bound::Unbounded => None,
+        };
+        let reads = Arc::clone(&self.ctx) as Arc<dyn BackgroundReads>;
+        ScanHints { reads, fills_cache: self.fills_cache, entries: 0, bound }
+    }
+
+    /// Tells that about `count` entries will be taken from an end, and after each seek. The range reads what they need at
+    /// once: their blocks in all runs are read while the seek waits for its own, and nothing behind them. A range that goes on behind
+    /// them reads ahead as others do. The entries are the same. Requires: nothing was read yet; otherwise it has no effect.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = pleach::Db::open(dir.path())?;
+    /// # let users = db.default_partition();
+    /// # users.put("alice", "1")?;
+    /// let page: Result<Vec<_>, _> = users.range("a"..).expect_entries(100).take(100).collect();
+    /// assert_eq!(page?.len(), 1);
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    #[must_use]
+    pub fn expect_entries(mut self, count: u64) -> Self {
+        self.expected_entries = count;
+        self
+    }
+
+    /// Has all blocks that the range reads enter the cache. Without it, those of a long scan do not: from about 100 KiB of a run
+    /// on, they are read into buffers of the scan, so that the blocks that point reads use stay. For a scan that is
+    /// repeated, or that prepares the cache for other reads. Requires: nothing was read yet; otherwise it has no effect.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = pleach::Db::open(dir.path())?;
+    /// # let users = db.default_partition();
+    /// let mut warm_up = users.iter().fill_cache();
+    /// while warm_up.next_entry()?.is_some() {}
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    #[must_use]
+    pub fn fill_cache(mut self) -> Self {
+        self.fills_cache = true;
+        self
     }
 
     /// Moves to the next live entry in a direction, within the bounds. Returns whether there is one.

@@ -5,17 +5,45 @@
 use std::sync::Arc;
 
 use pleach_env::Result;
-use pleach_table::{CursorMode, SeekStep, SstCursor, Toward};
+use pleach_table::{CursorMode, ScanHints, SeekStep, Sst, SstCursor, Toward};
 
 use super::merge::{Direction, SeekTo};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, prefix_end};
 use crate::version::edit::{RunFileMeta, RunKind};
 use crate::version::{Run, RunFile, SubTree};
 
+/// How a cursor over a run reads.
+#[derive(Clone)]
+pub(crate) enum RunReads {
+    /// Through the cache, for a scan in this direction. Its bound is a user key.
+    Scan(ScanHints, Direction),
+    /// Past the cache, for a compaction.
+    Stream,
+}
+
+impl RunReads {
+    /// With the bound as a section stores it.
+    fn in_section(self, prefix: [u8; PARTITION_PREFIX_LEN]) -> Self {
+        let Self::Scan(mut hints, direction) = self else { return self };
+        hints.bound = match (&hints.bound, direction) {
+            (None, Direction::Up) => prefix_end(&prefix).map(Arc::from),
+            (bound, _) => Some([&prefix, bound.as_deref().unwrap_or_default()].concat().into()),
+        };
+        Self::Scan(hints, direction)
+    }
+
+    fn cursor(&self, sst: &Arc<Sst>) -> SstCursor {
+        match self {
+            Self::Scan(hints, _) => SstCursor::for_scan(Arc::clone(sst), hints.clone()),
+            Self::Stream => SstCursor::new(Arc::clone(sst), CursorMode::Streaming { forget: false }),
+        }
+    }
+}
+
 /// See the module's text. It stands on no entry before a seek.
 pub(super) struct RunCursor {
     run: Arc<Run>,
-    mode: CursorMode,
+    reads: RunReads,
     /// The prefix of the file's keys: the partition's number in a section, otherwise `None`.
     prefix: Option<[u8; PARTITION_PREFIX_LEN]>,
     /// Index of the file that `sst` reads.
@@ -37,11 +65,15 @@ struct Seek {
 
 impl RunCursor {
     /// Requires: the run has files.
-    pub(super) fn new(partition: PartitionId, run: Arc<Run>, mode: CursorMode) -> Self {
+    pub(super) fn new(partition: PartitionId, run: Arc<Run>, reads: RunReads) -> Self {
         let prefix = (run.kind == RunKind::Section).then(|| partition.prefix());
         let first = run.files.first().expect("only runs that have files are scanned");
-        let sst = SstCursor::new(Arc::clone(first.file.sst()), mode);
-        Self { run, mode, prefix, file: 0, sst, valid: false, at_file_start: false, seek: None }
+        let reads = match prefix {
+            Some(prefix) => reads.in_section(prefix),
+            None => reads,
+        };
+        let sst = reads.cursor(first.file.sst());
+        Self { run, reads, prefix, file: 0, sst, valid: false, at_file_start: false, seek: None }
     }
 
     /// The file that the entry is in.
@@ -131,8 +163,7 @@ impl RunCursor {
             self.valid = false;
             return Ok(());
         }
-        self.enter(self.file + 1);
-        self.sst.seek_first()?;
+        self.step_to_file(self.file + 1, true)?;
         self.settle();
         self.at_file_start = true;
         Ok(())
@@ -176,8 +207,7 @@ impl RunCursor {
     fn settle_down(&mut self) -> Result<()> {
         if !self.sst.valid() && self.file > 0 {
             // A section has one file, so the last entry belongs to the run.
-            self.enter(self.file - 1);
-            self.sst.seek_last()?;
+            self.step_to_file(self.file - 1, false)?;
         }
         self.settle_at_clip();
         Ok(())
@@ -195,8 +225,14 @@ impl RunCursor {
     fn enter(&mut self, file: usize) {
         if file != self.file {
             self.file = file;
-            self.sst = SstCursor::new(Arc::clone(self.run.files[file].file.sst()), self.mode);
+            self.sst = self.reads.cursor(self.run.files[file].file.sst());
         }
+    }
+
+    /// Goes on in a neighbouring file.
+    fn step_to_file(&mut self, file: usize, up: bool) -> Result<()> {
+        self.file = file;
+        self.sst.step_to_file(self.run.files[file].file.sst(), up)
     }
 
     /// Computes `valid`, except for the clip: on the way up the seek has passed it.

@@ -14,7 +14,7 @@ use crate::rig::setup::DIR;
 const DRIVERS: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
 
 /// More than the smallest cache holds.
-const KEYS: u64 = 6_000;
+const KEYS: u64 = 12_000;
 const RUNS: u64 = 8;
 
 type Model = BTreeMap<String, Vec<u8>>;
@@ -23,13 +23,13 @@ fn key(n: u64) -> String {
     format!("user{n:06}")
 }
 
-/// Runs that each hold keys from everywhere, with overwritten and deleted ones. What the store holds.
+/// A run of all keys, and smaller ones that each overwrite and delete keys from everywhere. What the store holds.
 fn fill(db: &Db) -> Model {
     let partition = db.default_partition();
     let mut model = Model::new();
     for run in 0..RUNS {
         let round = u8::try_from(run).unwrap();
-        for n in (0..KEYS).filter(|n| n % RUNS == run || n % 97 == run) {
+        for n in (0..KEYS).filter(|n| run == 0 || n % RUNS == run || n % 97 == run) {
             if n % 31 == run {
                 partition.delete(key(n)).unwrap();
                 model.remove(&key(n));
@@ -182,4 +182,127 @@ fn a_read_that_fails_ends_the_scan_and_the_next_one_reads_on() {
     }
     assert!(failed > 5, "{failed} scans failed");
     assert!(db.stats().poisoned.is_none());
+}
+
+/// Reads, and waits for them, of a walk over `count` entries.
+fn reads_of(env: &SimEnv, range: Range, count: usize) -> (u64, u64) {
+    let (reads, waits) = (env.read_count(), env.read_wait_count());
+    for entry in range.take(count) {
+        entry.unwrap();
+    }
+    (env.read_count() - reads, env.read_wait_count() - waits)
+}
+
+/// A machine with a store of one run of 12 MB, opened anew.
+fn machine_of_one_run(seed: u64, direct: bool) -> (Arc<SimEnv>, Db) {
+    let env = SimEnv::new(seed);
+    let options = options(64 << 20).direct_reads(direct).env(Arc::<SimEnv>::clone(&env));
+    let db = options.clone().open(DIR).unwrap();
+    (0..KEYS).for_each(|n| db.default_partition().put(key(n), [1; 1000]).unwrap());
+    db.flush().unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    (env, options.open(DIR).unwrap())
+}
+
+#[test]
+fn a_long_scan_reads_ahead_by_large_requests_and_leaves_the_cache_alone() {
+    for (seed, direct) in [(1, false), (2, true)] {
+        for up in [true, false] {
+            let (env, db) = machine_of_one_run(seed, direct);
+            let partition = db.default_partition();
+            let some: Vec<_> = (0..100).map(|n| key(n * KEYS / 100)).collect();
+            let read_some = || assert!(some.iter().all(|key| partition.get(key).unwrap().is_some()));
+            read_some();
+            let cached = db.stats().cache_bytes;
+            let (reads, waits) = (env.read_count(), env.read_wait_count());
+            let mut range = partition.iter();
+            let mut count = 0;
+            while (if up { range.next_entry() } else { range.next_back_entry() }).unwrap().is_some() {
+                count += 1;
+            }
+            assert_eq!(count, KEYS);
+            let (reads, waits) = (env.read_count() - reads, env.read_wait_count() - waits);
+            assert!((50..90).contains(&reads), "{reads} reads of 12 MB, up: {up}");
+            assert!(waits <= reads / 2 + 5, "{waits} waits of {reads} reads, up: {up}");
+            let admitted = db.stats().cache_bytes - cached;
+            assert!(admitted <= 200 << 10, "{admitted} bytes entered the cache");
+            let reads = env.read_count();
+            read_some();
+            assert_eq!(env.read_count(), reads, "what was cached before still is");
+        }
+    }
+}
+
+#[test]
+fn a_scan_that_fills_the_cache_spares_the_next_one_its_reads() {
+    let (env, db) = machine_of_one_run(1, false);
+    let partition = db.default_partition();
+    let mut count = 0;
+    let mut range = partition.iter().fill_cache();
+    while range.next_entry().unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, KEYS);
+    assert_eq!(reads_of(&env, partition.iter(), usize::MAX), (0, 0));
+}
+
+#[test]
+fn a_scan_reads_what_it_is_told_to_expect_at_once_and_nothing_else() {
+    for direct in [false, true] {
+        let (env, db) = machine_of_one_run(3, direct);
+        let partition = db.default_partition();
+        let range = |n: u64| partition.range(key(n).as_str()..);
+        let unknown = reads_of(&env, range(1_000), 100);
+        let known = reads_of(&env, range(4_000).expect_entries(100), 100);
+        // The seek and a window; as much again where the walk comes to another file.
+        let few = |(reads, waits): (u64, u64)| reads <= 4 && waits <= 3;
+        assert!(few(known) && known.0 < unknown.0 && known.1 < unknown.1, "{known:?}, {unknown:?}");
+        let back = partition.range(..key(8_000).as_str()).expect_entries(100);
+        let (reads, waits) = (env.read_count(), env.read_wait_count());
+        assert_eq!(back.rev().take(100).map(Result::unwrap).count(), 100);
+        let known = (env.read_count() - reads, env.read_wait_count() - waits);
+        assert!(few(known), "{known:?}");
+        // Nothing is read behind the end of the range.
+        let (from, to) = (key(9_000), key(9_040));
+        let (reads, _) = reads_of(&env, partition.range(from.as_str()..to.as_str()), 100);
+        assert!(reads <= 4, "{reads} reads of 40 KB");
+    }
+}
+
+#[test]
+fn scans_that_are_dropped_leave_no_read_and_no_file_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&options(8 << 20).open(dir.path()).unwrap());
+    for driver in DRIVERS {
+        let db = options(1 << 20).read_driver(driver).direct_reads(true).open(dir.path()).unwrap();
+        let partition = db.default_partition();
+        let mut rng = Rng::with_seed(1);
+        let mut kept = Vec::new();
+        for _ in 0..200 {
+            let from = key(rng.u64(..KEYS));
+            let mut range = partition.range(from.as_str()..);
+            if rng.bool() {
+                range = range.expect_entries(rng.u64(..2_000));
+            }
+            for _ in 0..rng.usize(..2_000) {
+                if range.next_entry().unwrap().is_none() {
+                    break;
+                }
+            }
+            if rng.u8(..10) == 0 {
+                kept.push(range);
+            }
+        }
+        let stats = db.stats();
+        assert!(stats.cache_bytes <= stats.cache_capacity_bytes);
+        // Close waits for what is in flight, and the scans that are left end.
+        drop(partition);
+        db.close().unwrap();
+        for mut range in kept {
+            if let Some(Err(error)) = range.next() {
+                assert_eq!(error.kind(), ErrorKind::Closed);
+            }
+        }
+    }
 }

@@ -45,6 +45,13 @@ enum Goal {
     Last,
 }
 
+impl Goal {
+    /// Whether the walk that follows goes up.
+    fn is_up(self) -> bool {
+        matches!(self, Goal::Key(Toward::NotBelow) | Goal::First)
+    }
+}
+
 /// What a seek has prefetched last.
 enum Stage {
     /// The block's frame word.
@@ -130,15 +137,18 @@ impl SstCursor {
                 Ok(SeekStep::Memory)
             }
             Stage::Frame => {
-                let block = seek.block;
+                let (block, up) = (seek.block, seek.goal.is_up());
                 match &mut self.source {
                     Source::Cached(blocks) => {
-                        if !blocks.seek_cached(&self.sst, block) {
+                        if !blocks.seek_cached(&self.sst, block, up) {
                             seek.stage = Stage::Read;
                             return Ok(SeekStep::Read);
                         }
                     }
-                    Source::Streaming(_) => self.load(block, false)?,
+                    Source::Streaming(stream) => {
+                        let loaded = stream.load(&self.sst, block);
+                        self.keep_error(loaded)?;
+                    }
                 }
                 Ok(self.search(key))
             }
@@ -162,24 +172,24 @@ impl SstCursor {
     pub fn end_read(&mut self, read: io::Result<BlockLoad>) -> Result<()> {
         let block = self.wanted();
         let loaded = self.sst.finish_load(block, read);
-        self.take_block(block, loaded)
+        self.take_block(loaded)
     }
 
     /// Reads the block that the seek waits for.
     pub fn read(&mut self) -> Result<()> {
         let block = self.wanted();
         let loaded = self.sst.load_block(block, Warmth::Warm);
-        self.take_block(block, loaded)
+        self.take_block(loaded)
     }
 
     fn wanted(&self) -> u32 {
         self.seek.as_ref().expect("a seek waits for a block").block
     }
 
-    fn take_block(&mut self, block: u32, loaded: Result<BlockRef>) -> Result<()> {
-        let loaded = loaded.inspect_err(|error| self.error = Some(error.clone()))?;
+    fn take_block(&mut self, loaded: Result<BlockRef>) -> Result<()> {
+        let loaded = self.keep_error(loaded)?;
         match &mut self.source {
-            Source::Cached(blocks) => blocks.seek_to(block, loaded),
+            Source::Cached(blocks) => blocks.seek_to(loaded),
             Source::Streaming(_) => unreachable!("a stream reads for itself"),
         }
         Ok(())

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use pleach_env::Result;
-use pleach_table::{CursorMode, ValueKind};
+use pleach_table::ValueKind;
 
 use super::outputs::OutputFile;
 use super::pace::ChargedOutput;
 use crate::keys::PartitionId;
-use crate::scan::{Direction, Merge, SeekTo, SourceCursor};
+use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
 use crate::stats::add;
 use crate::upkeep::{NewEntry, SstOutput, Upkeep};
 use crate::version::edit::{RunFileMeta, RunId};
@@ -54,10 +54,9 @@ impl Merging {
         stage: u8,
         drops_tombstones: bool,
     ) -> Self {
-        let mode = CursorMode::Streaming { forget: false };
         let newest_seq = inputs.iter().map(|run| run.newest_seq).max().unwrap_or(0);
         let inputs = inputs.into_iter().filter(|run| !run.files.is_empty());
-        let sources = inputs.map(|run| SourceCursor::over_run(partition, run, mode)).collect();
+        let sources = inputs.map(|run| SourceCursor::over_run(partition, run, RunReads::Stream)).collect();
         Self {
             merge: Merge::new(sources, Direction::Up),
             is_open: false,

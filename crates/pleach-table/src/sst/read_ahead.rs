@@ -1,0 +1,243 @@
+//! Read-ahead: which blocks a walk reads next, how many at once, and in the background.
+//!
+//! A walk that goes on to a block that is not cached reads some blocks at once: 16 KiB at first, and each time twice as many,
+//! up to 256 KiB. From the third time on, the next window is in flight while the walk consumes this one; at the full length
+//! two are. A walk that knows how many entries are wanted reads what they need at once, and nothing behind it.
+//!
+//! Blocks that are in the cache are not read, unless they lie between others that are not. Nothing is read behind the
+//! walk's bound.
+//!
+//! # Cost
+//! The bytes read for nothing are at most about as many as the walk has read before, and at most three windows.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pleach_env::{ReadService, Result};
+
+use super::reader::Sst;
+use super::scan_hints::ScanHints;
+use super::window::{Span, Window, WindowBuffer, WindowRead};
+use crate::frame::FrameCache;
+
+/// Bytes of the first window: a device takes hardly longer for them than for one block.
+const LEN_MIN: u64 = 16 << 10;
+/// A walk whose next window is so long reads it in the background.
+const LEN_IN_BACKGROUND: u64 = 64 << 10;
+/// Blocks of windows shorter than this enter the cache: short scans of the same keys may follow. Longer scans leave the cache
+/// alone.
+const LEN_PAST_CACHE: u64 = 128 << 10;
+/// Bytes of a window at most: enough for the full rate of a device with two in flight.
+const LEN_MAX: u64 = 256 << 10;
+
+/// So many cached blocks in a row are left out of a window; fewer are read once more, because two requests cost more
+/// (arbitrary).
+const CACHED_MIN: u32 = 8;
+/// How many blocks ahead a walk over cached blocks looks for one that is not (arbitrary).
+const LOOK_MAX: u32 = 256;
+
+/// A window that was read, and whether its blocks enter the cache.
+pub(super) struct ReadWindow {
+    pub(super) window: Window,
+    pub(super) admits: bool,
+}
+
+/// The read-ahead of one walk in one direction.
+pub(super) struct ReadAhead {
+    hints: Option<ScanHints>,
+    forward: bool,
+    /// Bytes of the next window.
+    len: u64,
+    /// Bytes that the walk is known to want, not yet asked for.
+    wanted: u64,
+    /// The windows that are being read, in the order of the walk, and whether their blocks enter the cache.
+    in_flight: VecDeque<(Arc<WindowRead>, bool)>,
+    in_flight_max: usize,
+    service: Option<Arc<ReadService<WindowRead>>>,
+    /// The next block to ask for; `None` behind the last.
+    frontier: Option<u32>,
+    /// The last block that the walk may reach.
+    limit: u32,
+    spare: Option<WindowBuffer>,
+}
+
+impl ReadAhead {
+    /// Of a walk that stands on a neighbour of `block`, and goes on to it.
+    pub(super) fn new(sst: &Sst, hints: Option<&ScanHints>, block: u32, forward: bool) -> Self {
+        let edge = if forward { sst.blocks() - 1 } else { 0 };
+        let limit = hints.and_then(|hints| hints.limit(sst)).unwrap_or(edge);
+        let wanted = hints.map_or(0, |hints| hints.wanted_bytes(sst));
+        Self {
+            hints: hints.cloned(),
+            forward,
+            len: LEN_MIN,
+            wanted,
+            in_flight: VecDeque::new(),
+            in_flight_max: 1,
+            service: None,
+            frontier: Some(block),
+            limit,
+            spare: None,
+        }
+    }
+
+    /// The read-ahead of the same walk over the next file of its run, of which it wants `block` first.
+    pub(super) fn in_next_file(mut self, sst: &Sst, block: u32) -> Self {
+        let mut next = Self::new(sst, self.hints.as_ref(), block, self.forward);
+        (next.len, next.wanted) = (self.len, self.wanted.min(next.wanted));
+        (next.service, next.spare) = (self.service.clone(), self.spare.take());
+        next
+    }
+
+    /// Whether the walk goes up.
+    pub(super) fn is_forward(&self) -> bool {
+        self.forward
+    }
+
+    /// Takes back the memory of a window.
+    pub(super) fn recycle(&mut self, window: Window) {
+        self.spare = Some(window.into_memory());
+    }
+
+    /// The window with `block`, on which the walk now stands: one in flight, or one that is read now.
+    pub(super) fn window(&mut self, sst: &Sst, block: u32) -> Result<ReadWindow> {
+        while let Some((read, admits)) = self.in_flight.front() {
+            let admits = *admits;
+            if read.span.covers(block) {
+                let (read, _) = self.in_flight.pop_front().expect("seen above");
+                if self.len == LEN_MAX {
+                    self.in_flight_max = 2;
+                }
+                let service = self.service.as_ref().expect("it was given the read");
+                return Ok(ReadWindow { window: read.wait(service)?, admits });
+            }
+            if !self.is_before(read.span.nearest(self.forward), block) {
+                break;
+            }
+            self.abandon_first();
+        }
+        let until = self.in_flight.front().map(|(read, _)| read.span.nearest(self.forward));
+        let admits = self.admits();
+        let span = self.span(sst, block, until);
+        if until.is_none() {
+            self.frontier = self.behind(span.furthest(self.forward));
+        }
+        self.grow(&span);
+        Ok(ReadWindow { window: Window::read(sst, span, self.spare.take())?, admits })
+    }
+
+    /// Begins to read what the walk will want behind `block`, on which it stands.
+    pub(super) fn look_ahead(&mut self, sst: &Arc<Sst>, block: u32) {
+        while self.in_flight.len() < self.in_flight_max
+            && (self.len >= LEN_IN_BACKGROUND || self.wanted > 0)
+            && let Some(first) = self.next_uncached(sst, block)
+            && let Some(service) = self.service()
+        {
+            let admits = self.admits();
+            let span = self.span(sst, first, None);
+            self.frontier = self.behind(span.furthest(self.forward));
+            self.grow(&span);
+            if service.wants_help() {
+                // Nobody reads before the walk waits, but for the system.
+                sst.prefetch(span.bytes());
+            }
+            let read = Arc::new(WindowRead::new(sst, span, self.spare.take()));
+            if !service.submit(Arc::clone(&read)) {
+                return;
+            }
+            self.in_flight.push_back((read, admits));
+        }
+    }
+
+    fn service(&mut self) -> Option<Arc<ReadService<WindowRead>>> {
+        if self.service.is_none() {
+            self.service = self.hints.as_ref().and_then(|hints| hints.reads.service());
+        }
+        self.service.clone()
+    }
+
+    /// Whether the blocks of the next window enter the cache.
+    fn admits(&self) -> bool {
+        self.hints.as_ref().is_some_and(|hints| hints.fills_cache) || self.next_len() < LEN_PAST_CACHE
+    }
+
+    fn next_len(&self) -> u64 {
+        if self.wanted > 0 { self.wanted.clamp(LEN_MIN, LEN_MAX) } else { self.len }
+    }
+
+    fn grow(&mut self, span: &Span) {
+        if self.wanted > 0 {
+            let Range { start, end } = span.bytes();
+            self.wanted = self.wanted.saturating_sub(end - start);
+        } else {
+            self.len = (self.len * 2).min(LEN_MAX);
+        }
+    }
+
+    /// Whether the walk comes to `a` before `b`.
+    fn is_before(&self, a: u32, b: u32) -> bool {
+        if self.forward { a < b } else { a > b }
+    }
+
+    /// The block behind `block`, if the walk may reach it.
+    fn behind(&self, block: u32) -> Option<u32> {
+        if !self.is_before(block, self.limit) {
+            return None;
+        }
+        if self.forward { block.checked_add(1) } else { block.checked_sub(1) }
+    }
+
+    /// The first block behind `block` that is neither in the cache nor in flight. The search goes on at the next call.
+    fn next_uncached(&mut self, sst: &Sst, block: u32) -> Option<u32> {
+        let mut next = self.frontier?;
+        if !self.is_before(block, next) {
+            next = self.behind(block)?;
+        }
+        while next.abs_diff(block) <= LOOK_MAX {
+            if !FrameCache::seems_cached(&sst.words, next) {
+                return Some(next);
+            }
+            self.wanted = self.wanted.saturating_sub(u64::from(sst.block_extent(next).1));
+            self.frontier = self.behind(next);
+            next = self.frontier?;
+        }
+        None
+    }
+
+    /// The blocks of a window that begins with `first`, and ends before `until`.
+    fn span(&self, sst: &Sst, first: u32, until: Option<u32>) -> Span {
+        let len_max = self.next_len();
+        let (mut last, mut end) = (first, first);
+        let mut len = u64::from(sst.block_extent(first).1);
+        let mut cached = 0;
+        while let Some(next) = self.behind(end)
+            && until != Some(next)
+        {
+            len += u64::from(sst.block_extent(next).1);
+            cached = if FrameCache::seems_cached(&sst.words, next) { cached + 1 } else { 0 };
+            if len > len_max || cached == CACHED_MIN {
+                break;
+            }
+            end = next;
+            if cached == 0 {
+                last = next;
+            }
+        }
+        Span::new(sst, first.min(last), first.max(last))
+    }
+
+    fn abandon_first(&mut self) {
+        if let (Some((read, _)), Some(service)) = (self.in_flight.pop_front(), &self.service) {
+            service.withdraw(&read);
+        }
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        while !self.in_flight.is_empty() {
+            self.abandon_first();
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Window: neighbouring blocks that one request reads into a buffer of its own, without the cache.
+//!
+//! A long scan reads windows ([`ReadAhead`](super::read_ahead::ReadAhead)). It waits for one only if it was not read in the
+//! background, or not soon enough.
+//!
+//! # Concurrency
+//! The `state` of a [`WindowRead`] is locked for a moment by the scan and by the thread that reads.
+
+use std::io;
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pleach_env::sync::{Condvar, Mutex};
+use pleach_env::{QueuedRead, ReadBuffer, ReadRequest, ReadService, Result};
+
+use super::load::read_error;
+use super::reader::Sst;
+use crate::frame::AlignedBuffer;
+use crate::sizes::PAGE;
+
+/// Bytes of the buffer of a window of full length: windows of direct reads begin and end with whole pages.
+const BUFFER_LEN: usize = (256 << 10) + 2 * PAGE;
+
+/// Neighbouring blocks, and the bytes of the file that are read for them: whole pages around them if reads are direct.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    pub(super) first: u32,
+    pub(super) last: u32,
+    bytes: Range<u64>,
+    /// How many of the bytes the file must have.
+    needed: usize,
+}
+
+impl Span {
+    pub(super) fn new(sst: &Sst, first: u32, last: u32) -> Self {
+        let (offset, len) = sst.block_extent(last);
+        let (start, end) = (sst.block_extent(first).0, offset + u64::from(len));
+        let page = if sst.direct { PAGE as u64 } else { 1 };
+        let bytes = start / page * page..end.next_multiple_of(page);
+        let needed = usize::try_from(end - bytes.start).expect("a window fits in memory");
+        Self { first, last, bytes, needed }
+    }
+
+    pub(super) fn covers(&self, block: u32) -> bool {
+        (self.first..=self.last).contains(&block)
+    }
+
+    /// The bytes of the file that are read.
+    pub(super) fn bytes(&self) -> Range<u64> {
+        self.bytes.clone()
+    }
+
+    /// The block that a walk comes to first.
+    pub(super) fn nearest(&self, forward: bool) -> u32 {
+        if forward { self.first } else { self.last }
+    }
+
+    /// The block that a walk comes to last.
+    pub(super) fn furthest(&self, forward: bool) -> u32 {
+        if forward { self.last } else { self.first }
+    }
+
+    fn len(&self) -> usize {
+        usize::try_from(self.bytes.end - self.bytes.start).expect("a window fits in memory")
+    }
+
+    fn request<'s>(&self, sst: &'s Sst, mut memory: WindowBuffer, tag: u64) -> ReadRequest<'s, WindowBuffer> {
+        memory.0.set_len(self.len());
+        ReadRequest { file: &sst.file, offset: self.bytes.start, buffer: memory, needed: self.needed, tag }
+    }
+}
+
+/// Memory of a window.
+pub struct WindowBuffer(AlignedBuffer);
+
+impl WindowBuffer {
+    fn new(span: &Span) -> Self {
+        let len = span.len();
+        // Rounded up, so that later windows can use it again.
+        Self(AlignedBuffer::zeroed(if len > BUFFER_LEN / 2 {
+            len.max(BUFFER_LEN)
+        } else {
+            len.next_power_of_two()
+        }))
+    }
+
+    /// `spare`, if it is large enough, or new memory.
+    pub(super) fn for_span(span: &Span, spare: Option<Self>) -> Self {
+        spare.filter(|spare| spare.0.capacity() >= span.len()).unwrap_or_else(|| Self::new(span))
+    }
+}
+
+// SAFETY: a vector's elements are on the heap, and nothing here makes it grow.
+#[expect(unsafe_code, reason = "see above")]
+unsafe impl ReadBuffer for WindowBuffer {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+/// A window that was read. Its blocks are not checked.
+pub(super) struct Window {
+    pub(super) span: Span,
+    memory: WindowBuffer,
+}
+
+impl Window {
+    /// Reads the blocks of `span` on this thread.
+    pub(super) fn read(sst: &Sst, span: Span, spare: Option<WindowBuffer>) -> Result<Self> {
+        let mut memory = WindowBuffer::for_span(&span, spare);
+        memory.0.set_len(span.len());
+        let read = sst.fill(&mut memory.0, span.bytes.start, span.needed);
+        read.map_err(|e| read_error(&sst.path, span.bytes.start, e))?;
+        Ok(Self { span, memory })
+    }
+
+    /// Where the stored bytes of a block are in [`Window::bytes`].
+    pub(super) fn place(&self, sst: &Sst, block: u32) -> Range<usize> {
+        let (offset, len) = sst.block_extent(block);
+        let start = usize::try_from(offset - self.span.bytes.start).expect("the window has the block");
+        start..start + len as usize
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.memory.0
+    }
+
+    pub(super) fn into_memory(self) -> WindowBuffer {
+        self.memory
+    }
+}
+
+/// A window that is being read in the background.
+pub struct WindowRead {
+    sst: Arc<Sst>,
+    pub(super) span: Span,
+    state: Mutex<ReadState>,
+    ended: Condvar,
+}
+
+enum ReadState {
+    /// Not begun: the memory to read to.
+    Waiting(Option<WindowBuffer>),
+    /// In flight, or ended and taken.
+    Reading,
+    Ended(io::Result<WindowBuffer>),
+}
+
+impl WindowRead {
+    pub(super) fn new(sst: &Arc<Sst>, span: Span, spare: Option<WindowBuffer>) -> Self {
+        let state = Mutex::new(ReadState::Waiting(spare));
+        Self { sst: Arc::clone(sst), span, state, ended: Condvar::default() }
+    }
+
+    /// Waits for the window.
+    ///
+    /// Requires: the read was handed to `service`, and this is the first call.
+    pub(super) fn wait(&self, service: &ReadService<Self>) -> Result<Window> {
+        let mut state = self.state.lock();
+        loop {
+            match mem::replace(&mut *state, ReadState::Reading) {
+                ReadState::Ended(Ok(memory)) => return Ok(Window { span: self.span.clone(), memory }),
+                ReadState::Ended(Err(e)) => {
+                    return Err(read_error(&self.sst.path, self.span.bytes.start, e));
+                }
+                unchanged => *state = unchanged,
+            }
+            drop(state);
+            let helped = service.help();
+            state = self.state.lock();
+            if !helped && !matches!(*state, ReadState::Ended(_)) {
+                self.ended.wait(&mut state);
+            }
+        }
+    }
+}
+
+impl QueuedRead for WindowRead {
+    type Buffer = WindowBuffer;
+
+    fn request(&self, tag: u64) -> ReadRequest<'_, WindowBuffer> {
+        let spare = match mem::replace(&mut *self.state.lock(), ReadState::Reading) {
+            ReadState::Waiting(spare) => spare,
+            _ => None,
+        };
+        self.span.request(&self.sst, WindowBuffer::for_span(&self.span, spare), tag)
+    }
+
+    fn complete(&self, result: io::Result<WindowBuffer>) {
+        *self.state.lock() = ReadState::Ended(result);
+        self.ended.notify_all();
+    }
+}
+
+/// Who reads windows in the background, for the cursors of a scan.
+pub trait BackgroundReads: Send + Sync {
+    /// The service that reads; `None` once the store is closed.
+    fn service(&self) -> Option<Arc<ReadService<WindowRead>>>;
+}
