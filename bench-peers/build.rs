@@ -1,4 +1,4 @@
-//! The build script: finds the C libraries of LevelDB and WiredTiger and compiles the shims of WiredTiger and RocksDB.
+//! The build script: finds the C libraries of LevelDB and WiredTiger and compiles WiredTiger's shim.
 //!
 //! If a library is missing, its engine is left out, with a warning that names the package. The conditions `leveldb` and
 //! `wiredtiger` show the sources which libraries were found.
@@ -11,8 +11,6 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-check-cfg=cfg(leveldb, wiredtiger)");
     tell_version_of("fjall");
-    println!("cargo::rerun-if-changed=src/rocksdb/uring.c");
-    cc::Build::new().file("src/rocksdb/uring.c").warnings(true).compile("rocksdb_uring");
     if has_header("leveldb/c.h") {
         println!("cargo::rustc-link-lib=leveldb");
         println!("cargo::rustc-cfg=leveldb");

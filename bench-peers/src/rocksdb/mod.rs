@@ -5,12 +5,11 @@
 //! session keeps one iterator for each partition and brings it up to date before a scan, which is cheaper than a new
 //! one and sees the same. Statistics are off, for they cost every operation: bytes written are the system's to count.
 //!
-//! `get_many` is `MultiGet`, which reads the blocks that it needs of one file by one `io_uring` call. Settings by name, beside those
-//! of `options`: `io_uring` and `async_io`, both `true`.
+//! `get_many` is `MultiGet`, which reads the blocks that it needs of one file by one `io_uring` call. Setting by name, beside those
+//! of `options`: `async_io`, by default `true`.
 
 mod options;
 mod stats;
-mod uring;
 
 use std::sync::Arc;
 
@@ -74,7 +73,6 @@ struct RocksDbEngine {
 
 fn open(config: &EngineConfig, style: Style) -> Result<Box<dyn Engine>> {
     let mut config = config.clone();
-    uring::allow(config.take_tuning("io_uring")?.unwrap_or(true));
     let async_io = config.take_tuning("async_io")?.unwrap_or(true);
     let Prepared { options, caches } = prepare(config.clone(), style)?;
     let families = (0..config.partitions)

@@ -59,6 +59,7 @@ pub(super) fn streams(store: &Store<'_>, planned: &Planned, purpose: &'static st
 pub(super) fn run_shape(
     store: &Store<'_>,
     planned: &Planned,
+    purpose: &'static str,
     progress: &AtomicU64,
 ) -> Result<(Outcome, BTreeMap<String, f64>)> {
     let settings = store.settings;
@@ -75,7 +76,7 @@ pub(super) fn run_shape(
             let direction = if reverse { Direction::Reverse } else { Direction::Forward };
             measured.work = (0..threads).map(|_| Work::ScanAll(direction)).collect();
         }
-        _ => measured.work = streams(store, planned, workload.name),
+        _ => measured.work = streams(store, planned, purpose),
     }
     if shape == Shape::ReadWhileWriting {
         let context = store.context("writer", shape, threads, threads);

@@ -81,10 +81,13 @@ fn run_workload(store: &mut Store<'_>, planned: &Planned) -> Result<Record> {
     if shape == Shape::ReadWhileCompacting {
         store.overwrite_some()?;
     }
-    let round = || run_round(store, planned, before.as_ref());
+    let round = |purpose| run_round(store, planned, purpose, before.as_ref());
     let (round, flanked) = match Flanks::new(store, planned)? {
-        None => (round()?, None),
-        Some(flanks) => flanks.around(round).map(|(round, flanked)| (round, Some(flanked)))?,
+        None => (round(planned.workload.name)?, None),
+        Some(flanks) => {
+            let (round, flanked) = flanks.around(planned.workload.name, round)?;
+            (round, Some(flanked))
+        }
     };
     let prepared_by = store.history.clone();
     follow(store, planned, &round.seen);
@@ -109,7 +112,13 @@ struct Round {
     stats: EngineStats,
 }
 
-fn run_round(store: &Store<'_>, planned: &Planned, before: Option<&Outcome>) -> Result<Round> {
+/// `purpose` names the choice of keys.
+fn run_round(
+    store: &Store<'_>,
+    planned: &Planned,
+    purpose: &'static str,
+    before: Option<&Outcome>,
+) -> Result<Round> {
     let shape = planned.workload.shape;
     let progress = AtomicU64::new(0);
     let label = format!("{} {}", store.factory.name, planned.workload.name);
@@ -117,7 +126,7 @@ fn run_round(store: &Store<'_>, planned: &Planned, before: Option<&Outcome>) -> 
     let stats_before = store.engine().stats()?;
     let counts_before = ProcessCounts::now();
     let (seen, samples) = watched(&label, ops_of(store, shape), store.dir(), &progress, || {
-        let (outcome, mut extra) = run_shape(store, planned, &progress)?;
+        let (outcome, mut extra) = run_shape(store, planned, purpose, &progress)?;
         extra.extend(before.iter().flat_map(|before| compared_with(before, &outcome)));
         let cpu_ops_ns = ProcessCounts::now().since(counts_before).cpu_ns;
         let settle_s = settle(store, shape)?;

@@ -18,6 +18,7 @@ const THROUGH_DEPTH: u32 = 8;
 
 /// The open files of a store that hold its data.
 pub(crate) struct StoreFiles {
+    dir: PathBuf,
     files: Vec<StoreFile>,
     /// Whole blocks of all files.
     blocks: u64,
@@ -58,12 +59,17 @@ impl StoreFiles {
         if files.is_empty() {
             return Err(format!("{}: there are no SSTs", dir.display()).into());
         }
-        Ok(Self { files, blocks: first_block })
+        Ok(Self { dir: dir.to_path_buf(), files, blocks: first_block })
     }
 
     /// Number of blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// The store's folder.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The paths.

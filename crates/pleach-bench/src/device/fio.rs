@@ -10,6 +10,9 @@ use super::files::StoreFiles;
 use super::reads::{Manner, Sample};
 use crate::engine::Result;
 
+/// Length of an option of fio at most.
+const NAMES_MAX: usize = 4096;
+
 /// Whether there is a command `fio`.
 pub(super) fn is_installed() -> bool {
     let version = Command::new("fio").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -22,14 +25,13 @@ pub(super) fn sample(files: &StoreFiles, manner: Manner, direct: bool, seconds: 
         ReadDriver::Ring => "io_uring",
         ReadDriver::Threads | ReadDriver::Blocking => "psync",
     };
-    let names: Vec<String> =
-        files.paths().map(|path| path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:")).collect();
     let Manner { depth, threads, .. } = manner;
     let output = Command::new("fio")
         .args(["--name=device", "--rw=randread", "--readonly", "--norandommap", "--randrepeat=0"])
         .args(["--file_service_type=random", "--time_based", "--thread", "--group_reporting"])
         .args(["--invalidate=0", "--output-format=json"])
-        .arg(format!("--filename={}", names.join(":")))
+        .current_dir(files.dir())
+        .arg(format!("--filename={}", names(files)))
         .arg(format!("--bs={BLOCK_BYTES}"))
         .arg(format!("--ioengine={engine}"))
         .arg(format!("--direct={}", u8::from(direct)))
@@ -44,6 +46,23 @@ pub(super) fn sample(files: &StoreFiles, manner: Manner, direct: bool, seconds: 
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(parse(&text).ok_or_else(|| format!("fio says what is not understood: {text}"))?)
+}
+
+/// The files as fio takes them: as many as it takes.
+fn names(files: &StoreFiles) -> String {
+    let mut names = String::new();
+    for path in files.paths() {
+        let path = path.strip_prefix(files.dir()).unwrap_or(path);
+        let name = path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:");
+        if names.len() + name.len() + 1 >= NAMES_MAX {
+            break;
+        }
+        if !names.is_empty() {
+            names.push(':');
+        }
+        names += &name;
+    }
+    names
 }
 
 /// The figures of fio's only job.
