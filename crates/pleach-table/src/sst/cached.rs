@@ -12,7 +12,7 @@ use pleach_env::Result;
 use super::load::decompress;
 use super::read_ahead::{ReadAhead, ReadWindow};
 use super::reader::Sst;
-use super::scan_hints::ScanHints;
+use super::scan_hints::CursorHints;
 use crate::codec::Codec;
 use crate::frame::{AlignedBuffer, BlockRef, Warmth};
 use crate::sizes::HEADER_LEN;
@@ -26,7 +26,7 @@ pub(super) struct CachedBlocks {
     window: Option<ReadWindow>,
     /// The current block, if it was compressed in the window.
     uncompressed: Vec<u8>,
-    hints: Option<ScanHints>,
+    hints: Option<CursorHints>,
     /// Made when the walk goes on to a neighbouring block.
     ahead: Option<Box<ReadAhead>>,
 }
@@ -42,7 +42,7 @@ enum Current {
 }
 
 impl CachedBlocks {
-    pub(super) fn new(hints: Option<ScanHints>) -> Self {
+    pub(super) fn new(hints: Option<CursorHints>) -> Self {
         Self { hints, ..Self::default() }
     }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use pleach_env::{ReadService, Result};
 
 use super::reader::Sst;
-use super::scan_hints::ScanHints;
+use super::scan_hints::CursorHints;
 use super::window::{Span, Window, WindowBuffer, WindowRead};
 use crate::frame::FrameCache;
 
@@ -45,7 +45,7 @@ pub(super) struct ReadWindow {
 
 /// The read-ahead of one walk in one direction.
 pub(super) struct ReadAhead {
-    hints: Option<ScanHints>,
+    hints: Option<CursorHints>,
     forward: bool,
     /// Bytes of the next window.
     len: u64,
@@ -64,9 +64,9 @@ pub(super) struct ReadAhead {
 
 impl ReadAhead {
     /// Of a walk that stands on a neighbour of `block`, and goes on to it.
-    pub(super) fn new(sst: &Sst, hints: Option<&ScanHints>, block: u32, forward: bool) -> Self {
+    pub(super) fn new(sst: &Sst, hints: Option<&CursorHints>, block: u32, forward: bool) -> Self {
         let edge = if forward { sst.blocks() - 1 } else { 0 };
-        let limit = hints.and_then(|hints| hints.limit(sst)).unwrap_or(edge);
+        let limit = hints.and_then(|hints| hints.scan.limit(sst)).unwrap_or(edge);
         let wanted = hints.map_or(0, |hints| hints.wanted_bytes(sst));
         Self {
             hints: hints.cloned(),
@@ -106,7 +106,7 @@ impl ReadAhead {
             let admits = *admits;
             if read.span.covers(block) {
                 let (read, _) = self.in_flight.pop_front().expect("seen above");
-                if self.len == LEN_MAX {
+                if self.next_len() == LEN_MAX {
                     self.in_flight_max = 2;
                 }
                 let service = self.service.as_ref().expect("it was given the read");
@@ -152,14 +152,14 @@ impl ReadAhead {
 
     fn service(&mut self) -> Option<Arc<ReadService<WindowRead>>> {
         if self.service.is_none() {
-            self.service = self.hints.as_ref().and_then(|hints| hints.reads.service());
+            self.service = self.hints.as_ref().and_then(|hints| hints.scan.reads.service());
         }
         self.service.clone()
     }
 
     /// Whether the blocks of the next window enter the cache.
     fn admits(&self) -> bool {
-        self.hints.as_ref().is_some_and(|hints| hints.fills_cache) || self.next_len() < LEN_PAST_CACHE
+        self.hints.as_ref().is_some_and(|hints| hints.scan.fills_cache) || self.next_len() < LEN_PAST_CACHE
     }
 
     fn next_len(&self) -> u64 {

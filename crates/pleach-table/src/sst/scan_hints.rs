@@ -12,8 +12,6 @@ pub struct ScanHints {
     pub reads: Arc<dyn BackgroundReads>,
     /// Whether the blocks of a long scan enter the cache too.
     pub fills_cache: bool,
-    /// Entries of this SST that are wanted; 0 if unknown.
-    pub entries: u64,
     /// Where the walk ends: the first key, as the SST stores it, at which or behind which no entry is wanted.
     pub bound: Option<Arc<[u8]>>,
 }
@@ -23,7 +21,16 @@ impl ScanHints {
     pub(super) fn limit(&self, sst: &Sst) -> Option<u32> {
         self.bound.as_deref().map(|bound| sst.block_for(bound))
     }
+}
 
+/// Hints, and how many entries of this cursor are wanted; 0 if unknown.
+#[derive(Clone)]
+pub(super) struct CursorHints {
+    pub(super) scan: Arc<ScanHints>,
+    pub(super) entries: u64,
+}
+
+impl CursorHints {
     /// Bytes of the entries that are wanted, on average and a quarter more.
     pub(super) fn wanted_bytes(&self, sst: &Sst) -> u64 {
         let data = sst.data_end();

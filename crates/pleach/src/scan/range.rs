@@ -132,13 +132,12 @@ impl Range {
             .collect();
         if let Some(tree) = view.state.version.tree(self.partition) {
             tree.reads.note_seek(tree.runs.len());
-            let hints = self.hints(direction);
-            let entries = tree.sum(|run| run.totals.entries).max(1);
+            let hints = Arc::new(self.hints(direction));
+            let all = tree.sum(|run| run.totals.entries).max(1);
             for run in tree.runs.iter().filter(|run| !run.files.is_empty()) {
-                let mut hints = hints.clone();
                 let share = u128::from(self.expected_entries) * u128::from(run.totals.entries);
-                hints.entries = u64::try_from(share.div_ceil(u128::from(entries))).unwrap_or(u64::MAX);
-                let reads = RunReads::Scan(hints, direction);
+                let entries = u64::try_from(share.div_ceil(u128::from(all))).unwrap_or(u64::MAX);
+                let reads = RunReads::Scan { hints: Arc::clone(&hints), entries, direction };
                 sources.push(SourceCursor::over_run(self.partition, Arc::clone(run), reads));
             }
         }
@@ -152,7 +151,7 @@ impl Range {
             Bound::Unbounded => None,
         };
         let reads = Arc::clone(&self.ctx) as Arc<dyn BackgroundReads>;
-        ScanHints { reads, fills_cache: self.fills_cache, entries: 0, bound }
+        ScanHints { reads, fills_cache: self.fills_cache, bound }
     }
 
     /// Tells that about `count` entries will be taken from an end, and after each seek. The range reads what they need at

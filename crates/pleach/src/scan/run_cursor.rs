@@ -15,8 +15,9 @@ use crate::version::{Run, RunFile, SubTree};
 /// How a cursor over a run reads.
 #[derive(Clone)]
 pub(crate) enum RunReads {
-    /// Through the cache, for a scan in this direction. Its bound is a user key.
-    Scan(ScanHints, Direction),
+    /// Through the cache, for a scan in this direction that wants about so many entries of the run; 0 if that is unknown.
+    /// The bound of the hints is a user key.
+    Scan { hints: Arc<ScanHints>, entries: u64, direction: Direction },
     /// Past the cache, for a compaction.
     Stream,
 }
@@ -24,17 +25,18 @@ pub(crate) enum RunReads {
 impl RunReads {
     /// With the bound as a section stores it.
     fn in_section(self, prefix: [u8; PARTITION_PREFIX_LEN]) -> Self {
-        let Self::Scan(mut hints, direction) = self else { return self };
-        hints.bound = match (&hints.bound, direction) {
+        let Self::Scan { hints, entries, direction } = self else { return self };
+        let bound = match (&hints.bound, direction) {
             (None, Direction::Up) => prefix_end(&prefix).map(Arc::from),
             (bound, _) => Some([&prefix, bound.as_deref().unwrap_or_default()].concat().into()),
         };
-        Self::Scan(hints, direction)
+        let hints = Arc::new(ScanHints { bound, ..ScanHints::clone(&hints) });
+        Self::Scan { hints, entries, direction }
     }
 
     fn cursor(&self, sst: &Arc<Sst>) -> SstCursor {
         match self {
-            Self::Scan(hints, _) => SstCursor::for_scan(Arc::clone(sst), hints.clone()),
+            Self::Scan { hints, entries, .. } => SstCursor::for_scan(Arc::clone(sst), hints, *entries),
             Self::Stream => SstCursor::new(Arc::clone(sst), CursorMode::Streaming { forget: false }),
         }
     }
