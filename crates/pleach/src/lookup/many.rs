@@ -52,7 +52,7 @@ struct Wanted<'s> {
 pub(crate) fn get_many<K: AsRef<[u8]>>(
     ctx: &Context,
     state: &State,
-    partition: (PartitionId, &SubTree),
+    (partition, tree): (PartitionId, &SubTree),
     keys: impl IntoIterator<Item = K>,
     visible: SeqNo,
 ) -> Result<Vec<Option<Value>>> {
@@ -68,12 +68,13 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
         for key in &group {
             check_key(key.as_ref())?;
         }
-        prefetch_memtables(state, partition.0, group.iter().map(AsRef::as_ref));
+        prefetch_memtables(state, partition, group.iter().map(AsRef::as_ref));
         let mut lookups = SmallVec::new();
         for key in group {
-            match Lookup::start(state, partition, key.as_ref(), visible) {
+            let mut lookup = Lookup::new(partition, key.as_ref(), visible);
+            match lookup.start(state, tree, visible) {
                 Err(answer) => answers.push(answer),
-                Ok(lookup) => {
+                Ok(()) => {
                     lookups.push((answers.len(), lookup));
                     answers.push(None);
                 }

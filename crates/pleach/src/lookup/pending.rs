@@ -35,7 +35,7 @@ impl Lookup<'_> {
             .filter(|candidate| candidate.file.may_contain(self.hash))
             .map(|candidate| Candidate { file: Arc::clone(&candidate.file.file), shared: candidate.shared })
             .collect();
-        PendingLookup { key: self.key, hash: self.hash, candidates, is_counted: self.is_counted != 0 }
+        PendingLookup { key: self.key, hash: self.hash, candidates, is_counted: self.is_counted }
     }
 }
 
