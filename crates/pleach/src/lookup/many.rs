@@ -72,13 +72,12 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
         let mut lookups = SmallVec::new();
         for key in group {
             let mut lookup = Lookup::new(partition, key.as_ref(), visible);
-            match lookup.start(state, tree, visible) {
-                Err(answer) => answers.push(answer),
-                Ok(()) => {
-                    lookups.push((answers.len(), lookup));
-                    answers.push(None);
-                }
+            if let Err(answer) = lookup.start(state, tree, visible) {
+                answers.push(answer);
+                continue;
             }
+            lookups.push((answers.len(), lookup));
+            answers.push(None);
         }
         for lookup in first_blocks(ctx, lookups, &mut answers) {
             reads.advance(lookup, &mut answers)?;

@@ -12,7 +12,7 @@ use pleach::env::FaultKind;
 
 use crate::rig::catch::catch;
 use crate::rig::happened::{GROUPS, Happened, KEPT_MANIFESTS, MERGES, SNAPSHOTS};
-use crate::rig::threads::{clock, in_parallel};
+use crate::rig::threads::{alone, clock, in_parallel};
 use crate::rig::tuning::with_site;
 use crate::rig::vars;
 use run::{PANICS, Strike, name_of, strike};
@@ -39,7 +39,7 @@ const SHORT_MANIFESTS: &str = "tune.short_manifests";
 /// The history that `seed` makes with the tuning `site`: where manifests are short, in a store of levels.
 fn script(seed: u64, site: &'static str) -> Script {
     let shape = if site == SHORT_MANIFESTS { Shape::Leveled } else { Shape::ForestOverBottom };
-    with_site(site, || Script::new(seed, shape))
+    alone(|| with_site(site, || Script::new(seed, shape)))
 }
 
 /// Every strike at every call of the script.
@@ -59,7 +59,7 @@ fn a_fault_at_any_call_breaks_no_promise() {
         let site = vars::parsed::<String>("PLEACH_SITE").unwrap_or_default().leak();
         let script = script(seed, site);
         script.print();
-        let result = with_site(site, || catch(|| strike(&script, only, &Happened::default())));
+        let result = alone(|| with_site(site, || catch(|| strike(&script, only, &Happened::default()))));
         return assert!(result.is_ok(), "{}", result.unwrap_err());
     }
     let script = script(seed, "");

@@ -14,7 +14,7 @@ pub(crate) fn in_parallel(count: u64, case: impl Fn(u64) -> Result<(), String> +
             if number >= count {
                 return;
             }
-            if let Err(message) = case(number) {
+            if let Err(message) = alone(|| case(number)) {
                 failed.store(true, Ordering::Relaxed);
                 failures.lock().unwrap().push(message);
             }
@@ -28,6 +28,15 @@ pub(crate) fn in_parallel(count: u64, case: impl Fn(u64) -> Result<(), String> +
     });
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "\n\n{}\n", failures.join("\n\n"));
+}
+
+/// Runs `case` on a new thread. The engine counts seeks by thread to sample them, so a case on a thread that has run others may
+/// merge at other moments, and a number of a call would not mean the same call.
+pub(crate) fn alone<R: Send>(case: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| match scope.spawn(case).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
 }
 
 /// A clock for figures; no test depends on it.
