@@ -68,7 +68,7 @@ pub(crate) fn shown(key: &[u8], hex: bool) -> String {
 fn parse_hex(text: &[u8]) -> Result<Vec<u8>, String> {
     HEXLOWER_PERMISSIVE
         .decode(text)
-        .map_err(|e| format!("not hexadecimal, two digits a byte: {} at position {}", e.kind, e.position))
+        .map_err(|e| format!("not hexadecimal with two digits a byte: {} at position {}", e.kind, e.position))
 }
 
 fn escape(bytes: &[u8], out: &mut Vec<u8>) {

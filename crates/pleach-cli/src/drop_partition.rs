@@ -45,7 +45,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DropPartitionArgs) -> Result<()> {
         report["seconds"] = seconds.into();
         return print_document(&report);
     }
-    note(format!("dropped {holds} in {:.1} ms; its files go in the background", seconds * 1e3));
+    note(format!("dropped {holds} in {:.1} ms; its files are removed in the background", seconds * 1e3));
     Ok(())
 }
 
@@ -54,7 +54,7 @@ fn confirm(holds: &str) -> Result<bool> {
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
         return Err(Failure::usage(format!("would drop {holds}, but there is no terminal to ask at"))
-            .hint("say --yes to drop it without being asked; nothing was dropped"));
+            .hint("use --yes to drop it without a question; nothing was dropped"));
     }
     let refused = |e| Failure::io("ask at", Path::new("the terminal"), &e);
     write!(stderr, "Drop {holds}? This cannot be undone. [y/N] ")

@@ -28,7 +28,7 @@ pub(crate) struct StoreArgs {
     /// Memory to use, such as 64M or 2G [default: 512M]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_bytes::<usize>)]
     pub(crate) memory: Option<usize>,
-    /// Open the store for reading only: change nothing, share it with other readers
+    /// Open the store for reading only: change nothing, share it with other readers; commands that write refuse it
     #[arg(long, global = true)]
     pub(crate) read_only: bool,
     /// Write machine-readable JSON to standard output
@@ -51,7 +51,7 @@ impl StoreArgs {
     /// The directory.
     pub(crate) fn dir(&self) -> Result<&Path> {
         self.db.as_deref().ok_or_else(|| {
-            Failure::usage("which store? none was given").hint("say --db PATH, or set the variable PLEACH_DB")
+            Failure::usage("no store was given").hint("use --db PATH, or set the variable PLEACH_DB")
         })
     }
 

@@ -6,13 +6,14 @@
 /// A message that says what is wrong and which units there are.
 pub fn parse_bytes<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
+    let unit = &text[digits.len()..];
+    let factor = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1u64,
         "k" | "kb" | "kib" => 1 << 10,
         "m" | "mb" | "mib" => 1 << 20,
         "g" | "gb" | "gib" => 1 << 30,
         "t" | "tb" | "tib" => 1 << 40,
-        unit => {
+        _ => {
             return Err(format!(
                 "unknown unit {unit:?}; the units are K, M, G and T, each 1024 times the one before"
             ));

@@ -285,17 +285,22 @@ impl Options {
     /// An error that says which option is out of its range.
     pub(crate) fn check(&self) -> Result<()> {
         let ranges = [
-            ("memory", self.memory as u64, MEMORY_MIN as u64..=1 << 50),
-            ("memtable_bytes", self.memtable_budget() as u64, 16 << 10..=MEMTABLE_BYTES_LIMIT as u64),
-            ("compaction_threads", self.compaction_worker_count() as u64, 1..=64),
-            ("runs_per_stage", self.runs_per_stage as u64, 2..=64),
-            ("sst_bytes", self.sst_bytes, 4 << 10..=2 << 30),
-            ("clean_every", self.clean_every as u64, 1..=1000),
+            ("memory", self.memory as u64, MEMORY_MIN as u64..=1 << 50, " bytes"),
+            (
+                "memtable_bytes",
+                self.memtable_budget() as u64,
+                16 << 10..=MEMTABLE_BYTES_LIMIT as u64,
+                " bytes",
+            ),
+            ("compaction_threads", self.compaction_worker_count() as u64, 1..=64, ""),
+            ("runs_per_stage", self.runs_per_stage as u64, 2..=64, ""),
+            ("sst_bytes", self.sst_bytes, 4 << 10..=2 << 30, " bytes"),
+            ("clean_every", self.clean_every as u64, 1..=1000, ""),
         ];
-        for (name, value, range) in ranges {
+        for (name, value, range, unit) in ranges {
             if !range.contains(&value) {
                 let (low, high) = range.into_inner();
-                let message = format!("option {name} is {value}; it must be between {low} and {high}");
+                let message = format!("option {name} is {value}; it must be between {low} and {high}{unit}");
                 return Err(Error::invalid(message));
             }
         }

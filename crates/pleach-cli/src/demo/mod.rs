@@ -54,7 +54,7 @@ struct Demo<'a> {
 
 impl Demo<'_> {
     fn open(&self) -> Result<pleach::Db> {
-        Ok(open_dir(self.dir, true, self.memory)?)
+        open_dir(self.dir, true, self.memory).map_err(|error| Failure::from(error).without_read_only())
     }
 }
 

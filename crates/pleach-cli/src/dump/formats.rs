@@ -87,7 +87,7 @@ impl Writer for Lines {
         if key.contains(&b'\n') {
             let key = shown(key, false);
             return Err(Failure::usage(format!("the key {key} has a newline, so it is not a line"))
-                .hint("say --hex, or choose another format"));
+                .hint("use --hex, or choose another format"));
         }
         self.output.write_all(key)?;
         Ok(self.output.write_all(b"\n")?)

@@ -141,11 +141,11 @@ fn one_column(name: &[u8]) -> Failure {
         "the csv header has only one column, {:?}, so there is no column for the value",
         lossy(name)
     ))
-    .hint("separate columns by commas; if each line is a key without a value, say --format lines")
+    .hint("separate columns by commas; if each line is a key without a value, use --format lines")
 }
 
 fn not_text(column: usize) -> String {
-    format!("column {} is not UTF-8, so the row cannot become a JSON array; say --value-column", column + 1)
+    format!("column {} is not UTF-8, so the row cannot become a JSON array; use --value-column", column + 1)
 }
 
 /// A JSON object has each name once.
@@ -153,7 +153,7 @@ fn check_names(names: &[String]) -> Result<()> {
     for (at, name) in names.iter().enumerate() {
         if names[..at].contains(name) {
             return Err(Failure::usage(format!("the header has two columns called {name:?}"))
-                .hint("choose one with --value-column NUMBER, or say --no-header"));
+                .hint("choose one with --value-column NUMBER, or use --no-header"));
         }
     }
     Ok(())

@@ -49,7 +49,7 @@ fn fill_dumped(members: &[(String, Box<RawValue>)], record: &mut Record) -> Resu
     if members.len() > 2 {
         let more = members.iter().find(|(name, _)| !name.starts_with("key") && !name.starts_with("value"));
         let name = more.map_or("a second key or value", |(name, _)| name);
-        return Err(format!("{name:?} would be lost; say --key-field to keep whole objects"));
+        return Err(format!("{name:?} would be lost; use --key-field to keep whole objects"));
     }
     Ok(())
 }

@@ -148,7 +148,7 @@ fn next(records: &mut dyn Records, record: &mut Record, args: &LoadArgs) -> Resu
 
 fn malformed(args: &LoadArgs, line: u64, reason: &str) -> Failure {
     Failure::usage(format!("{}, line {line}: {reason}", args.input_name().display()))
-        .hint("mend the input, or say --skip-malformed to skip and count what cannot be read")
+        .hint("correct the input, or use --skip-malformed to skip and count malformed entries")
 }
 
 /// Why the engine would refuse a record.

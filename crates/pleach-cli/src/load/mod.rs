@@ -43,7 +43,7 @@ Of tsv and csv rows with two columns, one is the key and the other one the
 value. Of rows with more columns the whole row is the value, unless
 --value-column chooses one: a JSON object with the names of the csv header, or
 a JSON array where there is no header.
-Carriage returns are kept: say --crlf for lines that end with \\r\\n.
+Carriage returns are kept: use --crlf for lines that end with \\r\\n.
 A key that comes again replaces the earlier one; the summary counts these.
 A store or partition that is missing is created.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -121,8 +121,8 @@ impl LoadArgs {
             "csv" => Ok(Format::Csv),
             "jsonl" | "ndjson" => Ok(Format::Jsonl),
             _ if self.file.is_dir() => Err(source::is_directory(&self.file)),
-            _ => Err(Failure::usage("cannot tell the format of the input")
-                .hint("say --format lines, tsv, csv, jsonl or stanzas")),
+            _ => Err(Failure::usage("the format of the input is not known")
+                .hint("use --format lines, tsv, csv, jsonl or stanzas")),
         }
     }
 
@@ -143,7 +143,9 @@ impl LoadArgs {
         ];
         match given_and_fitting.iter().find(|(_, given, fits)| *given && !fits) {
             Some((name, ..)) => {
-                Err(Failure::usage(format!("{name} means nothing for the format {format:?}")))
+                let format = format.to_possible_value();
+                let format = format.as_ref().map_or("", |value| value.get_name());
+                Err(Failure::usage(format!("{name} does not apply to the format {format}")))
             }
             None => Ok(()),
         }

@@ -136,7 +136,7 @@ fn columns_are_chosen_by_name_or_number() {
     assert_eq!(store.ok(["scan", "--partition", "numbers"]), "a@x\t1\nb@x\t2\nmail\tid\n");
     store.run(["load", csv, "--key-column", "nmae"]).failed(3, &["nmae", "id, name, mail"]);
     store.run(["load", csv, "--key-column", "0"]).failed(3, &["counted from 1"]);
-    store.run(["load", csv, "--number"]).failed(3, &["--number means nothing"]);
+    store.run(["load", csv, "--number"]).failed(3, &["--number does not apply to the format csv"]);
 }
 
 #[test]

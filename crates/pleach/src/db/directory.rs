@@ -68,7 +68,7 @@ pub(super) fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result
 /// An error for a directory that is no store and may not become one. Everything else is checked under the lock.
 fn check_before_locking(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
     let path = dir.join(manifest::CURRENT);
-    if env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?.is_some() {
+    if env.metadata(&path).map_err(|e| Error::io("look for the file", &path, e))?.is_some() {
         return Ok(());
     }
     let listing = list(env, dir)?;

@@ -67,7 +67,7 @@ fn with_checksum(body: &str) -> String {
 /// Writes the next `CURRENT` as [`CURRENT_TMP`], and makes it durable.
 pub(super) fn write_tmp(env: &dyn Env, dir: &Path, current: &Current) -> Result<()> {
     let tmp = dir.join(CURRENT_TMP);
-    if env.metadata(&tmp).map_err(|e| Error::io("look for", &tmp, e))?.is_some() {
+    if env.metadata(&tmp).map_err(|e| Error::io("look for the file", &tmp, e))?.is_some() {
         env.remove_file(&tmp).map_err(|e| Error::io("remove", &tmp, e))?;
     }
     let file = env.create_file(&tmp).map_err(|e| Error::io("create", &tmp, e))?;
@@ -89,7 +89,7 @@ pub(super) fn sync_rename(env: &dyn Env, dir: &Path) -> Result<()> {
 /// The content of `CURRENT`; `None` when there is no `CURRENT`.
 pub(crate) fn read_current(env: &dyn Env, dir: &Path) -> Result<Option<Current>> {
     let path = dir.join(CURRENT);
-    let Some(metadata) = env.metadata(&path).map_err(|e| Error::io("look for", &path, e))? else {
+    let Some(metadata) = env.metadata(&path).map_err(|e| Error::io("look for the file", &path, e))? else {
         return Ok(None);
     };
     if metadata.len > CURRENT_LEN_MAX {

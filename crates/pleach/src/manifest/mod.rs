@@ -179,7 +179,7 @@ pub(crate) fn read_manifest(
     files: &mut FileTable,
 ) -> Result<(Version, u64)> {
     let path = manifest_path(dir, id);
-    if env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?.is_none() {
+    if env.metadata(&path).map_err(|e| Error::io("look for the file", &path, e))?.is_none() {
         return Err(Error::corruption(&path, 0, "CURRENT names this manifest, but it is missing"));
     }
     let mut version = Version::empty();

@@ -111,7 +111,7 @@ fn check_target(env: &dyn Env, from: &Path, into: &Path) -> Result<()> {
     if absolute(into)?.starts_with(absolute(from)?) {
         return Err(Error::invalid("the new store cannot lie inside the damaged one; give another path"));
     }
-    let Some(metadata) = env.metadata(into).map_err(|e| Error::io("look for", into, e))? else {
+    let Some(metadata) = env.metadata(into).map_err(|e| Error::io("look for the directory", into, e))? else {
         return Ok(());
     };
     let is_empty = !metadata.is_file

@@ -37,7 +37,7 @@ pub(crate) fn open_ssts(
     let chosen = filter_policy::choose(options.filter_bytes_max(cache_bytes as u64, indexes), &uses);
     for (file, keeps_filter) in files.iter().zip(chosen) {
         let path = sst_path(dir, file.id);
-        let metadata = env.metadata(&path).map_err(|e| Error::io("look for", &path, e))?;
+        let metadata = env.metadata(&path).map_err(|e| Error::io("look for the file", &path, e))?;
         if metadata.is_none() {
             return Err(Error::corruption(&path, 0, "the manifest names this SST, but it is missing"));
         }
