@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -135,7 +136,10 @@ impl QueuedRead for Load {
     fn complete(&self, result: io::Result<BlockLoad>) {
         let before = mem::replace(&mut *self.state.lock(), LoadState::Read(result));
         if let LoadState::Reading(wakers) = before {
-            wakers.into_iter().for_each(Waker::wake);
+            for waker in wakers {
+                // A task that panics must not keep the others asleep; the panic hook has reported it.
+                let _reported = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            }
         }
     }
 }

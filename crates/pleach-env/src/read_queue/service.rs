@@ -8,6 +8,7 @@
 //! `inbox` is held for a push or a swap. The thread sets `sleeps` before it looks at the inbox for the last
 //! time; the caller of [`ReadService::submit`] looks at `sleeps` after its push. Whichever of the two runs second sees what the other did.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
@@ -23,6 +24,11 @@ use super::pool::{self, PoolRead};
 use super::ring::{Alarm, Ring};
 use super::{Engine, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, Slot, Source};
 use crate::env::Env;
+
+thread_local! {
+    /// Address of the `Shared` for which this thread of the pool reads; 0 for none.
+    static READS_FOR: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Reads in flight at most: as many as a device gains by.
 const DEPTH: u32 = 128;
@@ -56,7 +62,7 @@ enum Worker {
 
 struct Shared<R> {
     inbox: Mutex<Inbox<R>>,
-    /// Signalled when the last read of the pool's threads has ended.
+    /// Signalled when at most one read of the pool's threads has not ended.
     idle: Condvar,
     sleeps: AtomicBool,
 }
@@ -109,11 +115,13 @@ impl<R: QueuedRead> ReadService<R> {
                 drop(inbox);
                 let shared = Arc::clone(&self.shared);
                 pool::run(Box::new(move || {
+                    let before = READS_FOR.replace(Arc::as_ptr(&shared).addr());
                     read_alone(&*read);
                     drop(read);
+                    READS_FOR.set(before);
                     let mut inbox = shared.inbox.lock();
                     inbox.running -= 1;
-                    if inbox.running == 0 {
+                    if inbox.running <= 1 {
                         shared.idle.notify_all();
                     }
                 }));
@@ -169,7 +177,9 @@ impl<R: QueuedRead> ReadService<R> {
                 }
             }
             Worker::Threads => {
-                while inbox.running > 0 {
+                // A task that is dropped when it is woken may close the service inside of the read that it waited for.
+                let own = usize::from(READS_FOR.get() == Arc::as_ptr(&self.shared).addr());
+                while inbox.running > own {
                     self.shared.idle.wait(&mut inbox);
                 }
             }

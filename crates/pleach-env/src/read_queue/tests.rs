@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::*;
-use crate::{Fault, FaultKind, OpenOptions, RealEnv, SimEnv};
+use crate::{Fault, FaultKind, OpenOptions, RealEnv, SimEnv, Site};
 
 const DRIVERS: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
 
@@ -297,5 +300,112 @@ fn a_panic_of_one_task_is_nothing_to_the_others() {
             }
         }
         service.close();
+    }
+}
+
+/// A file of which a call reads seven bytes at most, and every other call none, because it is interrupted.
+struct Slow(Arc<dyn File>, AtomicU64);
+
+impl File for Slow {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if self.1.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let len = buf.len().min(7);
+        self.0.read_at(&mut buf[..len], offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        self.0.write_at(buf, offset)
+    }
+
+    fn sync(&self, site: Site) -> io::Result<()> {
+        self.0.sync(site)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.0.allocate(len)
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.0.punch(offset, len)
+    }
+
+    fn expect_random_reads(&self) {}
+
+    fn prefetch(&self, _offset: u64, _len: u64) {}
+
+    fn forget(&self, _offset: u64, _len: u64) {}
+}
+
+#[test]
+fn short_and_interrupted_reads_go_on_where_they_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = RealEnv::new();
+    let file: Arc<dyn File> = Arc::new(Slow(file_of(&env, dir.path(), 2000), AtomicU64::new(0)));
+    for driver in [ReadDriver::Threads, ReadDriver::Blocking] {
+        let mut queue = ReadQueue::new(&env, driver, 4).unwrap();
+        let offsets: Vec<u64> = (0..20).map(|n| n * 91).collect();
+        for (read, offset) in read_all(&mut queue, &file, &offsets, 100).into_iter().zip(&offsets) {
+            let start = usize::try_from(*offset).unwrap();
+            assert!(read.unwrap().iter().copied().eq((start..start + 100).map(byte_at)), "{driver:?}");
+        }
+        for read in read_all(&mut queue, &file, &[1950], 100) {
+            assert_eq!(read.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{driver:?}");
+        }
+    }
+}
+
+/// Kernels seldom cut the read of a file short, so a part of it is taken as read.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_ring_reads_what_is_left_of_a_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = file_of(&RealEnv::new(), dir.path(), 2000);
+    let source = Source::Descriptor(file.descriptor().unwrap().expect("a file of the system"));
+    let mut slot = Slot { source, buffer: vec![0; 100], offset: 300, filled: 40, needed: 100, tag: 0 };
+    let mut ring = Ring::of_thread(1).unwrap();
+    ring.push(0, &mut slot);
+    let Event::Read(0, Ok(60)) = ring.next() else { panic!("60 bytes are left") };
+    assert!(slot.buffer[..40].iter().all(|byte| *byte == 0));
+    assert!(slot.buffer[40..].iter().copied().eq((340..400).map(byte_at)));
+}
+
+/// A read whose task is dropped when it is told, with the last handle of the service.
+struct Closes(Arc<PageRead>, Mutex<Option<ReadService<Closes>>>, Sender<()>);
+
+impl QueuedRead for Closes {
+    type Buffer = Vec<u8>;
+
+    fn request(&self, tag: u64) -> ReadRequest<'_, Vec<u8>> {
+        self.0.request(tag)
+    }
+
+    fn complete(&self, _result: io::Result<Vec<u8>>) {
+        drop(self.1.lock().take());
+        let _heard = self.2.send(());
+    }
+}
+
+#[test]
+fn a_service_can_be_closed_inside_of_its_own_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let file = file_of(&*env, dir.path(), 4096);
+    for driver in [ReadDriver::Ring, ReadDriver::Threads] {
+        let (sender, closed) = channel();
+        let read = Arc::new(Closes(PageRead::new(&file, 0), Mutex::new(None), sender));
+        let mut owner = read.1.lock();
+        assert!(owner.insert(ReadService::new(&env, driver).unwrap()).submit(Arc::clone(&read)));
+        drop(owner);
+        closed.recv_timeout(Duration::from_secs(60)).expect("the close ends");
     }
 }

@@ -213,3 +213,18 @@ fn an_entry_alone_has_the_bytes_of_a_block_of_one() {
         }
     }
 }
+
+/// The tag is a byte of the hash, so another key may have it.
+#[test]
+fn a_key_that_differs_only_in_the_common_prefix_is_not_found() {
+    let key = |i: u8| format!("prefix-{i}").into_bytes();
+    let entries: Entries = (0..4).map(|i| (key(i), ValueKind::Put, vec![i])).collect();
+    let blocks = pack(&entries, Packing::Paged);
+    let block = DataBlock::new(&blocks[0].0);
+    assert_eq!((block.count(), block.prefix()), (4, &b"prefix-"[..]));
+    let hash = key_hash(0, &key(1));
+    assert!(block.find(&key(1), hash).is_some());
+    for other in ["Prefix-1", "prefix_1", "prefix-7", "refix-1", "1"] {
+        assert_eq!(block.find(other.as_bytes(), hash), None, "{other}");
+    }
+}

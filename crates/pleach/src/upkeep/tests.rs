@@ -87,3 +87,14 @@ fn a_repeated_step_wakes_those_who_wait() {
     wakes.recv_timeout(Duration::from_secs(20)).expect("it is woken");
     waiter.join().unwrap();
 }
+
+#[test]
+fn a_failed_request_stays_until_its_last_waiter_has_seen_the_failure() {
+    let (mut background, partition) = (Background::default(), PartitionId(7));
+    background.begin_wait(partition);
+    background.begin_wait(partition);
+    background.end_wait(partition);
+    assert!(background.to_compact.contains(partition));
+    background.end_wait(partition);
+    assert!(!background.to_compact.contains(partition) && background.waiters.is_empty());
+}

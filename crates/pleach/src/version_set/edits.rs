@@ -156,6 +156,7 @@ mod tests {
     use pleach_env::{Env, SimEnv};
 
     use super::*;
+    use crate::options::Thresholds;
     use crate::{Db, Options};
 
     #[test]
@@ -182,5 +183,24 @@ mod tests {
         let db = open();
         assert!(db.default_partition().get("key").unwrap().is_some());
         db.verify().unwrap();
+    }
+
+    #[test]
+    fn a_replaced_manifest_is_removed() {
+        let env = SimEnv::new(1);
+        let short = Thresholds { manifest_len: 300, manifest_growth: 1, ..Thresholds::default() };
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20);
+        let db = options.thresholds(short).open("/store").unwrap();
+        let first = db.inner().version_set.lock().manifest.id();
+        for value in 0..20 {
+            db.default_partition().put("key", [value]).unwrap();
+            db.flush().unwrap();
+        }
+        db.inner().version_set.remove_obsolete();
+        let last = db.inner().version_set.lock().manifest.id();
+        assert_ne!(first, last, "it was replaced");
+        let names = env.file_names(Path::new("/store"));
+        let manifests: Vec<_> = names.iter().filter(|name| name.starts_with("MANIFEST-")).collect();
+        assert_eq!(manifests, [&format!("MANIFEST-{last}")]);
     }
 }

@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::path::Path;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use fastrand::Rng;
 use pleach::env::{Fault, FaultKind, SimEnv};
@@ -223,4 +225,113 @@ fn a_future_of_a_closed_store_or_a_dropped_partition_is_closed_or_right() {
         db.drop_partition(gone).unwrap();
         assert_eq!(block_on(future).unwrap_err().kind(), ErrorKind::Closed);
     }
+}
+
+/// A task that is dropped when it is woken, with the last handle of its store.
+struct Last(Mutex<Option<GetFuture>>, Sender<()>);
+
+impl Wake for Last {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().unwrap().take());
+        self.1.send(()).unwrap();
+    }
+}
+
+#[test]
+fn a_task_that_is_dropped_when_it_is_woken_closes_its_store() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&options(8 << 20).open(dir.path()).unwrap());
+    for driver in [ReadDriver::Ring, ReadDriver::Threads] {
+        let db = options(1 << 20).read_driver(driver).open(dir.path()).unwrap();
+        let (sender, dropped) = channel();
+        let task = Arc::new(Last(Mutex::new(None), sender));
+        let waker = Waker::from(Arc::clone(&task));
+        // The thread that reads waits for the lock, so it drops the last handle.
+        let mut future = task.0.lock().unwrap();
+        let partition = db.default_partition();
+        // A read may end before the poll does.
+        let is_pending = (0..KEYS).step_by(20).any(|n| {
+            let begun = future.insert(partition.get_async(key(n)));
+            Pin::new(begun).poll(&mut Context::from_waker(&waker)).is_pending()
+        });
+        assert!(is_pending);
+        drop((db, partition));
+        drop(future);
+        dropped.recv_timeout(Duration::from_secs(60)).expect("the close ends");
+        options(1 << 20).open(dir.path()).expect("the lock is released").close().unwrap();
+    }
+}
+
+/// Panics when a read ends, not when the task itself asks to be polled again.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        std::panic::resume_unwind(Box::new("planted by the test"));
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {}
+}
+
+#[test]
+fn a_task_that_panics_when_it_is_woken_keeps_no_other_asleep() {
+    let (_env, db) = machine(1);
+    let partition = db.default_partition();
+    let n = (0..KEYS).find(|&n| n % 3 == 2 && n % 11 > 2).unwrap();
+    let mut futures: Vec<_> = (0..3).map(|_| partition.get_async(key(n))).collect();
+    let woken = Arc::new(Unpark(thread::current(), AtomicU64::new(0)));
+    let mut poll = |at: usize, waker: &Waker| {
+        let _pending = Pin::new(&mut futures[at]).poll(&mut Context::from_waker(waker));
+    };
+    poll(0, &Waker::from(Arc::new(Panics)));
+    poll(1, &Waker::from(Arc::clone(&woken)));
+    let before = woken.1.load(Ordering::SeqCst);
+    for _ in 0..2 {
+        poll(2, Waker::noop());
+    }
+    assert_eq!(woken.1.load(Ordering::SeqCst), before + 1);
+}
+
+#[test]
+fn the_end_of_a_failed_read_changes_nothing_for_the_next() {
+    let (env, db) = machine(1);
+    let partition = db.default_partition();
+    let n = (0..KEYS).find(|&n| n % 3 == 2 && n % 11 > 2).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let begun = |context: &mut Context<'_>| {
+        let mut future = partition.get_async(key(n));
+        assert!(Pin::new(&mut future).poll(context).is_pending());
+        future
+    };
+    env.add_fault(Fault { at_op: env.read_count(), kind: FaultKind::ReadEio });
+    let failed = begun(&mut context);
+    assert!(block_on(partition.get_async(key(n))).is_err(), "of the same read");
+    let before = env.read_count();
+    let second = begun(&mut context);
+    drop(failed);
+    let third = begun(&mut context);
+    for (_, answer) in run_all(vec![(n, second), (n, third)], 1, None) {
+        assert!(answer.unwrap().is_some());
+    }
+    assert_eq!(env.read_count() - before, 1, "the third shares the read of the second");
+}
+
+#[test]
+fn a_read_in_flight_keeps_its_file_when_the_partition_is_dropped() {
+    let (env, db) = machine(1);
+    db.partition("gone").unwrap().put("key", [9; 300]).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = options(8 << 20).env(Arc::<SimEnv>::clone(&env)).open(DIR).unwrap();
+    let gone = db.find_partition("gone").unwrap();
+    let mut begun = gone.get_async("key");
+    assert!(Pin::new(&mut begun).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let ssts = || env.file_names(Path::new(DIR)).iter().filter(|name| name.contains(".sst")).count();
+    let before = ssts();
+    db.drop_partition(gone).unwrap();
+    env.run_jobs();
+    assert_eq!(ssts(), before);
+    assert_eq!(block_on(begun).unwrap().as_deref(), Some(&[9; 300][..]));
+    env.run_jobs();
+    assert_eq!(ssts(), before - 1);
 }

@@ -490,3 +490,38 @@ fn the_cost_of_a_long_damaged_log() {
         fs::remove_dir_all(&new).unwrap();
     }
 }
+
+/// In the place of an SST lies one with the same number that another store has written. An open would not look there for keys
+/// that the manifest does not name.
+#[test]
+fn entries_outside_of_the_keys_that_the_manifest_names_are_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, first: usize| {
+        let path = folder.path().join(name);
+        let db = options().open(&path).unwrap();
+        for n in first..first + 100 {
+            db.default_partition().put(format!("{n:03}"), name).unwrap();
+        }
+        db.flush().unwrap();
+        db.close().unwrap();
+        let files = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+        let ssts: Vec<_> = files.filter(|path| path.extension().is_some_and(|name| name == "sst")).collect();
+        let [sst] = ssts.try_into().unwrap();
+        (path, sst)
+    };
+    let ((old, sst), (_, foreign)) = (write("old", 200), write("foreign", 250));
+    assert_eq!(sst.file_name(), foreign.file_name());
+    fs::copy(foreign, sst).unwrap();
+    let new = folder.path().join("new");
+    let report = repair(&old, &new, options(), &mut |_, _| true).unwrap();
+    assert!(report.damaged_places > 0);
+    let db = options().open(&new).unwrap();
+    let entries: Vec<_> = db.default_partition().iter().map(Result::unwrap).collect();
+    let (keys, values): (Vec<_>, Vec<_>) = entries.iter().map(|(key, value)| (&**key, &**value)).unzip();
+    let expected: Vec<_> = (250..300).map(|n| format!("{n:03}").into_bytes()).collect();
+    assert_eq!(keys, expected);
+    assert!(
+        values.iter().all(|value| *value == b"foreign"),
+        "what lies where it should is read all the same"
+    );
+}

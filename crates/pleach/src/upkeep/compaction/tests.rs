@@ -1,5 +1,7 @@
 //! Compactions step by step, as a store's own workers do them.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use pleach_env::{Env, Job, JobStep, SimEnv};
 use super::job::{CompactionJob, Progress};
 use super::worker::{Compactions, Worker};
 use crate::keys::PartitionId;
-use crate::picker::{self, Situation, WholePlan};
+use crate::picker::{self, Plan, Situation, WholePlan};
 use crate::upkeep::Upkeep;
 use crate::{Db, Options, Shape};
 
@@ -116,7 +118,7 @@ fn new_keys_are_no_garbage_whatever_the_filters_say() {
     let options = options.shape(Shape::Forest).runs_per_stage(64).filter_bits_per_key(2.0);
     let db = options.open(DIR).unwrap();
     let partition = db.default_partition();
-    let write = |numbers: std::ops::Range<u32>| {
+    let write = |numbers: Range<u32>| {
         for i in numbers {
             partition.put(format!("{:08x}", i.wrapping_mul(2_654_435_761)), [1; 10]).unwrap();
         }
@@ -197,4 +199,55 @@ fn a_settle_finds_a_merge_that_reads_have_made_due() {
     db.inner().version_set.state.load().version.tree(DEFAULT).unwrap().reads.note(2, 1 << 40);
     db.settle().unwrap();
     assert_eq!(db.stats().runs, 1);
+}
+
+/// A bottom run that has become a level above its size: each of its files may be merged into the next level.
+#[test]
+fn no_two_jobs_work_on_a_run() {
+    let env = SimEnv::new(1);
+    let open = |shape, memtable_bytes| {
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(64 << 20).shape(shape);
+        let options = options.runs_per_stage(2).memtable_bytes(memtable_bytes).sst_bytes(16 << 10);
+        options.compaction_threads(3).open(DIR).unwrap()
+    };
+    let write = |db: &Db, values: Range<u8>| {
+        for value in values {
+            (0..4000).for_each(|i| db.default_partition().put(format!("{i:08}"), [value; 50]).unwrap());
+            db.flush().unwrap();
+        }
+    };
+    let db = open(Shape::ForestOverBottom, 2 << 20);
+    write(&db, 0..2);
+    db.compact().unwrap();
+    write(&db, 2..4);
+    db.settle().unwrap();
+    db.close().unwrap();
+    let db = open(Shape::Leveled, 32 << 10);
+    let upkeep = &db.inner().upkeep;
+    let state = upkeep.version_set.state.load_full();
+    let situation = Situation { tree: state.version.tree(DEFAULT).unwrap(), busy: &[], now: 0 };
+    let first = picker::pick(&upkeep.ctx.options.policy(true), situation);
+    assert!(matches!(first, Some(Plan::Partial(_))), "planned again until a version has it: {first:?}");
+    let (compactions, mut jobs) = (Compactions::new(Arc::clone(upkeep)), Vec::new());
+    for _ in 0..3 {
+        jobs.extend(compactions.take_job().unwrap());
+    }
+    assert!(jobs.iter().any(|job| job.output().is_none()), "one of them is partial");
+    let list = compactions.list.lock();
+    let runs: Vec<_> = jobs.iter().chain(&list.waiting).flat_map(|job| job.inputs.clone()).collect();
+    assert_eq!(BTreeSet::from_iter(runs.clone()).len(), runs.len(), "{runs:?}");
+}
+
+#[test]
+fn a_compact_ends_with_the_merge_that_it_asked_for() {
+    let env = SimEnv::new(1);
+    let db = open(&env, 64);
+    for round in 0..5_u8 {
+        (0..500).for_each(|i| db.default_partition().put(format!("{i:08}"), [round; 100]).unwrap());
+        db.flush().unwrap();
+    }
+    db.compact().unwrap();
+    let (jobs, runs, files) = sums(&db.inner().upkeep);
+    assert_eq!((jobs, runs), (0, 1));
+    assert!(files > 4, "it took several steps: {files} files");
 }

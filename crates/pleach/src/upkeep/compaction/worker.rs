@@ -32,7 +32,7 @@ use crate::version::edit::RunId;
 /// State that the workers of a store share.
 pub(crate) struct Compactions {
     pub(super) upkeep: Arc<Upkeep>,
-    list: Mutex<List>,
+    pub(super) list: Mutex<List>,
 }
 
 /// A worker.
@@ -121,7 +121,7 @@ impl Compactions {
     }
 
     /// Starts the jobs that are due, and takes the most urgent one off the list.
-    fn take_job(&self) -> Result<Option<CompactionJob>> {
+    pub(super) fn take_job(&self) -> Result<Option<CompactionJob>> {
         let mut list = self.list.lock();
         self.resume(&mut list);
         let started = self.start_new(&mut list);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pleach_env::{Env, SimEnv};
 
 use super::*;
-use crate::Db;
 use crate::state::State;
+use crate::{Db, Shape};
 
 fn open(env: &Arc<SimEnv>) -> Db {
     Options::new().env(Arc::<SimEnv>::clone(env)).memory(4 << 20).runs_per_stage(4).open("/store").unwrap()
@@ -106,4 +106,31 @@ fn the_ledger_follows_merges_and_drops() {
     db.settle().unwrap();
     check(&db);
     assert!(!db.inner().version_set.ledger.lock().is_busy());
+}
+
+#[test]
+fn partitions_take_turns() {
+    let env = SimEnv::new(1);
+    let opened = |k| {
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(4 << 20).runs_per_stage(k);
+        options.shape(Shape::Forest).open("/store").unwrap()
+    };
+    let db = opened(8);
+    let names: Vec<_> = (0..20).map(|i| format!("p{i}")).collect();
+    let partitions = db.create_partitions(&names).unwrap();
+    for round in 0..2 {
+        for partition in &partitions {
+            partition.put("key", [round; 50]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    drop(partitions);
+    db.close().unwrap();
+    let db = opened(2);
+    let ledger = db.inner().version_set.ledger.lock();
+    let due = |last| ledger.due(true, PartitionId(last), None).into_iter().map(|id| id.0).collect::<Vec<_>>();
+    let first = due(0)[0];
+    assert!(due(0).iter().copied().eq(first..first + 20), "each is due: {:?}", due(0));
+    let rotated = (first + 8..first + 20).chain(first..=first + 7);
+    assert!(due(first + 7).iter().copied().eq(rotated), "{:?}", due(first + 7));
 }
