@@ -45,7 +45,7 @@ fn partitions_are_created_only_by_writes_that_may() {
 #[test]
 fn usage_errors_have_a_code_of_their_own() {
     Ran::of(pleach().output().unwrap()).failed(3, &["Usage"]);
-    Ran::of(pleach().args(["get", "k"]).output().unwrap()).failed(3, &["none was given", "PLEACH_DB"]);
+    Ran::of(pleach().args(["get", "k"]).output().unwrap()).failed(3, &["no store was given", "PLEACH_DB"]);
     let store = Store::new();
     store.run(["nonsense"]).failed(3, &["nonsense"]);
     store.run(["put", "k"]).failed(3, &["VALUE"]);

@@ -509,8 +509,10 @@ fn entries_outside_of_the_keys_that_the_manifest_names_are_not_taken() {
         let [sst] = ssts.try_into().unwrap();
         (path, sst)
     };
-    let ((old, sst), (_, foreign)) = (write("old", 200), write("foreign", 250));
-    assert_eq!(sst.file_name(), foreign.file_name());
+    let (old, sst) = write("old", 200);
+    // A flush and the next segment of the log take their numbers in either order.
+    let mut foreign = (0..100).map(|attempt| write(&format!("foreign {attempt}"), 250).1);
+    let foreign = foreign.find(|foreign| foreign.file_name() == sst.file_name()).unwrap();
     fs::copy(foreign, sst).unwrap();
     let new = folder.path().join("new");
     let report = repair(&old, &new, options(), &mut |_, _| true).unwrap();
@@ -521,7 +523,7 @@ fn entries_outside_of_the_keys_that_the_manifest_names_are_not_taken() {
     let expected: Vec<_> = (250..300).map(|n| format!("{n:03}").into_bytes()).collect();
     assert_eq!(keys, expected);
     assert!(
-        values.iter().all(|value| *value == b"foreign"),
+        values.iter().all(|value| value.starts_with(b"foreign")),
         "what lies where it should is read all the same"
     );
 }
