@@ -95,7 +95,7 @@ pub trait File: Send + Sync {
                     buf = &mut buf[n..];
                     offset += n as u64;
                 }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
                 Err(e) => return Err(e),
             }
         }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
     /// Number of the mutating call that it strikes, as counted by [`SimEnv::op_count`](crate::SimEnv::op_count): the
-    /// first call of an environment has number 0. For [`FaultKind::ReadEio`], the number of the read, as counted by
+    /// first call of an environment has number 0. For faults of reads, the number of the read, as counted by
     /// [`SimEnv::read_count`](crate::SimEnv::read_count). For [`FaultKind::OpenTooManyFiles`], the number of the open, as
     /// counted by [`SimEnv::open_count`](crate::SimEnv::open_count).
     pub at_op: u64,
@@ -45,6 +45,10 @@ pub enum FaultKind {
     CrashAfter,
     /// The read fails with `EIO`.
     ReadEio,
+    /// The read, if it is one of more than one byte, reads a random part of its bytes.
+    ReadShort,
+    /// The read fails with `EAGAIN`: the next try reads.
+    ReadAgain,
     /// The call does its work and then fails with `EIO`. After a write or a sync, all pending bytes of the file are durable.
     /// Names stay pending, as after a call that succeeds.
     FailsYetDone,
@@ -74,7 +78,7 @@ pub(super) fn check(error: Option<io::Error>) -> io::Result<()> {
 impl FaultKind {
     fn counter(self) -> Counter {
         match self {
-            FaultKind::ReadEio => Counter::Reads,
+            FaultKind::ReadEio | FaultKind::ReadShort | FaultKind::ReadAgain => Counter::Reads,
             FaultKind::OpenTooManyFiles => Counter::Opens,
             _ => Counter::Ops,
         }
@@ -85,6 +89,7 @@ impl FaultKind {
         match self {
             FaultKind::Eio | FaultKind::ReadEio => Some(Errno::IO.into()),
             FaultKind::NoSpace => Some(Errno::NOSPC.into()),
+            FaultKind::ReadAgain => Some(Errno::AGAIN.into()),
             FaultKind::OpenTooManyFiles => Some(Errno::MFILE.into()),
             _ => None,
         }

@@ -62,9 +62,9 @@ impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         point();
         let mut machine = self.env.machine.lock();
-        machine.begin_read()?;
+        let len = machine.begin_read(buf.len())?;
         self.check_alignment(buf.as_ptr().addr(), buf.len(), offset)?;
-        Ok(machine.disk.inode(self.ino).read(buf, offset))
+        Ok(machine.disk.inode(self.ino).read(&mut buf[..len], offset))
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {

@@ -105,13 +105,14 @@ impl Machine {
         if self.read_only { Err(Errno::ROFS.into()) } else { Ok(()) }
     }
 
-    /// Counts a read. An error if a fault strikes it.
-    pub(super) fn begin_read(&mut self) -> io::Result<()> {
+    /// Counts a read of `len` bytes. An error if a fault strikes it; otherwise how many bytes are read at most.
+    pub(super) fn begin_read(&mut self, len: usize) -> io::Result<usize> {
         self.check_power()?;
         self.read_count += 1;
         self.clock += READ_TIME;
         let fault = self.faults.strike(self.read_count - 1, Counter::Reads);
-        check(fault.and_then(FaultKind::error))
+        check(fault.and_then(FaultKind::error))?;
+        Ok(if fault == Some(FaultKind::ReadShort) && len > 1 { self.lengths.usize(1..len) } else { len })
     }
 
     /// Counts a call that opens something and changes nothing. An error if a fault strikes it or no handle is left.
