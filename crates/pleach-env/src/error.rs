@@ -32,6 +32,8 @@ pub enum ErrorKind {
     Closed,
     /// A sync failed earlier. Reads go on; writes are refused until the store is opened again.
     Poisoned,
+    /// The device did not answer in the time that the caller gave it. Nothing is wrong with the store: try again, or give up.
+    TimedOut,
 }
 
 impl fmt::Display for ErrorKind {
@@ -45,6 +47,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Conflict => "conflict",
             ErrorKind::Closed => "closed",
             ErrorKind::Poisoned => "poisoned",
+            ErrorKind::TimedOut => "timed out",
         })
     }
 }

@@ -1,18 +1,23 @@
 //! Lookup: the search for one key, as a state machine without I/O, and the loop that drives it.
 //!
 //! The lookup probes the memtables. Then it tests clip and key range of *all* runs and prefetches their filter lines
-//! together. Then it asks for a block of each run whose filter answers maybe, newest run first. The driver reads the blocks
-//! that the lookup asks for; [`get_blocking`] does so with `pread`.
+//! together. Then it asks for a block of each run whose filter answers maybe, newest run first.
+//!
+//! As long as the blocks are in the cache, [`Lookup`] goes on and borrows what it needs. The first block that is not there makes
+//! it a [`PendingLookup`], which three drivers run: a thread that reads by itself or waits ([`Search::run`]), a future
+//! ([`Search::poll`]), and the loop of [`get_many`].
 //!
 //! # Cost
 //! A cached hit costs one probe per memtable and one filter line per run. Each run whose filter answers maybe costs an index
 //! search and a block, until the key is found.
 //!
 //! # Origin
-//! Filters of SSTs in memory: `SifrDB`, section 4.1; the serial policy is its "no parallel search" case.
+//! Filters of SSTs in memory: `SifrDB`, section 4.1; parallel search: its section 4.2 ([`pending`]).
 
 mod many;
 mod pending;
+mod reads;
+mod search;
 
 use std::sync::Arc;
 
@@ -22,36 +27,37 @@ use pleach_table::{BlockRef, Sst, ValueKind, key_hash};
 use smallvec::SmallVec;
 
 pub(crate) use many::get_many;
-pub(crate) use pending::PendingLookup;
+pub(crate) use search::{Search, timed_out};
 
 use crate::context::Context;
 use crate::keys::{self, PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
 use crate::memtable::Found;
 use crate::operations::check_key;
+use crate::read_options::ReadOptions;
 use crate::state::State;
 use crate::value::Value;
 use crate::version::edit::RunKind;
 use crate::version::reads::GET_NS;
-use crate::version::{RunFile, SubTree};
+use crate::version::{Run, RunFile, SubTree};
 
 /// The next step of a lookup.
-pub(crate) enum Step<'l> {
+enum Step<'l> {
     /// The block with this number of this SST is needed. Pass it to [`Lookup::supply`].
     NeedBlock(&'l Arc<Sst>, u32),
     /// The lookup has ended with this value, or without one.
     Done(Option<Value>),
 }
 
-/// The result of the search in a block.
-pub(crate) enum Supplied {
-    /// The block holds the newest version of the key: a value, or a tombstone (`None`).
+/// The result of the search in one block, or in all that are in the cache.
+enum Supplied {
+    /// The answer: a value, or none because of a tombstone or because no run holds the key.
     Found(Option<Value>),
-    /// The key is not in the block: a false positive of the filter. Go on with [`Lookup::step`].
+    /// Not there. After the search in one block: a false positive of the filter; go on with [`Lookup::step`].
     NotFound,
 }
 
 /// See the module's text. Borrows the state that it reads.
-pub(crate) struct Lookup<'s> {
+struct Lookup<'s> {
     key: PartitionKey,
     hash: u64,
     candidates: SmallVec<[Candidate<'s>; 16]>,
@@ -63,14 +69,13 @@ pub(crate) struct Lookup<'s> {
 
 struct Candidate<'s> {
     file: &'s RunFile,
-    /// Whether the SST holds partition keys.
-    shared: bool,
+    run: &'s Run,
 }
 
 impl<'s> Lookup<'s> {
     /// A lookup that has probed nothing.
     #[inline]
-    pub(crate) fn new(partition: PartitionId, user_key: &[u8], visible: SeqNo) -> Self {
+    fn new(partition: PartitionId, user_key: &[u8], visible: SeqNo) -> Self {
         let hash = key_hash(partition.0, user_key);
         let key = keys::partition_key(partition, user_key);
         let is_counted = is_counted(hash, visible);
@@ -111,14 +116,14 @@ impl<'s> Lookup<'s> {
         for run in &tree.runs {
             if let Some(file) = run.file_for(user_key) {
                 file.prefetch_filter(self.hash);
-                self.candidates.push(Candidate { file, shared: run.kind == RunKind::Section });
+                self.candidates.push(Candidate { file, run });
             }
         }
     }
 
     /// Decides the next step.
     #[inline]
-    pub(crate) fn step(&mut self) -> Step<'s> {
+    fn step(&mut self) -> Step<'s> {
         loop {
             let Some(candidate) = self.candidates.get(self.next as usize) else {
                 self.note_negative_lookups(self.next);
@@ -132,15 +137,16 @@ impl<'s> Lookup<'s> {
         }
     }
 
-    /// The lookup's answer, or the block that it wants and that is not in the cache.
-    fn cached_steps(&mut self, ctx: &Context) -> Result<Option<Value>, (&'s Arc<Sst>, u32)> {
+    /// Goes on until the answer is found or a block is not in the cache.
+    #[inline]
+    fn cached_steps(&mut self, ctx: &Context) -> Supplied {
         loop {
             match self.step() {
-                Step::Done(answer) => return Ok(answer),
+                Step::Done(answer) => return Supplied::Found(answer),
                 Step::NeedBlock(sst, number) => match sst.cached_block(number) {
-                    None => return Err((sst, number)),
+                    None => return Supplied::NotFound,
                     Some(block) => match self.supply(block) {
-                        Supplied::Found(answer) => return Ok(answer),
+                        Supplied::Found(answer) => return Supplied::Found(answer),
                         Supplied::NotFound => ctx.note_wasted_probe(),
                     },
                 },
@@ -159,7 +165,7 @@ impl<'s> Lookup<'s> {
     /// The key as the candidate stores it.
     #[inline]
     fn stored_key(&self, candidate: &Candidate<'_>) -> &[u8] {
-        if candidate.shared { &self.key } else { &self.key[PARTITION_PREFIX_LEN..] }
+        if candidate.run.kind == RunKind::Section { &self.key } else { &self.key[PARTITION_PREFIX_LEN..] }
     }
 
     /// Asks for the memory that [`Lookup::supply`] of the block will search first.
@@ -170,18 +176,24 @@ impl<'s> Lookup<'s> {
 
     /// Searches the block that the last step asked for.
     #[inline]
-    pub(crate) fn supply(&mut self, block: BlockRef) -> Supplied {
+    fn supply(&mut self, block: BlockRef) -> Supplied {
         let candidate = &self.candidates[self.next as usize];
-        let found = candidate.file.file.sst().get_in_block(&block, self.stored_key(candidate), self.hash);
+        let found = search_block(candidate.file.file.sst(), block, self.stored_key(candidate), self.hash);
         self.next += 1;
-        if found.is_some() {
+        if let Supplied::Found(_) = found {
             self.note_negative_lookups(self.next - 1);
         }
-        match found {
-            None => Supplied::NotFound,
-            Some((ValueKind::Tombstone, _)) => Supplied::Found(None),
-            Some((_, range)) => Supplied::Found(Some(Value::in_block(block, range))),
-        }
+        found
+    }
+}
+
+/// Searches a block for a key, in the form in which the SST stores it.
+#[inline]
+fn search_block(sst: &Sst, block: BlockRef, stored_key: &[u8], hash: u64) -> Supplied {
+    match sst.get_in_block(&block, stored_key, hash) {
+        None => Supplied::NotFound,
+        Some((ValueKind::Tombstone, _)) => Supplied::Found(None),
+        Some((_, range)) => Supplied::Found(Some(Value::in_block(block, range))),
     }
 }
 
@@ -220,17 +232,18 @@ pub(crate) fn begin(
     (partition, tree): (PartitionId, &SubTree),
     user_key: &[u8],
     visible: SeqNo,
-) -> Result<PendingLookup, Result<Option<Value>>> {
+    options: &ReadOptions,
+) -> Result<Search, Result<Option<Value>>> {
     check_key(user_key).map_err(Err)?;
     let mut lookup = Lookup::new(partition, user_key, visible);
     lookup.start(state, tree, visible).map_err(Ok)?;
     match lookup.cached_steps(ctx) {
-        Ok(answer) => Err(Ok(answer)),
-        Err(_wanted) => Ok(lookup.into_pending()),
+        Supplied::Found(answer) => Err(Ok(answer)),
+        Supplied::NotFound => Ok(Search::new(ctx, lookup.into_pending(options.policy), options)),
     }
 }
 
-/// Runs a lookup to its end. The calling thread reads the blocks.
+/// Runs a lookup to its end. The calling thread reads the blocks, or waits for them.
 ///
 /// Requires: the sub-tree is that of the partition in `state`. Liveness and data then come from one state, so a concurrent
 /// drop does not change the answer.
@@ -241,22 +254,17 @@ pub(crate) fn get_blocking(
     (partition, tree): (PartitionId, &SubTree),
     user_key: &[u8],
     visible: SeqNo,
+    options: &ReadOptions,
 ) -> Result<Option<Value>> {
     check_key(user_key)?;
     let mut lookup = Lookup::new(partition, user_key, visible);
     if let Err(answer) = lookup.start(state, tree, visible) {
         return Ok(answer);
     }
-    loop {
-        let block = match lookup.step() {
-            Step::Done(answer) => return Ok(answer),
-            Step::NeedBlock(sst, number) => {
-                sst.read_block(number).map_err(|error| ctx.status.read_failed(error))?
-            }
-        };
-        match lookup.supply(block) {
-            Supplied::Found(answer) => return Ok(answer),
-            Supplied::NotFound => ctx.note_wasted_probe(),
+    match lookup.cached_steps(ctx) {
+        Supplied::Found(answer) => Ok(answer),
+        Supplied::NotFound => {
+            Search::new(ctx, lookup.into_pending(options.policy), options).run(ctx, options)
         }
     }
 }

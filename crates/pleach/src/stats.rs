@@ -102,6 +102,11 @@ pub struct Stats {
     pub stalled: Duration,
     /// Runs that lookups searched without finding the key, because the filter answered maybe or was not in memory.
     pub wasted_probes: u64,
+    /// Reads of SSTs that point lookups made because blocks were not in the cache. A read may bring several blocks.
+    pub lookup_reads: u64,
+    /// Blocks that were read for point lookups and not used, because a newer run held the key
+    /// ([`ReadPolicy`](crate::ReadPolicy)) or because a future was dropped.
+    pub wasted_reads: u64,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
     /// Whether the open cut off a torn tail of the log, which a crash or a failed write leaves behind. Nothing durable was in

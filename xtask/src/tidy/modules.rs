@@ -11,7 +11,7 @@ use super::tree::Tree;
 /// Every module of the crate's root from the bottom up; modules on one line do not know each other.
 const LAYERS: &[&[&str]] = &[
     &["attached", "keys", "stats"],
-    &["damage", "limits", "loads", "tombstone_spans", "trace"],
+    &["damage", "limits", "loads", "read_options", "tombstone_spans", "trace"],
     &["memtable", "shape"],
     &["filter_policy", "value"],
     &["options", "version"],

@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use super::pool::{self, PoolRead};
 #[cfg(target_os = "linux")]
 use super::ring::{Alarm, Ring};
-use super::{Engine, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, Slot, Source};
+use super::{CompletedRead, Engine, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, Slot, Source};
 use crate::env::Env;
 
 thread_local! {
@@ -40,6 +40,12 @@ pub trait QueuedRead: Send + Sync + 'static {
 
     /// The read, now that its turn has come.
     fn request(&self, tag: u64) -> ReadRequest<'_, Self::Buffer>;
+
+    /// Whether nobody wants the read any more. It is asked when the read's turn has come; if it says so, the read is neither
+    /// made nor completed.
+    fn give_up(&self) -> bool {
+        false
+    }
 
     /// Takes what was read. It runs on a thread that reads for others, so it is short.
     fn complete(&self, result: io::Result<Self::Buffer>);
@@ -197,8 +203,11 @@ fn complete<R: QueuedRead>(read: &R, result: io::Result<R::Buffer>) {
     let _reported = catch_unwind(AssertUnwindSafe(|| read.complete(result)));
 }
 
-/// Makes a read on this thread.
+/// Makes a read on this thread, if it is wanted.
 fn read_alone<R: QueuedRead>(read: &R) {
+    if read.give_up() {
+        return;
+    }
     let ReadRequest { file, offset, buffer, needed, tag } = read.request(0);
     let mut slot = Slot { source: Source::File(Arc::clone(file)), buffer, offset, filled: 0, needed, tag };
     let result = slot.read();
@@ -223,12 +232,13 @@ fn start_ring<R: QueuedRead>(shared: &Arc<Shared<R>>, env: &Arc<dyn Env>) -> io:
     Ok(Worker::Ring(alarm, Mutex::new(Some(thread))))
 }
 
-/// The life of the thread with the ring.
+/// The life of the thread with the ring. Each turn empties the inbox, submits what fits, waits for one read and takes all that
+/// have ended.
 #[cfg(target_os = "linux")]
 fn serve<R: QueuedRead>(shared: &Shared<R>, mut queue: ReadQueue<'_, R::Buffer>) {
     let mut waiting = VecDeque::new();
-    let mut reads: Vec<Option<Arc<R>>> = (0..DEPTH).map(|_| None).collect();
-    let mut free: Vec<usize> = (0..DEPTH as usize).collect();
+    let mut reads =
+        Reads { in_flight: (0..DEPTH).map(|_| None).collect(), free: (0..DEPTH as usize).collect() };
     loop {
         let is_closed = {
             let mut inbox = shared.inbox.lock();
@@ -238,16 +248,9 @@ fn serve<R: QueuedRead>(shared: &Shared<R>, mut queue: ReadQueue<'_, R::Buffer>)
         while !queue.is_full()
             && let Some(read) = waiting.pop_front()
         {
-            let place = free.pop().expect("a place for each read in flight");
-            match queue.push(read.request(place as u64)) {
-                Ok(()) => reads[place] = Some(read),
-                Err(error) => {
-                    free.push(place);
-                    complete(&*read, Err(error));
-                }
-            }
+            reads.push(&mut queue, read);
         }
-        if is_closed && free.len() == reads.len() && waiting.is_empty() {
+        if is_closed && reads.free.len() == reads.in_flight.len() && waiting.is_empty() {
             return;
         }
         if !queue.has_completion() {
@@ -257,13 +260,43 @@ fn serve<R: QueuedRead>(shared: &Shared<R>, mut queue: ReadQueue<'_, R::Buffer>)
                 continue;
             }
         }
-        if let Some(done) = queue.wait() {
-            let place = usize::try_from(done.tag).expect("a place in the list");
-            free.push(place);
-            let read = reads[place].take().expect("it was in flight");
-            complete(&*read, done.result.map(|()| done.buffer));
-        }
+        let mut done = queue.wait();
         shared.sleeps.store(false, Ordering::Relaxed);
+        while let Some(read) = done {
+            reads.complete(read);
+            done = if queue.has_completion() { queue.wait() } else { None };
+        }
+    }
+}
+
+/// The reads in flight on the ring, by the tags of their requests.
+#[cfg(target_os = "linux")]
+struct Reads<R> {
+    in_flight: Vec<Option<Arc<R>>>,
+    free: Vec<usize>,
+}
+
+#[cfg(target_os = "linux")]
+impl<R: QueuedRead> Reads<R> {
+    fn push(&mut self, queue: &mut ReadQueue<'_, R::Buffer>, read: Arc<R>) {
+        if read.give_up() {
+            return;
+        }
+        let place = self.free.pop().expect("a place for each read in flight");
+        match queue.push(read.request(place as u64)) {
+            Ok(()) => self.in_flight[place] = Some(read),
+            Err(error) => {
+                self.free.push(place);
+                complete(&*read, Err(error));
+            }
+        }
+    }
+
+    fn complete(&mut self, done: CompletedRead<R::Buffer>) {
+        let place = usize::try_from(done.tag).expect("a place in the list");
+        self.free.push(place);
+        let read = self.in_flight[place].take().expect("it was in flight");
+        complete(&*read, done.result.map(|()| done.buffer));
     }
 }
 

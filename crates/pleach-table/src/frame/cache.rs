@@ -29,9 +29,17 @@ const SHARD_FRAMES_MIN: u32 = 4096;
 /// Shards at most: misses beyond this many at a time are rare even on large machines.
 const SHARDS_MAX: u32 = 32;
 
-/// How a block is admitted.
+/// The part of all frames that may be locked for blocks that are being read: one in this many (arbitrary). Further blocks are
+/// read to the heap, so reads in flight never empty the cache.
+const LOCKED_SHARE: u32 = 4;
+/// So many frames may be locked in any cache: 1 MiB.
+const LOCKED_MIN: u32 = 256;
+
+/// How a block that is read from the file is admitted to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Warmth {
+pub enum Warmth {
+    /// Not at all: it lives on the heap, for its reader alone.
+    Uncached,
     /// By a scan: the first to be evicted.
     Cold,
     /// By a point read: it survives the first pass of the clock.
@@ -44,6 +52,8 @@ pub struct FrameCache {
     slab: Option<SlabOwner>,
     shards: Box<[Mutex<Shard>]>,
     shard_frames: u32,
+    /// Frames of all [`FrameMut`]s. Relaxed: it orders no other memory.
+    locked: AtomicU32,
     /// Statistics only.
     admissions: AtomicU64,
     heap_fallbacks: AtomicU64,
@@ -85,6 +95,7 @@ impl FrameCache {
             slab,
             shards,
             shard_frames,
+            locked: AtomicU32::new(0),
             admissions: AtomicU64::new(0),
             heap_fallbacks: AtomicU64::new(0),
         }))
@@ -141,7 +152,8 @@ impl FrameCache {
         words.word(block).load(Ordering::Relaxed) != 0
     }
 
-    /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large or no frame is free.
+    /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large, no frame is free, or too many
+    /// frames are being filled.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         words: &Arc<FrameWords>,
@@ -150,16 +162,27 @@ impl FrameCache {
         warmth: Warmth,
     ) -> Option<FrameMut> {
         let slab = self.slab.as_ref()?;
-        if len > BLOCK_LEN_MAX {
+        if len > BLOCK_LEN_MAX || warmth == Warmth::Uncached {
             return None;
         }
         let frames = u32::try_from(len.div_ceil(PAGE).max(1)).expect("at most four");
         let shard = block.wrapping_add(words.salt) as usize % self.shards.len();
-        let run = self.shards[shard].lock().reserve(slab, frames, words, block, warmth == Warmth::Cold);
-        if run.is_none() {
+        let run = if self.locked.fetch_add(frames, Ordering::Relaxed) < self.locked_max() {
+            self.shards[shard].lock().reserve(slab, frames, words, block, warmth == Warmth::Cold)
+        } else {
+            None
+        };
+        let Some(run) = run else {
+            self.locked.fetch_sub(frames, Ordering::Relaxed);
             self.heap_fallbacks.fetch_add(1, Ordering::Relaxed);
-        }
-        Some(FrameMut { run: Some(run?), len, words: words.clone(), block, warmth, cache: self.clone() })
+            return None;
+        };
+        Some(FrameMut { run: Some(run), len, words: words.clone(), block, warmth, cache: self.clone() })
+    }
+
+    fn locked_max(&self) -> u32 {
+        let frames = self.shard_frames * u32::try_from(self.shards.len()).expect("at most SHARDS_MAX");
+        (frames / LOCKED_SHARE).max(LOCKED_MIN)
     }
 
     fn slab(&self) -> &SlabOwner {
@@ -238,6 +261,7 @@ impl FrameMut {
     pub(crate) fn publish(mut self) -> BlockRef {
         let run = self.run.take().expect("not published");
         let first = run.first();
+        self.cache.locked.fetch_sub(run.frames(), Ordering::Relaxed);
         let chances = if self.warmth == Warmth::Warm { TOUCHED } else { 0 };
         let pin = self.cache.slab().unlock_pinned(run, self.len, chances);
         let _another_was_faster =
@@ -265,6 +289,7 @@ impl DerefMut for FrameMut {
 impl Drop for FrameMut {
     fn drop(&mut self) {
         if let Some(run) = self.run.take() {
+            self.cache.locked.fetch_sub(run.frames(), Ordering::Relaxed);
             self.cache.shard_of(run.first()).lock().cancel(self.cache.slab(), run);
         }
     }
@@ -354,6 +379,21 @@ mod tests {
             let _words = admit(&cache, (8001..=20_000).map(|n| n * step));
             let stats = cache.stats();
             assert!(stats.used * 100 >= stats.capacity * 99, "step {step}: {stats:?}");
+        }
+    }
+
+    #[test]
+    fn frames_being_filled_are_bounded_and_count_until_they_are_published_or_dropped() {
+        let cache = FrameCache::new(2 * LOCKED_MIN as usize * PAGE);
+        let words = FrameWords::new(FileId(1), 2 * LOCKED_MIN);
+        assert!(cache.reserve(&words, 0, PAGE, Warmth::Uncached).is_none());
+        for _ in 0..2 {
+            let mut filling: Vec<_> = (0..LOCKED_MIN)
+                .map(|block| cache.reserve(&words, block, PAGE, Warmth::Warm).expect("below the bound"))
+                .collect();
+            assert!(cache.reserve(&words, LOCKED_MIN, PAGE, Warmth::Warm).is_none());
+            drop(filling.pop().map(FrameMut::publish));
+            drop(cache.reserve(&words, LOCKED_MIN, PAGE, Warmth::Warm).expect("one was published"));
         }
     }
 

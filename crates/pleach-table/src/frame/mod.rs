@@ -19,5 +19,5 @@ mod slab;
 
 pub use block_ref::BlockRef;
 pub(crate) use buffer::AlignedBuffer;
-pub use cache::{FrameCache, FrameCacheStats};
-pub(crate) use cache::{FrameMut, FrameWords, Warmth};
+pub use cache::{FrameCache, FrameCacheStats, Warmth};
+pub(crate) use cache::{FrameMut, FrameWords};

@@ -23,7 +23,7 @@ impl Sst {
     }
 
     /// Reads a block that is not in the cache.
-    pub(super) fn load_block(&self, block: u32, warmth: Warmth) -> Result<BlockRef> {
+    pub fn load_block(&self, block: u32, warmth: Warmth) -> Result<BlockRef> {
         let (offset, len) = self.block_extent(block);
         if self.codec != Codec::None {
             let stored = self.read(offset, len as usize)?;
@@ -37,38 +37,62 @@ impl Sst {
     }
 
     /// The read that brings a block that is not in the cache.
-    pub fn begin_load(&self, block: u32, tag: u64) -> ReadRequest<'_, BlockLoad> {
+    pub fn begin_load(&self, block: u32, warmth: Warmth, tag: u64) -> ReadRequest<'_, BlockLoad> {
         let (offset, len) = self.block_extent(block);
-        let needed = len as usize;
-        let request = |offset, needed, memory| ReadRequest {
-            file: &self.file,
-            offset,
-            buffer: BlockLoad(memory),
-            needed,
-            tag,
-        };
         if self.codec == Codec::None {
-            return request(offset, needed, LoadMemory::Block(self.reserve(block, needed, Warmth::Warm)));
+            let needed = len as usize;
+            let buffer = BlockLoad(LoadMemory::Block(self.reserve(block, needed, warmth)));
+            return ReadRequest { file: &self.file, offset, buffer, needed, tag };
         }
-        let skip =
-            if self.direct { usize::try_from(offset % PAGE as u64).expect("less than a page") } else { 0 };
-        let end = if self.direct { (skip + needed).next_multiple_of(PAGE) } else { needed };
-        request(offset - skip as u64, skip + needed, LoadMemory::Stored(AlignedBuffer::zeroed(end), skip))
+        self.begin_span(offset..offset + u64::from(len), warmth, tag)
+    }
+
+    /// The read that brings the blocks `first..=last`, which are not in the cache.
+    pub fn begin_load_of(
+        &self,
+        first: u32,
+        last: u32,
+        warmth: Warmth,
+        tag: u64,
+    ) -> ReadRequest<'_, BlockLoad> {
+        let (end, len) = self.block_extent(last);
+        self.begin_span(self.block_extent(first).0..end + u64::from(len), warmth, tag)
+    }
+
+    /// A read to the heap; direct ones read whole pages.
+    fn begin_span(&self, bytes: Range<u64>, warmth: Warmth, tag: u64) -> ReadRequest<'_, BlockLoad> {
+        let skip = if self.direct { bytes.start % PAGE as u64 } else { 0 };
+        let offset = bytes.start - skip;
+        let needed = usize::try_from(bytes.end - offset).expect("blocks fit into memory");
+        let len = if self.direct { needed.next_multiple_of(PAGE) } else { needed };
+        let buffer = BlockLoad(LoadMemory::Stored { bytes: AlignedBuffer::zeroed(len), offset, warmth });
+        ReadRequest { file: &self.file, offset, buffer, needed, tag }
     }
 
     /// Checks a block that was read as [`Sst::begin_load`] says, and puts it into the cache.
     pub fn finish_load(&self, block: u32, load: io::Result<BlockLoad>) -> Result<BlockRef> {
-        let (offset, len) = self.block_extent(block);
-        let load = load.map_err(|e| read_error(&self.path, offset, e))?;
-        match load.0 {
+        match load.map_err(|e| self.load_failed(block, e))?.0 {
             LoadMemory::Block(mut memory) => {
                 self.check_uncompressed(block, memory.bytes_mut())?;
                 Ok(memory.publish())
             }
-            LoadMemory::Stored(buffer, skip) => {
-                self.admit(block, &buffer[skip..skip + len as usize], Warmth::Warm)
-            }
+            stored @ LoadMemory::Stored { .. } => self.finish_load_of(block, &BlockLoad(stored)),
         }
+    }
+
+    /// As [`Sst::finish_load`], for one of the blocks of [`Sst::begin_load_of`].
+    pub fn finish_load_of(&self, block: u32, load: &BlockLoad) -> Result<BlockRef> {
+        let LoadMemory::Stored { bytes, offset, warmth } = &load.0 else {
+            unreachable!("several blocks are read to the heap")
+        };
+        let (start, len) = self.block_extent(block);
+        let start = usize::try_from(start - offset).expect("inside the bytes read");
+        self.admit(block, &bytes[start..start + len as usize], *warmth)
+    }
+
+    /// The error of a block whose read failed.
+    pub fn load_failed(&self, block: u32, error: io::Error) -> Error {
+        read_error(&self.path, self.block_extent(block).0, error)
     }
 
     pub(super) fn admit(&self, block: u32, stored: &[u8], warmth: Warmth) -> Result<BlockRef> {
@@ -135,8 +159,8 @@ pub struct BlockLoad(LoadMemory);
 enum LoadMemory {
     /// The place where an uncompressed block will stay.
     Block(BlockMemory),
-    /// Pages around a compressed block, of which the first bytes are skipped.
-    Stored(AlignedBuffer, usize),
+    /// Bytes of the file from `offset` on, which hold a compressed block, or several blocks.
+    Stored { bytes: AlignedBuffer, offset: u64, warmth: Warmth },
 }
 
 // SAFETY: frames stay where they are, and as long as they are not published only their `FrameMut` has them; the buffer's
@@ -146,7 +170,7 @@ unsafe impl ReadBuffer for BlockLoad {
     fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
             LoadMemory::Block(memory) => memory.bytes_mut(),
-            LoadMemory::Stored(buffer, _) => buffer,
+            LoadMemory::Stored { bytes, .. } => bytes,
         }
     }
 }

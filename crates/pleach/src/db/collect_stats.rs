@@ -39,6 +39,7 @@ impl Inner {
         let open_files = self.ctx.env.open_files();
         (stats.open_files, stats.open_files_max) = (open_files.len() as u64, open_files.limit() as u64);
         stats.read_driver = self.ctx.read_driver();
+        (stats.lookup_reads, stats.wasted_reads) = self.ctx.loads.counts();
         let cache = self.cache.stats();
         stats.cache_bytes = cache.used;
         stats.cache_capacity_bytes = cache.capacity;

@@ -4,102 +4,106 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{self, Poll, Waker};
+use std::time::Duration;
 
 use pleach_env::Result;
 use smallvec::SmallVec;
 
 use super::partition::Partition;
-use crate::loads::LoadFuture;
-use crate::lookup::{PendingLookup, Supplied};
+use crate::context::Context;
+use crate::loads::{Alarm, block_on};
+use crate::lookup::{Search, timed_out};
+use crate::read_options::ReadOptions;
+use crate::state::ReadView;
 use crate::value::Value;
 
 /// Keys whose blocks are being read at a time, for one [`GetManyFuture`].
 const OPEN_MAX: usize = 128;
 
-pub(super) type KeyBytes = SmallVec<[u8; 56]>;
+type KeyBytes = SmallVec<[u8; 56]>;
+
+/// Copies of the keys.
+pub(super) fn key_bytes<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Vec<KeyBytes> {
+    keys.into_iter().map(|key| KeyBytes::from_slice(key.as_ref())).collect()
+}
 
 /// A value that is being read: [`Partition::get_async`]. It can be polled by any executor, and dropped at any time. A value
 /// that is in memory is ready at the first poll.
 #[must_use = "nothing is read before the future is polled"]
 pub struct GetFuture {
     partition: Partition,
+    options: ReadOptions,
     phase: Phase,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a box would be allocated for each read")]
 enum Phase {
     Start(KeyBytes),
-    Waiting(PendingGet),
+    Waiting(Search, Deadline),
     Ended,
 }
 
-/// A lookup and the block that it waits for.
-pub(super) struct PendingGet {
-    lookup: PendingLookup,
-    load: LoadFuture,
+/// When a read has taken too long.
+struct Deadline {
+    /// `None` if it may take any time.
+    at: Option<Duration>,
+    /// Wakes this task then.
+    alarm: Option<(Waker, Option<Alarm>)>,
 }
 
-impl PendingGet {
-    /// Goes on with a lookup until it waits for a block. The error is the answer.
-    pub(super) fn new(
-        partition: &Partition,
-        mut lookup: PendingLookup,
-    ) -> std::result::Result<Self, Result<Option<Value>>> {
-        let ctx = &partition.inner().ctx;
-        loop {
-            let Some((sst, number)) = lookup.wanted() else { return Err(Ok(None)) };
-            let Some(block) = sst.cached_block(number) else {
-                let load = ctx.loads.load(ctx.read_driver(), sst, number).map_err(Err)?;
-                return Ok(Self { lookup, load });
-            };
-            match lookup.supply(block) {
-                Supplied::Found(answer) => return Err(Ok(answer)),
-                Supplied::NotFound => ctx.note_wasted_probe(),
-            }
-        }
+impl Deadline {
+    fn new(ctx: &Context, options: &ReadOptions) -> Self {
+        Self { at: options.timeout.map(|timeout| ctx.env.now().saturating_add(timeout)), alarm: None }
     }
 
-    /// Waits for the block, and for those that follow where it does not hold the key.
-    fn poll(
-        mut self,
-        partition: &Partition,
-        cx: &mut Context<'_>,
-    ) -> std::result::Result<Self, Result<Option<Value>>> {
-        let ctx = &partition.inner().ctx;
-        loop {
-            let Poll::Ready(loaded) = Pin::new(&mut self.load).poll(cx) else { return Ok(self) };
-            let block = loaded.map_err(|error| Err(ctx.status.read_failed(error)))?;
-            match self.lookup.supply(block) {
-                Supplied::Found(answer) => return Err(Ok(answer)),
-                Supplied::NotFound => ctx.note_wasted_probe(),
-            }
-            self = Self::new(partition, self.lookup)?;
+    /// Fails after the deadline. Before it, the task will be woken when it has come.
+    fn wait(&mut self, ctx: &Context, waker: &Waker) -> Result<()> {
+        let Some(at) = self.at else { return Ok(()) };
+        if ctx.env.now() >= at {
+            return Err(timed_out());
         }
+        if !self.alarm.as_ref().is_some_and(|(known, _)| known.will_wake(waker)) {
+            self.alarm = Some((waker.clone(), ctx.loads.wake_at(at, waker)));
+        }
+        Ok(())
     }
 }
 
 impl GetFuture {
-    pub(super) fn new(partition: Partition, key: &[u8]) -> Self {
-        Self { partition, phase: Phase::Start(KeyBytes::from_slice(key)) }
+    pub(super) fn new(partition: Partition, key: &[u8], options: &ReadOptions) -> Self {
+        Self { partition, options: options.clone(), phase: Phase::Start(KeyBytes::from_slice(key)) }
     }
 }
 
 impl Future for GetFuture {
     type Output = Result<Option<Value>>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let pending = match mem::replace(&mut self.phase, Phase::Ended) {
-            Phase::Start(key) => self.partition.begin_get(&key),
-            Phase::Waiting(pending) => Ok(pending),
-            Phase::Ended => panic!("the future has given its answer"),
-        };
-        match pending.and_then(|pending| pending.poll(&self.partition, cx)) {
-            Err(answer) => Poll::Ready(answer),
-            Ok(pending) => {
-                self.phase = Phase::Waiting(pending);
-                Poll::Pending
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let ctx = &this.partition.inner().ctx;
+        if let Phase::Start(key) = &this.phase {
+            match this.partition.begin_get(key, &this.options) {
+                Ok(search) => this.phase = Phase::Waiting(search, Deadline::new(ctx, &this.options)),
+                Err(answer) => {
+                    this.phase = Phase::Ended;
+                    return Poll::Ready(answer);
+                }
             }
         }
+        let Phase::Waiting(search, deadline) = &mut this.phase else {
+            panic!("the future has given its answer");
+        };
+        let answer = match search.poll(ctx, cx.waker()) {
+            Poll::Pending => match deadline.wait(ctx, cx.waker()) {
+                Ok(()) => return Poll::Pending,
+                Err(error) => Err(error),
+            },
+            Poll::Ready(answer) => answer,
+        };
+        this.phase = Phase::Ended;
+        Poll::Ready(answer)
     }
 }
 
@@ -108,45 +112,72 @@ impl Future for GetFuture {
 #[must_use = "nothing is read before the future is polled"]
 pub struct GetManyFuture {
     partition: Partition,
+    options: ReadOptions,
     keys: std::vec::IntoIter<KeyBytes>,
     answers: Vec<Option<Value>>,
     /// Lookups that wait, with the places of their answers.
-    open: VecDeque<(usize, PendingGet)>,
-    view: Option<crate::state::ReadView>,
+    open: VecDeque<(usize, Search)>,
+    /// Taken at the first poll.
+    begun: Option<(ReadView, Deadline)>,
 }
 
 impl GetManyFuture {
-    pub(super) fn new(partition: Partition, keys: Vec<KeyBytes>) -> Self {
-        let answers = Vec::with_capacity(keys.len());
-        Self { partition, keys: keys.into_iter(), answers, open: VecDeque::new(), view: None }
+    pub(super) fn new(partition: Partition, keys: Vec<KeyBytes>, options: &ReadOptions) -> Self {
+        Self {
+            partition,
+            options: options.clone(),
+            answers: Vec::with_capacity(keys.len()),
+            keys: keys.into_iter(),
+            open: VecDeque::new(),
+            begun: None,
+        }
     }
 
-    fn try_poll(&mut self, cx: &mut Context<'_>) -> Result<Poll<Vec<Option<Value>>>> {
-        if self.view.is_none() {
-            self.view = Some(self.partition.view()?);
+    /// The same in a view.
+    pub(super) fn in_view(mut self, view: ReadView) -> Self {
+        self.begun = Some((view, Deadline::new(&self.partition.inner().ctx, &self.options)));
+        self
+    }
+
+    /// Runs it to its end on the calling thread.
+    pub(super) fn run(&mut self) -> Result<Vec<Option<Value>>> {
+        let env = Arc::clone(&self.partition.inner().ctx.env);
+        let deadline = self.begun.as_ref().and_then(|(_, deadline)| deadline.at);
+        let polled = block_on(&*env, deadline, |waker| match self.try_poll(waker) {
+            Err(error) => Poll::Ready(Err(error)),
+            Ok(polled) => polled.map(Ok),
+        });
+        polled.unwrap_or_else(|| Err(timed_out()))
+    }
+
+    fn try_poll(&mut self, waker: &Waker) -> Result<Poll<Vec<Option<Value>>>> {
+        let ctx = &self.partition.inner().ctx;
+        if self.begun.is_none() {
+            self.begun = Some((self.partition.view()?, Deadline::new(ctx, &self.options)));
         }
-        let view = self.view.as_ref().expect("taken above");
+        let (view, deadline) = self.begun.as_mut().expect("begun above");
         loop {
             while self.open.len() < OPEN_MAX
                 && let Some(key) = self.keys.next()
             {
                 let place = self.answers.len();
                 self.answers.push(None);
-                match self.partition.begin_get_in(view, &key) {
-                    Ok(pending) => self.open.push_back((place, pending)),
+                match self.partition.begin_get_in(view, &key, &self.options) {
                     Err(answer) => self.answers[place] = answer?,
+                    Ok(mut search) => match search.poll(ctx, waker) {
+                        Poll::Ready(answer) => self.answers[place] = answer?,
+                        Poll::Pending => self.open.push_back((place, search)),
+                    },
                 }
             }
-            let Some((place, pending)) = self.open.pop_front() else {
+            let Some((place, search)) = self.open.front_mut() else {
                 return Ok(Poll::Ready(mem::take(&mut self.answers)));
             };
-            match pending.poll(&self.partition, cx) {
-                Err(answer) => self.answers[place] = answer?,
-                Ok(pending) => {
-                    self.open.push_front((place, pending));
-                    return Ok(Poll::Pending);
-                }
+            match search.poll(ctx, waker) {
+                Poll::Pending => return deadline.wait(ctx, waker).map(|()| Poll::Pending),
+                Poll::Ready(answer) => self.answers[*place] = answer?,
             }
+            self.open.pop_front();
         }
     }
 }
@@ -154,11 +185,10 @@ impl GetManyFuture {
 impl Future for GetManyFuture {
     type Output = Result<Vec<Option<Value>>>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.try_poll(cx) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(answers)) => Poll::Ready(Ok(answers)),
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        match self.try_poll(cx.waker()) {
             Err(error) => Poll::Ready(Err(error)),
+            Ok(polled) => polled.map(Ok),
         }
     }
 }

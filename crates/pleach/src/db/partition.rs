@@ -8,12 +8,13 @@ use pleach_env::{Error, Result, failpoint};
 use pleach_log::Durability;
 
 use super::collect_stats::tree_stats;
-use super::futures::{GetFuture, GetManyFuture, KeyBytes, PendingGet};
+use super::futures::{GetFuture, GetManyFuture, key_bytes};
 use super::handle::{Db, Shared};
 use super::inner::Inner;
 use crate::keys::PartitionId;
-use crate::lookup::{begin, get_blocking, get_many};
+use crate::lookup::{Search, begin, get_blocking, get_many};
 use crate::operations::Operations;
+use crate::read_options::ReadOptions;
 use crate::scan::Range;
 use crate::state::{ReadView, State};
 use crate::stats::{PartitionStats, SizeEstimate};
@@ -97,6 +98,15 @@ impl Partition {
     /// be read.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.get_with(key, &const { ReadOptions::new() })
+    }
+
+    /// As [`Partition::get`], with options.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get`], and `TimedOut` after [`ReadOptions::timeout`].
+    #[inline]
+    pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Value>> {
         failpoint::reached("partition.read");
         let inner = self.inner();
         let state = inner.version_set.state.load();
@@ -107,14 +117,47 @@ impl Partition {
             (self.live.id, tree),
             key.as_ref(),
             inner.version_set.state.visible(),
+            options,
         )
     }
 
-    /// Reads the values of many keys, in their order, from one consistent view.
+    /// Reads the values of many keys, in their order, from one consistent view. Blocks that are not in the cache are read at
+    /// the same time, neighbouring ones at once, each once.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get`], for any of the keys.
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<Value>>> {
-        let ReadView { state, visible } = self.view()?;
-        let partition = (self.live.id, self.tree(&state)?);
-        get_many(&self.inner().ctx, &state, partition, keys, visible)
+        self.get_many_with(keys, &ReadOptions::new())
+    }
+
+    /// As [`Partition::get_many`], with options. [`ReadPolicy::Auto`](crate::ReadPolicy) searches for each key serially: many
+    /// keys keep the device busy.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get_with`], for any of the keys.
+    pub fn get_many_with<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Value>>> {
+        self.get_many_in(&self.view()?, keys, options)
+    }
+
+    /// The same in a view.
+    pub(super) fn get_many_in<K: AsRef<[u8]>>(
+        &self,
+        view: &ReadView,
+        keys: impl IntoIterator<Item = K>,
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Value>>> {
+        let ctx = &self.inner().ctx;
+        if options.timeout.is_some() {
+            // Only the service can be waited for with a timeout.
+            let mut future = GetManyFuture::new(self.clone(), key_bytes(keys), options).in_view(view.clone());
+            return future.run();
+        }
+        let partition = (self.live.id, self.tree(&view.state)?);
+        get_many(ctx, &view.state, partition, keys, view.visible, options)
     }
 
     /// As [`Partition::get`], by a future: while the device reads, the thread is free for other tasks.
@@ -141,7 +184,15 @@ impl Partition {
     /// # Errors
     /// Those of [`Partition::get`].
     pub fn get_async(&self, key: impl AsRef<[u8]>) -> GetFuture {
-        GetFuture::new(self.clone(), key.as_ref())
+        self.get_async_with(key, &ReadOptions::new())
+    }
+
+    /// As [`Partition::get_async`], with options.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get_with`].
+    pub fn get_async_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> GetFuture {
+        GetFuture::new(self.clone(), key.as_ref(), options)
     }
 
     /// As [`Partition::get_many`], by a future.
@@ -149,19 +200,33 @@ impl Partition {
     /// # Errors
     /// Those of [`Partition::get`], for any of the keys.
     pub fn get_many_async<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> GetManyFuture {
-        let keys = keys.into_iter().map(|key| KeyBytes::from_slice(key.as_ref())).collect();
-        GetManyFuture::new(self.clone(), keys)
+        self.get_many_async_with(keys, &ReadOptions::new())
+    }
+
+    /// As [`Partition::get_many_async`], with options.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get_with`], for any of the keys.
+    pub fn get_many_async_with<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        options: &ReadOptions,
+    ) -> GetManyFuture {
+        GetManyFuture::new(self.clone(), key_bytes(keys), options)
     }
 
     /// Begins to read the value of `key`: the error is the answer, where no block must be waited for.
-    pub(super) fn begin_get(&self, key: &[u8]) -> std::result::Result<PendingGet, Result<Option<Value>>> {
+    pub(super) fn begin_get(
+        &self,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> std::result::Result<Search, Result<Option<Value>>> {
         failpoint::reached("partition.read");
         let inner = self.inner();
         let state = inner.version_set.state.load();
         let tree = self.tree(&state).map_err(Err)?;
         let visible = inner.version_set.state.visible();
-        let lookup = begin(&inner.ctx, &state, (self.live.id, tree), key, visible)?;
-        PendingGet::new(self, lookup)
+        begin(&inner.ctx, &state, (self.live.id, tree), key, visible, options)
     }
 
     /// The same in a view.
@@ -169,10 +234,10 @@ impl Partition {
         &self,
         view: &ReadView,
         key: &[u8],
-    ) -> std::result::Result<PendingGet, Result<Option<Value>>> {
+        options: &ReadOptions,
+    ) -> std::result::Result<Search, Result<Option<Value>>> {
         let tree = self.tree(&view.state).map_err(Err)?;
-        let lookup = begin(&self.inner().ctx, &view.state, (self.live.id, tree), key, view.visible)?;
-        PendingGet::new(self, lookup)
+        begin(&self.inner().ctx, &view.state, (self.live.id, tree), key, view.visible, options)
     }
 
     /// Whether `key` has a value.

@@ -7,7 +7,8 @@ use pleach_env::{Error, ErrorKind, Result};
 
 use super::handle::{Db, Shared};
 use super::partition::Partition;
-use crate::lookup::{get_blocking, get_many};
+use crate::lookup::get_blocking;
+use crate::read_options::ReadOptions;
 use crate::scan::Range;
 use crate::state::ReadView;
 use crate::value::Value;
@@ -42,10 +43,26 @@ impl Snapshot {
     }
 
     /// Reads the value that `key` had.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get`].
     pub fn get(&self, partition: &Partition, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.get_with(partition, key, &ReadOptions::new())
+    }
+
+    /// As [`Snapshot::get`], with options.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get_with`].
+    pub fn get_with(
+        &self,
+        partition: &Partition,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> Result<Option<Value>> {
         let tree = self.tree(partition)?;
         let (inner, state) = (&self.shared.inner, &self.view.state);
-        get_blocking(&inner.ctx, state, (partition.id(), tree), key.as_ref(), self.view.visible)
+        get_blocking(&inner.ctx, state, (partition.id(), tree), key.as_ref(), self.view.visible, options)
     }
 
     /// Whether `key` had a value.
@@ -78,9 +95,21 @@ impl Snapshot {
         partition: &Partition,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Value>>> {
-        let tree = self.tree(partition)?;
-        let (inner, state) = (&self.shared.inner, &self.view.state);
-        get_many(&inner.ctx, state, (partition.id(), tree), keys, self.view.visible)
+        self.get_many_with(partition, keys, &ReadOptions::new())
+    }
+
+    /// As [`Snapshot::get_many`], with options.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get_with`], for any of the keys.
+    pub fn get_many_with<K: AsRef<[u8]>>(
+        &self,
+        partition: &Partition,
+        keys: impl IntoIterator<Item = K>,
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Value>>> {
+        self.tree(partition)?;
+        partition.get_many_in(&self.view, keys, options)
     }
 
     /// All entries in key order, from either end. The range's first item is an error if the snapshot cannot be read.

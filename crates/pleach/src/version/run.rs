@@ -48,6 +48,11 @@ impl RunFile {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 
+    /// Whether the file's filter was in memory when this version was made.
+    pub(crate) fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+
     /// Whether the file's filter in memory is still that of this version.
     fn has_current_filter(&self) -> bool {
         self.file.has_filter(self.filter.as_ref())

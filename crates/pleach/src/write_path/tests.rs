@@ -54,7 +54,15 @@ fn values_after_group() -> [Option<Vec<u8>>; 3] {
     let value_at = |seq| {
         let id = partition.id();
         let tree = state.version.tree(id).unwrap();
-        let found = crate::lookup::get_blocking(&db.inner().ctx, &state, (id, tree), b"key", seq).unwrap();
+        let found = crate::lookup::get_blocking(
+            &db.inner().ctx,
+            &state,
+            (id, tree),
+            b"key",
+            seq,
+            &crate::ReadOptions::new(),
+        )
+        .unwrap();
         found.map(|value| value.to_vec())
     };
     let (latest, middle) = (value_at(first_seq + 2), value_at(first_seq + 1));

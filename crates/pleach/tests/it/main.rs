@@ -6,7 +6,6 @@
     reason = "the rigs are tests, though most of them is no #[test]"
 )]
 
-mod async_gets;
 mod background;
 mod basics;
 mod closing;
@@ -17,7 +16,6 @@ mod failed_opens;
 mod faults;
 mod filters;
 mod full_disk;
-mod get_many;
 mod golden;
 mod large_batches;
 mod metamorphic;
@@ -27,6 +25,7 @@ mod panics;
 mod processes;
 mod ranges;
 mod read_only;
+mod reads;
 mod repair;
 mod repair_faults;
 mod repair_order;

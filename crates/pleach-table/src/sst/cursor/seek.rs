@@ -165,7 +165,7 @@ impl SstCursor {
     ///
     /// Requires: [`SstCursor::continue_seek`] returned [`SeekStep::Read`], here and below.
     pub fn begin_read(&self, tag: u64) -> ReadRequest<'_, BlockLoad> {
-        self.sst.begin_load(self.wanted(), tag)
+        self.sst.begin_load(self.wanted(), Warmth::Warm, tag)
     }
 
     /// Takes what the read returned. The seek continues.

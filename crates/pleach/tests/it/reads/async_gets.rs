@@ -1,102 +1,22 @@
 //! Reads by futures: on every driver they answer as blocking reads do, and a future may be dropped at any moment.
 
-use std::future::Future;
 use std::path::Path;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
 use pleach::env::{Fault, FaultKind, SimEnv};
-use pleach::{Db, ErrorKind, GetFuture, Options, Partition, ReadDriver, Result, Shape, Value};
+use pleach::{ErrorKind, GetFuture, ReadDriver, Value};
 
+use super::{
+    DRIVERS, KEYS, Unpark, block_on, fill, key, machine, newest_key, options, run_all, started, value, waker,
+};
 use crate::rig::setup::DIR;
-
-const DRIVERS: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
-
-/// More than the smallest cache holds.
-const KEYS: u64 = 4_000;
-
-fn key(n: u64) -> String {
-    format!("user{:08}", n * 7_919 % 1_000_003)
-}
-
-/// Several runs, with overwritten and deleted keys.
-fn fill(db: &Db) {
-    let partition = db.default_partition();
-    for round in 0..3u8 {
-        for n in (0..KEYS).filter(|n| n % 3 >= u64::from(round)) {
-            if n % 11 == u64::from(round) {
-                partition.delete(key(n)).unwrap();
-            } else {
-                partition.put(key(n), vec![round; 300]).unwrap();
-            }
-        }
-        db.flush().unwrap();
-    }
-}
-
-fn options(memory: usize) -> Options {
-    Options::new().memory(memory).memtable_bytes(4 << 20).shape(Shape::Forest).runs_per_stage(8)
-}
-
-/// Wakes a thread, and counts.
-struct Unpark(Thread, AtomicU64);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        self.0.unpark();
-    }
-}
-
-/// Polls until the future is ready, and sleeps in between.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current(), AtomicU64::new(0))));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
-/// Polls futures in an order of the seed until all are ready; drops one in `drops` before.
-fn run_all(
-    mut futures: Vec<(u64, GetFuture)>,
-    seed: u64,
-    drops: Option<u64>,
-) -> Vec<(u64, Result<Option<Value>>)> {
-    let mut rng = Rng::with_seed(seed);
-    let waker = Waker::from(Arc::new(Unpark(thread::current(), AtomicU64::new(0))));
-    let mut ended = Vec::new();
-    while !futures.is_empty() {
-        let at = rng.usize(..futures.len());
-        match Pin::new(&mut futures[at].1).poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(answer) => ended.push((futures.swap_remove(at).0, answer)),
-            Poll::Pending if drops.is_some_and(|one_in| rng.u64(..one_in) == 0) => {
-                let (_, future) = futures.swap_remove(at);
-                if rng.bool() {
-                    drop(future);
-                } else {
-                    std::mem::forget(future);
-                }
-            }
-            Poll::Pending => thread::yield_now(),
-        }
-    }
-    ended
-}
-
-fn started(partition: &Partition, rng: &mut Rng, count: usize) -> Vec<(u64, GetFuture)> {
-    let numbers = (0..count).map(|_| rng.u64(..KEYS + KEYS / 10));
-    numbers.map(|n| (n, partition.get_async(key(n)))).collect()
-}
 
 #[test]
 fn futures_answer_as_blocking_reads_do_on_every_driver() {
@@ -147,27 +67,17 @@ fn futures_that_are_dropped_or_forgotten_leave_nothing_behind() {
     }
 }
 
-/// A machine with a store whose blocks are all in SSTs. It was opened again, so none is cached.
-fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
-    let env = SimEnv::new(seed);
-    let options = options(8 << 20).env(Arc::<SimEnv>::clone(&env));
-    let db = options.clone().open(DIR).unwrap();
-    fill(&db);
-    db.close().unwrap();
-    (env, options.open(DIR).unwrap())
-}
-
 #[test]
 fn tasks_that_want_one_block_share_its_read() {
     let (env, db) = machine(1);
     let partition = db.default_partition();
     let mut rng = Rng::with_seed(1);
-    let n = (0..KEYS).find(|&n| n % 3 == 2 && n % 11 > 2).unwrap();
+    let n = newest_key();
     let before = env.read_count();
     let futures = (0..50).map(|_| (n, partition.get_async(key(n)))).collect();
     let answers = run_all(futures, rng.u64(..), None);
     assert!(
-        answers.into_iter().all(|(_, answer)| answer.unwrap().is_some_and(|value| value[..] == [2; 300]))
+        answers.into_iter().all(|(_, answer)| answer.unwrap().is_some_and(|found| *found == value(n, 3)))
     );
     assert_eq!(env.read_count() - before, 1);
     assert!(block_on(partition.get_async(key(n))).unwrap().is_some());
@@ -179,7 +89,7 @@ fn a_read_that_fails_is_the_error_of_all_who_wait_for_it() {
     let (env, db) = machine(1);
     let partition = db.default_partition();
     env.add_fault(Fault { at_op: env.read_count(), kind: FaultKind::ReadEio });
-    let n = (0..KEYS).find(|&n| n % 3 == 2 && n % 11 > 2).unwrap();
+    let n = newest_key();
     let mut futures: Vec<_> = (0..5).map(|_| (n, partition.get_async(key(n)))).collect();
     for (_, future) in &mut futures {
         assert!(Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -201,18 +111,15 @@ fn a_future_of_a_closed_store_or_a_dropped_partition_is_closed_or_right() {
         fill(&options(8 << 20).open(dir.path()).unwrap());
         let db = options(1 << 20).read_driver(driver).open(dir.path()).unwrap();
         let partition = db.default_partition();
-        let expected = Some(vec![2; 300]);
-        let n = (0..KEYS).find(|&n| n % 3 == 2 && n % 11 > 2).unwrap();
+        let n = newest_key();
+        let expected = Some(value(n, 3));
         let mut begun = partition.get_async(key(n));
         let not_begun = partition.get_async(key(n));
-        let waker = Waker::from(Arc::new(Unpark(thread::current(), AtomicU64::new(0))));
-        let first = Pin::new(&mut begun).poll(&mut Context::from_waker(&waker));
+        let waker = waker();
+        let polled = Pin::new(&mut begun).poll(&mut Context::from_waker(&waker));
         db.close().unwrap();
-        // The read may have ended within the first poll.
-        let answer = match first {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => block_on(begun),
-        };
+        // On a busy machine the read may have ended within the first poll.
+        let answer = if let Poll::Ready(answer) = polled { answer } else { block_on(begun) };
         match answer {
             Ok(value) => assert_eq!(value.map(Value::into_vec), expected),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{driver:?}: {error}"),
@@ -277,7 +184,7 @@ impl Wake for Panics {
 fn a_task_that_panics_when_it_is_woken_keeps_no_other_asleep() {
     let (_env, db) = machine(1);
     let partition = db.default_partition();
-    let n = (0..KEYS).find(|&n| n % 3 == 2 && n % 11 > 2).unwrap();
+    let n = newest_key();
     let mut futures: Vec<_> = (0..3).map(|_| partition.get_async(key(n))).collect();
     let woken = Arc::new(Unpark(thread::current(), AtomicU64::new(0)));
     let mut poll = |at: usize, waker: &Waker| {
@@ -296,7 +203,7 @@ fn a_task_that_panics_when_it_is_woken_keeps_no_other_asleep() {
 fn the_end_of_a_failed_read_changes_nothing_for_the_next() {
     let (env, db) = machine(1);
     let partition = db.default_partition();
-    let n = (0..KEYS).find(|&n| n % 3 == 2 && n % 11 > 2).unwrap();
+    let n = newest_key();
     let mut context = Context::from_waker(Waker::noop());
     let begun = |context: &mut Context<'_>| {
         let mut future = partition.get_async(key(n));

@@ -1,0 +1,291 @@
+//! Loads: blocks that are being read, each once, however many lookups want it.
+//!
+//! A lookup that misses a block in the cache asks the table of loads in flight. If nobody reads the block, one of two takes
+//! it:
+//! - a thread *claims* it ([`Loads::begin`]), reads it by itself and ends the [`Claim`];
+//! - a task hands it to the store's [`ReadService`] and gets a [`LoadFuture`] ([`Loads::load`]).
+//!
+//! Whoever wants a block that is being read waits with a [`LoadFuture`]; a thread waits like a task ([`block_on`]).
+//!
+//! # Invariants
+//! 1. *One read*: a block with an entry in the table is being read, or its last read failed. A block is in the cache before
+//!    its entry is removed, and the cache is searched again after an entry was made.
+//! 2. *Progress*: a thread that holds claims waits only for the device and runs no code of the caller except wakers. So all
+//!    loads end, and a lookup that waits for a load holds no claim.
+//! 3. *Nothing is kept alive*: the table does not keep loads alive. The service does while it reads, and futures do. A
+//!    future may be dropped, or forgotten, at any time.
+//!
+//! # Concurrency
+//! A part of the table is locked for a moment only, and a load's `state` inside; the state also while its block is checked. No
+//! lock is held when a task is woken.
+//!
+//! # Cost
+//! A hit in the cache does not come here. A block that one thread reads costs two locks of a part and no allocation.
+
+mod claim;
+mod load;
+mod pace;
+mod parker;
+mod timer;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use pleach_env::sync::Mutex;
+use pleach_env::{Env, Error, ErrorKind, FileId, ReadDriver, ReadService, Result};
+use pleach_table::{BlockRef, Sst, Warmth};
+
+pub(crate) use claim::Claim;
+use load::Load;
+pub(crate) use load::LoadFuture;
+use pace::ReadPace;
+pub(crate) use parker::block_on;
+pub(crate) use timer::Alarm;
+use timer::Timer;
+
+/// Parts of the table, by block, so that threads seldom meet.
+const PARTS: usize = 16;
+
+/// The name of a block.
+type BlockKey = (FileId, u32);
+
+type Part = HashMap<BlockKey, InFlight, BuildHasherDefault<BlockHasher>>;
+
+/// The table of loads in flight.
+struct Table {
+    parts: [Mutex<Part>; PARTS],
+    pace: ReadPace,
+    /// Statistics: relaxed.
+    reads: AtomicU64,
+    wasted_reads: AtomicU64,
+    /// Reads that were handed to the service and have not ended. A hint: relaxed.
+    in_service: AtomicU64,
+}
+
+/// Who reads a block.
+enum InFlight {
+    /// A thread. Nobody else waits for the block.
+    Claimed,
+    /// A thread, if `claimed`, otherwise the service; the load has those that wait. If it has been dropped, nobody waits.
+    Load { load: Weak<Load>, claimed: bool },
+}
+
+/// The blocks of a store that are being read.
+pub(crate) struct Loads {
+    env: Arc<dyn Env>,
+    /// Made when a task waits for a block first, or by the close.
+    service: OnceLock<Arc<ReadService<Load>>>,
+    table: Arc<Table>,
+    timer: Timer,
+}
+
+/// What a thread does for a block that it wants.
+pub(crate) enum Begun<'l> {
+    /// Nothing: it has been read meanwhile.
+    Cached(BlockRef),
+    /// It reads the block, and ends the claim.
+    Claimed(Claim<'l>),
+    /// It waits, once it holds no claim.
+    InFlight(LoadFuture),
+}
+
+impl Loads {
+    pub(crate) fn new(env: &Arc<dyn Env>) -> Self {
+        let table = Table {
+            parts: std::array::from_fn(|_| Mutex::new(Part::default())),
+            reads: AtomicU64::new(0),
+            pace: ReadPace::default(),
+            wasted_reads: AtomicU64::new(0),
+            in_service: AtomicU64::new(0),
+        };
+        Self {
+            env: Arc::clone(env),
+            service: OnceLock::new(),
+            table: Arc::new(table),
+            timer: Timer::default(),
+        }
+    }
+
+    /// Device reads made for lookups, and blocks that were read and not used.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.table.reads.load(Ordering::Relaxed), self.table.wasted_reads.load(Ordering::Relaxed))
+    }
+
+    /// Counts a read that a thread makes, and returns how many were made before.
+    pub(crate) fn note_read(&self) -> u64 {
+        self.table.reads.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Counts a block that was read and not used.
+    pub(crate) fn note_wasted_read(&self) {
+        self.table.wasted_reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a lookup with so many candidates of which each may hold the key should read them at the same time.
+    pub(crate) fn is_parallel_better(&self, driver: ReadDriver, candidates: usize) -> bool {
+        let in_service = self.table.in_service.load(Ordering::Relaxed);
+        driver != ReadDriver::Blocking && self.table.pace.is_parallel_better(candidates, in_service)
+    }
+
+    /// The load of a block that is not in the cache, by the service. It has begun when this returns.
+    ///
+    /// # Errors
+    /// `Closed` after [`Loads::close`].
+    pub(crate) fn load(
+        &self,
+        driver: ReadDriver,
+        sst: &Arc<Sst>,
+        block: u32,
+        warmth: Warmth,
+    ) -> Result<LoadFuture> {
+        let service = self.service(driver);
+        let key = (sst.file_id(), block);
+        // Dropped after the part is unlocked: the drop of a load locks it.
+        let known;
+        let mut part = self.table.part(key).lock();
+        known = self.find(&mut part, sst, block);
+        if let Some(future) = known.as_ref().and_then(|load| LoadFuture::new(load, Some(service))) {
+            return Ok(future);
+        }
+        let load = Load::new(&self.table, sst, block, warmth);
+        part.insert(key, InFlight::Load { load: Arc::downgrade(&load), claimed: false });
+        drop(part);
+        let future = LoadFuture::new(&load, Some(service)).expect("it has not failed");
+        if let Some(block) = sst.cached_block(block) {
+            load.end(Ok(block));
+            return Ok(future);
+        }
+        self.table.in_service.fetch_add(1, Ordering::Relaxed);
+        if service.submit(load) { Ok(future) } else { Err(closed()) }
+    }
+
+    /// What the calling thread does for a block that it has not found in the cache.
+    pub(crate) fn begin(&self, sst: &Arc<Sst>, block: u32) -> Begun<'_> {
+        let key = (sst.file_id(), block);
+        // As in `load`.
+        let known;
+        let mut part = self.table.part(key).lock();
+        known = self.find(&mut part, sst, block);
+        if let Some(future) = known.as_ref().and_then(|load| LoadFuture::new(load, self.service.get())) {
+            return Begun::InFlight(future);
+        }
+        part.insert(key, InFlight::Claimed);
+        drop(part);
+        let claim = Claim::new(&self.table, key);
+        match sst.cached_block(block) {
+            Some(found) => {
+                claim.end(&Ok(found.clone()));
+                Begun::Cached(found)
+            }
+            None => Begun::Claimed(claim),
+        }
+    }
+
+    /// Reads a block that is not in the cache, on the calling thread, or waits for the one who reads it.
+    ///
+    /// Requires: the thread holds no claim.
+    pub(crate) fn read(&self, sst: &Arc<Sst>, block: u32, warmth: Warmth) -> Result<BlockRef> {
+        match self.begin(sst, block) {
+            Begun::Cached(block) => Ok(block),
+            Begun::Claimed(claim) => {
+                let number = self.note_read();
+                let loaded = self.table.pace.timed(&*self.env, number, || sst.load_block(block, warmth));
+                claim.end(&loaded);
+                loaded
+            }
+            Begun::InFlight(mut load) => block_on(&*self.env, None, |waker| load.poll_block(waker))
+                .expect("it waits as long as it takes"),
+        }
+    }
+
+    /// The load of a block that is being read, or that has just been read.
+    fn find(&self, part: &mut Part, sst: &Arc<Sst>, block: u32) -> Option<Arc<Load>> {
+        let Entry::Occupied(mut entry) = part.entry((sst.file_id(), block)) else { return None };
+        if let InFlight::Load { load, claimed } = entry.get() {
+            let load = load.upgrade();
+            if load.is_some() || !claimed {
+                return load;
+            }
+        }
+        let load = Load::new(&self.table, sst, block, Warmth::Warm);
+        entry.insert(InFlight::Load { load: Arc::downgrade(&load), claimed: true });
+        Some(load)
+    }
+
+    /// Wakes a task at the time `at` of the environment's clock, unless the alarm is dropped before. `None` if the system has no
+    /// thread for that.
+    pub(crate) fn wake_at(&self, at: Duration, waker: &Waker) -> Option<Alarm> {
+        self.timer.set(&self.env, at, waker)
+    }
+
+    fn service(&self, driver: ReadDriver) -> &Arc<ReadService<Load>> {
+        self.service.get_or_init(|| {
+            let started = ReadService::new(&self.env, driver)
+                // The system has no room for a ring or a thread.
+                .or_else(|_| ReadService::new(&self.env, ReadDriver::Blocking));
+            Arc::new(started.expect("tasks that read for themselves need nothing"))
+        })
+    }
+
+    /// Waits for all reads of the service, and begins no more. Forgotten futures keep no block.
+    pub(crate) fn close(&self) {
+        self.timer.close();
+        self.service(ReadDriver::Blocking).close();
+        for part in &self.table.parts {
+            let loads: Vec<_> = part.lock().values().filter_map(InFlight::of_service).collect();
+            for load in loads {
+                load.end(Err(closed()));
+            }
+        }
+    }
+}
+
+impl InFlight {
+    /// The load, unless a thread will end it.
+    fn of_service(&self) -> Option<Arc<Load>> {
+        if let Self::Load { load, claimed: false } = self { load.upgrade() } else { None }
+    }
+}
+
+impl Table {
+    fn part(&self, (file, block): BlockKey) -> &Mutex<Part> {
+        let mut hasher = BlockHasher::default();
+        hasher.write_u64(file.0);
+        hasher.write_u32(block);
+        &self.parts[usize::try_from(hasher.finish() >> 60).expect("four bits")]
+    }
+}
+
+/// Fibonacci hashing: numbers of files and blocks come from the store itself, so nobody chooses them to collide.
+#[derive(Default)]
+struct BlockHasher(u64);
+
+impl Hasher for BlockHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(32) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+}
+
+#[cold]
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store is closed")
+}

@@ -1,0 +1,172 @@
+//! A block in flight is read once, however many reads of whatever kind want it, on every driver.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use pleach::env::{Clients, SimEnv};
+use pleach::{Db, Options, Partition, ReadDriver};
+
+use super::{DRIVERS, block_on, key, machine, newest_key, options, run_all, value};
+
+/// Blocks that are wanted.
+const BLOCKS: usize = 8;
+
+/// A key in a block of its own, and far from the others.
+fn lone_key(n: usize) -> String {
+    format!("key{:03}", n * 10)
+}
+
+/// Reads that keep the blocks busy: so many of each.
+const EACH: usize = 16;
+
+fn all_keys() -> Vec<String> {
+    (0..EACH * BLOCKS).map(|n| lone_key(n % BLOCKS)).collect()
+}
+
+/// A store whose entries each have a block, opened anew.
+fn opened(options: &Options, dir: &std::path::Path) -> Db {
+    let db = options.clone().open(dir).unwrap();
+    assert_eq!(db.stats().lookup_reads, 0);
+    db
+}
+
+fn get_each(partition: &Partition) {
+    assert!(all_keys().iter().all(|key| partition.get(key).unwrap().is_some()));
+}
+
+fn get_many(partition: &Partition) {
+    assert!(partition.get_many(all_keys()).unwrap().iter().all(Option::is_some));
+}
+
+fn get_async(partition: &Partition) {
+    let futures = all_keys().into_iter().map(|key| (0, partition.get_async(key))).collect();
+    assert!(run_all(futures, 1, None).into_iter().all(|(_, answer)| answer.unwrap().is_some()));
+}
+
+fn get_many_async(partition: &Partition) {
+    assert!(block_on(partition.get_many_async(all_keys())).unwrap().iter().all(Option::is_some));
+}
+
+const FORMS: [fn(&Partition); 4] = [get_each, get_many, get_async, get_many_async];
+
+#[test]
+fn gets_of_eight_blocks_make_eight_reads_on_every_driver() {
+    let dir = tempfile::tempdir().unwrap();
+    for (compressed, direct) in [(false, false), (true, true)] {
+        let options = options(8 << 20).direct_reads(direct);
+        let db = options.clone().compression(compressed).open(dir.path()).unwrap();
+        for n in 0..10 * BLOCKS {
+            let mut value = vec![0; 3000];
+            fastrand::Rng::with_seed(n as u64).fill(&mut value);
+            db.default_partition().put(format!("key{n:03}"), value).unwrap();
+        }
+        db.flush().unwrap();
+        db.compact().unwrap();
+        db.close().unwrap();
+        for driver in DRIVERS {
+            let options = options.clone().read_driver(driver);
+            for form in FORMS {
+                let db = opened(&options, dir.path());
+                form(&db.default_partition());
+                assert_eq!(db.stats().lookup_reads, BLOCKS as u64, "{driver:?}");
+                form(&db.default_partition());
+                assert_eq!(db.stats().lookup_reads, BLOCKS as u64, "{driver:?}: all is cached now");
+            }
+            for _ in 0..10 {
+                let db = opened(&options, dir.path());
+                let (partition, barrier) = (db.default_partition(), Barrier::new(2 * FORMS.len()));
+                thread::scope(|scope| {
+                    for form in FORMS.into_iter().chain(FORMS) {
+                        let (partition, barrier) = (&partition, &barrier);
+                        scope.spawn(move || {
+                            barrier.wait();
+                            form(partition);
+                        });
+                    }
+                });
+                assert_eq!(db.stats().lookup_reads, BLOCKS as u64, "{driver:?}, all at once");
+            }
+        }
+    }
+}
+
+/// Polls without end: each poll is a point where other clients may run.
+fn spin<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+    }
+}
+
+#[test]
+fn clients_that_want_one_block_share_its_read_in_every_order() {
+    for seed in 0..25 {
+        let (env, db) = machine(seed);
+        let n = newest_key();
+        let before = env.read_count();
+        let mut clients = Clients::new();
+        for (name, form) in [("get", 0), ("get_many", 1), ("get_async", 2), ("get_many_async", 3)] {
+            for _ in 0..2 {
+                let partition = db.default_partition();
+                clients.add(name, move || {
+                    let found = match form {
+                        0 => partition.get(key(n)).unwrap(),
+                        1 => partition.get_many([key(n), key(n)]).unwrap().remove(1),
+                        2 => spin(partition.get_async(key(n))).unwrap(),
+                        _ => spin(partition.get_many_async([key(n), key(n)])).unwrap().remove(1),
+                    };
+                    assert_eq!(found.as_deref(), Some(&value(n, 3)[..]));
+                });
+            }
+        }
+        env.run_clients(seed, clients);
+        assert_eq!(env.read_count() - before, 1, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_read_that_nobody_wants_any_more_is_not_made() {
+    let (env, db): (Arc<SimEnv>, Db) = machine(1);
+    let (partition, n) = (db.default_partition(), newest_key());
+    let before = env.read_count();
+    let mut future = partition.get_async(key(n));
+    assert!(Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(future);
+    assert!(block_on(partition.get_async(key(n + 4))).unwrap().is_some());
+    assert_eq!(env.read_count() - before, 1, "only that of the second key");
+    assert!(partition.get(key(n)).unwrap().is_some());
+    assert_eq!(env.read_count() - before, 2);
+}
+
+struct PanicsOnWake;
+
+impl Wake for PanicsOnWake {
+    fn wake(self: Arc<Self>) {
+        std::panic::resume_unwind(Box::new("planted by the test"));
+    }
+}
+
+#[test]
+fn a_waker_that_panics_leaves_no_other_asleep() {
+    let dir = tempfile::tempdir().unwrap();
+    super::fill(&options(8 << 20).open(dir.path()).unwrap());
+    for driver in [ReadDriver::Ring, ReadDriver::Threads] {
+        for n in (3..200).step_by(44) {
+            let db = options(8 << 20).read_driver(driver).open(dir.path()).unwrap();
+            let partition = db.default_partition();
+            let mut first = partition.get_async(key(n));
+            let second = partition.get_async(key(n));
+            let waker = Waker::from(Arc::new(PanicsOnWake));
+            let polled = Pin::new(&mut first).poll(&mut Context::from_waker(&waker));
+            assert!(block_on(second).unwrap().is_some() == (n % 11 != 3));
+            assert!(polled.is_ready() || block_on(first).unwrap().is_some() == (n % 11 != 3));
+            drop(partition);
+            db.close().unwrap();
+        }
+    }
+}
