@@ -1,4 +1,4 @@
-//! Keys eight bytes at a time: the length of a common prefix, and the first bytes as a number.
+//! Prefixes of keys: the length of a common one, the key behind all that have one, and the first bytes as a number.
 
 /// Bytes of a [`head`].
 pub const HEAD_LEN: usize = 8;
@@ -16,6 +16,14 @@ pub fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     }
     let (a, b) = (a.get(len..).unwrap_or_default(), b.get(len..).unwrap_or_default());
     len + a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// The smallest key above every key that starts with `prefix`; `None` when there is none.
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&b| b != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
 }
 
 /// The first eight bytes, padded with zeros, as a number. Numbers compare like their bytes. If two are equal, the bytes behind
@@ -52,6 +60,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_prefix_ends_where_the_next_begins() {
+        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(prefix_end(&[1, 0xff, 0xff]), Some(vec![2]));
+        assert_eq!(prefix_end(&[0xff, 0xff]), None);
+        assert_eq!(prefix_end(b""), None);
+    }
 
     proptest! {
         #[test]

@@ -58,8 +58,8 @@ pub use frame::{BlockRef, FrameCache, FrameCacheStats, Warmth};
 pub use hash::key_hash;
 pub use sizes::{KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX};
 pub use sst::{
-    BackgroundReads, BlockLoad, CursorMode, SalvageSst, Salvaged, ScanHints, SeekStep, Sst, SstBuilder,
-    SstCursor, SstDamage, SstOptions, Toward, WindowRead,
+    BackgroundReads, BlockLoad, CursorHints, CursorMode, SalvageSst, Salvaged, ScanHints, SeekStep, Sst,
+    SstBuilder, SstCursor, SstDamage, SstOptions, Toward, WindowRead,
 };
 pub use summary::SstSummary;
 pub use value_kind::ValueKind;

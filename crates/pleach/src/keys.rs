@@ -154,14 +154,6 @@ pub(crate) fn successor(key: &[u8]) -> Box<[u8]> {
     [key, &[0]].concat().into_boxed_slice()
 }
 
-/// The smallest key above every key that starts with `prefix`; `None` when there is none.
-pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&b| b != 0xff)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,11 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_where_the_next_begins() {
-        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
-        assert_eq!(prefix_end(&[1, 0xff, 0xff]), Some(vec![2]));
-        assert_eq!(prefix_end(&[0xff, 0xff]), None);
-        assert_eq!(prefix_end(b""), None);
+    fn the_successor_of_a_key_is_the_next_key() {
         assert_eq!(&*successor(b"a"), b"a\0");
     }
 }

@@ -239,7 +239,7 @@ pub(crate) fn begin(
     lookup.start(state, tree, visible).map_err(Ok)?;
     match lookup.cached_steps(ctx) {
         Supplied::Found(answer) => Err(Ok(answer)),
-        Supplied::NotFound => Ok(Search::new(ctx, lookup.into_pending(options.policy), options)),
+        Supplied::NotFound => Ok(Search::new(ctx, lookup.to_pending(options.policy), options)),
     }
 }
 
@@ -263,8 +263,13 @@ pub(crate) fn get_blocking(
     }
     match lookup.cached_steps(ctx) {
         Supplied::Found(answer) => Ok(answer),
-        Supplied::NotFound => {
-            Search::new(ctx, lookup.into_pending(options.policy), options).run(ctx, options)
-        }
+        Supplied::NotFound => search_blocking(ctx, &lookup, options),
     }
+}
+
+/// Goes on where a block is not in the cache. Not inlined, so that cached gets do not pay for its variables.
+#[cold]
+#[inline(never)]
+fn search_blocking(ctx: &Context, lookup: &Lookup<'_>, options: &ReadOptions) -> Result<Option<Value>> {
+    Search::new(ctx, lookup.to_pending(options.policy), options).run(ctx, options)
 }

@@ -17,7 +17,7 @@ use pleach_env::{Error, Result};
 use super::cached::CachedBlocks;
 use super::key_buffer::KeyBuffer;
 use super::reader::Sst;
-use super::scan_hints::{CursorHints, ScanHints};
+use super::scan_hints::CursorHints;
 use super::stream::BlockStream;
 use crate::block::{DataBlock, Layout};
 use crate::frame::{AlignedBuffer, BlockRef};
@@ -85,8 +85,7 @@ impl SstCursor {
 
     /// A cursor through the cache, for a scan of which something is known. About `entries` of its entries are wanted; 0 if that
     /// is unknown.
-    pub fn for_scan(sst: Arc<Sst>, hints: &Arc<ScanHints>, entries: u64) -> Self {
-        let hints = CursorHints { scan: Arc::clone(hints), entries };
+    pub fn for_scan(sst: Arc<Sst>, hints: CursorHints) -> Self {
         let source = Source::Cached(CachedBlocks::new(Some(hints)));
         Self { source, ..Self::new(sst, CursorMode::Cached) }
     }

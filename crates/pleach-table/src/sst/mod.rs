@@ -22,5 +22,5 @@ pub use cursor::{CursorMode, SeekStep, SstCursor, Toward};
 pub use load::BlockLoad;
 pub use reader::Sst;
 pub use salvage::{SalvageSst, Salvaged, SstDamage};
-pub use scan_hints::ScanHints;
+pub use scan_hints::{CursorHints, ScanHints};
 pub use window::{BackgroundReads, WindowRead};

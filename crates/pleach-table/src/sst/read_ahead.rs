@@ -66,7 +66,7 @@ impl ReadAhead {
     /// Of a walk that stands on a neighbour of `block`, and goes on to it.
     pub(super) fn new(sst: &Sst, hints: Option<&CursorHints>, block: u32, forward: bool) -> Self {
         let edge = if forward { sst.blocks() - 1 } else { 0 };
-        let limit = hints.and_then(|hints| hints.scan.limit(sst)).unwrap_or(edge);
+        let limit = hints.and_then(|hints| hints.limit(sst, forward)).unwrap_or(edge);
         let wanted = hints.map_or(0, |hints| hints.wanted_bytes(sst));
         Self {
             hints: hints.cloned(),

@@ -62,7 +62,7 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
         for (place, mut lookup) in first_blocks(ctx, lookups, &mut reads.answers) {
             match lookup.cached_steps(ctx) {
                 Supplied::Found(answer) => reads.answers[place] = answer,
-                Supplied::NotFound => reads.add(place, lookup),
+                Supplied::NotFound => reads.add(place, &lookup),
             }
         }
     }

@@ -77,7 +77,7 @@ pub(crate) struct Wanted {
 impl Lookup<'_> {
     /// What is left of the lookup.
     #[cold]
-    pub(crate) fn into_pending(self, policy: ReadPolicy) -> PendingLookup {
+    pub(crate) fn to_pending(&self, policy: ReadPolicy) -> PendingLookup {
         self.note_negative_lookups(self.next);
         let is_counted = self.is_counted;
         let mut candidates = SmallVec::new();
@@ -94,7 +94,7 @@ impl Lookup<'_> {
                 });
             }
         }
-        let (key, hash) = (self.key, self.hash);
+        let (key, hash) = (self.key.clone(), self.hash);
         let (newest, untried, in_flight, is_decided) = (0, 0, 0, false);
         PendingLookup { key, hash, policy, candidates, newest, untried, in_flight, is_decided, is_counted }
     }

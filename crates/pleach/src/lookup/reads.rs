@@ -121,8 +121,8 @@ impl<'c> Reads<'c> {
     }
 
     /// Takes a lookup whose next block is not in the cache.
-    pub(super) fn add(&mut self, place: usize, lookup: Lookup<'_>) {
-        let lookup = lookup.into_pending(self.policy);
+    pub(super) fn add(&mut self, place: usize, lookup: &Lookup<'_>) {
+        let lookup = lookup.to_pending(self.policy);
         self.open.push(Open { place, lookup, is_answered: false });
         self.advance(self.open.len() - 1);
         while self.waiting.len() >= READS_MAX as usize {

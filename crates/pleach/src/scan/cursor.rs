@@ -57,6 +57,7 @@ impl SourceCursor {
     }
 
     /// Continues a seek until it has to wait. A read that it waits for is made by [`SourceCursor::sst_mut`].
+    #[inline]
     pub(super) fn continue_seek(&mut self) -> Result<SeekStep> {
         match &mut self.source {
             Source::Memtable(_) => Ok(SeekStep::Done),

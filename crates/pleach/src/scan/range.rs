@@ -119,7 +119,7 @@ impl Range {
         partition: PartitionId,
         prefix: &[u8],
     ) -> Self {
-        let end = keys::prefix_end(prefix);
+        let end = pleach_coding::prefix_end(prefix);
         let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         Self::new::<[u8]>(ctx, view, partition, (Bound::Included(prefix), upper))
     }
@@ -137,7 +137,7 @@ impl Range {
             for run in tree.runs.iter().filter(|run| !run.files.is_empty()) {
                 let share = u128::from(self.expected_entries) * u128::from(run.totals.entries);
                 let entries = u64::try_from(share.div_ceil(u128::from(all))).unwrap_or(u64::MAX);
-                let reads = RunReads::Scan { hints: Arc::clone(&hints), entries, direction };
+                let reads = RunReads::Scan { hints: Arc::clone(&hints), entries };
                 sources.push(SourceCursor::over_run(self.partition, Arc::clone(run), reads));
             }
         }

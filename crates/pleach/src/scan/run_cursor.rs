@@ -4,39 +4,32 @@
 
 use std::sync::Arc;
 
+use pleach_coding::prefix_end;
 use pleach_env::Result;
-use pleach_table::{CursorMode, ScanHints, SeekStep, Sst, SstCursor, Toward};
+use pleach_table::{CursorHints, CursorMode, ScanHints, SeekStep, Sst, SstCursor, Toward};
 
 use super::merge::{Direction, SeekTo};
-use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, prefix_end};
+use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey};
 use crate::version::edit::{RunFileMeta, RunKind};
 use crate::version::{Run, RunFile, SubTree};
 
 /// How a cursor over a run reads.
 #[derive(Clone)]
 pub(crate) enum RunReads {
-    /// Through the cache, for a scan in this direction that wants about so many entries of the run; 0 if that is unknown.
-    /// The bound of the hints is a user key.
-    Scan { hints: Arc<ScanHints>, entries: u64, direction: Direction },
+    /// Through the cache, for a scan that wants about so many entries of the run; 0 if that is unknown.
+    Scan { hints: Arc<ScanHints>, entries: u64 },
     /// Past the cache, for a compaction.
     Stream,
 }
 
 impl RunReads {
-    /// With the bound as a section stores it.
-    fn in_section(self, prefix: [u8; PARTITION_PREFIX_LEN]) -> Self {
-        let Self::Scan { hints, entries, direction } = self else { return self };
-        let bound = match (&hints.bound, direction) {
-            (None, Direction::Up) => prefix_end(&prefix).map(Arc::from),
-            (bound, _) => Some([&prefix, bound.as_deref().unwrap_or_default()].concat().into()),
-        };
-        let hints = Arc::new(ScanHints { bound, ..ScanHints::clone(&hints) });
-        Self::Scan { hints, entries, direction }
-    }
-
-    fn cursor(&self, sst: &Arc<Sst>) -> SstCursor {
+    /// A cursor over `sst`, in which all keys of the run begin with `prefix`.
+    fn cursor(&self, sst: &Arc<Sst>, prefix: Option<[u8; PARTITION_PREFIX_LEN]>) -> SstCursor {
         match self {
-            Self::Scan { hints, entries, .. } => SstCursor::for_scan(Arc::clone(sst), hints, *entries),
+            Self::Scan { hints, entries } => SstCursor::for_scan(
+                Arc::clone(sst),
+                CursorHints { scan: Arc::clone(hints), prefix, entries: *entries },
+            ),
             Self::Stream => SstCursor::new(Arc::clone(sst), CursorMode::Streaming { forget: false }),
         }
     }
@@ -70,11 +63,7 @@ impl RunCursor {
     pub(super) fn new(partition: PartitionId, run: Arc<Run>, reads: RunReads) -> Self {
         let prefix = (run.kind == RunKind::Section).then(|| partition.prefix());
         let first = run.files.first().expect("only runs that have files are scanned");
-        let reads = match prefix {
-            Some(prefix) => reads.in_section(prefix),
-            None => reads,
-        };
-        let sst = reads.cursor(first.file.sst());
+        let sst = reads.cursor(first.file.sst(), prefix);
         Self { run, reads, prefix, file: 0, sst, valid: false, at_file_start: false, seek: None }
     }
 
@@ -123,14 +112,19 @@ impl RunCursor {
     }
 
     /// Continues a seek until it has to wait for memory, or for a block of the file that `sst` wants.
+    #[inline]
     pub(super) fn continue_seek(&mut self) -> Result<SeekStep> {
-        let Some(Seek { direction, key }) = &mut self.seek else { return Ok(SeekStep::Done) };
-        let direction = *direction;
-        let step = self.sst.continue_seek(key.as_deref().unwrap_or_default())?;
-        if step != SeekStep::Done {
-            return Ok(step);
+        let Some(Seek { key, .. }) = &self.seek else { return Ok(SeekStep::Done) };
+        match self.sst.continue_seek(key.as_deref().unwrap_or_default())? {
+            SeekStep::Done => Ok(self.end_seek_in_file()),
+            waits => Ok(waits),
         }
-        match direction {
+    }
+
+    /// Ends the seek where the seek in the current file has ended, or goes on in the file before it.
+    fn end_seek_in_file(&mut self) -> SeekStep {
+        let Some(Seek { direction, key }) = &mut self.seek else { return SeekStep::Done };
+        match *direction {
             Direction::Up => {
                 self.settle();
                 self.at_file_start = true;
@@ -140,12 +134,12 @@ impl RunCursor {
                 *key = None;
                 self.enter(self.file - 1);
                 self.sst.begin_seek_last();
-                return Ok(SeekStep::Memory);
+                return SeekStep::Memory;
             }
             Direction::Down => self.settle_at_clip(),
         }
         self.seek = None;
-        Ok(SeekStep::Done)
+        SeekStep::Done
     }
 
     #[inline]
@@ -227,7 +221,7 @@ impl RunCursor {
     fn enter(&mut self, file: usize) {
         if file != self.file {
             self.file = file;
-            self.sst = self.reads.cursor(self.run.files[file].file.sst());
+            self.sst = self.reads.cursor(self.run.files[file].file.sst(), self.prefix);
         }
     }
 

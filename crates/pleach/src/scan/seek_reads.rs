@@ -35,9 +35,10 @@ struct SeekReads<'c> {
 
 /// Takes the seeks that all sources have begun to their ends.
 pub(super) fn finish_seeks(ctx: &Context, sources: &mut [SourceCursor]) -> Result<()> {
+    let Some(first) = take_cached(sources)? else { return Ok(()) };
     let mut reads = SeekReads { ctx, queue: None, in_flight: 0 };
-    let mut seeking: Indices = (0..sources.len()).collect();
-    let mut waiting = Indices::new();
+    let mut seeking: Indices = (0..sources.len()).filter(|source| *source != first).collect();
+    let mut waiting = Indices::from_slice(&[first]);
     loop {
         while !seeking.is_empty() {
             take_turns(sources, &mut seeking, &mut waiting)?;
@@ -52,6 +53,23 @@ pub(super) fn finish_seeks(ctx: &Context, sources: &mut [SourceCursor]) -> Resul
                 reads.begin(sources, &mut waiting)?;
                 seeking.push(reads.end_one(sources)?);
             }
+        }
+    }
+}
+
+/// Takes the seeks as far as they come with cached blocks. Returns the first source that wants a block of its file.
+fn take_cached(sources: &mut [SourceCursor]) -> Result<Option<usize>> {
+    loop {
+        let mut is_over = true;
+        for (at, source) in sources.iter_mut().enumerate() {
+            match source.continue_seek()? {
+                SeekStep::Done => {}
+                SeekStep::Memory => is_over = false,
+                SeekStep::Read => return Ok(Some(at)),
+            }
+        }
+        if is_over {
+            return Ok(None);
         }
     }
 }

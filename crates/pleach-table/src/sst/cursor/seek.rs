@@ -123,7 +123,17 @@ impl SstCursor {
     /// Continues a seek until it must wait for memory or the file.
     ///
     /// Requires: `key` is that of `begin_seek`, if a key is sought.
+    #[inline]
     pub fn continue_seek(&mut self, key: &[u8]) -> Result<SeekStep> {
+        if let Some(Seek { stage: Stage::Entry(layout, search), .. }) = &mut self.seek {
+            DataBlock::with_layout(self.source.bytes(), *layout).narrow(search, key);
+            return if search.is_over() { Ok(self.end_seek()) } else { Ok(SeekStep::Memory) };
+        }
+        self.reach_block(key)
+    }
+
+    /// The steps up to the search in the block.
+    fn reach_block(&mut self, key: &[u8]) -> Result<SeekStep> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
@@ -154,10 +164,7 @@ impl SstCursor {
             }
             // The block was read.
             Stage::Read => Ok(self.search(key)),
-            Stage::Entry(layout, search) => {
-                DataBlock::with_layout(self.source.bytes(), *layout).narrow(search, key);
-                if search.is_over() { Ok(self.end_seek()) } else { Ok(SeekStep::Memory) }
-            }
+            Stage::Entry(..) => unreachable!("the caller searches"),
         }
     }
 
