@@ -15,8 +15,8 @@ const WIDTH: usize = 8;
 const LATENCY: Duration = Duration::from_millis(20);
 /// Keys that are read, each in a block of its own.
 const READ: u32 = 64;
-/// A block holds fewer entries than this.
-const APART: u32 = 16;
+/// Several blocks hold fewer entries than this: `get_many` reads neighbouring blocks at once.
+const APART: u32 = 48;
 
 fn key(n: u32) -> String {
     format!("key{n:08}")
