@@ -23,7 +23,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 32] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 34] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -45,6 +45,8 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 32] {
         ("filter_bytes", stats.filter_bytes, true),
         ("filters_missing", stats.filters_missing, false),
         ("wasted_probes", stats.wasted_probes, false),
+        ("lookup_reads", stats.lookup_reads, false),
+        ("wasted_reads", stats.wasted_reads, false),
         ("operations", stats.operations, false),
         ("log_bytes", stats.log_bytes, true),
         ("flushes", stats.flushes, false),
