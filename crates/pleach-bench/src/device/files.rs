@@ -91,9 +91,7 @@ impl StoreFiles {
         for StoreFile { file, blocks, .. } in &self.files {
             for offset in (0..blocks * BLOCK_BYTES).step_by(THROUGH_BYTES as usize) {
                 let buffer = if queue.is_full() {
-                    let done = queue.next().expect("the queue is full");
-                    done.result?;
-                    done.buffer
+                    queue.next().expect("the queue is full").result?
                 } else {
                     Region::try_new(THROUGH_BYTES as usize).ok_or("there is no memory for a read")?
                 };

@@ -88,12 +88,12 @@ impl Thread<'_> {
             queue.push(self.request(buffer, u64::from(tag)))?;
         }
         while let Some(done) = queue.next() {
-            done.result?;
+            let buffer = done.result?;
             let (now_ns, begun_ns) = (self.stopwatch.now_ns(), &mut begun_ns[done.tag as usize]);
             latencies.saturating_record(now_ns - *begun_ns);
             if now_ns < self.deadline_ns {
                 *begun_ns = now_ns;
-                queue.push(self.request(done.buffer, done.tag))?;
+                queue.push(self.request(buffer, done.tag))?;
             }
         }
         Ok(latencies)

@@ -8,6 +8,8 @@
 //! 1. A slot owns a read's buffer and descriptor until the read has ended, whatever the caller does: the kernel never writes
 //!    to memory, nor reads from a descriptor, that was given back.
 //! 2. A read ends with all bytes that it needs, or with an error. Short and interrupted reads go on.
+//! 3. Each read ends, also when a ring fails for good. Threads make the reads that the kernel has not taken; the others end
+//!    with an error, and their slots are leaked.
 //!
 //! # Concurrency
 //! A queue belongs to the thread that made it.
@@ -68,7 +70,12 @@ impl ReadDriver {
         let file = &env.open_file(path, OpenOptions::default())?;
         let mut queue = ReadQueue::new(env, self, 1)?;
         queue.push(ReadRequest { file, offset: 0, buffer: vec![0; 1], needed: 0, tag: 0 })?;
-        queue.next().expect("one read is in flight").result
+        queue.next().expect("one read is in flight").result?;
+        if queue.driver() == self {
+            Ok(())
+        } else {
+            Err(io::Error::other("the system refuses to read by a ring"))
+        }
     }
 }
 
@@ -137,10 +144,8 @@ pub struct ReadRequest<'f, B> {
 pub struct CompletedRead<B> {
     /// The caller's name for it.
     pub tag: u64,
-    /// The buffer, filled unless there was an error.
-    pub buffer: B,
-    /// `UnexpectedEof` where the file ended before the bytes needed.
-    pub result: io::Result<()>,
+    /// The buffer, filled. `UnexpectedEof` where the file ended before the bytes needed.
+    pub result: io::Result<B>,
 }
 
 /// A bounded queue of reads.
@@ -150,6 +155,8 @@ pub struct ReadQueue<'e, B: ReadBuffer> {
     /// A read in flight is in the slot that its number names.
     slots: Vec<Option<Slot<B>>>,
     free: Vec<u32>,
+    /// Reads that were lost with a ring: their numbers, tags and errors.
+    lost: Vec<(u32, u64, io::Error)>,
     /// A ring, and the thread-local place it goes back to, are the calling thread's.
     not_send: PhantomData<*const ()>,
 }
@@ -192,7 +199,7 @@ impl<B: ReadBuffer> Slot<B> {
     }
 
     fn completed(self, result: io::Result<()>) -> CompletedRead<B> {
-        CompletedRead { tag: self.tag, buffer: self.buffer, result }
+        CompletedRead { tag: self.tag, result: result.map(|()| self.buffer) }
     }
 }
 
@@ -213,12 +220,14 @@ impl<B: ReadBuffer> PoolRead for Slot<B> {
 }
 
 impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
-    /// A queue of up to `depth` reads in flight.
+    /// A queue of up to `depth` reads in flight. Threads read where rings of this process have failed too often.
     ///
     /// # Errors
     /// Where the system has no ring, or no thread, for it.
     pub fn new(env: &'e dyn Env, driver: ReadDriver, depth: u32) -> io::Result<Self> {
         let engine = match driver {
+            #[cfg(target_os = "linux")]
+            ReadDriver::Ring if Ring::are_given_up() => Engine::Threads(Pool::new()?),
             #[cfg(target_os = "linux")]
             ReadDriver::Ring => Engine::Ring(Ring::of_thread(depth)?),
             #[cfg(not(target_os = "linux"))]
@@ -231,7 +240,17 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
 
     fn with_engine(env: &'e dyn Env, engine: Engine<B>, depth: u32) -> Self {
         let (slots, free) = ((0..depth).map(|_| None).collect(), (0..depth).rev().collect());
-        Self { env, engine, slots, free, not_send: PhantomData }
+        Self { env, engine, slots, free, lost: Vec::new(), not_send: PhantomData }
+    }
+
+    /// What brings the bytes now: no ring any more, after it has failed for good.
+    pub fn driver(&self) -> ReadDriver {
+        match self.engine {
+            #[cfg(target_os = "linux")]
+            Engine::Ring(_) => ReadDriver::Ring,
+            Engine::Threads(_) => ReadDriver::Threads,
+            Engine::Blocking(_) => ReadDriver::Blocking,
+        }
     }
 
     /// Whether waiting returns at once.
@@ -280,17 +299,34 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
     /// Waits for the read that ends next. `None` when none is in flight.
     #[expect(clippy::should_implement_trait, reason = "pushing between two calls makes it no iterator")]
     pub fn next(&mut self) -> Option<CompletedRead<B>> {
-        if self.free.len() == self.slots.len() { None } else { self.wait() }
+        while self.free.len() < self.slots.len() {
+            let done = self.wait();
+            if done.is_some() {
+                return done;
+            }
+        }
+        None
     }
 
-    /// Waits for the read that ends next; `None` when the alarm rang.
+    /// Waits for the read that ends next; `None` when the alarm rang, or the ring has failed for good.
     ///
     /// Requires: a read is in flight, or the ring has an alarm.
     fn wait(&mut self) -> Option<CompletedRead<B>> {
+        if let Some((number, tag, error)) = self.lost.pop() {
+            self.free.push(number);
+            return Some(CompletedRead { tag, result: Err(error) });
+        }
         let (number, slot, result) = match &mut self.engine {
             #[cfg(target_os = "linux")]
             Engine::Ring(ring) => loop {
-                let Event::Read(number, result) = ring.next() else { return None };
+                let (number, result) = match ring.next() {
+                    Ok(Event::Read(number, result)) => (number, result),
+                    Ok(Event::Alarm) => return None,
+                    Err(error) => {
+                        self.leave_ring(&error);
+                        return None;
+                    }
+                };
                 let slot = self.slots[number as usize].as_mut().expect("its read is in flight");
                 match slot.take(result) {
                     None => ring.push(number, slot),
@@ -310,21 +346,41 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
         self.free.push(number);
         Some(slot.completed(result))
     }
+
+    /// Goes on without the ring, which has failed for good.
+    #[cfg(target_os = "linux")]
+    #[cold]
+    fn leave_ring(&mut self, error: &io::Error) {
+        let Engine::Ring(ring) = &mut self.engine else { unreachable!("it has failed") };
+        let untaken = ring.give_up();
+        for (number, place) in (0..).zip(&mut self.slots) {
+            if !untaken.contains(&number)
+                && let Some(slot) = place.take()
+            {
+                let error = io::Error::other(format!("the ring failed while it read: {error}"));
+                self.lost.push((number, slot.tag, error));
+                // The kernel may write to its buffer at any time.
+                mem::forget(slot);
+            }
+        }
+        self.engine = match Pool::new() {
+            Ok(mut pool) => {
+                for number in untaken {
+                    let slot = self.slots[number as usize].take().expect("its read is in flight");
+                    pool.push(number, slot);
+                }
+                Engine::Threads(pool)
+            }
+            // The system has no thread.
+            Err(_) => Engine::Blocking(untaken),
+        };
+    }
 }
 
 impl<B: ReadBuffer> Drop for ReadQueue<'_, B> {
     /// Waits for what is in flight.
     fn drop(&mut self) {
-        #[cfg(target_os = "linux")]
-        if let Engine::Ring(ring) = &self.engine
-            && !ring.is_intact()
-        {
-            mem::forget(mem::take(&mut self.slots));
-            return;
-        }
-        while self.free.len() < self.slots.len() {
-            let _a_read_or_the_alarm = self.wait();
-        }
+        while self.next().is_some() {}
     }
 }
 

@@ -2,6 +2,12 @@
 //!
 //! Each thread that reads keeps one ring, made when it is needed first. While a queue has it, reads are in flight on it; it
 //! goes back empty. A ring with an [`Alarm`] belongs to a thread that also waits for other threads.
+//!
+//! # Failure
+//! A system call may fail for good, for instance because a policy refuses it from then on, or because the descriptor was closed
+//! by mistake. [`Ring::next`] then returns the error, and [`Ring::give_up`] the reads that the kernel has not taken. They can
+//! be made otherwise. The kernel may write to the buffers of the others at any time, so these must never be freed. The ring is
+//! leaked: without a further system call the kernel takes nothing from it, and its descriptor may be somebody else's by now.
 
 #![expect(unsafe_code, reason = "the kernel is given addresses")]
 
@@ -10,6 +16,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,6 +26,18 @@ use super::{ReadBuffer, Slot, Source};
 
 /// Reads in flight on one ring at most. Devices gain little beyond: 256 are hardly faster than 128 (measured).
 const ENTRIES: u32 = 256;
+
+/// After so many rings that failed for good the process makes no more: each may cost a ring and the buffers of its reads.
+/// Arbitrary.
+const FAILED_MAX: u32 = 8;
+
+/// Rings that failed for good. A statistic: relaxed.
+static FAILED: AtomicU32 = AtomicU32::new(0);
+
+#[cfg(test)]
+pub(super) fn forget_failures() {
+    FAILED.store(0, Ordering::Relaxed);
+}
 
 thread_local! {
     static IDLE: Cell<Option<Box<Thread>>> = const { Cell::new(None) };
@@ -32,9 +51,11 @@ struct Thread {
 
 /// A ring in use; on drop it goes back to the thread.
 pub(super) struct Ring {
-    /// Absent only after the system gave the ring up.
+    /// Absent only after the ring was given up.
     thread: Option<Box<Thread>>,
     alarm: Option<Armed>,
+    /// `user_data` of the entries that the kernel has not taken, oldest first.
+    queued: Vec<u64>,
 }
 
 /// Lets any thread wake the one that waits for a ring.
@@ -79,10 +100,17 @@ impl Ring {
             Some(thread) => thread,
             None => Box::new(Thread { ring: new_ring()?, process }),
         };
-        Ok(Self { thread: Some(thread), alarm: None })
+        Ok(Self { thread: Some(thread), alarm: None, queued: Vec::new() })
+    }
+
+    /// Whether rings of this process failed so often that no more are made.
+    pub(super) fn are_given_up() -> bool {
+        FAILED.load(Ordering::Relaxed) >= FAILED_MAX
     }
 
     /// Gives the ring an alarm.
+    ///
+    /// Requires: the ring's depth is less than [`ENTRIES`].
     pub(super) fn with_alarm(mut self) -> io::Result<(Self, Arc<Alarm>)> {
         let alarm = Arc::new(Alarm(eventfd(0, EventfdFlags::CLOEXEC)?));
         self.alarm = Some(Armed { alarm: Arc::clone(&alarm), counter: Box::new([0; 8]), in_flight: false });
@@ -95,24 +123,26 @@ impl Ring {
 
     /// Queues what is left to read of a slot.
     ///
-    /// Requires: the slot stays in the queue's table until [`Ring::next`] returns `number`.
+    /// Requires: the slot stays in the queue's table until [`Ring::next`] returns `number`, or the ring was given up and `number`
+    /// is one of those that the kernel has not taken.
     pub(super) fn push<B: ReadBuffer>(&mut self, number: u32, slot: &mut Slot<B>) {
         let Source::Descriptor(descriptor) = &slot.source else { unreachable!("the queue has checked it") };
         let rest = &mut slot.buffer.bytes_mut()[slot.filled..];
         let len = u32::try_from(rest.len()).expect("a read is shorter than 4 GiB");
         let entry = opcode::Read::new(types::Fd(descriptor.as_raw_fd()), rest.as_mut_ptr(), len)
             .offset(slot.offset + slot.filled as u64)
-            .build()
-            .user_data(u64::from(number));
-        while !self.try_push(&entry) {
-            self.enter(0);
-        }
+            .build();
+        self.push_entry(entry, u64::from(number));
     }
 
-    fn try_push(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: a slot owns memory and descriptor until the completion has been taken. Its buffer's memory does not move
-        // with the slot, and nobody else uses it ([`ReadBuffer`]). The alarm and its counter live as long as the ring.
-        unsafe { self.ring().submission().push(entry).is_ok() }
+    fn push_entry(&mut self, entry: squeue::Entry, user_data: u64) {
+        let entry = entry.user_data(user_data);
+        // SAFETY: a slot owns memory and descriptor until the completion has been taken, and for ever if the ring fails while
+        // the kernel has the read. Its buffer's memory does not move with the slot, and nobody else uses it ([`ReadBuffer`]).
+        // The alarm and its counter live as long as the ring.
+        let pushed = unsafe { self.ring().submission().push(&entry) };
+        pushed.expect("a ring has an entry for each read in flight and for the alarm");
+        self.queued.push(user_data);
     }
 
     /// Queues the read of the alarm, if there is one and it is not in flight.
@@ -120,10 +150,8 @@ impl Ring {
         let Some(armed) = self.alarm.as_mut().filter(|armed| !armed.in_flight) else { return };
         armed.in_flight = true;
         let descriptor = types::Fd(armed.alarm.0.as_raw_fd());
-        let entry = opcode::Read::new(descriptor, armed.counter.as_mut_ptr(), 8).build().user_data(ALARM);
-        while !self.try_push(&entry) {
-            self.enter(0);
-        }
+        let entry = opcode::Read::new(descriptor, armed.counter.as_mut_ptr(), 8).build();
+        self.push_entry(entry, ALARM);
     }
 
     /// Whether [`Ring::next`] returns at once.
@@ -134,55 +162,69 @@ impl Ring {
     /// Submits what is queued, if nothing is done yet, and waits.
     ///
     /// Requires: a read is in flight, or the ring has an alarm.
-    pub(super) fn next(&mut self) -> Event {
+    ///
+    /// # Errors
+    /// When the ring has failed for good. The caller gives it up.
+    pub(super) fn next(&mut self) -> io::Result<Event> {
         self.arm();
         loop {
             let next = self.ring().completion().next();
             if let Some(entry) = next {
                 if entry.user_data() == ALARM {
                     self.alarm.as_mut().expect("it rang").in_flight = false;
-                    return Event::Alarm;
+                    return Ok(Event::Alarm);
                 }
                 let number = u32::try_from(entry.user_data()).expect("the number of a slot");
                 let result = usize::try_from(entry.result());
                 let result = result.map_err(|_| io::Error::from_raw_os_error(-entry.result()));
-                return Event::Read(number, result);
+                return Ok(Event::Read(number, result));
             }
-            self.enter(1);
+            self.enter()?;
         }
     }
 
-    fn enter(&mut self, wanted: usize) {
-        match self.ring().submit_and_wait(wanted) {
-            Ok(_) => {}
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::Interrupted | io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock
-                ) => {}
-            Err(e) => {
-                // Whether the kernel still uses the buffers is not known. They are leaked with the ring.
-                mem::forget((self.thread.take(), self.alarm.take()));
-                panic!("the system gave up a ring in use: {e}");
-            }
+    /// Submits what is queued, and waits until something is done.
+    fn enter(&mut self) -> io::Result<()> {
+        let entered = self.system_call();
+        let left = self.ring().submission().len();
+        self.queued.drain(..self.queued.len() - left);
+        match entered.map_err(|e| (e.kind(), e)) {
+            Ok(_)
+            | Err((
+                io::ErrorKind::Interrupted | io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock,
+                _,
+            )) => Ok(()),
+            Err((_, error)) => Err(error),
         }
     }
 
-    /// Whether the ring works, so that its queue may drop its slots.
-    pub(super) fn is_intact(&self) -> bool {
-        self.thread.is_some()
+    fn system_call(&mut self) -> io::Result<usize> {
+        #[cfg(test)]
+        if let Some(failure) = super::tests::ring_failures::planted() {
+            return failure.instead_of_system_call(self.ring());
+        }
+        self.ring().submit_and_wait(1)
+    }
+
+    /// Leaves the ring after an error of [`Ring::next`]. Returns the reads that the kernel has not taken and will not take.
+    /// Buffers and descriptors of all others in flight must be leaked.
+    pub(super) fn give_up(&mut self) -> Vec<u32> {
+        FAILED.fetch_add(1, Ordering::Relaxed);
+        mem::forget((self.thread.take(), self.alarm.take()));
+        let reads = mem::take(&mut self.queued).into_iter().filter(|user_data| *user_data != ALARM);
+        reads.map(|number| u32::try_from(number).expect("the number of a slot")).collect()
     }
 }
 
 impl Drop for Ring {
+    /// Requires: no read is in flight.
     fn drop(&mut self) {
-        while let Some(armed) = self.alarm.take_if(|_| self.thread.is_some()) {
-            if !armed.in_flight {
-                break;
-            }
+        while let Some(armed) = self.alarm.take_if(|armed| armed.in_flight) {
             armed.alarm.ring();
             self.alarm = Some(armed);
-            let _alarm = self.next();
+            if self.next().is_err() {
+                self.give_up();
+            }
         }
         if let Some(thread) = self.thread.take() {
             IDLE.set(Some(thread));

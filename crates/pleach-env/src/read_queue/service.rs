@@ -1,8 +1,8 @@
 //! Service of reads: any thread hands reads in, and is told when they have ended.
 //!
 //! With a ring, one thread of the service submits the reads that others hand in and takes what has ended. It is woken only
-//! when it sleeps, so under load one system call serves many reads. Without a ring, threads of the process read. With
-//! [`ReadDriver::Blocking`], the tasks that wait read ([`ReadService::help`]).
+//! when it sleeps, so under load one system call serves many reads. Without a ring, or after it has failed for good, threads
+//! of the process read. With [`ReadDriver::Blocking`], the tasks that wait read ([`ReadService::help`]).
 //!
 //! # Concurrency
 //! `inbox` is held for a push or a swap. The thread sets `sleeps` before it looks at the inbox for the last
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::pool::{self, PoolRead};
 #[cfg(target_os = "linux")]
@@ -77,18 +77,23 @@ struct Inbox<R> {
     reads: Vec<Arc<R>>,
     /// Reads that threads of the pool make.
     running: usize,
+    /// Whether the thread with the ring takes reads.
+    has_ring: bool,
     is_closed: bool,
 }
 
 impl<R: QueuedRead> ReadService<R> {
-    /// Starts a service.
+    /// Starts a service. Threads read where rings of this process have failed too often.
     ///
     /// # Errors
     /// Where the system has no ring or no thread for it.
     pub fn new(env: &Arc<dyn Env>, driver: ReadDriver) -> io::Result<Self> {
-        let inbox = Mutex::new(Inbox { reads: Vec::new(), running: 0, is_closed: false });
+        let inbox = Inbox { reads: Vec::new(), running: 0, has_ring: false, is_closed: false };
+        let inbox = Mutex::new(inbox);
         let shared = Arc::new(Shared { inbox, idle: Condvar::new(), sleeps: AtomicBool::new(false) });
         let worker = match driver {
+            #[cfg(target_os = "linux")]
+            ReadDriver::Ring if Ring::are_given_up() => Worker::Threads,
             #[cfg(target_os = "linux")]
             ReadDriver::Ring => start_ring(&shared, env)?,
             #[cfg(not(target_os = "linux"))]
@@ -109,32 +114,26 @@ impl<R: QueuedRead> ReadService<R> {
         }
         match &self.worker {
             #[cfg(target_os = "linux")]
-            Worker::Ring(alarm, _) => {
+            Worker::Ring(alarm, _) if inbox.has_ring => {
                 inbox.reads.push(read);
                 drop(inbox);
                 if self.shared.sleeps.swap(false, Ordering::SeqCst) {
                     alarm.ring();
                 }
             }
-            Worker::Threads => {
-                inbox.running += 1;
-                drop(inbox);
-                let shared = Arc::clone(&self.shared);
-                pool::run(Box::new(move || {
-                    let before = READS_FOR.replace(Arc::as_ptr(&shared).addr());
-                    read_alone(&*read);
-                    drop(read);
-                    READS_FOR.set(before);
-                    let mut inbox = shared.inbox.lock();
-                    inbox.running -= 1;
-                    if inbox.running <= 1 {
-                        shared.idle.notify_all();
-                    }
-                }));
-            }
+            #[cfg(target_os = "linux")]
+            Worker::Ring(..) => read_by_pool(&self.shared, inbox, [read]),
+            Worker::Threads => read_by_pool(&self.shared, inbox, [read]),
             Worker::Waiters => inbox.reads.push(read),
         }
         true
+    }
+
+    /// The thread that has the ring.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(super) fn ring_thread(&self) -> Option<std::thread::ThreadId> {
+        let Worker::Ring(_, thread) = &self.worker else { return None };
+        thread.lock().as_ref().map(|thread| thread.thread().id())
     }
 
     /// Takes back a read that nobody waits for any more, if it has not begun.
@@ -180,20 +179,51 @@ impl<R: QueuedRead> ReadService<R> {
                 if thread.thread().id() != std::thread::current().id() {
                     // A panic of the thread was reported by the panic hook.
                     let _ = thread.join();
+                    self.wait_for_pool(self.shared.inbox.lock());
                 }
             }
-            Worker::Threads => {
-                // A task that is dropped when it is woken may close the service inside of the read that it waited for.
-                let own = usize::from(READS_FOR.get() == Arc::as_ptr(&self.shared).addr());
-                while inbox.running > own {
-                    self.shared.idle.wait(&mut inbox);
-                }
-            }
+            Worker::Threads => self.wait_for_pool(inbox),
             Worker::Waiters => {
                 drop(inbox);
                 while self.help() {}
             }
         }
+    }
+}
+
+impl<R: QueuedRead> ReadService<R> {
+    /// Waits until threads of the pool make no reads for this service.
+    fn wait_for_pool(&self, mut inbox: MutexGuard<'_, Inbox<R>>) {
+        // A task that is dropped when it is woken may close the service inside of the read that it waited for.
+        let own = usize::from(READS_FOR.get() == Arc::as_ptr(&self.shared).addr());
+        while inbox.running > own {
+            self.shared.idle.wait(&mut inbox);
+        }
+    }
+}
+
+/// Has threads of the pool make the reads.
+fn read_by_pool<R: QueuedRead>(
+    shared: &Arc<Shared<R>>,
+    mut inbox: MutexGuard<'_, Inbox<R>>,
+    reads: impl IntoIterator<Item = Arc<R>, IntoIter: ExactSizeIterator>,
+) {
+    let reads = reads.into_iter();
+    inbox.running += reads.len();
+    drop(inbox);
+    for read in reads {
+        let shared = Arc::clone(shared);
+        pool::run(Box::new(move || {
+            let before = READS_FOR.replace(Arc::as_ptr(&shared).addr());
+            read_alone(&*read);
+            drop(read);
+            READS_FOR.set(before);
+            let mut inbox = shared.inbox.lock();
+            inbox.running -= 1;
+            if inbox.running <= 1 {
+                shared.idle.notify_all();
+            }
+        }));
     }
 }
 
@@ -224,6 +254,7 @@ fn start_ring<R: QueuedRead>(shared: &Arc<Shared<R>>, env: &Arc<dyn Env>) -> io:
             Err(error) => return drop(sender.send(Err(error))),
         };
         let queue = ReadQueue::with_engine(&*env, Engine::Ring(ring), DEPTH);
+        shared.inbox.lock().has_ring = true;
         drop(sender.send(Ok(alarm)));
         serve(&shared, queue);
     };
@@ -235,7 +266,7 @@ fn start_ring<R: QueuedRead>(shared: &Arc<Shared<R>>, env: &Arc<dyn Env>) -> io:
 /// The life of the thread with the ring. Each turn empties the inbox, submits what fits, waits for one read and takes all that
 /// have ended.
 #[cfg(target_os = "linux")]
-fn serve<R: QueuedRead>(shared: &Shared<R>, mut queue: ReadQueue<'_, R::Buffer>) {
+fn serve<R: QueuedRead>(shared: &Arc<Shared<R>>, mut queue: ReadQueue<'_, R::Buffer>) {
     let mut waiting = VecDeque::new();
     let mut reads =
         Reads { in_flight: (0..DEPTH).map(|_| None).collect(), free: (0..DEPTH as usize).collect() };
@@ -266,6 +297,27 @@ fn serve<R: QueuedRead>(shared: &Shared<R>, mut queue: ReadQueue<'_, R::Buffer>)
             reads.complete(read);
             done = if queue.has_completion() { queue.wait() } else { None };
         }
+        if queue.driver() != ReadDriver::Ring {
+            return leave_ring(shared, waiting, queue, reads);
+        }
+    }
+}
+
+/// The end of the thread after its ring has failed for good: threads of the pool make what has not begun.
+#[cfg(target_os = "linux")]
+#[cold]
+fn leave_ring<R: QueuedRead>(
+    shared: &Arc<Shared<R>>,
+    mut waiting: VecDeque<Arc<R>>,
+    mut queue: ReadQueue<'_, R::Buffer>,
+    mut reads: Reads<R>,
+) {
+    let mut inbox = shared.inbox.lock();
+    inbox.has_ring = false;
+    waiting.extend(mem::take(&mut inbox.reads));
+    read_by_pool(shared, inbox, waiting);
+    while let Some(read) = queue.next() {
+        reads.complete(read);
     }
 }
 
@@ -296,7 +348,7 @@ impl<R: QueuedRead> Reads<R> {
         let place = usize::try_from(done.tag).expect("a place in the list");
         self.free.push(place);
         let read = self.in_flight[place].take().expect("it was in flight");
-        complete(&*read, done.result.map(|()| done.buffer));
+        complete(&*read, done.result);
     }
 }
 

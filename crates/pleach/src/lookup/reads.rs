@@ -211,7 +211,7 @@ impl<'c> Reads<'c> {
         }
         if let Some(read) = self.queue.as_mut().and_then(ReadQueue::next) {
             let tag = usize::try_from(read.tag).expect("a place in memory");
-            return self.end(tag, read.result.map(|()| read.buffer));
+            return self.end(tag, read.result);
         }
         // This thread holds no claim now.
         let (block, mut load) = self.elsewhere.pop().expect("a block is wanted");

@@ -117,7 +117,7 @@ impl SeekReads<'_> {
         let read = self.queue.as_mut().and_then(ReadQueue::next).expect("a read is in flight");
         self.in_flight -= 1;
         let source = usize::try_from(read.tag).expect("an index");
-        sources[source].sst_mut().end_read(read.result.map(|()| read.buffer))?;
+        sources[source].sst_mut().end_read(read.result)?;
         Ok(source)
     }
 }
