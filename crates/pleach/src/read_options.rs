@@ -25,6 +25,13 @@ pub enum ReadPolicy {
     PriorityAware,
 }
 
+impl ReadPolicy {
+    /// Whether it was chosen to read several candidates at the same time.
+    pub(crate) fn is_parallel(self) -> bool {
+        matches!(self, Self::FixedCount(2..) | Self::PriorityAware)
+    }
+}
+
 /// Options of one read. Each has a default.
 ///
 /// ```

@@ -1,10 +1,10 @@
 //! Reads that do not block their thread: futures of no runtime.
 
-use std::collections::VecDeque;
+mod get_many;
+mod parts;
+
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
@@ -13,14 +13,12 @@ use smallvec::SmallVec;
 
 use super::partition::Partition;
 use crate::context::Context;
-use crate::loads::{Alarm, block_on};
+use crate::loads::Alarm;
 use crate::lookup::{Search, timed_out};
 use crate::read_options::ReadOptions;
-use crate::state::ReadView;
 use crate::value::Value;
 
-/// Keys whose blocks are being read at a time, for one [`GetManyFuture`].
-const OPEN_MAX: usize = 128;
+pub use get_many::GetManyFuture;
 
 type KeyBytes = SmallVec<[u8; 56]>;
 
@@ -104,91 +102,5 @@ impl Future for GetFuture {
         };
         this.phase = Phase::Ended;
         Poll::Ready(answer)
-    }
-}
-
-/// The values of many keys that are being read: [`Partition::get_many_async`]. It can be polled by any executor, and dropped at
-/// any time.
-#[must_use = "nothing is read before the future is polled"]
-pub struct GetManyFuture {
-    partition: Partition,
-    options: ReadOptions,
-    keys: std::vec::IntoIter<KeyBytes>,
-    answers: Vec<Option<Value>>,
-    /// Lookups that wait, with the places of their answers.
-    open: VecDeque<(usize, Search)>,
-    /// Taken at the first poll.
-    begun: Option<(ReadView, Deadline)>,
-}
-
-impl GetManyFuture {
-    pub(super) fn new(partition: Partition, keys: Vec<KeyBytes>, options: &ReadOptions) -> Self {
-        Self {
-            partition,
-            options: options.clone(),
-            answers: Vec::with_capacity(keys.len()),
-            keys: keys.into_iter(),
-            open: VecDeque::new(),
-            begun: None,
-        }
-    }
-
-    /// The same in a view.
-    pub(super) fn in_view(mut self, view: ReadView) -> Self {
-        self.begun = Some((view, Deadline::new(&self.partition.inner().ctx, &self.options)));
-        self
-    }
-
-    /// Runs it to its end on the calling thread.
-    pub(super) fn run(&mut self) -> Result<Vec<Option<Value>>> {
-        let env = Arc::clone(&self.partition.inner().ctx.env);
-        let deadline = self.begun.as_ref().and_then(|(_, deadline)| deadline.at);
-        let polled = block_on(&*env, deadline, |waker| match self.try_poll(waker) {
-            Err(error) => Poll::Ready(Err(error)),
-            Ok(polled) => polled.map(Ok),
-        });
-        polled.unwrap_or_else(|| Err(timed_out()))
-    }
-
-    fn try_poll(&mut self, waker: &Waker) -> Result<Poll<Vec<Option<Value>>>> {
-        let ctx = &self.partition.inner().ctx;
-        if self.begun.is_none() {
-            self.begun = Some((self.partition.view()?, Deadline::new(ctx, &self.options)));
-        }
-        let (view, deadline) = self.begun.as_mut().expect("begun above");
-        loop {
-            while self.open.len() < OPEN_MAX
-                && let Some(key) = self.keys.next()
-            {
-                let place = self.answers.len();
-                self.answers.push(None);
-                match self.partition.begin_get_in(view, &key, &self.options) {
-                    Err(answer) => self.answers[place] = answer?,
-                    Ok(mut search) => match search.poll(ctx, waker) {
-                        Poll::Ready(answer) => self.answers[place] = answer?,
-                        Poll::Pending => self.open.push_back((place, search)),
-                    },
-                }
-            }
-            let Some((place, search)) = self.open.front_mut() else {
-                return Ok(Poll::Ready(mem::take(&mut self.answers)));
-            };
-            match search.poll(ctx, waker) {
-                Poll::Pending => return deadline.wait(ctx, waker).map(|()| Poll::Pending),
-                Poll::Ready(answer) => self.answers[*place] = answer?,
-            }
-            self.open.pop_front();
-        }
-    }
-}
-
-impl Future for GetManyFuture {
-    type Output = Result<Vec<Option<Value>>>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
-        match self.try_poll(cx.waker()) {
-            Err(error) => Poll::Ready(Err(error)),
-            Ok(polled) => polled.map(Ok),
-        }
     }
 }

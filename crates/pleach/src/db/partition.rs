@@ -151,8 +151,8 @@ impl Partition {
         options: &ReadOptions,
     ) -> Result<Vec<Option<Value>>> {
         let ctx = &self.inner().ctx;
-        if options.timeout.is_some() {
-            // Only the service can be waited for with a timeout.
+        if options.timeout.is_some() || options.policy.is_parallel() {
+            // Only reads of the service can be left behind: after a timeout, or when a newer run has the answer.
             let mut future = GetManyFuture::new(self.clone(), key_bytes(keys), options).in_view(view.clone());
             return future.run();
         }

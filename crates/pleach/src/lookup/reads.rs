@@ -2,7 +2,8 @@
 //!
 //! Blocks that are wanted gather until [`READS_MAX`] of them wait or nothing else can be done. Then they are claimed, and read in
 //! the order of files and places; neighbours are read at once. Two lookups that want one block share it, and so do other
-//! calls ([`crate::loads`]). A lookup goes on when its block is there.
+//! calls ([`crate::loads`]). A lookup goes on when its block is there. It searches its candidates serially, so each block that
+//! is read is needed: the thread could not leave a read of its own queue behind.
 //!
 //! # Cost
 //! A lone block is read by `pread`, as a single lookup reads it. Each further read costs a place in the driver's queue.
@@ -47,7 +48,6 @@ struct Open {
     /// The place of its answer.
     place: usize,
     lookup: PendingLookup,
-    is_answered: bool,
 }
 
 /// A block that lookups wait for.
@@ -77,7 +77,6 @@ type Span = SmallVec<[usize; 1]>;
 /// See the module's text.
 pub(super) struct Reads<'c> {
     ctx: &'c Context,
-    policy: ReadPolicy,
     warmth: Warmth,
     pub(super) answers: Vec<Option<Value>>,
     /// The first error. After it no further block is wanted.
@@ -100,11 +99,8 @@ pub(super) struct Reads<'c> {
 
 impl<'c> Reads<'c> {
     pub(super) fn new(ctx: &'c Context, options: &ReadOptions, keys: usize) -> Self {
-        // Many keys keep the device busy without reads that may be wasted.
-        let policy = if options.policy == ReadPolicy::Auto { ReadPolicy::Serial } else { options.policy };
         Self {
             ctx,
-            policy,
             warmth: warmth(options),
             answers: Vec::with_capacity(keys),
             failed: None,
@@ -122,8 +118,8 @@ impl<'c> Reads<'c> {
 
     /// Takes a lookup whose next block is not in the cache.
     pub(super) fn add(&mut self, place: usize, lookup: &Lookup<'_>) {
-        let lookup = lookup.to_pending(self.policy);
-        self.open.push(Open { place, lookup, is_answered: false });
+        let lookup = lookup.to_pending(ReadPolicy::Serial);
+        self.open.push(Open { place, lookup });
         self.advance(self.open.len() - 1);
         while self.waiting.len() >= READS_MAX as usize {
             self.wait();
@@ -160,11 +156,10 @@ impl<'c> Reads<'c> {
             block.lookups.push((number, wanted.candidate));
         }
         match open.lookup.answer(self.ctx) {
-            None => return,
+            None => {}
             Some(Ok(answer)) => self.answers[open.place] = answer,
             Some(Err(error)) => self.failed = Some(error),
         }
-        open.is_answered = true;
     }
 
     /// Reads in flight.
@@ -185,13 +180,8 @@ impl<'c> Reads<'c> {
             claim.end(loaded);
         }
         for (number, candidate) in block.lookups {
-            let open = &mut self.open[number];
-            if open.is_answered {
-                self.ctx.loads.note_wasted_read();
-            } else {
-                open.lookup.supply(candidate, loaded.clone());
-                self.advance(number);
-            }
+            self.open[number].lookup.supply(candidate, loaded.clone());
+            self.advance(number);
         }
     }
 

@@ -4,6 +4,7 @@ mod async_gets;
 mod get_many;
 mod model;
 mod policies;
+mod progress;
 mod sharing;
 
 use std::future::Future;

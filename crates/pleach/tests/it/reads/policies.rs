@@ -20,10 +20,10 @@ const POLICIES: [ReadPolicy; 6] = [
 ];
 
 /// `SifrDB`'s number of candidates (section 5.1).
-const CANDIDATES: u32 = 17;
+pub(super) const CANDIDATES: u32 = 17;
 
 /// The key that is in the runs from the oldest to this one, and is newest there.
-fn key(run: u32) -> String {
+pub(super) fn key(run: u32) -> String {
     format!("key{run:02}")
 }
 
@@ -51,7 +51,7 @@ fn unfiltered() -> Options {
     options(8 << 20).filter_bits_per_key(0.0)
 }
 
-fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
+pub(super) fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
     let env = SimEnv::new(seed);
     let options = unfiltered().env(Arc::<SimEnv>::clone(&env));
     fill(&options, DIR.as_ref());
@@ -59,7 +59,7 @@ fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
 }
 
 /// No block is cached, so each read is made.
-fn uncached(policy: ReadPolicy) -> ReadOptions {
+pub(super) fn uncached(policy: ReadPolicy) -> ReadOptions {
     ReadOptions::new().policy(policy).fill_cache(false)
 }
 
