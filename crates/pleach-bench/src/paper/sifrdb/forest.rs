@@ -25,6 +25,9 @@ const MEMORY_MIN: u64 = 1 << 20;
 /// Gets before a measurement that reads no device: enough to have every block in memory.
 const CACHED_WARMUP: u64 = 200_000;
 
+/// Seconds of a measurement.
+pub(super) const SECONDS: f64 = 2.0;
+
 /// The sizes of a forest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Forest {
@@ -136,7 +139,7 @@ impl Forest {
         further: &str,
     ) -> Result<Vec<Record>> {
         let name = engine.name;
-        let seconds = session.seconds(2.0);
+        let seconds = session.seconds(SECONDS);
         let mut words = words(&format!(
             "--workloads {} --keys {} --key-set user --value-size uniform:1-200 --memory {} --duration {seconds} --keep --reuse \
              {further}",

@@ -1,6 +1,6 @@
 //! SifrDB, Figs. 15 and 16: throughput and latency of the policies under YCSB.
 
-use super::forest::{Forest, Memory, Search};
+use super::forest::{Forest, Memory, SECONDS, Search};
 use super::{is_pleach, print_cells};
 use crate::bench::Record;
 use crate::engine::{EngineFactory, Result};
@@ -29,12 +29,13 @@ pub(crate) fn fig15(session: &mut Session<'_>) -> Result<()> {
     forest.print_conditions(
         "118 GB, 4 threads of 10 k requests each; memory for the hot keys; bars without numbers.",
     );
-    print(
+    print(&format!(
         "Theirs, in words: without filters SifrDB (FC) is slower than LevelDB and RocksDB and faster than the other forests;\n\
          FC is the best policy but for D, where PA is better; filters help every workload and make SifrDB the fastest.\n\
-         Ours: 4 threads of 10 k requests; memory as large as the data. Policies are for gets; all of them read the start of a\n\
-         scan (E) from all runs at the same time.\n",
-    );
+         Ours: {THREADS} threads of 10 k requests, for {} s at most; memory as large as the data. Policies are for gets; all of them\n\
+         read the start of a scan (E) from all runs at the same time.\n",
+        session.seconds(SECONDS),
+    ));
     let mut rows = Vec::new();
     for engine in session.engines.clone() {
         let measured = rows_of(session, forest, &engine, &mut rows);
