@@ -15,7 +15,6 @@ mod progress;
 mod record;
 mod runner;
 mod settings;
-mod steps;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! The files that are read: the SSTs of a store.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,12 +48,9 @@ impl StoreFiles {
         for (path, len) in found {
             let blocks = len / BLOCK_BYTES;
             if blocks > 0 {
-                let file = match env.open_file(&path, OpenOptions { write: false, direct }) {
-                    Ok(file) => file,
-                    // An engine that is at work has removed it.
-                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    Err(error) => return Err(format!("{}: {error}", path.display()).into()),
-                };
+                let file = env
+                    .open_file(&path, OpenOptions { write: false, direct })
+                    .map_err(|error| format!("{}: {error}", path.display()))?;
                 file.expect_random_reads();
                 files.push(StoreFile { path, file, first_block, blocks });
                 first_block += blocks;
@@ -114,10 +110,7 @@ impl StoreFiles {
 fn find(dir: &Path, found: &mut Vec<(PathBuf, u64)>) -> std::io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let metadata = match entry.metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            metadata => metadata?,
-        };
+        let metadata = entry.metadata()?;
         if metadata.is_dir() {
             find(&entry.path(), found)?;
         } else if metadata.is_file() {

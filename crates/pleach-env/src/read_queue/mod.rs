@@ -14,6 +14,7 @@
 //! # Concurrency
 //! A queue belongs to the thread that made it.
 
+mod inbox;
 mod lazy;
 mod pool;
 #[cfg(target_os = "linux")]

@@ -5,8 +5,7 @@
 //! of the process read. With [`ReadDriver::Blocking`], the tasks that wait read ([`ReadService::help`]).
 //!
 //! # Concurrency
-//! `inbox` is held for a push or a swap. The thread sets `sleeps` before it looks at the inbox for the last
-//! time; the caller of [`ReadService::submit`] looks at `sleeps` after its push. Whichever of the two runs second sees what the other did.
+//! Callers meet the thread in the [`Inbox`].
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,16 +13,17 @@ use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::inbox::{Inbox, InboxState};
 use super::pool::{self, PoolRead};
 #[cfg(target_os = "linux")]
 use super::ring::{Alarm, Ring};
 use super::{CompletedRead, Engine, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, Slot, Source};
 use crate::env::Env;
+use crate::failpoint;
 
 thread_local! {
     /// Address of the `Shared` for which this thread of the pool reads; 0 for none.
@@ -67,19 +67,9 @@ enum Worker {
 }
 
 struct Shared<R> {
-    inbox: Mutex<Inbox<R>>,
+    inbox: Inbox<Arc<R>>,
     /// Signalled when at most one read of the pool's threads has not ended.
     idle: Condvar,
-    sleeps: AtomicBool,
-}
-
-struct Inbox<R> {
-    reads: Vec<Arc<R>>,
-    /// Reads that threads of the pool make.
-    running: usize,
-    /// Whether the thread with the ring takes reads.
-    has_ring: bool,
-    is_closed: bool,
 }
 
 impl<R: QueuedRead> ReadService<R> {
@@ -88,9 +78,7 @@ impl<R: QueuedRead> ReadService<R> {
     /// # Errors
     /// Where the system has no ring or no thread for it.
     pub fn new(env: &Arc<dyn Env>, driver: ReadDriver) -> io::Result<Self> {
-        let inbox = Inbox { reads: Vec::new(), running: 0, has_ring: false, is_closed: false };
-        let inbox = Mutex::new(inbox);
-        let shared = Arc::new(Shared { inbox, idle: Condvar::new(), sleeps: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { inbox: Inbox::new(), idle: Condvar::new() });
         let worker = match driver {
             #[cfg(target_os = "linux")]
             ReadDriver::Ring if Ring::are_given_up() => Worker::Threads,
@@ -115,9 +103,9 @@ impl<R: QueuedRead> ReadService<R> {
         match &self.worker {
             #[cfg(target_os = "linux")]
             Worker::Ring(alarm, _) if inbox.has_ring => {
-                inbox.reads.push(read);
+                let sleeps = inbox.push(read);
                 drop(inbox);
-                if self.shared.sleeps.swap(false, Ordering::SeqCst) {
+                if sleeps {
                     alarm.ring();
                 }
             }
@@ -193,7 +181,7 @@ impl<R: QueuedRead> ReadService<R> {
 
 impl<R: QueuedRead> ReadService<R> {
     /// Waits until threads of the pool make no reads for this service.
-    fn wait_for_pool(&self, mut inbox: MutexGuard<'_, Inbox<R>>) {
+    fn wait_for_pool(&self, mut inbox: MutexGuard<'_, InboxState<Arc<R>>>) {
         // A task that is dropped when it is woken may close the service inside of the read that it waited for.
         let own = usize::from(READS_FOR.get() == Arc::as_ptr(&self.shared).addr());
         while inbox.running > own {
@@ -205,7 +193,7 @@ impl<R: QueuedRead> ReadService<R> {
 /// Has threads of the pool make the reads.
 fn read_by_pool<R: QueuedRead>(
     shared: &Arc<Shared<R>>,
-    mut inbox: MutexGuard<'_, Inbox<R>>,
+    mut inbox: MutexGuard<'_, InboxState<Arc<R>>>,
     reads: impl IntoIterator<Item = Arc<R>, IntoIter: ExactSizeIterator>,
 ) {
     let reads = reads.into_iter();
@@ -271,11 +259,8 @@ fn serve<R: QueuedRead>(shared: &Arc<Shared<R>>, mut queue: ReadQueue<'_, R::Buf
     let mut reads =
         Reads { in_flight: (0..DEPTH).map(|_| None).collect(), free: (0..DEPTH as usize).collect() };
     loop {
-        let is_closed = {
-            let mut inbox = shared.inbox.lock();
-            waiting.extend(mem::take(&mut inbox.reads));
-            inbox.is_closed
-        };
+        let is_closed = shared.inbox.take(&mut waiting);
+        failpoint::reached("reads.looked");
         while !queue.is_full()
             && let Some(read) = waiting.pop_front()
         {
@@ -284,15 +269,12 @@ fn serve<R: QueuedRead>(shared: &Arc<Shared<R>>, mut queue: ReadQueue<'_, R::Buf
         if is_closed && reads.free.len() == reads.in_flight.len() && waiting.is_empty() {
             return;
         }
-        if !queue.has_completion() {
-            shared.sleeps.store(true, Ordering::SeqCst);
-            if !shared.inbox.lock().reads.is_empty() && !queue.is_full() {
-                shared.sleeps.store(false, Ordering::SeqCst);
-                continue;
-            }
+        // A full queue takes no more before one of its reads has ended.
+        if !queue.has_completion() && !queue.is_full() && !shared.inbox.fall_asleep() {
+            continue;
         }
         let mut done = queue.wait();
-        shared.sleeps.store(false, Ordering::Relaxed);
+        shared.inbox.wake_up();
         while let Some(read) = done {
             reads.complete(read);
             done = if queue.has_completion() { queue.wait() } else { None };

@@ -1,9 +1,7 @@
 //! The frame cache: blocks of all SSTs in a bounded amount of memory.
 //!
 //! # Invariants
-//! 1. *A word that is unchanged after the pin is right*: eviction clears the word of a block before it unlocks the run. So if
-//!    a reader pins the run that a word names and then finds the same word again, the run holds that block.
-//! 2. *Whole blocks*: a word is set after the block's bytes have been written and validated.
+//! 1. *Whole blocks*: a word is set after the block's bytes have been written and validated.
 //!
 //! # Concurrency
 //! A hit takes no lock: two loads of the word and a pin. A miss locks its shard once. Two readers that miss the same block
@@ -17,11 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use pleach_env::FileId;
 
 use super::block_ref::BlockRef;
 use super::shard::{QUAD, Shard};
-use super::slab::{LockedRun, Pin, SlabOwner, TOUCHED};
+use super::slab::{LockedRun, SlabOwner, TOUCHED};
+use super::words::FrameWords;
 use crate::sizes::{BLOCK_LEN_MAX, PAGE};
 
 /// Frames a shard should have at least: 16 MiB.
@@ -120,28 +118,17 @@ impl FrameCache {
     /// The block `block` of the SST that `words` belongs to, if a frame holds it.
     #[inline]
     pub(crate) fn lookup(&self, words: &FrameWords, block: u32, touch: bool) -> Option<BlockRef> {
-        let pin = self.pin(words, block)?;
+        let pin = words.pin(self.slab.as_ref()?, block)?;
         if touch {
             pin.touch();
         }
         Some(BlockRef::framed(pin))
     }
 
-    #[inline]
-    fn pin(&self, words: &FrameWords, block: u32) -> Option<Pin> {
-        let word = words.word(block);
-        let seen = word.load(Ordering::Relaxed);
-        let first = seen.checked_sub(1)?;
-        let pin = self.slab.as_ref()?.pin(first)?;
-        // Invariant 1. Relaxed suffices: the pin acquired what happened before the run was last unlocked.
-        (word.load(Ordering::Relaxed) == seen).then_some(pin)
-    }
-
     /// Prefetches the state of the block's frame and the beginning of the block. Returns whether a frame seems to hold it.
     #[inline]
     pub(crate) fn prefetch(&self, words: &FrameWords, block: u32) -> bool {
-        let seen = words.word(block).load(Ordering::Relaxed);
-        let (Some(first), Some(slab)) = (seen.checked_sub(1), &self.slab) else { return false };
+        let (Some(first), Some(slab)) = (words.frame(block), &self.slab) else { return false };
         slab.prefetch(first);
         true
     }
@@ -149,7 +136,7 @@ impl FrameCache {
     /// Whether a frame seems to hold the block: a load of its word.
     #[inline]
     pub(crate) fn seems_cached(words: &FrameWords, block: u32) -> bool {
-        words.word(block).load(Ordering::Relaxed) != 0
+        words.frame(block).is_some()
     }
 
     /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large, no frame is free, or too many
@@ -166,7 +153,7 @@ impl FrameCache {
             return None;
         }
         let frames = u32::try_from(len.div_ceil(PAGE).max(1)).expect("at most four");
-        let shard = block.wrapping_add(words.salt) as usize % self.shards.len();
+        let shard = block.wrapping_add(words.salt()) as usize % self.shards.len();
         let run = if self.locked.fetch_add(frames, Ordering::Relaxed) < self.locked_max() {
             self.shards[shard].lock().reserve(slab, frames, words, block, warmth == Warmth::Cold)
         } else {
@@ -198,10 +185,8 @@ impl FrameCache {
     /// Requires: no thread reads or admits blocks of the SST any more. Other SSTs' blocks may evict its blocks meanwhile.
     pub(crate) fn forget(&self, words: &Arc<FrameWords>) {
         let Some(slab) = &self.slab else { return };
-        for word in &words.words {
-            if let Some(first) = word.swap(0, Ordering::Relaxed).checked_sub(1) {
-                self.shard_of(first).lock().disown(slab, first, words);
-            }
+        for first in words.take_all() {
+            self.shard_of(first).lock().disown(slab, first, words);
         }
     }
 }
@@ -209,34 +194,6 @@ impl FrameCache {
 impl std::fmt::Debug for FrameCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FrameCache").field("stats", &self.stats()).finish()
-    }
-}
-
-/// One word per block of an SST: the number of the frame that holds it, plus one, or 0.
-pub(crate) struct FrameWords {
-    words: Box<[AtomicU32]>,
-    /// The file's hash, for the choice of shards: its blocks take the shards in turn from there on.
-    salt: u32,
-}
-
-impl FrameWords {
-    /// Words of a file without cached blocks. Files of one block each fill all shards evenly, whatever their numbers are.
-    pub(crate) fn new(file: FileId, blocks: u32) -> Arc<Self> {
-        let words = (0..blocks).map(|_| AtomicU32::new(0)).collect();
-        // Fibonacci hashing: the upper half of a product with 2^64 divided by the golden ratio.
-        let salt = file.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        Arc::new(Self { words, salt: u32::try_from(salt).expect("the upper half") })
-    }
-
-    #[inline]
-    pub(super) fn word(&self, block: u32) -> &AtomicU32 {
-        &self.words[block as usize]
-    }
-
-    /// Prefetches the cache line of a block's word.
-    #[inline]
-    pub(crate) fn prefetch(&self, block: u32) {
-        pleach_env::memory::prefetch(std::ptr::from_ref(self.word(block)).cast());
     }
 }
 
@@ -264,8 +221,7 @@ impl FrameMut {
         self.cache.locked.fetch_sub(run.frames(), Ordering::Relaxed);
         let chances = if self.warmth == Warmth::Warm { TOUCHED } else { 0 };
         let pin = self.cache.slab().unlock_pinned(run, self.len, chances);
-        let _another_was_faster =
-            self.words.word(self.block).compare_exchange(0, first + 1, Ordering::Release, Ordering::Relaxed);
+        self.words.set(self.block, first);
         self.cache.admissions.fetch_add(1, Ordering::Relaxed);
         BlockRef::framed(pin)
     }
@@ -297,6 +253,8 @@ impl Drop for FrameMut {
 
 #[cfg(test)]
 mod tests {
+    use pleach_env::FileId;
+
     use super::*;
 
     /// Admits the only block of each of these files.

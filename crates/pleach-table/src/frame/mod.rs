@@ -5,7 +5,8 @@
 //! without hashing and without a lock: it loads the word, pins the frame and loads the word again. A [`BlockRef`] holds such a
 //! pin. It holds a block on the heap if the block is too large for frames or no frame is free.
 //!
-//! - [`slab`]: the memory, and who may read or write it (the only unsafe code of the crate);
+//! - [`slab`]: the memory, and who may read or write it; [`states`]: its state words (the only unsafe code of the crate);
+//! - [`words`]: which frame holds a block;
 //! - [`cache`]: which block gets which frames;
 //! - [`shard`]: which block is evicted;
 //! - [`block_ref`]: what readers hold;
@@ -16,8 +17,11 @@ mod buffer;
 mod cache;
 mod shard;
 mod slab;
+mod states;
+mod words;
 
 pub use block_ref::BlockRef;
 pub(crate) use buffer::AlignedBuffer;
+pub(crate) use cache::FrameMut;
 pub use cache::{FrameCache, FrameCacheStats, Warmth};
-pub(crate) use cache::{FrameMut, FrameWords};
+pub(crate) use words::FrameWords;

@@ -13,12 +13,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::cache::FrameWords;
 use super::slab::{LockedRun, SlabOwner, TOUCHED, WARM};
+use super::words::FrameWords;
 
 /// Frames of a quad, and of the longest run.
 pub(super) const QUAD: u32 = 4;
@@ -267,12 +266,4 @@ fn overlapping(slab: &SlabOwner, place: u32, frames: u32) -> SmallVec<[(u32, u32
         head += span;
     }
     runs
-}
-
-impl FrameWords {
-    /// Clears the word of `block` if it names the frame `first`.
-    fn clear(&self, block: u32, first: u32) {
-        let _another_readers_frame =
-            self.word(block).compare_exchange(first + 1, 0, Ordering::Relaxed, Ordering::Relaxed);
-    }
 }

@@ -16,7 +16,7 @@
 //! All methods may be called from any thread. The state has the second chances in bits 0 and 1, *locked* in bit 2, *orphaned*
 //! in bit 3, and the number of pins from bit 4 on. A locked frame may have pins for a moment (1), so an unlock subtracts and
 //! does not store. `unlock` releases and `pin` acquires: a thread that pins a run sees the bytes written and the words
-//! cleared before the unlock.
+//! cleared before the unlock. `models/` checks this in all orders.
 
 #![expect(clippy::needless_pass_by_value, reason = "tokens are used up")]
 #![expect(
@@ -26,10 +26,11 @@
 
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use pleach_env::memory::{Region, prefetch};
+use pleach_env::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use super::states::{Frame, Frames};
 use crate::sizes::PAGE;
 
 /// Second chances, as bits: a run touched once has the lower one, a run touched again has both.
@@ -43,30 +44,6 @@ const PIN: u32 = 16;
 const TOO_MANY: u32 = 1 << 31;
 /// More than all pins together can be.
 const OWNER_SHARE: i64 = 1 << 60;
-
-/// The state of a frame, and the extent of the run that it heads. All zeros is a free frame.
-#[repr(C)]
-struct Frame {
-    state: AtomicU32,
-    /// Of a head: bytes in use in the lower half, frames after the first in the upper half. Written under the lock.
-    extent: AtomicU32,
-}
-
-/// The states of all frames, in zeroed memory that the system gives at its first use.
-struct Frames {
-    memory: Region,
-    len: usize,
-}
-
-impl Deref for Frames {
-    type Target = [Frame];
-
-    #[inline]
-    fn deref(&self) -> &[Frame] {
-        // SAFETY: the region is ours, aligned to 4096, zeroed (any bytes are a valid frame) and `len` frames long.
-        unsafe { std::slice::from_raw_parts(self.memory.start().as_ptr().cast(), self.len) }
-    }
-}
 
 /// Frames of a group (arbitrary). The drop of the owner skips groups that were never used.
 const GROUP: usize = 1024;
@@ -110,7 +87,7 @@ impl SlabOwner {
         let len = frames as usize;
         let slab = Slab {
             memory: Region::try_new_lazy(len * PAGE)?,
-            frames: Frames { memory: Region::try_new_lazy(len * size_of::<Frame>())?, len },
+            frames: Frames::try_new(len)?,
             used_groups: (0..len.div_ceil(GROUP)).map(|_| AtomicBool::new(false)).collect(),
             outstanding: AtomicI64::new(OWNER_SHARE),
         };

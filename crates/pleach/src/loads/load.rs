@@ -151,6 +151,18 @@ impl LoadFuture {
         Some(Self { load: Arc::clone(load), service: service.cloned(), is_polled: false })
     }
 
+    /// Wakes those that found the load before it was handed to a service of helpers: they found nothing to read, and the task of
+    /// this future may not be polled again.
+    pub(super) fn call_for_help(&self) {
+        let mut state = self.load.state.lock();
+        let wakers = match &mut state.phase {
+            Phase::Reading(wakers) => mem::take(wakers),
+            _ => return,
+        };
+        drop(state);
+        wakers.into_iter().for_each(wake);
+    }
+
     /// The block, if it is there; otherwise the waker is woken when it is.
     pub(crate) fn poll_block(&mut self, waker: &Waker) -> Poll<Result<BlockRef>> {
         if let Some(service) = self.service.as_ref().filter(|service| service.wants_help()) {

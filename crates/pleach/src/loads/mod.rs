@@ -17,7 +17,7 @@
 //!
 //! # Concurrency
 //! A part of the table is locked for a moment only, and a load's `state` inside; the state also while its block is checked. No
-//! lock is held when a task is woken.
+//! lock is held when a task is woken. `models/` runs this module in all orders of threads.
 //!
 //! # Cost
 //! A hit in the cache does not come here. A block that one thread reads costs two locks of a part and no allocation.
@@ -31,13 +31,13 @@ mod timer;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
 use pleach_env::sync::Mutex;
-use pleach_env::{Env, Error, ErrorKind, FileId, ReadDriver, ReadService, Result};
+use pleach_env::{Env, Error, ErrorKind, FileId, ReadDriver, ReadService, Result, failpoint};
 use pleach_table::{BlockRef, Sst, Warmth};
 
 pub(crate) use claim::Claim;
@@ -153,19 +153,27 @@ impl Loads {
             return Ok(future);
         }
         let load = Load::new(&self.table, sst, block, warmth);
+        // Before a close can find the load and end it.
+        let future = LoadFuture::new(&load, Some(service)).expect("it has not failed");
         part.insert(key, InFlight::Load { load: Arc::downgrade(&load), claimed: false });
         drop(part);
-        let future = LoadFuture::new(&load, Some(service)).expect("it has not failed");
         if let Some(block) = sst.cached_block(block) {
             load.end(Ok(block));
             return Ok(future);
         }
         self.table.in_service.fetch_add(1, Ordering::Relaxed);
-        if service.submit(load) { Ok(future) } else { Err(closed()) }
+        if !service.submit(load) {
+            return Err(closed());
+        }
+        if service.wants_help() {
+            future.call_for_help();
+        }
+        Ok(future)
     }
 
     /// What the calling thread does for a block that it has not found in the cache.
     pub(crate) fn begin(&self, sst: &Arc<Sst>, block: u32) -> Begun<'_> {
+        failpoint::reached("loads.begin");
         let key = (sst.file_id(), block);
         // As in `load`.
         let known;
@@ -208,6 +216,10 @@ impl Loads {
         let Entry::Occupied(mut entry) = part.entry((sst.file_id(), block)) else { return None };
         if let InFlight::Load { load, claimed } = entry.get() {
             let load = load.upgrade();
+            if load.is_none() {
+                // The load ended before it lost its last owner, so its block is seen in the cache from here on.
+                fence(Ordering::Acquire);
+            }
             if load.is_some() || !claimed {
                 return load;
             }

@@ -19,6 +19,7 @@ use pleach::env::failpoint;
 mod closing;
 mod commit;
 mod partitions;
+mod reads;
 
 /// Longest time that one race may take. Arbitrary, far above what any needs on a busy machine.
 const RACE_TIME_MAX: Duration = Duration::from_secs(120);

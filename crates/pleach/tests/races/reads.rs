@@ -1,0 +1,94 @@
+//! Races of reads with each other and with the thread that reads for futures.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{Thread, current, park, spawn};
+use std::time::Duration;
+
+use pleach::env::failpoint::hold;
+use pleach::{Options, ReadDriver, ReadOptions};
+
+use crate::race;
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => park(),
+        }
+    }
+}
+
+/// Keys of the store, of which ten in a row never share a block.
+const KEYS: u32 = 40;
+
+fn key(n: u32) -> String {
+    format!("key{n:02}")
+}
+
+fn store(dir: &Path) -> Options {
+    let options = Options::new().compression(false).read_driver(ReadDriver::Ring);
+    let db = options.clone().open(dir).unwrap();
+    for n in 0..KEYS {
+        db.default_partition().put(key(n), [0; 3000]).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    options
+}
+
+#[test]
+fn a_read_handed_in_while_the_ring_thread_falls_asleep_is_made() {
+    race(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let db = store(dir.path()).open(dir.path()).unwrap();
+        let partition = db.default_partition();
+        // Fails, where the future would sleep for ever.
+        let limit = ReadOptions::new().timeout(Duration::from_secs(60));
+        assert!(block_on(partition.get_async(key(0))).unwrap().is_some(), "the thread has started");
+        let held = hold("reads.looked");
+        let mut unwanted = partition.get_async(key(15));
+        let polled = Pin::new(&mut unwanted).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        held.wait_for(1);
+        // Nothing is in flight now that would wake the thread.
+        drop(unwanted);
+        let mut wanted = partition.get_async_with(key(30), &limit);
+        let polled = Pin::new(&mut wanted).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        held.release();
+        assert!(block_on(wanted).unwrap().is_some());
+    });
+}
+
+#[test]
+fn a_block_that_is_cached_before_it_is_claimed_is_not_read_again() {
+    race(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let db = store(dir.path()).open(dir.path()).unwrap();
+        let partition = db.default_partition();
+        let held = hold("loads.begin");
+        let late = spawn({
+            let partition = partition.clone();
+            move || partition.get(key(0))
+        });
+        held.wait_for(1);
+        assert!(block_on(partition.get_async(key(0))).unwrap().is_some());
+        held.release();
+        assert!(late.join().unwrap().unwrap().is_some());
+        assert_eq!(db.stats().lookup_reads, 1);
+    });
+}

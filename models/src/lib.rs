@@ -1,0 +1,47 @@
+//! Models: sources of Pleach in which threads meet, compiled with locks and atomics that try all orders of their steps.
+//!
+//! The modules below are the engine's own files. The names that they import from `pleach_env`, `pleach_table` and
+//! `parking_lot` mean this crate here: [`sync`] has loom's locks and atomics, [`memory`] and [`store`] stand in for the rest. The tests are the models: a few threads each, small enough to be run in every order.
+//!
+//! Loom also returns stale values where the memory orderings allow it. Counters that decide nothing use the standard
+//! library's atomics and add no orders.
+
+extern crate self as parking_lot;
+extern crate self as pleach_env;
+extern crate self as pleach_table;
+
+pub mod frame;
+pub mod loads;
+pub mod memory;
+mod store;
+pub mod sync;
+
+/// Only the size that the slab uses.
+mod sizes {
+    pub(crate) const PAGE: usize = 64;
+}
+
+#[path = "../../crates/pleach-env/src/read_queue/inbox.rs"]
+mod inbox_source;
+
+pub use store::*;
+pub use sync::{Mutex, MutexGuard};
+
+/// Points of races, which loom finds by itself.
+pub mod failpoint {
+    pub fn reached(_site: &str) {}
+}
+
+/// The number of an SST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId(pub u64);
+
+/// The inbox of the thread with the ring, with an alarm as its ring has one.
+pub mod inbox;
+
+/// Runs a model in all orders with at most so many preemptions: switches from a thread that could go on.
+pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
