@@ -25,8 +25,10 @@ use super::runner::run_workloads;
 use super::settings::Settings;
 use crate::engine::{EngineFactory, Result};
 
-/// How often the parent checks its child.
+/// Longest and shortest time between two looks of the parent at its child. In between it is a tenth of the child's age, so that a
+/// figure of many small runs does not wait.
 const LOOK: Duration = Duration::from_millis(100);
+const LOOK_MIN: Duration = Duration::from_millis(5);
 /// Time a child has after an interrupt to close its store: arbitrary.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -165,6 +167,7 @@ fn wait(
     interrupt: &Interrupt,
     read: &mut dyn FnMut() -> Result<()>,
 ) -> Result<ExitStatus> {
+    let begin = Instant::now();
     loop {
         let ended = child.try_wait()?;
         read()?;
@@ -176,7 +179,7 @@ fn wait(
             read()?;
             return Ok(status);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep((begin.elapsed() / 10).clamp(LOOK_MIN, LOOK));
     }
 }
 

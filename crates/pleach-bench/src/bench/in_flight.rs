@@ -13,8 +13,8 @@ use crate::engine::{Engine, GetFuture, Result};
 use crate::measure::Recorder;
 use crate::workload::{Op, OpKind, OpStream};
 
-/// Gets between two looks at the deadline and at the flags.
-const OPS_PER_LOOK: u64 = 256;
+/// Gets between two reports of progress.
+const OPS_PER_TELL: u64 = 256;
 
 /// The futures to be polled, and the thread that polls them.
 struct Ready {
@@ -115,11 +115,11 @@ pub(super) fn drive_futures(
         in_flight[place] = None;
         open -= 1;
         wakers[place].wake_by_ref();
-        if tally.ops.is_multiple_of(OPS_PER_LOOK) {
-            bounds.progress.fetch_add(OPS_PER_LOOK, Ordering::Relaxed);
-            is_over = is_over || bounds.are_over(end_ns);
+        is_over = is_over || bounds.are_over(end_ns);
+        if tally.ops.is_multiple_of(OPS_PER_TELL) {
+            bounds.progress.fetch_add(OPS_PER_TELL, Ordering::Relaxed);
         }
     }
-    bounds.progress.fetch_add(tally.ops % OPS_PER_LOOK, Ordering::Relaxed);
+    bounds.progress.fetch_add(tally.ops % OPS_PER_TELL, Ordering::Relaxed);
     Ok(tally)
 }

@@ -17,6 +17,7 @@ pub(super) struct KeptStore {
     value_size: ValueSizes,
     seed: u64,
     compression: bool,
+    settle_every: Option<u64>,
     /// What has written to it since it was empty, in order.
     pub(super) history: Vec<String>,
     /// Bytes of live keys and values.
@@ -54,7 +55,7 @@ impl KeptStore {
     }
 
     fn of(settings: &Settings, history: Vec<String>, live_bytes: u64) -> Self {
-        let Settings { keys, key_set, value_size, seed, compression, .. } = *settings;
-        Self { keys, key_set, value_size, seed, compression, history, live_bytes }
+        let Settings { keys, key_set, value_size, seed, compression, settle_every, .. } = *settings;
+        Self { keys, key_set, value_size, seed, compression, settle_every, history, live_bytes }
     }
 }

@@ -15,6 +15,7 @@ mod progress;
 mod record;
 mod runner;
 mod settings;
+mod steps;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Settings of a run, from the command line; reports repeat them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -145,6 +146,19 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) keep: bool,
 
+    /// Flush and settle the store after so many keys of an unmeasured load, which one thread then does. So the files do not
+    /// depend on the speed of the machine.
+    #[arg(long, value_name = "KEYS")]
+    pub(crate) settle_every: Option<u64>,
+
+    /// Choose keys only among those that an unmeasured load puts after so many others.
+    #[arg(long, value_name = "KEYS", default_value_t = 0)]
+    pub(crate) loaded_after: u64,
+
+    /// Choose keys only among the first so many that an unmeasured load puts.
+    #[arg(long, value_name = "KEYS")]
+    pub(crate) loaded_before: Option<u64>,
+
     /// Begin with the stores that an earlier run with --keep has left, where they hold the keys of this one.
     #[arg(long)]
     pub(crate) reuse: bool,
@@ -183,6 +197,11 @@ impl Settings {
             ("--in-flight", self.in_flight.unwrap_or(1) as u64),
             ("--scan-len", self.scan_len as u64),
             ("--rounds", self.rounds as u64),
+            ("--settle-every", self.settle_every.unwrap_or(1)),
+            (
+                "the number of keys between --loaded-after and --loaded-before",
+                self.choices().map_or(1, |part| part.end.saturating_sub(part.start)),
+            ),
         ];
         if let Some((name, _)) = positive.into_iter().find(|&(_, number)| number == 0) {
             return Err(format!("{name} must be at least one").into());
@@ -234,6 +253,12 @@ impl Settings {
             partitions: 1,
             tuning,
         })
+    }
+
+    /// The keys that operations choose among, by their position in a load in random order; `None` if among all.
+    pub(crate) fn choices(&self) -> Option<Range<u64>> {
+        let part = self.loaded_after..self.loaded_before.unwrap_or(self.keys).min(self.keys);
+        (part != (0..self.keys)).then_some(part)
     }
 
     /// Gets before the measured part.

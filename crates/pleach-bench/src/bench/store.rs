@@ -7,10 +7,12 @@ use std::sync::atomic::AtomicU64;
 
 use pleach_command::Interrupt;
 
+use super::execute::Tally;
 use super::kept::KeptStore;
 use super::phase::{Phase, Work};
 use super::progress::watched;
 use super::settings::Settings;
+use super::steps::put_in_steps;
 use crate::data::Dataset;
 use crate::engine::{Engine, EngineConfig, EngineFactory, Result};
 use crate::measure::disk_bytes;
@@ -117,6 +119,7 @@ impl<'a> Store<'a> {
             scan_len: ScanLen::Fixed(self.settings.scan_len),
             missing: matches!(shape, Shape::Mix { missing: true, .. }),
             partitioned: shape.needs() == Needs::Partitioned,
+            choices: self.settings.choices(),
             inserted_before: self.inserted,
         }
     }
@@ -199,21 +202,27 @@ impl<'a> Store<'a> {
     }
 
     /// Loads the keys; returns whether all are there. A load in key order has no time limit and only one thread, because several
-    /// threads would not keep the order.
+    /// threads would not keep the order; so has a load in steps.
     fn load_in_order(&mut self, needs: Needs, sorted: bool) -> Result<bool> {
         let shape = Shape::Fill { sorted };
-        let threads = if sorted { 1 } else { self.settings.threads };
+        let steps = self.settings.settle_every;
+        let threads = if sorted || steps.is_some() { 1 } else { self.settings.threads };
         if sorted {
             self.dataset.prepare_sorted();
         }
-        let work = |thread| {
+        let stream = |thread| {
             let mut context = self.context("load", shape, thread, threads);
             context.partitioned = needs == Needs::Partitioned;
             context.batch = context.batch.max(LOAD_BATCH);
-            Work::Ops(shape.stream(&context, self.settings.distribution))
+            shape.stream(&context, self.settings.distribution)
         };
-        let work = (0..threads).map(work).collect();
         let order = if sorted { LOADED_SORTED } else { LOADED_SHUFFLED };
+        if let Some(every) = steps {
+            let tally = put_in_steps(self, stream(0), every)?;
+            self.note_load(&tally, order);
+            return Ok(tally.ops == self.settings.keys);
+        }
+        let work = (0..threads).map(|thread| Work::Ops(stream(thread))).collect();
         let limit = self.settings.load_limit.filter(|_| !sorted);
         let put = self.fill(work, Some(self.settings.keys), limit, order)?;
         Ok(put == self.settings.keys)
@@ -265,9 +274,13 @@ impl<'a> Store<'a> {
         let name = format!("{} ({what})", self.factory.name);
         let (outcome, _samples) = watched(&name, ops, self.dir(), &progress, || phase.run());
         let tally = outcome?.tally;
+        self.note_load(&tally, what);
+        Ok(tally.ops)
+    }
+
+    fn note_load(&mut self, tally: &Tally, what: &str) {
         self.live_bytes = self.live_bytes.saturating_add_signed(tally.live_bytes);
         self.history.push(what.to_owned());
-        Ok(tally.ops)
     }
 
     /// Settles the store: flushes memory, and waits for flushes and compactions to end.

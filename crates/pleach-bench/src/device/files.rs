@@ -1,6 +1,7 @@
 //! The files that are read: the SSTs of a store.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,9 +49,12 @@ impl StoreFiles {
         for (path, len) in found {
             let blocks = len / BLOCK_BYTES;
             if blocks > 0 {
-                let file = env
-                    .open_file(&path, OpenOptions { write: false, direct })
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
+                let file = match env.open_file(&path, OpenOptions { write: false, direct }) {
+                    Ok(file) => file,
+                    // An engine that is at work has removed it.
+                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                    Err(error) => return Err(format!("{}: {error}", path.display()).into()),
+                };
                 file.expect_random_reads();
                 files.push(StoreFile { path, file, first_block, blocks });
                 first_block += blocks;
@@ -110,7 +114,10 @@ impl StoreFiles {
 fn find(dir: &Path, found: &mut Vec<(PathBuf, u64)>) -> std::io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let metadata = entry.metadata()?;
+        let metadata = match entry.metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            metadata => metadata?,
+        };
         if metadata.is_dir() {
             find(&entry.path(), found)?;
         } else if metadata.is_file() {

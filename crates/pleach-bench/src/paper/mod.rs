@@ -33,6 +33,9 @@ pub(crate) struct PaperArgs {
     /// Seconds after which a load ends, as of runs.
     #[arg(long, value_name = "SECONDS")]
     load_limit: Option<f64>,
+    /// Seconds of each measurement of reads, instead of the figure's own.
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
     /// A setting of one engine by its own name, as `<engine>.<name>=<value>`; it goes before the figure's.
     #[arg(long, value_delimiter = ',')]
     tune: Vec<String>,
@@ -57,6 +60,8 @@ struct Figure {
     run: fn(&mut Session<'_>) -> Result<()>,
 }
 
+/// The shape of `SifrDB`.
+const FOREST: &[&str] = &["pleach-forest"];
 /// The paper's shape, and the one that Pleach has by default.
 const FORESTS: &[&str] = &["pleach-forest", "pleach"];
 /// All shapes.
@@ -68,6 +73,24 @@ const FIGURES: &[Figure] = &[
         about: "SifrDB, Figs. 2 and 3: write amplification, storage and read latency by growth factor",
         engines: SHAPES,
         run: sifrdb::fig2,
+    },
+    Figure {
+        name: "sifrdb-table2",
+        about: "SifrDB, Table 2: processor time and tail latency of gets, one search after the other and 16 at the same time",
+        engines: FOREST,
+        run: sifrdb::table2,
+    },
+    Figure {
+        name: "sifrdb-fig6",
+        about: "SifrDB, Fig. 6: read latency by the number of searches at the same time",
+        engines: FOREST,
+        run: sifrdb::fig6,
+    },
+    Figure {
+        name: "sifrdb-fig7",
+        about: "SifrDB, Fig. 7: read latency, one search after the other and 16 at the same time, by memory",
+        engines: FOREST,
+        run: sifrdb::fig7,
     },
     Figure {
         name: "sifrdb-fig9",
@@ -100,10 +123,64 @@ const FIGURES: &[Figure] = &[
         run: sifrdb::fig9d,
     },
     Figure {
+        name: "sifrdb-fig11",
+        about: "SifrDB, Figs. 11a and 11b, Table 4: read latency and read amplification of stores by memory",
+        engines: SHAPES,
+        run: sifrdb::fig11,
+    },
+    Figure {
         name: "sifrdb-fig12",
         about: "SifrDB, Fig. 12: read latency and memory of SST-level filters by bits per key",
-        engines: &["pleach-forest"],
+        engines: FOREST,
         run: sifrdb::fig12,
+    },
+    Figure {
+        name: "sifrdb-fig13",
+        about: "SifrDB, Fig. 13: read latency by policy and by the stage that holds the key",
+        engines: FOREST,
+        run: sifrdb::fig13,
+    },
+    Figure {
+        name: "sifrdb-fig14",
+        about: "SifrDB, Fig. 14: policies and numbers of searches, filters off and on",
+        engines: FOREST,
+        run: sifrdb::fig14,
+    },
+    Figure {
+        name: "sifrdb-fig15",
+        about: "SifrDB, Figs. 15 and 16: throughput and latency under YCSB by policy, filters off and on",
+        engines: &["pleach-forest", "pleach-leveled"],
+        run: sifrdb::fig15,
+    },
+    Figure {
+        name: "sifrdb-range",
+        about: "SifrDB, section 5.3.4: range queries, seeks one after the other and all at the same time",
+        engines: &["pleach-forest", "pleach-leveled"],
+        run: sifrdb::range,
+    },
+    Figure {
+        name: "tridentkv-fig10",
+        about: "TridentKV, Fig. 10: random reads by the size of values",
+        engines: &["pleach"],
+        run: tridentkv::fig10,
+    },
+    Figure {
+        name: "tridentkv-fig11",
+        about: "TridentKV, Fig. 11: sequential reads by the size of values",
+        engines: &["pleach"],
+        run: tridentkv::fig11,
+    },
+    Figure {
+        name: "tridentkv-fig13",
+        about: "TridentKV, Fig. 13: reads on this device, and on a SATA SSD and a disk that are simulated by latency",
+        engines: &["pleach"],
+        run: tridentkv::fig13,
+    },
+    Figure {
+        name: "tridentkv-fig14",
+        about: "TridentKV, Fig. 14: YCSB",
+        engines: &["pleach"],
+        run: tridentkv::fig14,
     },
     Figure {
         name: "tridentkv-fig15",
@@ -134,6 +211,11 @@ impl Session<'_> {
         self.args.keys.unwrap_or(own)
     }
 
+    /// Seconds of a measurement as the caller wants them, or the figure's own.
+    fn seconds(&self, own: f64) -> f64 {
+        self.args.duration.unwrap_or(own)
+    }
+
     /// Runs `words`, a command line without engines, on one engine in a process of its own.
     fn run(&mut self, engine: &str, words: &[String]) -> Result<Vec<Record>> {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -160,6 +242,21 @@ impl Session<'_> {
     fn remove_store(&self, engine: &str) {
         remove_store(&self.args.dir.join(engine));
     }
+}
+
+/// Whether it is Pleach, in any shape.
+fn is_pleach(engine: &str) -> bool {
+    engine == "pleach" || engine.starts_with("pleach-")
+}
+
+/// The words of a command line.
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// One `--tune`.
+fn tune(engine: &str, name: &str, value: &str) -> String {
+    format!("--tune={engine}.{name}={value}")
 }
 
 /// The sub-command.

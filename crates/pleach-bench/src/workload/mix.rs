@@ -1,5 +1,6 @@
 //! Mixes: reads, writes, scans and inserts in fixed shares over keys drawn from a distribution.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::op::{Op, OpKind, OpStream};
@@ -44,6 +45,9 @@ pub(super) struct MixStream {
     many: usize,
     batch: usize,
     partitioned: bool,
+    choices: Option<Range<u64>>,
+    /// Loaded keys that the chooser draws from.
+    loaded: u64,
     /// Index of this thread's first insert, and how far apart they are.
     insert_from: u64,
     insert_step: u64,
@@ -53,7 +57,8 @@ pub(super) struct MixStream {
 impl MixStream {
     pub(super) fn new(context: &StreamContext, mix: Mix, distribution: Distribution) -> Self {
         let dataset = Arc::clone(&context.dataset);
-        let choices = if context.partitioned { surviving_keys(dataset.keys) } else { dataset.keys };
+        let loaded = context.choices.as_ref().map_or(dataset.keys, |part| part.end - part.start);
+        let choices = if context.partitioned { surviving_keys(dataset.keys) } else { loaded };
         // Only ordered sets have missing keys beside each key; the last key has none after it.
         let choices = if context.missing { (choices - 1).max(1) } else { choices };
         let (thread, threads) = (context.thread as u64, context.threads as u64);
@@ -68,6 +73,8 @@ impl MixStream {
             many: context.many,
             batch: context.batch,
             partitioned: context.partitioned,
+            choices: context.choices.clone(),
+            loaded,
             insert_from: dataset.keys + context.inserted_before + thread,
             insert_step: threads,
             inserted: 0,
@@ -82,10 +89,11 @@ impl MixStream {
         if self.partitioned {
             return surviving_key(drawn);
         }
-        if drawn < self.dataset.keys {
-            return drawn;
+        if drawn < self.loaded {
+            let position = self.choices.as_ref().map(|part| part.start + drawn);
+            return position.map_or(drawn, |position| self.dataset.shuffled.apply(position));
         }
-        self.insert_from + (drawn - self.dataset.keys) * self.insert_step
+        self.insert_from + (drawn - self.loaded) * self.insert_step
     }
 
     #[inline]
@@ -217,11 +225,43 @@ fn surviving_key(drawn: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::{KeySet, ValueSizes};
 
     #[test]
     fn surviving_keys_are_in_surviving_partitions() {
         let keys: Vec<u64> = (0..surviving_keys(100)).map(surviving_key).collect();
         assert_eq!(keys.len(), 50);
         assert!(keys.iter().all(|&key| key < 100 && !DROPPED.contains(&partition_of(key))));
+    }
+
+    #[test]
+    fn keys_are_of_the_chosen_part_of_the_load() {
+        let dataset = Arc::new(Dataset::new(1000, KeySet::Decimal, ValueSizes::Fixed(10), 1));
+        let part: Vec<u64> = (100..110).map(|position| dataset.shuffled.apply(position)).collect();
+        let context = StreamContext {
+            dataset,
+            purpose: "test",
+            thread: 0,
+            threads: 1,
+            batch: 1,
+            many: 1,
+            scan_len: ScanLen::Fixed(1),
+            missing: false,
+            partitioned: false,
+            choices: Some(100..110),
+            inserted_before: 0,
+        };
+        let mut stream =
+            MixStream::new(&context, Mix { get: 50, insert: 50, ..Mix::NOTHING }, Distribution::Uniform);
+        let mut op = Op::new();
+        let mut inserted = Vec::new();
+        for _ in 0..100 {
+            assert!(stream.next(&mut op));
+            if op.kind == OpKind::Put {
+                inserted.push(op.index);
+            }
+            assert!(part.contains(&op.index) || inserted.contains(&op.index));
+        }
+        assert!(inserted.len() > 10 && inserted.iter().all(|&index| index >= 1000));
     }
 }

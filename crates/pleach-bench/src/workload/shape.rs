@@ -82,6 +82,8 @@ pub(crate) struct StreamContext {
     pub(crate) scan_len: ScanLen,
     pub(crate) missing: bool,
     pub(crate) partitioned: bool,
+    /// The keys that a mix chooses among, by their position in a load in random order; `None`: among all.
+    pub(crate) choices: Option<Range<u64>>,
     /// Keys that earlier workloads inserted beyond the loaded ones.
     pub(crate) inserted_before: u64,
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the command is tried on the real machine, as its users do")]
 
 mod device;
+mod papers;
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -185,40 +186,4 @@ fn an_interrupt_keeps_what_was_measured_and_removes_stores() {
     let left = fs::read_dir(dir.path().join("pleach-bench.data")).expect("the folder stays");
     assert_eq!(left.count(), 0);
     File::open(dir.path().join("lock")).expect("it exists").try_lock().expect("nobody holds it any more");
-}
-
-#[test]
-fn papers_print_theirs_beside_ours() {
-    let dir = tempfile::tempdir().expect("a temporary folder");
-    let ours = "pleach-forest (ours)";
-    for (name, words) in [
-        ("sifrdb-fig9a", ["SifrDB (theirs)", ours, "pleach (ours)"]),
-        ("sifrdb-fig9b", ["figure only", ours, "settling included"]),
-        ("sifrdb-fig9c", [ours, "100 %", "settled"]),
-        ("sifrdb-fig9d", [ours, "100 %", "in MiB"]),
-        ("sifrdb-fig9", ["Fig. 9a", "peak", "Fig. 9d"]),
-        ("sifrdb-fig2", ["in theory", "pleach-leveled (ours)  10", "pleach-forest (ours)   16"]),
-        ("sifrdb-fig12", ["3.7", "bits per key", "pleach-forest (ours)   20"]),
-        ("tridentkv-fig15", ["learned index", "50 %             on", "puts a second"]),
-    ] {
-        let output = pleach_bench(dir.path(), &format!("paper {name} --keys 4000"));
-        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
-        let printed = text(&output.stdout);
-        for word in words {
-            assert!(printed.contains(word), "{name}: {word} is not in\n{printed}");
-        }
-    }
-    let output = pleach_bench(dir.path(), "paper sifrdb-fig12 --keys 2000 --engines reference");
-    assert!(
-        text(&output.stdout).contains("reference (ours)       has no filters"),
-        "{}",
-        text(&output.stdout)
-    );
-    let output = pleach_bench(
-        dir.path(),
-        "paper sifrdb-fig9a --keys 2000 --engines pleach,reference --tune pleach.clean_every=none",
-    );
-    let printed = text(&output.stdout);
-    assert!(!output.status.success() && text(&output.stderr).contains("clean_every=none"));
-    assert!(printed.contains("failed") && printed.contains("reference (ours)"), "{printed}");
 }

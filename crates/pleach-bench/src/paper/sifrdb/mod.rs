@@ -10,14 +10,25 @@
 mod fig12;
 mod fig2;
 mod fig9;
+mod forest;
+mod range;
+mod search;
+mod stages;
+mod stores;
+mod ycsb;
 
-use super::Session;
+use super::{Session, is_pleach, tune, words};
 use crate::bench::Record;
 use crate::report::{bytes, count, print};
 
 pub(super) use fig2::fig2;
 pub(super) use fig9::{fig9, fig9a, fig9b, fig9c, fig9d};
 pub(super) use fig12::fig12;
+pub(super) use range::range;
+pub(super) use search::{fig6, fig7, table2};
+pub(super) use stages::{fig13, fig14};
+pub(super) use stores::fig11;
+pub(super) use ycsb::fig15;
 
 /// Write buffer here.
 const MEMTABLE_BYTES: u64 = 128 << 10;
@@ -42,11 +53,6 @@ fn scaled(engine: &str) -> Vec<String> {
     settings.into_iter().map(|(name, value)| tune(engine, name, &value)).collect()
 }
 
-/// Whether it is Pleach, in any shape.
-fn is_pleach(engine: &str) -> bool {
-    engine == "pleach" || engine.starts_with("pleach-")
-}
-
 /// The name of an engine's setting for the bits per key of its filters; none where it has no filters.
 fn filter_setting(engine: &str) -> Option<&'static str> {
     match engine {
@@ -55,16 +61,6 @@ fn filter_setting(engine: &str) -> Option<&'static str> {
         _ if is_pleach(engine) => Some("filter_bits_per_key"),
         _ => None,
     }
-}
-
-/// The words of a command line.
-fn words(text: &str) -> Vec<String> {
-    text.split_whitespace().map(str::to_owned).collect()
-}
-
-/// One `--tune`.
-fn tune(engine: &str, name: &str, value: &str) -> String {
-    format!("--tune={engine}.{name}={value}")
 }
 
 fn print_setup(session: &Session<'_>, keys: u64) {
@@ -82,6 +78,10 @@ fn print_setup(session: &Session<'_>, keys: u64) {
 fn print_row(cells: &[&str]) {
     let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:<22}")).collect();
     print(aligned.join(" ").trim_end());
+}
+
+fn print_cells(cells: &[String]) {
+    print_row(&cells.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 /// Bytes of flushes and compactions per byte of the user, as the paper counts ("app data"), without the log. If the engine

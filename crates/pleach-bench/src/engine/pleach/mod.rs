@@ -2,10 +2,14 @@
 //!
 //! Partitions are Pleach's own; partition 0 is the default one.
 
+mod settings;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use pleach::{Db, Options, Partition, Shape, Value, WriteBatch};
+use pleach::{Db, Partition, ReadOptions, Shape, Value, WriteBatch};
+
+use settings::Chosen;
 
 use super::{
     Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, GetFuture,
@@ -13,7 +17,8 @@ use super::{
 };
 
 /// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`,
-/// `runs_per_stage`, `sst_bytes`, `clean_every`, `filter_bits_per_key`.
+/// `runs_per_stage`, `sst_bytes`, `clean_every`, `filter_bits_per_key`, `read_driver` (`ring`, `threads`, `blocking`), `read_policy`
+/// (`auto`, `serial`, `fc<searches>`, `pa`), `fill_cache` (`true`, `false`), `simulated_device` (`sata`, `hdd`).
 pub const PLEACH: EngineFactory = EngineFactory {
     name: "pleach",
     about: concat!(
@@ -51,18 +56,20 @@ const CAPABILITIES: Capabilities = Capabilities {
     partition_removal: Removal::Native,
 };
 
-/// Most compaction threads that Pleach takes.
-const COMPACTION_THREADS_MAX: usize = 64;
-
 struct PleachEngine {
     db: Db,
     partitions: Vec<Partition>,
     durability: pleach::Durability,
+    reads: ReadOptions,
     settings: BTreeMap<String, String>,
 }
 
 fn open(config: &EngineConfig, shape: Shape) -> Result<Box<dyn Engine>> {
-    let db = options(config.clone(), shape)?.open(&config.dir)?;
+    let Chosen { options, reads, device } = settings::chosen(config.clone(), shape)?;
+    let db = options.open(&config.dir)?;
+    if let Some(device) = device {
+        device.begin();
+    }
     let mut partitions = vec![db.default_partition()];
     for number in 1..config.partitions {
         partitions.push(db.partition(&format!("p{number}"))?);
@@ -71,50 +78,9 @@ fn open(config: &EngineConfig, shape: Shape) -> Result<Box<dyn Engine>> {
         Durability::Buffered => pleach::Durability::Buffered,
         Durability::Sync => pleach::Durability::Sync,
     };
-    let mut settings = settings(config, shape);
+    let mut settings = settings::for_record(config, shape);
     settings.insert("read_driver".to_owned(), db.stats().read_driver.to_string());
-    Ok(Box::new(PleachEngine { db, partitions, durability, settings }))
-}
-
-fn compaction_threads(config: &EngineConfig) -> usize {
-    config.background_threads.clamp(1, COMPACTION_THREADS_MAX)
-}
-
-/// What was chosen, for the record.
-fn settings(config: &EngineConfig, shape: Shape) -> BTreeMap<String, String> {
-    let mut settings = config.tuning.clone();
-    settings.insert("shape".to_owned(), format!("{shape:?}"));
-    settings.insert("compaction_threads".to_owned(), compaction_threads(config).to_string());
-    settings
-}
-
-fn options(mut config: EngineConfig, shape: Shape) -> Result<Options> {
-    let mut options = Options::new()
-        .memory(usize::try_from(config.memory_bytes)?)
-        .direct_reads(config.direct_reads)
-        .compression(config.compression)
-        .shape(shape)
-        .compaction_threads(compaction_threads(&config));
-    if let Some(bytes) = config.take_tuning("memtable_bytes")? {
-        options = options.memtable_bytes(bytes);
-    }
-    if let Some(runs) = config.take_tuning("runs_per_stage")? {
-        options = options.runs_per_stage(runs);
-    }
-    if let Some(bytes) = config.take_tuning("sst_bytes")? {
-        options = options.sst_bytes(bytes);
-    }
-    if let Some(ssts) = config.take_tuning("clean_every")? {
-        options = options.clean_every(ssts);
-    }
-    if let Some(bits) = config.take_tuning("filter_bits_per_key")? {
-        options = options.filter_bits_per_key(bits);
-    }
-    if let Some(driver) = config.take_tuning("read_driver")? {
-        options = options.read_driver(driver);
-    }
-    config.no_tuning_left()?;
-    Ok(options)
+    Ok(Box::new(PleachEngine { db, partitions, durability, reads, settings }))
 }
 
 impl Engine for PleachEngine {
@@ -123,7 +89,7 @@ impl Engine for PleachEngine {
     }
 
     fn get_async<'a>(&'a self, partition: usize, key: &[u8]) -> Option<GetFuture<'a>> {
-        let get = self.partitions[partition].get_async(key);
+        let get = self.partitions[partition].get_async_with(key, &self.reads);
         Some(Box::pin(async { Ok(get.await?.map(Value::into_vec)) }))
     }
 
@@ -162,6 +128,8 @@ impl Engine for PleachEngine {
             ("memtable_bytes", stats.memtable_bytes),
             ("filter_bytes", stats.filter_bytes),
             ("wasted_probes", stats.wasted_probes),
+            ("lookup_reads", stats.lookup_reads),
+            ("wasted_reads", stats.wasted_reads),
         ];
         Ok(EngineStats {
             written_bytes: Some(stats.log_bytes + stats.flush_bytes + stats.compaction_written_bytes),
@@ -201,7 +169,7 @@ impl Session for PleachSession<'_> {
     }
 
     fn get(&mut self, partition: usize, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.partition(partition).get(key)?;
+        let value = self.partition(partition).get_with(key, &self.engine.reads)?;
         Ok(value.map(|value| read(&value)).is_some())
     }
 
@@ -246,7 +214,7 @@ impl Session for PleachSession<'_> {
         keys: &[&[u8]],
         read: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<()> {
-        let values = self.partition(partition).get_many(keys)?;
+        let values = self.partition(partition).get_many_with(keys, &self.engine.reads)?;
         for (at, value) in values.iter().enumerate() {
             if let Some(value) = value {
                 read(at, value);

@@ -1,26 +1,17 @@
-//! TridentKV's figures of asynchronous reads: Lu et al., "TridentKV: A Read-Optimized LSM-Tree Based KV Store via Adaptive
-//! Indexing and Space-Efficient Partitioning", TPDS 2022, section 4.3.
-//!
-//! Their set-up: keys of 16 bytes, values of 1 KiB, 40 GB, caches of 2 and 20 GB; an SSD of 637 k reads a second. Figs. 15
-//! and 18 are bars and curves without numbers; quoted is what the text says. SPDK's polling thread is not repeated.
+//! TridentKV, Figs. 15 and 18: asynchronous reads by cache and by the number of threads. The figures are bars and curves without
+//! numbers; quoted is what the text says. SPDK's polling thread is not repeated.
 
-use super::Session;
+use super::{CACHES, IN_FLIGHT, KEYS, Reads, VALUE_BYTES, print_row, share_of_device};
 use crate::bench::Record;
-use crate::engine::Result;
+use crate::engine::{EngineFactory, Result};
+use crate::paper::Session;
 use crate::report::{count, nanos, print};
 
-/// Keys here; theirs were 40 million.
-const KEYS: u64 = 500_000;
-const VALUE_BYTES: u64 = 1000;
-/// Gets in flight of a thread that reads asynchronously.
-const IN_FLIGHT: usize = 32;
-/// Caches, in percent of the data.
-const CACHES: [u64; 2] = [5, 50];
-/// Threads of Fig. 18, and its cache in percent.
+/// Threads of Fig. 18; its cache is the smaller one.
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// Asynchronous reads off and on, with a small and a large cache.
-pub(super) fn fig15(session: &mut Session<'_>) -> Result<()> {
+pub(crate) fn fig15(session: &mut Session<'_>) -> Result<()> {
     print(&format!(
         "Theirs, in words: with a small cache asynchronous reads gain most of the three techniques; with a large one, which\n\
          answers most reads, the learned index does; writes gain nothing. Ours: {} pairs of 1016 B past the page cache, one\n\
@@ -33,7 +24,7 @@ pub(super) fn fig15(session: &mut Session<'_>) -> Result<()> {
             let mut base = None;
             for is_on in [false, true] {
                 let workloads = if is_on { "readrandom" } else { "readrandom,overwrite" };
-                let records = run(session, engine.name, workloads, percent, is_on)?;
+                let records = run(session, &engine, workloads, percent, is_on)?;
                 let [read, rest @ ..] = &records[..] else { return Err("a record was expected".into()) };
                 let base = *base.get_or_insert(read.ops_per_s);
                 print_row(&[
@@ -56,7 +47,7 @@ pub(super) fn fig15(session: &mut Session<'_>) -> Result<()> {
 }
 
 /// Gets by the number of threads.
-pub(super) fn fig18(session: &mut Session<'_>) -> Result<()> {
+pub(crate) fn fig18(session: &mut Session<'_>) -> Result<()> {
     print(&format!(
         "Theirs, in words: blocking gets grow with the threads; asynchronous ones are very fast with few threads and gain\n\
          nothing by more, because the processors are busy. Ours: {} pairs of 1016 B past the page cache, cache {} % of\n\
@@ -81,7 +72,7 @@ pub(super) fn fig18(session: &mut Session<'_>) -> Result<()> {
             if is_on && !engine.capabilities.async_get {
                 continue;
             }
-            for read in run(session, engine.name, &workloads, CACHES[0], is_on)? {
+            for read in run(session, &engine, &workloads, CACHES[0], is_on)? {
                 print_row(&[
                     engine.name,
                     if is_on { "on" } else { "off" },
@@ -102,35 +93,12 @@ pub(super) fn fig18(session: &mut Session<'_>) -> Result<()> {
 /// Runs workloads on a store that is loaded once for each engine.
 fn run(
     session: &mut Session<'_>,
-    engine: &str,
+    engine: &EngineFactory,
     workloads: &str,
     cache_percent: u64,
     is_async: bool,
 ) -> Result<Vec<Record>> {
     let keys = session.keys(KEYS);
-    // Less is for no engine a cache.
-    let memory = (keys * (VALUE_BYTES + 16) * cache_percent / 100).max(1 << 20);
-    let words = format!(
-        "--workloads {workloads} --keys {keys} --value-size {VALUE_BYTES} --memory {memory} --duration 3 --ops {keys} \
-         --keep --reuse",
-    );
-    let factory = session.engines.iter().find(|factory| factory.name == engine);
-    let mut words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-    if factory.is_some_and(|factory| factory.capabilities.direct_reads) {
-        words.push("--direct".to_owned());
-    }
-    if is_async {
-        words.push(format!("--in-flight={IN_FLIGHT}"));
-    }
-    session.run(engine, &words)
-}
-
-fn share_of_device(read: &Record) -> String {
-    let share = read.device_reads_per_s.map(|device| read.ops_per_s / device);
-    share.map_or_else(|| "-".to_owned(), |share| format!("{share:.2}"))
-}
-
-fn print_row(cells: &[&str]) {
-    let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:<16}")).collect();
-    print(aligned.join(" ").trim_end());
+    let reads = Reads { workloads, keys, value_bytes: VALUE_BYTES, cache_percent, is_async };
+    reads.run(session, engine, &[format!("--ops={keys}")])
 }
