@@ -49,7 +49,7 @@ fn papers_print_theirs_beside_ours() {
         ("sifrdb-fig12", ["3.7", "bits per key", "pleach-forest (ours)   20"]),
         ("tridentkv-fig15", ["learned index", "50 %             on", "puts a second"]),
     ] {
-        let output = pleach_bench(dir.path(), &format!("paper {name} --keys 4000"));
+        let output = pleach_bench(dir.path(), &format!("paper {name} --keys 4000 --duration 0.2"));
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
         let printed = text(&output.stdout);
         for word in words {

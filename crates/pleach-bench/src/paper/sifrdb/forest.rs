@@ -141,8 +141,8 @@ impl Forest {
         let name = engine.name;
         let seconds = session.seconds(SECONDS);
         let mut words = words(&format!(
-            "--workloads {} --keys {} --key-set user --value-size uniform:1-200 --memory {} --duration {seconds} --keep --reuse \
-             {further}",
+            "--workloads {} --keys {} --key-set user --value-size uniform:1-200 --memory {} --duration {seconds} --keep \
+             --reuse",
             search.workloads,
             self.keys(),
             search.memory.bytes(self.keys() * PAIR_BYTES),
@@ -166,6 +166,7 @@ impl Forest {
         } else if engine.capabilities.direct_reads {
             words.push("--direct".to_owned());
         }
+        words.extend(super::words(further));
         session.run(name, &words)
     }
 

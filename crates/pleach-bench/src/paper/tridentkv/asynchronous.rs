@@ -99,6 +99,6 @@ fn run(
     is_async: bool,
 ) -> Result<Vec<Record>> {
     let keys = session.keys(KEYS);
-    let reads = Reads { workloads, keys, value_bytes: VALUE_BYTES, cache_percent, is_async };
-    reads.run(session, engine, &[format!("--ops={keys}")])
+    let reads = Reads { workloads, keys, value_bytes: VALUE_BYTES, cache_percent, is_async, device: None };
+    reads.run(session, engine)
 }

@@ -1,6 +1,6 @@
 //! TridentKV, Fig. 13: reads on this device, and on two that are simulated by the latency of their reads.
 
-use super::{CACHE, IN_FLIGHT, Reads, VALUE_BYTES, is_pleach, print_cells, print_row, tune};
+use super::{CACHE, IN_FLIGHT, Reads, VALUE_BYTES, is_pleach, print_cells, print_row};
 use crate::engine::{EngineFactory, Result};
 use crate::paper::Session;
 use crate::report::{bytes, count, nanos, print};
@@ -17,7 +17,7 @@ pub(crate) fn fig13(session: &mut Session<'_>) -> Result<()> {
     print(&format!(
         "Theirs, in words: TridentKV's random reads are 3 to 6 times, its sequential ones 1.3 times as fast as RocksDB's on a disk, a\n\
          SATA SSD and an NVMe SSD, most on the last. Ours: {} pairs of 1016 B past the page cache, cache {CACHE} %, one thread;\n\
-         asynchronous: {IN_FLIGHT} gets in flight. SATA and HDD are simulated: each read of a file takes 0.11 ms, 11 at a time, or\n\
+         asynchronous: {IN_FLIGHT} gets in flight. SATA and HDD are simulated: each read of a file, from the page cache, takes 0.11 ms, 11 at a time, or\n\
          12.7 ms, one at a time. A sequential read pays it too, which a disk's head would not; their bandwidth is not simulated.\n\
          Only Pleach runs on them.\n",
         count(session.keys(KEYS) as f64),
@@ -59,9 +59,8 @@ fn rows(
         value_bytes: VALUE_BYTES,
         cache_percent: CACHE,
         is_async: false,
+        device: simulated,
     };
-    let simulated: Vec<String> =
-        simulated.map(|name| tune(engine.name, "simulated_device", name)).into_iter().collect();
     let mut off = None;
     for (name, workloads, is_async) in
         [("random", "readrandom", false), ("random", "readrandom", true), ("sequential", "readseq", false)]
@@ -69,7 +68,7 @@ fn rows(
         if is_async && !engine.capabilities.async_get {
             continue;
         }
-        let record = Reads { workloads, is_async, ..reads }.run_one(session, engine, &simulated)?;
+        let record = Reads { workloads, is_async, ..reads }.run_one(session, engine)?;
         let is_random = workloads == "readrandom";
         // A sequential read is timed by groups of entries.
         let latency = |ns: u64| if is_random { nanos(ns as f64) } else { "-".to_owned() };

@@ -38,16 +38,13 @@ struct Reads<'a> {
     value_bytes: u64,
     cache_percent: u64,
     is_async: bool,
+    /// Pleach's `simulated_device`, which delays reads from the page cache.
+    device: Option<&'a str>,
 }
 
 impl Reads<'_> {
-    fn run(
-        &self,
-        session: &mut Session<'_>,
-        engine: &EngineFactory,
-        further: &[String],
-    ) -> Result<Vec<Record>> {
-        let Self { workloads, keys, value_bytes, cache_percent, is_async } = *self;
+    fn run(&self, session: &mut Session<'_>, engine: &EngineFactory) -> Result<Vec<Record>> {
+        let Self { workloads, keys, value_bytes, cache_percent, is_async, device } = *self;
         // Less is for no engine a cache.
         let memory = (keys * (value_bytes + KEY_BYTES) * cache_percent / 100).max(1 << 20);
         let seconds = session.seconds(3.0);
@@ -55,24 +52,20 @@ impl Reads<'_> {
             "--workloads {workloads} --keys {keys} --value-size {value_bytes} --memory {memory} --duration {seconds} --keep \
              --reuse",
         ));
-        if engine.capabilities.direct_reads {
+        if let Some(device) = device {
+            words.push(tune(engine.name, "simulated_device", device));
+        } else if engine.capabilities.direct_reads {
             words.push("--direct".to_owned());
         }
         if is_async {
             words.push(format!("--in-flight={IN_FLIGHT}"));
         }
-        words.extend_from_slice(further);
         session.run(engine.name, &words)
     }
 
     /// The record of the only workload.
-    fn run_one(
-        &self,
-        session: &mut Session<'_>,
-        engine: &EngineFactory,
-        further: &[String],
-    ) -> Result<Record> {
-        let records = self.run(session, engine, further)?;
+    fn run_one(&self, session: &mut Session<'_>, engine: &EngineFactory) -> Result<Record> {
+        let records = self.run(session, engine)?;
         records.into_iter().next().ok_or_else(|| "a record was expected".into())
     }
 }

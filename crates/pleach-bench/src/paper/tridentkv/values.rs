@@ -66,8 +66,15 @@ fn random_reads(
         if is_async && !engine.capabilities.async_get {
             continue;
         }
-        let reads = Reads { workloads: "readrandom", keys, value_bytes, cache_percent: CACHE, is_async };
-        let read = reads.run_one(session, engine, &[])?;
+        let reads = Reads {
+            workloads: "readrandom",
+            keys,
+            value_bytes,
+            cache_percent: CACHE,
+            is_async,
+            device: None,
+        };
+        let read = reads.run_one(session, engine)?;
         if engine.name == BASE {
             *base = Some(read.ops_per_s);
         }
@@ -97,9 +104,15 @@ pub(crate) fn fig11(session: &mut Session<'_>) -> Result<()> {
         let mut base = None;
         for engine in session.engines.clone() {
             let keys = keys(session, value_bytes);
-            let reads =
-                Reads { workloads: "readseq", keys, value_bytes, cache_percent: CACHE, is_async: false };
-            let read = reads.run_one(session, &engine, &[]);
+            let reads = Reads {
+                workloads: "readseq",
+                keys,
+                value_bytes,
+                cache_percent: CACHE,
+                is_async: false,
+                device: None,
+            };
+            let read = reads.run_one(session, &engine);
             session.remove_store(engine.name);
             let read = read?;
             if engine.name == BASE {

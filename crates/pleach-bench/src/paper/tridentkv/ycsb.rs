@@ -64,11 +64,12 @@ fn measure(session: &mut Session<'_>, engine: &EngineFactory) -> Result<(Vec<Rec
         value_bytes: VALUE_BYTES,
         cache_percent: CACHES[0],
         is_async: false,
+        device: None,
     };
-    let records = all.run(session, engine, &[])?;
+    let records = all.run(session, engine)?;
     if !engine.capabilities.async_get {
         return Ok((records, None));
     }
-    let gets = Reads { workloads: "ycsb-c", is_async: true, ..all }.run_one(session, engine, &[])?;
+    let gets = Reads { workloads: "ycsb-c", is_async: true, ..all }.run_one(session, engine)?;
     Ok((records, Some(gets)))
 }
