@@ -23,7 +23,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 34] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 35] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -39,6 +39,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 34] {
         ("pinned_memtable_bytes", stats.pinned_memtable_bytes, true),
         ("open_files", stats.open_files, false),
         ("open_files_max", stats.open_files_max, false),
+        ("memory_bytes", stats.memory_bytes, true),
         ("cache_bytes", stats.cache_bytes, true),
         ("cache_capacity_bytes", stats.cache_capacity_bytes, true),
         ("index_filter_bytes", stats.index_filter_bytes, true),

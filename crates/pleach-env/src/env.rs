@@ -216,6 +216,12 @@ pub trait Env: Send + Sync + 'static {
     /// Number of processors that this process may use. Two in the simulator.
     fn parallelism(&self) -> usize;
 
+    /// Bytes of memory that this process may use: the machine's, or less if a limit is set for it (on Linux, of a control
+    /// group). `None` if that is unknown, as in the simulator.
+    fn memory_limit(&self) -> Option<u64> {
+        None
+    }
+
     /// A random number; in the simulator, from its seed.
     fn random_u64(&self) -> u64;
 

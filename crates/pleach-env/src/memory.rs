@@ -201,6 +201,20 @@ impl std::ops::Deref for AtomicWords {
     }
 }
 
+/// Gives the memory of `pages` back to the system. Their bytes become zero; the next access gets memory again.
+///
+/// Requires: `pages` begins and ends with whole pages of 4096 bytes.
+pub fn discard(pages: &mut [u8]) {
+    let start = pages.as_mut_ptr();
+    assert!(start.addr().is_multiple_of(4096) && pages.len().is_multiple_of(4096), "whole pages");
+    // SAFETY: the pages are borrowed mutably, and all bytes of the slice stay initialized, as zeros.
+    let discarded =
+        !cfg!(miri) && unsafe { madvise(start.cast(), pages.len(), Advice::LinuxDontNeed) }.is_ok();
+    if !discarded {
+        pages.fill(0);
+    }
+}
+
 /// Prefetches the cache line at `address`. Harmless for any address.
 #[inline]
 pub fn prefetch(address: *const u8) {
@@ -246,6 +260,17 @@ mod tests {
             assert!(copy.bytes() == vec![7; len]);
             assert_eq!(copy.into_region().len(), 36 + len);
         }
+    }
+
+    #[test]
+    fn discarded_pages_are_zero_and_the_others_stay() {
+        let mut region = Region::try_new(3 << 20).expect("there is so much memory");
+        let bytes = region.bytes_mut();
+        bytes.fill(7);
+        discard(&mut bytes[4096..3 * 4096]);
+        let zeros: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at] == 0).collect();
+        assert_eq!(zeros, (4096..3 * 4096).collect::<Vec<_>>());
+        bytes.fill(8);
     }
 
     #[test]

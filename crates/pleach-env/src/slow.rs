@@ -223,6 +223,10 @@ impl Env for SlowEnv {
         self.env.parallelism()
     }
 
+    fn memory_limit(&self) -> Option<u64> {
+        self.env.memory_limit()
+    }
+
     fn random_u64(&self) -> u64 {
         self.env.random_u64()
     }

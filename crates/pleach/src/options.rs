@@ -21,7 +21,7 @@ pub struct Options {
     pub(crate) env: Arc<dyn Env>,
     pub(crate) create_if_missing: bool,
     pub(crate) read_only: bool,
-    pub(crate) memory: usize,
+    memory: Option<usize>,
     pub(crate) memtable_bytes: Option<usize>,
     pub(crate) codec: Codec,
     pub(crate) direct_reads: bool,
@@ -73,6 +73,12 @@ pub(crate) const LARGE_VALUE_LEN: usize = 4 << 20;
 /// Most compaction threads by default.
 const COMPACTION_THREADS_MAX: usize = 4;
 
+/// The default of [`Options::memory`] is a quarter of the process's memory between these bounds: docs/design/0010-memory.md.
+const MEMORY_DEFAULT_MIN: usize = 64 << 20;
+const MEMORY_DEFAULT_MAX: usize = 1 << 30;
+/// The default where the memory of the process is unknown.
+const MEMORY_IF_UNKNOWN: usize = 512 << 20;
+
 /// Smallest memory budget that [`Options::memory`] takes: 1 MiB.
 const MEMORY_MIN: usize = 1 << 20;
 
@@ -101,7 +107,7 @@ impl Options {
             env: Arc::new(RealEnv::new()),
             create_if_missing: true,
             read_only: false,
-            memory: 512 << 20,
+            memory: None,
             memtable_bytes: None,
             codec: Codec::None,
             direct_reads: false,
@@ -156,19 +162,20 @@ impl Options {
         self.create_if_missing && !self.read_only
     }
 
-    /// Memory budget in bytes: an eighth for each memtable (at most 64 MiB), half for cached blocks, the rest for indexes and
-    /// filters. Default 512 MiB, at least 1 MiB.
+    /// Memory budget in bytes, at least 1 MiB. Default: a quarter of the memory that the process may use, from 64 MiB to 1 GiB;
+    /// 512 MiB if that is unknown. A limit of its control group counts, so a container's does.
     ///
-    /// If the indexes and filters exceed the rest when the store is opened, it caches fewer blocks, down to a quarter of the
-    /// budget. If they still exceed it, the filters that save the fewest searches for their size stay on the disk
-    /// ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of the data, and so
-    /// are the filters that open ranges and snapshots pin.
+    /// Each memtable takes an eighth (at most 64 MiB). Indexes and filters take what they need, and cached blocks the rest, at
+    /// least a quarter. If there is not enough for all filters beside that quarter, those that save the fewest searches for
+    /// their size stay on the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory,
+    /// about 1 % of the data, and so are the filters that open ranges and snapshots pin. The system gives memory when it is
+    /// used, so a small store takes little.
     ///
     /// Two things come on top of this budget: memtables that snapshots, ranges and values pin after their flush
     /// ([`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes)), and a write batch larger than a memtable.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
-        self.memory = bytes;
+        self.memory = Some(bytes);
         self
     }
 
@@ -285,7 +292,7 @@ impl Options {
     /// An error that says which option is out of its range.
     pub(crate) fn check(&self) -> Result<()> {
         let ranges = [
-            ("memory", self.memory as u64, MEMORY_MIN as u64..=1 << 50, " bytes"),
+            ("memory", self.memory_budget() as u64, MEMORY_MIN as u64..=1 << 50, " bytes"),
             (
                 "memtable_bytes",
                 self.memtable_budget() as u64,
@@ -313,9 +320,19 @@ impl Options {
         Ok(())
     }
 
+    /// Bytes of memory that the store may use; see [`Options::memory`].
+    pub(crate) fn memory_budget(&self) -> usize {
+        self.memory.unwrap_or_else(|| {
+            self.env.memory_limit().map_or(MEMORY_IF_UNKNOWN, |limit| {
+                let quarter = usize::try_from(limit / 4).unwrap_or(usize::MAX);
+                quarter.clamp(MEMORY_DEFAULT_MIN, MEMORY_DEFAULT_MAX)
+            })
+        })
+    }
+
     /// Bytes at which the active memtable is full.
     pub(crate) fn memtable_budget(&self) -> usize {
-        self.memtable_bytes.unwrap_or((self.memory / 8).min(MEMTABLE_BYTES_MAX))
+        self.memtable_bytes.unwrap_or((self.memory_budget() / 8).min(MEMTABLE_BYTES_MAX))
     }
 
     /// Length of a log segment: one memtable's writes, so that a flush frees about one segment.
@@ -323,23 +340,23 @@ impl Options {
         self.memtable_budget() as u64
     }
 
-    /// Bytes for cached blocks in a store that has `index_filter_bytes` of indexes and filters.
+    /// Bytes for cached blocks in a store that has `index_filter_bytes` of indexes and filters: what these and the memtables
+    /// leave, and at least a quarter.
     pub(crate) fn cache_bytes(&self, index_filter_bytes: u64) -> usize {
         let used = usize::try_from(index_filter_bytes).unwrap_or(usize::MAX);
-        let room = self.memory - self.memtables_share();
-        room.saturating_sub(used).clamp(self.memory / 4, self.memory / 2)
+        let memory = self.memory_budget();
+        (memory - self.memtables_share()).saturating_sub(used).max(memory / 4)
     }
 
-    /// Bytes for filters beside `cache_bytes` and `index_bytes`. Indexes and filters together get at least an eighth of the
-    /// memory, and filters at least half of that.
+    /// Bytes for filters beside `cache_bytes` and `index_bytes`: at least half of what the cache leaves.
     pub(crate) fn filter_bytes_max(&self, cache_bytes: u64, index_bytes: u64) -> u64 {
-        let share = ((self.memory - self.memtables_share()) as u64).saturating_sub(cache_bytes);
+        let share = ((self.memory_budget() - self.memtables_share()) as u64).saturating_sub(cache_bytes);
         share.saturating_sub(index_bytes).max(share / 2).min(self.thresholds.filter_bytes)
     }
 
     /// Bytes for memtables of the default size. The excess of larger ones comes on top of the budget.
     fn memtables_share(&self) -> usize {
-        (1 + IMMUTABLE_MEMTABLES_MAX) * self.memtable_budget().min(self.memory / 8)
+        (1 + IMMUTABLE_MEMTABLES_MAX) * self.memtable_budget().min(self.memory_budget() / 8)
     }
 
     /// Number of compaction threads.

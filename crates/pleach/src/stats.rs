@@ -60,9 +60,11 @@ pub struct Stats {
     pub open_files_max: u64,
     /// How calls that want many blocks read them: [`Options::read_driver`](crate::Options::read_driver).
     pub read_driver: ReadDriver,
+    /// Memory budget in bytes: [`Options::memory`](crate::Options::memory) or its default.
+    pub memory_bytes: u64,
     /// Memory of cached blocks in bytes. [`Stats::cache_capacity_bytes`] is its limit.
     pub cache_bytes: u64,
-    /// Limit of [`Stats::cache_bytes`].
+    /// Limit of [`Stats::cache_bytes`]: what memtables, indexes and filters leave of the budget.
     pub cache_capacity_bytes: u64,
     /// Memory of indexes and filters of open SSTs in bytes.
     pub index_filter_bytes: u64,

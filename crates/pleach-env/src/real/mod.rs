@@ -15,6 +15,7 @@
 mod file;
 mod job;
 mod lock;
+mod memory_limit;
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -53,13 +54,15 @@ use file::RealFile;
 #[derive(Debug)]
 pub struct RealEnv {
     started: Instant,
+    /// Looked up once.
+    memory_limit: OnceLock<Option<u64>>,
 }
 
 impl RealEnv {
     /// The machine of this process; its clock starts now.
     #[expect(clippy::disallowed_methods, reason = "this is the environment's clock")]
     pub fn new() -> Self {
-        Self { started: Instant::now() }
+        Self { started: Instant::now(), memory_limit: OnceLock::new() }
     }
 }
 
@@ -193,6 +196,10 @@ impl Env for RealEnv {
 
     fn parallelism(&self) -> usize {
         std::thread::available_parallelism().map_or(1, Into::into)
+    }
+
+    fn memory_limit(&self) -> Option<u64> {
+        *self.memory_limit.get_or_init(memory_limit::memory_limit)
     }
 
     /// Not for secrets.

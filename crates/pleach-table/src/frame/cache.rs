@@ -60,7 +60,7 @@ pub struct FrameCache {
 /// Statistics of a [`FrameCache`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCacheStats {
-    /// Bytes of all frames.
+    /// Bytes of all frames that may be used.
     pub capacity: u64,
     /// Bytes of the frames that were ever used.
     pub used: u64,
@@ -99,16 +99,26 @@ impl FrameCache {
         }))
     }
 
+    /// Changes the capacity to about `bytes`, at most that of [`FrameCache::try_new`]. When it falls, blocks are evicted and
+    /// their memory is given back. A pinned block keeps its memory until a later call.
+    pub fn set_capacity(&self, bytes: usize) {
+        let Some(slab) = &self.slab else { return };
+        let frames = u32::try_from(bytes / PAGE / self.shards.len()).unwrap_or(u32::MAX);
+        for shard in &self.shards {
+            shard.lock().set_limit(slab, frames);
+        }
+    }
+
     /// The statistics so far.
     pub fn stats(&self) -> FrameCacheStats {
         let mut stats = FrameCacheStats {
-            capacity: u64::from(self.shard_frames) * self.shards.len() as u64 * PAGE as u64,
             admissions: self.admissions.load(Ordering::Relaxed),
             heap_fallbacks: self.heap_fallbacks.load(Ordering::Relaxed),
             ..FrameCacheStats::default()
         };
         for shard in &self.shards {
             let shard = shard.lock();
+            stats.capacity += u64::from(shard.limit()) * PAGE as u64;
             stats.used += u64::from(shard.used()) * PAGE as u64;
             stats.evictions += shard.evictions;
         }
@@ -307,6 +317,7 @@ mod tests {
                                     own = FrameWords::new(FileId(9), 8);
                                 }
                                 1..=4 => kept = Some((block, bytes.clone())),
+                                5 => cache.set_capacity(rng.usize(1..=3) * QUAD as usize * PAGE),
                                 _ => {}
                             }
                         }
@@ -320,6 +331,41 @@ mod tests {
         assert!(
             kept.iter().all(|(block, bytes)| bytes[..] == vec![u8::try_from(*block).unwrap(); bytes.len()])
         );
+    }
+
+    #[test]
+    fn a_smaller_cache_keeps_pinned_blocks_and_can_grow_again() {
+        let quads = |n| n * QUAD as usize * PAGE;
+        let cache = FrameCache::new(quads(4));
+        let words = FrameWords::new(FileId(1), 16);
+        let fill = || {
+            for block in 0..16 {
+                let Some(found) = cache.lookup(&words, block, false) else {
+                    let mut frames =
+                        cache.reserve(&words, block, PAGE, Warmth::Warm).expect("a frame is free");
+                    frames.fill(u8::try_from(block).unwrap());
+                    frames.publish();
+                    continue;
+                };
+                assert_eq!(found[..], [u8::try_from(block).unwrap(); PAGE]);
+            }
+        };
+        let cached = || (0..16).filter(|block| cache.lookup(&words, *block, false).is_some()).count();
+        fill();
+        assert_eq!(cached(), 16);
+        let pinned = cache.lookup(&words, 15, true).expect("just filled");
+        cache.set_capacity(quads(1));
+        assert_eq!((cache.stats().capacity, cached()), (quads(1) as u64, 5));
+        fill();
+        assert_eq!(cached(), 5, "four, and the one pinned");
+        assert_eq!(pinned[..], [15; PAGE]);
+        drop(pinned);
+        cache.set_capacity(quads(1));
+        assert_eq!(cached(), 4);
+        cache.set_capacity(quads(9));
+        assert_eq!(cache.stats().capacity, quads(4) as u64, "no more than at first");
+        fill();
+        assert_eq!(cached(), 16);
     }
 
     #[test]

@@ -40,8 +40,12 @@ pub(super) struct Shard {
     first: u32,
     /// How many frames; a multiple of [`QUAD`].
     frames: u32,
-    /// The first frame that was never used; all after it are unused too.
+    /// The frames that may be used end here, at the end of a quad.
+    end: u32,
+    /// The first frame that is not in use; all after it are unused too, except for pinned runs behind `end`.
     fresh: u32,
+    /// Frames behind `end` up to here may be in use by pinned runs.
+    leftover_end: u32,
     hand: u32,
     /// Heads of freed runs, by length less one. They are hints: the clock may have taken a run since.
     free: [Vec<u32>; QUAD as usize],
@@ -56,7 +60,9 @@ impl Shard {
         Self {
             first,
             frames,
+            end: first + frames,
             fresh: first,
+            leftover_end: first,
             hand: first,
             free: Default::default(),
             cold: VecDeque::new(),
@@ -91,6 +97,32 @@ impl Shard {
             }
         }
         Some(run)
+    }
+
+    /// Lets the shard use its first `frames` frames, in whole quads. Evicts the blocks in the others and gives their memory
+    /// back. A pinned block stays until a later call.
+    pub(super) fn set_limit(&mut self, slab: &SlabOwner, frames: u32) {
+        self.end = self.first + (frames / QUAD * QUAD).clamp(QUAD, self.frames);
+        let used_end = self.leftover_end.max(self.fresh);
+        self.leftover_end = self.end;
+        let mut head = self.end;
+        while head < used_end {
+            let next = head + slab.span(head);
+            if let Some(mut run) = slab.lock(head) {
+                self.evict(&run);
+                slab.discard(&mut run);
+                slab.unlock(run);
+            } else {
+                self.leftover_end = next;
+            }
+            head = next;
+        }
+        self.fresh = self.fresh.min(self.end);
+    }
+
+    /// Frames that may be used.
+    pub(super) fn limit(&self) -> u32 {
+        self.end - self.first
     }
 
     /// Gives back a reserved run that was not used.
@@ -133,8 +165,8 @@ impl Shard {
     fn take_free(&mut self, slab: &SlabOwner, frames: u32) -> Option<LockedRun> {
         while let Some(first) = self.free[frames as usize - 1].pop() {
             let owned = self.owners.get(self.slot(first)).is_some_and(Option::is_some);
-            if owned {
-                continue; // The clock has taken it since.
+            if owned || first >= self.end {
+                continue; // The clock has taken it since, or the limit was lowered.
             }
             match slab.lock(first) {
                 Some(run) if run.frames() == frames => return Some(run),
@@ -147,13 +179,14 @@ impl Shard {
 
     /// For a scan that has used its share: the place of the oldest cold block that has not been used again.
     fn take_cold(&mut self, slab: &SlabOwner, frames: u32, cold: bool) -> Option<LockedRun> {
-        let share = (self.frames / COLD_SHARE) as usize;
+        let share = (self.limit() / COLD_SHARE) as usize;
         if !cold || self.cold.len() < share.max(1) {
             return None;
         }
         for _ in 0..QUAD {
             let first = self.cold.pop_front()?;
-            if slab.chances(first) == Some(0)
+            if first < self.end
+                && slab.chances(first) == Some(0)
                 && slab.span(first) == frames
                 && let Some(run) = slab.lock(first)
             {
@@ -167,7 +200,7 @@ impl Shard {
     /// Frames that were never used, at a place that runs of this length may have.
     fn take_fresh(&mut self, slab: &SlabOwner, frames: u32) -> Option<LockedRun> {
         let place = self.fresh.next_multiple_of(alignment(frames));
-        if place + frames > self.first + self.frames {
+        if place + frames > self.end {
             return None;
         }
         for skipped in self.fresh..place {
@@ -182,7 +215,7 @@ impl Shard {
     fn sweep(&mut self, slab: &SlabOwner, frames: u32) -> Option<LockedRun> {
         for step in 0..PATIENT_STEPS + GREEDY_STEPS {
             let mut place = self.hand.next_multiple_of(alignment(frames));
-            if place + frames > self.first + self.frames {
+            if place + frames > self.end {
                 place = self.first;
             }
             self.hand = place + frames;

@@ -27,7 +27,7 @@
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use pleach_env::memory::{Region, prefetch};
+use pleach_env::memory::{Region, discard, prefetch};
 use pleach_env::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::states::{Frame, Frames};
@@ -200,6 +200,11 @@ impl SlabOwner {
         let (start, len) = self.slab().place(run.first, run.frames);
         // SAFETY: `place` checked the bounds; the run is locked by the token, so no thread writes while it is borrowed.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
+    }
+
+    /// Gives the memory of a locked run back to the system, until the run is written again.
+    pub(super) fn discard(&self, run: &mut LockedRun) {
+        discard(self.bytes_mut(run));
     }
 
     /// The bytes of a locked run, to be written.

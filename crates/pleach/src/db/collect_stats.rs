@@ -41,6 +41,7 @@ impl Inner {
         stats.read_driver = self.ctx.read_driver();
         (stats.lookup_reads, stats.wasted_reads) = self.ctx.loads.counts();
         let cache = self.cache.stats();
+        stats.memory_bytes = self.ctx.options.memory_budget() as u64;
         stats.cache_bytes = cache.used;
         stats.cache_capacity_bytes = cache.capacity;
         stats.log_was_torn = self.recovery.torn.is_some();

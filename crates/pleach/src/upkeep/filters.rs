@@ -1,4 +1,4 @@
-//! The filters in memory: loads and evicts what [`crate::filter_policy`] decides.
+//! The filters in memory: loads and evicts what [`crate::filter_policy`] decides. The cache has what they leave.
 //!
 //! The cleaner reviews the filters after each flush and compaction, and after a number of wasted probes. A version holds the
 //! filters of its files, so a change makes a new version, and readers, who pin theirs, take no lock.
@@ -33,7 +33,9 @@ pub(crate) fn open_ssts(
     let indexes = index_bytes(&files);
     let cache_bytes = options
         .cache_bytes(uses.iter().map(|filter_use| filter_use.bytes).fold(indexes, u64::saturating_add));
-    let cache = FrameCache::try_new(cache_bytes).ok_or_else(|| no_memory(dir, cache_bytes))?;
+    let cache_bytes_max = options.cache_bytes(0);
+    let cache = FrameCache::try_new(cache_bytes_max).ok_or_else(|| no_memory(dir, cache_bytes_max))?;
+    cache.set_capacity(cache_bytes);
     let chosen = filter_policy::choose(options.filter_bytes_max(cache_bytes as u64, indexes), &uses);
     for (file, keeps_filter) in files.iter().zip(chosen) {
         let path = sst_path(dir, file.id);
@@ -65,10 +67,13 @@ fn index_bytes(files: &[Arc<SstFile>]) -> u64 {
 }
 
 impl Upkeep {
-    /// Evicts the filters that the policy does not choose, and loads some of those that it does.
+    /// Gives the cache what indexes and filters leave. Evicts the filters that the policy does not choose, and loads some of
+    /// those that it does.
     pub(super) fn review_filters(&self) -> JobStep {
         let (filter_bytes, all_index_bytes) = self.version_set.lock().files.table_bytes();
-        let cache_bytes = self.cache.stats().capacity;
+        let cache_bytes = self.ctx.options.cache_bytes(filter_bytes.saturating_add(all_index_bytes));
+        self.cache.set_capacity(cache_bytes);
+        let cache_bytes = cache_bytes as u64;
         // All are in memory and fit: there is nothing to choose.
         if self.ctx.filter_review_interval.load(Ordering::Relaxed) == 0
             && filter_bytes <= self.ctx.options.filter_bytes_max(cache_bytes, all_index_bytes)
