@@ -107,8 +107,8 @@ pub struct ReadService<R> {
 }
 
 impl<R: QueuedRead<Buffer = BlockLoad>> ReadService<R> {
-    pub fn new(_env: &Arc<dyn Env>, _driver: ReadDriver) -> io::Result<Self> {
-        Ok(Self { state: Mutex::new((Vec::new(), false)) })
+    pub fn new(_env: &Arc<dyn Env>, _driver: ReadDriver) -> Self {
+        Self { state: Mutex::new((Vec::new(), false)) }
     }
 
     pub fn submit(&self, read: Arc<R>) -> bool {

@@ -57,7 +57,8 @@ impl Context {
     /// A queue of reads of the calling thread.
     pub(crate) fn read_queue<B: ReadBuffer>(&self, depth: u32) -> Result<ReadQueue<'_, B>> {
         ReadQueue::new(&*self.env, self.read_driver(), depth)
-            // This thread gets no ring, for want of memory or descriptors.
+            // This thread gets no ring, for want of memory or descriptors, and then perhaps no other thread.
+            .or_else(|_| ReadQueue::new(&*self.env, ReadDriver::Threads, depth))
             .or_else(|_| ReadQueue::new(&*self.env, ReadDriver::Blocking, depth))
             .map_err(|e| Error::io("read blocks of", &self.dir, e))
     }

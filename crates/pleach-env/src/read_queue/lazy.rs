@@ -1,6 +1,5 @@
 //! A service of reads that starts when it is needed first.
 
-use std::io;
 use std::mem;
 use std::sync::Arc;
 
@@ -28,15 +27,11 @@ impl<R: QueuedRead> LazyReadService<R> {
         Self { env: Arc::clone(env), service: Mutex::new(Service::NotStarted) }
     }
 
-    /// The service, which the first call starts; `None` after [`LazyReadService::close`]. Where the system has no ring or thread for
-    /// `driver`, those that wait read.
+    /// The service, which the first call starts; `None` after [`LazyReadService::close`].
     pub fn get(&self, driver: ReadDriver) -> Option<Arc<ReadService<R>>> {
         let mut service = self.service.lock();
         if let Service::NotStarted = &*service {
-            let started: io::Result<_> = ReadService::new(&self.env, driver)
-                .or_else(|_| ReadService::new(&self.env, ReadDriver::Blocking));
-            let started = started.expect("callers that read for themselves need nothing");
-            *service = Service::Started(Arc::new(started));
+            *service = Service::Started(Arc::new(ReadService::new(&self.env, driver)));
         }
         match &*service {
             Service::Started(service) => Some(Arc::clone(service)),

@@ -73,23 +73,16 @@ struct Shared<R> {
 }
 
 impl<R: QueuedRead> ReadService<R> {
-    /// Starts a service. Threads read where rings of this process have failed too often.
-    ///
-    /// # Errors
-    /// Where the system has no ring or no thread for it.
-    pub fn new(env: &Arc<dyn Env>, driver: ReadDriver) -> io::Result<Self> {
+    /// Starts a service. Threads read where the system gives no ring now, or where rings of this process have failed too often.
+    pub fn new(env: &Arc<dyn Env>, driver: ReadDriver) -> Self {
         let shared = Arc::new(Shared { inbox: Inbox::new(), idle: Condvar::new() });
         let worker = match driver {
             #[cfg(target_os = "linux")]
-            ReadDriver::Ring if Ring::are_given_up() => Worker::Threads,
-            #[cfg(target_os = "linux")]
-            ReadDriver::Ring => start_ring(&shared, env)?,
-            #[cfg(not(target_os = "linux"))]
-            ReadDriver::Ring => return Err(io::ErrorKind::Unsupported.into()),
-            ReadDriver::Threads => Worker::Threads,
+            ReadDriver::Ring if !Ring::are_given_up() => start_ring(&shared, env).unwrap_or(Worker::Threads),
+            ReadDriver::Ring | ReadDriver::Threads => Worker::Threads,
             ReadDriver::Blocking => Worker::Waiters,
         };
-        Ok(Self { env: Arc::clone(env), shared, worker })
+        Self { env: Arc::clone(env), shared, worker }
     }
 
     /// Hands a read in. `false` when the service is closed: the read was completed with an error.

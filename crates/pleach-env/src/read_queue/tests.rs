@@ -217,7 +217,7 @@ fn a_service_reads_for_many_threads_one_by_one_and_in_crowds() {
     let env: Arc<dyn Env> = Arc::new(RealEnv::new());
     let file = file_of(&*env, dir.path(), 100 * 4096);
     for driver in DRIVERS {
-        let service = ReadService::new(&env, driver).unwrap();
+        let service = ReadService::new(&env, driver);
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let (service, file) = (&service, &file);
@@ -250,7 +250,7 @@ fn a_service_that_goes_makes_the_reads_it_was_given() {
     let file = file_of(&*env, dir.path(), 100 * 4096);
     for driver in DRIVERS {
         for count in [0, 1, 500] {
-            let service = ReadService::new(&env, driver).unwrap();
+            let service = ReadService::new(&env, driver);
             let reads: Vec<_> = (0..count).map(|n| PageRead::new(&file, n % 100)).collect();
             assert!(reads.iter().all(|read| service.submit(Arc::clone(read))));
             drop(service);
@@ -287,7 +287,7 @@ fn a_panic_of_one_task_is_nothing_to_the_others() {
     let env: Arc<dyn Env> = Arc::new(RealEnv::new());
     let file = file_of(&*env, dir.path(), 100 * 4096);
     for driver in DRIVERS {
-        let service = ReadService::new(&env, driver).unwrap();
+        let service = ReadService::new(&env, driver);
         let reads: Vec<_> = (0..100).map(|n| Arc::new(Panics(PageRead::new(&file, n), n % 7 == 0))).collect();
         for _ in 0..2 {
             assert!(reads.iter().all(|read| service.submit(Arc::clone(read))));
@@ -407,7 +407,7 @@ fn a_service_can_be_closed_inside_of_its_own_read() {
         let (sender, closed) = channel();
         let read = Arc::new(Closes(PageRead::new(&file, 0), Mutex::new(None), sender));
         let mut owner = read.1.lock();
-        assert!(owner.insert(ReadService::new(&env, driver).unwrap()).submit(Arc::clone(&read)));
+        assert!(owner.insert(ReadService::new(&env, driver)).submit(Arc::clone(&read)));
         drop(owner);
         closed.recv_timeout(Duration::from_secs(60)).expect("the close ends");
     }

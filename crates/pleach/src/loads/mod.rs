@@ -236,12 +236,7 @@ impl Loads {
     }
 
     fn service(&self, driver: ReadDriver) -> &Arc<ReadService<Load>> {
-        self.service.get_or_init(|| {
-            let started = ReadService::new(&self.env, driver)
-                // The system has no room for a ring or a thread.
-                .or_else(|_| ReadService::new(&self.env, ReadDriver::Blocking));
-            Arc::new(started.expect("tasks that read for themselves need nothing"))
-        })
+        self.service.get_or_init(|| Arc::new(ReadService::new(&self.env, driver)))
     }
 
     /// Waits for all reads of the service, and begins no more. Forgotten futures keep no block.

@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use pleach::env::{Fault, FaultKind, SimEnv};
-use pleach::{Db, ErrorKind, Options, Range, ReadDriver, Shape};
+use pleach::{Db, ErrorKind, Options, Range, Shape};
 
+use crate::rig::read_drivers::{DRIVERS, ReadBy};
 use crate::rig::setup::DIR;
-
-const DRIVERS: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
 
 /// More than the smallest cache holds.
 const KEYS: u64 = 12_000;
@@ -122,7 +121,7 @@ fn scans_give_the_same_entries_on_every_driver() {
         let dir = tempfile::tempdir().unwrap();
         let model = fill(&options(8 << 20).compression(compressed).open(dir.path()).unwrap());
         for driver in DRIVERS {
-            let db = options(1 << 20).direct_reads(direct).read_driver(driver).open(dir.path()).unwrap();
+            let db = options(1 << 20).direct_reads(direct).read_by(driver).open(dir.path()).unwrap();
             let partition = db.default_partition();
             let mut rng = Rng::with_seed(5);
             for _ in 0..50 {
@@ -275,7 +274,7 @@ fn scans_that_are_dropped_leave_no_read_and_no_file_behind() {
     let dir = tempfile::tempdir().unwrap();
     fill(&options(8 << 20).open(dir.path()).unwrap());
     for driver in DRIVERS {
-        let db = options(1 << 20).read_driver(driver).direct_reads(true).open(dir.path()).unwrap();
+        let db = options(1 << 20).read_by(driver).direct_reads(true).open(dir.path()).unwrap();
         let partition = db.default_partition();
         let mut rng = Rng::with_seed(1);
         let mut kept = Vec::new();

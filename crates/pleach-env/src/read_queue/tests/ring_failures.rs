@@ -113,7 +113,7 @@ fn a_service_whose_ring_fails_ends_each_read_and_goes_on() {
     for (failure, sleeps) in
         [(Failure::AtOnce, false), (Failure::Late, false), (Failure::AtOnce, true), (Failure::Late, true)]
     {
-        let service = ReadService::new(&env, ReadDriver::Ring).unwrap();
+        let service = ReadService::new(&env, ReadDriver::Ring);
         let submit = |count| -> Vec<_> {
             let reads: Vec<_> = (0..count).map(|n| PageRead::new(&file, n % 100)).collect();
             assert!(reads.iter().all(|read| service.submit(Arc::clone(read))));
@@ -170,7 +170,7 @@ fn where_rings_fail_again_and_again_threads_read() {
         assert!(read_all(&mut queue, &file, &[0, 100, 200], 100).iter().all(Result::is_ok));
     }
     assert!((1..20).contains(&rings), "{rings}");
-    let service = ReadService::new(&env, ReadDriver::Ring).unwrap();
+    let service = ReadService::new(&env, ReadDriver::Ring);
     assert!(service.ring_thread().is_none());
     let read = PageRead::new(&file, 0);
     assert!(service.submit(Arc::clone(&read)) && read.wait(&service).is_ok());

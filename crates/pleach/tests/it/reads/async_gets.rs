@@ -14,8 +14,9 @@ use pleach::env::{Fault, FaultKind, SimEnv};
 use pleach::{ErrorKind, GetFuture, ReadDriver, Value};
 
 use super::{
-    DRIVERS, KEYS, Unpark, block_on, fill, key, machine, newest_key, options, run_all, started, value, waker,
+    KEYS, Unpark, block_on, fill, key, machine, newest_key, options, run_all, started, value, waker,
 };
+use crate::rig::read_drivers::{DRIVERS, ReadBy};
 use crate::rig::setup::DIR;
 
 #[test]
@@ -23,7 +24,7 @@ fn futures_answer_as_blocking_reads_do_on_every_driver() {
     let dir = tempfile::tempdir().unwrap();
     fill(&options(8 << 20).open(dir.path()).unwrap());
     for (driver, direct) in DRIVERS.into_iter().flat_map(|driver| [(driver, false), (driver, true)]) {
-        let db = options(1 << 20).direct_reads(direct).read_driver(driver).open(dir.path()).unwrap();
+        let db = options(1 << 20).direct_reads(direct).read_by(driver).open(dir.path()).unwrap();
         let partition = db.default_partition();
         let mut rng = Rng::with_seed(3);
         for seed in 0..4 {
@@ -44,7 +45,7 @@ fn futures_that_are_dropped_or_forgotten_leave_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     fill(&options(8 << 20).open(dir.path()).unwrap());
     for driver in DRIVERS {
-        let db = options(1 << 20).read_driver(driver).open(dir.path()).unwrap();
+        let db = options(1 << 20).read_by(driver).open(dir.path()).unwrap();
         let partition = db.default_partition();
         thread::scope(|scope| {
             for thread in 0..3 {
@@ -109,7 +110,7 @@ fn a_future_of_a_closed_store_or_a_dropped_partition_is_closed_or_right() {
     for driver in DRIVERS {
         let dir = tempfile::tempdir().unwrap();
         fill(&options(8 << 20).open(dir.path()).unwrap());
-        let db = options(1 << 20).read_driver(driver).open(dir.path()).unwrap();
+        let db = options(1 << 20).read_by(driver).open(dir.path()).unwrap();
         let partition = db.default_partition();
         let n = newest_key();
         let expected = Some(value(n, 3));
@@ -125,7 +126,7 @@ fn a_future_of_a_closed_store_or_a_dropped_partition_is_closed_or_right() {
             Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{driver:?}: {error}"),
         }
         assert_eq!(block_on(not_begun).unwrap_err().kind(), ErrorKind::Closed);
-        let db = options(1 << 20).read_driver(driver).open(dir.path()).unwrap();
+        let db = options(1 << 20).read_by(driver).open(dir.path()).unwrap();
         let gone = db.partition("gone").unwrap();
         gone.put("key", "value").unwrap();
         let future = gone.get_async("key");
@@ -149,7 +150,7 @@ fn a_task_that_is_dropped_when_it_is_woken_closes_its_store() {
     let dir = tempfile::tempdir().unwrap();
     fill(&options(8 << 20).open(dir.path()).unwrap());
     for driver in [ReadDriver::Ring, ReadDriver::Threads] {
-        let db = options(1 << 20).read_driver(driver).open(dir.path()).unwrap();
+        let db = options(1 << 20).read_by(driver).open(dir.path()).unwrap();
         let (sender, dropped) = channel();
         let task = Arc::new(Last(Mutex::new(None), sender));
         let waker = Waker::from(Arc::clone(&task));

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::ErrorKind;
 use pleach::env::{Fault, FaultKind, SimEnv};
+use pleach::{ErrorKind, ReadDriver};
 
-use super::{DRIVERS, KEYS, fill, key, machine, options, some_keys};
+use super::{KEYS, fill, key, machine, options, some_keys};
+use crate::rig::read_drivers::{DRIVERS, ReadBy, are_rings_refused, may_be_refused};
 use crate::rig::setup::DIR;
 
 #[test]
@@ -16,8 +17,8 @@ fn many_keys_are_answered_as_single_ones_on_every_driver() {
         let dir = tempfile::tempdir().unwrap();
         fill(&options(8 << 20).compression(compressed).open(dir.path()).unwrap());
         for driver in DRIVERS {
-            let db = options(1 << 20).direct_reads(direct).read_driver(driver).open(dir.path()).unwrap();
-            assert_eq!(db.stats().read_driver, driver);
+            let db = options(1 << 20).direct_reads(direct).read_by(driver).open(dir.path()).unwrap();
+            assert!(db.stats().read_driver == driver || may_be_refused(driver));
             let partition = db.default_partition();
             (0..KEYS).step_by(17).for_each(|n| partition.put(key(n), "in the memtable").unwrap());
             let snapshot = db.snapshot();
@@ -92,4 +93,20 @@ fn a_read_that_fails_is_an_error_and_the_next_call_answers() {
     }
     assert!(failed > 5, "{failed} calls failed");
     assert!(db.stats().poisoned.is_none());
+}
+
+#[test]
+fn where_rings_are_refused_threads_read() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&options(8 << 20).open(dir.path()).unwrap());
+    let opened = options(8 << 20).open(dir.path()).unwrap();
+    let chosen = opened.stats().read_driver;
+    drop(opened);
+    let forced = options(8 << 20).read_driver(ReadDriver::Ring).open(dir.path());
+    if are_rings_refused() {
+        assert_eq!(chosen, ReadDriver::Threads);
+        assert_eq!(forced.unwrap_err().kind(), ErrorKind::Io);
+    } else if !may_be_refused(ReadDriver::Ring) {
+        assert_eq!(chosen, forced.unwrap().stats().read_driver);
+    }
 }

@@ -16,11 +16,9 @@ use std::thread::{self, Thread};
 
 use fastrand::Rng;
 use pleach::env::SimEnv;
-use pleach::{Db, GetFuture, Options, Partition, ReadDriver, Result, Shape, Value};
+use pleach::{Db, GetFuture, Options, Partition, Result, Shape, Value};
 
 use crate::rig::setup::DIR;
-
-const DRIVERS: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
 
 /// More than the smallest cache holds.
 const KEYS: u64 = 6_000;

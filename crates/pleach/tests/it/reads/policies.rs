@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use pleach::env::{Fault, FaultKind, RealEnv, SimEnv, SlowEnv};
 use pleach::{Db, ErrorKind, Options, Partition, ReadDriver, ReadOptions, ReadPolicy, Shape};
 
-use super::{DRIVERS, block_on};
+use super::block_on;
+use crate::rig::read_drivers::{DRIVERS, ReadBy};
 use crate::rig::setup::DIR;
 
 const POLICIES: [ReadPolicy; 6] = [
@@ -81,7 +82,7 @@ fn every_policy_answers_as_a_serial_search_on_every_driver() {
         let dir = tempfile::tempdir().unwrap();
         fill(&unfiltered(), dir.path());
         for driver in DRIVERS {
-            let db = unfiltered().direct_reads(direct).read_driver(driver).open(dir.path()).unwrap();
+            let db = unfiltered().direct_reads(direct).read_by(driver).open(dir.path()).unwrap();
             let partition = db.default_partition();
             assert_eq!(partition.stats().unwrap().runs, u64::from(CANDIDATES));
             for policy in POLICIES {
@@ -144,7 +145,7 @@ fn filters_make_the_default_serial() {
     let options = options(8 << 20).filter_bits_per_key(20.0);
     fill(&options, dir.path());
     for driver in DRIVERS {
-        let db = options.clone().read_driver(driver).open(dir.path()).unwrap();
+        let db = options.clone().read_by(driver).open(dir.path()).unwrap();
         let partition = db.default_partition();
         for _ in 0..20 {
             for run in 0..CANDIDATES {
@@ -192,7 +193,7 @@ fn a_read_without_time_ends_with_an_error_or_the_answer() {
     let dir = tempfile::tempdir().unwrap();
     fill(&unfiltered(), dir.path());
     for driver in DRIVERS {
-        let db = unfiltered().read_driver(driver).open(dir.path()).unwrap();
+        let db = unfiltered().read_by(driver).open(dir.path()).unwrap();
         let partition = db.default_partition();
         let options = uncached(ReadPolicy::Serial).timeout(Duration::ZERO);
         let answers = [

@@ -9,7 +9,8 @@ use std::thread;
 use pleach::env::{Clients, SimEnv};
 use pleach::{Db, Options, Partition, ReadDriver};
 
-use super::{DRIVERS, block_on, key, machine, newest_key, options, run_all, value};
+use super::{block_on, key, machine, newest_key, options, run_all, value};
+use crate::rig::read_drivers::{DRIVERS, ReadBy};
 
 /// Blocks that are wanted.
 const BLOCKS: usize = 8;
@@ -67,7 +68,7 @@ fn gets_of_eight_blocks_make_eight_reads_on_every_driver() {
         db.compact().unwrap();
         db.close().unwrap();
         for driver in DRIVERS {
-            let options = options.clone().read_driver(driver);
+            let options = options.clone().read_by(driver);
             for form in FORMS {
                 let db = opened(&options, dir.path());
                 form(&db.default_partition());
@@ -157,7 +158,7 @@ fn a_waker_that_panics_leaves_no_other_asleep() {
     super::fill(&options(8 << 20).open(dir.path()).unwrap());
     for driver in [ReadDriver::Ring, ReadDriver::Threads] {
         for n in (3..200).step_by(44) {
-            let db = options(8 << 20).read_driver(driver).open(dir.path()).unwrap();
+            let db = options(8 << 20).read_by(driver).open(dir.path()).unwrap();
             let partition = db.default_partition();
             let mut first = partition.get_async(key(n));
             let second = partition.get_async(key(n));

@@ -13,6 +13,7 @@ pub(crate) mod happened;
 pub(crate) mod keys;
 pub(crate) mod plan;
 pub(crate) mod query;
+pub(crate) mod read_drivers;
 pub(crate) mod real_bytes;
 pub(crate) mod setup;
 pub(crate) mod shape;
