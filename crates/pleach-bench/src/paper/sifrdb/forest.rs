@@ -77,7 +77,7 @@ impl Memory {
     fn bytes(self, data: u64) -> u64 {
         match self {
             Self::OneFor(ratio) => (data / ratio).max(MEMORY_MIN),
-            // At most half of the memory is block cache.
+            // Memtables and indexes take a part of the memory.
             Self::Cached => (data * 3).max(MEMORY_MIN * 16),
         }
     }
@@ -122,7 +122,7 @@ impl Forest {
         print(&format!(
             "Theirs: {theirs}\n\
              Ours: {} pairs of {PAIR_BYTES} B ({}), {} runs in {} stages, no filters unless it says so; reads past the page cache but\n\
-             for \"cached\"; memory is that of the whole engine, half of which at most caches blocks.\n",
+             for \"cached\"; memory is that of the whole engine, memtables and indexes included.\n",
             count(self.keys() as f64),
             bytes((self.keys() * PAIR_BYTES) as f64),
             self.candidates(),

@@ -36,9 +36,9 @@ pub(crate) fn fig15(session: &mut Session<'_>) -> Result<()> {
     print(&format!(
         "Theirs, in words: without filters SifrDB (FC) is slower than LevelDB and RocksDB and faster than the other forests;\n\
          FC is the best policy but for D, where PA is better; filters help every workload and make SifrDB the fastest.\n\
-         Ours: {THREADS} threads of 10 k requests, for {} s at most; memory as large as the data. writes stay in the write\n\
-         buffer of the forest, so its runs stay as loaded. Policies are for gets; all of them read the start of a scan (E) from all\n\
-         runs at the same time.\n",
+         Ours: {THREADS} threads of 10 k requests, for {} s at most; memory as large as the data. Writes stay in the write buffer\n\
+         of the forest, so its runs stay as loaded. Policies are for gets; all of them read the start of a scan (E) from all runs\n\
+         at the same time.\n",
         session.seconds(SECONDS),
     ));
     let mut rows = Vec::new();
