@@ -115,6 +115,17 @@ impl<'a> DataBlock<'a> {
         decode_entry(self.bytes, self.entry_start(i)).expect("validated when the block was admitted")
     }
 
+    /// The key of entry `i` without the block's prefix.
+    #[inline]
+    fn suffix(self, i: usize) -> &'a [u8] {
+        let rest = &self.bytes[self.entry_start(i)..];
+        let suffix = take_varint_u32(rest).and_then(|(len, first)| {
+            let (_, second) = take_varint_u32(rest.get(first..)?)?;
+            rest.get(first + second..)?.get(..len as usize)
+        });
+        suffix.expect("validated when the block was admitted")
+    }
+
     #[inline]
     fn entry_start(self, i: usize) -> usize {
         self.layout.entries_at() + usize::from(u16_at(self.bytes, self.layout.offsets_at() + 2 * i))
@@ -185,7 +196,7 @@ impl<'a> DataBlock<'a> {
     #[inline]
     pub(crate) fn narrow(self, search: &mut Search, key: &[u8]) {
         let half = search.size / 2;
-        let middle = &self.bytes[self.entry(search.base + half).suffix];
+        let middle = self.suffix(search.base + half);
         match middle.cmp(&key[self.layout.prefix_len..]) {
             Ordering::Less => {
                 search.base += half + 1;

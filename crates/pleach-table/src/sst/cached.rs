@@ -18,117 +18,45 @@ use crate::frame::{AlignedBuffer, BlockRef, Warmth};
 use crate::sizes::HEADER_LEN;
 
 /// The current block of a walk, and those read ahead.
-#[derive(Default)]
 pub(super) struct CachedBlocks {
     current: Current,
-    /// A copy of the current block, made when a value of it is to outlive it. Empty if the current block is one by itself.
-    pinned: OnceLock<BlockRef>,
-    window: Option<ReadWindow>,
-    /// The current block, if it was compressed in the window.
-    uncompressed: Vec<u8>,
     hints: Option<CursorHints>,
-    /// Made when the walk goes on to a neighbouring block.
-    ahead: Option<Box<ReadAhead>>,
+    /// Made when the walk goes on to a neighbouring block: most walks that begin with a seek need only one block.
+    walk: Option<Box<Walk>>,
 }
 
 /// Where the current block is.
-#[derive(Default)]
 enum Current {
-    #[default]
     Nowhere,
     Cached(BlockRef),
+    /// In the walk's window.
     InWindow(Range<usize>),
+    /// In the walk's memory for uncompressed blocks.
     Uncompressed,
 }
 
-impl CachedBlocks {
-    pub(super) fn new(hints: Option<CursorHints>) -> Self {
-        Self { hints, ..Self::default() }
+/// What a walk over neighbouring blocks keeps.
+struct Walk {
+    ahead: ReadAhead,
+    window: Option<ReadWindow>,
+    /// The current block, if it was compressed in the window.
+    uncompressed: Vec<u8>,
+    /// A copy of the current block, made when a value of it is to outlive it. Empty if the current block is in the cache.
+    pinned: OnceLock<BlockRef>,
+}
+
+impl Walk {
+    fn new(ahead: ReadAhead) -> Box<Self> {
+        Box::new(Self { ahead, window: None, uncompressed: Vec::new(), pinned: OnceLock::new() })
     }
 
-    /// Bytes of the current block; none before the first.
-    #[inline]
-    pub(super) fn bytes(&self) -> &[u8] {
-        match (&self.current, &self.window) {
-            (Current::Cached(block), _) => block,
-            (Current::InWindow(range), Some(read)) => &read.window.bytes()[range.clone()],
-            (Current::Uncompressed, _) => &self.uncompressed,
-            _ => &[],
-        }
-    }
-
-    /// The current block, pinned.
-    #[inline]
-    pub(super) fn pin(&self) -> BlockRef {
-        match &self.current {
-            Current::Cached(block) => block.clone(),
-            _ => self.pinned.get_or_init(|| BlockRef::heap(AlignedBuffer::copy_of(self.bytes()))).clone(),
-        }
-    }
-
-    /// Makes `block`, which a seek looks for, the current one if it is in the cache. Returns whether it is. A walk that wants
-    /// more entries than the block has begins to read ahead.
-    pub(super) fn seek_cached(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> bool {
-        (self.window, self.ahead) = (None, None);
-        if let Some(hints) = self.hints.as_ref().filter(|hints| hints.entries > 0) {
-            let mut ahead = ReadAhead::new(sst, Some(hints), block, forward);
-            ahead.look_ahead(sst, block);
-            self.ahead = Some(Box::new(ahead));
-        }
-        let Some(found) = sst.cached_block(block) else { return false };
-        self.seek_to(found);
-        true
-    }
-
-    /// Makes `found`, the block that a seek looks for, the current one.
-    pub(super) fn seek_to(&mut self, found: BlockRef) {
-        self.set(Current::Cached(found));
-    }
-
-    fn set(&mut self, current: Current) {
-        self.current = current;
-        if self.pinned.get().is_some() {
-            self.pinned = OnceLock::new();
-        }
-    }
-
-    /// Goes on in the next file of the walk, of which `block` is the first that it comes to.
-    pub(super) fn step_to_file(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<()> {
-        self.set(Current::Nowhere);
-        let window = self.window.take();
-        self.ahead = self.ahead.take().map(|mut ahead| {
-            if let Some(read) = window {
-                ahead.recycle(read.window);
-            }
-            Box::new(ahead.in_next_file(sst, block))
-        });
-        self.step_to(sst, block, forward)
-    }
-
-    /// Makes `block`, the next one of the walk, the current one.
-    pub(super) fn step_to(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<()> {
-        self.set(Current::Nowhere);
-        if self.ahead.as_ref().is_none_or(|ahead| ahead.is_forward() != forward) {
-            self.ahead = Some(Box::new(ReadAhead::new(sst, self.hints.as_ref(), block, forward)));
-        }
-        self.current = match sst.cache.lookup(&sst.words, block, false) {
-            Some(block) => Current::Cached(block),
-            None => self.read(sst, block)?,
-        };
-        if let Some(ahead) = &mut self.ahead {
-            ahead.look_ahead(sst, block);
-        }
-        Ok(())
-    }
-
-    /// The block, from a window.
+    /// Reads `block` by a window.
     fn read(&mut self, sst: &Arc<Sst>, block: u32) -> Result<Current> {
-        let ahead = self.ahead.as_mut().expect("a step has made it");
         if self.window.as_ref().is_none_or(|read| !read.window.span.covers(block)) {
             if let Some(read) = self.window.take() {
-                ahead.recycle(read.window);
+                self.ahead.recycle(read.window);
             }
-            self.window = Some(ahead.window(sst, block)?);
+            self.window = Some(self.ahead.window(sst, block)?);
         }
         let ReadWindow { window, admits } = self.window.as_ref().expect("just read");
         let place = window.place(sst, block);
@@ -145,5 +73,94 @@ impl CachedBlocks {
         let decompressed = decompress(&header, payload, &mut self.uncompressed);
         decompressed.map_err(|m| sst.damaged(sst.block_extent(block).0, m))?;
         Ok(Current::Uncompressed)
+    }
+}
+
+impl CachedBlocks {
+    pub(super) fn new(hints: Option<CursorHints>) -> Self {
+        Self { current: Current::Nowhere, hints, walk: None }
+    }
+
+    /// Bytes of the current block; none before the first.
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        if let Current::Cached(block) = &self.current { block } else { self.walk_bytes() }
+    }
+
+    /// Bytes of the current block, if it is not in the cache.
+    fn walk_bytes(&self) -> &[u8] {
+        match (&self.current, &self.walk) {
+            (Current::InWindow(range), Some(walk)) => {
+                walk.window.as_ref().map_or(&[], |read| &read.window.bytes()[range.clone()])
+            }
+            (Current::Uncompressed, Some(walk)) => &walk.uncompressed,
+            _ => &[],
+        }
+    }
+
+    /// The current block, pinned. Requires: there is one.
+    #[inline]
+    pub(super) fn pin(&self) -> BlockRef {
+        if let Current::Cached(block) = &self.current { block.clone() } else { self.pin_copy() }
+    }
+
+    /// A copy of the current block, which is not in the cache.
+    fn pin_copy(&self) -> BlockRef {
+        let walk = self.walk.as_ref().expect("only a walk has blocks outside the cache");
+        walk.pinned.get_or_init(|| BlockRef::heap(AlignedBuffer::copy_of(self.bytes()))).clone()
+    }
+
+    /// Makes `block`, which a seek looks for, the current one if it is in the cache. Returns whether it is. A walk that wants
+    /// more entries than the block has begins to read ahead.
+    pub(super) fn seek_cached(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> bool {
+        self.walk = None;
+        if let Some(hints) = self.hints.as_ref().filter(|hints| hints.entries > 0) {
+            let mut ahead = ReadAhead::new(sst, Some(hints), block, forward);
+            ahead.look_ahead(sst, block);
+            self.walk = Some(Walk::new(ahead));
+        }
+        let Some(found) = sst.cached_block(block) else { return false };
+        self.seek_to(found);
+        true
+    }
+
+    /// Makes `found`, the block that a seek looks for, the current one.
+    pub(super) fn seek_to(&mut self, found: BlockRef) {
+        self.current = Current::Cached(found);
+    }
+
+    /// Forgets the current block and what was read ahead.
+    pub(super) fn forget(&mut self) {
+        (self.current, self.walk) = (Current::Nowhere, None);
+    }
+
+    /// Goes on in the next file of the walk, of which `block` is the first that it comes to.
+    pub(super) fn step_to_file(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<()> {
+        self.current = Current::Nowhere;
+        self.walk = self.walk.take().map(|walk| {
+            let Walk { mut ahead, window, .. } = *walk;
+            if let Some(read) = window {
+                ahead.recycle(read.window);
+            }
+            Walk::new(ahead.in_next_file(sst, block))
+        });
+        self.step_to(sst, block, forward)
+    }
+
+    /// Makes `block`, the next one of the walk, the current one.
+    pub(super) fn step_to(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<()> {
+        self.current = Current::Nowhere;
+        let begin = || ReadAhead::new(sst, self.hints.as_ref(), block, forward);
+        let walk = self.walk.get_or_insert_with(|| Walk::new(begin()));
+        if walk.ahead.is_forward() != forward {
+            walk.ahead = begin();
+        }
+        walk.pinned.take();
+        self.current = match sst.cache.lookup(&sst.words, block, false) {
+            Some(block) => Current::Cached(block),
+            None => walk.read(sst, block)?,
+        };
+        walk.ahead.look_ahead(sst, block);
+        Ok(())
     }
 }

@@ -83,19 +83,31 @@ impl SstCursor {
         Self { sst, source, place: None, seek: None, key: KeyBuffer::new(), error: None }
     }
 
-    /// A cursor through the cache, for a scan of which something is known. About `entries` of its entries are wanted; 0 if that
-    /// is unknown.
+    /// A cursor through the cache, for a scan with hints.
     pub fn for_scan(sst: Arc<Sst>, hints: CursorHints) -> Self {
         let source = Source::Cached(CachedBlocks::new(Some(hints)));
         Self { source, ..Self::new(sst, CursorMode::Cached) }
     }
 
-    /// Goes on in the next file of the walk: to its first entry on the way up, and to its last on the way down.
-    pub fn step_to_file(&mut self, sst: &Arc<Sst>, up: bool) -> Result<()> {
+    /// Moves to another file, in which the cursor is invalid until it is moved.
+    pub fn move_to_file(&mut self, sst: &Arc<Sst>) {
+        self.enter_file(sst);
+        match &mut self.source {
+            Source::Cached(blocks) => blocks.forget(),
+            Source::Streaming(stream) => stream.restart(),
+        }
+    }
+
+    fn enter_file(&mut self, sst: &Arc<Sst>) {
         self.sst = Arc::clone(sst);
-        let block = if up { 0 } else { sst.blocks() - 1 };
         self.place = None;
         self.seek = None;
+    }
+
+    /// Goes on in the next file of the walk: to its first entry on the way up, and to its last on the way down.
+    pub fn step_to_file(&mut self, sst: &Arc<Sst>, up: bool) -> Result<()> {
+        self.enter_file(sst);
+        let block = if up { 0 } else { sst.blocks() - 1 };
         let moved = match &mut self.source {
             Source::Cached(blocks) => blocks.step_to_file(sst, block, up),
             Source::Streaming(stream) => {

@@ -1,4 +1,4 @@
-//! Hints: what a cursor knows of the scan that it serves.
+//! Hints for a cursor about the scan that it serves.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::window::BackgroundReads;
 /// Bytes of a prefix: a partition's number.
 const PREFIX_LEN: usize = 4;
 
-/// What is known of a scan. None of it changes an entry.
+/// Hints about a scan. They change no entry.
 #[derive(Clone)]
 pub struct ScanHints {
     /// Who reads ahead.
@@ -21,10 +21,10 @@ pub struct ScanHints {
     pub bound: Option<Arc<[u8]>>,
 }
 
-/// What is known of one cursor of a scan.
+/// Hints about one cursor of a scan.
 #[derive(Clone)]
 pub struct CursorHints {
-    /// What is known of the scan.
+    /// Hints about the scan.
     pub scan: Arc<ScanHints>,
     /// The bytes with which all stored keys begin that the cursor will walk over.
     pub prefix: Option<[u8; PREFIX_LEN]>,

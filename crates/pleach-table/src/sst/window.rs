@@ -91,7 +91,7 @@ impl WindowBuffer {
     }
 }
 
-// SAFETY: a vector's elements are on the heap, and nothing here makes it grow.
+// SAFETY: the buffer's bytes are on the heap; they stay where they are when it moves, and nothing here makes it grow.
 #[expect(unsafe_code, reason = "see above")]
 unsafe impl ReadBuffer for WindowBuffer {
     fn bytes_mut(&mut self) -> &mut [u8] {

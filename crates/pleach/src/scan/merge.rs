@@ -57,7 +57,7 @@ pub(crate) struct Merge {
     sources: Vec<SourceCursor>,
     direction: Direction,
     /// The sources that are on an entry.
-    order: SmallVec<[OrderedSource; 16]>,
+    order: SmallVec<[OrderedSource; 8]>,
     /// The common prefix of all current keys.
     shared: SmallVec<[u8; 32]>,
     /// Comparisons with equal heads since `shared` was computed.

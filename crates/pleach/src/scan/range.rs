@@ -127,10 +127,13 @@ impl Range {
     /// A merge of all sources, on no entry; `None` once the range has ended.
     fn open(&self, direction: Direction) -> Option<Merge> {
         let view = self.view.as_ref()?;
-        let mut sources: Vec<_> = (view.state.memtables())
-            .map(|memtable| SourceCursor::over_memtable(self.partition, memtable.cursor(view.visible)))
-            .collect();
-        if let Some(tree) = view.state.version.tree(self.partition) {
+        let tree = view.state.version.tree(self.partition);
+        let runs = tree.map_or(0, |tree| tree.runs.len());
+        let mut sources = Vec::with_capacity(1 + view.state.immutable.len() + runs);
+        for memtable in view.state.memtables() {
+            sources.push(SourceCursor::over_memtable(self.partition, memtable.cursor(view.visible)));
+        }
+        if let Some(tree) = tree {
             tree.reads.note_seek(tree.runs.len());
             let hints = Arc::new(self.hints(direction));
             let all = tree.sum(|run| run.totals.entries).max(1);
@@ -144,7 +147,7 @@ impl Range {
         Some(Merge::new(sources, direction))
     }
 
-    /// What is known of a walk in a direction.
+    /// The hints for a walk in a direction.
     fn hints(&self, direction: Direction) -> ScanHints {
         let bound = match &self.ends[direction.opposite() as usize].bound {
             Bound::Included(key) | Bound::Excluded(key) => Some(Arc::from(&key[..])),
@@ -154,9 +157,9 @@ impl Range {
         ScanHints { reads, fills_cache: self.fills_cache, bound }
     }
 
-    /// Tells that about `count` entries will be taken from an end, and after each seek. The range reads what they need at
-    /// once: their blocks in all runs are read while the seek waits for its own, and nothing behind them. A range that goes on behind
-    /// them reads ahead as others do. The entries are the same. Requires: nothing was read yet; otherwise it has no effect.
+    /// Sets how many entries will be taken from an end, and after each seek, about. The seek then reads the blocks of these
+    /// entries in all runs at once, and nothing behind them. A range that goes on behind them reads ahead as others do. The
+    /// entries are the same. Requires: nothing was read yet; otherwise it has no effect.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -173,9 +176,9 @@ impl Range {
         self
     }
 
-    /// Has all blocks that the range reads enter the cache. Without it, those of a long scan do not: from about 100 KiB of a run
-    /// on, they are read into buffers of the scan, so that the blocks that point reads use stay. For a scan that is
-    /// repeated, or that prepares the cache for other reads. Requires: nothing was read yet; otherwise it has no effect.
+    /// All blocks that the range reads enter the cache. By default those of a long scan do not: behind about 100 KiB of a run,
+    /// it reads into buffers of its own, so that the blocks of point reads stay in the cache. For a scan that is repeated, or
+    /// that prepares the cache for other reads. Requires: nothing was read yet; otherwise it has no effect.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

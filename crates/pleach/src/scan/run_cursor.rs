@@ -14,7 +14,6 @@ use crate::version::edit::{RunFileMeta, RunKind};
 use crate::version::{Run, RunFile, SubTree};
 
 /// How a cursor over a run reads.
-#[derive(Clone)]
 pub(crate) enum RunReads {
     /// Through the cache, for a scan that wants about so many entries of the run; 0 if that is unknown.
     Scan { hints: Arc<ScanHints>, entries: u64 },
@@ -24,13 +23,13 @@ pub(crate) enum RunReads {
 
 impl RunReads {
     /// A cursor over `sst`, in which all keys of the run begin with `prefix`.
-    fn cursor(&self, sst: &Arc<Sst>, prefix: Option<[u8; PARTITION_PREFIX_LEN]>) -> SstCursor {
+    fn cursor(self, sst: &Arc<Sst>, prefix: Option<[u8; PARTITION_PREFIX_LEN]>) -> SstCursor {
+        let sst = Arc::clone(sst);
         match self {
-            Self::Scan { hints, entries } => SstCursor::for_scan(
-                Arc::clone(sst),
-                CursorHints { scan: Arc::clone(hints), prefix, entries: *entries },
-            ),
-            Self::Stream => SstCursor::new(Arc::clone(sst), CursorMode::Streaming { forget: false }),
+            Self::Scan { hints, entries } => {
+                SstCursor::for_scan(sst, CursorHints { scan: hints, prefix, entries })
+            }
+            Self::Stream => SstCursor::new(sst, CursorMode::Streaming { forget: false }),
         }
     }
 }
@@ -38,7 +37,6 @@ impl RunReads {
 /// See the module's text. It stands on no entry before a seek.
 pub(super) struct RunCursor {
     run: Arc<Run>,
-    reads: RunReads,
     /// The prefix of the file's keys: the partition's number in a section, otherwise `None`.
     prefix: Option<[u8; PARTITION_PREFIX_LEN]>,
     /// Index of the file that `sst` reads.
@@ -64,7 +62,7 @@ impl RunCursor {
         let prefix = (run.kind == RunKind::Section).then(|| partition.prefix());
         let first = run.files.first().expect("only runs that have files are scanned");
         let sst = reads.cursor(first.file.sst(), prefix);
-        Self { run, reads, prefix, file: 0, sst, valid: false, at_file_start: false, seek: None }
+        Self { run, prefix, file: 0, sst, valid: false, at_file_start: false, seek: None }
     }
 
     /// The file that the entry is in.
@@ -221,7 +219,7 @@ impl RunCursor {
     fn enter(&mut self, file: usize) {
         if file != self.file {
             self.file = file;
-            self.sst = self.reads.cursor(self.run.files[file].file.sst(), self.prefix);
+            self.sst.move_to_file(self.run.files[file].file.sst());
         }
     }
 

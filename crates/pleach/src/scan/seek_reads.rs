@@ -5,8 +5,8 @@
 //! source whose block is there goes on while the other reads are in flight.
 //!
 //! # Cost
-//! A seek over any number of runs waits for the device about once. It waits again only for sources whose entry is the first or last one of
-//! a neighbouring block.
+//! A seek over any number of runs waits for the device about once. It waits again only for sources whose entry is the first or
+//! last one of a neighbouring block.
 //!
 //! # Origin
 //! `SifrDB`, section 4.2, "Range Query": the blocks of the start key are loaded from all trees concurrently. There by threads that
