@@ -39,6 +39,8 @@ const _: () = assert!(
 pub(crate) struct Operations {
     record: RecordBuf,
     count: u32,
+    /// Hash of the first operation's key, as [`Operation::hash`]; not set while there is none.
+    first_hash: u64,
     footprint: Footprint,
 }
 
@@ -98,6 +100,9 @@ impl Operations {
             put_varint(out, value.len() as u64);
         }
         out.extend_from_slice(key);
+        if self.count == 0 {
+            self.first_hash = key_hash(partition.get(), key);
+        }
         self.count += 1;
     }
 
@@ -116,6 +121,12 @@ impl Operations {
 
     pub(crate) fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Hash of the key, if there is one operation only.
+    #[inline]
+    pub(crate) fn only_hash(&self) -> Option<u64> {
+        (self.count == 1).then_some(self.first_hash)
     }
 
     /// Memory that the operations will take in a memtable.

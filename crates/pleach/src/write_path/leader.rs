@@ -170,8 +170,8 @@ impl WritePath {
 
 /// Prefetches the index lines of requests with one operation, while the log is being written.
 fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
-    for request in group.iter().filter(|r| r.operations.count() == 1) {
-        request.operations.for_each(&mut |op| memtable.prefetch(op.hash()));
+    for hash in group.iter().filter_map(|request| request.operations.only_hash()) {
+        memtable.prefetch(hash);
     }
 }
 
