@@ -13,19 +13,24 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum ReadPolicy {
     /// A candidate whose filter is in memory very likely holds the key, so its answer is waited for. Candidates without a filter
-    /// are read at the same time, up to 16, where the device is slow enough for that to pay.
+    /// are read at the same time, up to 16, if lookups end sooner that way: the store measures it, again and again.
     #[default]
     Auto,
     /// One candidate after the other.
     Serial,
-    /// So many candidates at the same time, newest first; the next one starts when one has ended. `SifrDB`'s FC, whose default
-    /// is 16. Zero counts as one.
+    /// So many candidates at the same time, newest first; the next one starts when the newest has missed. `SifrDB`'s FC, whose
+    /// default is 16. Zero counts as one.
     FixedCount(u32),
     /// All candidates of a stage at the same time; the next stage only if none of them holds the key. `SifrDB`'s PA.
     PriorityAware,
 }
 
 impl ReadPolicy {
+    /// The policy of each of many keys that are read together: they keep the device busy.
+    pub(crate) fn of_many(self) -> Self {
+        if self == Self::Auto { Self::Serial } else { self }
+    }
+
     /// Whether it was chosen to read several candidates at the same time.
     pub(crate) fn is_parallel(self) -> bool {
         matches!(self, Self::FixedCount(2..) | Self::PriorityAware)

@@ -203,7 +203,7 @@ impl Partition {
         self.get_many_async_with(keys, &ReadOptions::new())
     }
 
-    /// As [`Partition::get_many_async`], with options.
+    /// As [`Partition::get_many_async`], with options. [`ReadPolicy::Auto`](crate::ReadPolicy) searches for each key serially.
     ///
     /// # Errors
     /// Those of [`Partition::get_with`], for any of the keys.

@@ -102,14 +102,12 @@ impl QueuedRead for Load {
         let mut state = self.state.lock();
         let is_unwanted = state.futures == 0;
         if is_unwanted {
-            self.table.in_service.fetch_sub(1, Ordering::Relaxed);
             state.phase = Phase::Ended(Err(closed()));
         }
         is_unwanted
     }
 
     fn complete(&self, result: io::Result<BlockLoad>) {
-        self.table.in_service.fetch_sub(1, Ordering::Relaxed);
         self.set(match result {
             Ok(load) => Phase::Read(load),
             Err(e) if e.kind() == io::ErrorKind::NotConnected => Phase::Ended(Err(closed())),

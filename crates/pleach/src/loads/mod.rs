@@ -43,7 +43,7 @@ use pleach_table::{BlockRef, Sst, Warmth};
 pub(crate) use claim::Claim;
 use load::Load;
 pub(crate) use load::LoadFuture;
-use pace::ReadPace;
+pub(crate) use pace::{LookupPace, Paced};
 pub(crate) use parker::block_on;
 pub(crate) use timer::Alarm;
 use timer::Timer;
@@ -59,12 +59,9 @@ type Part = HashMap<BlockKey, InFlight, BuildHasherDefault<BlockHasher>>;
 /// The table of loads in flight.
 struct Table {
     parts: [Mutex<Part>; PARTS],
-    pace: ReadPace,
     /// Statistics: relaxed.
     reads: AtomicU64,
     wasted_reads: AtomicU64,
-    /// Reads that were handed to the service and have not ended. A hint: relaxed.
-    in_service: AtomicU64,
 }
 
 /// Who reads a block.
@@ -82,6 +79,7 @@ pub(crate) struct Loads {
     service: OnceLock<Arc<ReadService<Load>>>,
     table: Arc<Table>,
     timer: Timer,
+    pub(crate) pace: LookupPace,
 }
 
 /// What a thread does for a block that it wants.
@@ -99,15 +97,14 @@ impl Loads {
         let table = Table {
             parts: std::array::from_fn(|_| Mutex::new(Part::default())),
             reads: AtomicU64::new(0),
-            pace: ReadPace::default(),
             wasted_reads: AtomicU64::new(0),
-            in_service: AtomicU64::new(0),
         };
         Self {
             env: Arc::clone(env),
             service: OnceLock::new(),
             table: Arc::new(table),
             timer: Timer::default(),
+            pace: LookupPace::default(),
         }
     }
 
@@ -116,20 +113,14 @@ impl Loads {
         (self.table.reads.load(Ordering::Relaxed), self.table.wasted_reads.load(Ordering::Relaxed))
     }
 
-    /// Counts a read that a thread makes, and returns how many were made before.
-    pub(crate) fn note_read(&self) -> u64 {
-        self.table.reads.fetch_add(1, Ordering::Relaxed)
+    /// Counts a read that a thread makes.
+    pub(crate) fn note_read(&self) {
+        self.table.reads.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a block that was read and not used.
     pub(crate) fn note_wasted_read(&self) {
         self.table.wasted_reads.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Whether a lookup with so many candidates of which each may hold the key should read them at the same time.
-    pub(crate) fn is_parallel_better(&self, driver: ReadDriver, candidates: usize) -> bool {
-        let in_service = self.table.in_service.load(Ordering::Relaxed);
-        driver != ReadDriver::Blocking && self.table.pace.is_parallel_better(candidates, in_service)
     }
 
     /// The load of a block that is not in the cache, by the service. It has begun when this returns.
@@ -161,7 +152,6 @@ impl Loads {
             load.end(Ok(block));
             return Ok(future);
         }
-        self.table.in_service.fetch_add(1, Ordering::Relaxed);
         if !service.submit(load) {
             return Err(closed());
         }
@@ -201,8 +191,8 @@ impl Loads {
         match self.begin(sst, block) {
             Begun::Cached(block) => Ok(block),
             Begun::Claimed(claim) => {
-                let number = self.note_read();
-                let loaded = self.table.pace.timed(&*self.env, number, || sst.load_block(block, warmth));
+                self.note_read();
+                let loaded = sst.load_block(block, warmth);
                 claim.end(&loaded);
                 loaded
             }

@@ -1,56 +1,163 @@
-//! Pace of reads: how long a thread waits for a block, and so whether it pays to read several at the same time.
+//! Pace of lookups: whether they end sooner if candidates are read one after the other or at the same time.
 //!
-//! A thread that reads several blocks at once hands them to the service and is woken by it. That takes time which a block in
-//! the page cache does not, and which a device does not make up for when it is busy with other reads anyway.
+//! Which is better depends on the device, on the page cache, and on how busy device and processors are with the lookups of
+//! others. A lookup alone cannot tell: on a busy machine a parallel one ends sooner at the cost of all others. So all
+//! lookups do the same for [`EPOCH`] lookups, and the time that they take is averaged. The better way is taken, and now and
+//! then the other one for one epoch, so that its average stays true.
+//!
+//! # Cost
+//! Two looks at the clock for each lookup that could read in parallel. Epochs of the worse way cost about 1 %.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use pleach_env::Env;
+/// Lookups that go one way. Their first quarter meets what the lookups before have left on the device, and is not averaged.
+/// Arbitrary: more than there are reads in flight.
+const EPOCH: u64 = 128;
+/// Weight of one lookup in its average: 1 of 16, so that one epoch replaces nearly all that was known.
+const WEIGHT: u64 = 16;
+/// A lookup counts for at most so many averages: a device may take a thousand times longer now and then.
+const OUTLIER: u64 = 4;
+/// Epochs of the better way for one of the other: at least, and at most.
+const TRY_EVERY: (u64, u64) = (16, 512);
+/// Reading in parallel has to win by so many percent, because it reads more.
+const MARGIN: u64 = 5;
+/// Numbers of candidates, by their logarithm: 2 and 3, 4 to 7, 8 to 15, more.
+const CLASSES: usize = 4;
 
-/// One read in so many is timed.
-const TIMED_EVERY: u64 = 16;
-/// One lookup in so many that could read in parallel reads serially, so that reads go on being timed.
-const SERIAL_EVERY: u64 = 64;
-/// A sample that took longer says nothing about the device.
-const SAMPLE_MAX: Duration = Duration::from_millis(1);
-/// Time that the service takes to begin reads for a thread and to wake it. An estimate.
-const HANDOFF: Duration = Duration::from_micros(20);
-/// So many reads of other lookups keep the device busy enough. `SifrDB`'s number of searches (section 5.3.3).
-const BUSY: u64 = 16;
-
-/// See the module's text. Statistics: relaxed.
+/// See the module's text.
 #[derive(Default)]
-pub(crate) struct ReadPace {
-    /// Moving average of the time that a read takes. 0 before the first sample.
-    read_ns: AtomicU64,
-    asked: AtomicU64,
+pub(crate) struct LookupPace([Class; CLASSES]);
+
+/// Lookups with about as many candidates. Statistics: relaxed.
+#[derive(Default)]
+struct Class {
+    lookups: AtomicU64,
+    /// The way of this epoch.
+    is_parallel: AtomicBool,
+    /// The last epoch of the worse way.
+    tried: AtomicU64,
+    /// Average time of a serial lookup and of a parallel one. 0 before the first.
+    average_ns: [AtomicU64; 2],
 }
 
-impl ReadPace {
-    /// Makes the read with this number, and times it if it is one of the sample.
-    pub(super) fn timed<T>(&self, env: &dyn Env, number: u64, read: impl FnOnce() -> T) -> T {
-        if !number.is_multiple_of(TIMED_EVERY) {
-            return read();
+/// The way of one lookup.
+pub(crate) struct Paced {
+    pub(crate) is_parallel: bool,
+    class: usize,
+    is_averaged: bool,
+    began: Duration,
+}
+
+impl LookupPace {
+    /// The way of a lookup that begins now and has so many equally likely candidates. `None` if there is no choice.
+    pub(crate) fn begin(&self, candidates: usize, now: impl FnOnce() -> Duration) -> Option<Paced> {
+        let class = (candidates.checked_ilog2()? as usize).checked_sub(1)?.min(CLASSES - 1);
+        let number = self.0[class].lookups.fetch_add(1, Ordering::Relaxed);
+        if number.is_multiple_of(EPOCH) {
+            self.0[class].begin_epoch(number / EPOCH);
         }
-        let began = env.now();
-        let done = read();
-        let took = env.now().saturating_sub(began).min(SAMPLE_MAX);
-        let took = u64::try_from(took.as_nanos()).expect("at most SAMPLE_MAX");
-        let before = self.read_ns.load(Ordering::Relaxed);
-        let average = if before == 0 { took } else { before - before / 8 + took / 8 };
-        self.read_ns.store(average, Ordering::Relaxed);
-        done
+        let is_parallel = self.0[class].is_parallel.load(Ordering::Relaxed);
+        Some(Paced { is_parallel, class, is_averaged: number % EPOCH >= EPOCH / 4, began: now() })
     }
 
-    /// Whether a lookup with so many equally likely candidates ends sooner if it reads them at the same time, while `in_flight`
-    /// reads of others are. Serially it would read half of them.
-    pub(super) fn is_parallel_better(&self, candidates: usize, in_flight: u64) -> bool {
-        if candidates < 2 || in_flight >= BUSY {
-            return false;
+    /// Takes the time of a lookup that ends now.
+    pub(crate) fn end(&self, paced: &Paced, now: impl FnOnce() -> Duration) {
+        if !paced.is_averaged {
+            return;
         }
-        let saved = (candidates as u64 - 1) * self.read_ns.load(Ordering::Relaxed) / 2;
-        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        !asked.is_multiple_of(SERIAL_EVERY) && Duration::from_nanos(saved) >= HANDOFF
+        let took = u64::try_from(now().saturating_sub(paced.began).as_nanos()).unwrap_or(u64::MAX).max(1);
+        let average = &self.0[paced.class].average_ns[usize::from(paced.is_parallel)];
+        let before = average.load(Ordering::Relaxed);
+        let after = if before == 0 {
+            took
+        } else {
+            (before * (WEIGHT - 1) + took.min(before.saturating_mul(OUTLIER))).div_ceil(WEIGHT)
+        };
+        average.store(after, Ordering::Relaxed);
+    }
+}
+
+impl Class {
+    /// Chooses the way of an epoch: first the ways that were not tried yet.
+    fn begin_epoch(&self, epoch: u64) {
+        let [serial, parallel] = self.average_ns.each_ref().map(|average| average.load(Ordering::Relaxed));
+        let is_parallel = if serial == 0 || parallel == 0 {
+            serial != 0
+        } else {
+            let is_better = parallel < serial - serial * MARGIN / 100;
+            let (best, other) = (serial.min(parallel), serial.max(parallel));
+            let try_every = (100 * (other - best) / best).clamp(TRY_EVERY.0, TRY_EVERY.1);
+            let is_due = epoch >= self.tried.load(Ordering::Relaxed) + try_every;
+            if is_due {
+                self.tried.store(epoch, Ordering::Relaxed);
+            }
+            is_better ^ is_due
+        };
+        self.is_parallel.store(is_parallel, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const CANDIDATES: usize = 8;
+
+    /// Lookups one after the other, on a machine where a lookup of each way takes so long. How many were parallel.
+    fn run(pace: &LookupPace, lookups: u64, took: impl Fn(u64, bool) -> u64) -> u64 {
+        let clock = Cell::new(0);
+        let now = || Duration::from_nanos(clock.get());
+        let mut parallel = 0;
+        for number in 0..lookups {
+            let paced = pace.begin(CANDIDATES, now).expect("there is a choice");
+            clock.set(clock.get() + took(number, paced.is_parallel));
+            pace.end(&paced, now);
+            parallel += u64::from(paced.is_parallel);
+        }
+        parallel
+    }
+
+    #[test]
+    fn the_faster_way_is_taken_and_the_other_one_is_tried() {
+        for (serial, parallel, least, most) in
+            [(100, 300, 100, 2000), (300, 100, 98_000, 99_900), (100, 98, 1000, 7000), (1, 1, 1000, 7000)]
+        {
+            let pace = LookupPace::default();
+            run(&pace, 1000, |_, is_parallel| if is_parallel { parallel } else { serial });
+            let tried = run(&pace, 100_000, |_, is_parallel| if is_parallel { parallel } else { serial });
+            assert!((least..=most).contains(&tried), "{serial} {parallel}: {tried}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_noticed() {
+        let pace = LookupPace::default();
+        run(&pace, 10_000, |_, is_parallel| if is_parallel { 50_000 } else { 500_000 });
+        // The data is in the page cache now.
+        let parallel = run(&pace, 200_000, |_, is_parallel| if is_parallel { 30_000 } else { 8_000 });
+        assert!(parallel < 100_000, "{parallel}");
+    }
+
+    #[test]
+    fn a_read_that_takes_a_thousand_times_longer_changes_nothing() {
+        let pace = LookupPace::default();
+        run(&pace, 1000, |_, is_parallel| if is_parallel { 60_000 } else { 100_000 });
+        let hiccup = |number| if number % 100 == 7 { 50_000_000 } else { 0 };
+        let parallel = run(&pace, 100_000, |number, is_parallel| {
+            hiccup(number) + if is_parallel { 60_000 } else { 100_000 }
+        });
+        assert!(parallel > 90_000, "{parallel}");
+    }
+
+    #[test]
+    fn one_candidate_is_no_choice() {
+        let pace = LookupPace::default();
+        for candidates in [0, 1] {
+            assert!(pace.begin(candidates, || unreachable!("no look at the clock")).is_none());
+        }
+        assert!(pace.begin(usize::MAX, || Duration::ZERO).is_some());
     }
 }

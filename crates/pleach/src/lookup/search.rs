@@ -3,32 +3,39 @@
 
 use std::task::{Poll, Waker};
 
-use pleach_env::{Error, ErrorKind, Result};
+use pleach_env::{Error, ErrorKind, ReadDriver, Result};
 use pleach_table::Warmth;
 use smallvec::SmallVec;
 
 use super::pending::{PendingLookup, Wanted};
 use crate::context::Context;
-use crate::loads::{LoadFuture, block_on};
+use crate::loads::{LoadFuture, Paced, block_on};
 use crate::read_options::{ReadOptions, ReadPolicy};
 use crate::value::Value;
 
 /// See the module's text.
 pub(crate) struct Search {
     lookup: PendingLookup,
-    /// By candidates.
+    /// By candidates, newest first.
     loads: SmallVec<[(usize, LoadFuture); 1]>,
     warmth: Warmth,
+    /// If its time helps to choose the way of others.
+    paced: Option<Paced>,
 }
 
 impl Search {
     pub(crate) fn new(ctx: &Context, mut lookup: PendingLookup, options: &ReadOptions) -> Self {
-        if lookup.policy() == ReadPolicy::Auto
-            && !ctx.loads.is_parallel_better(ctx.read_driver(), lookup.unfiltered())
-        {
-            lookup.set_policy(ReadPolicy::Serial);
+        let mut paced = None;
+        if lookup.policy() == ReadPolicy::Auto {
+            // Tasks that read by themselves do it one after the other in any case.
+            if ctx.read_driver() != ReadDriver::Blocking {
+                paced = ctx.loads.pace.begin(lookup.unfiltered(), || ctx.env.now());
+            }
+            if !paced.as_ref().is_some_and(|paced| paced.is_parallel) {
+                lookup.set_policy(ReadPolicy::Serial);
+            }
         }
-        Self { lookup, loads: SmallVec::new(), warmth: warmth(options) }
+        Self { lookup, loads: SmallVec::new(), warmth: warmth(options), paced }
     }
 
     fn load(&mut self, ctx: &Context, wanted: Wanted) {
@@ -38,20 +45,28 @@ impl Search {
         }
     }
 
+    /// The answer, once it is known. It is given once.
+    fn answer(&mut self, ctx: &Context) -> Option<Result<Option<Value>>> {
+        let answer = self.lookup.answer(ctx)?;
+        if let Some(paced) = self.paced.take() {
+            ctx.loads.pace.end(&paced, || ctx.env.now());
+        }
+        Some(answer.map_err(|error| ctx.status.read_failed(error)))
+    }
+
     /// Goes on until the answer is known or all reads that the lookup wants are in flight.
     pub(crate) fn poll(&mut self, ctx: &Context, waker: &Waker) -> Poll<Result<Option<Value>>> {
         loop {
             while let Some(wanted) = self.lookup.want() {
                 self.load(ctx, wanted);
             }
-            if let Some(answer) = self.lookup.answer(ctx) {
-                return Poll::Ready(answer.map_err(|error| ctx.status.read_failed(error)));
+            if let Some(answer) = self.answer(ctx) {
+                return Poll::Ready(answer);
             }
-            let ready = self.loads.iter_mut().enumerate().find_map(|(place, (_, load))| {
-                if let Poll::Ready(block) = load.poll_block(waker) { Some((place, block)) } else { None }
-            });
-            let Some((place, block)) = ready else { return Poll::Pending };
-            let (candidate, _ended) = self.loads.swap_remove(place);
+            // Only the newest candidate decides, so nothing else wakes the task.
+            let (_, newest) = self.loads.first_mut().expect("without an answer, it waits for a block");
+            let Poll::Ready(block) = newest.poll_block(waker) else { return Poll::Pending };
+            let (candidate, _ended) = self.loads.remove(0);
             self.lookup.supply(candidate, block);
         }
     }
@@ -60,8 +75,8 @@ impl Search {
     pub(super) fn run(mut self, ctx: &Context, options: &ReadOptions) -> Result<Option<Value>> {
         while options.timeout.is_none() {
             let wanted = self.lookup.want();
-            if let Some(answer) = self.lookup.answer(ctx) {
-                return answer.map_err(|error| ctx.status.read_failed(error));
+            if let Some(answer) = self.answer(ctx) {
+                return answer;
             }
             let wanted = wanted.expect("without an answer, and with nothing in flight, it wants a block");
             if let Some(second) = self.lookup.want() {

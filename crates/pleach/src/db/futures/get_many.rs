@@ -40,7 +40,7 @@ impl GetManyFuture {
     pub(in crate::db) fn new(partition: Partition, keys: Vec<KeyBytes>, options: &ReadOptions) -> Self {
         Self {
             partition,
-            options: options.clone(),
+            options: options.clone().policy(options.policy.of_many()),
             answers: Vec::with_capacity(keys.len()),
             keys: keys.into_iter(),
             open: Vec::new(),

@@ -271,3 +271,23 @@ fn candidates_are_read_at_the_same_time() {
     }
     db.close().unwrap();
 }
+
+#[test]
+fn the_default_reads_at_the_same_time_on_a_slow_device() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&unfiltered(), dir.path());
+    let env = Arc::new(SlowEnv::new(Arc::new(RealEnv::new()), 16));
+    let db = unfiltered()
+        .env(Arc::<SlowEnv>::clone(&env))
+        .read_driver(ReadDriver::Threads)
+        .open(dir.path())
+        .unwrap();
+    let partition = db.default_partition();
+    let get = || assert!(partition.get_with(key(0), &uncached(ReadPolicy::Auto)).unwrap().is_some());
+    env.set_latency(Duration::from_micros(500));
+    (0..400).for_each(|_| get());
+    env.set_latency(Duration::from_millis(10));
+    (0..3).for_each(|_| get());
+    assert!(env.running_max() > 1);
+    db.close().unwrap();
+}
