@@ -99,7 +99,7 @@ pub use pleach_env::{Error, ErrorKind, ReadDriver, Result};
 pub use pleach_log::Durability;
 pub use read_options::{ReadOptions, ReadPolicy};
 pub use repair::{RepairProgress, RepairReport, repair, survey};
-pub use scan::Range;
+pub use scan::{Chunk, ChunkFuture, Range, RangeChunks};
 pub use shape::Shape;
 pub use stats::{PartitionStats, SizeEstimate, Stats};
 pub use value::Value;

@@ -104,7 +104,8 @@ pub struct Stats {
     pub stalled: Duration,
     /// Runs that lookups searched without finding the key, because the filter answered maybe or was not in memory.
     pub wasted_probes: u64,
-    /// Reads of SSTs that point lookups made because blocks were not in the cache. A read may bring several blocks.
+    /// Reads of SSTs that point lookups, and seeks of [`RangeChunks`](crate::RangeChunks), made because blocks were not in
+    /// the cache. A read may bring several blocks.
     pub lookup_reads: u64,
     /// Blocks that were read for point lookups and not used, because a newer run held the key
     /// ([`ReadPolicy`](crate::ReadPolicy)) or because a future was dropped.

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+use std::task::{Poll, Waker, ready};
 
 use pleach_env::Result;
 
@@ -50,15 +51,20 @@ impl Walk {
         Box::new(Self { ahead, window: None, uncompressed: Vec::new(), pinned: OnceLock::new() })
     }
 
-    /// Reads `block` by a window.
-    fn read(&mut self, sst: &Arc<Sst>, block: u32) -> Result<Current> {
-        if self.window.as_ref().is_none_or(|read| !read.window.span.covers(block)) {
-            if let Some(read) = self.window.take() {
-                self.ahead.recycle(read.window);
-            }
-            self.window = Some(self.ahead.window(sst, block)?);
+    /// Whether the window has `block`. If not, the walk is done with it.
+    fn has(&mut self, block: u32) -> bool {
+        let has = self.window.as_ref().is_some_and(|read| read.window.span.covers(block));
+        if !has && let Some(read) = self.window.take() {
+            self.ahead.recycle(read.window);
         }
-        let ReadWindow { window, admits } = self.window.as_ref().expect("just read");
+        has
+    }
+
+    /// Takes `block` from the window, and checks it.
+    ///
+    /// Requires: the window has it.
+    fn take(&mut self, sst: &Arc<Sst>, block: u32) -> Result<Current> {
+        let ReadWindow { window, admits } = self.window.as_ref().expect("the caller has looked");
         let place = window.place(sst, block);
         let stored = &window.bytes()[place.clone()];
         if *admits {
@@ -134,8 +140,9 @@ impl CachedBlocks {
         (self.current, self.walk) = (Current::Nowhere, None);
     }
 
-    /// Goes on in the next file of the walk, of which `block` is the first that it comes to.
-    pub(super) fn step_to_file(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<()> {
+    /// Goes on in the next file of the walk.
+    pub(super) fn enter_next_file(&mut self, sst: &Arc<Sst>, forward: bool) {
+        let block = if forward { 0 } else { sst.blocks() - 1 };
         self.current = Current::Nowhere;
         self.walk = self.walk.take().map(|walk| {
             let Walk { mut ahead, window, .. } = *walk;
@@ -144,11 +151,11 @@ impl CachedBlocks {
             }
             Walk::new(ahead.in_next_file(sst, block))
         });
-        self.step_to(sst, block, forward)
     }
 
-    /// Makes `block`, the next one of the walk, the current one.
-    pub(super) fn step_to(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<()> {
+    /// Makes `block`, the next one of the walk, the current one, if it is in memory. Returns whether it is; if not, the walk
+    /// stays on no block until [`CachedBlocks::wait`] or [`CachedBlocks::poll`] has brought it.
+    pub(super) fn step_to(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<bool> {
         self.current = Current::Nowhere;
         let begin = || ReadAhead::new(sst, self.hints.as_ref(), block, forward);
         let walk = self.walk.get_or_insert_with(|| Walk::new(begin()));
@@ -158,9 +165,38 @@ impl CachedBlocks {
         walk.pinned.take();
         self.current = match sst.cache.lookup(&sst.words, block, false) {
             Some(block) => Current::Cached(block),
-            None => walk.read(sst, block)?,
+            None if walk.has(block) => walk.take(sst, block)?,
+            None => return Ok(false),
         };
         walk.ahead.look_ahead(sst, block);
+        Ok(true)
+    }
+
+    /// Reads `block`, to which a step leads, by a window, or waits for the window.
+    ///
+    /// Requires: the last call of [`CachedBlocks::step_to`] wanted the block and returned `false`.
+    pub(super) fn wait(&mut self, sst: &Arc<Sst>, block: u32) -> Result<()> {
+        let read = self.walk().ahead.window(sst, block)?;
+        self.arrive(sst, block, read)
+    }
+
+    /// As [`CachedBlocks::wait`], for a task.
+    pub(super) fn poll(&mut self, sst: &Arc<Sst>, block: u32, waker: &Waker) -> Poll<Result<()>> {
+        let read = ready!(self.walk().ahead.poll_window(sst, block, waker))?;
+        Poll::Ready(self.arrive(sst, block, read))
+    }
+
+    fn walk(&mut self) -> &mut Walk {
+        self.walk.as_mut().expect("a step begins a walk")
+    }
+
+    /// Ends a step with the window that it wanted.
+    fn arrive(&mut self, sst: &Arc<Sst>, block: u32, read: ReadWindow) -> Result<()> {
+        let walk = self.walk();
+        walk.window = Some(read);
+        let taken = walk.take(sst, block)?;
+        walk.ahead.look_ahead(sst, block);
+        self.current = taken;
         Ok(())
     }
 }

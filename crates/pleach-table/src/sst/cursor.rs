@@ -8,6 +8,7 @@
 //! A step inside a block copies only the key's suffix. Cached mode reads ahead once it has passed a block. A cached seek
 //! waits for memory about eight times: for the frame word, for the frame, and for one comparison per halving of the block.
 //! [`SstCursor::begin_seek`] and [`SstCursor::continue_seek`] return at each wait, so that several cursors wait together.
+//! [`SstCursor::try_next`] returns where the next block is not in memory, so that a task can wait for it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ pub struct SstCursor {
     source: Source,
     /// `None` while the cursor is invalid.
     place: Option<Place>,
-    /// The seek in progress.
+    /// The seek in progress, or the step to a block that is not in memory.
     seek: Option<Seek>,
     key: KeyBuffer,
     error: Option<Error>,
@@ -104,20 +105,15 @@ impl SstCursor {
         self.seek = None;
     }
 
-    /// Goes on in the next file of the walk: to its first entry on the way up, and to its last on the way down.
+    /// Goes on in the next file of the walk: to its first entry on the way up, and to its last on the way down. It may have to
+    /// wait for the entry, as [`SstCursor::try_next`].
     pub fn step_to_file(&mut self, sst: &Arc<Sst>, up: bool) -> Result<()> {
         self.enter_file(sst);
-        let block = if up { 0 } else { sst.blocks() - 1 };
-        let moved = match &mut self.source {
-            Source::Cached(blocks) => blocks.step_to_file(sst, block, up),
-            Source::Streaming(stream) => {
-                stream.restart();
-                stream.load(sst, block)
-            }
-        };
-        self.keep_error(moved)?;
-        self.enter_edge(block, up);
-        Ok(())
+        match &mut self.source {
+            Source::Cached(blocks) => blocks.enter_next_file(sst, up),
+            Source::Streaming(stream) => stream.restart(),
+        }
+        self.step_to(if up { 0 } else { sst.blocks() - 1 }, up)
     }
 
     /// The SST it walks over.
@@ -131,6 +127,25 @@ impl SstCursor {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a move in one of two directions, not an iteration")]
     pub fn next(&mut self) -> Result<()> {
+        self.try_next()?;
+        self.wait()
+    }
+
+    /// Moves to the previous entry; invalid before the first.
+    ///
+    /// Requires: valid.
+    #[inline]
+    pub fn prev(&mut self) -> Result<()> {
+        self.try_prev()?;
+        self.wait()
+    }
+
+    /// As [`SstCursor::next`], but does not wait for a block that is not in memory: the cursor is then invalid, and
+    /// [`SstCursor::is_waiting`].
+    ///
+    /// Requires: valid.
+    #[inline]
+    pub fn try_next(&mut self) -> Result<()> {
         let Some(place) = &mut self.place else { return self.misused() };
         let block = place.block;
         if place.i + 1 < place.layout.count() {
@@ -151,11 +166,11 @@ impl SstCursor {
         self.step_to(block + 1, true)
     }
 
-    /// Moves to the previous entry; invalid before the first.
+    /// As [`SstCursor::try_next`], to the previous entry.
     ///
     /// Requires: valid.
     #[inline]
-    pub fn prev(&mut self) -> Result<()> {
+    pub fn try_prev(&mut self) -> Result<()> {
         let Some(place) = &mut self.place else { return self.misused() };
         let block = place.block;
         if let Some(previous) = place.i.checked_sub(1) {
@@ -238,15 +253,19 @@ impl SstCursor {
         self.place.as_ref().expect("only a valid cursor has an entry")
     }
 
-    /// Moves to the first entry of the next block, or to the last one of the block before.
+    /// Moves to the first entry of the next block, or to the last one of the block before. Waits there for a block that is not in
+    /// memory.
     fn step_to(&mut self, block: u32, up: bool) -> Result<()> {
         self.place = None;
         let moved = match &mut self.source {
             Source::Cached(blocks) => blocks.step_to(&self.sst, block, up),
-            Source::Streaming(stream) => stream.load(&self.sst, block),
+            Source::Streaming(stream) => stream.load(&self.sst, block).map(|()| true),
         };
-        self.keep_error(moved)?;
-        self.enter_edge(block, up);
+        if self.keep_error(moved)? {
+            self.enter_edge(block, up);
+        } else {
+            self.seek = Some(Seek::of_step(block, up));
+        }
         Ok(())
     }
 

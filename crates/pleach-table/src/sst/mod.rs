@@ -16,6 +16,7 @@ mod scan_hints;
 mod stream;
 mod verify;
 mod window;
+mod window_read;
 
 pub use builder::{SstBuilder, SstOptions};
 pub use cursor::{CursorMode, SeekStep, SstCursor, Toward};
@@ -23,4 +24,4 @@ pub use load::BlockLoad;
 pub use reader::Sst;
 pub use salvage::{SalvageSst, Salvaged, SstDamage};
 pub use scan_hints::{CursorHints, ScanHints};
-pub use window::{BackgroundReads, WindowRead};
+pub use window_read::{BackgroundReads, WindowRead};

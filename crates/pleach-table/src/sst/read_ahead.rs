@@ -13,12 +13,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::{Poll, Waker, ready};
 
-use pleach_env::{ReadService, Result};
+use pleach_env::{Error, ErrorKind, ReadService, Result};
 
 use super::reader::Sst;
 use super::scan_hints::CursorHints;
-use super::window::{Span, Window, WindowBuffer, WindowRead};
+use super::window::{Span, Window, WindowBuffer};
+use super::window_read::WindowRead;
 use crate::frame::FrameCache;
 
 /// Bytes of the first window: a device takes hardly longer for them than for one block.
@@ -100,23 +102,55 @@ impl ReadAhead {
         self.spare = Some(window.into_memory());
     }
 
-    /// The window with `block`, on which the walk now stands: one in flight, or one that is read now.
+    /// The window with `block`, to which the walk goes on: one in flight, or one that is read now.
     pub(super) fn window(&mut self, sst: &Sst, block: u32) -> Result<ReadWindow> {
-        while let Some((read, admits)) = self.in_flight.front() {
-            let admits = *admits;
+        if !self.is_in_flight(block) {
+            let (span, admits) = self.next_window(sst, block);
+            return Ok(ReadWindow { window: Window::read(sst, span, self.spare.take())?, admits });
+        }
+        let (read, admits) = self.pop_first();
+        let service = self.service.as_ref().expect("it was given the read");
+        Ok(ReadWindow { window: read.wait(service)?, admits })
+    }
+
+    /// As [`ReadAhead::window`], for a task: a window that is not in flight is handed to the service.
+    pub(super) fn poll_window(
+        &mut self,
+        sst: &Arc<Sst>,
+        block: u32,
+        waker: &Waker,
+    ) -> Poll<Result<ReadWindow>> {
+        let Some(service) = self.service() else { return Poll::Ready(Err(closed())) };
+        if !self.is_in_flight(block) {
+            let (span, admits) = self.next_window(sst, block);
+            let read = Arc::new(WindowRead::new(sst, span, self.spare.take()));
+            if !service.submit(Arc::clone(&read)) {
+                return Poll::Ready(Err(closed()));
+            }
+            self.in_flight.push_front((read, admits));
+        }
+        let (first, _) = self.in_flight.front().expect("it was handed in");
+        let window = ready!(first.poll(&service, waker));
+        let (_, admits) = self.pop_first();
+        Poll::Ready(window.map(|window| ReadWindow { window, admits }))
+    }
+
+    /// Whether the first window in flight has `block`, to which the walk goes on. Those before it are abandoned.
+    fn is_in_flight(&mut self, block: u32) -> bool {
+        while let Some((read, _)) = self.in_flight.front() {
             if read.span.covers(block) {
-                let (read, _) = self.in_flight.pop_front().expect("seen above");
-                if self.next_len() == LEN_MAX {
-                    self.in_flight_max = 2;
-                }
-                let service = self.service.as_ref().expect("it was given the read");
-                return Ok(ReadWindow { window: read.wait(service)?, admits });
+                return true;
             }
             if !self.is_before(read.span.nearest(self.forward), block) {
-                break;
+                return false;
             }
             self.abandon_first();
         }
+        false
+    }
+
+    /// The window that begins with `block`, which lies before those in flight, and whether its blocks enter the cache.
+    fn next_window(&mut self, sst: &Sst, block: u32) -> (Span, bool) {
         let until = self.in_flight.front().map(|(read, _)| read.span.nearest(self.forward));
         let admits = self.admits();
         let span = self.span(sst, block, until);
@@ -124,7 +158,14 @@ impl ReadAhead {
             self.frontier = self.behind(span.furthest(self.forward));
         }
         self.grow(&span);
-        Ok(ReadWindow { window: Window::read(sst, span, self.spare.take())?, admits })
+        (span, admits)
+    }
+
+    fn pop_first(&mut self) -> (Arc<WindowRead>, bool) {
+        if self.next_len() == LEN_MAX {
+            self.in_flight_max = 2;
+        }
+        self.in_flight.pop_front().expect("the caller has seen it")
     }
 
     /// Begins to read what the walk will want behind `block`, on which it stands.
@@ -232,6 +273,11 @@ impl ReadAhead {
             service.withdraw(&read);
         }
     }
+}
+
+#[cold]
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store is closed")
 }
 
 impl Drop for ReadAhead {

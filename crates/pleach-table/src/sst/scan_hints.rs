@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pleach_coding::prefix_end;
 
 use super::reader::Sst;
-use super::window::BackgroundReads;
+use super::window_read::BackgroundReads;
 
 /// Bytes of a prefix: a partition's number.
 const PREFIX_LEN: usize = 4;

@@ -1,18 +1,12 @@
 //! Window: neighbouring blocks that one request reads into a buffer of its own, without the cache.
 //!
-//! A long scan reads windows ([`ReadAhead`](super::read_ahead::ReadAhead)). It waits for one only if it was not read in the
-//! background, or not soon enough.
-//!
-//! # Concurrency
-//! The `state` of a [`WindowRead`] is locked for a moment by the scan and by the thread that reads.
+//! A long scan reads windows ([`ReadAhead`](super::read_ahead::ReadAhead)), by itself or in the background
+//! ([`WindowRead`](super::window_read::WindowRead)).
 
 use std::io;
-use std::mem;
 use std::ops::Range;
-use std::sync::Arc;
 
-use pleach_env::sync::{Condvar, Mutex};
-use pleach_env::{QueuedRead, ReadBuffer, ReadRequest, ReadService, Result};
+use pleach_env::{ReadBuffer, ReadRequest, Result};
 
 use super::load::read_error;
 use super::reader::Sst;
@@ -65,7 +59,14 @@ impl Span {
         usize::try_from(self.bytes.end - self.bytes.start).expect("a window fits in memory")
     }
 
-    fn request<'s>(&self, sst: &'s Sst, mut memory: WindowBuffer, tag: u64) -> ReadRequest<'s, WindowBuffer> {
+    /// The read of the bytes, to `spare` if it is large enough.
+    pub(super) fn request<'s>(
+        &self,
+        sst: &'s Sst,
+        spare: Option<WindowBuffer>,
+        tag: u64,
+    ) -> ReadRequest<'s, WindowBuffer> {
+        let mut memory = WindowBuffer::for_span(self, spare);
         memory.0.set_len(self.len());
         ReadRequest { file: &sst.file, offset: self.bytes.start, buffer: memory, needed: self.needed, tag }
     }
@@ -86,7 +87,7 @@ impl WindowBuffer {
     }
 
     /// `spare`, if it is large enough, or new memory.
-    pub(super) fn for_span(span: &Span, spare: Option<Self>) -> Self {
+    fn for_span(span: &Span, spare: Option<Self>) -> Self {
         spare.filter(|spare| spare.0.capacity() >= span.len()).unwrap_or_else(|| Self::new(span))
     }
 }
@@ -115,6 +116,12 @@ impl Window {
         Ok(Self { span, memory })
     }
 
+    /// The window whose bytes were read as [`Span::request`] says.
+    pub(super) fn of_read(sst: &Sst, span: &Span, read: io::Result<WindowBuffer>) -> Result<Self> {
+        let memory = read.map_err(|e| read_error(&sst.path, span.bytes.start, e))?;
+        Ok(Self { span: span.clone(), memory })
+    }
+
     /// Where the stored bytes of a block are in [`Window::bytes`].
     pub(super) fn place(&self, sst: &Sst, block: u32) -> Range<usize> {
         let (offset, len) = sst.block_extent(block);
@@ -130,72 +137,4 @@ impl Window {
     pub(super) fn into_memory(self) -> WindowBuffer {
         self.memory
     }
-}
-
-/// A window that is being read in the background.
-pub struct WindowRead {
-    sst: Arc<Sst>,
-    pub(super) span: Span,
-    state: Mutex<ReadState>,
-    ended: Condvar,
-}
-
-enum ReadState {
-    /// Not begun: the memory to read to.
-    Waiting(Option<WindowBuffer>),
-    /// In flight, or ended and taken.
-    Reading,
-    Ended(io::Result<WindowBuffer>),
-}
-
-impl WindowRead {
-    pub(super) fn new(sst: &Arc<Sst>, span: Span, spare: Option<WindowBuffer>) -> Self {
-        let state = Mutex::new(ReadState::Waiting(spare));
-        Self { sst: Arc::clone(sst), span, state, ended: Condvar::default() }
-    }
-
-    /// Waits for the window.
-    ///
-    /// Requires: the read was handed to `service`, and this is the first call.
-    pub(super) fn wait(&self, service: &ReadService<Self>) -> Result<Window> {
-        let mut state = self.state.lock();
-        loop {
-            match mem::replace(&mut *state, ReadState::Reading) {
-                ReadState::Ended(Ok(memory)) => return Ok(Window { span: self.span.clone(), memory }),
-                ReadState::Ended(Err(e)) => {
-                    return Err(read_error(&self.sst.path, self.span.bytes.start, e));
-                }
-                unchanged => *state = unchanged,
-            }
-            drop(state);
-            let helped = service.help();
-            state = self.state.lock();
-            if !helped && !matches!(*state, ReadState::Ended(_)) {
-                self.ended.wait(&mut state);
-            }
-        }
-    }
-}
-
-impl QueuedRead for WindowRead {
-    type Buffer = WindowBuffer;
-
-    fn request(&self, tag: u64) -> ReadRequest<'_, WindowBuffer> {
-        let spare = match mem::replace(&mut *self.state.lock(), ReadState::Reading) {
-            ReadState::Waiting(spare) => spare,
-            _ => None,
-        };
-        self.span.request(&self.sst, WindowBuffer::for_span(&self.span, spare), tag)
-    }
-
-    fn complete(&self, result: io::Result<WindowBuffer>) {
-        *self.state.lock() = ReadState::Ended(result);
-        self.ended.notify_all();
-    }
-}
-
-/// Who reads windows in the background, for the cursors of a scan.
-pub trait BackgroundReads: Send + Sync {
-    /// The service that reads; `None` once the store is closed.
-    fn service(&self) -> Option<Arc<ReadService<WindowRead>>>;
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Poll, Waker, ready};
 
 use pleach_env::{Error, ErrorKind, Result};
 use pleach_table::{SeekStep, SstCursor, ValueKind};
@@ -73,6 +74,8 @@ impl SourceCursor {
         }
     }
 
+    /// Moves to the next entry. If it is in a block that is not in memory, the source is on no entry and
+    /// [`SourceCursor::is_waiting`].
     #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
         match &mut self.source {
@@ -82,6 +85,7 @@ impl SourceCursor {
         Ok(())
     }
 
+    /// As [`SourceCursor::next`], to the previous entry.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<()> {
         match &mut self.source {
@@ -89,6 +93,32 @@ impl SourceCursor {
             Source::Run(cursor) => return cursor.prev(),
         }
         Ok(())
+    }
+
+    /// Whether a step waits for a block. [`SourceCursor::wait`] or [`SourceCursor::poll_step`] complete it.
+    pub(super) fn is_waiting(&self) -> bool {
+        match &self.source {
+            Source::Memtable(_) => false,
+            Source::Run(cursor) => cursor.sst.is_waiting(),
+        }
+    }
+
+    /// Completes a step that waits, in the direction of the walk.
+    pub(super) fn wait(&mut self, direction: Direction) -> Result<()> {
+        if let Source::Run(cursor) = &mut self.source {
+            cursor.sst.wait()?;
+            cursor.end_step(direction);
+        }
+        Ok(())
+    }
+
+    /// As [`SourceCursor::wait`], for a task.
+    pub(super) fn poll_step(&mut self, direction: Direction, waker: &Waker) -> Poll<Result<()>> {
+        if let Source::Run(cursor) = &mut self.source {
+            ready!(cursor.sst.poll_step(waker))?;
+            cursor.end_step(direction);
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// The user key the cursor is on.

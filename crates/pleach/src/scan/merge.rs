@@ -8,21 +8,29 @@
 //! is cheaper than a heap here, because most entries come from the largest run, and its next key seldom passes more than
 //! one or two other sources.
 //!
+//! A seek or a step that needs a block which is not in memory leaves the merge waiting, on no entry. A thread completes it by
+//! [`Merge::wait`], a task by [`Merge::poll`]. A step that moves several sources waits for one after the other: those that have
+//! not moved are still on the key that the step leaves, so it continues where it was.
+//!
 //! # Invariants
 //! 1. On the way up, each source stands on its first key at or above the current key; on the way down, on its last key at or
 //!    below it.
-//! 2. `order` is sorted by key in the direction of the walk, then by index, as long as the sources themselves are sorted.
+//! 2. `order` is sorted by key in the direction of the walk, then by index, as long as the sources themselves are sorted. While
+//!    a step waits, only the source at its index is out of place.
 //!
 //! # Cost
 //! A step compares one number for each source that the new key passes, plus one. It compares keys only if numbers are equal.
 //! A seek waits for memory and for the device about as long as the slowest source alone: see [`seek_reads`](super::seek_reads).
+
+use std::task::{Poll, Waker, ready};
 
 use pleach_coding::{common_prefix_len, head};
 use pleach_env::Result;
 use smallvec::SmallVec;
 
 use super::cursor::SourceCursor;
-use super::seek_reads::finish_seeks;
+use super::seek_loads::SeekLoads;
+use super::seek_reads::{finish_seeks, take_cached};
 use crate::context::Context;
 use crate::version::SubTree;
 
@@ -57,7 +65,7 @@ pub(crate) struct Merge {
     sources: Vec<SourceCursor>,
     direction: Direction,
     /// The sources that are on an entry.
-    order: SmallVec<[OrderedSource; 8]>,
+    order: Order,
     /// The common prefix of all current keys.
     shared: SmallVec<[u8; 32]>,
     /// Comparisons with equal heads since `shared` was computed.
@@ -66,7 +74,26 @@ pub(crate) struct Merge {
     ties_max: u32,
     /// Bytes of the shadowed entries that were skipped.
     shadowed_bytes: u64,
+    /// What keeps the merge from the next entry.
+    pending: Pending,
 }
+
+/// What a merge waits for. While it waits it is on no entry.
+enum Pending {
+    Nothing,
+    /// Seeks. The first source that wants a block; no later one has been looked at as closely.
+    Seek(usize),
+    /// Seeks whose blocks are being read for a task.
+    Loads(Box<SeekLoads>),
+    /// A step of the source at this index of `held`, which is the order meanwhile.
+    Step {
+        at: usize,
+        held: Box<Order>,
+    },
+}
+
+/// Sources that are on an entry, sorted.
+type Order = SmallVec<[OrderedSource; 8]>;
 
 /// A source that stands on an entry.
 #[derive(Clone, Copy)]
@@ -100,6 +127,7 @@ impl Merge {
             ties: 0,
             ties_max: TIES_MIN,
             shadowed_bytes: 0,
+            pending: Pending::Nothing,
         }
     }
 
@@ -108,14 +136,73 @@ impl Merge {
         self.shadowed_bytes
     }
 
-    /// Seeks all sources.
-    pub(crate) fn seek(&mut self, to: SeekTo<'_>, ctx: &Context) -> Result<()> {
+    /// Seeks all sources. Afterwards the merge stands on the first entry, or waits.
+    pub(crate) fn seek(&mut self, to: SeekTo<'_>) -> Result<()> {
+        self.order.clear();
         for source in &mut self.sources {
             source.begin_seek(to, self.direction);
         }
-        finish_seeks(ctx, &mut self.sources)?;
-        self.sort_all();
+        self.pending = match take_cached(&mut self.sources)? {
+            Some(first) => Pending::Seek(first),
+            None => Pending::Nothing,
+        };
+        if !self.is_waiting() {
+            self.sort_all();
+        }
         Ok(())
+    }
+
+    /// Whether a seek or a step waits for blocks. [`Merge::wait`] or [`Merge::poll`] complete it. Merges of sources that read
+    /// past the cache never wait.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        !matches!(self.pending, Pending::Nothing)
+    }
+
+    /// Reads the blocks that the merge waits for, on the calling thread. It may wait again afterwards.
+    pub(super) fn wait(&mut self, ctx: &Context) -> Result<()> {
+        match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Nothing => {}
+            Pending::Seek(first) => {
+                finish_seeks(ctx, &mut self.sources, first)?;
+                self.sort_all();
+            }
+            Pending::Loads(_) => unreachable!("a task never waits as a thread"),
+            Pending::Step { at, held } => {
+                self.order = *held;
+                self.sources[self.order[at].source as usize].wait(self.direction)?;
+                self.end_step(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Merge::wait`], for a task: all blocks that the merge waits for are being read when this returns.
+    pub(super) fn poll(&mut self, ctx: &Context, waker: &Waker) -> Poll<Result<()>> {
+        if let Pending::Seek(first) = self.pending {
+            self.pending = Pending::Loads(Box::new(SeekLoads::new(self.sources.len(), first)));
+        }
+        let polled = match &mut self.pending {
+            Pending::Nothing | Pending::Seek(_) => Poll::Ready(Ok(())),
+            Pending::Loads(loads) => loads.poll(ctx, &mut self.sources, waker),
+            Pending::Step { at, held } => {
+                self.sources[held[*at].source as usize].poll_step(self.direction, waker)
+            }
+        };
+        ready!(polled)?;
+        let Pending::Step { at, held } = std::mem::replace(&mut self.pending, Pending::Nothing) else {
+            self.sort_all();
+            return Poll::Ready(Ok(()));
+        };
+        self.order = *held;
+        Poll::Ready(self.end_step(at))
+    }
+
+    /// Takes a source that has stepped into the order, and completes the step of the merge.
+    fn end_step(&mut self, at: usize) -> Result<()> {
+        self.reorder(at);
+        // The first source steps last.
+        if at > 0 { self.advance() } else { Ok(()) }
     }
 
     /// Sorts the sources that stand on an entry.
@@ -159,7 +246,7 @@ impl Merge {
         self.sort_all();
     }
 
-    /// Moves to the next key.
+    /// Moves to the next key, or waits for it.
     ///
     /// Requires: on an entry.
     #[inline]
@@ -179,7 +266,8 @@ impl Merge {
     /// Advances the source at index `at` of the order.
     #[inline]
     fn step(&mut self, at: usize) -> Result<()> {
-        let source = self.order[at].source;
+        // None while a source waits that stood on the same key.
+        let Some(&OrderedSource { source, .. }) = self.order.get(at) else { return Ok(()) };
         let cursor = &mut self.sources[source as usize];
         match self.direction {
             Direction::Up => cursor.next(),
@@ -196,7 +284,7 @@ impl Merge {
     fn reorder(&mut self, at: usize) {
         let source = self.order[at].source;
         let Some(key) = self.sources[source as usize].key() else {
-            self.order.remove(at);
+            self.leave(at);
             return;
         };
         if !key.starts_with(&self.shared) || self.ties >= self.ties_max {
@@ -212,6 +300,16 @@ impl Merge {
             to += 1;
         }
         self.order[to] = moved;
+    }
+
+    /// Takes the source at index `at` of the order, which is on no entry, out of the order; waits for it if it waits.
+    #[cold]
+    fn leave(&mut self, at: usize) {
+        if self.sources[self.order[at].source as usize].is_waiting() {
+            self.pending = Pending::Step { at, held: Box::new(std::mem::take(&mut self.order)) };
+        } else {
+            self.order.remove(at);
+        }
     }
 
     /// Computes the shared prefix, the heads and the order.

@@ -4,9 +4,10 @@ mod cursor;
 mod merge;
 mod range;
 mod run_cursor;
+mod seek_loads;
 mod seek_reads;
 
 pub(crate) use cursor::SourceCursor;
 pub(crate) use merge::{Direction, Merge, SeekTo};
-pub use range::Range;
+pub use range::{Chunk, ChunkFuture, Range, RangeChunks};
 pub(crate) use run_cursor::RunReads;

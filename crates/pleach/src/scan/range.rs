@@ -7,11 +7,14 @@
 //! 2. *The ends never cross*: when the other end is walked next, the bound of the end that returned an entry moves behind
 //!    that entry.
 
+mod chunks;
+mod steps;
+
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use pleach_env::{Error, Result};
-use pleach_table::{BackgroundReads, ScanHints, ValueKind};
+use pleach_table::{BackgroundReads, ScanHints};
 
 use super::cursor::SourceCursor;
 use super::merge::{Direction, Merge, SeekTo};
@@ -19,9 +22,10 @@ use super::run_cursor::RunReads;
 use crate::context::Context;
 use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
-use crate::status::closed_error;
 use crate::tombstone_spans::PassedTombstones;
 use crate::value::Value;
+
+pub use chunks::{Chunk, ChunkFuture, RangeChunks};
 
 /// Entries of a partition in key order: an owned iterator over one consistent view, from either end.
 ///
@@ -65,19 +69,22 @@ struct End {
     merge: Option<Merge>,
     /// Whether to seek `bound` before the next step.
     must_seek: bool,
+    /// The tombstones that it was passing when it had to wait.
+    passed: Option<Box<PassedTombstones>>,
 }
 
 impl End {
-    /// Seeks the bound.
-    fn seek_bound(&mut self, direction: Direction, ctx: &Context) -> Result<()> {
+    /// Seeks the bound. Afterwards the merge may wait.
+    fn seek_bound(&mut self, direction: Direction) -> Result<()> {
+        self.passed = None;
         let Some(merge) = &mut self.merge else { return Ok(()) };
         match (direction, &self.bound) {
-            (_, Bound::Unbounded) => merge.seek(SeekTo::Start, ctx),
+            (_, Bound::Unbounded) => merge.seek(SeekTo::Start),
             (Direction::Up, Bound::Included(key)) | (Direction::Down, Bound::Excluded(key)) => {
-                merge.seek(SeekTo::Key(key), ctx)
+                merge.seek(SeekTo::Key(key))
             }
             (Direction::Up, Bound::Excluded(key)) | (Direction::Down, Bound::Included(key)) => {
-                merge.seek(SeekTo::Key(&keys::successor(key)), ctx)
+                merge.seek(SeekTo::Key(&keys::successor(key)))
             }
         }
     }
@@ -93,7 +100,7 @@ impl Range {
     ) -> Self {
         let end = |bound: Bound<&K>| {
             let bound = bound.map(|key| key.as_ref().to_vec());
-            End { bound, merge: None, must_seek: true }
+            End { bound, merge: None, must_seek: true, passed: None }
         };
         let ends = [end(bounds.start_bound()), end(bounds.end_bound())];
         let (view, error) = match view {
@@ -194,119 +201,6 @@ impl Range {
         self
     }
 
-    /// Moves to the next live entry in a direction, within the bounds. Returns whether there is one.
-    #[inline]
-    fn find(&mut self, direction: Direction) -> Result<bool> {
-        match self.returned_by.take() {
-            // The fast path of a long scan.
-            Some(end) if end == direction && self.is_open() => {
-                if let Some(merge) = self.merge_mut(direction) {
-                    merge.advance()?;
-                }
-            }
-            returned_by => self.begin(returned_by, direction)?,
-        }
-        let mut found = self.entry(direction);
-        if found.is_some_and(|(_, source)| source.kind() == ValueKind::Tombstone) {
-            self.pass_tombstones(direction)?;
-            found = self.entry(direction);
-        }
-        let is_found = found.is_some_and(|(key, _)| self.is_within(key, direction));
-        self.returned_by = is_found.then_some(direction);
-        Ok(is_found)
-    }
-
-    /// Moves the end that returned the last entry behind it, and then this direction's end to its first entry, if it
-    /// has not begun or was sought.
-    #[cold]
-    fn begin(&mut self, returned_by: Option<Direction>, direction: Direction) -> Result<()> {
-        if let Some(error) = self.error.take() {
-            return Err(error);
-        }
-        if self.is_closed() {
-            return Err(closed_error());
-        }
-        if let Some(end) = returned_by {
-            if end != direction {
-                self.exclude_returned(end);
-            }
-            if let Some(merge) = self.merge_mut(end) {
-                merge.advance()?;
-            }
-        }
-        if self.merge(direction).is_none() {
-            self.ends[direction as usize].merge = self.open(direction);
-        }
-        let end = &mut self.ends[direction as usize];
-        if std::mem::take(&mut end.must_seek) { end.seek_bound(direction, &self.ctx) } else { Ok(()) }
-    }
-
-    /// The entry that an end stands on.
-    #[inline]
-    fn entry(&self, direction: Direction) -> Option<(&[u8], &SourceCursor)> {
-        let source = self.merge(direction)?.current()?;
-        source.key().map(|key| (key, source))
-    }
-
-    /// The key that an end stands on, if it is a tombstone within the bounds.
-    fn tombstone(&self, direction: Direction) -> Option<&[u8]> {
-        let (key, source) = self.entry(direction)?;
-        (source.kind() == ValueKind::Tombstone && self.is_within(key, direction)).then_some(key)
-    }
-
-    /// Passes tombstones up to the next live key or the bound. Skips known spans of tombstones.
-    #[cold]
-    fn pass_tombstones(&mut self, direction: Direction) -> Result<()> {
-        let Some(ReadView { state, visible }) = self.view.clone() else { return Ok(()) };
-        let mut passed = PassedTombstones::default();
-        while let Some(key) = self.tombstone(direction) {
-            let must_find = passed.add(key, direction == Direction::Up);
-            let known =
-                if must_find { state.tombstone_spans.find(self.partition, key, visible) } else { None };
-            if must_find {
-                passed.extend(known.as_ref());
-            }
-            let Some(merge) = &mut self.ends[direction as usize].merge else { break };
-            let ctx = &*self.ctx;
-            match (known, direction) {
-                (Some(known), Direction::Up) => {
-                    merge.seek(SeekTo::Key(&keys::successor(known.last())), ctx)?;
-                }
-                (Some(known), Direction::Down) => merge.seek(SeekTo::Key(known.first()), ctx)?,
-                (None, _) => merge.advance()?,
-            }
-        }
-        passed.end(&state.tombstone_spans, self.partition, visible);
-        Ok(())
-    }
-
-    #[inline]
-    fn merge(&self, direction: Direction) -> Option<&Merge> {
-        self.ends[direction as usize].merge.as_ref()
-    }
-
-    #[inline]
-    fn merge_mut(&mut self, direction: Direction) -> Option<&mut Merge> {
-        self.ends[direction as usize].merge.as_mut()
-    }
-
-    /// Whether `key` lies before the other end's bound. This end's bound holds by the seek.
-    #[inline]
-    fn is_within(&self, key: &[u8], direction: Direction) -> bool {
-        match &self.ends[direction.opposite() as usize].bound {
-            Bound::Included(bound) => direction.compare(key, bound).is_le(),
-            Bound::Excluded(bound) => direction.compare(key, bound).is_lt(),
-            Bound::Unbounded => true,
-        }
-    }
-
-    /// Moves an end's bound behind the entry that it returned, so that the other end stops there.
-    fn exclude_returned(&mut self, direction: Direction) {
-        if let Some(key) = self.entry(direction).map(|(key, _)| key.to_vec()) {
-            self.ends[direction as usize].bound = Bound::Excluded(key);
-        }
-    }
-
     /// Moves the bound of this direction to `key`; see [`Range::seek`].
     fn narrow(&mut self, direction: Direction, key: &[u8]) {
         let is_passed = |other: &[u8]| direction.compare(key, other).is_le();
@@ -359,42 +253,14 @@ impl Range {
         self.narrow(Direction::Down, key.as_ref());
     }
 
-    /// As [`Range::find`]. When one end has no further entry, or fails, both ends have ended.
-    #[inline]
-    fn walk(&mut self, direction: Direction) -> Result<bool> {
-        match self.find(direction) {
-            Ok(true) => Ok(true),
-            end => self.finish(end),
-        }
-    }
-
-    /// Releases the view at the end of the range.
-    #[cold]
-    fn finish(&mut self, mut end: Result<bool>) -> Result<bool> {
-        if end.is_err() && self.is_closed() {
-            // The next open of the directory may have removed the file.
-            end = Err(closed_error());
-        }
-        self.view = None;
-        self.ends.iter_mut().for_each(|end| end.merge = None);
-        self.returned_by = None;
-        end
-    }
-
-    /// Whether there is a view, of a store that is open.
-    #[inline]
-    fn is_open(&self) -> bool {
-        self.view.as_ref().is_some_and(|view| !view.state.is_closed())
-    }
-
-    /// Whether the store was closed while the range had a view.
-    fn is_closed(&self) -> bool {
-        self.view.is_some() && !self.is_open()
+    /// The entry that an end stands on, pinned.
+    fn copy_entry(&self, direction: Direction) -> Option<(Key, Value)> {
+        self.entry(direction).map(|(key, source)| (Key::new(key), source.value()))
     }
 
     fn take_entry(&mut self, direction: Direction) -> Option<Result<(Key, Value)>> {
         match self.walk(direction) {
-            Ok(true) => self.entry(direction).map(|(key, source)| Ok((Key::new(key), source.value()))),
+            Ok(true) => self.copy_entry(direction).map(Ok),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }

@@ -140,18 +140,27 @@ impl RunCursor {
         SeekStep::Done
     }
 
+    /// Moves to the next entry. If it is in a block that is not in memory, the cursor is on no entry and `sst` waits.
     #[inline]
     pub(super) fn next(&mut self) -> Result<()> {
-        self.sst.next()?;
+        self.sst.try_next()?;
         self.at_file_start = false;
-        if !self.sst.valid() && self.file + 1 < self.run.files.len() {
+        if !self.sst.valid() && self.file + 1 < self.run.files.len() && !self.sst.is_waiting() {
             return self.enter_next();
         }
         self.settle();
         Ok(())
     }
 
-    /// Moves to the first entry of the next file.
+    /// Completes a step for which `sst` has waited.
+    pub(super) fn end_step(&mut self, direction: Direction) {
+        match direction {
+            Direction::Up => self.settle(),
+            Direction::Down => self.settle_at_clip(),
+        }
+    }
+
+    /// Moves to the first entry of the next file, as [`RunCursor::next`].
     pub(super) fn enter_next(&mut self) -> Result<()> {
         if self.file + 1 == self.run.files.len() {
             self.valid = false;
@@ -189,9 +198,10 @@ impl RunCursor {
         }
     }
 
+    /// As [`RunCursor::next`], to the previous entry.
     #[inline]
     pub(super) fn prev(&mut self) -> Result<()> {
-        self.sst.prev()?;
+        self.sst.try_prev()?;
         self.at_file_start = false;
         self.settle_down()
     }
@@ -199,7 +209,7 @@ impl RunCursor {
     /// Completes a step down: moves to the end of the file before if this one is exhausted, and stops at the clip.
     #[inline]
     fn settle_down(&mut self) -> Result<()> {
-        if !self.sst.valid() && self.file > 0 {
+        if !self.sst.valid() && self.file > 0 && !self.sst.is_waiting() {
             // A section has one file, so the last entry belongs to the run.
             self.step_to_file(self.file - 1, false)?;
         }

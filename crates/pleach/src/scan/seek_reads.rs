@@ -23,7 +23,7 @@ use crate::context::Context;
 const READS_MAX: u32 = 128;
 
 /// Indices of sources.
-type Indices = SmallVec<[usize; 16]>;
+pub(super) type Indices = SmallVec<[usize; 16]>;
 
 /// The reads of one seek.
 struct SeekReads<'c> {
@@ -33,9 +33,8 @@ struct SeekReads<'c> {
     in_flight: u32,
 }
 
-/// Takes the seeks that all sources have begun to their ends.
-pub(super) fn finish_seeks(ctx: &Context, sources: &mut [SourceCursor]) -> Result<()> {
-    let Some(first) = take_cached(sources)? else { return Ok(()) };
+/// Takes the seeks that all sources have begun to their ends. The source `first` wants a block.
+pub(super) fn finish_seeks(ctx: &Context, sources: &mut [SourceCursor], first: usize) -> Result<()> {
     let mut reads = SeekReads { ctx, queue: None, in_flight: 0 };
     let mut seeking: Indices = (0..sources.len()).filter(|source| *source != first).collect();
     let mut waiting = Indices::from_slice(&[first]);
@@ -58,7 +57,7 @@ pub(super) fn finish_seeks(ctx: &Context, sources: &mut [SourceCursor]) -> Resul
 }
 
 /// Takes the seeks as far as they come with cached blocks. Returns the first source that wants a block of its file.
-fn take_cached(sources: &mut [SourceCursor]) -> Result<Option<usize>> {
+pub(super) fn take_cached(sources: &mut [SourceCursor]) -> Result<Option<usize>> {
     loop {
         let mut is_over = true;
         for (at, source) in sources.iter_mut().enumerate() {
@@ -75,7 +74,11 @@ fn take_cached(sources: &mut [SourceCursor]) -> Result<Option<usize>> {
 }
 
 /// Continues the seek of each source once. Those that are done leave `seeking`; those that want a block move to `waiting`.
-fn take_turns(sources: &mut [SourceCursor], seeking: &mut Indices, waiting: &mut Indices) -> Result<()> {
+pub(super) fn take_turns(
+    sources: &mut [SourceCursor],
+    seeking: &mut Indices,
+    waiting: &mut Indices,
+) -> Result<()> {
     let mut kept = 0;
     for at in 0..seeking.len() {
         let source = seeking[at];

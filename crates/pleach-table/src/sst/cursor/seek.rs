@@ -1,7 +1,9 @@
 //! Seeks of a cursor, in steps: each step prefetches the memory that the next one reads, or asks for a block of the file. So
-//! several cursors wait together, for memory and for the device.
+//! several cursors wait together, for memory and for the device. A step to a block that is not in memory waits as a seek of the
+//! block's first or last entry.
 
 use std::io;
+use std::task::{Poll, Waker, ready};
 
 use pleach_env::{ReadRequest, Result};
 
@@ -60,8 +62,17 @@ enum Stage {
     Frame,
     /// Nothing: the block is not in the cache.
     Read,
+    /// Nothing: the block, to which a step leads, is not in memory. The read-ahead reads it.
+    Step,
     /// The entry to compare next.
     Entry(Layout, Search),
+}
+
+impl Seek {
+    /// The step to the first or last entry of a block that is not in memory.
+    pub(super) fn of_step(block: u32, up: bool) -> Self {
+        Self { goal: if up { Goal::First } else { Goal::Last }, block, stage: Stage::Step }
+    }
 }
 
 impl SstCursor {
@@ -165,6 +176,7 @@ impl SstCursor {
             // The block was read.
             Stage::Read => Ok(self.search(key)),
             Stage::Entry(..) => unreachable!("the caller searches"),
+            Stage::Step => unreachable!("a step is no seek of the caller"),
         }
     }
 
@@ -189,16 +201,60 @@ impl SstCursor {
         self.take_block(loaded)
     }
 
-    fn wanted(&self) -> u32 {
+    /// Number of the block that the seek waits for.
+    pub fn wanted(&self) -> u32 {
         self.seek.as_ref().expect("a seek waits for a block").block
     }
 
-    fn take_block(&mut self, loaded: Result<BlockRef>) -> Result<()> {
+    /// Takes the block that the seek waits for, or the error of its read. The seek continues.
+    pub fn take_block(&mut self, loaded: Result<BlockRef>) -> Result<()> {
         let loaded = self.keep_error(loaded)?;
         match &mut self.source {
             Source::Cached(blocks) => blocks.seek_to(loaded),
             Source::Streaming(_) => unreachable!("a stream reads for itself"),
         }
+        Ok(())
+    }
+
+    /// Whether the cursor is invalid because [`SstCursor::try_next`], [`SstCursor::try_prev`] or [`SstCursor::step_to_file`]
+    /// leads to a block that is not in memory. [`SstCursor::wait`] or [`SstCursor::poll_step`] complete the step.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.seek, Some(Seek { stage: Stage::Step, .. }))
+    }
+
+    /// Completes a step that waits, if there is one. Reads the block by a window of the read-ahead, or waits for the window.
+    #[inline]
+    pub fn wait(&mut self) -> Result<()> {
+        if self.is_waiting() { self.wait_for_step() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn wait_for_step(&mut self) -> Result<()> {
+        let block = self.wanted();
+        let Source::Cached(blocks) = &mut self.source else { unreachable!("a stream reads for itself") };
+        let arrived = blocks.wait(&self.sst, block);
+        self.end_step(arrived)
+    }
+
+    /// As [`SstCursor::wait`], for a task: the block is read by the service of the scan's hints, and `waker` is woken when the
+    /// task should poll again. The cursor keeps the read when it is not polled again.
+    pub fn poll_step(&mut self, waker: &Waker) -> Poll<Result<()>> {
+        if !self.is_waiting() {
+            return Poll::Ready(Ok(()));
+        }
+        let block = self.wanted();
+        let Source::Cached(blocks) = &mut self.source else { unreachable!("a stream reads for itself") };
+        let arrived = ready!(blocks.poll(&self.sst, block, waker));
+        Poll::Ready(self.end_step(arrived))
+    }
+
+    fn end_step(&mut self, arrived: Result<()>) -> Result<()> {
+        if arrived.is_err() {
+            self.seek = None;
+        }
+        self.keep_error(arrived)?;
+        self.search(&[]);
         Ok(())
     }
 

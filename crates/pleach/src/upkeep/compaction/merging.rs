@@ -87,7 +87,7 @@ impl Merging {
     /// the inputs or the reads of the step ended. `older` are the runs below the inputs.
     pub(super) fn next_file(&mut self, upkeep: &Upkeep, older: &OlderRuns) -> Result<Option<OutputFile>> {
         if !self.is_open {
-            self.merge.seek(SeekTo::Start, &upkeep.ctx)?;
+            self.merge.seek(SeekTo::Start)?;
             self.is_open = true;
         }
         if let Some(mut moved) = self.movable_file(upkeep) {

@@ -1,0 +1,143 @@
+//! Chunks of a range: its entries, read by futures.
+//!
+//! A future walks like a thread as long as blocks are in memory. Where they are not, it hands over what it has found, or has the
+//! task woken when they are there. What it waits for is kept by the range, so a future can be dropped at any time.
+
+use std::pin::Pin;
+use std::task::{self, Poll, Waker};
+
+use pleach_env::{Error, Result};
+
+use super::{Direction, Range};
+use crate::keys::Key;
+use crate::value::Value;
+
+/// Room that a chunk takes at once, in entries (arbitrary).
+const ROOM: usize = 64;
+
+/// Entries of a range that are handed over together, in the order of the walk; at least one.
+pub type Chunk = Vec<(Key, Value)>;
+
+/// The entries of a [`Range`], some at a time, for tasks: [`Range::into_chunks`].
+///
+/// A chunk that is in memory is ready at the first poll. A chunk ends early where the next block is not in memory; the read of
+/// that block has then begun. So only the next chunk waits for it. Blocks are read ahead as for the range's iterator.
+///
+/// A chunk pins the blocks of its values.
+#[must_use = "nothing is read before a chunk is asked for"]
+pub struct RangeChunks {
+    range: Range,
+    direction: Direction,
+    /// At least one.
+    entries_max: usize,
+    /// Returned instead of the next chunk.
+    error: Option<Error>,
+}
+
+/// A chunk that is being read: [`RangeChunks::next_chunk`]. It can be polled by any executor, and dropped at any time: the next
+/// one goes on where it was.
+#[must_use = "nothing is read before the future is polled"]
+pub struct ChunkFuture<'c>(&'c mut RangeChunks);
+
+impl Range {
+    /// The entries in ascending order, in chunks of up to `entries_max` (at least one), for tasks that must not block their
+    /// thread. It goes on where the range stands.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(ready) = future.as_mut().poll(&mut cx) {
+    /// #             return ready;
+    /// #         }
+    /// #     }
+    /// # }
+    /// # block_on(async {
+    /// let db = pleach::Db::open(dir.path())?;
+    /// let users = db.default_partition();
+    /// for name in ["alice", "bob", "carol"] {
+    ///     users.put(name, "1")?;
+    /// }
+    /// let mut chunks = users.range("b"..).into_chunks(1000);
+    /// let mut names = Vec::new();
+    /// while let Some(chunk) = chunks.next_chunk().await? {
+    ///     names.extend(chunk.into_iter().map(|(name, _)| name));
+    /// }
+    /// assert_eq!(names, ["bob", "carol"]);
+    /// # Ok::<(), pleach::Error>(())
+    /// # })?;
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    pub fn into_chunks(self, entries_max: usize) -> RangeChunks {
+        RangeChunks::new(self, Direction::Up, entries_max)
+    }
+
+    /// As [`Range::into_chunks`], in descending order.
+    pub fn into_chunks_back(self, entries_max: usize) -> RangeChunks {
+        RangeChunks::new(self, Direction::Down, entries_max)
+    }
+}
+
+impl RangeChunks {
+    fn new(range: Range, direction: Direction, entries_max: usize) -> Self {
+        Self { range, direction, entries_max: entries_max.max(1), error: None }
+    }
+
+    /// The next entries; `None` at the end of the range.
+    ///
+    /// # Errors
+    /// Those of the range's iterator. Entries in front of an error come first, in a chunk of their own. After the error the
+    /// range has ended.
+    pub fn next_chunk(&mut self) -> ChunkFuture<'_> {
+        ChunkFuture(self)
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Poll<Result<Option<Chunk>>> {
+        if let Some(error) = self.error.take() {
+            return Poll::Ready(Err(error));
+        }
+        let mut chunk = Chunk::new();
+        while chunk.len() < self.entries_max {
+            let found = if self.range.is_waiting(self.direction) {
+                // A task that is given a chunk is not to be woken: it asks for the next one by itself.
+                let waker = if chunk.is_empty() { waker } else { Waker::noop() };
+                match self.range.poll(self.direction, waker) {
+                    Poll::Ready(found) => found,
+                    Poll::Pending if chunk.is_empty() => return Poll::Pending,
+                    Poll::Pending => break,
+                }
+            } else {
+                self.range.find(self.direction)
+            };
+            match found {
+                Ok(true) => {
+                    if chunk.is_empty() {
+                        chunk.reserve(self.entries_max.min(ROOM));
+                    }
+                    chunk.extend(self.range.copy_entry(self.direction));
+                }
+                Ok(false) if self.range.is_waiting(self.direction) => {}
+                end => {
+                    self.error = self.range.finish(end).err();
+                    break;
+                }
+            }
+        }
+        if chunk.is_empty()
+            && let Some(error) = self.error.take()
+        {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok((!chunk.is_empty()).then_some(chunk)))
+    }
+}
+
+impl Future for ChunkFuture<'_> {
+    type Output = Result<Option<Chunk>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(cx.waker())
+    }
+}
