@@ -15,6 +15,7 @@ pub mod loads;
 pub mod memory;
 mod store;
 pub mod sync;
+pub mod windows;
 
 /// Only the size that the slab uses.
 mod sizes {

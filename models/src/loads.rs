@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use crate::store::{Env, ErrorKind, ReadDriver, Sst, Still, Warmth};
-use source::{Loads, block_on};
+use source::Loads;
+pub(crate) use source::block_on;
 
 /// A store whose block is not in the cache.
 pub struct Store {

@@ -32,6 +32,7 @@ impl Error {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ReadDriver {
+    Threads,
     Blocking,
 }
 
@@ -89,26 +90,29 @@ impl Waiter {
     }
 }
 
-pub struct ReadRequest<'f, B>(PhantomData<&'f B>);
+pub struct ReadRequest<'f, B>(pub(crate) PhantomData<&'f B>);
 
 pub trait QueuedRead: Send + Sync + 'static {
     type Buffer;
 
     fn request(&self, tag: u64) -> ReadRequest<'_, Self::Buffer>;
 
-    fn give_up(&self) -> bool;
+    fn give_up(&self) -> bool {
+        false
+    }
 
     fn complete(&self, result: io::Result<Self::Buffer>);
 }
 
-/// A service whose reads are made by those who wait.
+/// A service whose reads are made by those who wait, or by threads of the model.
 pub struct ReadService<R> {
+    driver: ReadDriver,
     state: Mutex<(Vec<Arc<R>>, bool)>,
 }
 
-impl<R: QueuedRead<Buffer = BlockLoad>> ReadService<R> {
-    pub fn new(_env: &Arc<dyn Env>, _driver: ReadDriver) -> Self {
-        Self { state: Mutex::new((Vec::new(), false)) }
+impl<R: QueuedRead<Buffer: Default>> ReadService<R> {
+    pub fn new(_env: &Arc<dyn Env>, driver: ReadDriver) -> Self {
+        Self { driver, state: Mutex::new((Vec::new(), false)) }
     }
 
     pub fn submit(&self, read: Arc<R>) -> bool {
@@ -122,23 +126,32 @@ impl<R: QueuedRead<Buffer = BlockLoad>> ReadService<R> {
         true
     }
 
+    pub fn withdraw(&self, read: &Arc<R>) {
+        self.state.lock().0.retain(|other| !Arc::ptr_eq(other, read));
+    }
+
     pub fn wants_help(&self) -> bool {
-        true
+        self.driver == ReadDriver::Blocking
     }
 
     pub fn help(&self) -> bool {
+        self.wants_help() && self.make_one()
+    }
+
+    /// Makes a read, as a thread of the service does.
+    pub fn make_one(&self) -> bool {
         let read = self.state.lock().0.pop();
         let Some(read) = read else { return false };
         if !read.give_up() {
             let _request = read.request(0);
-            read.complete(Ok(BlockLoad));
+            read.complete(Ok(R::Buffer::default()));
         }
         true
     }
 
     pub fn close(&self) {
         self.state.lock().1 = true;
-        while self.help() {}
+        while self.make_one() {}
     }
 }
 
@@ -150,6 +163,7 @@ pub enum Warmth {
 #[derive(Clone, Debug)]
 pub struct BlockRef;
 
+#[derive(Default)]
 pub struct BlockLoad;
 
 /// An SST of one block, which may be in a cache.
