@@ -45,7 +45,7 @@ pub enum FaultKind {
     CrashAfter,
     /// The read fails with `EIO`.
     ReadEio,
-    /// The read, if it is one of more than one byte, reads a random part of its bytes.
+    /// The read, if it is one of more than one byte, reads a random part of its bytes; a direct read, whole blocks of them.
     ReadShort,
     /// The read fails with `EAGAIN`: the next try reads.
     ReadAgain,
