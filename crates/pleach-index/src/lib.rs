@@ -4,9 +4,24 @@
 //! the block. The SST's index block stores the index ([`Index::encode`], [`Index::decode`]); its layout is in
 //! docs/format/sst.md.
 //!
-//! An index names the right block for every key in the SST, and some block for other keys. The reader compares keys, so a
-//! wrong index of a damaged file costs time or hides a key, but never yields a wrong value.
+//! There are two kinds. *Separators* store a string between each two blocks. A *learned* index stores no keys: it encodes
+//! a key as a number ([SNBC]) and finds the block by a model of the boundaries. The builder makes both and takes the smaller
+//! one ([`Choice`]). A model is smaller if blocks end in the right places: [`cut`] says where.
+//!
+//! An index promises for every key, present or absent, that it is above the last key of the block before the one found, and
+//! below the first key of the block behind. The reader compares keys, so a wrong index of a damaged file costs time or
+//! hides a key, but never yields a wrong value.
+//!
+//! [SNBC]: https://arxiv.org/abs/2012.12501
 
+mod cut;
+mod encoders;
 mod index;
+mod learned;
+mod model;
+mod separators;
+mod snbc;
 
-pub use index::{Index, IndexBuilder};
+pub use cut::{GIVEN_UP_MAX, cut};
+pub use encoders::Encoders;
+pub use index::{Choice, Index, IndexBuilder, IndexKind};

@@ -1,122 +1,165 @@
-//! Tests of the separators index: against a linear search, fixed bytes, damaged bytes.
+//! Tests of both kinds: against the promise, with sets of keys that models find easy, hard and impossible.
 #![expect(clippy::indexing_slicing, reason = "a test")]
 
-use super::*;
+use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
-/// Blocks given by their keys; returns the index and each key's block.
-fn build(blocks: &[Vec<Vec<u8>>]) -> Index {
-    let mut builder = IndexBuilder::default();
-    for pair in blocks.windows(2) {
-        builder.boundary(pair[0].last().unwrap(), &pair[1][0]);
+use super::*;
+
+/// Checks the promise for all keys and probes.
+fn check_promise(index: &Index, blocks: &[&[Vec<u8>]], probes: &[Vec<u8>]) {
+    assert_eq!(index.blocks() as usize, blocks.len());
+    for key in blocks.iter().copied().flatten().chain(probes) {
+        let found = index.find(key) as usize;
+        assert!(found < blocks.len());
+        assert!(
+            found == 0 || blocks[found - 1].last().unwrap() < key,
+            "{key:?} is in a block before {found}"
+        );
+        assert!(blocks.get(found + 1).is_none_or(|next| *key < next[0]), "{key:?} is behind {found}");
     }
-    builder.finish()
 }
 
-/// The right answer of `find`, by a look at every block.
-fn linear(blocks: &[Vec<Vec<u8>>], key: &[u8]) -> u32 {
-    u32::try_from(blocks.iter().skip(1).filter(|b| b[0].as_slice() <= key).count()).unwrap()
-}
-
-fn check(keys: &[Vec<u8>], per_block: usize, absent: &[Vec<u8>]) {
-    let blocks: Vec<Vec<Vec<u8>>> = keys.chunks(per_block).map(<[_]>::to_vec).collect();
-    if blocks.is_empty() {
-        return;
-    }
-    let built = build(&blocks);
-    let mut bytes = Vec::new();
-    built.encode(&mut bytes);
-    let decoded = Index::decode(&bytes, built.blocks()).unwrap();
-    for index in [&built, &decoded] {
-        assert_eq!(index.blocks() as usize, blocks.len());
-        for key in keys {
-            assert_eq!(index.find(key), linear(&blocks, key), "present key");
+/// Builds each kind, stores and reads it, and checks all. Returns whether a model could be made.
+fn check(mut keys: Vec<Vec<u8>>, per_block: usize, probes: &[Vec<u8>]) -> bool {
+    keys.sort();
+    keys.dedup();
+    let blocks: Vec<&[Vec<u8>]> = keys.chunks(per_block).collect();
+    let mut is_learned = false;
+    for choice in [Choice::Separators, Choice::Learned, Choice::Smallest] {
+        let mut builder = IndexBuilder::learning();
+        for pair in blocks.windows(2) {
+            builder.boundary(pair[0].last().unwrap(), &pair[1][0]);
         }
-        for key in absent {
-            let found = index.find(key);
-            assert!(found < index.blocks());
-            // An absent key between two blocks may fall to either; elsewhere the answer is exact.
-            let exact = linear(&blocks, key);
-            let between = blocks
-                .get(exact as usize + 1)
-                .is_some_and(|next| key > blocks[exact as usize].last().unwrap() && *key < next[0]);
-            assert!(found == exact || (between && found == exact + 1));
+        let len_max = builder.encoded_len_max();
+        let index = builder.finish_as(choice);
+        is_learned |= index.kind() == IndexKind::Learned;
+        let mut bytes = Vec::new();
+        index.encode(&mut bytes);
+        assert!(choice == Choice::Learned || bytes.len() <= len_max);
+        let decoded = Index::decode(&bytes, index.blocks()).unwrap();
+        assert_eq!((decoded.kind(), decoded.memory()), (index.kind(), index.memory()));
+        for index in [&index, &decoded] {
+            check_promise(index, &blocks, probes);
         }
     }
+    is_learned
 }
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
-        proptest::collection::vec(any::<u8>(), 1..12),
-        proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(b'a'), Just(255)], 1..20),
+        vec(any::<u8>(), 1..12),
+        vec(prop_oneof![Just(0u8), Just(1), Just(b'a'), Just(255)], 1..20),
+        any::<u64>().prop_map(|n| n.swap_bytes().to_le_bytes().to_vec()),
+        any::<u64>().prop_map(|n| format!("{:016}", n % 10_000_000_000).into_bytes()),
+        any::<u64>().prop_map(|n| format!("user{n}").into_bytes()),
+        any::<(u64, u64)>().prop_map(|(a, b)| format!("{a:016x}-{b:016x}").into_bytes()),
+        (0u32..100, 0u32..20).prop_map(|(a, b)| format!("t{a:05}/o{:07}/{b:03}", a * 7).into_bytes()),
         "[a-c]{1,4}/shared/prefix/[a-d]{0,12}".prop_map(String::into_bytes),
-        (0u32..10_000).prop_map(|n| format!("user{n:08}").into_bytes()),
     ]
+}
+
+/// Keys of one kind or of all.
+fn sets() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let kinds: Vec<BoxedStrategy<Vec<Vec<u8>>>> = vec![
+        vec(vec(any::<u8>(), 1..12), 2..300).boxed(),
+        vec(vec(0u8..3, 1..12), 2..300).boxed(),
+        vec(any::<u64>().prop_map(|n| n.swap_bytes().to_le_bytes().to_vec()), 2..900).boxed(),
+        vec(any::<u64>().prop_map(|n| format!("user{n}").into_bytes()), 2..900).boxed(),
+        vec(any::<u128>().prop_map(|n| format!("{n:032x}").into_bytes()), 2..900).boxed(),
+        vec((0u64..1000, 0u64..8).prop_map(|(a, b)| format!("{:08}/{b:03}", a * a).into_bytes()), 2..900)
+            .boxed(),
+        btree_set(key(), 2..300).prop_map(|set| set.into_iter().collect()).boxed(),
+    ];
+    proptest::strategy::Union::new(kinds)
 }
 
 proptest! {
     #[test]
-    fn find_agrees_with_linear_search(
-        keys in proptest::collection::btree_set(key(), 1..300),
-        absent in proptest::collection::vec(key(), 0..50),
-        per_block in 1usize..8,
-    ) {
-        check(&keys.into_iter().collect::<Vec<_>>(), per_block, &absent);
+    fn every_kind_keeps_the_promise(keys in sets(), per_block in 1usize..9, probes in vec(key(), 0..60)) {
+        check(keys, per_block, &probes);
     }
 
     #[test]
-    fn decode_survives_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200), blocks in 0u32..50) {
-        if let Ok(index) = Index::decode(&[&[KIND_SEPARATORS], &*bytes].concat(), blocks) {
+    fn damaged_indexes_are_refused_or_answer_in_range(
+        keys in sets(), per_block in 1usize..6, damage in vec((any::<u16>(), any::<u8>()), 1..4), cut in 0usize..8,
+        more in 0u32..3,
+    ) {
+        let keys: std::collections::BTreeSet<_> = keys.into_iter().collect();
+        let keys: Vec<_> = keys.into_iter().collect();
+        let blocks: Vec<&[Vec<u8>]> = keys.chunks(per_block).collect();
+        let mut builder = IndexBuilder::learning();
+        for pair in blocks.windows(2) {
+            builder.boundary(pair[0].last().unwrap(), &pair[1][0]);
+        }
+        let index = builder.finish_as(Choice::Learned);
+        let mut bytes = Vec::new();
+        index.encode(&mut bytes);
+        for (at, byte) in damage {
+            let at = usize::from(at) % bytes.len();
+            bytes[at] = byte;
+        }
+        bytes.truncate(bytes.len() - cut.min(bytes.len()));
+        let count = index.blocks() - 1 + more;
+        if let Ok(decoded) = Index::decode(&bytes, count) {
+            for key in &keys {
+                prop_assert!(decoded.find(key) < count);
+            }
+        }
+    }
+
+    #[test]
+    fn a_learned_index_survives_any_bytes(bytes in vec(any::<u8>(), 0..200), blocks in 0u32..50) {
+        if let Ok(index) = Index::decode(&[&[KIND_LEARNED], &*bytes].concat(), blocks) {
             prop_assert!(index.find(&bytes) < blocks);
         }
     }
 }
 
 #[test]
-fn separators_that_differ_only_in_trailing_zeros_are_told_apart() {
-    let keys: Vec<Vec<u8>> = (1..40).map(|n| [b"ab".as_slice(), &vec![0; n]].concat()).collect();
-    check(&keys, 1, &[b"a".to_vec(), b"ab".to_vec(), b"ab\x01".to_vec()]);
+fn extreme_keys_keep_the_promise() {
+    let probes = [vec![], vec![0], vec![255; 20], b"x".to_vec()];
+    let prefixes: Vec<Vec<u8>> = (1..300).map(|n| vec![b'x'; n]).collect();
+    check(prefixes, 2, &probes);
+    let zeros: Vec<Vec<u8>> = (0..40).map(|n| [b"ab".as_slice(), &vec![0; n]].concat()).collect();
+    check(zeros, 1, &probes);
+    let bytes: Vec<Vec<u8>> = (0..=255u8).flat_map(|a| (0..=255u8).map(move |b| vec![a, b])).collect();
+    assert!(check(bytes, 7, &probes));
+    let long: Vec<Vec<u8>> = (0..50u8).map(|n| [vec![7; 65_000].as_slice(), &[n]].concat()).collect();
+    assert!(check(long, 1, &probes));
+    let mut far = vec![vec![b'a'; 65_000]; 3];
+    far[1].push(1);
+    far[2][0] = b'b';
+    assert!(!check(far, 1, &probes), "the keys differ too far apart");
 }
 
 #[test]
-fn separators_beyond_eight_shared_bytes_are_told_apart() {
-    let keys: Vec<_> = (0..500).map(|n| format!("a/{:020}/{:03}", n / 250, n).into_bytes()).collect();
-    check(&keys, 3, &[b"a/".to_vec(), b"zzz".to_vec(), vec![0]]);
-}
-
-#[test]
-fn one_block_is_always_the_answer() {
-    let index = IndexBuilder::default().finish();
-    assert_eq!((index.blocks(), index.find(b""), index.find(b"\xff")), (1, 0, 0));
-}
-
-#[test]
-fn the_separator_is_as_short_as_can_be() {
-    assert_eq!(shortest_separator(b"apple", b"banana"), b"b");
-    assert_eq!(shortest_separator(b"apple", b"apple2"), b"apple2");
-    assert_eq!(shortest_separator(b"abcd", b"abxyz"), b"abx");
-}
-
-#[test]
-fn stored_bytes_are_fixed() {
-    let mut builder = IndexBuilder::default();
-    builder.boundary(b"key01", b"key02");
-    builder.boundary(b"key1", b"key1\0more");
-    let mut bytes = Vec::new();
-    builder.finish().encode(&mut bytes);
-    assert_eq!(bytes, b"\x01\x03\0\0\0key\x0202\x021\0");
-}
-
-#[test]
-fn decode_rejects_what_encode_never_writes() {
-    let rejected = |bytes: &[u8], blocks, expected: &str| {
-        assert_eq!(Index::decode(bytes, blocks).unwrap_err().expected, expected);
+fn ties_in_64_bits_are_told_apart_in_128() {
+    let wide = |n: u64| {
+        [n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !15, n].map(|n| n.swap_bytes().to_le_bytes()).concat()
     };
-    rejected(b"\0\0\0\0\0", 1, "an index kind this build knows");
-    rejected(b"\x01\0\0\0\0", 0, "at least one data block");
-    rejected(b"\x01\xff\xff\xff\xff", 1, "a prefix within the index block");
-    rejected(b"\x01\0\0\0\0\x01b\x01a", 3, "separators in ascending order");
-    rejected(b"\x01\0\0\0\0\x01b", 1_000_000, "a separator for each pair of blocks");
-    rejected(b"\x01\0\0\0\0\x01b\x01", 2, "the end of the index");
-    rejected(b"\x01\0\0\0\0\xff\xff\xff\xff", 2, "a length");
+    let keys: Vec<Vec<u8>> = (0..4000).map(wide).chain((0..4000).map(|n| wide(n % 5 + n * 16))).collect();
+    assert!(check(keys, 1, &[vec![], vec![1; 20]]));
+}
+
+#[test]
+fn equal_encoders_are_shared() {
+    let encoders = Encoders::new();
+    let mut indexes: Vec<Index> = (0..3)
+        .map(|sst| {
+            let mut builder = IndexBuilder::learning();
+            for block in 1..1000 {
+                let key = |n: u32| format!("{:016}", n + (sst / 2) * 77_777_777);
+                builder.boundary(key(block * 3 - 1).as_bytes(), key(block * 3).as_bytes());
+            }
+            builder.finish_as(Choice::Smallest)
+        })
+        .collect();
+    assert!(!indexes[0].shares_with(&indexes[1]));
+    for index in &mut indexes {
+        index.share(&encoders);
+    }
+    assert!(indexes[0].shares_with(&indexes[1]));
+    assert!(!indexes[0].shares_with(&indexes[2]), "another prefix");
+    assert!(indexes[0].shareable_memory() < indexes[0].memory());
 }

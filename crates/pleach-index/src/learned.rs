@@ -1,0 +1,120 @@
+//! The learned index: an encoder of keys as numbers, and a model from numbers to blocks. It stores no keys.
+//!
+//! # On disk
+//! Layout: docs/format/sst.md, index block.
+//!
+//! # Origin
+//! Learned index block: `TridentKV` 3.2.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use pleach_coding::{Decoder, Malformed};
+
+use crate::model::Model;
+use crate::snbc::{Keys, Snbc, train};
+
+/// Number of the kind on disk. Never renumber.
+pub(crate) const KIND_LEARNED: u8 = 2;
+
+/// The learned index.
+#[derive(Clone, Debug)]
+pub(crate) struct Learned {
+    /// Shared by the indexes whose encoders are equal.
+    encoder: Arc<Snbc>,
+    model: Width,
+}
+
+/// The model, by the width of codes.
+#[derive(Clone, Debug)]
+enum Width {
+    Narrow(Model<u64>),
+    Wide(Model<u128>),
+}
+
+impl Learned {
+    /// The index of the blocks between which `keys` are. `None` if keys at a boundary have equal codes even in 128 bits, or if
+    /// there is one block only.
+    pub(crate) fn train(keys: &Keys) -> Option<Self> {
+        if let Some(encoder) = train(keys, false)
+            && let Some(gaps) = keys.gaps(|key| encoder.encode(key))
+        {
+            return Some(Self { model: Width::Narrow(Model::build(&gaps)?), encoder: Arc::new(encoder) });
+        }
+        let encoder = train(keys, true)?;
+        let gaps = keys.gaps(|key| encoder.encode_wide(key))?;
+        Some(Self { model: Width::Wide(Model::build(&gaps)?), encoder: Arc::new(encoder) })
+    }
+
+    /// Number of the block that can hold `key`.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> u32 {
+        match &self.model {
+            Width::Narrow(model) => model.find(self.encoder.encode(key)),
+            Width::Wide(model) => model.find(self.encoder.encode_wide(key)),
+        }
+    }
+
+    /// Number of blocks; at least 2.
+    pub(crate) fn blocks(&self) -> u32 {
+        match &self.model {
+            Width::Narrow(model) => model.blocks(),
+            Width::Wide(model) => model.blocks(),
+        }
+    }
+
+    /// Number of segments.
+    pub(crate) fn segments(&self) -> u32 {
+        match &self.model {
+            Width::Narrow(model) => model.segments(),
+            Width::Wide(model) => model.segments(),
+        }
+    }
+
+    /// The encoder.
+    pub(crate) fn encoder(&self) -> &Arc<Snbc> {
+        &self.encoder
+    }
+
+    /// Takes `encoder` in place of its own, which is equal.
+    pub(crate) fn set_encoder(&mut self, encoder: Arc<Snbc>) {
+        debug_assert_eq!(encoder, self.encoder, "only equal encoders are shared");
+        self.encoder = encoder;
+    }
+
+    /// Bytes of memory of its own, on the heap or in this struct; the encoder's are apart.
+    pub(crate) fn own_memory(&self) -> usize {
+        let model = match &self.model {
+            Width::Narrow(model) => model.memory(),
+            Width::Wide(model) => model.memory(),
+        };
+        size_of::<Self>() + model
+    }
+
+    /// Appends the stored form.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(KIND_LEARNED);
+        self.encoder.store(out);
+        match &self.model {
+            Width::Narrow(model) => model.store(out),
+            Width::Wide(model) => model.store(out),
+        }
+    }
+
+    /// Decodes the index of `blocks` data blocks from all of `bytes`, which begin with the kind.
+    pub(crate) fn decode(bytes: &[u8], blocks: u32) -> Result<Self, Malformed> {
+        let offset = |rest: &Decoder<'_>| bytes.len() - rest.0.len();
+        let mut input = Decoder(bytes);
+        if input.u8() != Some(KIND_LEARNED) {
+            return Err(Malformed::new(0, "the kind of a learned index"));
+        }
+        let encoder = Arc::new(Snbc::load(&mut input, offset)?);
+        let model = if encoder.is_wide() {
+            Width::Wide(Model::load(input, blocks, offset)?)
+        } else {
+            Width::Narrow(Model::load(input, blocks, offset)?)
+        };
+        Ok(Self { encoder, model })
+    }
+}

@@ -1,0 +1,140 @@
+//! Codes: the numbers that a model learns, of 64 or 128 bits.
+
+use std::fmt::Debug;
+
+/// A code of a key.
+pub(crate) trait Code: Copy + Ord + Debug {
+    /// Its distance above `origin`; `None` if it is below.
+    fn above(self, origin: Self) -> Option<Self>;
+    /// The top 64 bits of the distance after a shift to the left by `justify`; a distance that would lose bits counts as the
+    /// largest one that does not.
+    fn justified(self, justify: u32) -> u64;
+    /// Leading zeros.
+    fn zeros(self) -> u32;
+    /// The distance in units of `1 << scale`, or `u64::MAX` if that is larger.
+    fn scaled(self, scale: u32) -> u64;
+    /// `scaled << scale` below this distance: the rest.
+    fn rest(self, scaled: u64, scale: u32) -> Self;
+    /// The number above `below` and not above `self` that has the most trailing zeros.
+    ///
+    /// Requires: `below < self`.
+    fn roundest_above(self, below: Self) -> Self;
+    /// The same, of the distance from `origin`.
+    ///
+    /// Requires: `origin <= below`.
+    fn roundest_from(self, below: Self, origin: Self) -> Self;
+    /// Trailing zeros; at most 63.
+    fn trailing(self) -> u32;
+    /// As 128 bits.
+    fn wide(self) -> u128;
+    /// From 128 bits; `None` if it does not fit.
+    fn narrow(wide: u128) -> Option<Self>;
+}
+
+impl Code for u64 {
+    #[inline]
+    fn above(self, origin: Self) -> Option<Self> {
+        self.checked_sub(origin)
+    }
+
+    #[inline]
+    fn justified(self, justify: u32) -> u64 {
+        let justify = justify & 63;
+        self.min(u64::MAX >> justify) << justify
+    }
+
+    fn zeros(self) -> u32 {
+        self.leading_zeros().min(63)
+    }
+
+    #[inline]
+    fn scaled(self, scale: u32) -> u64 {
+        self >> (scale & 63)
+    }
+
+    #[inline]
+    fn rest(self, scaled: u64, scale: u32) -> Self {
+        self.wrapping_sub(scaled << (scale & 63))
+    }
+
+    fn roundest_above(self, below: Self) -> Self {
+        let differ = 63 - (self ^ below).leading_zeros().min(63);
+        self >> differ << differ
+    }
+
+    fn roundest_from(self, below: Self, origin: Self) -> Self {
+        origin + (self - origin).roundest_above(below - origin)
+    }
+
+    fn trailing(self) -> u32 {
+        self.trailing_zeros().min(63)
+    }
+
+    fn wide(self) -> u128 {
+        self.into()
+    }
+
+    fn narrow(wide: u128) -> Option<Self> {
+        wide.try_into().ok()
+    }
+}
+
+impl Code for u128 {
+    #[inline]
+    fn above(self, origin: Self) -> Option<Self> {
+        self.checked_sub(origin)
+    }
+
+    #[inline]
+    fn justified(self, justify: u32) -> u64 {
+        let justify = justify & 127;
+        top_half(self.min(u128::MAX >> justify) << justify)
+    }
+
+    fn zeros(self) -> u32 {
+        self.leading_zeros().min(127)
+    }
+
+    #[inline]
+    fn scaled(self, scale: u32) -> u64 {
+        u64::try_from(self >> (scale & 63)).unwrap_or(u64::MAX)
+    }
+
+    #[inline]
+    fn rest(self, scaled: u64, scale: u32) -> Self {
+        self.wrapping_sub(u128::from(scaled) << (scale & 63))
+    }
+
+    fn roundest_above(self, below: Self) -> Self {
+        let differ = 127 - (self ^ below).leading_zeros().min(127);
+        self >> differ << differ
+    }
+
+    fn roundest_from(self, below: Self, origin: Self) -> Self {
+        origin + (self - origin).roundest_above(below - origin)
+    }
+
+    fn trailing(self) -> u32 {
+        self.trailing_zeros().min(63)
+    }
+
+    fn wide(self) -> u128 {
+        self
+    }
+
+    fn narrow(wide: u128) -> Option<Self> {
+        Some(wide)
+    }
+}
+
+/// The upper 64 bits.
+#[inline]
+pub(super) fn top_half(wide: u128) -> u64 {
+    (wide >> 64) as u64
+}
+
+/// The upper half of a product.
+#[inline]
+pub(super) fn product_top(a: u64, b: u64) -> u64 {
+    top_half(u128::from(a) * u128::from(b))
+}

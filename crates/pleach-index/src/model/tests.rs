@@ -1,0 +1,84 @@
+//! Tests of the model: exact at every gap, monotone, small where it should be.
+#![expect(clippy::indexing_slicing, reason = "a test")]
+
+use proptest::collection::{btree_set, vec};
+use proptest::prelude::*;
+
+use super::*;
+
+/// Codes of keys, and how many of them a block takes.
+fn gaps_of<C: Code>(codes: &[C], per_block: usize) -> Vec<Gap<C>> {
+    codes.windows(2).skip(per_block - 1).step_by(per_block).map(|pair| (pair[0], pair[1])).collect()
+}
+
+fn check<C: Code>(gaps: &[Gap<C>]) -> Option<Model<C>> {
+    let model = Model::build(gaps)?;
+    assert!(model.is_exact(gaps));
+    let mut previous = 0;
+    for gap in gaps {
+        for code in [gap.0, gap.1] {
+            let found = model.find(code);
+            assert!(
+                found >= previous && found < model.blocks(),
+                "{code:?} {found} {previous} {model:?} {gaps:?}"
+            );
+            previous = found;
+        }
+    }
+    Some(model)
+}
+
+fn residual_bytes(gaps: &[Gap<u64>]) -> usize {
+    check(gaps).expect("a model").memory()
+}
+
+proptest! {
+    #[test]
+    fn every_gap_is_exact(codes in btree_set(any::<u64>(), 3..200), per_block in 1usize..20, shift in 0u32..60) {
+        let mut codes: Vec<u64> = codes.into_iter().map(|code| code >> shift).collect();
+        codes.dedup();
+        if codes.len() > per_block {
+            check(&gaps_of(&codes, per_block));
+        }
+    }
+
+    #[test]
+    fn clusters_are_exact(steps in vec((0u32..64, 1u64..8), 3..1000), per_block in 1usize..6) {
+        let mut code = 0u64;
+        let codes: Vec<u64> = steps.iter().map_while(|(shift, n)| {
+            code = code.checked_add(n << (shift % 50))?;
+            Some(code)
+        }).collect();
+        if codes.len() > per_block {
+            check(&gaps_of(&codes, per_block));
+            let wide: Vec<u128> = codes.iter().map(|&code| u128::from(code) << 60 | 1).collect();
+            check(&gaps_of(&wide, per_block));
+        }
+    }
+}
+
+#[test]
+fn a_line_needs_no_residuals() {
+    let codes: Vec<u64> = (0..600_000).map(|n| 1_000_000 + n).collect();
+    let gaps = gaps_of(&codes, 36);
+    let model = check(&gaps).unwrap();
+    assert_eq!(model.segments(), 1);
+    assert!(residual_bytes(&gaps) < 300, "{}", residual_bytes(&gaps));
+}
+
+#[test]
+fn random_codes_take_few_bytes() {
+    let mut codes: Vec<u64> = (0..200_000).map(|_| fastrand::u64(..)).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    let gaps = gaps_of(&codes, 36);
+    let bytes = residual_bytes(&gaps);
+    assert!(bytes < 2 * gaps.len(), "{bytes} of {}", gaps.len());
+}
+
+#[test]
+fn the_ends_of_the_range_are_codes_too() {
+    check(&[(0, 1), (1, 2), (u64::MAX - 1, u64::MAX)]);
+    check(&[(0, u64::MAX)]).unwrap();
+    check(&[(0, 1_u128), (u128::from(u64::MAX), 1 << 64)]);
+}

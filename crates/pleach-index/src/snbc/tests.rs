@@ -1,0 +1,143 @@
+//! Tests of the encoder: monotone for any bytes, both ways alike, exact at boundaries.
+#![expect(clippy::indexing_slicing, reason = "a test")]
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+/// Keys at boundaries, every key both the last and the first of a block.
+fn keys_of(sorted: &[Vec<u8>]) -> Option<Keys> {
+    let mut keys = Keys::default();
+    for pair in sorted.windows(2) {
+        let differ = pleach_coding::common_prefix_len(&pair[0], &pair[1]);
+        if !keys.push(&pair[0], &pair[1], differ) {
+            return None;
+        }
+    }
+    (keys.len() > 0).then_some(keys)
+}
+
+fn trained(sorted: &[Vec<u8>]) -> Vec<Snbc> {
+    let Some(keys) = keys_of(sorted) else { return Vec::new() };
+    [false, true].into_iter().filter_map(|wide| train(&keys, wide)).collect()
+}
+
+fn code(snbc: &Snbc, key: &[u8]) -> u128 {
+    let (upper, lower) = snbc.encode_slowly(key);
+    let slow = snbc.joined(upper, lower);
+    assert_eq!(snbc.encode_wide(key), slow, "{key:?}");
+    if !snbc.is_wide() {
+        assert_eq!(u128::from(snbc.encode(key)), slow);
+    }
+    slow
+}
+
+fn check(mut sorted: Vec<Vec<u8>>, mut probes: Vec<Vec<u8>>) {
+    sorted.sort();
+    sorted.dedup();
+    probes.extend(sorted.iter().cloned());
+    for key in &sorted {
+        // Neighbours of present keys.
+        for at in 0..key.len().min(24) {
+            for byte in [0, key[at].wrapping_sub(1), key[at].wrapping_add(1), 0xff] {
+                let mut changed = key.clone();
+                changed[at] = byte;
+                probes.push(changed);
+            }
+            probes.push(key[..at].to_vec());
+        }
+        probes.push([key.as_slice(), &[0]].concat());
+    }
+    probes.sort();
+    for snbc in trained(&sorted) {
+        for pair in probes.windows(2) {
+            assert!(code(&snbc, &pair[0]) <= code(&snbc, &pair[1]), "{pair:?} {snbc:?}");
+        }
+        let mut bytes = Vec::new();
+        snbc.store(&mut bytes);
+        let len = bytes.len();
+        let mut input = Decoder(&bytes);
+        assert_eq!(Snbc::load(&mut input, |rest| len - rest.0.len()).unwrap(), snbc);
+        assert!(input.is_empty());
+    }
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        vec(any::<u8>(), 1..12),
+        vec(prop_oneof![Just(0u8), Just(1), Just(b'a'), Just(255)], 1..20),
+        any::<u64>().prop_map(|n| n.swap_bytes().to_le_bytes().to_vec()),
+        any::<u64>().prop_map(|n| format!("{:016}", n % 10_000_000_000).into_bytes()),
+        any::<u64>().prop_map(|n| format!("user{n}").into_bytes()),
+        any::<(u64, u64)>().prop_map(|(a, b)| format!("{a:016x}-{b:016x}").into_bytes()),
+        (0u32..10_000, 0u32..20).prop_map(|(a, b)| format!("t{a:05}/o{:07}/{b:03}", a * 7).into_bytes()),
+        "[a-zA-Z0-9_-]{4,14}".prop_map(String::into_bytes),
+    ]
+}
+
+/// Keys of one kind, and probes of all kinds.
+fn sets() -> impl Strategy<Value = (Vec<Vec<u8>>, Vec<Vec<u8>>)> {
+    let kinds: Vec<BoxedStrategy<Vec<Vec<u8>>>> = vec![
+        vec(vec(any::<u8>(), 1..12), 2..200).boxed(),
+        vec(vec(0u8..3, 1..40), 2..100).boxed(),
+        vec(any::<u64>().prop_map(|n| n.swap_bytes().to_le_bytes().to_vec()), 2..600).boxed(),
+        vec(any::<u64>().prop_map(|n| format!("user{n}").into_bytes()), 2..300).boxed(),
+        vec(any::<u64>().prop_map(|n| format!("prefix/longer {n:016x}-").into_bytes()), 2..300).boxed(),
+        vec("[a-zA-Z0-9_-]{4,14}".prop_map(String::into_bytes), 2..200).boxed(),
+        vec(key(), 2..50).boxed(),
+    ];
+    (proptest::strategy::Union::new(kinds), vec(key(), 0..60))
+}
+
+proptest! {
+    #[test]
+    fn codes_ascend_with_keys_for_any_bytes((keys, probes) in sets()) {
+        check(keys, probes);
+    }
+
+    #[test]
+    fn hostile_bytes_are_refused_or_encode_in_order(bytes in vec(any::<u8>(), 0..80), mut probes in vec(key(), 2..20)) {
+        let len = bytes.len();
+        if let Ok(snbc) = Snbc::load(&mut Decoder(&bytes), |rest| len - rest.0.len()) {
+            probes.sort();
+            for pair in probes.windows(2) {
+                prop_assert!(code(&snbc, &pair[0]) <= code(&snbc, &pair[1]));
+            }
+        }
+    }
+}
+
+#[test]
+fn neighbours_in_extreme_sets_have_ordered_codes() {
+    let prefixes: Vec<Vec<u8>> = (1..120).map(|n| vec![b'x'; n]).collect();
+    check(prefixes, vec![b"xy".to_vec(), b"w".to_vec()]);
+    let zeros: Vec<Vec<u8>> = (0..40).map(|n| [b"ab".as_slice(), &vec![0; n]].concat()).collect();
+    check(zeros, vec![b"a".to_vec(), b"ab\x01".to_vec()]);
+    let bytes: Vec<Vec<u8>> = (0..=255u8).map(|b| vec![b]).collect();
+    check(bytes, vec![vec![], vec![0, 0], vec![255, 0]]);
+    let long: Vec<Vec<u8>> = (0..50u8).map(|n| [vec![7; 65_000].as_slice(), &[n]].concat()).collect();
+    check(long, vec![vec![7; 64_999], vec![8], vec![6]]);
+}
+
+#[test]
+fn overflow_at_every_position_leaves_the_rest_out() {
+    for free in 1..16 {
+        let mut keys = Vec::new();
+        for n in 0..600_u64 {
+            let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let tail = mixed.wrapping_mul(mixed | 1).to_le_bytes();
+            keys.push([vec![b'0'; free].as_slice(), &mixed.swap_bytes().to_le_bytes(), &tail].concat());
+            keys.push([vec![b'1'; free].as_slice(), &mixed.swap_bytes().to_le_bytes(), &tail].concat());
+        }
+        check(keys, vec![vec![b'0'; free + 1]]);
+    }
+}
+
+#[test]
+fn digits_become_their_number() {
+    let sorted: Vec<_> = (0..3000u32).map(|n| format!("key{:07}", n * 37).into_bytes()).collect();
+    let snbc = &trained(&sorted)[0];
+    let difference = snbc.encode(&sorted[1001]) - snbc.encode(&sorted[1000]);
+    assert_eq!(difference, 37);
+}

@@ -1,0 +1,46 @@
+//! An index of any bytes, or a good one that is damaged: refused, or every answer is a block of the SST.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use pleach_fuzz::Input;
+use pleach_index::{Choice, Index, IndexBuilder};
+
+/// Keys of one set and the number of blocks, with a learned index of them.
+static GOOD: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
+    let decimal = |n: u64| format!("{n:016}").into_bytes();
+    let text = |n: u64| format!("user/{:x}", n * n * n % 999_983 + n * 1_000_003).into_bytes();
+    let wide = |n: u64| [(n / 7 * 7).swap_bytes().to_le_bytes(), n.swap_bytes().to_le_bytes()].concat();
+    let kinds: [&dyn Fn(u64) -> Vec<u8>; 3] = [&decimal, &text, &wide];
+    kinds.map(|key| {
+        let mut keys: Vec<_> = (1..400).map(key).collect();
+        keys.sort();
+        let mut builder = IndexBuilder::learning();
+        for pair in keys.windows(2).step_by(3) {
+            builder.boundary(&pair[0], &pair[1]);
+        }
+        let mut bytes = Vec::new();
+        builder.finish_as(Choice::Learned).encode(&mut bytes);
+        bytes
+    })
+});
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input(bytes);
+    let blocks = match input.byte() {
+        0 => 134,
+        other => u32::from(other),
+    };
+    let mut index = match input.byte() % 4 {
+        3 => input.bytes(usize::MAX).to_vec(),
+        good => GOOD[usize::from(good)].clone(),
+    };
+    let key = input.bytes(20);
+    input.damage(&mut index);
+    if let Ok(index) = Index::decode(&index, blocks) {
+        assert!(index.memory() < 1 << 20, "memory is in proportion to the bytes");
+        for probe in [key, b"", b"user/1234", b"0000000000000123", &[0xff; 40]] {
+            assert!(index.find(probe) < blocks);
+        }
+    }
+});
