@@ -44,6 +44,17 @@ impl Tally {
         self.wrong += u64::from(!has_tag(value, index));
     }
 
+    /// Sees an entry of a scan; the first one must have the key and the index of the operation.
+    pub(super) fn scanned(&mut self, first: Option<(&[u8], u64)>, key: &[u8], value: &[u8]) {
+        if let Some((op_key, index)) = first {
+            self.wrong += u64::from(key != op_key || !has_tag(value, index));
+        }
+        touch(key);
+        touch(value);
+        self.found += 1;
+        self.read_bytes += (key.len() + value.len()) as u64;
+    }
+
     fn wrote(&mut self, key_len: usize, value_len: usize, fresh: bool) {
         let bytes = (key_len + value_len) as u64;
         self.written_bytes += bytes;
@@ -139,14 +150,8 @@ fn scan(session: &mut dyn Session, op: &Op, tally: &mut Tally) -> Result<()> {
         Scan { partition: op.partition, from: Some(&op.key), direction: Direction::Forward, limit: op.limit };
     let mut seen = 0;
     session.scan(&scan, &mut |key, value| {
-        if seen == 0 {
-            tally.wrong += u64::from(key != op.key || !has_tag(value, op.index));
-        }
+        tally.scanned((seen == 0).then_some((&op.key, op.index)), key, value);
         seen += 1;
-        touch(key);
-        touch(value);
-        tally.found += 1;
-        tally.read_bytes += (key.len() + value.len()) as u64;
         true
     })?;
     tally.missed += u64::from(seen == 0);

@@ -52,7 +52,7 @@ impl Flanked {
 pub(super) fn in_flight(store: &Store<'_>, planned: &Planned) -> usize {
     match planned.workload.shape {
         Shape::Mix { many: true, .. } => store.settings.multi,
-        _ if planned.workload.is_gets() && store.factory.capabilities.async_get => {
+        _ if planned.workload.is_futures() && store.factory.capabilities.async_get => {
             store.settings.in_flight.unwrap_or(1)
         }
         _ => 1,

@@ -1,7 +1,6 @@
-//! The loop of one thread that has many gets in flight, as futures.
+//! The loop of one thread that has many reads in flight, as futures: gets, and scans that read by chunks.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -9,11 +8,11 @@ use std::thread::Thread;
 
 use super::drive::Bounds;
 use super::execute::Tally;
-use crate::engine::{Engine, GetFuture, Result};
+use crate::engine::{Direction, Engine, GetFuture, Result, Scan, ScanFuture, ScannedEntries};
 use crate::measure::Recorder;
 use crate::workload::{Op, OpKind, OpStream};
 
-/// Gets between two reports of progress.
+/// Reads between two reports of progress.
 const OPS_PER_TELL: u64 = 256;
 
 /// The futures to be polled, and the thread that polls them.
@@ -57,14 +56,73 @@ impl Ready {
     }
 }
 
+enum Reading<'a> {
+    Get(GetFuture<'a>),
+    /// With the key that it starts with.
+    Scan(ScanFuture<'a>, Vec<u8>),
+}
+
+enum Found {
+    Value(Option<Vec<u8>>),
+    Entries(ScannedEntries),
+}
+
 struct InFlight<'a> {
-    future: GetFuture<'a>,
+    reading: Reading<'a>,
     index: u64,
     key_len: usize,
     begin_ns: u64,
 }
 
-/// Performs the stream's gets, `depth` at a time. A get's latency is the time from its start until it has been polled ready.
+impl<'a> Reading<'a> {
+    /// Starts the operation's read.
+    fn begin(engine: &'a dyn Engine, op: &Op) -> Result<Self> {
+        let (partition, from) = (op.partition, Some(&op.key[..]));
+        let begun = match op.kind {
+            OpKind::Scan => {
+                let scan = Scan { partition, from, direction: Direction::Forward, limit: op.limit };
+                engine.scan_async(&scan).map(|scan| Self::Scan(scan, op.key.clone()))
+            }
+            _ => engine.get_async(partition, &op.key).map(Self::Get),
+        };
+        begun.ok_or_else(|| "the engine gives no futures".into())
+    }
+
+    fn kind(&self) -> OpKind {
+        match self {
+            Self::Get(_) => OpKind::Get,
+            Self::Scan(..) => OpKind::Scan,
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Found>> {
+        match self {
+            Self::Get(get) => get.as_mut().poll(context).map_ok(Found::Value),
+            Self::Scan(scan, _) => scan.as_mut().poll(context).map_ok(Found::Entries),
+        }
+    }
+}
+
+impl InFlight<'_> {
+    fn count(&self, found: &Found, tally: &mut Tally) {
+        let is_found = match (found, &self.reading) {
+            (Found::Value(Some(value)), _) => {
+                tally.saw(self.key_len, value, self.index);
+                true
+            }
+            (Found::Entries(entries), Reading::Scan(_, from)) => {
+                let mut first = Some((&from[..], self.index));
+                entries.iter().for_each(|(key, value)| tally.scanned(first.take(), key, value));
+                first.is_none()
+            }
+            _ => false,
+        };
+        tally.missed += u64::from(!is_found);
+        tally.ops += 1;
+    }
+}
+
+/// Performs the stream's reads, `depth` at a time. A read's latency is the time from its start until it has been polled ready.
 pub(super) fn drive_futures(
     engine: &dyn Engine,
     stream: &mut dyn OpStream,
@@ -95,23 +153,17 @@ pub(super) fn drive_futures(
                 }
                 continue;
             }
-            let Some(future) = engine.get_async(op.partition, &op.key) else {
-                return Err("the engine gives no futures".into());
-            };
+            let reading = Reading::begin(engine, &op)?;
             let begin_ns = recorder.now_ns();
-            in_flight[place] = Some(InFlight { future, index: op.index, key_len: op.key.len(), begin_ns });
+            in_flight[place] = Some(InFlight { reading, index: op.index, key_len: op.key.len(), begin_ns });
             (open, started) = (open + 1, started + 1);
         }
-        let Some(get) = &mut in_flight[place] else { continue };
+        let Some(read) = &mut in_flight[place] else { continue };
         let mut context = Context::from_waker(&wakers[place]);
-        let Poll::Ready(value) = Pin::new(&mut get.future).poll(&mut context) else { continue };
-        match value? {
-            Some(value) => tally.saw(get.key_len, &value, get.index),
-            None => tally.missed += 1,
-        }
-        tally.ops += 1;
+        let Poll::Ready(found) = read.reading.poll(&mut context) else { continue };
+        read.count(&found?, &mut tally);
         let end_ns = recorder.now_ns();
-        recorder.timed(OpKind::Get, get.begin_ns, end_ns, 1);
+        recorder.timed(read.reading.kind(), read.begin_ns, end_ns, 1);
         in_flight[place] = None;
         open -= 1;
         wakers[place].wake_by_ref();

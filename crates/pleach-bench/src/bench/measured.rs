@@ -47,7 +47,10 @@ pub(super) fn streams(store: &Store<'_>, planned: &Planned, purpose: &'static st
         let mut context = store.context(purpose, workload.shape, thread, threads);
         context.scan_len = workload.scan_len.unwrap_or(context.scan_len);
         let stream = workload.shape.stream(&context, store.settings.distribution);
-        match store.settings.in_flight.filter(|_| workload.is_gets() && store.factory.capabilities.async_get)
+        match store
+            .settings
+            .in_flight
+            .filter(|_| workload.is_futures() && store.factory.capabilities.async_get)
         {
             Some(depth) => Work::Futures(stream, depth),
             None => Work::Ops(stream),

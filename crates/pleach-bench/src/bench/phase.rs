@@ -15,7 +15,7 @@ use crate::workload::OpStream;
 /// What each thread does.
 pub(super) enum Work {
     Ops(Box<dyn OpStream>),
-    /// Gets, so many in flight at a time.
+    /// Gets and scans, so many in flight at a time.
     Futures(Box<dyn OpStream>, usize),
     ScanAll(Direction),
 }

@@ -84,9 +84,9 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 32)]
     pub(crate) multi: usize,
 
-    /// Gets in flight on each thread of `readrandom`, `readmissing` and `readwhilewriting`, by futures, for engines that
-    /// give them.
-    #[arg(long, value_name = "GETS")]
+    /// Reads in flight on each thread of `readrandom`, `readmissing`, `readwhilewriting` and `seekrandom`, by futures, for
+    /// engines that give them.
+    #[arg(long, value_name = "READS")]
     pub(crate) in_flight: Option<usize>,
 
     /// Entries read by a seek of `seekrandom`.

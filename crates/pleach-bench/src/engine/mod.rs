@@ -54,7 +54,7 @@ pub struct Capabilities {
     pub atomic_batches: bool,
     /// Reads of many keys in one call, faster than one by one.
     pub native_get_many: bool,
-    /// [`Engine::get_async`] gives futures.
+    /// [`Engine::get_async`] and [`Engine::scan_async`] give futures.
     pub async_get: bool,
     /// [`Engine::compact`] merges everything.
     pub compaction: bool,
@@ -163,6 +163,37 @@ pub struct Scan<'a> {
 /// A read in flight: the value's bytes, or none.
 pub type GetFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<u8>>>> + Send + 'a>>;
 
+/// A scan in flight.
+pub type ScanFuture<'a> = Pin<Box<dyn Future<Output = Result<ScannedEntries>> + Send + 'a>>;
+
+/// Copies of keys and values, one behind the other.
+#[derive(Debug, Default)]
+pub struct ScannedEntries {
+    bytes: Vec<u8>,
+    /// Where each key ends, and its value.
+    ends: Vec<[usize; 2]>,
+}
+
+impl ScannedEntries {
+    /// Adds an entry.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push([key_end, self.bytes.len()]);
+    }
+
+    /// The entries in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut begin = 0;
+        self.ends.iter().map(move |&[key_end, end]| {
+            let entry = (&self.bytes[begin..key_end], &self.bytes[key_end..end]);
+            begin = end;
+            entry
+        })
+    }
+}
+
 /// An open store.
 pub trait Engine: Send + Sync {
     /// A session for the calling thread.
@@ -170,6 +201,11 @@ pub trait Engine: Send + Sync {
 
     /// Starts an asynchronous read; `None` if the engine has none.
     fn get_async<'a>(&'a self, _partition: usize, _key: &[u8]) -> Option<GetFuture<'a>> {
+        None
+    }
+
+    /// Starts an asynchronous scan; `None` if the engine has none.
+    fn scan_async<'a>(&'a self, _scan: &Scan<'_>) -> Option<ScanFuture<'a>> {
         None
     }
 

@@ -15,10 +15,10 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Whether it does nothing but gets of one key.
-    pub(crate) fn is_gets(&self) -> bool {
+    /// Whether it does nothing but reads that can be futures: gets of one key, or scans.
+    pub(crate) fn is_futures(&self) -> bool {
         match self.shape {
-            Shape::Mix { mix, many, .. } => mix == Mix::GETS && !many,
+            Shape::Mix { mix, many, .. } => matches!(mix, Mix::GETS | Mix::SCANS) && !many,
             Shape::ReadWhileWriting => true,
             _ => false,
         }

@@ -40,6 +40,28 @@ fn the_device_is_measured_by_driver_and_depth() {
 }
 
 #[test]
+fn scans_in_flight_find_what_scans_of_threads_find() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let found: Vec<_> = ["", "--in-flight 8"]
+        .map(|futures| {
+            let words = format!(
+                "--engines pleach --workloads seekrandom --keys 20000 --value-size 1000 --scan-len 50 --ops 500 --memory 4MiB \
+                 {futures} --json out.json"
+            );
+            let output = pleach_bench(dir.path(), &words);
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            let json = fs::read_to_string(dir.path().join("out.json")).expect("it was written");
+            let records: Vec<Value> = serde_json::from_str(&json).expect("it is an array");
+            let [record] = &records[..] else { panic!("one record") };
+            assert_eq!((&record["missed"], &record["wrong"]), (&0.into(), &0.into()));
+            assert_eq!(record["in_flight"], if futures.is_empty() { 1 } else { 8 });
+            record["found"].as_u64()
+        })
+        .into();
+    assert!(found[0] == found[1] && found[0] > Some(20_000), "{found:?}");
+}
+
+#[test]
 fn rounds_alternate_between_engines_on_stores_loaded_once() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let words = "--engines pleach,pleach-leveled --workloads readrandom --keys 30000 --value-size 1000 --ops 3000 --in-flight 8 --direct \

@@ -13,7 +13,7 @@ use settings::Chosen;
 
 use super::{
     Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, GetFuture,
-    Removal, Result, Scan, Session, Write,
+    Removal, Result, Scan, ScanFuture, ScannedEntries, Session, Write,
 };
 
 /// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`,
@@ -91,6 +91,25 @@ impl Engine for PleachEngine {
     fn get_async<'a>(&'a self, partition: usize, key: &[u8]) -> Option<GetFuture<'a>> {
         let get = self.partitions[partition].get_async_with(key, &self.reads);
         Some(Box::pin(async { Ok(get.await?.map(Value::into_vec)) }))
+    }
+
+    fn scan_async<'a>(&'a self, scan: &Scan<'_>) -> Option<ScanFuture<'a>> {
+        let from = scan.from.map_or(Bound::Unbounded, Bound::Included);
+        let (partition, limit) = (&self.partitions[scan.partition], scan.limit);
+        let mut chunks = match scan.direction {
+            Direction::Forward => partition.range::<&[u8]>((from, Bound::Unbounded)).into_chunks(limit),
+            Direction::Reverse => partition.range::<&[u8]>((Bound::Unbounded, from)).into_chunks_back(limit),
+        };
+        Some(Box::pin(async move {
+            let (mut entries, mut left) = (ScannedEntries::default(), limit);
+            while left > 0
+                && let Some(chunk) = chunks.next_chunk().await?
+            {
+                chunk.iter().take(left).for_each(|(key, value)| entries.push(key, value));
+                left = left.saturating_sub(chunk.len());
+            }
+            Ok(entries)
+        }))
     }
 
     fn drop_partition(&self, partition: usize) -> Result<()> {
