@@ -23,7 +23,7 @@ pub type Chunk = Vec<(Key, Value)>;
 /// A chunk that is in memory is ready at the first poll. A chunk ends early where the next block is not in memory; the read of
 /// that block has then begun. So only the next chunk waits for it. Blocks are read ahead as for the range's iterator.
 ///
-/// A chunk pins the blocks of its values.
+/// A chunk pins the blocks of its values. A poll goes on as long as blocks are in memory, also over many tombstones.
 #[must_use = "nothing is read before a chunk is asked for"]
 pub struct RangeChunks {
     range: Range,
