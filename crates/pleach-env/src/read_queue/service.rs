@@ -117,6 +117,12 @@ impl<R: QueuedRead> ReadService<R> {
         thread.lock().as_ref().map(|thread| thread.thread().id())
     }
 
+    /// Whether the ring has not failed for good.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(super) fn has_ring(&self) -> bool {
+        self.shared.inbox.lock().has_ring
+    }
+
     /// Takes back a read that nobody waits for any more, if it has not begun.
     pub fn withdraw(&self, read: &Arc<R>) {
         let mut inbox = self.shared.inbox.lock();

@@ -33,7 +33,7 @@ impl Failure {
 }
 
 /// One test at a time: failures of rings are counted for the process.
-static TURN: Mutex<()> = Mutex::new(());
+pub(super) static TURN: Mutex<()> = Mutex::new(());
 
 /// A planted failure. Dropping it repairs the ring of the thread.
 struct Planted(ThreadId);
@@ -84,21 +84,26 @@ fn a_queue_whose_ring_fails_ends_each_read_and_frees_no_buffer_that_the_kernel_h
         (0..read_by_ring).for_each(|tag| push(&mut queue, tag));
         let mut ended: Vec<_> = (0..read_by_ring).filter_map(|_| queue.next()).collect();
         let _planted = plant(std::thread::current().id(), failure);
-        (read_by_ring..40).for_each(|tag| push(&mut queue, tag));
+        // The last two are not submitted before the queue waits.
+        (read_by_ring..42).for_each(|tag| push(&mut queue, tag));
         ended.extend(std::iter::from_fn(|| queue.next()));
         assert_eq!(queue.driver(), ReadDriver::Threads);
         ended.sort_by_key(|read| read.tag);
-        assert!((0..40).eq(ended.iter().map(|read| read.tag)), "each read ends once");
+        assert!((0..42).eq(ended.iter().map(|read| read.tag)), "each read ends once");
+        let mut answered = 0;
         for (tag, read) in (0..).zip(ended) {
             match (failure, read.result) {
-                (Failure::AtOnce, Ok(buffer)) => {
+                (_, Ok(buffer)) => {
                     assert!(buffer.0.iter().copied().eq((tag * 1000..tag * 1000 + 100).map(byte_at)));
+                    answered += 1;
                 }
                 (Failure::Late, Err(error)) => assert!(error.to_string().contains("ring failed"), "{error}"),
-                (_, result) => panic!("{failure:?}: {:?}", result.map(|buffer| buffer.0.len())),
+                (Failure::AtOnce, Err(error)) => panic!("{error}"),
             }
         }
-        assert_eq!(dropped.load(Ordering::Relaxed), if failure == Failure::Late { 0 } else { 40 });
+        // The kernel may have made reads before the ring failed.
+        assert!(if failure == Failure::Late { answered <= 40 } else { answered == 42 });
+        assert_eq!(dropped.load(Ordering::Relaxed), answered);
         push(&mut queue, 7);
         assert!(queue.next().unwrap().result.is_ok(), "threads read for this queue now");
     }
@@ -134,6 +139,10 @@ fn a_service_whose_ring_fails_ends_each_read_and_goes_on() {
             }
         }
         assert!(failed <= if failure == Failure::Late { 128 } else { 0 }, "{failure:?}: {failed}");
+        // The kernel makes reads that the thread has no need to wait for.
+        while service.has_ring() {
+            let _late = submit(1).remove(0).wait(&service);
+        }
         assert!(submit(50).iter().all(|read| read.wait(&service).is_ok()), "threads read now");
         let reads = submit(200);
         service.close();
