@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use fastrand::Rng;
-use pleach::env::{Clients, Fault, FaultKind, SimEnv};
-use pleach::{Db, ErrorKind, Options, Partition, Range, Result, Shape};
+use pleach::env::sync::Mutex;
+use pleach::env::{Clients, Env, Fault, FaultKind, SimEnv, Waiter};
+use pleach::{Chunk, ChunkFuture, Db, ErrorKind, Options, Partition, Range, Result, Shape};
 
 use super::{Entry, block_on, owned};
 use crate::rig::read_drivers::{DRIVERS, ReadBy};
@@ -106,16 +107,47 @@ fn range(db: &Db, models: &Models, rng: &mut Rng) -> (Range, Vec<Entry>) {
     (range, expected.collect())
 }
 
+/// How a task sleeps until its chunk is ready.
+type Sleep<'s> = &'s dyn Fn(ChunkFuture<'_>) -> Result<Option<Chunk>>;
+
+/// A client of the simulator that sleeps until it is woken. The scheduler reports one that never is.
+struct Sleeper {
+    is_woken: Mutex<bool>,
+    changed: Waiter,
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        *self.is_woken.lock() = true;
+        self.changed.notify_all();
+    }
+}
+
+fn sleep_in(env: &SimEnv, mut future: ChunkFuture<'_>) -> Result<Option<Chunk>> {
+    let sleeper = Arc::new(Sleeper { is_woken: Mutex::new(false), changed: env.waiter() });
+    let waker = Waker::from(Arc::clone(&sleeper));
+    loop {
+        if let Poll::Ready(chunk) = Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
+            return chunk;
+        }
+        let mut is_woken = sleeper.is_woken.lock();
+        while !*is_woken {
+            sleeper.changed.wait(&mut is_woken);
+        }
+        *is_woken = false;
+    }
+}
+
 /// The entries of a range by chunks, in ascending order, and the error that ended them. Futures that wait are dropped.
 /// Sometimes the chunks are dropped or forgotten too: then not all entries are seen, and the last value is `false`.
-fn walk(range: Range, rng: &mut Rng, parks: bool) -> (Vec<Entry>, Result<bool>) {
+fn walk(range: Range, rng: &mut Rng, sleep: Option<Sleep<'_>>) -> (Vec<Entry>, Result<bool>) {
     let (back, entries_max) = (rng.bool(), [1, 5, 60, usize::MAX][rng.usize(..4)]);
     let mut chunks = if back { range.into_chunks_back(entries_max) } else { range.into_chunks(entries_max) };
     let mut entries = Vec::new();
     let ended = loop {
         let mut future = chunks.next_chunk();
         let polled = match Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Pending if parks && rng.bool() => Poll::Ready(block_on(future)),
+            Poll::Pending if rng.bool() => sleep.map_or(Poll::Pending, |sleep| Poll::Ready(sleep(future))),
             polled => polled,
         };
         match polled {
@@ -175,7 +207,7 @@ fn chunks_among_faults_have_the_entries_of_a_map_or_fail_with_the_device() {
                 env.add_fault(Fault { at_op: env.read_count() + rng.u64(..12), kind });
             }
             let (range, expected) = range(&db, &models, &mut rng);
-            let (entries, ended) = walk(range, &mut rng, false);
+            let (entries, ended) = walk(range, &mut rng, None);
             env.clear_faults();
             let context = format!("seed {seed}, range {number}");
             check(&entries, &ended, &expected, &context);
@@ -198,11 +230,12 @@ fn chunks_of_clients_in_every_order_have_the_entries_of_a_map() {
         let (env, db, models) = machine(seed, &mut rng);
         let (models, mut clients) = (Arc::new(models), Clients::new());
         for number in 0..3 {
-            let (db, models, mut rng) = (db.clone(), Arc::clone(&models), rng.fork());
+            let (env, db) = (Arc::clone(&env), db.clone());
+            let (models, mut rng) = (Arc::clone(&models), rng.fork());
             clients.add(&format!("reader {number}"), move || {
                 for _ in 0..8 {
                     let (range, expected) = range(&db, &models, &mut rng);
-                    let (entries, ended) = walk(range, &mut rng, false);
+                    let (entries, ended) = walk(range, &mut rng, Some(&|chunk| sleep_in(&env, chunk)));
                     assert!(ended.is_ok());
                     check(&entries, &ended, &expected, &format!("seed {seed}, reader {number}"));
                 }
@@ -232,7 +265,7 @@ fn chunks_of_threads_have_the_entries_of_a_map_on_every_driver() {
                 scope.spawn(move || {
                     for _ in 0..20 {
                         let (range, expected) = range(db, models, &mut rng);
-                        let (entries, ended) = walk(range, &mut rng, true);
+                        let (entries, ended) = walk(range, &mut rng, Some(&|chunk| block_on(chunk)));
                         assert!(ended.is_ok());
                         check(&entries, &ended, &expected, &format!("seed {seed}, {driver:?}"));
                     }
