@@ -29,8 +29,8 @@ pub enum IndexKind {
 /// Which kind a builder makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// A model if neither its stored nor its resident bytes exceed those of separators; a tie goes to the model, whose search
-    /// is faster. Otherwise separators.
+    /// A model if neither its stored nor its resident bytes exceed those of separators; otherwise separators. Search times are not
+    /// part of the rule yet.
     #[default]
     Smallest,
     /// Separators.
@@ -152,7 +152,7 @@ impl Index {
 /// }
 /// let index = builder.finish();
 /// assert_eq!(index.find(b"00001234"), 123);
-/// assert!(index.memory() < 1000);
+/// assert!(index.memory() < 2000);
 /// ```
 #[derive(Debug, Default)]
 pub struct IndexBuilder {

@@ -12,8 +12,7 @@
 //!    Tested.
 //!
 //! # Cost
-//! 100 bytes of memory for each 8 positions, and 590 for each set of bytes that is neither a range nor hexadecimal digits.
-//! 2 to 3 ns for each 8 positions of ranges and hexadecimal digits.
+//! 112 bytes of memory for each 8 positions, and 552 for each set of bytes that is neither a range nor hexadecimal digits.
 //!
 //! # Origin
 //! Google's learned index in Bigtable (Abu-Libdeh et al., 2020), quoted by `TridentKV` 3.2. Departures: ranks of the bytes
@@ -69,9 +68,9 @@ impl Snbc {
         let split = if upper == 0 { 0 } else { upper + constant_count };
         let (upper_classes, lower_classes) = all.split_at_checked(split)?;
         let mut words = Vec::new();
-        let upper_max = add_words(compared, upper_classes, &sets, &mut words)?;
+        let upper_max = add_words(compared, 0, upper_classes, &sets, &mut words)?;
         let upper_words = words.len();
-        let lower_max = add_words(compared + split, lower_classes, &sets, &mut words)?;
+        let lower_max = add_words(compared + split, split, lower_classes, &sets, &mut words)?;
         Some(Self {
             prefix: prefix.into(),
             compared,
@@ -97,7 +96,7 @@ impl Snbc {
     #[inline]
     pub(crate) fn encode(&self, key: &[u8]) -> u64 {
         if self.has_prefix(key)
-            && let Some(code) = self.sum(&self.words, 0, key)
+            && let Some(code) = self.sum(&self.words, key)
         {
             return code;
         }
@@ -110,8 +109,8 @@ impl Snbc {
         let split = self.words.split_at_checked(self.upper_words);
         if self.has_prefix(key)
             && let Some((upper, lower)) = split
-            && let Some(upper_code) = self.sum(upper, 0, key)
-            && let Some(lower_code) = self.sum(lower, self.upper_positions(), key)
+            && let Some(upper_code) = self.sum(upper, key)
+            && let Some(lower_code) = self.sum(lower, key)
         {
             return self.joined(upper_code, lower_code);
         }
@@ -124,11 +123,6 @@ impl Snbc {
         u128::from(upper) * (u128::from(self.lower_max) + 1) + u128::from(lower)
     }
 
-    /// Classes of the words of the upper 64 bits.
-    fn upper_positions(&self) -> usize {
-        if self.upper == 0 { 0 } else { self.upper + self.prefix.len() - self.compared }
-    }
-
     #[inline]
     fn has_prefix(&self, key: &[u8]) -> bool {
         let Some((prefix, _)) = self.prefix.split_at_checked(self.compared) else { return false };
@@ -137,20 +131,25 @@ impl Snbc {
     }
 
     /// The number of `words`; `None` if a byte has no rank of its own.
-    #[inline]
-    fn sum(&self, words: &[Word], first_class: usize, key: &[u8]) -> Option<u64> {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a search")]
+    fn sum(&self, words: &[Word], key: &[u8]) -> Option<u64> {
         let mut sum = 0_u64;
-        let mut class = first_class;
         for word in words {
-            let classes = self.classes.get(class..).unwrap_or_default();
-            sum = sum.wrapping_add(word.encode(key, classes, &self.sets, &self.tables)?);
-            class += usize::from(word.positions);
+            sum = sum.wrapping_add(word.encode(key, |word| self.sum_of_tables(word, key))?);
         }
         Some(sum)
     }
 
+    #[inline(never)]
+    fn sum_of_tables(&self, word: &Word, key: &[u8]) -> Option<u64> {
+        let classes = self.classes.get(usize::from(word.first)..)?;
+        word.sum_of_tables(key, classes, &self.sets, &self.tables)
+    }
+
     /// Both halves of the code, byte by byte.
     #[cold]
+    #[inline(never)]
     fn encode_slowly(&self, key: &[u8]) -> (u64, u64) {
         let compared = self.prefix.get(..self.compared).unwrap_or_default();
         let start = key.get(..self.compared).unwrap_or(key);
@@ -224,9 +223,15 @@ impl Snbc {
 /// Longest prefix: a key's largest length.
 const PREFIX_LEN_MAX: usize = 65_539;
 
-/// Appends the words of `classes`, of which the first is at `start` in a key. Returns the largest number; `None` if it
+/// Appends the words of `classes`, of which the first is number `first` and at `start` in a key. Returns the largest number; `None` if it
 /// exceeds 64 bits.
-fn add_words(start: usize, classes: &[Class], sets: &[Set], words: &mut Vec<Word>) -> Option<u64> {
+fn add_words(
+    start: usize,
+    first: usize,
+    classes: &[Class],
+    sets: &[Set],
+    words: &mut Vec<Word>,
+) -> Option<u64> {
     let mut weights = vec![0; classes.len()];
     let mut product = 1_u128;
     for (weight, class) in weights.iter_mut().zip(classes).rev() {
@@ -237,9 +242,9 @@ fn add_words(start: usize, classes: &[Class], sets: &[Set], words: &mut Vec<Word
         }
     }
     let chunks = classes.chunks(WORD_LEN).zip(weights.chunks(WORD_LEN));
-    words.extend(
-        chunks.enumerate().map(|(i, (classes, weights))| Word::new(start + i * WORD_LEN, classes, weights)),
-    );
+    words.extend(chunks.enumerate().map(|(i, (classes, weights))| {
+        Word::new(start + i * WORD_LEN, first + i * WORD_LEN, classes, weights)
+    }));
     Some(low_bits(product - 1))
 }
 

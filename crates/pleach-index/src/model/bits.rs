@@ -3,7 +3,7 @@
 /// Widest number that [`gather`] finds whole.
 pub(super) const WIDTH_MAX: u32 = 57;
 /// Bytes behind the last number, so that a search can look at a window from any record on, and gather from any bit.
-const PADDING: usize = super::WINDOW_LEN;
+pub(super) const PADDING: usize = super::WINDOW_LEN;
 
 /// At least 57 bits from bit `at` on; zeros where there are no bytes.
 #[inline]
@@ -82,15 +82,15 @@ impl Writer {
 
     /// The bytes, and the padding behind them.
     pub(super) fn finish(self) -> Box<[u8]> {
-        padded(&self.bytes)
+        padded(&self.bytes, PADDING)
     }
 }
 
-/// `bytes` with the padding behind them.
-pub(super) fn padded(bytes: &[u8]) -> Box<[u8]> {
-    let mut padded = Vec::with_capacity(bytes.len() + PADDING);
+/// `bytes` with `padding` zeros behind them.
+pub(super) fn padded(bytes: &[u8], padding: usize) -> Box<[u8]> {
+    let mut padded = Vec::with_capacity(bytes.len() + padding);
     padded.extend_from_slice(bytes);
-    padded.resize(bytes.len() + PADDING, 0);
+    padded.resize(bytes.len() + padding, 0);
     padded.into()
 }
 

@@ -9,7 +9,8 @@
 //! finer fractions.
 //!
 //! # Cost
-//! Linear in the number of boundaries, about 150 ns for each.
+//! Linear in the number of boundaries, up to a logarithm where segments are halved. With encoding and checking, 6 to 20 ns for each
+//! key of an SST (`cargo run --release -p pleach-index --example index_core`, 34 keys a block, two virtual cores of an Intel Xeon).
 
 use super::bits::bits_of;
 use super::code::{Code, product_top};

@@ -5,7 +5,7 @@
 
 use pleach_coding::{Decoder, Malformed, put_varint};
 
-use super::bits::{padded, unpadded};
+use super::bits::{PADDING, padded, unpadded};
 use super::code::Code;
 use super::line::Shape;
 use super::{BLOCK, FIELDS, Field, Model, RESIDUALS, SHAPE, START, STRIDE_MAX, Table};
@@ -53,13 +53,13 @@ impl<C: Code> Model<C> {
             candidates: 1,
             fields,
             stride,
-            bytes: padded(rest.0),
+            bytes: padded(rest.0, PADDING),
             residuals_at,
-            table: Table::over(&[0]),
+            table: Table::over(&[0], stride),
         };
         let starts = model.ascending_starts();
         let starts = starts.ok_or(malformed(&rest, "starts in ascending order, the first of them 0"))?;
-        model.table = Table::over(&starts);
+        model.table = Table::over(&starts, stride);
         model.candidates = model.check_records(bits - residuals_at).map_err(|e| malformed(&rest, e))?;
         Ok(model)
     }

@@ -35,6 +35,8 @@ pub(super) struct Word {
     pub(super) skipped: u8,
     /// Number of positions.
     pub(super) positions: u8,
+    /// Number of the first position in the encoder.
+    pub(super) first: u16,
     /// Lowest byte of each place. A key that ends early goes on with them.
     lowest: u64,
     /// Highest byte of each place.
@@ -50,10 +52,10 @@ pub(super) struct Word {
 pub(super) type Table = [u16; 256];
 
 impl Word {
-    /// The word of `classes`, of which the first is at `start` in the key.
+    /// The word of `classes`, of which the first is number `first` in the encoder and at `start` in the key.
     ///
     /// Requires: at most eight classes, each with its weight.
-    pub(super) fn new(start: usize, classes: &[Class], weights: &[u64]) -> Self {
+    pub(super) fn new(start: usize, first: usize, classes: &[Class], weights: &[u64]) -> Self {
         // A word that ends with its last position is whole in every key that reaches that far.
         let end = start + classes.len();
         let offset = end.saturating_sub(WORD_LEN);
@@ -100,6 +102,7 @@ impl Word {
             kind,
             skipped: short(skipped),
             positions: short(classes.len()),
+            first: u16::try_from(first).expect("an encoder has fewer than 300 positions"),
             lowest,
             highest,
             hex,
@@ -108,15 +111,10 @@ impl Word {
         }
     }
 
-    /// The sum of ranks and weights; `None` if a byte has no rank of its own.
-    #[inline]
-    pub(super) fn encode(
-        &self,
-        key: &[u8],
-        classes: &[Class],
-        sets: &[Set],
-        tables: &[Table],
-    ) -> Option<u64> {
+    /// The sum of ranks and weights; `None` if a byte has no rank of its own. `tables` finds the sum of a word with sets.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a search")]
+    pub(super) fn encode(&self, key: &[u8], tables: impl Fn(&Self) -> Option<u64>) -> Option<u64> {
         let bytes = match key.get(self.offset as usize..).and_then(<[u8]>::first_chunk) {
             Some(bytes) => number(*bytes),
             None => self.padded(key),
@@ -126,13 +124,13 @@ impl Word {
             Kind::Ascii => self.ranks_in_ascii(bytes)?,
             Kind::Ranges => self.ranks_in_ranges(bytes)?,
             Kind::Hex => self.ranks_of_hex(bytes)?,
-            Kind::Tables => return self.sum_of_tables(key, classes, sets, tables),
+            Kind::Tables => return tables(self),
         };
         Some(self.weighted(ranks))
     }
 
     /// The bytes of a key that ends within the word, then the lowest bytes.
-    #[inline]
+    #[inline(never)]
     fn padded(&self, key: &[u8]) -> u64 {
         let rest = key.len().saturating_sub(self.offset as usize);
         if rest == 0 {
@@ -182,7 +180,14 @@ impl Word {
         sum
     }
 
-    fn sum_of_tables(&self, key: &[u8], classes: &[Class], sets: &[Set], tables: &[Table]) -> Option<u64> {
+    #[inline(never)]
+    pub(super) fn sum_of_tables(
+        &self,
+        key: &[u8],
+        classes: &[Class],
+        sets: &[Set],
+        tables: &[Table],
+    ) -> Option<u64> {
         let first = self.offset as usize + usize::from(self.skipped);
         let bytes = key.get(first..).unwrap_or_default();
         let mut sum = 0_u64;
