@@ -33,6 +33,26 @@
 //! [`Durability::Sync`] it returns when it is on the medium: it survives a power cut. After any crash the store holds exactly
 //! the first n write batches, and these include every batch that was durable. docs/testing.md describes the tests.
 //!
+//! # Reads that do not block
+//! [`Partition::get_async`], [`Partition::get_many_async`] and [`Range::into_chunks`] read by futures, which any executor can
+//! poll: while the device reads, the thread is free for other tasks. `crates/pleach/examples/async_reads.rs` is a program that
+//! uses them. Writes, opens, flushes and closes block their thread.
+//!
+//! - *Start*: nothing happens before the first poll. A get reads the newest state of its first poll. What is in memory is ready
+//!   at the first poll.
+//! - *Drop*: a future can be dropped, or forgotten, at any time. A read that has begun ends without it, and its block goes to
+//!   the cache; a read that has not begun is not made, unless others want the block. A future holds a handle of the store, so
+//!   a forgotten one keeps the store open until [`Db::close`].
+//! - *Time*: gets have no time limit unless [`ReadOptions::timeout`] sets one; they then fail with [`ErrorKind::TimedOut`].
+//!   Chunks of ranges have none.
+//! - *Close*: [`Db::close`] waits for the reads in flight. A future that was waiting returns its answer or
+//!   [`ErrorKind::Closed`]; one that begins later returns `Closed`.
+//! - *Errors*: those of the blocking calls. A failed read is the error of all that wait for its block; the next get reads again.
+//! - *Threads*: [`Options::read_driver`] says who reads. The task that polls checks the block and searches in it. With
+//!   [`ReadDriver::Blocking`] it also reads, so it blocks its thread.
+//! - *Limits*: up to 128 keys of a [`GetManyFuture`] wait for blocks at the same time. A ring has up to 128 reads of a store's
+//!   gets in flight, threads have up to 16 in the whole process. Further reads wait for their turn.
+//!
 //! # Tracing
 //! With the feature `tracing` a store reports its cold paths as spans and events of the `tracing` crate. Each name in the table
 //! is also the target, so a filter like `pleach::flush=info` selects one of them. Names and fields are stable. Reads and

@@ -58,7 +58,7 @@ pub struct Stats {
     pub open_files: u64,
     /// Limit of [`Stats::open_files`]: half of the descriptors that the process may have (`ulimit -Hn`).
     pub open_files_max: u64,
-    /// How calls that want many blocks read them: [`Options::read_driver`](crate::Options::read_driver).
+    /// How futures, and calls that want many blocks, read them: [`Options::read_driver`](crate::Options::read_driver).
     pub read_driver: ReadDriver,
     /// Memory budget in bytes: [`Options::memory`](crate::Options::memory) or its default.
     pub memory_bytes: u64,

@@ -38,14 +38,15 @@ use pool::{Pool, PoolRead};
 use ring::{Event, Ring};
 pub use service::{QueuedRead, ReadService};
 
-/// What brings the bytes of a [`ReadQueue`].
+/// What reads for a [`ReadQueue`] and for a [`ReadService`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadDriver {
-    /// An `io_uring` of the calling thread: one system call for many reads.
+    /// An `io_uring`, on Linux: one system call submits several reads. A queue has the ring of the calling thread, a service one
+    /// of a thread of its own.
     Ring,
-    /// Threads, each of which reads for others and waits.
+    /// Threads, up to 16 for the process, each of which reads for others and waits.
     Threads,
-    /// The calling thread, one read after the other.
+    /// The thread that wants the bytes, one read after the other. A future blocks the thread that polls it.
     Blocking,
 }
 

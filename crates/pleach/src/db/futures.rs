@@ -27,8 +27,11 @@ pub(super) fn key_bytes<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Ve
     keys.into_iter().map(|key| KeyBytes::from_slice(key.as_ref())).collect()
 }
 
-/// A value that is being read: [`Partition::get_async`]. It can be polled by any executor, and dropped at any time. A value
-/// that is in memory is ready at the first poll.
+/// A value that is being read: [`Partition::get_async`]. Any executor can poll it, and it can be dropped at any time
+/// ([rules](crate#reads-that-do-not-block)).
+///
+/// # Panics
+/// A poll after the answer panics.
 #[must_use = "nothing is read before the future is polled"]
 pub struct GetFuture {
     partition: Partition,

@@ -255,8 +255,9 @@ impl Db {
 
     /// Closes the store: makes all writes durable, stops background work and releases the lock, so that the directory can be
     /// opened again at once. From then on every handle of the store returns `Closed`, for reads too: partitions, snapshots,
-    /// ranges and batches. Keys and values that were returned before stay valid. Dropping the last handle closes the store
-    /// too, but cannot report an error.
+    /// ranges and batches. Keys and values that were returned before stay valid. Reads in flight end first; a future that was
+    /// waiting for one returns its answer or `Closed`. Dropping the last handle closes the store too, but cannot report an
+    /// error.
     ///
     /// # Errors
     /// `Poisoned` if an earlier failure had stopped the store; the message says whether all writes are durable. `Io` if the

@@ -160,7 +160,8 @@ impl Partition {
         get_many(ctx, &view.state, partition, keys, view.visible, options)
     }
 
-    /// As [`Partition::get`], by a future: while the device reads, the thread is free for other tasks.
+    /// As [`Partition::get`], by a future: while the device reads, the thread is free for other tasks. The future copies the
+    /// key and reads the newest value at its first poll ([rules](crate#reads-that-do-not-block)).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -195,7 +196,28 @@ impl Partition {
         GetFuture::new(self.clone(), key.as_ref(), options)
     }
 
-    /// As [`Partition::get_many`], by a future.
+    /// As [`Partition::get_many`], by a future. It copies the keys and takes its view at the first poll
+    /// ([rules](crate#reads-that-do-not-block)). Equal blocks are read once; unlike `get_many`, each block is a read of its
+    /// own.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(ready) = future.as_mut().poll(&mut cx) {
+    /// #             return ready;
+    /// #         }
+    /// #     }
+    /// # }
+    /// let db = pleach::Db::open(dir.path())?;
+    /// let users = db.default_partition();
+    /// users.put("alice", "1")?;
+    /// let values = block_on(users.get_many_async(["bob", "alice"]))?; // `.await` in a task
+    /// assert_eq!((values[0].as_deref(), values[1].as_deref()), (None, Some(&b"1"[..])));
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Partition::get`], for any of the keys.

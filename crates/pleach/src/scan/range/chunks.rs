@@ -34,8 +34,8 @@ pub struct RangeChunks {
     error: Option<Error>,
 }
 
-/// A chunk that is being read: [`RangeChunks::next_chunk`]. It can be polled by any executor, and dropped at any time: the next
-/// one goes on where it was.
+/// A chunk that is being read: [`RangeChunks::next_chunk`]. Any executor can poll it, and it can be dropped at any time
+/// ([rules](crate#reads-that-do-not-block)): the next one goes on where it was.
 #[must_use = "nothing is read before the future is polled"]
 pub struct ChunkFuture<'c>(&'c mut RangeChunks);
 
