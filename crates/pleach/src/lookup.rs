@@ -3,13 +3,13 @@
 //! The lookup probes the memtables. Then it tests clip and key range of *all* runs and prefetches their filter lines
 //! together. Then it asks for a block of each run whose filter answers maybe, newest run first.
 //!
-//! As long as the blocks are in the cache, [`Lookup`] goes on and borrows what it needs. The first block that is not there makes
-//! it a [`PendingLookup`], which three drivers run: a thread that reads by itself or waits ([`Search::run`]), a future
-//! ([`Search::poll`]), and the loop of [`get_many`].
+//! As long as the blocks are in the cache, [`Lookup`] goes on and borrows what it needs. The first block that is not there
+//! makes it a [`PendingLookup`], which three drivers run: a thread that reads by itself or waits ([`Search::run`]), a
+//! future ([`Search::poll`]), and the loop of [`get_many`].
 //!
 //! # Cost
-//! A cached hit costs one probe per memtable and one filter line per run. Each run whose filter answers maybe costs an index
-//! search and a block, until the key is found.
+//! A cached hit costs one probe per memtable and one filter line per run. Each run whose filter answers maybe costs an
+//! index search and a block, until the key is found.
 //!
 //! # Origin
 //! Filters of SSTs in memory: `SifrDB`, section 4.1; parallel search: its section 4.2 ([`pending`]).

@@ -41,8 +41,8 @@ pub struct Options {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {
-    /// Values of this length or more get a memory region, a block and log calls of their own. The cost of mapping a region is
-    /// small against that of copying so many bytes.
+    /// Values of this length or more get a memory region, a block and log calls of their own. The cost of mapping a region
+    /// is small against that of copying so many bytes.
     pub large_value_len: usize,
     /// A manifest longer than this, and than `manifest_growth` times its first edit, is replaced by a new one.
     pub manifest_len: u64,
@@ -50,8 +50,8 @@ pub struct Thresholds {
     pub manifest_growth: u64,
     /// Most bytes of filters in memory, however much memory there is.
     pub filter_bytes: u64,
-    /// Wasted probes between two reviews of the filters in memory, while some filter is not there: at least the first number,
-    /// and the second for each file.
+    /// Wasted probes between two reviews of the filters in memory, while some filter is not there: at least the first
+    /// number, and the second for each file.
     pub filter_review_interval: [u64; 2],
 }
 
@@ -73,7 +73,8 @@ pub(crate) const LARGE_VALUE_LEN: usize = 4 << 20;
 /// Most compaction threads by default.
 const COMPACTION_THREADS_MAX: usize = 4;
 
-/// The default of [`Options::memory`] is a quarter of the process's memory between these bounds: docs/design/0010-memory.md.
+/// The default of [`Options::memory`] is a quarter of the process's memory between these bounds:
+/// docs/design/0010-memory.md.
 const MEMORY_DEFAULT_MIN: usize = 64 << 20;
 const MEMORY_DEFAULT_MAX: usize = 1 << 30;
 /// The default where the memory of the process is unknown.
@@ -132,9 +133,10 @@ impl Options {
     }
 
     /// Whether the store is opened for reading only (default: no). Such an open needs no permission to write and changes no
-    /// byte of the directory. It reads the whole log into memory, usually at most three memtables. Any number of readers can
-    /// have a store open together. While a writer has it open, the open returns `Conflict`. A missing store is not created.
-    /// Writes, and calls that wait for background work, return `Io` with the system's error for a read-only file system.
+    /// byte of the directory. It reads the whole log into memory, usually at most three memtables. Any number of readers
+    /// can have a store open together. While a writer has it open, the open returns `Conflict`. A missing store is not
+    /// created. Writes, and calls that wait for background work, return `Io` with the system's error for a read-only file
+    /// system.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -162,14 +164,14 @@ impl Options {
         self.create_if_missing && !self.read_only
     }
 
-    /// Memory budget in bytes, at least 1 MiB. Default: a quarter of the memory that the process may use, from 64 MiB to 1 GiB;
-    /// 512 MiB if that is unknown. A limit of its control group counts, so a container's does.
+    /// Memory budget in bytes, at least 1 MiB. Default: a quarter of the memory that the process may use, from 64 MiB to 1
+    /// GiB; 512 MiB if that is unknown. A limit of its control group counts, so a container's does.
     ///
-    /// Each memtable takes an eighth (at most 64 MiB). Indexes and filters take what they need, and cached blocks the rest, at
-    /// least a quarter. If there is not enough for all filters beside that quarter, those that save the fewest searches for
-    /// their size stay on the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory,
-    /// about 1 % of the data, and so are the filters that open ranges and snapshots pin. The system gives memory when it is
-    /// used, so a small store takes little.
+    /// Each memtable takes an eighth (at most 64 MiB). Indexes and filters take what they need, and cached blocks the rest,
+    /// at least a quarter. If there is not enough for all filters beside that quarter, those that save the fewest searches
+    /// for their size stay on the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in
+    /// memory, about 1 % of the data, and so are the filters that open ranges and snapshots pin. The system gives memory
+    /// when it is used, so a small store takes little.
     ///
     /// Two things come on top of this budget: memtables that snapshots, ranges and values pin after their flush
     /// ([`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes)), and a write batch larger than a memtable.
@@ -186,18 +188,18 @@ impl Options {
         self
     }
 
-    /// Whether reads of blocks bypass the system's page cache (`O_DIRECT`; default: no). Use it if the store's memory budget is
-    /// large and the data far larger.
+    /// Whether reads of blocks bypass the system's page cache (`O_DIRECT`; default: no). Use it if the store's memory
+    /// budget is large and the data far larger.
     #[must_use]
     pub fn direct_reads(mut self, yes: bool) -> Self {
         self.direct_reads = yes;
         self
     }
 
-    /// How futures, and calls that want many blocks, such as [`Partition::get_many`](crate::Partition::get_many), read them.
-    /// A blocking get reads by itself. By default the open tries an `io_uring`, and takes threads where the system refuses it.
-    /// [`Stats::read_driver`](crate::Stats) says which it is. If the system refuses a driver that was asked for, the open
-    /// fails with `Io`.
+    /// How futures, and calls that want many blocks, such as [`Partition::get_many`](crate::Partition::get_many), read
+    /// them. A blocking get reads by itself. By default the open tries an `io_uring`, and takes threads where the system
+    /// refuses it. [`Stats::read_driver`](crate::Stats) says which it is. If the system refuses a driver that was asked
+    /// for, the open fails with `Io`.
     #[must_use]
     pub fn read_driver(mut self, driver: ReadDriver) -> Self {
         self.read_driver = Some(driver);
@@ -211,8 +213,8 @@ impl Options {
         self
     }
 
-    /// How files are arranged: see [`Shape`]. Default [`Shape::ForestOverBottom`]. Later compactions bring a store of another
-    /// shape into this one.
+    /// How files are arranged: see [`Shape`]. Default [`Shape::ForestOverBottom`]. Later compactions bring a store of
+    /// another shape into this one.
     #[must_use]
     pub fn shape(mut self, shape: Shape) -> Self {
         self.shape = shape;
@@ -226,17 +228,18 @@ impl Options {
         self
     }
 
-    /// Bytes that all compaction threads together may write in a second, which keeps reads fast; default 0, no limit. The limit
-    /// is lifted while compactions are so far behind that writers are slowed down, and while a thread waits in [`Db::compact`](crate::Db::compact), [`Db::settle`](crate::Db::settle) or a close.
+    /// Bytes that all compaction threads together may write in a second, which keeps reads fast; default 0, no limit. The
+    /// limit is lifted while compactions are so far behind that writers are slowed down, and while a thread waits in
+    /// [`Db::compact`](crate::Db::compact), [`Db::settle`](crate::Db::settle) or a close.
     #[must_use]
     pub fn compaction_bytes_per_second(mut self, bytes: u64) -> Self {
         self.compaction_bytes_per_second = bytes;
         self
     }
 
-    /// Age at which a tombstone is merged with the entries that it shadows, so that deleted data leaves the disk: default seven
-    /// days. Counted in seconds from the tombstone's flush; checked whenever a flush or a compaction ends, and every minute
-    /// while nothing is written.
+    /// Age at which a tombstone is merged with the entries that it shadows, so that deleted data leaves the disk: default
+    /// seven days. Counted in seconds from the tombstone's flush; checked whenever a flush or a compaction ends, and every
+    /// minute while nothing is written.
     #[must_use]
     pub fn tombstone_age_max(mut self, age: Duration) -> Self {
         self.tombstone_age_max = age;
@@ -244,8 +247,8 @@ impl Options {
     }
 
     /// Runs that a stage holds before they are merged into one run of the next stage: k, 2 to 64, default 4 (`SifrDB`'s k).
-    /// A larger k writes less and reads more. With [`Shape::ForestOverBottom`] the first stage holds k * k runs while data is
-    /// written, and later stages 2.5 * k.
+    /// A larger k writes less and reads more. With [`Shape::ForestOverBottom`] the first stage holds k * k runs while data
+    /// is written, and later stages 2.5 * k.
     #[must_use]
     pub fn runs_per_stage(mut self, k: usize) -> Self {
         self.runs_per_stage = k;
@@ -341,8 +344,8 @@ impl Options {
         self.memtable_budget() as u64
     }
 
-    /// Bytes for cached blocks in a store that has `index_filter_bytes` of indexes and filters: what these and the memtables
-    /// leave, and at least a quarter.
+    /// Bytes for cached blocks in a store that has `index_filter_bytes` of indexes and filters: what these and the
+    /// memtables leave, and at least a quarter.
     pub(crate) fn cache_bytes(&self, index_filter_bytes: u64) -> usize {
         let used = usize::try_from(index_filter_bytes).unwrap_or(usize::MAX);
         let memory = self.memory_budget();
@@ -392,8 +395,8 @@ impl Options {
         self.sst_bytes.min(self.memtable_budget() as u64 / 8)
     }
 
-    /// Size at which an SST of a compaction is complete, in a partition of `total` bytes. A merged part of an input file stays on
-    /// the disk until the whole file is merged, so small stores have small SSTs.
+    /// Size at which an SST of a compaction is complete, in a partition of `total` bytes. A merged part of an input file
+    /// stays on the disk until the whole file is merged, so small stores have small SSTs.
     pub(crate) fn compacted_sst_bytes(&self, total: u64) -> u64 {
         (total / SSTS_MIN).clamp(self.flushed_sst_bytes(), self.sst_bytes)
     }

@@ -4,22 +4,22 @@ use std::time::Duration;
 
 /// How many runs a point lookup reads at the same time.
 ///
-/// A lookup first excludes runs by key range and filter. The runs that are left are its *candidates*. The newest candidate that
-/// holds the key has the answer, so blocks of older candidates may be read and not used:
+/// A lookup first excludes runs by key range and filter. The runs that are left are its *candidates*. The newest candidate
+/// that holds the key has the answer, so blocks of older candidates may be read and not used:
 /// [`Stats::wasted_reads`](crate::Stats::wasted_reads). Blocks in the cache cost no read under any policy.
 ///
 /// Source: `SifrDB`, section 4.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadPolicy {
-    /// A candidate whose filter is in memory very likely holds the key, so its answer is waited for. Candidates without a filter
-    /// are read at the same time, up to 16, if lookups end sooner that way: the store measures it, again and again.
+    /// A candidate whose filter is in memory very likely holds the key, so its answer is waited for. Candidates without a
+    /// filter are read at the same time, up to 16, if that makes lookups faster. The store measures both modes in turn.
     #[default]
     Auto,
     /// One candidate after the other.
     Serial,
-    /// So many candidates at the same time, newest first; the next one starts when the newest has missed. `SifrDB`'s FC, whose
-    /// default is 16. Zero counts as one.
+    /// This many candidates at the same time, newest first; the next one starts when the newest has missed. `SifrDB`'s FC,
+    /// whose default is 16. Zero counts as one.
     FixedCount(u32),
     /// All candidates of a stage at the same time; the next stage only if none of them holds the key. `SifrDB`'s PA.
     PriorityAware,
@@ -77,11 +77,12 @@ impl ReadOptions {
         self
     }
 
-    /// The longest time that the call waits for the device; then it fails with [`ErrorKind::TimedOut`](crate::ErrorKind). For a
-    /// future, the time begins with the first poll. By default there is no limit.
+    /// The longest time that the call waits for the device; then it fails with [`ErrorKind::TimedOut`](crate::ErrorKind).
+    /// For a future, the time begins with the first poll. By default there is no limit.
     ///
-    /// An answer from memory takes no notice of the limit. A read that was begun goes on, and its block goes to the cache. With
-    /// [`ReadDriver::Blocking`](crate::ReadDriver) the waiting thread reads by itself, and looks at the clock between two reads.
+    /// The limit does not apply to an answer from memory. A read that was begun goes on, and its block goes to the cache.
+    /// With [`ReadDriver::Blocking`](crate::ReadDriver) the waiting thread reads by itself, and looks at the clock between
+    /// two reads.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -53,8 +53,8 @@ pub struct Stats {
     /// Memory in bytes of flushed memtables that snapshots, ranges or values pin. It comes on top of
     /// [`Options::memory`](crate::Options::memory).
     pub pinned_memtable_bytes: u64,
-    /// SST files that are open now, in all stores of this process; at most [`Stats::open_files_max`]. Others are opened when
-    /// they are read.
+    /// SST files that are open now, in all stores of this process; at most [`Stats::open_files_max`]. Others are opened
+    /// when they are read.
     pub open_files: u64,
     /// Limit of [`Stats::open_files`]: half of the descriptors that the process may have (`ulimit -Hn`).
     pub open_files_max: u64,
@@ -94,7 +94,8 @@ pub struct Stats {
     pub moved_bytes: u64,
     /// Length in bytes of obsolete SSTs that readers, ranges or snapshots pin.
     pub pinned_bytes: u64,
-    /// About how many of [`Stats::sst_entries`] are garbage, which compactions will remove: tombstones and shadowed entries.
+    /// About how many of [`Stats::sst_entries`] are garbage, which compactions will remove: tombstones and shadowed
+    /// entries.
     pub sst_garbage: u64,
     /// Tombstones that scans passed.
     pub tombstones_passed: u64,
@@ -112,11 +113,11 @@ pub struct Stats {
     pub wasted_reads: u64,
     /// Why writes are refused, if they are.
     pub poisoned: Option<String>,
-    /// Whether the open cut off a torn tail of the log, which a crash or a failed write leaves behind. Nothing durable was in
-    /// it.
+    /// Whether the open cut off a torn tail of the log, which a crash or a failed write leaves behind. Nothing durable was
+    /// in it.
     pub log_was_torn: bool,
-    /// Whole batches in the torn tail, which were dropped because bytes before them are missing. A lower bound: a small batch
-    /// behind a gap cannot be recognised.
+    /// Whole batches in the torn tail, which were dropped because bytes before them are missing. A lower bound: a small
+    /// batch behind a gap cannot be recognised.
     pub log_dropped_records: u64,
     /// Bytes of the torn tail: in each file of the log, from the first byte that was not recovered to the last that is not
     /// zero.

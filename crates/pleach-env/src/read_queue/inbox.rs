@@ -1,8 +1,8 @@
-//! Inbox: reads on their way to the thread that makes them.
+//! Inbox: reads that were handed in, until the thread that makes them takes them.
 //!
 //! # Invariants
-//! 1. *No read waits for a sleeping thread*: the thread declares that it sleeps only while the inbox is empty, and who hands in
-//!    the first read after that wakes it. `models/` checks this in all orders.
+//! 1. *No read waits for a sleeping thread*: the thread declares that it sleeps only while the inbox is empty, and the
+//!    caller that hands in the first read after that wakes it. `models/` checks this in all orders.
 //!
 //! # Concurrency
 //! `state` is held for a push or a swap.

@@ -1,15 +1,15 @@
-//! Queue of reads: many blocks of files asked for at once, each answered when it is there.
+//! Queue of reads: many reads of files in flight, each returned when it has ended.
 //!
 //! A device does many reads at the same time, and a system call that submits many costs hardly more than one that submits
 //! one. A [`ReadQueue`] takes reads until it is full, and returns them in the order in which they end. What brings the
 //! bytes is a [`ReadDriver`]: an `io_uring` ([`ring`]), threads ([`pool`]), or `pread` on the calling thread.
 //!
 //! # Invariants
-//! 1. A slot owns a read's buffer and descriptor until the read has ended, whatever the caller does: the kernel never writes
-//!    to memory, nor reads from a descriptor, that was given back.
+//! 1. A slot owns a read's buffer and descriptor until the read has ended, whatever the caller does: the kernel never
+//!    writes to memory, nor reads from a descriptor, that was given back.
 //! 2. A read ends with all bytes that it needs, or with an error. Short and interrupted reads go on.
-//! 3. Each read ends, also when a ring fails for good. Threads make the reads that the kernel has not taken; the others end
-//!    with an error, and their slots are leaked.
+//! 3. Each read ends, also when a ring fails permanently. Threads make the reads that the kernel has not taken; the others
+//!    end with an error, and their slots are leaked.
 //!
 //! # Concurrency
 //! A queue belongs to the thread that made it.
@@ -41,8 +41,8 @@ pub use service::{QueuedRead, ReadService};
 /// What reads for a [`ReadQueue`] and for a [`ReadService`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadDriver {
-    /// An `io_uring`, on Linux: one system call submits several reads. A queue has the ring of the calling thread, a service one
-    /// of a thread of its own.
+    /// An `io_uring`, on Linux: one system call submits several reads. A queue has the ring of the calling thread, a
+    /// service one of a thread of its own.
     Ring,
     /// Threads, up to 16 for the process, each of which reads for others and waits.
     Threads,
@@ -245,7 +245,7 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
         Self { env, engine, slots, free, lost: Vec::new(), not_send: PhantomData }
     }
 
-    /// What brings the bytes now: no ring any more, after it has failed for good.
+    /// What brings the bytes now: threads or this thread, after the ring has failed permanently.
     pub fn driver(&self) -> ReadDriver {
         match self.engine {
             #[cfg(target_os = "linux")]
@@ -255,7 +255,7 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
         }
     }
 
-    /// Whether waiting returns at once.
+    /// Whether a wait returns immediately.
     #[cfg(target_os = "linux")]
     fn has_completion(&mut self) -> bool {
         if let Engine::Ring(ring) = &mut self.engine { ring.has_completion() } else { false }
@@ -271,7 +271,8 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
     /// Requires: the queue is not full.
     ///
     /// # Errors
-    /// When the file cannot be opened, or is none that a ring can read; the read is not made then. Its own errors come with its completion.
+    /// When the file cannot be opened, or a ring cannot read it; then the read is not made. Errors of the read itself come
+    /// with its completion.
     pub fn push(&mut self, read: ReadRequest<'_, B>) -> io::Result<()> {
         let source = match read.file.descriptor()? {
             Some(descriptor) => Source::Descriptor(descriptor),
@@ -310,7 +311,7 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
         None
     }
 
-    /// Waits for the read that ends next; `None` when the alarm rang, or the ring has failed for good.
+    /// Waits for the read that ends next; `None` when the alarm rang, or the ring has failed permanently.
     ///
     /// Requires: a read is in flight, or the ring has an alarm.
     fn wait(&mut self) -> Option<CompletedRead<B>> {
@@ -349,7 +350,7 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
         Some(slot.completed(result))
     }
 
-    /// Goes on without the ring, which has failed for good.
+    /// Goes on without the ring, which has failed permanently.
     #[cfg(target_os = "linux")]
     #[cold]
     fn leave_ring(&mut self, error: &io::Error) {

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Threads at most: as many reads as a simple device does at once.
+/// Threads at most: as many reads as a simple device does at the same time (arbitrary).
 const THREADS_MAX: usize = 16;
-/// A thread that had nothing to do for so long ends.
+/// A thread that had nothing to do for this time ends (arbitrary).
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
 type Task = Box<dyn FnOnce() + Send>;

@@ -4,10 +4,11 @@
 //! goes back empty. A ring with an [`Alarm`] belongs to a thread that also waits for other threads.
 //!
 //! # Failure
-//! A system call may fail for good, for instance because a policy refuses it from then on, or because the descriptor was closed
-//! by mistake. [`Ring::next`] then returns the error, and [`Ring::give_up`] the reads that the kernel has not taken. They can
-//! be made otherwise. The kernel may write to the buffers of the others at any time, so these must never be freed. The ring is
-//! leaked: without a further system call the kernel takes nothing from it, and its descriptor may be somebody else's by now.
+//! A system call may fail permanently, for instance because a policy refuses it from then on, or because the descriptor was
+//! closed by mistake. [`Ring::next`] then returns the error, and [`Ring::give_up`] the reads that the kernel has not taken.
+//! They can be made otherwise. The kernel may write to the buffers of the others at any time, so these must never be freed.
+//! The ring is leaked: without a further system call the kernel takes nothing from it, and its descriptor may be somebody
+//! else's by now.
 
 #![expect(unsafe_code, reason = "the kernel is given addresses")]
 
@@ -27,16 +28,16 @@ use super::{ReadBuffer, Slot, Source};
 /// Reads in flight on one ring at most. Devices gain little beyond: 256 are hardly faster than 128 (measured).
 const ENTRIES: u32 = 256;
 
-/// So many queued reads are submitted without waiting for more. Reads that are submitted together end together, and the device has
-/// nothing to do until the next ones come: at depth 32, reads a second were 58 k with one submission for each wait, 79 k with
-/// 4, and 64 k with 16 (medians of 4 runs of `pleach-bench device --depths 32`).
+/// This many queued reads are submitted without waiting for more. Reads that are submitted together end together, and the
+/// device is idle until the next ones come: at depth 32, reads a second were 58 k with one submission for each wait, 79 k
+/// with 4, and 64 k with 16 (medians of 4 runs of `pleach-bench device --depths 32`).
 const SUBMIT_AT: usize = 4;
 
-/// After so many rings that failed for good the process makes no more: each may cost a ring and the buffers of its reads.
-/// Arbitrary.
+/// After this many rings that failed permanently the process makes no more: each may leak a ring and the buffers of its
+/// reads. Arbitrary.
 const FAILED_MAX: u32 = 8;
 
-/// Rings that failed for good. A statistic: relaxed.
+/// Rings that failed permanently. A statistic: relaxed.
 static FAILED: AtomicU32 = AtomicU32::new(0);
 
 #[cfg(test)]
@@ -126,10 +127,10 @@ impl Ring {
         &mut self.thread.as_mut().expect("the ring was not given up").ring
     }
 
-    /// Queues what is left to read of a slot, and submits what is queued if it is enough.
+    /// Queues what is left to read of a slot. Submits what is queued if it is [`SUBMIT_AT`] reads.
     ///
-    /// Requires: the slot stays in the queue's table until [`Ring::next`] returns `number`, or the ring was given up and `number`
-    /// is one of those that the kernel has not taken.
+    /// Requires: the slot stays in the queue's table until [`Ring::next`] returns `number`, or the ring was given up and
+    /// `number` is one of those that the kernel has not taken.
     pub(super) fn push<B: ReadBuffer>(&mut self, number: u32, slot: &mut Slot<B>) {
         let Source::Descriptor(descriptor) = &slot.source else { unreachable!("the queue has checked it") };
         let rest = &mut slot.buffer.bytes_mut()[slot.filled..];
@@ -142,14 +143,14 @@ impl Ring {
 
     fn push_entry(&mut self, entry: squeue::Entry, user_data: u64) {
         let entry = entry.user_data(user_data);
-        // SAFETY: a slot owns memory and descriptor until the completion has been taken, and for ever if the ring fails while
-        // the kernel has the read. Its buffer's memory does not move with the slot, and nobody else uses it ([`ReadBuffer`]).
-        // The alarm and its counter live as long as the ring.
+        // SAFETY: a slot owns memory and descriptor until the completion has been taken, and forever if the ring fails
+        // while the kernel has the read. Its buffer's memory does not move with the slot, and nobody else uses it
+        // ([`ReadBuffer`]). The alarm and its counter live as long as the ring.
         let pushed = unsafe { self.ring().submission().push(&entry) };
         pushed.expect("a ring has an entry for each read in flight and for the alarm");
         self.queued.push(user_data);
         if self.queued.len() >= SUBMIT_AT {
-            // An error for good comes again when the ring waits.
+            // A permanent error comes again when the ring waits.
             let _ = self.enter(0);
         }
     }
@@ -163,7 +164,7 @@ impl Ring {
         self.push_entry(entry, ALARM);
     }
 
-    /// Whether [`Ring::next`] returns at once.
+    /// Whether [`Ring::next`] returns immediately.
     pub(super) fn has_completion(&mut self) -> bool {
         !self.ring().completion().is_empty()
     }
@@ -173,7 +174,7 @@ impl Ring {
     /// Requires: a read is in flight, or the ring has an alarm.
     ///
     /// # Errors
-    /// When the ring has failed for good. The caller gives it up.
+    /// When the ring has failed permanently. The caller gives it up.
     pub(super) fn next(&mut self) -> io::Result<Event> {
         self.arm();
         loop {
@@ -192,7 +193,7 @@ impl Ring {
         }
     }
 
-    /// Submits what is queued, and waits until so many reads are done.
+    /// Submits what is queued, and waits until `done` reads have ended; with 0 it does not wait.
     fn enter(&mut self, done: usize) -> io::Result<()> {
         let entered = self.system_call(done);
         let left = self.ring().submission().len();
@@ -241,8 +242,8 @@ impl Drop for Ring {
     }
 }
 
-/// A ring for one thread, with the fewest interrupts that the kernel offers. Flags that it does not know are given up one by
-/// one.
+/// A ring for one thread, with the fewest interrupts that the kernel offers. Flags that it does not know are given up one
+/// by one.
 fn new_ring() -> io::Result<IoUring> {
     // Linux 6.1 knows the first, 5.19 the second.
     let deferred = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);

@@ -1,11 +1,12 @@
-//! Service of reads: any thread hands reads in, and is told when they have ended.
+//! Service of reads: any thread hands reads in, and each read is completed when it has ended.
 //!
 //! With a ring, one thread of the service submits the reads that others hand in and takes what has ended. It is woken only
-//! when it sleeps, so under load one system call serves many reads. Without a ring, or after it has failed for good, threads
-//! of the process read. With [`ReadDriver::Blocking`], the tasks that wait read ([`ReadService::help`]).
+//! when it sleeps, so under load one system call submits several reads and takes those that have ended. Without a ring, or
+//! after it has failed permanently, threads of the process read. With [`ReadDriver::Blocking`], the tasks that wait read
+//! ([`ReadService::help`]).
 //!
 //! # Concurrency
-//! Callers meet the thread in the [`Inbox`].
+//! Callers and the thread share the [`Inbox`], and nothing else.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -41,8 +42,8 @@ pub trait QueuedRead: Send + Sync + 'static {
     /// The read, now that its turn has come.
     fn request(&self, tag: u64) -> ReadRequest<'_, Self::Buffer>;
 
-    /// Whether nobody wants the read any more. It is asked when the read's turn has come; if it says so, the read is neither
-    /// made nor completed.
+    /// Whether nobody wants the read any more. It is asked when the read's turn has come; if it says so, the read is
+    /// neither made nor completed.
     fn give_up(&self) -> bool {
         false
     }
@@ -73,7 +74,8 @@ struct Shared<R> {
 }
 
 impl<R: QueuedRead> ReadService<R> {
-    /// Starts a service. Threads read where the system gives no ring now, or where rings of this process have failed too often.
+    /// Starts a service. Threads read where the system gives no ring now, or where rings of this process have failed too
+    /// often.
     pub fn new(env: &Arc<dyn Env>, driver: ReadDriver) -> Self {
         let shared = Arc::new(Shared { inbox: Inbox::new(), idle: Condvar::new() });
         let worker = match driver {
@@ -117,7 +119,7 @@ impl<R: QueuedRead> ReadService<R> {
         thread.lock().as_ref().map(|thread| thread.thread().id())
     }
 
-    /// Whether the ring has not failed for good.
+    /// Whether the ring has not failed permanently.
     #[cfg(all(test, target_os = "linux"))]
     pub(super) fn has_ring(&self) -> bool {
         self.shared.inbox.lock().has_ring
@@ -162,7 +164,8 @@ impl<R: QueuedRead> ReadService<R> {
                 drop(inbox);
                 alarm.ring();
                 let Some(thread) = thread.lock().take() else { return };
-                // A task that is dropped when it is woken may close the service on its own thread, which then ends by itself.
+                // A task that is dropped when it is woken may close the service on its own thread, which then ends by
+                // itself.
                 if thread.thread().id() != std::thread::current().id() {
                     // A panic of the thread was reported by the panic hook.
                     let _ = thread.join();
@@ -250,8 +253,8 @@ fn start_ring<R: QueuedRead>(shared: &Arc<Shared<R>>, env: &Arc<dyn Env>) -> io:
     Ok(Worker::Ring(alarm, Mutex::new(Some(thread))))
 }
 
-/// The life of the thread with the ring. Each turn empties the inbox, submits what fits, waits for one read and takes all that
-/// have ended.
+/// The life of the thread with the ring. Each turn empties the inbox, submits what fits, waits for one read and takes all
+/// that have ended.
 #[cfg(target_os = "linux")]
 fn serve<R: QueuedRead>(shared: &Arc<Shared<R>>, mut queue: ReadQueue<'_, R::Buffer>) {
     let mut waiting = VecDeque::new();
@@ -284,7 +287,7 @@ fn serve<R: QueuedRead>(shared: &Arc<Shared<R>>, mut queue: ReadQueue<'_, R::Buf
     }
 }
 
-/// The end of the thread after its ring has failed for good: threads of the pool make what has not begun.
+/// The end of the thread after its ring has failed permanently: threads of the pool make what has not begun.
 #[cfg(target_os = "linux")]
 #[cold]
 fn leave_ring<R: QueuedRead>(

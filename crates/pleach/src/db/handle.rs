@@ -196,8 +196,8 @@ impl Db {
         self.inner().upkeep.flush_all()
     }
 
-    /// Merges each partition into one run, and waits for that. A single run takes the least space and is the fastest to read.
-    /// Writes that come meanwhile are not merged.
+    /// Merges each partition into one run, and waits for that. A single run takes the least space and is the fastest to
+    /// read. Writes that come meanwhile are not merged.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         // The version is released before the wait. Otherwise it would pin the inputs of the compactions.
@@ -220,8 +220,8 @@ impl Db {
         verify::verify(self.inner(), &mut |_, _| true)
     }
 
-    /// As [`Db::verify`]. After each file it calls `progress` with the bytes checked so far and the bytes in all, and stops if
-    /// that returns `false`.
+    /// As [`Db::verify`]. After each file it calls `progress` with the bytes checked so far and the bytes in all, and stops
+    /// if that returns `false`.
     pub fn verify_with(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
         verify::verify(self.inner(), progress)
     }
@@ -247,21 +247,22 @@ impl Db {
         self.inner().ctx.status.poison().cloned()
     }
 
-    /// The error that writes return since the open, if the store was opened for reading only: with [`Options::read_only`], or
-    /// because the disk was full. `None` if it was opened for writing.
+    /// The error that writes return since the open, if the store was opened for reading only: with [`Options::read_only`],
+    /// or because the disk was full. `None` if it was opened for writing.
     pub fn read_only(&self) -> Option<Error> {
         self.inner().ctx.status.read_only().cloned()
     }
 
-    /// Closes the store: makes all writes durable, stops background work and releases the lock, so that the directory can be
-    /// opened again at once. From then on every handle of the store returns `Closed`, for reads too: partitions, snapshots,
-    /// ranges and batches. Keys and values that were returned before stay valid. Reads in flight end first; a future that was
-    /// waiting for one returns its answer or `Closed`. Dropping the last handle closes the store too, but cannot report an
-    /// error.
+    /// Closes the store: makes all writes durable, stops background work and releases the lock, so that the directory can
+    /// be opened again at once. From then on every handle of the store returns `Closed`, for reads too: partitions,
+    /// snapshots, ranges and batches. Keys and values that were returned before stay valid. Reads in flight end first; a
+    /// future that was waiting for one returns its answer or `Closed`. Dropping the last handle closes the store too, but
+    /// cannot report an error.
     ///
     /// # Errors
     /// `Poisoned` if an earlier failure had stopped the store; the message says whether all writes are durable. `Io` if the
-    /// last sync fails. The store is closed in both cases. If another handle closed the store before, the result of that call.
+    /// last sync fails. The store is closed in both cases. If another handle closed the store before, the result of that
+    /// call.
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }

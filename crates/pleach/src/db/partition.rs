@@ -121,8 +121,8 @@ impl Partition {
         )
     }
 
-    /// Reads the values of many keys, in their order, from one consistent view. Blocks that are not in the cache are read at
-    /// the same time, neighbouring ones at once, each once.
+    /// Reads the values of many keys, in their order, from one consistent view. Blocks that are not in the cache are read
+    /// at the same time, neighbouring ones at once, each once.
     ///
     /// # Errors
     /// Those of [`Partition::get`], for any of the keys.
@@ -130,8 +130,8 @@ impl Partition {
         self.get_many_with(keys, &ReadOptions::new())
     }
 
-    /// As [`Partition::get_many`], with options. [`ReadPolicy::Auto`](crate::ReadPolicy) searches for each key serially: many
-    /// keys keep the device busy.
+    /// As [`Partition::get_many`], with options. [`ReadPolicy::Auto`](crate::ReadPolicy) searches for each key serially:
+    /// many keys keep the device busy.
     ///
     /// # Errors
     /// Those of [`Partition::get_with`], for any of the keys.
@@ -160,8 +160,8 @@ impl Partition {
         get_many(ctx, &view.state, partition, keys, view.visible, options)
     }
 
-    /// As [`Partition::get`], by a future: while the device reads, the thread is free for other tasks. The future copies the
-    /// key and reads the newest value at its first poll ([rules](crate#reads-that-do-not-block)).
+    /// As [`Partition::get`], by a future: while the device reads, the thread is free for other tasks. The future copies
+    /// the key and reads the newest value at its first poll ([rules](crate#reads-that-do-not-block)).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -225,7 +225,8 @@ impl Partition {
         self.get_many_async_with(keys, &ReadOptions::new())
     }
 
-    /// As [`Partition::get_many_async`], with options. [`ReadPolicy::Auto`](crate::ReadPolicy) searches for each key serially.
+    /// As [`Partition::get_many_async`], with options. [`ReadPolicy::Auto`](crate::ReadPolicy) searches for each key
+    /// serially.
     ///
     /// # Errors
     /// Those of [`Partition::get_with`], for any of the keys.
@@ -270,8 +271,8 @@ impl Partition {
     /// Sets the value of `key`, with [`Durability::Buffered`].
     ///
     /// # Errors
-    /// `InvalidArgument` if key or value exceed the limits. `Io` if the disk is full: nothing is lost, and writes succeed again
-    /// after space was freed. `Poisoned` after a failed sync. `Closed` after a drop or a close.
+    /// `InvalidArgument` if key or value exceed the limits. `Io` if the disk is full: nothing is lost, and writes succeed
+    /// again after space was freed. `Poisoned` after a failed sync. `Closed` after a drop or a close.
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Some(value.as_ref()), Durability::Buffered, true)
@@ -287,8 +288,8 @@ impl Partition {
         self.write(key.as_ref(), Some(value.as_ref()), durability, true)
     }
 
-    /// As [`Partition::put`], but it returns a `Conflict` error instead of waiting for a flush, or for more than a millisecond
-    /// of back-pressure.
+    /// As [`Partition::put`], but it returns a `Conflict` error instead of waiting for a flush, or for more than a
+    /// millisecond of back-pressure.
     pub fn try_put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Some(value.as_ref()), Durability::Buffered, false)
     }
@@ -332,9 +333,9 @@ impl Partition {
         self.prefix(b"")
     }
 
-    /// An estimate of the entries in `bounds` and of their bytes. It reads no data: it searches the indexes of all runs, which
-    /// are in memory. Entries in memtables are not counted. Shadowed versions and tombstones are counted until a compaction
-    /// removes them. The error is about a block (16 KiB) for each run and bound.
+    /// An estimate of the entries in `bounds` and of their bytes. It reads no data: it searches the indexes of all runs,
+    /// which are in memory. Entries in memtables are not counted. Shadowed versions and tombstones are counted until a
+    /// compaction removes them. The error is about a block (16 KiB) for each run and bound.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -149,8 +149,8 @@ impl LoadFuture {
         Some(Self { load: Arc::clone(load), service: service.cloned(), is_polled: false })
     }
 
-    /// Wakes those that found the load before it was handed to a service of helpers: they found nothing to read, and the task of
-    /// this future may not be polled again.
+    /// Wakes those that found the load before it was handed to a service of helpers: they found nothing to read, and the
+    /// task of this future may not be polled again.
     pub(super) fn call_for_help(&self) {
         let mut state = self.load.state.lock();
         let wakers = match &mut state.phase {

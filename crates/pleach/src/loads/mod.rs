@@ -16,8 +16,8 @@
 //!    future may be dropped, or forgotten, at any time.
 //!
 //! # Concurrency
-//! A part of the table is locked for a moment only, and a load's `state` inside; the state also while its block is checked. No
-//! lock is held when a task is woken. `models/` runs this module in all orders of threads.
+//! A part of the table is locked for a moment only, and a load's `state` inside; the state also while its block is checked.
+//! No lock is held when a task is woken. `models/` runs this module in all orders of threads.
 //!
 //! # Cost
 //! A hit in the cache does not come here. A block that one thread reads costs two locks of a part and no allocation.
@@ -48,7 +48,7 @@ pub(crate) use parker::block_on;
 pub(crate) use timer::Alarm;
 use timer::Timer;
 
-/// Parts of the table, by block, so that threads seldom meet.
+/// Parts of the table, by block, so that threads seldom wait for the same lock (arbitrary).
 const PARTS: usize = 16;
 
 /// The name of a block.
@@ -75,7 +75,7 @@ enum InFlight {
 /// The blocks of a store that are being read.
 pub(crate) struct Loads {
     env: Arc<dyn Env>,
-    /// Made when a task waits for a block first, or by the close.
+    /// Made when the first task waits for a block, or by the close.
     service: OnceLock<Arc<ReadService<Load>>>,
     table: Arc<Table>,
     timer: Timer,
@@ -219,8 +219,8 @@ impl Loads {
         Some(load)
     }
 
-    /// Wakes a task at the time `at` of the environment's clock, unless the alarm is dropped before. `None` if the system has no
-    /// thread for that.
+    /// Wakes a task at the time `at` of the environment's clock, unless the alarm is dropped before. `None` if the system
+    /// has no thread for that.
     pub(crate) fn wake_at(&self, at: Duration, waker: &Waker) -> Option<Alarm> {
         self.timer.set(&self.env, at, waker)
     }

@@ -1,26 +1,27 @@
 //! Pace of lookups: whether they end sooner if candidates are read one after the other or at the same time.
 //!
 //! Which is better depends on the device, on the page cache, and on how busy device and processors are with the lookups of
-//! others. A lookup alone cannot tell: on a busy machine a parallel one ends sooner at the cost of all others. So all
-//! lookups do the same for [`EPOCH`] lookups, and the time that they take is averaged. The better way is taken, and now and
-//! then the other one for one epoch, so that its average stays true.
+//! others. A single lookup does not show it: on a busy machine a parallel one ends sooner and slows all others. So
+//! [`EPOCH`] lookups in a row have the same mode, serial or parallel, and their times are averaged. The mode with the
+//! smaller average is used. Sometimes the other one is tried for one epoch, so that its average stays true.
 //!
 //! # Cost
-//! Two looks at the clock for each lookup that could read in parallel. Epochs of the worse way cost about 1 %.
+//! Each lookup that could read in parallel reads the clock twice. Epochs of the slower mode cost about 1 %, as long as it
+//! is at most six times slower.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Lookups that go one way. Their first quarter meets what the lookups before have left on the device, and is not averaged.
-/// Arbitrary: more than there are reads in flight.
+/// Lookups of one mode in a row. The first quarter is not averaged: reads of the epoch before are still on the device.
+/// Arbitrary: at least as many as there are reads in flight.
 const EPOCH: u64 = 128;
 /// Weight of one lookup in its average: 1 of 16, so that one epoch replaces nearly all that was known.
 const WEIGHT: u64 = 16;
-/// A lookup counts for at most so many averages: a device may take a thousand times longer now and then.
+/// A lookup counts for at most this many averages: sometimes a device takes a thousand times longer.
 const OUTLIER: u64 = 4;
-/// Epochs of the better way for one of the other: at least, and at most.
+/// Epochs of the better mode for one of the other: at least, and at most.
 const TRY_EVERY: (u64, u64) = (16, 512);
-/// Reading in parallel has to win by so many percent, because it reads more.
+/// Reading in parallel has to be faster by this many percent, because it reads more.
 const MARGIN: u64 = 5;
 /// Numbers of candidates, by their logarithm: 2 and 3, 4 to 7, 8 to 15, more.
 const CLASSES: usize = 4;
@@ -33,15 +34,15 @@ pub(crate) struct LookupPace([Class; CLASSES]);
 #[derive(Default)]
 struct Class {
     lookups: AtomicU64,
-    /// The way of this epoch.
+    /// The mode of this epoch.
     is_parallel: AtomicBool,
-    /// The last epoch of the worse way.
+    /// The last epoch in which the slower mode was tried.
     tried: AtomicU64,
     /// Average time of a serial lookup and of a parallel one. 0 before the first.
     average_ns: [AtomicU64; 2],
 }
 
-/// The way of one lookup.
+/// The mode of one lookup.
 pub(crate) struct Paced {
     pub(crate) is_parallel: bool,
     class: usize,
@@ -50,7 +51,7 @@ pub(crate) struct Paced {
 }
 
 impl LookupPace {
-    /// The way of a lookup that begins now and has so many equally likely candidates. `None` if there is no choice.
+    /// The mode of a lookup that begins now and has this many equally likely candidates. `None` if there is no choice.
     pub(crate) fn begin(&self, candidates: usize, now: impl FnOnce() -> Duration) -> Option<Paced> {
         let class = (candidates.checked_ilog2()? as usize).checked_sub(1)?.min(CLASSES - 1);
         let number = self.0[class].lookups.fetch_add(1, Ordering::Relaxed);
@@ -79,7 +80,7 @@ impl LookupPace {
 }
 
 impl Class {
-    /// Chooses the way of an epoch: first the ways that were not tried yet.
+    /// Chooses the mode of an epoch: first the modes that were not tried yet.
     fn begin_epoch(&self, epoch: u64) {
         let [serial, parallel] = self.average_ns.each_ref().map(|average| average.load(Ordering::Relaxed));
         let is_parallel = if serial == 0 || parallel == 0 {
@@ -106,7 +107,8 @@ mod tests {
 
     const CANDIDATES: usize = 8;
 
-    /// Lookups one after the other, on a machine where a lookup of each way takes so long. How many were parallel.
+    /// Makes lookups one after the other, on a machine where a lookup takes `took(its number, is_parallel)`. Returns how
+    /// many were parallel.
     fn run(pace: &LookupPace, lookups: u64, took: impl Fn(u64, bool) -> u64) -> u64 {
         let clock = Cell::new(0);
         let now = || Duration::from_nanos(clock.get());
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_way_is_taken_and_the_other_one_is_tried() {
+    fn the_faster_mode_is_used_and_the_other_one_is_tried() {
         for (serial, parallel, least, most) in
             [(100, 300, 100, 2000), (300, 100, 98_000, 99_900), (100, 98, 1000, 7000), (1, 1, 1000, 7000)]
         {

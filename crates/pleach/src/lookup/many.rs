@@ -1,7 +1,7 @@
 //! Point lookups of many keys, whose blocks are read together.
 //!
-//! Lookups go on until each has its answer or wants a block that is not in the cache; [`Reads`] reads these blocks and takes
-//! the lookups further.
+//! Lookups go on until each has its answer or wants a block that is not in the cache; [`Reads`] reads these blocks and
+//! takes the lookups further.
 //!
 //! # Cost
 //! Lookups of what is cached wait for memory together, in groups.

@@ -1,16 +1,17 @@
 //! A point lookup that wants blocks which are not in the cache: a state machine that borrows nothing.
 //!
-//! Its candidates are the files that range and filter did not exclude, newest first. The policy says which of them are searched
-//! at the same time. The driver reads the blocks that [`PendingLookup::want`] asks for, in any order, and gives each to
-//! [`PendingLookup::supply`]. The newest candidate that has not missed decides: its answer is the lookup's, and so is its
-//! error. Candidates behind a known answer are not started any more.
+//! Its candidates are the files that range and filter did not exclude, newest first. The policy says which of them are
+//! searched at the same time. The driver reads the blocks that [`PendingLookup::want`] asks for, in any order, and gives
+//! each to [`PendingLookup::supply`]. The newest candidate that has not missed decides: its answer is the lookup's, and so
+//! is its error. Candidates behind a known answer are not started any more.
 //!
 //! # Invariants
 //! 1. Candidates before `newest` have missed or were excluded; those from `untried` on have not been started.
 //!
 //! # Origin
-//! `SifrDB`, section 4.2. Departures: `SifrDB` gives each candidate to a search thread; here the threads are reads in flight.
-//! [`ReadPolicy::Auto`] is ours.
+//! `SifrDB`, section 4.2. Departures: `SifrDB` gives each candidate to a search thread; here the threads are reads in
+//! flight. The task is woken only for the newest candidate, so FC starts the next candidate when the newest has missed, and
+//! not when any search has ended. [`ReadPolicy::Auto`] is ours.
 
 use std::mem;
 use std::sync::Arc;

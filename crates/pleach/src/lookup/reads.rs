@@ -1,9 +1,9 @@
 //! Reads of many lookups: the blocks that the lookups of one call want, read by the calling thread.
 //!
-//! Blocks that are wanted gather until [`READS_MAX`] of them wait or nothing else can be done. Then they are claimed, and read in
-//! the order of files and places; neighbours are read at once. Two lookups that want one block share it, and so do other
-//! calls ([`crate::loads`]). A lookup goes on when its block is there. It searches its candidates serially, so each block that
-//! is read is needed: the thread could not leave a read of its own queue behind.
+//! Blocks that are wanted gather until [`READS_MAX`] of them wait or nothing else can be done. Then they are claimed, and
+//! read in the order of files and places; neighbours share a read. Two lookups that want one block share it, and so do
+//! other calls ([`crate::loads`]). A lookup goes on when its block is there. It searches its candidates serially, so each
+//! block that is read is needed: the thread could not leave a read of its own queue behind.
 //!
 //! # Cost
 //! A lone block is read by `pread`, as a single lookup reads it. Each further read costs a place in the driver's queue.
@@ -29,18 +29,19 @@ use crate::loads::{Begun, Claim, LoadFuture, block_on};
 use crate::read_options::{ReadOptions, ReadPolicy};
 use crate::value::Value;
 
-/// Reads in flight at most, and blocks that wait for their reads. A device gains little from more (measured: 256 are slower than
-/// 128).
+/// Reads in flight at most, and blocks that wait for their reads. A device gains little from more (measured: 256 are slower
+/// than 128).
 const READS_MAX: u32 = 128;
 
 /// New reads are begun when fewer are in flight: so those that wait can be sorted.
 const READS_LOW: u32 = READS_MAX / 4 * 3;
 
-/// Bytes between two blocks that are read at once. A device reads 4 KiB more in less time than it takes for another read
-/// (arbitrary within that).
+/// Bytes between two blocks that share a read, at most. A device reads 4 KiB more in less time than it takes for another
+/// read (arbitrary within that).
 const GAP_MAX: u64 = 4 << 10;
 
-/// Bytes of blocks that are read at once: they are copied into the cache, and the first has to wait for the last (arbitrary).
+/// Bytes of blocks that share a read, at most: they are copied into the cache, and the first has to wait for the last
+/// (arbitrary).
 const SPAN_MAX: u64 = 64 << 10;
 
 /// The lookup of a key that is not in the cache.
@@ -71,7 +72,7 @@ impl Block<'_> {
     }
 }
 
-/// Numbers of neighbours that are read at once, in the order of their places.
+/// Numbers of neighbours that share a read, in the order of their places.
 type Span = SmallVec<[usize; 1]>;
 
 /// See the module's text.
@@ -254,7 +255,7 @@ impl<'c> Reads<'c> {
             && next.end - first.bytes().start <= SPAN_MAX
     }
 
-    /// Begins a read. A lone one of one block is made at once.
+    /// Begins a read. A lone one of one block is made immediately.
     fn begin(&mut self, span: Span, is_lone: bool) {
         self.ctx.loads.note_read();
         if let (true, &[number]) = (is_lone, &span[..]) {

@@ -1,5 +1,5 @@
-//! Search: a pending lookup and the loads that it waits for. What futures poll, and threads that read more than one block at a
-//! time.
+//! Search: a pending lookup and the loads that it waits for. Futures poll it, and so do threads that read more than one
+//! block at a time.
 
 use std::task::{Poll, Waker};
 
@@ -19,7 +19,7 @@ pub(crate) struct Search {
     /// By candidates, newest first.
     loads: SmallVec<[(usize, LoadFuture); 1]>,
     warmth: Warmth,
-    /// If its time helps to choose the way of others.
+    /// Present if the time of this lookup is measured for [`LookupPace`](crate::loads::LookupPace).
     paced: Option<Paced>,
 }
 

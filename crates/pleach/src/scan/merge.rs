@@ -1,26 +1,28 @@
 //! Merge: one sorted sequence of user keys from several sources, with the newest version of each.
 //!
-//! Scans and compactions merge memtables and runs. Sources are ordered newest first: of equal keys the merge returns that of
-//! the source with the smallest index and skips the others. It returns tombstones too; the caller decides what they mean.
+//! Scans and compactions merge memtables and runs. Sources are ordered newest first: of equal keys the merge returns that
+//! of the source with the smallest index and skips the others. It returns tombstones too; the caller decides what they
+//! mean.
 //!
 //! The sources that stand on an entry are sorted by key. Each has the *head* of its key: the eight bytes behind the prefix
 //! that all current keys share, as a number. A step advances the first source and moves it back by insertion. An insertion
 //! is cheaper than a heap here, because most entries come from the largest run, and its next key seldom passes more than
 //! one or two other sources.
 //!
-//! A seek or a step that needs a block which is not in memory leaves the merge waiting, on no entry. A thread completes it by
-//! [`Merge::wait`], a task by [`Merge::poll`]. A step that moves several sources waits for one after the other: those that have
-//! not moved are still on the key that the step leaves, so it continues where it was.
+//! A seek or a step that needs a block which is not in memory leaves the merge waiting, on no entry. A thread completes it
+//! by [`Merge::wait`], a task by [`Merge::poll`]. A step that moves several sources waits for one after the other: those
+//! that have not moved are still on the key that the step leaves, so it continues where it was.
 //!
 //! # Invariants
-//! 1. On the way up, each source stands on its first key at or above the current key; on the way down, on its last key at or
-//!    below it.
-//! 2. `order` is sorted by key in the direction of the walk, then by index, as long as the sources themselves are sorted. While
-//!    a step waits, only the source at its index is out of place.
+//! 1. On the way up, each source stands on its first key at or above the current key; on the way down, on its last key at
+//!    or below it.
+//! 2. `order` is sorted by key in the direction of the walk, then by index, as long as the sources themselves are sorted.
+//!    While a step waits, only the source at its index is out of place.
 //!
 //! # Cost
-//! A step compares one number for each source that the new key passes, plus one. It compares keys only if numbers are equal.
-//! A seek waits for memory and for the device about as long as the slowest source alone: see [`seek_reads`](super::seek_reads).
+//! A step compares one number for each source that the new key passes, plus one. It compares keys only if numbers are
+//! equal. A seek waits for memory and for the device about as long as the slowest source alone: see
+//! [`seek_reads`](super::seek_reads).
 
 use std::task::{Poll, Waker, ready};
 
@@ -152,8 +154,8 @@ impl Merge {
         Ok(())
     }
 
-    /// Whether a seek or a step waits for blocks. [`Merge::wait`] or [`Merge::poll`] complete it. Merges of sources that read
-    /// past the cache never wait.
+    /// Whether a seek or a step waits for blocks. [`Merge::wait`] or [`Merge::poll`] complete it. Merges of sources that
+    /// read past the cache never wait.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         !matches!(self.pending, Pending::Nothing)

@@ -15,7 +15,7 @@ use crate::version::{Run, RunFile, SubTree};
 
 /// How a cursor over a run reads.
 pub(crate) enum RunReads {
-    /// Through the cache, for a scan that wants about so many entries of the run; 0 if that is unknown.
+    /// Through the cache, for a scan that wants about this many entries of the run; 0 if that is unknown.
     Scan { hints: Arc<ScanHints>, entries: u64 },
     /// Past the cache, for a compaction.
     Stream,

@@ -1,7 +1,7 @@
 //! Loads of a seek: the blocks that the sources of a merge seek in, read for a task.
 //!
-//! As in [`seek_reads`](super::seek_reads), all blocks that the sources want are in flight together. They are read by the table
-//! of loads, so tasks that want one block share its read.
+//! As in [`seek_reads`](super::seek_reads), all blocks that the sources want are in flight together. They are read by the
+//! table of loads, so tasks that want one block share its read.
 
 use std::task::{Poll, Waker};
 
@@ -23,7 +23,7 @@ pub(super) struct SeekLoads {
 }
 
 impl SeekLoads {
-    /// Of so many sources, which have begun their seeks. The source `first` wants a block.
+    /// Of this many sources, which have begun their seeks. The source `first` wants a block.
     pub(super) fn new(sources: usize, first: usize) -> Self {
         let seeking = (0..sources).filter(|source| *source != first).collect();
         Self { seeking, waiting: Indices::from_slice(&[first]), loads: SmallVec::new() }

@@ -1,16 +1,16 @@
 //! Reads of a seek: the blocks that the sources of a merge seek in, read together.
 //!
 //! The sources seek in turns. While one waits for memory, the others send their requests. When all that are left wait for
-//! blocks of their files, these are read at once by a [`ReadQueue`] of the calling thread; a lone block is read by `pread`. A
-//! source whose block is there goes on while the other reads are in flight.
+//! blocks of their files, these are read at once by a [`ReadQueue`] of the calling thread; a lone block is read by `pread`.
+//! A source whose block is there goes on while the other reads are in flight.
 //!
 //! # Cost
-//! A seek over any number of runs waits for the device about once. It waits again only for sources whose entry is the first or
-//! last one of a neighbouring block.
+//! A seek over any number of runs waits for the device about once. It waits again only for sources whose entry is the first
+//! or last one of a neighbouring block.
 //!
 //! # Origin
-//! `SifrDB`, section 4.2, "Range Query": the blocks of the start key are loaded from all trees concurrently. There by threads that
-//! make point lookups; here the seeks themselves are in flight.
+//! `SifrDB`, section 4.2, "Range Query": the blocks of the start key are loaded from all trees concurrently. There by
+//! threads that make point lookups; here the seeks themselves are in flight.
 
 use pleach_env::{Error, ReadQueue, Result};
 use pleach_table::{BlockLoad, SeekStep};

@@ -1,4 +1,4 @@
-//! A ring whose system call fails for good: each read ends, and the kernel keeps what it may write to.
+//! A ring whose system call fails permanently: each read ends, and the kernel keeps what it may write to.
 
 use std::thread::ThreadId;
 

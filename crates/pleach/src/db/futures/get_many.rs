@@ -20,8 +20,8 @@ use crate::read_options::ReadOptions;
 use crate::state::ReadView;
 use crate::value::Value;
 
-/// The values of many keys that are being read: [`Partition::get_many_async`]. Any executor can poll it, and it can be dropped
-/// at any time ([rules](crate#reads-that-do-not-block)). Up to 128 keys wait for blocks at the same time.
+/// The values of many keys that are being read: [`Partition::get_many_async`]. Any executor can poll it, and it can be
+/// dropped at any time ([rules](crate#reads-that-do-not-block)). Up to 128 keys wait for blocks at the same time.
 #[must_use = "nothing is read before the future is polled"]
 pub struct GetManyFuture {
     partition: Partition,

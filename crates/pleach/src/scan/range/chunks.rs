@@ -1,7 +1,7 @@
 //! Chunks of a range: its entries, read by futures.
 //!
-//! A future walks like a thread as long as blocks are in memory. Where they are not, it hands over what it has found, or has the
-//! task woken when they are there. What it waits for is kept by the range, so a future can be dropped at any time.
+//! A future walks like a thread as long as blocks are in memory. Where they are not, it hands over what it has found, or
+//! has the task woken when they are there. What it waits for is kept by the range, so a future can be dropped at any time.
 
 use std::pin::Pin;
 use std::task::{self, Poll, Waker};
@@ -20,8 +20,8 @@ pub type Chunk = Vec<(Key, Value)>;
 
 /// The entries of a [`Range`], some at a time, for tasks: [`Range::into_chunks`].
 ///
-/// A chunk that is in memory is ready at the first poll. A chunk ends early where the next block is not in memory; the read of
-/// that block has then begun. So only the next chunk waits for it. Blocks are read ahead as for the range's iterator.
+/// A chunk that is in memory is ready at the first poll. A chunk ends early where the next block is not in memory; the read
+/// of that block has then begun. So only the next chunk waits for it. Blocks are read ahead as for the range's iterator.
 ///
 /// A chunk pins the blocks of its values. A poll goes on as long as blocks are in memory, also over many tombstones.
 #[must_use = "nothing is read before a chunk is asked for"]

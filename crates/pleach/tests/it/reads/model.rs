@@ -1,5 +1,5 @@
-//! Model test of point reads: random stores and random reads, of every form, policy and driver, from several clients and among
-//! faults. Answers are those of a map, whatever the order in which reads end. A read fails only if the device failed.
+//! Model test of point reads: random stores and random reads, of every form, policy and driver, from several clients and
+//! among faults. Answers are those of a map, whatever the order in which reads end. A read fails only if the device failed.
 
 use std::collections::BTreeMap;
 use std::future::Future;

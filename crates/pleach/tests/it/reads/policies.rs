@@ -28,8 +28,8 @@ pub(super) fn key(run: u32) -> String {
     format!("key{run:02}")
 }
 
-/// As many runs as there are candidates; each overwrites the keys of all newer ones. All have all keys in their range, and none
-/// has a filter.
+/// As many runs as there are candidates; each overwrites the keys of all newer ones. All have all keys in their range, and
+/// none has a filter.
 fn fill(options: &Options, dir: &std::path::Path) {
     let db = options.clone().open(dir).unwrap();
     let partition = db.default_partition();
