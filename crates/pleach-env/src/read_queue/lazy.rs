@@ -1,4 +1,4 @@
-//! A service of reads that starts when it is needed first.
+//! A service of reads that starts when it is needed first, for callers that seldom ask for it: each call takes a lock.
 
 use std::mem;
 use std::sync::Arc;

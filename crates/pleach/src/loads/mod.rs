@@ -75,7 +75,7 @@ enum InFlight {
 /// The blocks of a store that are being read.
 pub(crate) struct Loads {
     env: Arc<dyn Env>,
-    /// Made when the first task waits for a block, or by the close.
+    /// Made when the first task waits for a block, or by the close. Not a `LazyReadService`: each load would take its lock.
     service: OnceLock<Arc<ReadService<Load>>>,
     table: Arc<Table>,
     timer: Timer,

@@ -3,12 +3,14 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 use pleach::env::{Env, RealEnv, SlowEnv};
 use pleach::{Db, Options, Shape};
+
+use crate::rig::tasks::Unpark;
 
 /// Reads that the device does at the same time.
 const WIDTH: usize = 8;
@@ -55,14 +57,6 @@ fn overlaps(env: &SlowEnv, read: impl FnOnce()) {
     assert!(took < LATENCY * reads / 2, "{reads} reads took {took:?}");
 }
 
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 #[test]
 fn the_reads_of_get_many_overlap() {
     let dir = tempfile::tempdir().unwrap();
@@ -83,7 +77,7 @@ fn the_reads_of_futures_overlap() {
     let partition = db.default_partition();
     overlaps(&env, || {
         let mut futures: Vec<_> = keys().into_iter().map(|key| partition.get_async(key)).collect();
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let waker = Waker::from(Unpark::new());
         while !futures.is_empty() {
             futures.retain_mut(|future| match Pin::new(future).poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(value) => {

@@ -3,17 +3,17 @@
 use std::mem::forget;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Poll, Wake, Waker};
+use std::task::{Poll, Waker};
 use std::thread;
 
 use fastrand::Rng;
 use pleach::ErrorKind;
 use pleach::env::{Fault, FaultKind, SimEnv};
 
-use super::{KEYS, Unpark, all, filled, key, machine, next, of_range, options, poll};
+use super::{KEYS, all, filled, key, machine, next, of_range, options, poll};
 use crate::rig::read_drivers::{DRIVERS, ReadBy};
 use crate::rig::setup::DIR;
+use crate::rig::tasks::{Panics, Unpark};
 
 #[test]
 fn chunks_that_are_dropped_or_forgotten_leave_nothing_behind() {
@@ -148,17 +148,6 @@ fn chunks_keep_the_files_of_a_partition_that_is_dropped() {
     assert!(ssts() < before, "the end of the range releases its files");
 }
 
-/// Panics when a read ends, not when the task itself asks to be polled again.
-struct Panics;
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        std::panic::resume_unwind(Box::new("planted by the test"));
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {}
-}
-
 /// On the machine whose reads are made by those who wait, so each reads for the other.
 #[test]
 fn a_task_that_panics_when_it_is_woken_keeps_no_other_from_its_chunks() {
@@ -174,7 +163,7 @@ fn a_task_that_panics_when_it_is_woken_keeps_no_other_from_its_chunks() {
             while poll(chunks, Waker::noop()).is_ready() {}
         }
         let panics = Waker::from(Arc::new(Panics));
-        let woken = Arc::new(Unpark(thread::current(), AtomicU64::new(0)));
+        let woken = Unpark::new();
         let waker = Waker::from(Arc::clone(&woken));
         let _pending = poll(&mut chunks[1], &waker);
         let _pending = poll(&mut chunks[0], &panics);
@@ -184,6 +173,6 @@ fn a_task_that_panics_when_it_is_woken_keeps_no_other_from_its_chunks() {
             assert!(error.is_none());
             assert!(entries.len() > expected / 2 && entries.len() <= expected);
         }
-        assert!(woken.1.load(Ordering::SeqCst) > 0);
+        assert!(woken.wakes() > 0);
     }
 }

@@ -5,17 +5,15 @@ mod model;
 mod reads;
 
 use std::path::Path;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, Waker};
 
 use pleach::env::SimEnv;
 use pleach::{Chunk, Db, Options, RangeChunks, Result, Shape};
 
 use crate::rig::setup::DIR;
+use crate::rig::tasks::block_on;
 
 type Entry = (Vec<u8>, Vec<u8>);
 
@@ -60,34 +58,6 @@ fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
     fill(&db);
     db.close().unwrap();
     (env, options.open(DIR).unwrap())
-}
-
-/// Wakes a thread, and counts.
-struct Unpark(Thread, AtomicU64);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        self.0.unpark();
-    }
-}
-
-/// Polls until the future is ready. Sleeps in between, but not for ever.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let unpark = Arc::new(Unpark(thread::current(), AtomicU64::new(0)));
-    let waker = Waker::from(Arc::clone(&unpark));
-    loop {
-        let wakes = unpark.1.load(Ordering::SeqCst);
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        let begin = Instant::now();
-        while unpark.1.load(Ordering::SeqCst) == wakes {
-            assert!(begin.elapsed() < Duration::from_secs(30), "nobody wakes the task");
-            thread::park_timeout(Duration::from_secs(1));
-        }
-    }
 }
 
 /// Polls the next chunk once.

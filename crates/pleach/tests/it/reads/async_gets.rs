@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -13,11 +12,10 @@ use fastrand::Rng;
 use pleach::env::{Fault, FaultKind, SimEnv};
 use pleach::{ErrorKind, GetFuture, ReadDriver, Value};
 
-use super::{
-    KEYS, Unpark, block_on, fill, key, machine, newest_key, options, run_all, started, value, waker,
-};
+use super::{KEYS, fill, key, machine, newest_key, options, run_all, started, value};
 use crate::rig::read_drivers::{DRIVERS, ReadBy};
 use crate::rig::setup::DIR;
+use crate::rig::tasks::{Panics, Unpark, block_on};
 
 #[test]
 fn futures_answer_as_blocking_reads_do_on_every_driver() {
@@ -116,7 +114,7 @@ fn a_future_of_a_closed_store_or_a_dropped_partition_is_closed_or_right() {
         let expected = Some(value(n, 3));
         let mut begun = partition.get_async(key(n));
         let not_begun = partition.get_async(key(n));
-        let waker = waker();
+        let waker = Waker::from(Unpark::new());
         let polled = Pin::new(&mut begun).poll(&mut Context::from_waker(&waker));
         db.close().unwrap();
         // On a busy machine the read may have ended within the first poll.
@@ -170,34 +168,23 @@ fn a_task_that_is_dropped_when_it_is_woken_closes_its_store() {
     }
 }
 
-/// Panics when a read ends, not when the task itself asks to be polled again.
-struct Panics;
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        std::panic::resume_unwind(Box::new("planted by the test"));
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {}
-}
-
 #[test]
 fn a_task_that_panics_when_it_is_woken_keeps_no_other_asleep() {
     let (_env, db) = machine(1);
     let partition = db.default_partition();
     let n = newest_key();
     let mut futures: Vec<_> = (0..3).map(|_| partition.get_async(key(n))).collect();
-    let woken = Arc::new(Unpark(thread::current(), AtomicU64::new(0)));
+    let woken = Unpark::new();
     let mut poll = |at: usize, waker: &Waker| {
         let _pending = Pin::new(&mut futures[at]).poll(&mut Context::from_waker(waker));
     };
     poll(0, &Waker::from(Arc::new(Panics)));
     poll(1, &Waker::from(Arc::clone(&woken)));
-    let before = woken.1.load(Ordering::SeqCst);
+    let before = woken.wakes();
     for _ in 0..2 {
         poll(2, Waker::noop());
     }
-    assert_eq!(woken.1.load(Ordering::SeqCst), before + 1);
+    assert_eq!(woken.wakes(), before + 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Point reads that keep several blocks in flight: a store whose blocks are in SSTs, and what polls futures.
+//! Point reads that keep several blocks in flight: a store whose blocks are in SSTs, and what polls many futures.
 
 mod async_gets;
 mod get_many;
@@ -7,18 +7,17 @@ mod policies;
 mod progress;
 mod sharing;
 
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::{Context, Poll, Waker};
+use std::thread;
 
 use fastrand::Rng;
 use pleach::env::SimEnv;
 use pleach::{Db, GetFuture, Options, Partition, Result, Shape, Value};
 
 use crate::rig::setup::DIR;
+use crate::rig::tasks::{Unpark, block_on};
 
 /// More than the smallest cache holds.
 const KEYS: u64 = 6_000;
@@ -69,32 +68,6 @@ fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
     (env, options.open(DIR).unwrap())
 }
 
-/// Wakes a thread, and counts.
-struct Unpark(Thread, AtomicU64);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        self.0.unpark();
-    }
-}
-
-fn waker() -> Waker {
-    Waker::from(Arc::new(Unpark(thread::current(), AtomicU64::new(0))))
-}
-
-/// Polls until the future is ready, and sleeps in between.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = waker();
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
 /// Polls futures in an order of the seed until all are ready; drops or forgets one in `drops` before.
 fn run_all(
     mut futures: Vec<(u64, GetFuture)>,
@@ -102,7 +75,7 @@ fn run_all(
     drops: Option<u64>,
 ) -> Vec<(u64, Result<Option<Value>>)> {
     let mut rng = Rng::with_seed(seed);
-    let waker = waker();
+    let waker = Waker::from(Unpark::new());
     let mut ended = Vec::new();
     while !futures.is_empty() {
         let at = rng.usize(..futures.len());

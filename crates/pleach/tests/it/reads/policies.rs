@@ -48,6 +48,14 @@ fn options(memory: usize) -> Options {
     Options::new().memory(memory).shape(Shape::Forest).runs_per_stage(64)
 }
 
+/// A store without filters on a device that does 16 reads at the same time.
+fn slow_store(dir: &std::path::Path) -> (Arc<SlowEnv>, Db) {
+    fill(&unfiltered(), dir);
+    let env = Arc::new(SlowEnv::new(Arc::new(RealEnv::new()), 16));
+    let options = unfiltered().env(Arc::<SlowEnv>::clone(&env)).read_driver(ReadDriver::Threads);
+    (env, options.open(dir).unwrap())
+}
+
 fn unfiltered() -> Options {
     options(8 << 20).filter_bits_per_key(0.0)
 }
@@ -220,13 +228,7 @@ fn a_read_without_time_ends_with_an_error_or_the_answer() {
 #[test]
 fn a_device_that_does_not_answer_ends_no_read_before_its_deadline_and_each_then() {
     let dir = tempfile::tempdir().unwrap();
-    fill(&unfiltered(), dir.path());
-    let env = Arc::new(SlowEnv::new(Arc::new(RealEnv::new()), 16));
-    let db = unfiltered()
-        .env(Arc::<SlowEnv>::clone(&env))
-        .read_driver(ReadDriver::Threads)
-        .open(dir.path())
-        .unwrap();
+    let (env, db) = slow_store(dir.path());
     let partition = db.default_partition();
     let latency = Duration::from_millis(1500);
     env.set_latency(latency);
@@ -253,13 +255,7 @@ fn a_device_that_does_not_answer_ends_no_read_before_its_deadline_and_each_then(
 #[test]
 fn candidates_are_read_at_the_same_time() {
     let dir = tempfile::tempdir().unwrap();
-    fill(&unfiltered(), dir.path());
-    let env = Arc::new(SlowEnv::new(Arc::new(RealEnv::new()), 16));
-    let db = unfiltered()
-        .env(Arc::<SlowEnv>::clone(&env))
-        .read_driver(ReadDriver::Threads)
-        .open(dir.path())
-        .unwrap();
+    let (env, db) = slow_store(dir.path());
     let partition = db.default_partition();
     for (policy, most) in
         [(ReadPolicy::Serial, 1), (ReadPolicy::FixedCount(4), 4), (ReadPolicy::PriorityAware, 16)]
@@ -275,13 +271,7 @@ fn candidates_are_read_at_the_same_time() {
 #[test]
 fn the_default_reads_at_the_same_time_on_a_slow_device() {
     let dir = tempfile::tempdir().unwrap();
-    fill(&unfiltered(), dir.path());
-    let env = Arc::new(SlowEnv::new(Arc::new(RealEnv::new()), 16));
-    let db = unfiltered()
-        .env(Arc::<SlowEnv>::clone(&env))
-        .read_driver(ReadDriver::Threads)
-        .open(dir.path())
-        .unwrap();
+    let (env, db) = slow_store(dir.path());
     let partition = db.default_partition();
     let get = || assert!(partition.get_with(key(0), &uncached(ReadPolicy::Auto)).unwrap().is_some());
     env.set_latency(Duration::from_micros(500));

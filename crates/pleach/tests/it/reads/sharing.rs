@@ -3,14 +3,15 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Barrier};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use pleach::env::{Clients, SimEnv};
 use pleach::{Db, Options, Partition, ReadDriver};
 
-use super::{block_on, key, machine, newest_key, options, run_all, value};
+use super::{key, machine, newest_key, options, run_all, value};
 use crate::rig::read_drivers::{DRIVERS, ReadBy};
+use crate::rig::tasks::{Panics, block_on};
 
 /// Blocks that are wanted.
 const BLOCKS: usize = 8;
@@ -144,14 +145,6 @@ fn a_read_that_nobody_wants_any_more_is_not_made() {
     assert_eq!(env.read_count() - before, 2);
 }
 
-struct PanicsOnWake;
-
-impl Wake for PanicsOnWake {
-    fn wake(self: Arc<Self>) {
-        std::panic::resume_unwind(Box::new("planted by the test"));
-    }
-}
-
 #[test]
 fn a_waker_that_panics_leaves_no_other_asleep() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,7 +155,7 @@ fn a_waker_that_panics_leaves_no_other_asleep() {
             let partition = db.default_partition();
             let mut first = partition.get_async(key(n));
             let second = partition.get_async(key(n));
-            let waker = Waker::from(Arc::new(PanicsOnWake));
+            let waker = Waker::from(Arc::new(Panics));
             let polled = Pin::new(&mut first).poll(&mut Context::from_waker(&waker));
             assert!(block_on(second).unwrap().is_some() == (n % 11 != 3));
             assert!(polled.is_ready() || block_on(first).unwrap().is_some() == (n % 11 != 3));

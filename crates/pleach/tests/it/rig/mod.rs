@@ -17,6 +17,7 @@ pub(crate) mod read_drivers;
 pub(crate) mod real_bytes;
 pub(crate) mod setup;
 pub(crate) mod shape;
+pub(crate) mod tasks;
 pub(crate) mod threads;
 pub(crate) mod timeline;
 pub(crate) mod together;
