@@ -164,6 +164,12 @@ impl<'a> DataBlock<'a> {
         self.prefetch(self.layout.tags_at());
     }
 
+    /// Prefetches the beginning of entry `i`.
+    #[inline]
+    pub(crate) fn prefetch_entry(self, i: usize) {
+        self.prefetch(self.entry_start(i));
+    }
+
     /// Prefetches the bytes at `at`.
     #[inline]
     pub(crate) fn prefetch(self, at: usize) {
@@ -211,7 +217,7 @@ impl<'a> DataBlock<'a> {
     #[inline]
     fn prefetch_middle(self, search: Search) {
         if !search.is_over() {
-            self.prefetch(self.entry_start(search.base + search.size / 2));
+            self.prefetch_entry(search.base + search.size / 2);
         }
     }
 }

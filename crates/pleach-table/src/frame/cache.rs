@@ -143,6 +143,14 @@ impl FrameCache {
         true
     }
 
+    /// Prefetches the last entry of a block whose frame's state was prefetched.
+    #[inline]
+    pub(crate) fn prefetch_end(&self, words: &FrameWords, block: u32) {
+        if let (Some(first), Some(slab)) = (words.frame(block), &self.slab) {
+            slab.prefetch_end(first);
+        }
+    }
+
     /// Whether a frame seems to hold the block: a load of its word.
     #[inline]
     pub(crate) fn seems_cached(words: &FrameWords, block: u32) -> bool {

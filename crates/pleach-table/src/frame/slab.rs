@@ -128,6 +128,19 @@ impl SlabOwner {
         }
     }
 
+    /// Prefetches the last bytes of the run headed by `first`.
+    #[inline]
+    pub(super) fn prefetch_end(&self, first: u32) {
+        let slab = self.slab();
+        if let Some(frame) = slab.frames.get(first as usize) {
+            let len = (frame.extent.load(Ordering::Relaxed) & 0xffff) as usize;
+            let end = slab.memory.start().as_ptr().wrapping_add(first as usize * PAGE + len);
+            for line in 1..=END_LINES {
+                prefetch(end.wrapping_sub(64 * line));
+            }
+        }
+    }
+
     /// Frames of the run headed by `first`.
     pub(super) fn span(&self, first: u32) -> u32 {
         1 + (self.slab().frames[first as usize].extent.load(Ordering::Relaxed) >> 16)
@@ -217,6 +230,9 @@ impl SlabOwner {
 
 /// Bytes at a block's beginning that a point read looks at first: header, prefix, tags and offsets of a few dozen keys.
 const HEAD_BYTES: usize = 192;
+
+/// Lines at a block's end that a cursor on its way down looks at first: two small entries.
+const END_LINES: usize = 3;
 
 impl Slab {
     /// Prefetches the beginning of a frame, beside its state.

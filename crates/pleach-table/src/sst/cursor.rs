@@ -33,6 +33,9 @@ mod seek;
 /// How many bytes behind its entry a cursor prefetches: about one small entry.
 const AHEAD: usize = 64;
 
+/// How many entries before its entry a cursor on its way down prefetches (arbitrary).
+const BEFORE: usize = 2;
+
 /// How many entries before a block's end a cursor prefetches the next block (arbitrary).
 const NEAR_END: usize = 4;
 
@@ -175,11 +178,14 @@ impl SstCursor {
         let block = place.block;
         if let Some(previous) = place.i.checked_sub(1) {
             let view = DataBlock::with_layout(self.source.bytes(), place.layout);
+            view.prefetch_entry(previous.saturating_sub(BEFORE));
             let entry = view.entry(previous);
             self.key.set_suffix(view.prefix(), self.source.bytes(), entry.suffix);
             (place.i, place.kind, place.value) = (previous, entry.kind, entry.value);
             if previous == NEAR_END && block > 0 {
                 self.sst.cache.prefetch(&self.sst.words, block - 1);
+            } else if previous == NEAR_END / 2 && block > 0 {
+                self.sst.cache.prefetch_end(&self.sst.words, block - 1);
             }
             return Ok(());
         }
