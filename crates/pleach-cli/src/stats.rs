@@ -23,7 +23,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 35] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 36] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -42,6 +42,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 35] {
         ("memory_bytes", stats.memory_bytes, true),
         ("cache_bytes", stats.cache_bytes, true),
         ("cache_capacity_bytes", stats.cache_capacity_bytes, true),
+        ("cache_locked_bytes", stats.cache_locked_bytes, true),
         ("index_filter_bytes", stats.index_filter_bytes, true),
         ("filter_bytes", stats.filter_bytes, true),
         ("filters_missing", stats.filters_missing, false),

@@ -66,6 +66,9 @@ pub struct Stats {
     pub cache_bytes: u64,
     /// Limit of [`Stats::cache_bytes`]: what memtables, indexes and filters leave of the budget.
     pub cache_capacity_bytes: u64,
+    /// Memory of the cache that is locked for blocks being read, in bytes. A block whose future was forgotten keeps its memory
+    /// locked until the store is closed.
+    pub cache_locked_bytes: u64,
     /// Memory of indexes and filters of open SSTs in bytes.
     pub index_filter_bytes: u64,
     /// Memory of filters alone in bytes: a part of [`Stats::index_filter_bytes`].

@@ -64,6 +64,8 @@ pub struct FrameCacheStats {
     pub capacity: u64,
     /// Bytes of the frames that were ever used.
     pub used: u64,
+    /// Bytes of the frames that are locked for blocks being read.
+    pub locked: u64,
     /// Blocks put into frames.
     pub admissions: u64,
     /// Blocks evicted.
@@ -112,6 +114,7 @@ impl FrameCache {
     /// The statistics so far.
     pub fn stats(&self) -> FrameCacheStats {
         let mut stats = FrameCacheStats {
+            locked: u64::from(self.locked.load(Ordering::Relaxed)) * PAGE as u64,
             admissions: self.admissions.load(Ordering::Relaxed),
             heap_fallbacks: self.heap_fallbacks.load(Ordering::Relaxed),
             ..FrameCacheStats::default()

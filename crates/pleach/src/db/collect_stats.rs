@@ -44,6 +44,7 @@ impl Inner {
         stats.memory_bytes = self.ctx.options.memory_budget() as u64;
         stats.cache_bytes = cache.used;
         stats.cache_capacity_bytes = cache.capacity;
+        stats.cache_locked_bytes = cache.locked;
         stats.log_was_torn = self.recovery.torn.is_some();
         stats.log_dropped_records = self.recovery.dropped_records;
         stats.log_dropped_bytes = self.recovery.dropped_bytes;
