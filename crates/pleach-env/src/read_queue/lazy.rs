@@ -41,7 +41,9 @@ impl<R: QueuedRead> LazyReadService<R> {
 
     /// Waits for all reads, and takes no more.
     pub fn close(&self) {
-        if let Service::Started(service) = mem::replace(&mut *self.service.lock(), Service::Closed) {
+        // Unlocked before the reads end: a task that one of them wakes may ask for the service.
+        let service = mem::replace(&mut *self.service.lock(), Service::Closed);
+        if let Service::Started(service) = service {
             service.close();
         }
     }

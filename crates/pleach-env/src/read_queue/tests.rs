@@ -415,3 +415,33 @@ fn a_service_can_be_closed_inside_of_its_own_read() {
         closed.recv_timeout(Duration::from_secs(60)).expect("the close ends");
     }
 }
+
+/// A read whose task wants the service again when it is woken.
+struct Asks(Arc<PageRead>, Arc<LazyReadService<Asks>>, Sender<bool>);
+
+impl QueuedRead for Asks {
+    type Buffer = Vec<u8>;
+
+    fn request(&self, tag: u64) -> ReadRequest<'_, Vec<u8>> {
+        self.0.request(tag)
+    }
+
+    fn complete(&self, _result: io::Result<Vec<u8>>) {
+        let _heard = self.2.send(self.1.get(ReadDriver::Blocking).is_none());
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a close that never ends must not keep the test")]
+fn a_task_that_is_woken_by_a_close_is_told_that_the_service_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let file = file_of(&*env, dir.path(), 4096);
+    let lazy = Arc::new(LazyReadService::new(&env));
+    let (sender, ended) = channel();
+    // Nobody makes this read before the close does.
+    let read = Arc::new(Asks(PageRead::new(&file, 0), Arc::clone(&lazy), sender));
+    assert!(lazy.get(ReadDriver::Blocking).unwrap().submit(read));
+    std::thread::spawn(move || lazy.close());
+    assert!(ended.recv_timeout(Duration::from_secs(60)).expect("the close ends"));
+}
