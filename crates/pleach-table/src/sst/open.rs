@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pleach_coding::Malformed;
 use pleach_env::{Env, Error, File, FileId, Result, Site};
-use pleach_index::Index;
+use pleach_index::{Index, IndexKind};
 
 use super::load::read;
 use super::reader::Sst;
@@ -154,6 +154,7 @@ impl Opening<'_> {
         let (extents, index) = blocks.take(BlockType::Index, footer.index_len, |payload| {
             let (extents, rest) = Extents::decode(payload, data_end, footer.codec)?;
             let index = Index::decode(rest, extents.blocks())
+                .and_then(of_this_format)
                 .map_err(|m| Malformed::new(payload.len() - rest.len() + m.offset, m.expected))?;
             Ok((extents, index))
         })?;
@@ -167,6 +168,16 @@ impl Opening<'_> {
         let tail_len = u32::try_from(tail_len).expect("at most TAIL_LEN_MAX");
         let summary = properties.into_summary(file_len, tail_len, footer_crc, extents.blocks());
         Ok(Parts { footer, extents, index, filter, filter_extent, summary, note })
+    }
+}
+
+/// The index, if SSTs of this format version may have its kind.
+fn of_this_format(index: Index) -> Result<Index, Malformed> {
+    match index.kind() {
+        IndexKind::Separators => Ok(index),
+        IndexKind::Learned => {
+            Err(Malformed::new(0, "an index of separators, the only kind in this format version"))
+        }
     }
 }
 
@@ -193,5 +204,24 @@ impl TailBlocks<'_> {
             .map_err(|m| Error::malformed(path, offset, m))?;
         let payload_at = offset + (block.len() - payload.len()) as u64;
         decode(payload).map_err(|m| Error::malformed(path, payload_at, m))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pleach_index::{Choice, IndexBuilder};
+
+    use super::*;
+
+    #[test]
+    fn an_index_of_a_later_format_is_refused() {
+        let mut builder = IndexBuilder::learning();
+        for block in 0..100 {
+            builder.boundary(format!("{block:04}a").as_bytes(), format!("{:04}a", block + 1).as_bytes());
+        }
+        let learned = builder.finish_as(Choice::Learned);
+        assert_eq!(learned.kind(), IndexKind::Learned);
+        assert!(of_this_format(learned).is_err());
+        assert!(of_this_format(IndexBuilder::new().finish()).is_ok());
     }
 }
