@@ -21,6 +21,8 @@ mod learned;
 mod model;
 mod separators;
 mod snbc;
+#[cfg(test)]
+mod test_keys;
 
 pub use cut::{GIVEN_UP_MAX, cut};
 pub use encoders::Encoders;

@@ -1,9 +1,10 @@
 //! Codes: the numbers that a model learns, of 64 or 128 bits.
 
 use std::fmt::Debug;
+use std::ops::{Add, Sub};
 
 /// A code of a key.
-pub(crate) trait Code: Copy + Ord + Debug {
+pub(crate) trait Code: Copy + Ord + Debug + Add<Output = Self> + Sub<Output = Self> {
     /// Its distance above `origin`; `None` if it is below.
     fn above(self, origin: Self) -> Option<Self>;
     /// The top 64 bits of the distance after a shift to the left by `justify`; a distance that would lose bits counts as the
@@ -22,7 +23,9 @@ pub(crate) trait Code: Copy + Ord + Debug {
     /// The same, of the distance from `origin`.
     ///
     /// Requires: `origin <= below`.
-    fn roundest_from(self, below: Self, origin: Self) -> Self;
+    fn roundest_from(self, below: Self, origin: Self) -> Self {
+        origin + (self - origin).roundest_above(below - origin)
+    }
     /// Trailing zeros; at most 63.
     fn trailing(self) -> u32;
     /// As 128 bits.
@@ -60,10 +63,6 @@ impl Code for u64 {
     fn roundest_above(self, below: Self) -> Self {
         let differ = 63 - (self ^ below).leading_zeros().min(63);
         self >> differ << differ
-    }
-
-    fn roundest_from(self, below: Self, origin: Self) -> Self {
-        origin + (self - origin).roundest_above(below - origin)
     }
 
     fn trailing(self) -> u32 {
@@ -108,10 +107,6 @@ impl Code for u128 {
     fn roundest_above(self, below: Self) -> Self {
         let differ = 127 - (self ^ below).leading_zeros().min(127);
         self >> differ << differ
-    }
-
-    fn roundest_from(self, below: Self, origin: Self) -> Self {
-        origin + (self - origin).roundest_above(below - origin)
     }
 
     fn trailing(self) -> u32 {

@@ -5,6 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::test_keys::key;
 
 /// Keys at boundaries, every key both the last and the first of a block.
 fn keys_of(sorted: &[Vec<u8>]) -> Option<Keys> {
@@ -61,19 +62,6 @@ fn check(mut sorted: Vec<Vec<u8>>, mut probes: Vec<Vec<u8>>) {
         assert_eq!(Snbc::load(&mut input, |rest| len - rest.0.len()).unwrap(), snbc);
         assert!(input.is_empty());
     }
-}
-
-fn key() -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![
-        vec(any::<u8>(), 1..12),
-        vec(prop_oneof![Just(0u8), Just(1), Just(b'a'), Just(255)], 1..20),
-        any::<u64>().prop_map(|n| n.swap_bytes().to_le_bytes().to_vec()),
-        any::<u64>().prop_map(|n| format!("{:016}", n % 10_000_000_000).into_bytes()),
-        any::<u64>().prop_map(|n| format!("user{n}").into_bytes()),
-        any::<(u64, u64)>().prop_map(|(a, b)| format!("{a:016x}-{b:016x}").into_bytes()),
-        (0u32..10_000, 0u32..20).prop_map(|(a, b)| format!("t{a:05}/o{:07}/{b:03}", a * 7).into_bytes()),
-        "[a-zA-Z0-9_-]{4,14}".prop_map(String::into_bytes),
-    ]
 }
 
 /// Keys of one kind, and probes of all kinds.
