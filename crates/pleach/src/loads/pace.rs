@@ -19,6 +19,8 @@ const EPOCH: u64 = 128;
 const WEIGHT: u64 = 16;
 /// A lookup counts for at most this many averages: sometimes a device takes a thousand times longer.
 const OUTLIER: u64 = 4;
+/// A lookup counts for at most this time, so that no sum overflows. 18 minutes; arbitrary.
+const TOOK_MAX_NS: u64 = 1 << 40;
 /// Epochs of the better mode for one of the other: at least, and at most.
 const TRY_EVERY: (u64, u64) = (16, 512);
 /// Reading in parallel has to be faster by this many percent, because it reads more.
@@ -67,13 +69,14 @@ impl LookupPace {
         if !paced.is_averaged {
             return;
         }
-        let took = u64::try_from(now().saturating_sub(paced.began).as_nanos()).unwrap_or(u64::MAX).max(1);
+        let took = now().saturating_sub(paced.began).as_nanos();
+        let took = u64::try_from(took).unwrap_or(u64::MAX).clamp(1, TOOK_MAX_NS);
         let average = &self.0[paced.class].average_ns[usize::from(paced.is_parallel)];
         let before = average.load(Ordering::Relaxed);
         let after = if before == 0 {
             took
         } else {
-            (before * (WEIGHT - 1) + took.min(before.saturating_mul(OUTLIER))).div_ceil(WEIGHT)
+            (before * (WEIGHT - 1) + took.min(before * OUTLIER)).div_ceil(WEIGHT)
         };
         average.store(after, Ordering::Relaxed);
     }
@@ -152,6 +155,12 @@ mod tests {
             hiccup(number) + if is_parallel { 60_000 } else { 100_000 }
         });
         assert!(parallel > 90_000, "{parallel}");
+    }
+
+    #[test]
+    fn lookups_that_take_for_ever_do_not_overflow() {
+        let pace = LookupPace::default();
+        run(&pace, 2000, |number, _| if number % 3 == 0 { 1 << 50 } else { 1 });
     }
 
     #[test]
