@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use pleach_fuzz::Input;
-use pleach_index::{Choice, Index, IndexBuilder};
+use pleach_index::{Index, IndexBuilder, IndexChoice};
 
 /// Keys of one set and the number of blocks, with a learned index of them.
 static GOOD: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
@@ -20,7 +20,7 @@ static GOOD: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
             builder.boundary(&pair[0], &pair[1]);
         }
         let mut bytes = Vec::new();
-        builder.finish_as(Choice::Learned).encode(&mut bytes);
+        builder.finish_as(IndexChoice::Learned).0.encode(&mut bytes);
         bytes
     })
 });

@@ -7,10 +7,14 @@ use std::sync::{Arc, LazyLock};
 use pleach_env::{Env, FileId, SimEnv, failpoint};
 use pleach_fuzz::{DIR, Input};
 use pleach_table::{
-    Codec, CursorMode, FrameCache, Sst, SstBuilder, SstCursor, SstOptions, ValueKind, key_hash,
+    Codec, CursorMode, FrameCache, IndexChoice, Sst, SstBuilder, SstCursor, SstOptions, ValueKind, key_hash,
 };
 
-static GOOD: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| [build(Codec::None), build(Codec::Lz4)]);
+/// One for each codec, and one with a learned index.
+static GOOD: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
+    use IndexChoice::{Learned, Separators};
+    [(Codec::None, Separators), (Codec::Lz4, Separators), (Codec::None, Learned)].map(build)
+});
 
 /// The checks that may be switched off.
 const CHECKS: [&str; 4] = ["", "sst.block.crc", "sst.tail.crc", "sst.footer.crc"];
@@ -21,12 +25,12 @@ fn entry(i: u32) -> (Vec<u8>, Vec<u8>) {
 
 const ENTRIES: u32 = 300;
 
-fn build(codec: Codec) -> Vec<u8> {
+fn build((codec, index): (Codec, IndexChoice)) -> Vec<u8> {
     let env = SimEnv::new(1);
     let machine: Arc<dyn Env> = env.clone();
     env.create_dir_all(Path::new(DIR)).expect("a directory");
     let path = Path::new(DIR).join("000001.sst");
-    let options = SstOptions { codec, filter_bits_per_key: 10.0, ..SstOptions::default() };
+    let options = SstOptions { codec, filter_bits_per_key: 10.0, index, ..SstOptions::default() };
     let mut builder = SstBuilder::create(&machine, &path, FileId(1), options).expect("a builder");
     for (key, value) in (0..ENTRIES).map(entry) {
         builder.add(&key, ValueKind::Put, &value, key_hash(0, &key)).expect("an entry");
@@ -37,7 +41,7 @@ fn build(codec: Codec) -> Vec<u8> {
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
-    let mut file = GOOD[usize::from(input.byte() % 2)].clone();
+    let mut file = GOOD[usize::from(input.byte() % 3)].clone();
     let check = CHECKS[usize::from(input.byte()) % CHECKS.len()];
     input.damage(&mut file);
     let env = SimEnv::new(1);

@@ -15,7 +15,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use pleach_index::{Choice, GIVEN_UP_MAX, Index, IndexBuilder, cut};
+use pleach_index::{GIVEN_UP_MAX, Index, IndexBuilder, IndexChoice, cut};
 
 const KEYS: u64 = 560_000;
 const PAGE: usize = 4096;
@@ -127,7 +127,7 @@ fn pack(keys: &[Vec<u8>], is_advised: bool) -> Vec<usize> {
     counts
 }
 
-fn build(keys: &[Vec<u8>], counts: &[usize], choice: Choice) -> (Index, f64) {
+fn build(keys: &[Vec<u8>], counts: &[usize], choice: IndexChoice) -> (Index, f64) {
     let start = Instant::now();
     let mut builder = IndexBuilder::learning();
     let mut at = 0;
@@ -135,7 +135,7 @@ fn build(keys: &[Vec<u8>], counts: &[usize], choice: Choice) -> (Index, f64) {
         at += count;
         builder.boundary(&keys[at - 1], &keys[at]);
     }
-    let index = builder.finish_as(choice);
+    let (index, _) = builder.finish_as(choice);
     (index, start.elapsed().as_nanos() as f64 / keys.len() as f64)
 }
 
@@ -197,9 +197,9 @@ fn main() {
         let greedy = pack(&keys, false);
         for (name, counts) in [("greedy", greedy.clone()), ("advised", pack(&keys, true))] {
             let blocks = counts.len() as f64;
-            let (separators, _) = build(&keys, &counts, Choice::Separators);
-            let (learned, train_ns) = build(&keys, &counts, Choice::Learned);
-            let (chosen, _) = build(&keys, &counts, Choice::Smallest);
+            let (separators, _) = build(&keys, &counts, IndexChoice::Separators);
+            let (learned, train_ns) = build(&keys, &counts, IndexChoice::Learned);
+            let (chosen, _) = build(&keys, &counts, IndexChoice::Smallest);
             check(&learned, &keys, &counts, &absent);
             let stored = |index: &Index| {
                 let mut bytes = Vec::new();

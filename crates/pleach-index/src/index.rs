@@ -1,7 +1,7 @@
 //! The index of an SST, of whichever kind is best for its keys.
 //!
 //! The builder gets each boundary between blocks as it is written. When the SST is finished, it makes the index of every kind
-//! and takes the best by [`Choice`].
+//! and takes the best by [`IndexChoice`].
 //!
 //! # Invariants
 //! 1. *Promise*: if `find(key)` is `b`, then `key` is above the last key of block `b - 1` and below the first key of block
@@ -13,9 +13,13 @@
 use pleach_coding::{Malformed, common_prefix_len};
 
 use crate::encoders::Encoders;
-use crate::learned::{KIND_LEARNED, Learned};
+use crate::learned::{KIND_LEARNED, Learned, can_learn};
 use crate::separators::{Separators, SeparatorsBuilder};
 use crate::snbc::Keys;
+
+/// After so many boundaries the builder looks whether their keys have codes, and again whenever there are 8 times as many. Keys
+/// that tie, such as URLs, tie early; then the rest of the SST is packed without advice.
+const TRIED_FIRST: usize = 64;
 
 /// A kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +32,7 @@ pub enum IndexKind {
 
 /// Which kind a builder makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
+pub enum IndexChoice {
     /// A model if neither its stored nor its resident bytes exceed those of separators; otherwise separators. Search times are not
     /// part of the rule yet.
     #[default]
@@ -37,6 +41,17 @@ pub enum Choice {
     Separators,
     /// A model wherever one can be made, whatever its size; otherwise separators.
     Learned,
+}
+
+/// Why separators were taken though a model was wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Obstacle {
+    /// The SST has one block.
+    OneBlock,
+    /// Keys at a boundary have equal codes even in 128 bits.
+    Ties,
+    /// A model would take more bytes than separators.
+    Larger,
 }
 
 /// The index: which block of an SST can hold a key.
@@ -172,6 +187,12 @@ impl IndexBuilder {
         Self { keys: Some(Keys::default()), ..Self::default() }
     }
 
+    /// Whether a model can be made of the boundaries so far. If so, the packer should end blocks where [`cut`](crate::cut)
+    /// says.
+    pub fn is_learning(&self) -> bool {
+        self.keys.is_some()
+    }
+
     /// Adds the boundary between two neighbouring blocks: the last key of one and the first of the next.
     ///
     /// Requires: `last < first`, and calls come in key order.
@@ -180,36 +201,46 @@ impl IndexBuilder {
         assert!(last.get(differ) < first.get(differ), "blocks are written in key order");
         self.separators.boundary(first, differ);
         if let Some(keys) = &mut self.keys
-            && !keys.push(last, first, differ)
+            && (!keys.push(last, first, differ) || is_trial(keys.len()) && !can_learn(keys))
         {
             self.keys = None;
         }
     }
 
-    /// Upper bound of the stored length if the index were finished now with [`Choice::Smallest`].
+    /// Upper bound of the stored length if the index were finished now with [`IndexChoice::Smallest`].
     pub fn encoded_len_max(&self) -> usize {
         self.separators.encoded_len_max()
     }
 
-    /// The index, by [`Choice::Smallest`].
+    /// The index, by [`IndexChoice::Smallest`].
     pub fn finish(self) -> Index {
-        self.finish_as(Choice::Smallest)
+        self.finish_as(IndexChoice::Smallest).0
     }
 
-    /// The index, by `choice`. Without [`IndexBuilder::learning`] there is no choice but separators.
-    pub fn finish_as(self, choice: Choice) -> Index {
+    /// The index, by `choice`, and why it is not learned if a model was wanted. Without [`IndexBuilder::learning`] there is no
+    /// choice but separators.
+    pub fn finish_as(self, choice: IndexChoice) -> (Index, Option<Obstacle>) {
         let learned = match (choice, &self.keys) {
-            (Choice::Separators, _) | (_, None) => None,
+            (IndexChoice::Separators, _) | (_, None) => None,
             (_, Some(keys)) => Learned::train(keys),
         };
         let separators = self.separators.finish();
-        match learned {
-            Some(learned) if choice == Choice::Learned || is_smaller(&learned, &separators) => {
-                Index(Kind::Learned(Box::new(learned)))
+        let obstacle = match learned {
+            Some(learned) if choice == IndexChoice::Learned || is_smaller(&learned, &separators) => {
+                return (Index(Kind::Learned(Box::new(learned))), None);
             }
-            _ => Index(Kind::Separators(separators)),
-        }
+            Some(_) => Obstacle::Larger,
+            None if separators.blocks() == 1 => Obstacle::OneBlock,
+            None => Obstacle::Ties,
+        };
+        let is_wanted = choice != IndexChoice::Separators;
+        (Index(Kind::Separators(separators)), is_wanted.then_some(obstacle))
     }
+}
+
+/// Whether the builder looks after so many boundaries.
+fn is_trial(boundaries: usize) -> bool {
+    boundaries.is_power_of_two() && boundaries.ilog2().is_multiple_of(3) && boundaries >= TRIED_FIRST
 }
 
 /// Whether `learned` takes at most as many bytes as `separators`, both stored and resident. A shared encoder counts in full.

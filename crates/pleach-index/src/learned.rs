@@ -18,6 +18,12 @@ use crate::snbc::{Keys, Snbc, train};
 /// Number of the kind on disk. Never renumber.
 pub(crate) const KIND_LEARNED: u8 = 2;
 
+/// Whether the keys at each boundary have different codes.
+pub(crate) fn can_learn(keys: &Keys) -> bool {
+    let tells_apart = |encoder: &Snbc| keys.gaps(|key| encoder.encode_wide(key)).is_some();
+    train(keys, true).as_ref().is_some_and(tells_apart)
+}
+
 /// The learned index.
 #[derive(Clone, Debug)]
 pub(crate) struct Learned {

@@ -6,7 +6,7 @@
 //!
 //! There are two kinds. *Separators* store a string between each two blocks. A *learned* index stores no keys: it encodes
 //! a key as a number ([SNBC]) and finds the block by a model of the boundaries. The builder makes both and takes the smaller
-//! one ([`Choice`]). A model is smaller if blocks end in the right places: [`cut`] says where.
+//! one ([`IndexChoice`]). A model is smaller if blocks end in the right places: [`cut`] says where.
 //!
 //! An index promises for every key, present or absent, that it is above the last key of the block before the one found, and
 //! below the first key of the block behind. The reader compares keys, so a wrong index of a damaged file costs time or
@@ -26,4 +26,4 @@ mod test_keys;
 
 pub use cut::{GIVEN_UP_MAX, cut};
 pub use encoders::Encoders;
-pub use index::{Choice, Index, IndexBuilder, IndexKind};
+pub use index::{Index, IndexBuilder, IndexChoice, IndexKind, Obstacle};

@@ -7,6 +7,7 @@
 
 use pleach_coding::{Malformed, u16_at, u32_at, u64_at};
 use pleach_env::{FileId, failpoint};
+use pleach_index::IndexKind;
 
 use crate::codec::Codec;
 use crate::sizes::{FOOTER_LEN, TAIL_LEN_MAX};
@@ -14,12 +15,17 @@ use crate::sizes::{FOOTER_LEN, TAIL_LEN_MAX};
 /// Last 8 bytes of every SST.
 const MAGIC: [u8; 8] = *b"PleachST";
 const MAGIC_AT: usize = FOOTER_LEN - MAGIC.len();
-/// The format this build writes, and the only one it reads.
-pub(crate) const VERSION: u16 = 2;
+/// Format versions that this build writes and reads: with an index of separators, and with a learned one. Never renumber.
+const VERSION_SEPARATORS: u16 = 2;
+const VERSION_LEARNED: u16 = 3;
+/// The oldest and the newest of them.
+pub(crate) const VERSIONS: [u16; 2] = [VERSION_SEPARATORS, VERSION_LEARNED];
 
 /// The decoded footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
+    /// The kind of the index: it gives the format version, so that builds that do not know it refuse the file.
+    pub(crate) index_kind: IndexKind,
     pub(crate) codec: Codec,
     pub(crate) file_id: FileId,
     pub(crate) index_len: u32,
@@ -54,7 +60,11 @@ impl Footer {
     /// The stored bytes, and the checksum that they begin with.
     pub(crate) fn encode(&self) -> ([u8; FOOTER_LEN], u32) {
         let mut bytes = [0; FOOTER_LEN];
-        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        let version = match self.index_kind {
+            IndexKind::Separators => VERSION_SEPARATORS,
+            IndexKind::Learned => VERSION_LEARNED,
+        };
+        bytes[4..6].copy_from_slice(&version.to_le_bytes());
         bytes[6] = self.codec.number();
         bytes[8..16].copy_from_slice(&self.file_id.0.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.index_len.to_le_bytes());
@@ -76,10 +86,11 @@ impl Footer {
         if bytes[MAGIC_AT..] != MAGIC {
             return Err(Malformed::new(MAGIC_AT, "the magic bytes PleachST").into());
         }
-        let version = u16_at(bytes, 4);
-        if version != VERSION {
-            return Err(FooterError::Version(version));
-        }
+        let index_kind = match u16_at(bytes, 4) {
+            VERSION_SEPARATORS => IndexKind::Separators,
+            VERSION_LEARNED => IndexKind::Learned,
+            other => return Err(FooterError::Version(other)),
+        };
         let crc = u32_at(bytes, 0);
         if crc32c::crc32c(&bytes[4..]) != crc && !failpoint::skipped("sst.footer.crc") {
             return Err(Malformed::new(0, "bytes that match the footer's checksum").into());
@@ -89,6 +100,7 @@ impl Footer {
             return Err(Malformed::new(8, "the file id of this SST").found(found).into());
         }
         let footer = Self {
+            index_kind,
             codec: Codec::from_number(bytes[6]).ok_or(Malformed::new(6, "a codec this build knows"))?,
             file_id,
             index_len: u32_at(bytes, 16),
@@ -115,6 +127,7 @@ mod tests {
     use super::*;
 
     const FOOTER: Footer = Footer {
+        index_kind: IndexKind::Separators,
         codec: Codec::Lz4,
         file_id: FileId(0x0102),
         index_len: 40,
@@ -133,6 +146,20 @@ mod tests {
                \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0PleachST"
         );
         assert_eq!(Footer::decode(&bytes, FileId(0x0102), 5000), Ok((FOOTER, crc)));
+    }
+
+    #[test]
+    fn a_learned_index_has_another_version() {
+        let footer = Footer { index_kind: IndexKind::Learned, ..FOOTER };
+        let (bytes, crc) = footer.encode();
+        assert_eq!(bytes[4..6], [3, 0]);
+        assert_eq!(Footer::decode(&bytes, FileId(0x0102), 5000), Ok((footer, crc)));
+        for version in [0, 1, 4, u16::MAX] {
+            let mut bytes = bytes;
+            bytes[4..6].copy_from_slice(&version.to_le_bytes());
+            let refused = Footer::decode(&bytes, FileId(0x0102), 5000);
+            assert_eq!(refused, Err(FooterError::Version(version)));
+        }
     }
 
     #[test]

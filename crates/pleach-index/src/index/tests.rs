@@ -27,17 +27,19 @@ fn check(mut keys: Vec<Vec<u8>>, per_block: usize, probes: &[Vec<u8>]) -> bool {
     keys.dedup();
     let blocks: Vec<&[Vec<u8>]> = keys.chunks(per_block).collect();
     let mut is_learned = false;
-    for choice in [Choice::Separators, Choice::Learned, Choice::Smallest] {
+    for choice in [IndexChoice::Separators, IndexChoice::Learned, IndexChoice::Smallest] {
         let mut builder = IndexBuilder::learning();
         for pair in blocks.windows(2) {
             builder.boundary(pair[0].last().unwrap(), &pair[1][0]);
         }
         let len_max = builder.encoded_len_max();
-        let index = builder.finish_as(choice);
+        let (index, obstacle) = builder.finish_as(choice);
+        let is_separators = index.kind() == IndexKind::Separators;
+        assert_eq!(obstacle.is_some(), is_separators && choice != IndexChoice::Separators);
         is_learned |= index.kind() == IndexKind::Learned;
         let mut bytes = Vec::new();
         index.encode(&mut bytes);
-        assert!(choice == Choice::Learned || bytes.len() <= len_max);
+        assert!(choice == IndexChoice::Learned || bytes.len() <= len_max);
         let decoded = Index::decode(&bytes, index.blocks()).unwrap();
         assert_eq!((decoded.kind(), decoded.memory()), (index.kind(), index.memory()));
         for index in [&index, &decoded] {
@@ -80,7 +82,7 @@ proptest! {
         for pair in blocks.windows(2) {
             builder.boundary(pair[0].last().unwrap(), &pair[1][0]);
         }
-        let index = builder.finish_as(Choice::Learned);
+        let index = builder.finish_as(IndexChoice::Learned).0;
         let mut bytes = Vec::new();
         index.encode(&mut bytes);
         for (at, byte) in damage {
@@ -140,7 +142,7 @@ fn equal_encoders_are_shared() {
                 let key = |n: u32| format!("{:016}", n + (sst / 2) * 77_777_777);
                 builder.boundary(key(block * 3 - 1).as_bytes(), key(block * 3).as_bytes());
             }
-            builder.finish_as(Choice::Smallest)
+            builder.finish()
         })
         .collect();
     assert!(!indexes[0].shares_with(&indexes[1]));

@@ -5,10 +5,14 @@
 //! four pages. If every gap is above an eighth, it takes the cut with the smallest share of gap, and the entries beyond it
 //! wait for the next block.
 //!
+//! If the SST is to have a learned index, a cut may move to an earlier entry ([`BlockPacker::advised`]).
+//!
 //! # On disk
 //! Layout: docs/format/sst.md, data block.
 
 use pleach_coding::{common_prefix_len, put_varint, varint_len};
+use pleach_index::{GIVEN_UP_MAX, cut};
+use smallvec::SmallVec;
 
 use crate::hash::tag_of;
 use crate::sizes::{BLOCK_LEN_MAX, HEADER_LEN, PAGE};
@@ -70,6 +74,8 @@ impl Waiting {
 /// The packer. Grammar: `new (push (next_cut encode drain)*)* (last_cut encode drain)`.
 pub(crate) struct BlockPacker {
     packing: Packing,
+    /// Number of entries in the block before.
+    before: Option<usize>,
     bytes: Vec<u8>,
     waiting: Vec<Waiting>,
     fill: Fill,
@@ -105,7 +111,7 @@ impl Fill {
 
 impl BlockPacker {
     pub(crate) fn new(packing: Packing) -> Self {
-        Self { packing, bytes: Vec::new(), waiting: Vec::new(), fill: Fill::empty(packing) }
+        Self { packing, before: None, bytes: Vec::new(), waiting: Vec::new(), fill: Fill::empty(packing) }
     }
 
     /// Adds an entry above all others.
@@ -149,6 +155,26 @@ impl BlockPacker {
             }
         }
         None
+    }
+
+    /// `full`, or a cut a few entries before it at which a model of the boundaries will be smaller.
+    ///
+    /// Requires: [`BlockPacker::next_cut`] has returned `full`.
+    pub(crate) fn advised(&self, full: Cut) -> Cut {
+        let prefix_len = common_prefix_len(self.key(0), self.key(full.entries - 1));
+        let (mut least, mut given_up) = (full.entries, 0);
+        while least > 1 {
+            given_up += self.waiting[least - 1].len() - prefix_len;
+            if given_up > GIVEN_UP_MAX {
+                break;
+            }
+            least -= 1;
+        }
+        if least == full.entries || full.entries == self.waiting.len() {
+            return full;
+        }
+        let keys: SmallVec<[&[u8]; 16]> = (least - 1..=full.entries).map(|i| self.key(i)).collect();
+        Cut { entries: cut(least, self.before, &keys), ..full }
     }
 
     /// All waiting entries, as one block.
@@ -218,6 +244,7 @@ impl BlockPacker {
 
     /// Drops the first `entries`, which were written.
     pub(crate) fn drain(&mut self, entries: usize) {
+        self.before = Some(entries);
         self.fill = Fill::empty(self.packing);
         match self.waiting.get(entries) {
             None => {

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pleach_env::{Env, Error, File, FileId, Result};
+use pleach_index::{IndexChoice, Obstacle};
 
 use self::boundaries::Boundaries;
 use crate::block::{BlockPacker, BlockType, Cut, Header, Packing, seal};
@@ -38,11 +39,19 @@ pub struct SstOptions {
     pub filter_bits_per_key: f32,
     /// Length from which on a value is written with a call of its own, as a block of its own, whatever the codec.
     pub large_value_len: usize,
+    /// Which kind of index the SST gets. If a model is wanted, blocks may end a little early to make it small
+    /// ([`pleach_index::cut`]).
+    pub index: IndexChoice,
 }
 
 impl Default for SstOptions {
     fn default() -> Self {
-        Self { codec: Codec::None, filter_bits_per_key: 10.0, large_value_len: usize::MAX }
+        Self {
+            codec: Codec::None,
+            filter_bits_per_key: 10.0,
+            large_value_len: usize::MAX,
+            index: IndexChoice::Separators,
+        }
     }
 }
 
@@ -83,7 +92,7 @@ impl SstBuilder {
             file_id,
             options,
             packer: BlockPacker::new(packing),
-            boundaries: Boundaries::new(),
+            boundaries: Boundaries::new(options.index),
             filter: FilterBuilder::new(options.filter_bits_per_key),
             properties: Properties::default(),
             buffer: Vec::with_capacity(WRITE_LEN + BLOCK_LEN_MAX),
@@ -160,7 +169,8 @@ impl SstBuilder {
 
     fn write_full_blocks(&mut self) -> Result<()> {
         while let Some(cut) = self.packer.next_cut() {
-            self.write_block(cut)?;
+            let is_learning = self.boundaries.index.is_learning();
+            self.write_block(if is_learning { self.packer.advised(cut) } else { cut })?;
         }
         Ok(())
     }
@@ -231,7 +241,12 @@ impl SstBuilder {
     /// Writes the rest and makes the file's bytes durable.
     ///
     /// Requires: at least one entry.
-    pub fn finish(mut self) -> Result<SstSummary> {
+    pub fn finish(self) -> Result<SstSummary> {
+        self.finish_with_obstacle().map(|(summary, _)| summary)
+    }
+
+    /// As [`SstBuilder::finish`]. Also says why the index is not learned, if a model was wanted.
+    pub fn finish_with_obstacle(mut self) -> Result<(SstSummary, Option<Obstacle>)> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -239,10 +254,10 @@ impl SstBuilder {
         if let Some(cut) = self.packer.last_cut() {
             self.write_block(cut)?;
         }
-        let summary = self.put_tail()?;
+        let finished = self.put_tail()?;
         self.flush()?;
         self.file.sync("sst.sync").map_err(|e| Error::io("sync the SST", &self.path, e))?;
-        Ok(summary)
+        Ok(finished)
     }
 
     /// Removes the unfinished file.

@@ -13,7 +13,7 @@ use crate::block::{BlockType, check};
 use crate::codec::Codec;
 use crate::extents::Extents;
 use crate::filter::Filter;
-use crate::footer::{Footer, FooterError, VERSION};
+use crate::footer::{Footer, FooterError, VERSIONS};
 use crate::frame::{FrameCache, FrameWords};
 use crate::properties::Properties;
 use crate::sizes::{FOOTER_LEN, TAIL_LEN_MAX};
@@ -132,9 +132,10 @@ impl Opening<'_> {
         Footer::decode(bytes, self.file_id, file_len).map_err(|error| match error {
             FooterError::Malformed(m) => Error::malformed(self.path, file_len - FOOTER_LEN as u64, m),
             FooterError::Version(version) => {
-                let than = if version > VERSION { "newer" } else { "older" };
+                let [oldest, newest] = VERSIONS;
+                let than = if version > newest { "newer" } else { "older" };
                 let message = format!(
-                    "the SST has format version {version}, which is {than} than this build reads ({VERSION})"
+                    "the SST has format version {version}, which is {than} than this build reads ({oldest} to {newest})"
                 );
                 Error::unsupported(self.path, message)
             }
@@ -154,7 +155,7 @@ impl Opening<'_> {
         let (extents, index) = blocks.take(BlockType::Index, footer.index_len, |payload| {
             let (extents, rest) = Extents::decode(payload, data_end, footer.codec)?;
             let index = Index::decode(rest, extents.blocks())
-                .and_then(of_this_format)
+                .and_then(|index| of_kind(index, footer.index_kind))
                 .map_err(|m| Malformed::new(payload.len() - rest.len() + m.offset, m.expected))?;
             Ok((extents, index))
         })?;
@@ -171,13 +172,12 @@ impl Opening<'_> {
     }
 }
 
-/// The index, if SSTs of this format version may have its kind.
-fn of_this_format(index: Index) -> Result<Index, Malformed> {
-    match index.kind() {
-        IndexKind::Separators => Ok(index),
-        IndexKind::Learned => {
-            Err(Malformed::new(0, "an index of separators, the only kind in this format version"))
-        }
+/// The index, if it has the kind that the footer's format version says.
+fn of_kind(index: Index, kind: IndexKind) -> Result<Index, Malformed> {
+    if index.kind() == kind {
+        Ok(index)
+    } else {
+        Err(Malformed::new(0, "the index kind of the footer's format version"))
     }
 }
 
@@ -204,24 +204,5 @@ impl TailBlocks<'_> {
             .map_err(|m| Error::malformed(path, offset, m))?;
         let payload_at = offset + (block.len() - payload.len()) as u64;
         decode(payload).map_err(|m| Error::malformed(path, payload_at, m))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use pleach_index::{Choice, IndexBuilder};
-
-    use super::*;
-
-    #[test]
-    fn an_index_of_a_later_format_is_refused() {
-        let mut builder = IndexBuilder::learning();
-        for block in 0..100 {
-            builder.boundary(format!("{block:04}a").as_bytes(), format!("{:04}a", block + 1).as_bytes());
-        }
-        let learned = builder.finish_as(Choice::Learned);
-        assert_eq!(learned.kind(), IndexKind::Learned);
-        assert!(of_this_format(learned).is_err());
-        assert!(of_this_format(IndexBuilder::new().finish()).is_ok());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pleach_coding::Malformed;
 use pleach_env::{Error, File, FileId, Result};
-use pleach_index::Index;
+use pleach_index::{Encoders, Index, IndexKind};
 
 use super::open::TAIL_CRC;
 use crate::block::{BlockType, DataBlock, check};
@@ -77,7 +77,23 @@ impl Sst {
 
     /// Bytes of memory that index, filter and frame words take while the SST is open.
     pub fn memory(&self) -> usize {
-        self.index.memory() + self.extents.memory() + self.filter_memory() + 4 * self.blocks() as usize
+        self.index_memory() + self.filter_memory() + 4 * self.blocks() as usize
+    }
+
+    /// Bytes of memory of the index and of the places of blocks. A shared encoder counts in full.
+    pub fn index_memory(&self) -> usize {
+        self.index.memory() + self.extents.memory()
+    }
+
+    /// Kind of the index.
+    pub fn index_kind(&self) -> IndexKind {
+        self.index.kind()
+    }
+
+    /// Shares the encoder of a learned index with the SSTs that were passed to `encoders` before, if one of them has an equal
+    /// one. For owners of many SSTs.
+    pub fn share_encoder(&mut self, encoders: &Encoders) {
+        self.index.share(encoders);
     }
 
     /// Bytes of memory of the filter.

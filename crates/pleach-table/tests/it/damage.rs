@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::{ErrorKind, FileId, Result, failpoint};
-use pleach_table::{Codec, CursorMode, FrameCache, Sst, SstCursor, ValueKind};
+use pleach_table::{Codec, CursorMode, FrameCache, Sst, SstCursor, SstOptions, ValueKind};
 use proptest::prelude::*;
 
-use crate::support::{Entries, FILE, PATH, build, get, hash, machine, numbered, open, options};
+use crate::support::{Entries, FILE, PATH, build, get, hash, learned, machine, numbered, open, options};
 
 /// Reads everything in all ways; whatever is found without an error must be right.
 fn read_everything(sst: &Arc<Sst>, entries: &Entries) -> Result<()> {
@@ -32,9 +32,9 @@ fn read_everything(sst: &Arc<Sst>, entries: &Entries) -> Result<()> {
 }
 
 /// Whether the damage was noticed, by opening with or without a summary or by reading.
-fn noticed(bytes: &[u8], entries: &Entries, codec: Codec) -> bool {
+fn noticed(bytes: &[u8], entries: &Entries, options: SstOptions) -> bool {
     let (sim, env) = machine();
-    let summary = build(&env, entries, options(codec));
+    let summary = build(&env, entries, options);
     sim.write_file(Path::new(PATH), bytes);
     let mut noticed = true;
     for summary in [None, Some(&summary)] {
@@ -51,49 +51,54 @@ fn noticed(bytes: &[u8], entries: &Entries, codec: Codec) -> bool {
     noticed
 }
 
-fn small(codec: Codec) -> (Entries, Vec<u8>) {
+/// Each codec, and a learned index. With LZ4 the sample has one block.
+fn all_options() -> [SstOptions; 3] {
+    [options(Codec::None), options(Codec::Lz4), learned()]
+}
+
+fn small(options: SstOptions) -> (Entries, Vec<u8>) {
     let mut entries = numbered(60, 100);
     entries.insert(b"a/deleted".to_vec(), (ValueKind::Tombstone, Vec::new()));
     entries.insert(b"a/elsewhere".to_vec(), (ValueKind::ValuePointer, vec![9; 16]));
     let (sim, env) = machine();
-    build(&env, &entries, options(codec));
+    build(&env, &entries, options);
     (entries, sim.read_file(Path::new(PATH)).unwrap())
 }
 
 #[test]
 fn every_changed_byte_is_noticed() {
-    for codec in [Codec::None, Codec::Lz4] {
-        let (entries, good) = small(codec);
+    for options in all_options() {
+        let (entries, good) = small(options);
         let mut rng = fastrand::Rng::with_seed(5);
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 1 << rng.u8(..8);
-            assert!(noticed(&bytes, &entries, codec), "byte {at} of {}", good.len());
+            assert!(noticed(&bytes, &entries, options), "byte {at} of {}", good.len());
         }
     }
 }
 
 #[test]
 fn every_cut_is_noticed() {
-    for codec in [Codec::None, Codec::Lz4] {
-        let (entries, good) = small(codec);
+    for options in all_options() {
+        let (entries, good) = small(options);
         for len in (0..good.len()).step_by(13).chain(good.len() - 80..good.len()) {
-            assert!(noticed(&good[..len], &entries, codec), "{len} of {} bytes", good.len());
+            assert!(noticed(&good[..len], &entries, options), "{len} of {} bytes", good.len());
         }
     }
 }
 
 #[test]
 fn zeroed_sectors_are_noticed() {
-    for codec in [Codec::None, Codec::Lz4] {
-        let (entries, good) = small(codec);
+    for options in all_options() {
+        let (entries, good) = small(options);
         for start in (0..good.len()).step_by(512) {
             let mut bytes = good.clone();
             let end = bytes.len().min(start + 512);
             bytes[start..end].fill(0);
-            assert!(bytes == good || noticed(&bytes, &entries, codec), "bytes from {start}");
+            assert!(bytes == good || noticed(&bytes, &entries, options), "bytes from {start}");
         }
-        assert!(noticed(&vec![0; good.len()], &entries, codec));
+        assert!(noticed(&vec![0; good.len()], &entries, options));
     }
 }
 
@@ -104,7 +109,7 @@ fn a_block_from_another_place_is_noticed() {
     build(&env, &entries, options(Codec::None));
     let mut bytes = sim.read_file(Path::new(PATH)).unwrap();
     bytes.copy_within(0..4096, 4096);
-    assert!(noticed(&bytes, &entries, Codec::None));
+    assert!(noticed(&bytes, &entries, options(Codec::None)));
 }
 
 #[test]
@@ -178,8 +183,8 @@ fn survive(bytes: &[u8], entries: &Entries) {
 
 #[test]
 fn forged_bytes_behind_good_checksums_are_survived() {
-    for codec in [Codec::None, Codec::Lz4] {
-        let (entries, good) = small(codec);
+    for options in all_options() {
+        let (entries, good) = small(options);
         let mut rng = fastrand::Rng::with_seed(6);
         for site in ["sst.block.crc", "sst.footer.crc", "sst.tail.crc"] {
             for at in 0..good.len() {
@@ -200,10 +205,10 @@ proptest! {
     #[test]
     fn scrambled_ssts_are_survived(
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
-        lz4 in any::<bool>(),
+        options in 0usize..3,
         site in 0usize..3,
     ) {
-        let (entries, mut bytes) = small(if lz4 { Codec::Lz4 } else { Codec::None });
+        let (entries, mut bytes) = small(all_options()[options]);
         for (at, value) in edits {
             let at = at.index(bytes.len());
             bytes[at] = value;
@@ -215,7 +220,7 @@ proptest! {
 
 #[test]
 fn damage_passes_when_its_check_is_skipped() {
-    let (entries, good) = small(Codec::None);
+    let (entries, good) = small(options(Codec::None));
     let (sim, env) = machine();
     let summary = build(&env, &entries, options(Codec::None));
     let tail_at = usize::try_from(summary.file_len - u64::from(summary.tail_len)).unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pleach_table::{Codec, FrameCache, SstOptions, ValueKind};
 
-use crate::support::{Entries, PATH, build, machine, open};
+use crate::support::{Entries, PATH, build, learned, machine, open, options};
 
 fn tiny() -> Entries {
     Entries::from([
@@ -24,10 +24,16 @@ fn dump(bytes: &[u8]) -> String {
     dump
 }
 
-/// The bytes of the tiny SST.
-fn written(codec: Codec) -> String {
+/// Keys that become numbers, each in a block of its own.
+fn regular() -> Entries {
+    let value = || (ValueKind::Put, vec![0; 4000]);
+    (0..7u32).map(|i| (format!("k{:03}", i * i * 10).into_bytes(), value())).collect()
+}
+
+/// The bytes of an SST of `entries`.
+fn written(entries: &Entries, options: SstOptions) -> String {
     let (sim, env) = machine();
-    let summary = build(&env, &tiny(), SstOptions { codec, ..SstOptions::default() });
+    let summary = build(&env, entries, options);
     open(&env, Some(&summary), &FrameCache::new(0)).unwrap();
     dump(&sim.read_file(Path::new(PATH)).unwrap())
 }
@@ -35,8 +41,12 @@ fn written(codec: Codec) -> String {
 #[test]
 fn the_worked_example_is_what_is_written() {
     let document = include_str!("../../../../docs/format/sst.md");
-    let dumps = [Codec::None, Codec::Lz4].map(written);
-    for dump in &dumps {
-        assert!(document.contains(dump), "the examples should read\n{}\nand\n{}", dumps[0], dumps[1]);
+    let no_filter = SstOptions { filter_bits_per_key: 0.0, ..learned() };
+    for dump in [
+        written(&tiny(), options(Codec::None)),
+        written(&tiny(), options(Codec::Lz4)),
+        written(&regular(), no_filter),
+    ] {
+        assert!(document.contains(&dump), "an example should read\n{dump}");
     }
 }

@@ -4,6 +4,7 @@
 mod cache;
 mod damage;
 mod format;
+mod learned;
 mod model;
 mod salvage;
 mod support;

@@ -4,7 +4,9 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use pleach_table::{Codec, CursorMode, FrameCache, KEY_LEN_MAX, Sst, SstCursor, SstOptions, ValueKind};
+use pleach_table::{
+    Codec, CursorMode, FrameCache, IndexChoice, KEY_LEN_MAX, Sst, SstCursor, SstOptions, ValueKind,
+};
 use proptest::prelude::*;
 
 use crate::support::{Entries, PATH, build, get, hash, machine, numbered, open, options};
@@ -47,10 +49,16 @@ fn entries(count: usize) -> impl Strategy<Value = Entries> {
 }
 
 fn sst_options() -> impl Strategy<Value = SstOptions> {
-    (any::<bool>(), prop_oneof![Just(0.0f32), Just(6.0), Just(10.0)]).prop_map(
-        |(lz4, filter_bits_per_key)| SstOptions {
+    let index = prop_oneof![
+        1 => Just(IndexChoice::Separators),
+        1 => Just(IndexChoice::Smallest),
+        2 => Just(IndexChoice::Learned),
+    ];
+    (any::<bool>(), prop_oneof![Just(0.0f32), Just(6.0), Just(10.0)], index).prop_map(
+        |(lz4, filter_bits_per_key, index)| SstOptions {
             codec: if lz4 { Codec::Lz4 } else { Codec::None },
             filter_bits_per_key,
+            index,
             ..SstOptions::default()
         },
     )

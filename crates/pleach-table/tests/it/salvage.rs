@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pleach_env::Env;
 use pleach_table::{Codec, SalvageSst, Salvaged, SstBuilder, SstDamage, SstOptions, ValueKind};
 
-use crate::support::{Entries, FILE, PATH, hash, machine, numbered, options};
+use crate::support::{Entries, FILE, PATH, hash, learned, machine, numbered, options};
 
 const NOTE: &[u8] = b"a note";
 
@@ -44,7 +44,8 @@ fn samples() -> Vec<(Entries, SstOptions)> {
     // Values that look like headers of blocks.
     let header = [0, 0, 0, 0, 0, 1, 2, 0, 40, 0, 0, 0, 40, 0, 0, 0];
     odd.insert(b"key00001200x".to_vec(), (ValueKind::Put, header.repeat(900)));
-    [Codec::None, Codec::Lz4].into_iter().map(|codec| (odd.clone(), options(codec))).collect()
+    let all = [options(Codec::None), options(Codec::Lz4), learned()];
+    all.into_iter().map(|options| (odd.clone(), options)).collect()
 }
 
 #[test]

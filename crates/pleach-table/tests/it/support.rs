@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::{Env, FileId, Result, SimEnv};
-use pleach_table::{Codec, FrameCache, Sst, SstBuilder, SstOptions, SstSummary, ValueKind, key_hash};
+use pleach_table::{
+    Codec, FrameCache, IndexChoice, Sst, SstBuilder, SstOptions, SstSummary, ValueKind, key_hash,
+};
 
 pub(crate) const FILE: FileId = FileId(42);
 pub(crate) const SEED: u32 = 7;
@@ -27,6 +29,11 @@ pub(crate) fn machine() -> (Arc<SimEnv>, Arc<dyn Env>) {
 
 pub(crate) fn options(codec: Codec) -> SstOptions {
     SstOptions { codec, ..SstOptions::default() }
+}
+
+/// Options for a learned index, whatever its size.
+pub(crate) fn learned() -> SstOptions {
+    SstOptions { index: IndexChoice::Learned, ..SstOptions::default() }
 }
 
 pub(crate) fn build(env: &Arc<dyn Env>, entries: &Entries, options: SstOptions) -> SstSummary {

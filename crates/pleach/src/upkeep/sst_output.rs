@@ -138,6 +138,7 @@ impl Upkeep {
             codec: self.ctx.options.codec,
             filter_bits_per_key: self.ctx.options.filter_bits_per_key,
             large_value_len: self.ctx.options.thresholds.large_value_len,
+            ..SstOptions::default()
         };
         let mut builder = SstBuilder::create(&self.ctx.env, &sst_path(&self.ctx.dir, id), id, options)?;
         builder.set_note(&origin.encode());

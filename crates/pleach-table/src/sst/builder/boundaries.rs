@@ -1,8 +1,8 @@
-//! Boundaries of the data blocks written so far: where they start, and which separators lie between their keys.
+//! Boundaries of the data blocks written so far: where they start, and which keys lie around their boundaries.
 
 use std::num::TryFromIntError;
 
-use pleach_index::IndexBuilder;
+use pleach_index::{IndexBuilder, IndexChoice};
 
 /// Collects what the index block will hold.
 pub(super) struct Boundaries {
@@ -14,8 +14,12 @@ pub(super) struct Boundaries {
 }
 
 impl Boundaries {
-    pub(super) fn new() -> Self {
-        Self { index: IndexBuilder::new(), starts: Vec::new(), end_key: Vec::new() }
+    pub(super) fn new(choice: IndexChoice) -> Self {
+        let index = match choice {
+            IndexChoice::Separators => IndexBuilder::new(),
+            IndexChoice::Smallest | IndexChoice::Learned => IndexBuilder::learning(),
+        };
+        Self { index, starts: Vec::new(), end_key: Vec::new() }
     }
 
     /// Adds the next block, at `offset`. An error if the offset is too large for an SST.

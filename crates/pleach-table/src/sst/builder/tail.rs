@@ -1,6 +1,7 @@
 //! The tail of an SST being written: index, filter, properties and footer.
 
 use pleach_env::{Error, Result};
+use pleach_index::Obstacle;
 
 use super::{SstBuilder, block_len};
 use crate::block::{BlockType, Header};
@@ -31,11 +32,11 @@ impl SstBuilder {
         Error::invalid("an SST is shorter than 4 GiB and its tail than 64 MiB").at_path(&self.path)
     }
 
-    pub(super) fn put_tail(&mut self) -> Result<SstSummary> {
+    pub(super) fn put_tail(&mut self) -> Result<(SstSummary, Option<Obstacle>)> {
         let data_len = self.position();
         let end = u32::try_from(data_len).map_err(|_| self.too_long())?;
         let extents = Extents::new(&self.boundaries.starts, end);
-        let index = std::mem::take(&mut self.boundaries.index).finish();
+        let (index, obstacle) = std::mem::take(&mut self.boundaries.index).finish_as(self.options.index);
         let index_len = self.put_block(BlockType::Index, |out| {
             extents.encode(out);
             index.encode(out);
@@ -57,6 +58,7 @@ impl SstBuilder {
             return Err(self.too_long());
         }
         let footer = Footer {
+            index_kind: index.kind(),
             codec: self.options.codec,
             file_id: self.file_id,
             index_len,
@@ -67,7 +69,7 @@ impl SstBuilder {
         let (bytes, footer_crc) = footer.encode();
         self.buffer.extend_from_slice(&bytes);
         let tail_len = u32::try_from(tail_len).expect("checked above");
-        Ok(properties.into_summary(file_len, tail_len, footer_crc, extents.blocks()))
+        Ok((properties.into_summary(file_len, tail_len, footer_crc, extents.blocks()), obstacle))
     }
 
     /// Appends a block of the tail and returns its length.

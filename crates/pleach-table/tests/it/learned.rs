@@ -1,0 +1,136 @@
+//! SSTs with a learned index: which kind is chosen, how long the files become, how many blocks a read takes.
+
+use std::path::Path;
+
+use pleach_env::{ErrorKind, failpoint};
+use pleach_table::{
+    Codec, CursorMode, Encoders, FrameCache, IndexChoice, IndexKind, Obstacle, Sst, SstBuilder, SstCursor,
+    SstOptions, ValueKind,
+};
+
+use crate::support::{Entries, FILE, PATH, build, get, hash, learned, machine, numbered, open, options};
+
+fn smallest(codec: Codec) -> SstOptions {
+    SstOptions { codec, index: IndexChoice::Smallest, ..SstOptions::default() }
+}
+
+/// Keys of 16 random digits.
+fn random_digits(count: usize) -> Entries {
+    let mut rng = fastrand::Rng::with_seed(3);
+    (0..count)
+        .map(|_| (format!("{:016}", rng.u64(..10_u64.pow(16))).into_bytes(), (ValueKind::Put, vec![7; 100])))
+        .collect()
+}
+
+/// Keys with long equal parts between the bytes that differ.
+fn paths(count: usize) -> Entries {
+    let mut rng = fastrand::Rng::with_seed(4);
+    let path = |a: u64, b: u64| format!("https://www.example-{a}.com/articles/of/the/year/{b:x}?language=en");
+    (0..count)
+        .map(|_| (path(rng.u64(..300), rng.u64(..)).into_bytes(), (ValueKind::Put, vec![7; 100])))
+        .collect()
+}
+
+#[test]
+fn regular_keys_get_a_model_and_others_do_not() {
+    for (entries, codec, expected) in [
+        (numbered(20_000, 100), Codec::None, Ok(())),
+        (numbered(20_000, 100), Codec::Lz4, Ok(())),
+        (random_digits(20_000), Codec::None, Ok(())),
+        (paths(20_000), Codec::None, Err(Obstacle::Ties)),
+        (numbered(10, 100), Codec::None, Err(Obstacle::OneBlock)),
+        (numbered(100, 100), Codec::None, Err(Obstacle::Larger)),
+    ] {
+        let (_, env) = machine();
+        let mut builder = SstBuilder::create(&env, Path::new(PATH), FILE, smallest(codec)).unwrap();
+        for (key, (kind, value)) in &entries {
+            builder.add(key, *kind, value, hash(key)).unwrap();
+        }
+        let (summary, obstacle) = builder.finish_with_obstacle().unwrap();
+        assert_eq!(obstacle, expected.err());
+        let sst = open(&env, Some(&summary), &FrameCache::new(1 << 20)).unwrap();
+        let kind = if expected.is_ok() { IndexKind::Learned } else { IndexKind::Separators };
+        assert_eq!(sst.index_kind(), kind);
+        sst.verify(hash).unwrap();
+    }
+}
+
+#[test]
+fn a_model_makes_the_index_small_and_the_file_hardly_longer() {
+    for (entries, percent) in [(numbered(50_000, 100), 10), (random_digits(50_000), 35)] {
+        let [separators, smallest] = [options(Codec::None), smallest(Codec::None)].map(|options| {
+            let (_, env) = machine();
+            let summary = build(&env, &entries, options);
+            let sst = open(&env, Some(&summary), &FrameCache::new(0)).unwrap();
+            (summary.data_blocks, sst.index_memory())
+        });
+        assert!(smallest.0 * 100 <= separators.0 * 103, "{smallest:?} {separators:?}");
+        assert!(smallest.1 * 100 <= separators.1 * percent, "{smallest:?} {separators:?}");
+    }
+    let (_, env) = machine();
+    let entries = paths(20_000);
+    let without = build(&env, &entries, options(Codec::None));
+    env.remove_file(Path::new(PATH)).unwrap();
+    let with = build(&env, &entries, smallest(Codec::None));
+    let [with, without] = [with, without].map(|summary| summary.data_blocks);
+    assert!(with * 100 <= without * 101, "advice ends where no model can be made: {with} {without}");
+}
+
+#[test]
+fn a_get_reads_one_block_and_a_seek_at_most_two() {
+    for entries in [numbered(5000, 100), random_digits(5000)] {
+        let (sim, env) = machine();
+        let summary = build(&env, &entries, SstOptions { filter_bits_per_key: 0.0, ..learned() });
+        let sst = open(&env, Some(&summary), &FrameCache::new(0)).unwrap();
+        assert_eq!(sst.index_kind(), IndexKind::Learned);
+        let reads_of = |read: &dyn Fn()| {
+            let before = sim.read_count();
+            read();
+            sim.read_count() - before
+        };
+        for key in entries.keys().step_by(3) {
+            let absent = [key, b"x".as_slice()].concat();
+            assert_eq!(reads_of(&|| assert!(get(&sst, key).unwrap().is_some())), 1);
+            assert_eq!(reads_of(&|| assert!(get(&sst, &absent).unwrap().is_none())), 1);
+            for target in [key, &absent] {
+                let seek = || SstCursor::new(sst.clone(), CursorMode::Cached).seek(target).unwrap();
+                let seek_before =
+                    || SstCursor::new(sst.clone(), CursorMode::Cached).seek_before(target).unwrap();
+                assert!(reads_of(&seek) <= 2 && reads_of(&seek_before) <= 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_footer_of_another_version_is_refused() {
+    for (options, other) in [(learned(), 2), (options(Codec::None), 3), (learned(), 4)] {
+        let (sim, env) = machine();
+        build(&env, &numbered(2000, 100), options);
+        let mut bytes = sim.read_file(Path::new(PATH)).unwrap();
+        let at = bytes.len() - 64 + 4;
+        bytes[at] = other;
+        sim.write_file(Path::new(PATH), &bytes);
+        let open = || open(&env, None, &FrameCache::new(0));
+        let error = failpoint::with_skipped("sst.footer.crc", open).unwrap_err();
+        let kind = if other == 4 { ErrorKind::Unsupported } else { ErrorKind::Corruption };
+        assert_eq!((error.kind(), error.path()), (kind, Some(Path::new(PATH))), "{error}");
+        assert_eq!(error.to_string().contains("format version 4"), other == 4, "{error}");
+    }
+}
+
+#[test]
+fn equal_encoders_are_shared_by_ssts() {
+    let encoders = Encoders::new();
+    let (_, env) = machine();
+    let summary = build(&env, &numbered(5000, 100), learned());
+    let open = || {
+        let cache = FrameCache::new(1 << 20);
+        let mut sst = Sst::open(&env, Path::new(PATH), FILE, Some(&summary), cache, false).unwrap();
+        sst.share_encoder(&encoders);
+        sst
+    };
+    let (first, second) = (open(), open());
+    drop(first);
+    assert_eq!(get(&second, b"key00000300").unwrap().unwrap().0, ValueKind::Put);
+}
