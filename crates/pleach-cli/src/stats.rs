@@ -23,10 +23,11 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 36] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 41] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
+        ("ssts_learned", stats.ssts_learned, false),
         ("sst_bytes", stats.sst_bytes, true),
         ("sst_entries", stats.sst_entries, false),
         ("sst_garbage", stats.sst_garbage, false),
@@ -44,6 +45,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 36] {
         ("cache_capacity_bytes", stats.cache_capacity_bytes, true),
         ("cache_locked_bytes", stats.cache_locked_bytes, true),
         ("index_filter_bytes", stats.index_filter_bytes, true),
+        ("index_bytes", stats.index_bytes, true),
         ("filter_bytes", stats.filter_bytes, true),
         ("filters_missing", stats.filters_missing, false),
         ("wasted_probes", stats.wasted_probes, false),
@@ -60,6 +62,9 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 36] {
         ("compaction_written_bytes", stats.compaction_written_bytes, true),
         ("moved_bytes", stats.moved_bytes, true),
         ("tombstones_passed", stats.tombstones_passed, false),
+        ("index_ties", stats.index_ties, false),
+        ("index_larger", stats.index_larger, false),
+        ("index_one_block", stats.index_one_block, false),
         ("removed_files", stats.removed_files, false),
     ]
 }

@@ -114,7 +114,7 @@ mod write_path;
 pub use damage::DamagedPlace;
 pub use db::{Db, GetFuture, GetManyFuture, Partition, Snapshot, VerifyReport, WriteBatch};
 pub use keys::{Key, PartitionId};
-pub use options::{Options, Thresholds};
+pub use options::{LearnedIndex, Options, Thresholds};
 pub use pleach_env::{Error, ErrorKind, ReadDriver, Result};
 pub use pleach_log::Durability;
 pub use read_options::{ReadOptions, ReadPolicy};

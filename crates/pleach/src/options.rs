@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach_env::{Env, Error, ReadDriver, RealEnv, Result};
-use pleach_table::Codec;
+use pleach_table::{Codec, IndexChoice};
 
 use crate::filter_policy::StageFill;
 use crate::shape::{Policy, Shape};
@@ -34,7 +34,19 @@ pub struct Options {
     pub(crate) sst_bytes: u64,
     pub(crate) clean_every: usize,
     pub(crate) filter_bits_per_key: f32,
+    learned_index: LearnedIndex,
     pub(crate) thresholds: Thresholds,
+}
+
+/// When SSTs get a learned index: [`Options::learned_index`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LearnedIndex {
+    /// Never: every new SST has separators.
+    #[default]
+    Never,
+    /// Each new SST for whose keys a model takes no more bytes than separators.
+    Always,
 }
 
 /// Sizes above which a store takes paths that small stores never reach. Tests lower them.
@@ -53,6 +65,8 @@ pub struct Thresholds {
     /// Wasted probes between two reviews of the filters in memory, while some filter is not there: at least the first
     /// number, and the second for each file.
     pub filter_review_interval: [u64; 2],
+    /// With [`LearnedIndex::Always`], a model is taken even if it is larger than separators. So SSTs of few blocks have one.
+    pub larger_models: bool,
 }
 
 impl Default for Thresholds {
@@ -63,6 +77,7 @@ impl Default for Thresholds {
             manifest_growth: 8,
             filter_bytes: u64::MAX,
             filter_review_interval: [4096, 64],
+            larger_models: false,
         }
     }
 }
@@ -121,6 +136,7 @@ impl Options {
             sst_bytes: 64 << 20,
             clean_every: 10,
             filter_bits_per_key: 10.0,
+            learned_index: LearnedIndex::Never,
             thresholds: Thresholds::default(),
         }
     }
@@ -276,6 +292,36 @@ impl Options {
     pub fn filter_bits_per_key(mut self, bits: f32) -> Self {
         self.filter_bits_per_key = bits;
         self
+    }
+
+    /// Whether new SSTs get a learned index: default [`LearnedIndex::Never`]. A model of the keys takes the place of the keys
+    /// between blocks. It needs about 1.4 bytes of memory for each block of 4 KiB on random numbers, UUIDs or hashes, separators
+    /// 14 to 16; next to nothing on consecutive numbers. The files are up to 3 % longer. Keys with long equal parts inside,
+    /// such as URLs, keep separators ([`Stats::index_ties`](crate::Stats::index_ties)).
+    ///
+    /// Every build that has this option reads both kinds. Builds from before it refuse a store with a learned index
+    /// (`Unsupported`).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use pleach::{LearnedIndex, Options};
+    ///
+    /// let db = Options::new().learned_index(LearnedIndex::Always).open(dir.path().join("data"))?;
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    #[must_use]
+    pub fn learned_index(mut self, when: LearnedIndex) -> Self {
+        self.learned_index = when;
+        self
+    }
+
+    /// How a new SST chooses the kind of its index.
+    pub(crate) fn index_choice(&self) -> IndexChoice {
+        match (self.learned_index, self.thresholds.larger_models) {
+            (LearnedIndex::Never, _) => IndexChoice::Separators,
+            (LearnedIndex::Always, false) => IndexChoice::Smallest,
+            (LearnedIndex::Always, true) => IndexChoice::Learned,
+        }
     }
 
     /// Other thresholds, for tests.

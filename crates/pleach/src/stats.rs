@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pleach_env::ReadDriver;
+use pleach_table::Obstacle;
 
 /// Running counts. Relaxed: no counter orders other memory.
 #[derive(Default)]
@@ -21,6 +22,10 @@ pub(crate) struct Counters {
     pub(crate) stall_ns: AtomicU64,
     /// Counted after a block was searched without a hit, so other lookups pay nothing.
     pub(crate) wasted_probes: AtomicU64,
+    /// SSTs written with separators though a model was wanted, by [`Obstacle`].
+    index_ties: AtomicU64,
+    index_larger: AtomicU64,
+    index_one_block: AtomicU64,
 }
 
 /// Adds to a counter.
@@ -36,6 +41,15 @@ pub struct Stats {
     pub partitions: u64,
     /// Live SSTs.
     pub ssts: u64,
+    /// Those of [`Stats::ssts`] that have a learned index ([`Options::learned_index`](crate::Options::learned_index)).
+    pub ssts_learned: u64,
+    /// SSTs written without a learned index because their keys have long equal parts inside, so that no model can tell them
+    /// apart.
+    pub index_ties: u64,
+    /// SSTs written without a learned index because a model would be larger than separators.
+    pub index_larger: u64,
+    /// SSTs written without a learned index because they have one block.
+    pub index_one_block: u64,
     /// Length of all live SSTs in bytes.
     pub sst_bytes: u64,
     /// Entries in SSTs: every version and tombstone counts.
@@ -71,6 +85,8 @@ pub struct Stats {
     pub cache_locked_bytes: u64,
     /// Memory of indexes and filters of open SSTs in bytes.
     pub index_filter_bytes: u64,
+    /// Memory of indexes alone in bytes, the places of blocks included: a part of [`Stats::index_filter_bytes`].
+    pub index_bytes: u64,
     /// Memory of filters alone in bytes: a part of [`Stats::index_filter_bytes`].
     pub filter_bytes: u64,
     /// SSTs whose filters found no room in memory. Lookups search them without a filter.
@@ -156,6 +172,16 @@ pub struct PartitionStats {
 }
 
 impl Counters {
+    /// Counts an SST that has separators though a model was wanted.
+    pub(crate) fn note_obstacle(&self, obstacle: Obstacle) {
+        let counter = match obstacle {
+            Obstacle::Ties => &self.index_ties,
+            Obstacle::Larger => &self.index_larger,
+            Obstacle::OneBlock => &self.index_one_block,
+        };
+        add(counter, 1);
+    }
+
     /// Copies the counts into `stats`.
     pub(crate) fn report(&self, stats: &mut Stats) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -170,6 +196,9 @@ impl Counters {
         stats.moved_bytes = get(&self.moved_bytes);
         stats.removed_files = get(&self.removed_files);
         stats.wasted_probes = get(&self.wasted_probes);
+        stats.index_ties = get(&self.index_ties);
+        stats.index_larger = get(&self.index_larger);
+        stats.index_one_block = get(&self.index_one_block);
         stats.stalled = Duration::from_nanos(get(&self.stall_ns));
     }
 }

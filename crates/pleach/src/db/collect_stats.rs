@@ -2,6 +2,8 @@
 
 use std::sync::Weak;
 
+use pleach_table::IndexKind;
+
 use super::inner::Inner;
 use crate::stats::{PartitionStats, Stats};
 use crate::version::SubTree;
@@ -25,6 +27,8 @@ impl Inner {
             stats.sst_bytes += file.summary.file_len;
             stats.sst_entries += file.summary.entries;
             let (filter_bytes, is_missing) = file.filter_memory();
+            stats.ssts_learned += u64::from(file.sst().index_kind() == IndexKind::Learned);
+            stats.index_bytes += file.sst().index_memory() as u64;
             stats.index_filter_bytes += file.sst().memory() as u64 + filter_bytes;
             stats.filter_bytes += filter_bytes;
             stats.filters_missing += u64::from(is_missing);

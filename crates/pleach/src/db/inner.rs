@@ -56,7 +56,7 @@ impl Inner {
         version: Version,
         writers: Writers,
     ) -> (Self, Found) {
-        let Ready { found, files, trash, cache } = ready;
+        let Ready { found, files, trash, cache, encoders } = ready;
         let Writers { log, manifest, memtable: (memtable_pool, memtable), first_segment, read_only } =
             writers;
         let names = version.partitions().map(|(id, partition)| {
@@ -99,7 +99,7 @@ impl Inner {
         let state = CurrentState::new(state, last_seq);
         let version_set = Arc::new(VersionSet::new(&ctx, versions, state, trash, (next_id, segments)));
         let writes = Arc::new(WritePath::new(&ctx, &version_set, writer, memtable_pool));
-        let upkeep = Arc::new(Upkeep::new(&ctx, &version_set, &writes, &cache));
+        let upkeep = Arc::new(Upkeep::new(&ctx, &version_set, &writes, &cache, encoders));
         let (recovery, naming) = (found.recovery, Mutex::new(()));
         (Self { ctx, cache, recovery, version_set, writes, upkeep, naming, names }, found)
     }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use pleach_env::memory::RegionPool;
 use pleach_env::{Error, ErrorKind, FileId, FileLock, Result};
 use pleach_log::{LogWriter, RECORD_HEADER_LEN, Record, recover, segment_path};
-use pleach_table::FrameCache;
+use pleach_table::{Encoders, FrameCache};
 
 use super::directory::{
     Listing, create_store, enter, list, no_store, remove_all, remove_leftovers, remove_old_segments,
@@ -59,6 +59,7 @@ pub(super) struct Ready {
     pub(super) files: FileTable,
     pub(super) trash: Arc<Trash>,
     pub(super) cache: Arc<FrameCache>,
+    pub(super) encoders: Encoders,
 }
 
 /// Opens the store and recovers it. Background work is not started yet.
@@ -117,10 +118,12 @@ fn read_only_error(dir: &Path) -> Error {
 /// Reads and checks everything, and opens the SSTs.
 fn read(dir: &Path, options: &Options, current: Current, listing: Listing) -> Result<Ready> {
     let trash = Arc::new(Trash::default());
-    let (mut found, files) = read_store(&options.env, dir, current, &trash, listing)?;
+    let (mut found, mut files) = read_store(&options.env, dir, current, &trash, listing)?;
+    let encoders = Encoders::new();
     let cache;
-    (found.version, cache) = open_ssts(&options.env, dir, &found.version, options)?;
-    Ok(Ready { found, files, trash, cache })
+    (found.version, cache) = open_ssts(&options.env, dir, &found.version, options, &encoders)?;
+    files.count_open_indexes();
+    Ok(Ready { found, files, trash, cache, encoders })
 }
 
 /// Opens the store for reading only. Writes return the error `why`.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pleach_env::{Env, Error, JobStep, Result};
-use pleach_table::{FrameCache, Sst};
+use pleach_table::{Encoders, FrameCache, Sst};
 
 use super::Upkeep;
 use crate::filter_policy;
@@ -27,12 +27,13 @@ pub(crate) fn open_ssts(
     dir: &Path,
     version: &Version,
     options: &Options,
+    encoders: &Encoders,
 ) -> Result<(Version, Arc<FrameCache>)> {
     let files = version.live_files();
     let uses: Vec<_> = files.iter().map(|file| file.filter_use()).collect();
+    let filter_bytes = uses.iter().map(|filter_use| filter_use.bytes).fold(0, u64::saturating_add);
     let indexes = index_bytes(&files);
-    let cache_bytes = options
-        .cache_bytes(uses.iter().map(|filter_use| filter_use.bytes).fold(indexes, u64::saturating_add));
+    let cache_bytes = options.cache_bytes(indexes.saturating_add(filter_bytes));
     let cache_bytes_max = options.cache_bytes(0);
     let cache = FrameCache::try_new(cache_bytes_max).ok_or_else(|| no_memory(dir, cache_bytes_max))?;
     cache.set_capacity(cache_bytes);
@@ -50,9 +51,11 @@ pub(crate) fn open_ssts(
             ));
         }
         let (summary, cache) = (Some(&file.summary), Arc::clone(&cache));
-        let sst = Sst::open(env, &path, file.id, summary, cache, options.direct_reads)?;
+        let mut sst = Sst::open(env, &path, file.id, summary, cache, options.direct_reads)?;
+        sst.share_encoder(encoders);
         file.opened(sst, keeps_filter);
     }
+    cache.set_capacity(options.cache_bytes(index_bytes(&files).saturating_add(filter_bytes)));
     Ok((version.with_filters(), cache))
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pleach_env::sync::Mutex;
 use pleach_env::{Error, ErrorKind, Job, JobHandle, JobStep, JobWaker, Result};
-use pleach_table::FrameCache;
+use pleach_table::{Encoders, FrameCache};
 
 use crate::context::Context;
 use crate::keys::PartitionId;
@@ -102,6 +102,8 @@ pub(crate) struct Upkeep {
     pub(crate) version_set: Arc<VersionSet>,
     pub(crate) writes: Arc<WritePath>,
     pub(crate) cache: Arc<FrameCache>,
+    /// Shared by the learned indexes of the SSTs.
+    pub(crate) encoders: Encoders,
     /// Flushed memtables that snapshots, ranges or values may still pin. Leaf lock.
     pub(crate) flushed_memtables: Mutex<Vec<Weak<Memtable>>>,
     /// The bytes that compactions may write in a second.
@@ -130,12 +132,14 @@ impl Upkeep {
         version_set: &Arc<VersionSet>,
         writes: &Arc<WritePath>,
         cache: &Arc<FrameCache>,
+        encoders: Encoders,
     ) -> Self {
         Self {
             ctx: Arc::clone(ctx),
             version_set: Arc::clone(version_set),
             writes: Arc::clone(writes),
             cache: Arc::clone(cache),
+            encoders,
             flushed_memtables: Mutex::new(Vec::new()),
             pacer: Pacer::new(ctx.options.compaction_bytes_per_second),
             settle_waiters: AtomicUsize::new(0),

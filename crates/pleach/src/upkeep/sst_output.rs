@@ -138,7 +138,7 @@ impl Upkeep {
             codec: self.ctx.options.codec,
             filter_bits_per_key: self.ctx.options.filter_bits_per_key,
             large_value_len: self.ctx.options.thresholds.large_value_len,
-            ..SstOptions::default()
+            index: self.ctx.options.index_choice(),
         };
         let mut builder = SstBuilder::create(&self.ctx.env, &sst_path(&self.ctx.dir, id), id, options)?;
         builder.set_note(&origin.encode());
@@ -149,7 +149,7 @@ impl Upkeep {
     pub(crate) fn open_sst(&self, file: &SstFile) -> Result<()> {
         let path = sst_path(&self.ctx.dir, file.id);
         let cache = Arc::clone(&self.cache);
-        let sst = Sst::open(
+        let mut sst = Sst::open(
             &self.ctx.env,
             &path,
             file.id,
@@ -157,6 +157,7 @@ impl Upkeep {
             cache,
             self.ctx.options.direct_reads,
         )?;
+        sst.share_encoder(&self.encoders);
         file.opened(sst, true);
         Ok(())
     }
@@ -199,7 +200,10 @@ impl SstOutput<'_> {
         if filter_bits > 0.0 {
             builder.set_filter_bits_per_key(filter_bits);
         }
-        let opened = builder.finish().and_then(|summary| {
+        let opened = builder.finish_with_obstacle().and_then(|(summary, obstacle)| {
+            if let Some(obstacle) = obstacle {
+                upkeep.ctx.counters.note_obstacle(obstacle);
+            }
             let meta = tally.meta(id, &summary.smallest, &summary.largest, summary.file_len);
             let file = Arc::new(SstFile::new(id, summary, Arc::clone(&upkeep.version_set.trash)));
             upkeep.open_sst(&file)?;

@@ -54,7 +54,12 @@ impl FileTable {
         (clamped(self.filter_bytes), clamped(self.index_bytes))
     }
 
-    /// Makes the changes of an edit.
+    /// Takes the true size of each index in place of its estimate. Called once, when the files of a store have been opened.
+    pub(crate) fn count_open_indexes(&mut self) {
+        self.index_bytes = self.files.values().map(|(file, _)| u128::from(file.index_bytes())).sum();
+    }
+
+    /// Makes the changes of an edit. The files that it adds are open.
     ///
     /// Requires: the table has not changed since the edit was applied.
     pub(crate) fn install(&mut self, changes: FileChanges) {

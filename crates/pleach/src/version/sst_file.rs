@@ -102,10 +102,15 @@ impl SstFile {
         self.summary.filter_bits / 8
     }
 
-    /// About how many bytes of memory the index takes.
+    /// Bytes of memory that index and frame words take. Before the file is open this is an estimate: the index as it is
+    /// stored.
     pub(crate) fn index_bytes(&self) -> u64 {
         let SstSummary { tail_len, filter_bits, data_blocks, .. } = self.summary;
-        u64::from(tail_len).saturating_sub(filter_bits / 8) + 4 * u64::from(data_blocks)
+        let index = match self.sst.get() {
+            Some(sst) => sst.index_memory() as u64,
+            None => u64::from(tail_len).saturating_sub(filter_bits / 8),
+        };
+        index + 4 * u64::from(data_blocks)
     }
 
     /// Evicts the filter. Versions that hold it keep using it.

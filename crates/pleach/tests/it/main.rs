@@ -19,6 +19,7 @@ mod filters;
 mod full_disk;
 mod golden;
 mod large_batches;
+mod learned;
 mod metamorphic;
 mod model;
 mod overlap;

@@ -49,19 +49,28 @@ fn setups() -> Vec<(Setup, Upkeep)> {
         filter_bits: 10,
         compression: false,
         direct_reads: false,
+        learned: Some(false),
     };
+    let learned = Setup { learned: Some(true), ..plain };
     vec![
         (Setup { memtable_bytes: ALL_IN_MEMORY, ..plain }, Upkeep::None),
         (plain, Upkeep::AsPlanned),
         (plain, Upkeep::Eager),
+        (learned, Upkeep::AsPlanned),
+        (learned, Upkeep::Eager),
+        (Setup { compression: true, sst_bytes: 64 << 10, ..learned }, Upkeep::AsPlanned),
+        (Setup { learned: None, runs_per_stage: 2, clean_every: 1, ..plain }, Upkeep::Eager),
         (Setup { compression: true, ..plain }, Upkeep::AsPlanned),
         (Setup { filter_bits: 0, ..plain }, Upkeep::None),
         (Setup { filter_bits: 32, direct_reads: true, ..plain }, Upkeep::AsPlanned),
         (Setup { runs_per_stage: 2, clean_every: 1, ..plain }, Upkeep::Eager),
         (Setup { runs_per_stage: 64, ..plain }, Upkeep::Eager),
         (Setup { shape: Some(Shape::Forest), compaction_threads: 2, ..plain }, Upkeep::AsPlanned),
-        (Setup { shape: Some(Shape::Leveled), runs_per_stage: 2, ..plain }, Upkeep::Eager),
-        (Setup { shape: None, runs_per_stage: 2, compaction_threads: 2, ..plain }, Upkeep::AsPlanned),
+        (Setup { shape: Some(Shape::Leveled), runs_per_stage: 2, ..learned }, Upkeep::Eager),
+        (
+            Setup { shape: None, learned: None, runs_per_stage: 2, compaction_threads: 2, ..plain },
+            Upkeep::AsPlanned,
+        ),
         (Setup { sst_bytes: 1 << 20, memtable_bytes: 64 << 10, ..plain }, Upkeep::AsPlanned),
         (Setup { clean_every: 1, direct_reads: true, compression: true, ..plain }, Upkeep::Eager),
     ]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach::env::{RealEnv, SlowEnv};
-use pleach::{Options, ReadOptions, ReadPolicy, Shape};
+use pleach::{LearnedIndex, Options, ReadOptions, ReadPolicy, Shape};
 
 use crate::engine::{EngineConfig, Result};
 
@@ -70,6 +70,9 @@ pub(super) fn chosen(mut config: EngineConfig, shape: Shape) -> Result<Chosen> {
     if let Some(driver) = config.take_tuning("read_driver")? {
         options = options.read_driver(driver);
     }
+    if let Some(text) = config.take_tuning::<String>("learned_index")? {
+        options = options.learned_index(learned_index(&text)?);
+    }
     let reads = read_options(&mut config)?;
     let device = config.take_tuning::<String>("simulated_device")?;
     let device = device.map(|name| SimulatedDevice::named(&name)).transpose()?;
@@ -89,6 +92,14 @@ fn read_options(config: &mut EngineConfig) -> Result<ReadOptions> {
         reads = reads.fill_cache(fill_cache);
     }
     Ok(reads)
+}
+
+fn learned_index(text: &str) -> Result<LearnedIndex> {
+    match text {
+        "never" => Ok(LearnedIndex::Never),
+        "always" => Ok(LearnedIndex::Always),
+        _ => Err(format!("{text:?} is no value of learned_index: choose never or always").into()),
+    }
 }
 
 fn policy(text: &str) -> Result<ReadPolicy> {

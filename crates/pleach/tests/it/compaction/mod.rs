@@ -24,6 +24,7 @@ const SETUP: Setup = Setup {
     filter_bits: 10,
     compression: false,
     direct_reads: false,
+    learned: Some(false),
 };
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -22,6 +22,7 @@ const SETUP: Setup = Setup {
     filter_bits: 10,
     compression: false,
     direct_reads: false,
+    learned: Some(false),
 };
 
 /// Crashes tried at one call, each with its own seed.

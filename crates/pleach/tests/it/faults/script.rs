@@ -51,6 +51,7 @@ impl Script {
             filter_bits: 10,
             compression: false,
             direct_reads: false,
+            learned: Some(false),
         };
         let (actions, names, of_jobs) = Default::default();
         let mut script = Self { setup, actions, seed, names, of_jobs, reads: 0, opens: 0 };
@@ -91,7 +92,7 @@ impl Script {
     }
 
     /// Runs the history; what came up in it.
-    fn record(&mut self) -> [(&'static str, u64); 5] {
+    fn record(&mut self) -> [(&'static str, u64); 6] {
         let env = self.machine();
         let calls: Arc<Mutex<Vec<(&'static str, bool)>>> = Arc::default();
         let (noted, machine) = (Arc::clone(&calls), Arc::downgrade(&env));

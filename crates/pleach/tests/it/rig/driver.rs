@@ -9,7 +9,7 @@ use pleach::{Db, Durability, Error, ErrorKind, Partition, Snapshot};
 
 use super::action::{Action, Op};
 use super::compare;
-use super::happened::{FULL_DISKS, GROUPS, KEPT_MANIFESTS, MERGES, SNAPSHOTS};
+use super::happened::{FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, SNAPSHOTS};
 use super::query::{Query, Source};
 use super::setup::Setup;
 use super::timeline::{Timeline, When};
@@ -83,12 +83,13 @@ impl Driver {
     }
 
     /// Counts so far, for [`Happened`](super::happened::Happened).
-    pub(crate) fn happened(&self) -> [(&'static str, u64); 5] {
+    pub(crate) fn happened(&self) -> [(&'static str, u64); 6] {
         let [groups, snapshots, merges] = self.timeline.happened();
         [
             (GROUPS, groups),
             (SNAPSHOTS, snapshots),
             (MERGES, merges),
+            (LEARNED, self.db.as_ref().map_or(0, |db| db.stats().ssts_learned)),
             (FULL_DISKS, self.full_disks),
             (KEPT_MANIFESTS, self.manifests_kept),
         ]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use pleach::env::{Env, SimEnv};
-use pleach::{Db, Options, Shape};
+use pleach::{Db, LearnedIndex, Options, Shape, Thresholds};
 
 use crate::rig::tuning::thresholds;
 
@@ -25,6 +25,8 @@ pub(crate) struct Setup {
     pub(crate) filter_bits: u8,
     pub(crate) compression: bool,
     pub(crate) direct_reads: bool,
+    /// Whether new SSTs get a learned index, if they have two blocks. `None`: another answer with each open.
+    pub(crate) learned: Option<bool>,
 }
 
 impl Setup {
@@ -39,6 +41,7 @@ impl Setup {
             filter_bits: if rng.u8(..4) == 0 { 0 } else { 10 },
             compression: rng.u8(..4) == 0,
             direct_reads: rng.u8(..4) == 0,
+            learned: [None, Some(true), Some(false)][rng.usize(..3)],
         }
     }
 
@@ -47,6 +50,7 @@ impl Setup {
     }
 
     pub(crate) fn options(&self, env: &Arc<SimEnv>) -> Options {
+        let is_learned = self.learned.unwrap_or_else(|| env.random_u64().is_multiple_of(2));
         Options::new()
             .env(Arc::<SimEnv>::clone(env))
             .memory(1 << 20)
@@ -59,7 +63,8 @@ impl Setup {
             .filter_bits_per_key(self.filter_bits.into())
             .compression(self.compression)
             .direct_reads(self.direct_reads)
-            .thresholds(thresholds())
+            .learned_index(if is_learned { LearnedIndex::Always } else { LearnedIndex::Never })
+            .thresholds(Thresholds { larger_models: true, ..thresholds() })
     }
 }
 
