@@ -1,7 +1,7 @@
 //! Sizes and search times of both kinds of index, over generated key sets.
 //!
 //! Blocks of 4 KiB are simulated: entries of 100-byte values with 5 bytes of overhead, 18 bytes for the block, keys
-//! without the prefix that all keys of the block share. The keys of one SST of 64 MiB come from a run 16 times as large.
+//! without the prefix that all keys of the block share. The keys are those of one SST out of a run 16 times as large.
 //!
 //! ```sh
 //! cargo run --release -p pleach-index --example index_core
@@ -12,92 +12,18 @@
 #![expect(clippy::cast_precision_loss, reason = "figures of a few digits")]
 #![expect(clippy::indexing_slicing, reason = "places are computed from lengths")]
 
+#[path = "../../pleach-table/examples/index_table/data.rs"]
+mod data;
+
 use std::hint::black_box;
 use std::time::Instant;
 
+use data::{KeySet, Part, mix64};
 use pleach_index::{GIVEN_UP_MAX, Index, IndexBuilder, IndexChoice, cut};
 
-const KEYS: u64 = 560_000;
 const PAGE: usize = 4096;
 const PROBES: usize = 1024;
 const SEARCHES: usize = 1 << 21;
-
-fn mix(mut n: u64) -> u64 {
-    n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ n >> 31
-}
-
-fn user(n: u64) -> String {
-    let hash = n.to_le_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    format!("user{}", hash.cast_signed().unsigned_abs())
-}
-
-fn uuid(n: u64) -> String {
-    let (high, low) = (mix(n), mix(!n));
-    let (time, version, variant) = (high >> 16 & 0xffff, high & 0xfff, low >> 48 & 0x3fff | 0x8000);
-    format!("{:08x}-{time:04x}-4{version:03x}-{variant:04x}-{:012x}", high >> 32, low & 0xffff_ffff_ffff)
-}
-
-fn url(n: u64) -> String {
-    const WORDS: [&str; 12] =
-        ["news", "item", "user", "shop", "about", "blog", "img", "static", "help", "api", "cart", "list"];
-    let word = |n: u64| WORDS[usize::try_from(n % 12).unwrap_or(0)];
-    let m = mix(n / 40);
-    format!("https://www.{}{}.example/{}/{}/{:x}", word(m), m % 900, word(m >> 8), word(mix(n)), mix(n) >> 40)
-}
-
-/// A set of keys: its name, the key of a number, a key of the same sort that is missing.
-type Set = (&'static str, fn(u64) -> Vec<u8>, fn(u64) -> Vec<u8>);
-
-const SETS: [Set; 10] = [
-    ("decimal", |n| format!("{n:016}").into(), |n| format!("{n:016}.").into()),
-    (
-        "sparse",
-        |n| format!("{:016}", n * 16 + mix(n) % 16).into(),
-        |n| format!("{:016}", n * 16 + mix(!n) % 16).into(),
-    ),
-    (
-        "random16",
-        |n| format!("{:016}", mix(n) % 10_u64.pow(16)).into(),
-        |n| format!("{:016}", mix(!n) % 10_u64.pow(16)).into(),
-    ),
-    ("binary", |n| mix(n).swap_bytes().to_le_bytes().into(), |n| mix(!n).swap_bytes().to_le_bytes().into()),
-    ("user", |n| user(n).into(), |n| user(n + (1 << 41)).into()),
-    ("uuid", |n| uuid(n).into(), |n| uuid(n + (1 << 41)).into()),
-    (
-        "hex40",
-        |n| format!("{:016x}{:016x}{:08x}", mix(n), mix(!n), n).into(),
-        |n| format!("{:016x}{:016x}{:08x}", mix(n + (1 << 41)), mix(!n), n).into(),
-    ),
-    (
-        "seg1",
-        |n| format!("{:016}", n + n / 100 * 900).into(),
-        |n| format!("{:016}", n + n / 100 * 900 + 450).into(),
-    ),
-    (
-        "composite",
-        |n| format!("t{:05}/o{:010}/{:03}", mix(n / 8) % 10_000, n / 8, n % 8).into(),
-        |n| format!("t{:05}/o{:010}/{:03}", mix(n / 8) % 10_000, n / 8, n % 8 + 8).into(),
-    ),
-    ("url", |n| url(n).into(), |n| url(n + (1 << 41)).into()),
-];
-
-/// The keys of one SST out of a run of 16: those between two quantiles.
-fn sst_of((_, key, missing): Set) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-    let mut sample: Vec<_> = (0..KEYS * 16).step_by(997).map(key).collect();
-    sample.sort();
-    let bound = |quantile: usize| sample[sample.len() * quantile / 16].clone();
-    let range = bound(5)..bound(6);
-    let mut keys: Vec<_> = (0..KEYS * 16).map(key).filter(|key| range.contains(key)).collect();
-    keys.sort();
-    let mut absent: Vec<_> =
-        (0..KEYS * 16).map(missing).filter(|key| range.contains(key)).take(200_000).collect();
-    absent.retain(|key| keys.binary_search(key).is_err());
-    (keys, absent)
-}
 
 /// Numbers of entries in the blocks.
 fn pack(keys: &[Vec<u8>], is_advised: bool) -> Vec<usize> {
@@ -145,7 +71,7 @@ fn search_ns(index: &Index, present: &[Vec<u8>], absent: &[Vec<u8>]) -> f64 {
     let mut places = Vec::new();
     for i in 0..PROBES {
         let from = if i % 2 == 0 || absent.is_empty() { present } else { absent };
-        let key = &from[usize::try_from(mix(i as u64)).expect("64 bits") % from.len()];
+        let key = &from[usize::try_from(mix64(i as u64)).expect("64 bits") % from.len()];
         places.push((bytes.len(), key.len()));
         bytes.extend_from_slice(key);
     }
@@ -189,11 +115,11 @@ fn main() {
     println!(
         "set        cuts     pages%  separators: stored resident  ns | learned: stored resident shared  ns  segments train-ns/key | chosen"
     );
-    for set in SETS {
-        if !wanted.is_empty() && !wanted.iter().any(|name| name == set.0) {
+    for set in KeySet::ALL {
+        if !wanted.is_empty() && !wanted.iter().any(|name| name == set.description().0) {
             continue;
         }
-        let (keys, absent) = sst_of(set);
+        let Part { name: set_name, keys, missing: absent } = Part::of_run(set);
         let greedy = pack(&keys, false);
         for (name, counts) in [("greedy", greedy.clone()), ("advised", pack(&keys, true))] {
             let blocks = counts.len() as f64;
@@ -208,7 +134,7 @@ fn main() {
             };
             println!(
                 "{:10} {name:8} {:+6.2}             {:7.2} {:8.2} {:5.1} |        {:7.3} {:8.3} {:6.3} {:5.1} {:8} {:8.2} | {:?}",
-                set.0,
+                set_name,
                 (blocks / greedy.len() as f64 - 1.0) * 100.0,
                 stored(&separators),
                 separators.memory() as f64 / blocks,

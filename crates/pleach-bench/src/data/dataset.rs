@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::key_set::KeySet;
+use super::keys::KeySet;
 use super::permutation::Permutation;
 use super::value_sizes::ValueSizes;
 use super::values::Values;

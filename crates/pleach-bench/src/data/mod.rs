@@ -5,6 +5,7 @@ mod chooser;
 mod dataset;
 mod generated_text;
 mod key_set;
+mod keys;
 mod permutation;
 mod random;
 mod value_sizes;
@@ -13,7 +14,7 @@ mod zipfian;
 
 pub(crate) use chooser::{Chooser, Distribution};
 pub(crate) use dataset::Dataset;
-pub(crate) use key_set::KeySet;
+pub(crate) use keys::KeySet;
 pub(crate) use permutation::Permutation;
 pub(crate) use random::Random;
 pub(crate) use value_sizes::{GeneralizedPareto, ValueSizes};

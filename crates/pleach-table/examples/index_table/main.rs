@@ -1,0 +1,237 @@
+//! Sizes and lookup times of SSTs by the kind of their index, over generated key sets.
+//!
+//! Each SST has 64 MiB of values of 100 bytes. Its keys are a sixteenth of those of a run. A lookup finds the block of a key
+//! and waits for the lookup before; half of the keys are absent. The kinds take turns of 50 ms, and the median turn counts.
+//!
+//! ```sh
+//! cargo run --release -p pleach-table --example index_table -- --json figures.json
+//! ```
+//!
+//! `--sets decimal,url` takes only these sets, `--mib 8` other lengths of SSTs, `--value 12` other lengths of values.
+
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a measurement tool")]
+#![expect(clippy::cast_precision_loss, reason = "figures of a few digits")]
+#![expect(clippy::cast_possible_truncation, reason = "places are below 2^32")]
+#![expect(clippy::indexing_slicing, reason = "places are computed from lengths")]
+
+mod data;
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::{KeySet, Part, mix64};
+use pleach_env::{Env, Error, FileId, RealEnv, Result};
+use pleach_table::{
+    FrameCache, IndexChoice, IndexKind, Sst, SstBuilder, SstOptions, SstSummary, ValueKind, key_hash,
+};
+
+/// Keys that are looked up, in random order.
+const PROBES: usize = 1 << 12;
+const TURN: Duration = Duration::from_millis(50);
+const TURNS: usize = 15;
+/// Lengths of SSTs for the share that is learned: from a flush's to a compaction's.
+const SHARE_MIB: [u64; 3] = [1, 8, 64];
+
+const KINDS: [(&str, IndexChoice); 3] = [
+    ("separators", IndexChoice::Separators),
+    ("learned", IndexChoice::Learned),
+    ("smallest", IndexChoice::Smallest),
+];
+
+struct Bench {
+    env: Arc<dyn Env>,
+    dir: PathBuf,
+    value: Vec<u8>,
+    sst_bytes: u64,
+}
+
+/// An SST that was written and opened.
+struct Built {
+    kind: &'static str,
+    sst: Sst,
+    summary: SstSummary,
+    add_ns: f64,
+}
+
+impl Bench {
+    /// Writes an SST of the first `keys` that it has room for, and opens it. Returns how many it took.
+    fn build(&self, keys: &[Vec<u8>], choice: IndexChoice, bytes: u64) -> Result<(Sst, SstSummary, usize)> {
+        let path = self.dir.join("000001.sst");
+        let options = SstOptions { filter_bits_per_key: 0.0, index: choice, ..SstOptions::default() };
+        let mut builder = SstBuilder::create(&self.env, &path, FileId(1), options)?;
+        for (i, key) in keys.iter().enumerate() {
+            builder.add(key, ValueKind::Put, &self.value, key_hash(0, key))?;
+            if i % 64 == 63 && builder.estimated_len() >= bytes {
+                break;
+            }
+        }
+        let taken = builder.entries() as usize;
+        let summary = builder.finish()?;
+        let cache = FrameCache::new(0);
+        let sst = Sst::open(&self.env, &path, FileId(1), Some(&summary), cache, false)?;
+        self.env.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+        Ok((sst, summary, taken))
+    }
+
+    /// The share of SSTs of several lengths for which a model is taken.
+    fn learned_share(&self, keys: &[Vec<u8>]) -> Result<f64> {
+        let (mut learned, mut all) = (0, 0);
+        for mib in SHARE_MIB.iter().filter(|&&mib| mib << 20 <= self.sst_bytes) {
+            let mut rest = keys;
+            while !rest.is_empty() {
+                let (sst, _, taken) = self.build(rest, IndexChoice::Smallest, mib << 20)?;
+                rest = &rest[taken..];
+                // The rest of a run may be of any length.
+                if !rest.is_empty() || all == 0 {
+                    all += 1;
+                    learned += u32::from(sst.index_kind() == IndexKind::Learned);
+                }
+            }
+        }
+        Ok(f64::from(learned) / f64::from(all))
+    }
+
+    /// The objects of one set.
+    fn measure(&self, part: &Part) -> Result<Vec<String>> {
+        let mut all = Vec::new();
+        for (kind, choice) in KINDS {
+            let start = Instant::now();
+            let (sst, summary, taken) = self.build(&part.keys, choice, self.sst_bytes)?;
+            let add_ns = start.elapsed().as_nanos() as f64 / taken as f64;
+            all.push(Built { kind, sst, summary, add_ns });
+        }
+        let entries = all.iter().map(|built| built.summary.entries).min().unwrap_or(0) as usize;
+        let probes = Probes::of(&part.keys[..entries], &part.missing);
+        let ns = probes.lookup_ns(&all.iter().map(|built| &built.sst).collect::<Vec<_>>());
+        let share = self.learned_share(&part.keys)?;
+        let bytes_per_entry = |built: &Built| built.summary.file_len as f64 / built.summary.entries as f64;
+        let objects = all.iter().zip(&ns).map(|(built, &lookup_ns)| {
+            let blocks = f64::from(built.sst.blocks());
+            let figures = [
+                ("resident_bytes_per_block", built.sst.index_memory() as f64 / blocks),
+                ("stored_bytes_per_block", stored_len(&built.summary) as f64 / blocks),
+                ("file_overhead", bytes_per_entry(built) / bytes_per_entry(&all[0]) - 1.0),
+                ("learned_share", share),
+                ("lookup_ns", lookup_ns),
+                ("separators_lookup_ns", ns[0]),
+                ("blocks", blocks),
+                ("entries", built.summary.entries as f64),
+                ("add_ns", built.add_ns),
+            ];
+            object(&part.name, built, &figures)
+        });
+        Ok(objects.collect())
+    }
+}
+
+/// Length of the stored index: what the tail of an SST without filter and note has beside footer, headers and properties.
+fn stored_len(summary: &SstSummary) -> usize {
+    let properties = 6 * 14 + 3 * 6 + summary.smallest.len() + summary.largest.len();
+    summary.tail_len as usize - 64 - 2 * 16 - properties
+}
+
+fn object(set: &str, built: &Built, figures: &[(&str, f64)]) -> String {
+    let is_learned = built.sst.index_kind() == IndexKind::Learned;
+    let mut line = format!("{set:12} {:10} {:8}", built.kind, if is_learned { "model" } else { "" });
+    let mut json = format!("{{\"set\":\"{set}\",\"kind\":\"{}\",\"is_learned\":{is_learned}", built.kind);
+    for (name, value) in figures {
+        write!(line, " {value:9.3}").expect("a string takes it");
+        write!(json, ",\"{name}\":{value:.4}").expect("a string takes it");
+    }
+    println!("{line}");
+    json + "}"
+}
+
+/// Keys to look up: half of them are absent.
+struct Probes {
+    bytes: Vec<u8>,
+    places: Vec<(usize, usize)>,
+}
+
+impl Probes {
+    fn of(keys: &[Vec<u8>], missing: &[Vec<u8>]) -> Self {
+        let last = keys.last().expect("an SST has keys");
+        let missing: Vec<&Vec<u8>> = missing.iter().filter(|key| *key < last).collect();
+        let (mut bytes, mut places) = (Vec::new(), Vec::new());
+        for i in 0..PROBES {
+            let at = mix64(i as u64) as usize;
+            let key = if i % 2 == 0 || missing.is_empty() {
+                &keys[at % keys.len()]
+            } else {
+                missing[at % missing.len()]
+            };
+            places.push((bytes.len(), key.len()));
+            bytes.extend_from_slice(key);
+        }
+        Self { bytes, places }
+    }
+
+    /// Nanoseconds of a lookup in each of the SSTs.
+    fn lookup_ns(&self, ssts: &[&Sst]) -> Vec<f64> {
+        let mut turns = vec![Vec::new(); ssts.len()];
+        for _ in 0..TURNS {
+            for (sst, turns) in ssts.iter().zip(&mut turns) {
+                turns.push(self.turn(sst));
+            }
+        }
+        let median = |mut turns: Vec<f64>| {
+            turns.sort_by(f64::total_cmp);
+            turns[turns.len() / 2]
+        };
+        turns.into_iter().map(median).collect()
+    }
+
+    fn turn(&self, sst: &Sst) -> f64 {
+        let (start, mut lookups, mut at) = (Instant::now(), 0_usize, 0_usize);
+        while start.elapsed() < TURN {
+            for i in lookups..lookups + PROBES {
+                let (from, len) = self.places[at];
+                let found = sst.block_for(&self.bytes[from..from + len]) as usize;
+                // The next key depends on the answer.
+                at = (i.wrapping_mul(0x9e37_79b9) + found) % PROBES;
+            }
+            lookups += PROBES;
+        }
+        black_box(at);
+        start.elapsed().as_nanos() as f64 / lookups as f64
+    }
+}
+
+/// The value of an option, if it was given.
+fn option(name: &str) -> Option<String> {
+    std::env::args().skip_while(|arg| arg != name).nth(1)
+}
+
+fn main() -> Result<()> {
+    let number = |name, default| option(name).map_or(default, |text| text.parse().expect("a number"));
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let dir = std::env::temp_dir().join(format!("pleach-index-table-{}", std::process::id()));
+    env.create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
+    let value = (0..number("--value", 100)).map(|i| mix64(i) as u8).collect();
+    let bench = Bench { env, dir, value, sst_bytes: number("--mib", 64) << 20 };
+    let wanted = option("--sets");
+    let is_wanted =
+        |name: &str| wanted.as_ref().is_none_or(|sets| sets.split(',').any(|wanted| wanted == name));
+    let mut objects = Vec::new();
+    println!(
+        "set          kind       chosen    resident  stored B  overhead   learned lookup ns sep.'s ns    blocks   entries    add ns"
+    );
+    for set in KeySet::ALL {
+        let name = set.description().0;
+        if is_wanted(name) {
+            objects.extend(bench.measure(&Part::of_run(set))?);
+        }
+        if matches!(set, KeySet::Ar | KeySet::Osm) && is_wanted(&format!("{name}-shuffle")) {
+            objects.extend(bench.measure(&Part::of_shuffled(set))?);
+        }
+    }
+    let _leftover = std::fs::remove_dir(&bench.dir);
+    if let Some(path) = option("--json") {
+        let json = format!("[\n{}\n]\n", objects.join(",\n"));
+        std::fs::write(&path, json).map_err(|e| Error::io("write", path.as_ref(), e))?;
+    }
+    Ok(())
+}
