@@ -120,6 +120,29 @@ fn a_footer_of_another_version_is_refused() {
 }
 
 #[test]
+fn verify_finds_a_model_that_hides_keys() {
+    let entries = random_digits(800);
+    let (sim, env) = machine();
+    let summary = build(&env, &entries, SstOptions { filter_bits_per_key: 0.0, ..learned() });
+    let good = sim.read_file(Path::new(PATH)).unwrap();
+    let tail_at = usize::try_from(summary.file_len - u64::from(summary.tail_len)).unwrap();
+    let (mut hiding, mut harmless) = (0, 0);
+    // The index block begins with its header and the places of blocks.
+    for at in tail_at + 28..good.len() - 64 - 150 {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        sim.write_file(Path::new(PATH), &bytes);
+        failpoint::with_skipped("sst.tail.crc", || {
+            let Ok(sst) = open(&env, None, &FrameCache::new(1 << 20)) else { return };
+            let finds_all = entries.keys().all(|key| get(&sst, key).unwrap().is_some());
+            assert_eq!(sst.verify(hash).is_ok(), finds_all, "byte {at}");
+            (hiding, harmless) = (hiding + usize::from(!finds_all), harmless + usize::from(finds_all));
+        });
+    }
+    assert!(hiding > 10, "{hiding} bytes hide keys, {harmless} do not");
+}
+
+#[test]
 fn equal_encoders_are_shared_by_ssts() {
     let encoders = Encoders::new();
     let (_, env) = machine();
