@@ -224,4 +224,21 @@ mod tests {
         file.load_filter();
         assert!(file.filter_use().is_kept, "the file has none");
     }
+
+    #[test]
+    fn an_open_index_counts_as_it_is() {
+        let env: Arc<dyn Env> = SimEnv::new(1);
+        let (path, id) = (Path::new("/1.sst"), FileId(1));
+        let mut builder = SstBuilder::create(&env, path, id, SstOptions::default()).unwrap();
+        for i in 0..2000u32 {
+            builder.add(format!("{i:08}").as_bytes(), ValueKind::Put, &[0; 100], u64::from(i)).unwrap();
+        }
+        let summary = builder.finish().unwrap();
+        let sst = Sst::open(&env, path, id, Some(&summary), FrameCache::new(1 << 20), false).unwrap();
+        let memory = (sst.memory() - sst.filter_memory()) as u64;
+        let file = SstFile::new(id, summary, Arc::default());
+        assert!(file.index_bytes() < memory, "the stored index is smaller");
+        file.opened(sst, true);
+        assert_eq!(file.index_bytes(), memory);
+    }
 }
