@@ -46,6 +46,21 @@ pub(super) struct Word {
     constant: u64,
     /// What a rank counts at each place.
     weights: [u64; WORD_LEN],
+    /// If all places have equally many ranks, the ranks are a number in that base.
+    base: Option<Base>,
+}
+
+/// A base, and how the number is found in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Base {
+    /// The base, its square, and its fourth power.
+    powers: [u64; 3],
+    /// What the number counts.
+    scale: u64,
+    /// 0xff at the places of the digits.
+    digits: u64,
+    /// Bits behind the last digit.
+    shift: u32,
 }
 
 /// Ranks of every byte in a set: `rank << 1 | 1` if it is in the set.
@@ -108,6 +123,7 @@ impl Word {
             hex,
             constant,
             weights: all_weights,
+            base: Base::of(skipped, classes, weights),
         }
     }
 
@@ -172,6 +188,9 @@ impl Word {
 
     #[inline]
     fn weighted(&self, ranks: u64) -> u64 {
+        if let Some(base) = &self.base {
+            return base.number(ranks);
+        }
         let ranks = bytes_of(ranks);
         let mut sum = 0_u64;
         for (rank, weight) in ranks.iter().zip(&self.weights) {
@@ -216,6 +235,41 @@ impl Word {
     /// Where the first position is in the key.
     pub(super) fn start(&self) -> usize {
         self.offset as usize + usize::from(self.skipped)
+    }
+}
+
+impl Base {
+    /// The base of `classes`, which are behind `skipped` places. Constants may lead: their rank is 0.
+    fn of(skipped: usize, classes: &[Class], weights: &[u64]) -> Option<Self> {
+        let radix = |class: &Class| class.radix(&[]);
+        let constants = classes.iter().take_while(|class| radix(class) == 1).count();
+        let base = radix(classes.get(constants)?);
+        let scale = *weights.last()?;
+        let mut weight = scale;
+        for (class, &expected) in classes.iter().zip(weights).skip(constants).rev() {
+            if radix(class) != base || weight != expected || matches!(class, Class::Set(_)) {
+                return None;
+            }
+            weight = weight.wrapping_mul(base);
+        }
+        let square = base * base;
+        let shift = 8 * (WORD_LEN - skipped - classes.len());
+        let digits = (u64::MAX >> (8 * (skipped + constants))) >> shift << shift;
+        let shift = u32::try_from(shift).expect("below 64");
+        Some(Self { powers: [base, square, square.wrapping_mul(square)], scale, digits, shift })
+    }
+
+    /// The number of digits. Neighbours are joined in all pairs at once, then pairs, then fours.
+    #[inline]
+    fn number(&self, ranks: u64) -> u64 {
+        const BYTES: u64 = 0x00ff_00ff_00ff_00ff;
+        const PAIRS: u64 = 0x0000_ffff_0000_ffff;
+        let [base, square, fourth] = self.powers;
+        let digits = (ranks & self.digits) >> self.shift;
+        let pairs = (digits >> 8 & BYTES) * base + (digits & BYTES);
+        let fours = (pairs >> 16 & PAIRS) * square + (pairs & PAIRS);
+        let number = (fours >> 32).wrapping_mul(fourth).wrapping_add(fours & 0xffff_ffff);
+        number.wrapping_mul(self.scale)
     }
 }
 
