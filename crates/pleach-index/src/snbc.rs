@@ -12,7 +12,7 @@
 //!    Tested.
 //!
 //! # Cost
-//! 112 bytes of memory for each 8 positions, and 552 for each set of bytes that is neither a range nor hexadecimal digits.
+//! 208 bytes of memory for each 8 positions, and 552 for each set of bytes that is neither a range nor hexadecimal digits.
 //!
 //! # Origin
 //! Google's learned index in Bigtable (Abu-Libdeh et al., 2020), quoted by `TridentKV` 3.2. Departures: ranks of the bytes
@@ -43,8 +43,9 @@ pub(crate) struct Snbc {
     prefix: Box<[u8]>,
     /// The part of the prefix, a multiple of eight bytes, that is compared apart. Words cover the rest as constants.
     compared: usize,
-    /// Classes of all positions that words cover.
+    /// Classes of all positions that words cover, and what a rank counts there.
     classes: Box<[Class]>,
+    weights: Box<[u64]>,
     sets: Box<[Set]>,
     tables: Box<[Table]>,
     words: Box<[Word]>,
@@ -67,16 +68,20 @@ impl Snbc {
         let all: Box<[Class]> = constants.chain(classes.iter().copied()).collect();
         let split = if upper == 0 { 0 } else { upper + constant_count };
         let (upper_classes, lower_classes) = all.split_at_checked(split)?;
+        let (mut weights, upper_max) = weights_of(upper_classes, &sets)?;
+        let (lower_weights, lower_max) = weights_of(lower_classes, &sets)?;
         let mut words = Vec::new();
-        let upper_max = add_words(compared, 0, upper_classes, &sets, &mut words)?;
+        add_words(compared, 0, upper_classes, &weights, &mut words);
         let upper_words = words.len();
-        let lower_max = add_words(compared + split, split, lower_classes, &sets, &mut words)?;
+        add_words(compared + split, split, lower_classes, &lower_weights, &mut words);
+        weights.extend(lower_weights);
         Some(Self {
             prefix: prefix.into(),
             compared,
             tables: sets.iter().map(table).collect(),
             sets: sets.into(),
             classes: all,
+            weights: weights.into(),
             words: words.into(),
             upper_words,
             upper,
@@ -143,8 +148,10 @@ impl Snbc {
 
     #[inline(never)]
     fn sum_of_tables(&self, word: &Word, key: &[u8]) -> Option<u64> {
-        let classes = self.classes.get(usize::from(word.first)..)?;
-        word.sum_of_tables(key, classes, &self.sets, &self.tables)
+        let first = usize::from(word.first);
+        let (classes, weights) = (self.classes.get(first..)?, self.weights.get(first..)?);
+        let count = usize::from(word.positions).min(classes.len());
+        word.sum_of_tables(key, classes.get(..count)?, weights, &self.sets, &self.tables)
     }
 
     /// Both halves of the code, byte by byte.
@@ -159,12 +166,12 @@ impl Snbc {
             std::cmp::Ordering::Equal => {}
         }
         let mut sums = [0_u64, 0];
-        let mut classes = self.classes.iter();
+        let mut positions = self.classes.iter().zip(&self.weights);
         for (i, word) in self.words.iter().enumerate() {
             let half = usize::from(i >= self.upper_words);
             let bytes = key.get(word.start()..).unwrap_or_default();
             let mut bytes = bytes.iter();
-            for (weight, class) in word.weights().iter().zip(classes.by_ref().take(word.positions.into())) {
+            for (class, weight) in positions.by_ref().take(word.positions.into()) {
                 let Some(&byte) = bytes.next() else { return sums.into() };
                 let (rank, exact) = match class.rank(byte, &self.sets) {
                     Rank::Below => return sums.into(),
@@ -190,6 +197,7 @@ impl Snbc {
     pub(crate) fn memory(&self) -> usize {
         self.prefix.len()
             + size_of_val(&*self.classes)
+            + size_of_val(&*self.weights)
             + size_of_val(&*self.sets)
             + size_of_val(&*self.tables)
             + size_of_val(&*self.words)
@@ -223,15 +231,8 @@ impl Snbc {
 /// Longest prefix: a key's largest length.
 const PREFIX_LEN_MAX: usize = 65_539;
 
-/// Appends the words of `classes`, of which the first is number `first` and at `start` in a key. Returns the largest number; `None` if it
-/// exceeds 64 bits.
-fn add_words(
-    start: usize,
-    first: usize,
-    classes: &[Class],
-    sets: &[Set],
-    words: &mut Vec<Word>,
-) -> Option<u64> {
+/// What a rank counts at each position of `classes`, and the largest number; `None` if it exceeds 64 bits.
+fn weights_of(classes: &[Class], sets: &[Set]) -> Option<(Vec<u64>, u64)> {
     let mut weights = vec![0; classes.len()];
     let mut product = 1_u128;
     for (weight, class) in weights.iter_mut().zip(classes).rev() {
@@ -241,11 +242,15 @@ fn add_words(
             return None;
         }
     }
+    Some((weights, low_bits(product - 1)))
+}
+
+/// Appends the words of `classes`, of which the first is number `first` and at `start` in a key.
+fn add_words(start: usize, first: usize, classes: &[Class], weights: &[u64], words: &mut Vec<Word>) {
     let chunks = classes.chunks(WORD_LEN).zip(weights.chunks(WORD_LEN));
     words.extend(chunks.enumerate().map(|(i, (classes, weights))| {
         Word::new(start + i * WORD_LEN, first + i * WORD_LEN, classes, weights)
     }));
-    Some(low_bits(product - 1))
 }
 
 /// The lower 64 bits.

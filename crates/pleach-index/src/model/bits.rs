@@ -2,8 +2,8 @@
 
 /// Widest number that [`gather`] finds whole.
 pub(super) const WIDTH_MAX: u32 = 57;
-/// Bytes behind the last number, so that a search can look at a window from any record on, and gather from any bit.
-pub(super) const PADDING: usize = super::WINDOW_LEN;
+/// Bytes behind the last number, so that all of it is gathered.
+pub(super) const PADDING: usize = 8;
 
 /// At least 57 bits from bit `at` on; zeros where there are no bytes.
 #[inline]
@@ -46,11 +46,6 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// A writer behind `bytes`.
-    pub(super) fn after(bytes: Vec<u8>) -> Self {
-        Self { len: bytes.len() as u64 * 8, bytes }
-    }
-
     /// Appends the lowest `width` bits of `number`.
     ///
     /// Requires: the other bits are 0, and `width` is at most 57.

@@ -5,6 +5,9 @@ use std::ops::{Add, Sub};
 
 /// A code of a key.
 pub(crate) trait Code: Copy + Ord + Debug + Add<Output = Self> + Sub<Output = Self> {
+    /// Bits of a code.
+    const BITS: u32;
+
     /// Its distance above `origin`; `None` if it is below.
     fn above(self, origin: Self) -> Option<Self>;
     /// The top 64 bits of the distance after a shift to the left by `justify`; a distance that would lose bits counts as the
@@ -12,8 +15,12 @@ pub(crate) trait Code: Copy + Ord + Debug + Add<Output = Self> + Sub<Output = Se
     fn justified(self, justify: u32) -> u64;
     /// Leading zeros.
     fn zeros(self) -> u32;
+    /// Bits of the number.
+    fn bits(self) -> u32;
     /// The distance in units of `1 << scale`, or `u64::MAX` if that is larger.
     fn scaled(self, scale: u32) -> u64;
+    /// The distance within a segment of `1 << shift` codes, in 2^-64 of the segment; `shift` is 1 at least.
+    fn low(self, shift: u32) -> u64;
     /// `scaled << scale` below this distance: the rest.
     fn rest(self, scaled: u64, scale: u32) -> Self;
     /// The number above `below` and not above `self` that has the most trailing zeros.
@@ -35,6 +42,8 @@ pub(crate) trait Code: Copy + Ord + Debug + Add<Output = Self> + Sub<Output = Se
 }
 
 impl Code for u64 {
+    const BITS: u32 = 64;
+
     #[inline]
     fn above(self, origin: Self) -> Option<Self> {
         self.checked_sub(origin)
@@ -50,9 +59,18 @@ impl Code for u64 {
         self.leading_zeros().min(63)
     }
 
+    fn bits(self) -> u32 {
+        64 - self.leading_zeros()
+    }
+
     #[inline]
     fn scaled(self, scale: u32) -> u64 {
         self >> (scale & 63)
+    }
+
+    #[inline]
+    fn low(self, shift: u32) -> u64 {
+        self << (shift.wrapping_neg() & 63)
     }
 
     #[inline]
@@ -79,6 +97,8 @@ impl Code for u64 {
 }
 
 impl Code for u128 {
+    const BITS: u32 = 128;
+
     #[inline]
     fn above(self, origin: Self) -> Option<Self> {
         self.checked_sub(origin)
@@ -94,9 +114,18 @@ impl Code for u128 {
         self.leading_zeros().min(127)
     }
 
+    fn bits(self) -> u32 {
+        128 - self.leading_zeros()
+    }
+
     #[inline]
     fn scaled(self, scale: u32) -> u64 {
-        u64::try_from(self >> (scale & 63)).unwrap_or(u64::MAX)
+        u64::try_from(self >> (scale & 127)).unwrap_or(u64::MAX)
+    }
+
+    #[inline]
+    fn low(self, shift: u32) -> u64 {
+        top_half(self << (shift.wrapping_neg() & 127))
     }
 
     #[inline]

@@ -9,27 +9,20 @@
 //! finer fractions.
 //!
 //! # Cost
-//! Linear in the number of boundaries, up to a logarithm where segments are halved. With encoding and checking, 6 to 20 ns for each
+//! Linear in the number of boundaries, up to a logarithm where segments are halved. With encoding and checking, 7 to 14 ns for each
 //! key of an SST (`cargo run --release -p pleach-index --example index_core`, 34 keys a block, two virtual cores of an Intel Xeon).
 
-use super::bits::bits_of;
-use super::code::{Code, product_top};
-use super::line::{Line, Shape};
+use super::code::Code;
+use super::line::Line;
+use super::points::{FINE, Points};
 
 /// A gap: code of the last key before a boundary, and of the first key behind it.
 pub(crate) type Gap<C> = (C, C);
 
-/// Fraction bits of the slope that is searched first.
-const FINE: u32 = 24;
-/// Finest fractions that are tried.
-const FRACTION_MAX: u32 = 26;
 /// Bits of a segment besides its residuals, about: the unit of the choice among lengths. Measured.
-const SEGMENT_BITS: u64 = 140;
+const SEGMENT_BITS: u64 = 200;
 /// Length of a segment that is tried first. Longer ones follow, or shorter ones if it is not feasible.
 const LEN_FIRST: usize = 16;
-/// Slopes tried for each fraction, next to the best one.
-const NUDGES: [i64; 9] = [1, 0, 2, -1, 3, -2, 5, -4, 8];
-
 /// A fitted segment. The boundaries from `first` on are its own.
 #[derive(Debug)]
 pub(super) struct Segment<C> {
@@ -42,8 +35,10 @@ pub(super) struct Segment<C> {
 }
 
 /// Fits segments to `gaps`.
-pub(super) fn fit<C: Code>(gaps: &[Gap<C>]) -> Vec<Segment<C>> {
-    let mut fitter = Fitter { gaps, distances: Vec::new() };
+///
+/// A bit of a residual counts as `weight` bits. A search is faster without any.
+pub(super) fn fit<C: Code>(gaps: &[Gap<C>], weight: u64) -> Vec<Segment<C>> {
+    let mut fitter = Fitter { gaps, weight, points: Points::default() };
     let mut segments = Vec::new();
     let mut first = 0;
     let mut origin = None;
@@ -64,14 +59,11 @@ pub(super) fn fit<C: Code>(gaps: &[Gap<C>]) -> Vec<Segment<C>> {
     segments
 }
 
-/// Residuals of the boundaries behind the first of `segment`.
+/// Residuals of the boundaries behind the first of `segment`, whose start is the first boundary.
 pub(super) fn residuals<C: Code>(segment: &Segment<C>, gaps: &[Gap<C>]) -> impl Iterator<Item = u64> {
     let behind = gaps.get(segment.first + 1..segment.first + segment.len).unwrap_or_default();
-    (1..).zip(behind).map(|(no, gap)| {
-        let below = justified(gap.0, segment.start, segment.line.shape.justify);
-        let lowest = segment.line.predict(below) + 1 - (no << segment.line.shape.fraction);
-        u64::try_from(lowest).unwrap_or(0)
-    })
+    let justify = segment.line.shape.justify;
+    segment.line.residuals(behind.iter().map(move |gap| justified(gap.0, segment.start, justify)))
 }
 
 fn justified<C: Code>(code: C, start: C, justify: u32) -> u64 {
@@ -85,18 +77,18 @@ struct Best {
     bits: u64,
 }
 
-/// Bits of a segment with `len` boundaries.
-fn bits(len: usize, line: &Line) -> u64 {
-    SEGMENT_BITS + u64::from(line.shape.width) * (len as u64 - 1)
-}
-
 struct Fitter<'a, C> {
     gaps: &'a [Gap<C>],
-    /// Justified distances of the gaps behind the first one of the segment in question.
-    distances: Vec<(u64, u64)>,
+    weight: u64,
+    points: Points,
 }
 
 impl<C: Code> Fitter<'_, C> {
+    /// Bits of a segment with `len` boundaries.
+    fn bits(&self, len: usize, line: &Line) -> u64 {
+        SEGMENT_BITS + self.weight * u64::from(line.shape.width) * (len as u64 - 1)
+    }
+
     /// The length and the line of the best segment that starts at boundary `first` with code `start`.
     fn best(&mut self, first: usize, start: C) -> (usize, Line) {
         let left = self.gaps.len() - first;
@@ -126,7 +118,7 @@ impl<C: Code> Fitter<'_, C> {
         let mut is_better = false;
         for len in [Some(len), jump].into_iter().flatten() {
             let Some(line) = self.line(first, len, start) else { continue };
-            let bits = bits(len, &line);
+            let bits = self.bits(len, &line);
             if bits * (best.len as u64) < best.bits * len as u64 {
                 *best = Best { len, line, bits };
                 is_better = true;
@@ -167,7 +159,7 @@ impl<C: Code> Fitter<'_, C> {
         {
             let middle = above.roundest_from(below, origin);
             if let Some(right) = self.line(first + half, len - half, middle)
-                && bits(half, &left) + bits(len - half, &right) < bits(len, &line)
+                && self.bits(half, &left) + self.bits(len - half, &right) < self.bits(len, &line)
             {
                 self.push_split(&Segment { start, first, len: half, line: left }, origin, segments);
                 let right = Segment { start: middle, first: first + half, len: len - half, line: right };
@@ -183,76 +175,12 @@ impl<C: Code> Fitter<'_, C> {
         let behind = self.gaps.get(first + 1..first + len)?;
         let &(below, above) = behind.last()?;
         let justify = above.above(start)?.zeros();
-        self.distances.clear();
-        self.distances.extend(
+        self.points.distances.clear();
+        self.points.distances.extend(
             behind.iter().map(|gap| (justified(gap.0, start, justify), justified(gap.1, start, justify))),
         );
         let end = justified(below, start, justify) / 2 + justified(above, start, justify) / 2;
-        let slope = self.tilted((u128::from(len as u64 - 1) << (64 + FINE)) / u128::from(end.max(1)))?;
-        let widths = (0..).zip(&self.distances).map(|(i, gap)| (gap.1 - gap.0, i));
-        let (width, narrowest) = widths.min()?;
-        let gap_bits = bits_of(product_top(width, slope));
-        // With this fraction, the narrowest gap is one to two fractions wide.
-        let sure = (FINE + 1 - gap_bits.min(FINE + 1)).min(FRACTION_MAX);
-        for fraction in sure.saturating_sub(3)..=(sure + 3).min(FRACTION_MAX) {
-            let scaled =
-                if fraction <= FINE { slope >> (FINE - fraction) } else { slope << (fraction - FINE) };
-            for nudge in NUDGES {
-                let slope = scaled.saturating_add_signed(nudge);
-                if let Some(line) = self.try_line(justify, slope, fraction, narrowest) {
-                    return Some(line);
-                }
-            }
-        }
-        None
-    }
-
-    /// A line with this slope, if every gap contains a whole fraction.
-    fn try_line(&self, justify: u32, slope: u64, fraction: u32, narrowest: usize) -> Option<Line> {
-        let (below, above) = self.distances.get(narrowest)?;
-        if product_top(*below, slope) == product_top(*above, slope) {
-            return None;
-        }
-        let mut on_line = 0_i64;
-        let (mut highest, mut lowest) = (i64::MIN, i64::MAX);
-        for (below, above) in &self.distances {
-            on_line += 1 << fraction;
-            let below = product_top(*below, slope).cast_signed();
-            let above = product_top(*above, slope).cast_signed();
-            if below == above {
-                return None;
-            }
-            highest = highest.max(below + 1 - on_line);
-            lowest = lowest.min(above - on_line);
-        }
-        let width = bits_of(u64::try_from(highest - lowest).unwrap_or(0));
-        let shape = Shape { justify, fraction, width };
-        shape.is_usable().then_some(Line { slope, bias: -lowest, shape })
-    }
-
-    /// The slope near `slope` whose residuals have the smallest range.
-    fn tilted(&self, slope: u128) -> Option<u64> {
-        let mut slope = u64::try_from(slope).ok().filter(|slope| *slope < 1 << 60)?;
-        let mut best = (i64::MAX, slope);
-        for _ in 0..2 {
-            let (mut highest, mut lowest) = ((i64::MIN, 0), (i64::MAX, 0));
-            let mut on_line = 0_i64;
-            for (no, (below, above)) in (1..).zip(&self.distances) {
-                on_line += 1 << FINE;
-                highest = highest.max((product_top(*below, slope).cast_signed() - on_line, no));
-                lowest = lowest.min((product_top(*above, slope).cast_signed() - on_line, no));
-            }
-            let range = highest.0 - lowest.0;
-            best = best.min((range, slope));
-            let apart: i64 = highest.1 - lowest.1;
-            if range <= 0 || apart == 0 {
-                break;
-            }
-            // Turn the line so that the two extremes meet half way.
-            let per_block = range / apart / 2;
-            let change = (i128::from(slope) * i128::from(per_block)) >> FINE;
-            slope = slope.saturating_add_signed(-i64::try_from(change).ok()?);
-        }
-        Some(best.1)
+        let slope = (u128::from(len as u64 - 1) << (64 + FINE)) / u128::from(end.max(1));
+        self.points.line(slope, justify)
     }
 }

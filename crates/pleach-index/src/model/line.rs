@@ -2,6 +2,12 @@
 
 use super::code::product_top;
 
+/// Finest fractions.
+pub(super) const FRACTION_MAX: u32 = 26;
+/// Bits of a slope, and of a bias with its sign.
+const SLOPE_BITS: u32 = 32;
+const BIAS_BITS: u32 = 24;
+
 /// The shifts and widths of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -19,12 +25,10 @@ impl Shape {
         u64::from(self.justify) << 12 | u64::from(self.fraction) << 6 | u64::from(self.width)
     }
 
-    /// The shape of a number; what does not belong to it is ignored.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "masked")]
-    pub(super) fn from_number(number: u64) -> Self {
-        let number = number as u32;
-        Self { justify: number >> 12 & 127, fraction: number >> 6 & 63, width: number & 63 }
+    /// The shape of a number, if it is one.
+    pub(super) fn from_number(number: u64) -> Option<Self> {
+        let number = u32::try_from(number).ok().filter(|number| number >> 19 == 0)?;
+        Some(Self { justify: number >> 12, fraction: number >> 6 & 63, width: number & 63 })
     }
 
     /// How many boundaries residuals can leave undecided: 1, 2 or 4.
@@ -33,11 +37,9 @@ impl Shape {
         1 << self.width.saturating_sub(self.fraction).min(2)
     }
 
-    /// Whether the residuals of all candidates can be gathered at once, and decide.
-    pub(super) fn is_usable(self) -> bool {
-        let undecided = self.width.saturating_sub(self.fraction);
-        let widest = [32, 28, 14].get(undecided as usize);
-        widest.is_some_and(|widest| self.width <= *widest)
+    /// Whether the candidates decide.
+    fn is_usable(self) -> bool {
+        self.fraction <= FRACTION_MAX && self.width <= self.fraction + 2 && self.justify < 128
     }
 }
 
@@ -52,6 +54,21 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// Whether a record has room for it, and a search can use it.
+    pub(super) fn is_usable(&self) -> bool {
+        self.shape.is_usable()
+            && self.slope < 1 << SLOPE_BITS
+            && self.bias.unsigned_abs() < 1 << (BIAS_BITS - 1)
+    }
+
+    /// Residuals of the boundaries whose gaps begin at `distances`.
+    pub(super) fn residuals(self, distances: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
+        (1..).zip(distances).map(move |(no, below)| {
+            let lowest = self.predict(below) + 1 - (no << self.shape.fraction);
+            u64::try_from(lowest).unwrap_or(0)
+        })
+    }
+
     /// The predicted position of a justified distance.
     #[inline]
     pub(super) fn predict(&self, distance: u64) -> i64 {

@@ -5,22 +5,74 @@
 
 use pleach_coding::{Decoder, Malformed, put_varint};
 
-use super::bits::{PADDING, padded, unpadded};
+use super::bits::{PADDING, bits_of, bytes_mask, padded, unpadded, word};
 use super::code::Code;
-use super::line::Shape;
-use super::{BLOCK, FIELDS, Field, Model, RESIDUALS, SHAPE, START, STRIDE_MAX, Table};
+use super::line::{Line, Shape};
+use super::record::{BLOCKS_MAX, Record};
+use super::starts::Starts;
+use super::{Layout, Model};
+
+/// Fields of a segment. Its start is what it has more than the one before; 0 if all segments span equally many codes.
+const FIELDS: usize = 5;
+const START: usize = 0;
+const BLOCKS: usize = 1;
+const SLOPE: usize = 2;
+const BIAS: usize = 3;
+const SHAPE: usize = 4;
+
+/// Numbers of layouts. Never renumber.
+const UNEVEN: u8 = 0;
+const EVEN: u8 = 1;
+
+/// A field of all segments: its least value, and how many bytes the differences to it have.
+#[derive(Clone, Copy, Default)]
+struct Field {
+    least: u64,
+    len: usize,
+}
 
 impl<C: Code> Model<C> {
     /// Appends the stored form.
     pub(crate) fn store(&self, out: &mut Vec<u8>) {
         put_varint(out, self.segments.into());
         out.extend_from_slice(&self.origin.wide().to_le_bytes());
-        out.push(u8::try_from(self.scale).expect("below 64"));
-        for field in &self.fields {
-            put_varint(out, zigzag(field.base));
-            out.push(u8::try_from(field.len()).expect("at most 8"));
+        let (layout, shift) = match &self.layout {
+            Layout::Even { shift } => (EVEN, *shift),
+            Layout::Uneven(starts) => (UNEVEN, starts.scale),
+        };
+        out.extend([layout, u8::try_from(shift).expect("at most 128")]);
+        let values: Vec<[u64; FIELDS]> = self.values().collect();
+        let fields = fields(&values);
+        for field in &fields {
+            put_varint(out, zigzag(field.least));
+            out.push(u8::try_from(field.len).expect("at most 8"));
         }
-        out.extend_from_slice(unpadded(&self.bytes));
+        for (value, field) in values.iter().flat_map(|values| values.iter().zip(&fields)) {
+            let difference = value.wrapping_sub(field.least).to_le_bytes();
+            out.extend_from_slice(difference.get(..field.len).unwrap_or_default());
+        }
+        out.extend_from_slice(unpadded(&self.residuals));
+    }
+
+    /// The fields of each segment.
+    fn values(&self) -> impl Iterator<Item = [u64; FIELDS]> {
+        let starts = (0..self.segments as usize).map(|segment| match &self.layout {
+            Layout::Even { .. } => 0,
+            Layout::Uneven(starts) => starts.of(segment),
+        });
+        let pairs = self.records.windows(2).filter_map(|pair| <&[Record; 2]>::try_from(pair).ok());
+        let mut before = 0;
+        starts.zip(pairs).map(move |(start, [record, next])| {
+            let Line { slope, bias, shape } = record.line();
+            let mut values = [0; FIELDS];
+            values[START] = start - before;
+            values[BLOCKS] = u64::from(next.block() - record.block());
+            values[SLOPE] = slope;
+            values[BIAS] = bias.cast_unsigned();
+            values[SHAPE] = shape.number();
+            before = start;
+            values
+        })
     }
 
     /// Decodes the model of an SST of `blocks` blocks from the rest of `input`; `offset` tells how far `input` has come.
@@ -33,90 +85,121 @@ impl<C: Code> Model<C> {
         let malformed = |rest: &Decoder<'_>, expected| Malformed::new(offset(rest), expected);
         let segments = rest.u32().filter(|&segments| 0 < segments && segments < blocks);
         let segments = segments.ok_or(malformed(&input, "fewer segments than blocks"))?;
+        if blocks > BLOCKS_MAX {
+            return Err(malformed(&input, "fewer blocks than a model can have"));
+        }
         let origin = rest.array().and_then(|bytes| C::narrow(u128::from_le_bytes(bytes)));
         let origin = origin.ok_or(malformed(&input, "the start of the first segment"))?;
-        let scale = rest.u8().map(u32::from).filter(|&scale| scale < 64);
-        let scale = scale.ok_or(malformed(&rest, "a scale below 64"))?;
-        let (fields, stride) =
-            take_fields(&mut rest).ok_or(malformed(&rest, "fields of at most 8 bytes, 31 in all"))?;
-        let records_len = (u64::from(segments) + 1) * stride as u64;
-        let residuals_at = records_len * 8;
-        let bits = rest.0.len() as u64 * 8;
-        if residuals_at > bits {
-            return Err(malformed(&rest, "records within the index"));
-        }
-        let mut model = Self {
-            blocks,
-            segments,
-            origin,
-            scale,
-            candidates: 1,
-            fields,
-            stride,
-            bytes: padded(rest.0, PADDING),
-            residuals_at,
-            table: Table::over(&[0], stride),
+        let layout = rest.array().map(|[layout, shift]| (layout, u32::from(shift)));
+        let (is_even, shift) = match layout {
+            Some((UNEVEN, scale @ 0..64)) => (false, scale),
+            Some((EVEN, shift @ 1..)) if shift <= C::BITS => (true, shift),
+            _ => return Err(malformed(&rest, "a layout, and a shift within a code")),
         };
-        let starts = model.ascending_starts();
-        let starts = starts.ok_or(malformed(&rest, "starts in ascending order, the first of them 0"))?;
-        model.table = Table::over(&starts, stride);
-        model.candidates = model.check_records(bits - residuals_at).map_err(|e| malformed(&rest, e))?;
-        Ok(model)
-    }
-
-    /// All starts, if they ascend from 0.
-    fn ascending_starts(&self) -> Option<Vec<u64>> {
-        let mut starts = Vec::new();
-        for segment in 0..self.segments as usize {
-            let start = self.field(segment, START);
-            let is_behind = starts.last().map_or(start == 0, |&last| last < start);
-            starts.push(is_behind.then_some(start)?);
-        }
-        Some(starts)
-    }
-
-    /// The most candidates of a window. An error message if a record leaves the blocks, or its residuals the `bits` that there
-    /// are.
-    fn check_records(&self, bits: u64) -> Result<u32, &'static str> {
-        let (mut block, mut end, mut most) = (1, 0_u64, 1);
-        for segment in 0..self.segments as usize {
-            let next = self.field(segment + 1, BLOCK);
-            if self.field(segment, BLOCK) != block || next <= block || next > self.blocks.into() {
-                return Err("segments that follow each other");
-            }
-            let shape = Shape::from_number(self.field(segment, SHAPE));
-            let width = u64::from(shape.width);
-            if !shape.is_usable() {
-                return Err("shifts and widths that a search can use");
-            }
-            if self.field(segment, RESIDUALS) != end.wrapping_sub(width) {
-                return Err("residuals that follow each other");
-            }
-            end += (next - block - 1) * width;
-            block = next;
-            most = most.max(shape.candidates());
-        }
-        if block != self.blocks.into() {
-            return Err("segments of all blocks");
-        }
-        if end > bits || bits - end >= 8 {
-            return Err("as many residuals as boundaries");
-        }
-        Ok(most)
+        let fields = take_fields(&mut rest).ok_or(malformed(&rest, "fields of at most 8 bytes"))?;
+        let record_len: usize = fields.iter().map(|field| field.len).sum();
+        let records_len = u64::from(segments) * record_len as u64;
+        let records_len = usize::try_from(records_len).ok().filter(|&len| len <= rest.0.len());
+        let records_len = records_len.ok_or(malformed(&rest, "records within the index"))?;
+        let records = rest.take(records_len).unwrap_or_default();
+        let values = Values { bytes: padded(records, 8), at: 0, fields };
+        let values: Vec<_> = values.take(segments as usize).collect();
+        let bits = rest.0.len() as u64 * 8;
+        let (layout, records) = if is_even {
+            (Some(Layout::Even { shift }), records_of(&values, 0, blocks - 1, 0, bits))
+        } else {
+            let starts = ascending_starts(&values)
+                .ok_or(malformed(&rest, "starts in ascending order, the first of them 0"))?;
+            (Starts::new(starts, shift).map(Layout::Uneven), records_of(&values, 1, blocks, 1, bits))
+        };
+        let layout = layout.ok_or(malformed(&input, "segments that a table can count"))?;
+        let records = records.map_err(|expected| malformed(&rest, expected))?;
+        Ok(Self::of(origin, blocks, layout, records, padded(rest.0, PADDING)))
     }
 }
 
-/// The fields of a record, and its bytes.
-fn take_fields(input: &mut Decoder<'_>) -> Option<([Field; FIELDS], usize)> {
-    let mut fields = [Field::default(); FIELDS];
-    let mut offset = 0;
-    for field in &mut fields {
-        let base = input.varint()?;
-        let len = input.u8().map(usize::from).filter(|&len| len <= 8)?;
-        *field = Field::new(base >> 1 ^ (base & 1).wrapping_neg(), len, offset);
-        offset += len;
+/// The fields of one segment after the other.
+struct Values {
+    bytes: Box<[u8]>,
+    at: usize,
+    fields: [Field; FIELDS],
+}
+
+impl Iterator for Values {
+    type Item = [u64; FIELDS];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.fields.map(|field| {
+            let difference = word(&self.bytes, self.at) & bytes_mask(field.len);
+            self.at += field.len;
+            field.least.wrapping_add(difference)
+        }))
     }
-    (offset <= STRIDE_MAX).then_some((fields, offset))
+}
+
+/// The starts, if they ascend from 0.
+fn ascending_starts(values: &[[u64; FIELDS]]) -> Option<Vec<u64>> {
+    let mut start = 0_u64;
+    let starts = values.iter().enumerate().map(|(no, values)| {
+        let distance = values[START];
+        start = start.checked_add(distance)?;
+        ((distance == 0) == (no == 0)).then_some(start)
+    });
+    starts.collect()
+}
+
+/// The records of segments that have the boundaries from `first` to `end`, `implicit` of them each without a residual, and
+/// exactly the `bits` of residuals.
+fn records_of(
+    values: &[[u64; FIELDS]],
+    first: u32,
+    end: u32,
+    implicit: u32,
+    bits: u64,
+) -> Result<Vec<Record>, &'static str> {
+    let mut records = Vec::with_capacity(values.len() + 1);
+    let (mut block, mut bit) = (first, 0_u64);
+    for values in values {
+        let len = u32::try_from(values[BLOCKS]).ok().filter(|&len| implicit <= len && len <= end - block);
+        let len = len.ok_or("segments of all blocks")?;
+        let shape = Shape::from_number(values[SHAPE]).ok_or("shifts and widths that a search can use")?;
+        let line = Line { slope: values[SLOPE], bias: values[BIAS].cast_signed(), shape };
+        let first_bit = u32::try_from(bit).map_err(|_| "residuals of at most 2^32 bits")?;
+        let record = Record::new(block, first_bit, line);
+        records.push(record.ok_or("a slope of 32 bits, a bias of 24, widths that a search can use")?);
+        bit += u64::from(len - implicit) * u64::from(shape.width);
+        block += len;
+    }
+    if block != end {
+        return Err("segments of all blocks");
+    }
+    if bit > bits || bits - bit >= 8 {
+        return Err("as many residuals as boundaries");
+    }
+    Ok(records)
+}
+
+/// How `values` are stored.
+fn fields(values: &[[u64; FIELDS]]) -> [Field; FIELDS] {
+    let mut fields = [Field::default(); FIELDS];
+    for (no, field) in fields.iter_mut().enumerate() {
+        let of_all = values.iter().filter_map(|values| values.get(no)).map(|value| value.cast_signed());
+        let least = of_all.clone().min().unwrap_or(0);
+        let greatest = of_all.max().unwrap_or(0);
+        let len = bits_of(greatest.wrapping_sub(least).cast_unsigned()).div_ceil(8) as usize;
+        *field = Field { least: least.cast_unsigned(), len };
+    }
+    fields
+}
+
+fn take_fields(input: &mut Decoder<'_>) -> Option<[Field; FIELDS]> {
+    let mut fields = [Field::default(); FIELDS];
+    for field in &mut fields {
+        let least = input.varint()?;
+        let len = input.u8().map(usize::from).filter(|&len| len <= 8)?;
+        *field = Field { least: least >> 1 ^ (least & 1).wrapping_neg(), len };
+    }
+    Some(fields)
 }
 
 /// A number whose upper bits may all be set, so that a varint of it is short.

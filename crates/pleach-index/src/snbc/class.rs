@@ -89,6 +89,17 @@ impl Set {
 }
 
 impl Class {
+    /// A range of `radix` ranks that contains this one, if it is a smaller range; otherwise the class itself.
+    pub(super) fn widened(self, radix: u8) -> Self {
+        match self {
+            Self::Range(b'0'.., ..=b'9') if radix == 10 => Self::Range(b'0', b'9'),
+            Self::Range(lowest, highest) if highest - lowest < radix && lowest <= 0xff - radix => {
+                Self::Range(lowest, lowest + (radix - 1))
+            }
+            class => class,
+        }
+    }
+
     /// Number of ranks.
     pub(super) fn radix(self, sets: &[Set]) -> u64 {
         match self {

@@ -72,6 +72,9 @@ fn sets() -> impl Strategy<Value = (Vec<Vec<u8>>, Vec<Vec<u8>>)> {
         vec(any::<u64>().prop_map(|n| n.swap_bytes().to_le_bytes().to_vec()), 2..600).boxed(),
         vec(any::<u64>().prop_map(|n| format!("user{n}").into_bytes()), 2..300).boxed(),
         vec(any::<u64>().prop_map(|n| format!("prefix/longer {n:016x}-").into_bytes()), 2..300).boxed(),
+        vec("[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-9]{2}:[0-5][0-9]".prop_map(String::into_bytes), 2..400).boxed(),
+        vec("[0-9a-f]{5}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{8}".prop_map(String::into_bytes), 2..400).boxed(),
+        vec("[^a]{1,3}[0-9]{6,12}".prop_map(String::into_bytes), 2..300).boxed(),
         vec("[a-zA-Z0-9_-]{4,14}".prop_map(String::into_bytes), 2..200).boxed(),
         vec(key(), 2..50).boxed(),
     ];

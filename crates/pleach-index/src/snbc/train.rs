@@ -15,6 +15,8 @@ use super::{Class, POSITIONS_MAX, Set, Snbc};
 const KEPT: usize = 12;
 /// Positions behind the last that tells two keys apart: they widen gaps that are one rank wide there. Arbitrary.
 const EXTRA_POSITIONS: usize = 2;
+/// Of so many boundaries, one may be between keys that differ behind a position that is rarely reached. Arbitrary.
+const RARELY: usize = 64;
 /// Below so many keys, a digit's position may lack letters by chance.
 const FEW: u64 = 64;
 
@@ -113,6 +115,22 @@ impl Keys {
         Some(gaps)
     }
 
+    /// The first position behind the shared prefix at which, or behind which, few keys at boundaries differ.
+    fn rarely_reached(&self) -> usize {
+        let mut counts = vec![0_usize; self.differ_max + 1 - self.shared];
+        for boundary in &self.boundaries {
+            if let Some(count) = counts.get_mut(boundary.differ - self.shared) {
+                *count += 1;
+            }
+        }
+        let mut behind = 0;
+        let is_rare = |count: &&usize| {
+            behind += **count;
+            behind * RARELY <= self.len()
+        };
+        counts.len() - counts.iter().rev().take_while(is_rare).count()
+    }
+
     /// The bytes that occur at each of the first `count` positions behind the shared prefix.
     fn sets(&self, count: usize) -> Vec<Occurring> {
         let mut occurring = vec![Occurring::default(); count];
@@ -175,28 +193,44 @@ pub(crate) fn train(keys: &Keys, wide: bool) -> Option<Snbc> {
     let needed = keys.differ_max + 1 - keys.shared;
     let wanted = (needed + EXTRA_POSITIONS).min(POSITIONS_MAX);
     let occurring = keys.sets(wanted);
+    let ranked = [keys.rarely_reached(), wanted].map(|even_from| ranked(&occurring, wide, even_from));
+    let Ranked { classes, sets, upper } = ranked.into_iter().find(|ranked| ranked.classes.len() >= needed)?;
+    Snbc::new(first, &classes, upper, sets)
+}
+
+/// Classes of positions, as far as they fit a code.
+struct Ranked {
+    classes: Vec<Class>,
+    sets: Vec<Set>,
+    /// How many of them are in the upper half of a code of 128 bits.
+    upper: usize,
+}
+
+/// The classes of `occurring`. Positions from `even_from` on get equally many ranks if they can: that is faster to encode, and the
+/// codes that it wastes are below most boundaries.
+fn ranked(occurring: &[Occurring], wide: bool, even_from: usize) -> Ranked {
     let hexadecimal = occurring.iter().any(|at| at.hexadecimal().is_some_and(|(l, d)| l >= 3 && d >= 3));
     let (mut classes, mut sets) = (Vec::new(), Vec::new());
-    let mut upper = 0;
-    let mut product = 1_u128;
-    for at in &occurring {
-        let Some(class) = at.class(hexadecimal, &mut sets) else { break };
-        product *= u128::from(class.radix(&sets));
+    let (mut upper, mut product) = (0, 1_u128);
+    for (no, at) in occurring.iter().enumerate() {
+        let Some(mut class) = at.class(hexadecimal, &mut sets) else { break };
+        if no >= even_from {
+            class = class.widened(if hexadecimal { 16 } else { 10 });
+        }
+        let radix = u128::from(class.radix(&sets));
+        product *= radix;
         if product > 1 << 64 {
             if !wide || upper > 0 {
                 break;
             }
             upper = classes.len();
-            product = class.radix(&sets).into();
+            product = radix;
         }
         classes.push(class);
-    }
-    if classes.len() < needed {
-        return None;
     }
     // The class that did not fit may have left a set behind.
     let used =
         classes.iter().filter_map(|class| if let Class::Set(no) = class { Some(*no) } else { None }).max();
     sets.truncate(used.map_or(0, |no| usize::from(no) + 1));
-    Snbc::new(first, &classes, upper, sets)
+    Ranked { classes, sets, upper }
 }

@@ -20,7 +20,7 @@ enum Kind {
     /// Ranges within ASCII.
     Ascii,
     Ranges,
-    /// Hexadecimal digits and constants.
+    /// Hexadecimal digits and ranges.
     Hex,
     Tables,
 }
@@ -41,26 +41,34 @@ pub(super) struct Word {
     lowest: u64,
     /// Highest byte of each place.
     highest: u64,
-    /// 0xff at places of hexadecimal digits, and at constants.
+    /// 0xff at places of hexadecimal digits, and at places of positions.
     hex: u64,
-    constant: u64,
-    /// What a rank counts at each place.
-    weights: [u64; WORD_LEN],
-    /// If all places have equally many ranks, the ranks are a number in that base.
-    base: Option<Base>,
+    used: u64,
+    sum: Sum,
 }
 
-/// A base, and how the number is found in it.
+/// How ranks become a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Base {
+enum Sum {
+    /// The ranks are digits of one base.
+    Digits {
+        base: Base,
+        /// 0xff at the places of the digits.
+        mask: u64,
+        /// What the number counts.
+        scale: u64,
+    },
+    /// What a rank counts at each place.
+    Weights([u64; WORD_LEN]),
+}
+
+/// A base, and the multipliers that join digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Base {
+    /// At most 16: two digits fit one byte. The base, then the multipliers of even and of odd pairs.
+    Small([u64; 3]),
     /// The base, its square, and its fourth power.
-    powers: [u64; 3],
-    /// What the number counts.
-    scale: u64,
-    /// 0xff at the places of the digits.
-    digits: u64,
-    /// Bits behind the last digit.
-    shift: u32,
+    Any([u64; 3]),
 }
 
 /// Ranks of every byte in a set: `rank << 1 | 1` if it is in the set.
@@ -76,41 +84,36 @@ impl Word {
         let offset = end.saturating_sub(WORD_LEN);
         let skipped = start - offset;
         let hexadecimal = classes.contains(&Class::Hex);
-        let constant = |class: &Class| matches!(class, Class::Range(lowest, highest) if lowest == highest);
-        let kind = if classes.iter().any(|class| matches!(class, Class::Set(_))) {
+        let in_ascii = |class: &Class| matches!(class, Class::Range(_, 0..=0x7f) | Class::Hex);
+        let is_ascii = classes.iter().all(in_ascii);
+        let kind = if classes.iter().any(|class| matches!(class, Class::Set(_))) || (hexadecimal && !is_ascii)
+        {
             Kind::Tables
-        } else if !hexadecimal {
-            let is_ascii = classes.iter().all(|class| matches!(class, Class::Range(_, 0..=0x7f)));
-            let is_any = classes.iter().all(|class| *class == Class::Range(0, 0xff));
-            if is_any {
-                Kind::Any
-            } else if is_ascii {
-                Kind::Ascii
-            } else {
-                Kind::Ranges
-            }
-        } else if classes.iter().all(|class| *class == Class::Hex || constant(class)) {
+        } else if hexadecimal {
             Kind::Hex
+        } else if is_ascii {
+            Kind::Ascii
+        } else if classes.iter().all(|class| *class == Class::Range(0, 0xff)) {
+            Kind::Any
         } else {
-            Kind::Tables
+            Kind::Ranges
         };
         // Bytes of no position have any rank, and weight 0.
-        let any = if kind == Kind::Ascii { 0x7f } else { 0xff };
+        let any = if is_ascii { 0x7f } else { 0xff };
         let mut bytes = [[0; WORD_LEN], [any; WORD_LEN], [0; WORD_LEN], [0; WORD_LEN]];
         let mut all_weights = [0; WORD_LEN];
         for (i, (class, weight)) in classes.iter().zip(weights).enumerate() {
-            let (lowest, highest, hex, constant) = match *class {
-                Class::Range(lowest, highest) if lowest == highest => (lowest, highest, 0, 0xff),
-                Class::Range(lowest, highest) => (lowest, highest, 0, 0),
-                Class::Hex => (b'0', b'f', 0xff, 0),
-                Class::Set(_) => (0, 0xff, 0, 0),
+            let (lowest, highest, hex) = match *class {
+                Class::Range(lowest, highest) => (lowest, highest, 0),
+                Class::Hex => (b'0', b'f', 0xff),
+                Class::Set(_) => (0, 0xff, 0),
             };
-            for (of, byte) in bytes.iter_mut().zip([lowest, highest, hex, constant]) {
+            for (of, byte) in bytes.iter_mut().zip([lowest, highest, hex, 0xff]) {
                 of[skipped + i] = byte;
             }
             all_weights[skipped + i] = *weight;
         }
-        let [lowest, highest, hex, constant] = bytes.map(number);
+        let [lowest, highest, hex, used] = bytes.map(number);
         let short = |n: usize| u8::try_from(n).expect("at most eight");
         Self {
             offset: u32::try_from(offset).expect("a key has fewer than 2^32 bytes"),
@@ -121,9 +124,8 @@ impl Word {
             lowest,
             highest,
             hex,
-            constant,
-            weights: all_weights,
-            base: Base::of(skipped, classes, weights),
+            used,
+            sum: Sum::digits(skipped, classes, weights).unwrap_or(Sum::Weights(all_weights)),
         }
     }
 
@@ -163,9 +165,15 @@ impl Word {
 
     #[inline]
     fn ranks_in_ascii(&self, bytes: u64) -> Option<u64> {
+        (self.outside_ascii(bytes) == 0).then(|| bytes.wrapping_sub(self.lowest))
+    }
+
+    /// Not 0 if a byte is outside its range, which is within ASCII.
+    #[inline]
+    fn outside_ascii(&self, bytes: u64) -> u64 {
         let below = !((bytes | HIGHS) - self.lowest);
         let above = (bytes & !HIGHS) + (!HIGHS - self.highest);
-        ((bytes | below | above) & HIGHS == 0).then(|| bytes.wrapping_sub(self.lowest))
+        (bytes & self.used | below | above) & HIGHS
     }
 
     #[inline]
@@ -174,29 +182,26 @@ impl Word {
         (outside & HIGHS == 0).then(|| bytes.wrapping_sub(self.lowest))
     }
 
-    /// Ranks of lower-case hexadecimal digits; at other places there are constants.
+    /// Ranks of lower-case hexadecimal digits, and of ranges within ASCII.
     #[inline]
     fn ranks_of_hex(&self, bytes: u64) -> Option<u64> {
         let digits = (bytes & (0x0f * ONES)) + ((bytes >> 6) & ONES) * 9;
         let letters = ((digits + 6 * ONES) >> 4) & ONES;
         let canonical = digits + 0x30 * ONES + letters * (0x61 - 0x3a);
-        let outside = !at_least(bytes, self.lowest) | !at_least(self.highest, bytes);
-        // The letters behind `f` would have ranks from 16 on.
-        let wrong = (canonical ^ bytes | digits & (0x10 * ONES)) & self.hex | outside & HIGHS & !self.hex;
-        (wrong == 0).then_some(digits & self.hex)
+        let wrong = (canonical ^ bytes) & self.hex | self.outside_ascii(bytes);
+        (wrong == 0).then(|| digits & self.hex | bytes.wrapping_sub(self.lowest) & !self.hex)
     }
 
     #[inline]
     fn weighted(&self, ranks: u64) -> u64 {
-        if let Some(base) = &self.base {
-            return base.number(ranks);
+        match &self.sum {
+            Sum::Digits { base, mask, scale } => base.number(ranks & mask).wrapping_mul(*scale),
+            Sum::Weights(weights) => {
+                let ranks = bytes_of(ranks).map(u64::from);
+                let products = ranks.iter().zip(weights).map(|(rank, weight)| rank.wrapping_mul(*weight));
+                products.fold(0, u64::wrapping_add)
+            }
         }
-        let ranks = bytes_of(ranks);
-        let mut sum = 0_u64;
-        for (rank, weight) in ranks.iter().zip(&self.weights) {
-            sum = sum.wrapping_add(u64::from(*rank).wrapping_mul(*weight));
-        }
-        sum
     }
 
     #[inline(never)]
@@ -204,13 +209,14 @@ impl Word {
         &self,
         key: &[u8],
         classes: &[Class],
+        weights: &[u64],
         sets: &[Set],
         tables: &[Table],
     ) -> Option<u64> {
         let first = self.offset as usize + usize::from(self.skipped);
         let bytes = key.get(first..).unwrap_or_default();
         let mut sum = 0_u64;
-        for ((byte, class), weight) in bytes.iter().zip(classes).zip(self.weights()) {
+        for ((byte, class), weight) in bytes.iter().zip(classes).zip(weights) {
             let rank = match *class {
                 Class::Set(no) => {
                     let entry = tables.get(usize::from(no)).and_then(|table| table.get(usize::from(*byte)));
@@ -227,49 +233,65 @@ impl Word {
         Some(sum)
     }
 
-    /// Weights of the positions.
-    pub(super) fn weights(&self) -> &[u64] {
-        self.weights.get(usize::from(self.skipped)..).unwrap_or_default()
-    }
-
     /// Where the first position is in the key.
     pub(super) fn start(&self) -> usize {
         self.offset as usize + usize::from(self.skipped)
     }
 }
 
-impl Base {
-    /// The base of `classes`, which are behind `skipped` places. Constants may lead: their rank is 0.
-    fn of(skipped: usize, classes: &[Class], weights: &[u64]) -> Option<Self> {
+impl Sum {
+    /// The digits of `classes`, which are behind `skipped` places. `None` if they have no common base; how many ranks the first
+    /// one has does not matter. Constants may lead: their rank is 0.
+    fn digits(skipped: usize, classes: &[Class], weights: &[u64]) -> Option<Self> {
+        if classes.iter().any(|class| matches!(class, Class::Set(_))) {
+            return None;
+        }
         let radix = |class: &Class| class.radix(&[]);
         let constants = classes.iter().take_while(|class| radix(class) == 1).count();
-        let base = radix(classes.get(constants)?);
+        let digits = classes.get(constants..)?;
+        let base = radix(digits.last()?);
         let scale = *weights.last()?;
         let mut weight = scale;
-        for (class, &expected) in classes.iter().zip(weights).skip(constants).rev() {
-            if radix(class) != base || weight != expected || matches!(class, Class::Set(_)) {
+        for (class, &expected) in digits.iter().zip(weights.get(constants..)?).skip(1).rev() {
+            if radix(class) != base || weight != expected {
                 return None;
             }
             weight = weight.wrapping_mul(base);
         }
+        let is_last = skipped + classes.len() == WORD_LEN;
+        let first = digits.first().filter(|_| is_last)?;
+        let mask = u64::MAX >> (8 * (skipped + constants));
         let square = base * base;
-        let shift = 8 * (WORD_LEN - skipped - classes.len());
-        let digits = (u64::MAX >> (8 * (skipped + constants))) >> shift << shift;
-        let shift = u32::try_from(shift).expect("below 64");
-        Some(Self { powers: [base, square, square.wrapping_mul(square)], scale, digits, shift })
+        let base = if base.max(radix(first)) <= 16 {
+            Base::Small([base, square * square + (1 << 32), square * square * square + (square << 32)])
+        } else {
+            Base::Any([base, square, square.wrapping_mul(square)])
+        };
+        Some(Self::Digits { base, mask, scale })
     }
+}
 
-    /// The number of digits. Neighbours are joined in all pairs at once, then pairs, then fours.
+impl Base {
+    /// The number of digits: neighbours are joined in all pairs at once, then pairs, then fours.
     #[inline]
-    fn number(&self, ranks: u64) -> u64 {
-        const BYTES: u64 = 0x00ff_00ff_00ff_00ff;
-        const PAIRS: u64 = 0x0000_ffff_0000_ffff;
-        let [base, square, fourth] = self.powers;
-        let digits = (ranks & self.digits) >> self.shift;
-        let pairs = (digits >> 8 & BYTES) * base + (digits & BYTES);
-        let fours = (pairs >> 16 & PAIRS) * square + (pairs & PAIRS);
-        let number = (fours >> 32).wrapping_mul(fourth).wrapping_add(fours & 0xffff_ffff);
-        number.wrapping_mul(self.scale)
+    fn number(&self, digits: u64) -> u64 {
+        const PAIRS: u64 = 0x0000_00ff_0000_00ff;
+        const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
+        const FOURS: u64 = 0x0000_ffff_0000_ffff;
+        match *self {
+            Self::Small([base, even, odd]) => {
+                // Every second byte, from the top on, is a pair.
+                let pairs = digits.wrapping_mul(base).wrapping_add(digits << 8);
+                let even = (pairs >> 8 & PAIRS).wrapping_mul(even);
+                let odd = (pairs >> 24 & PAIRS).wrapping_mul(odd);
+                even.wrapping_add(odd) >> 32
+            }
+            Self::Any([base, square, fourth]) => {
+                let pairs = (digits >> 8 & EVEN) * base + (digits & EVEN);
+                let fours = (pairs >> 16 & FOURS) * square + (pairs & FOURS);
+                (fours >> 32).wrapping_mul(fourth).wrapping_add(fours & 0xffff_ffff)
+            }
+        }
     }
 }
 

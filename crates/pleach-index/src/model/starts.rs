@@ -1,0 +1,72 @@
+//! Starts of segments that differ in length, and the table that finds the segment of a code.
+
+use std::hint::select_unpredictable;
+
+use super::bits::bits_of;
+
+/// How many starts a search compares at most, one by one; the comparisons do not wait for each other.
+const COUNTED_MAX: usize = 3;
+
+/// The starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Starts {
+    /// Distance of each segment's start from the first segment's, in units of `1 << scale`; then [`COUNTED_MAX`] of no
+    /// segment.
+    all: Box<[u64]>,
+    pub(super) scale: u32,
+    /// For each bucket of starts, the number of the segment that contains the bucket's first code.
+    table: Box<[u16]>,
+    /// Bits of a start below its bucket.
+    shift: u32,
+    /// Bits of the largest number of segments that start in one bucket. Halvings find a segment among four.
+    steps: u32,
+    /// How many starts are then compared one by one.
+    counted: usize,
+}
+
+impl Starts {
+    /// The table over `starts`, which ascend from 0: two to four buckets for each. `None` if there are too many.
+    pub(super) fn new(mut starts: Vec<u64>, scale: u32) -> Option<Self> {
+        let span = starts.last().copied().unwrap_or(0);
+        let shift = bits_of(span).saturating_sub(bits_of(starts.len() as u64) + 1);
+        let mut table = Vec::new();
+        let (mut below, mut most) = (0_usize, 0);
+        for bucket in 0..=span >> shift {
+            table.push(u16::try_from(below.saturating_sub(1)).ok()?);
+            let rest = starts.get(below..).unwrap_or_default();
+            let inside = rest.iter().take_while(|&&start| start >> shift == bucket).count();
+            below += inside;
+            most = most.max(inside);
+        }
+        starts.resize(starts.len() + COUNTED_MAX, u64::MAX);
+        let (steps, counted) = (bits_of(most as u64), most.min(COUNTED_MAX));
+        Some(Self { all: starts.into(), scale, table: table.into(), shift, steps, counted })
+    }
+
+    /// The start of `segment`.
+    #[inline]
+    pub(super) fn of(&self, segment: usize) -> u64 {
+        self.all.get(segment).copied().unwrap_or(0)
+    }
+
+    /// The segment of a code at distance `scaled`.
+    #[inline]
+    pub(super) fn segment_of(&self, scaled: u64) -> usize {
+        let bucket = usize::try_from(scaled >> (self.shift & 63)).unwrap_or(usize::MAX);
+        let mut segment: usize =
+            self.table.get(bucket.min(self.table.len() - 1)).copied().unwrap_or(0).into();
+        for step in (2..self.steps).rev() {
+            let probe = segment + (1 << step);
+            let is_reached = self.all.get(probe).is_some_and(|start| *start <= scaled);
+            segment = select_unpredictable(is_reached, probe, segment);
+        }
+        let behind = self.all.get(segment + 1..).and_then(<[u64]>::first_chunk::<COUNTED_MAX>);
+        let behind = behind.into_iter().flatten().take(self.counted);
+        segment + behind.map(|start| usize::from(*start <= scaled)).sum::<usize>()
+    }
+
+    /// Bytes of memory on the heap.
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&*self.all) + size_of_val(&*self.table)
+    }
+}
