@@ -7,7 +7,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
@@ -146,12 +146,15 @@ pub struct RegionPool {
     region_len: usize,
     kept_max: usize,
     kept: parking_lot::Mutex<Vec<Region>>,
+    /// Bytes of `kept`. Relaxed: it orders no other memory.
+    kept_bytes: AtomicUsize,
 }
 
 impl RegionPool {
     /// A pool of regions of `region_len` bytes, of which it keeps at most `kept_max`.
     pub fn new(region_len: usize, kept_max: usize) -> Self {
-        Self { region_len, kept_max, kept: parking_lot::Mutex::new(Vec::new()) }
+        let kept = parking_lot::Mutex::new(Vec::new());
+        Self { region_len, kept_max, kept, kept_bytes: AtomicUsize::new(0) }
     }
 
     /// Length of its regions.
@@ -162,7 +165,21 @@ impl RegionPool {
     /// A region, which is zeroed or holds what its last owner wrote; `None` if the system has no memory.
     pub fn try_take(&self) -> Option<Region> {
         let kept = self.kept.lock().pop();
+        if kept.is_some() {
+            self.kept_bytes.fetch_sub(self.region_len, Ordering::Relaxed);
+        }
         kept.or_else(|| Region::try_new(self.region_len))
+    }
+
+    /// Bytes of the regions that it keeps.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Frees the regions that it keeps.
+    pub fn clear(&self) {
+        let freed = std::mem::take(&mut *self.kept.lock());
+        self.kept_bytes.fetch_sub(freed.len() * self.region_len, Ordering::Relaxed);
     }
 
     /// Gives a region back. It is freed if it has another length or the pool is full.
@@ -170,6 +187,7 @@ impl RegionPool {
         let mut kept = self.kept.lock();
         if region.len() == self.region_len && kept.len() < self.kept_max {
             kept.push(region);
+            self.kept_bytes.fetch_add(self.region_len, Ordering::Relaxed);
         }
     }
 }
@@ -271,6 +289,21 @@ mod tests {
         let zeros: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at] == 0).collect();
         assert_eq!(zeros, (4096..3 * 4096).collect::<Vec<_>>());
         bytes.fill(8);
+    }
+
+    #[test]
+    fn a_pool_keeps_regions_until_it_is_cleared() {
+        let pool = RegionPool::new(4096, 2);
+        let taken = [(); 3].map(|()| pool.try_take().expect("there is so much memory"));
+        assert_eq!(pool.kept_bytes(), 0);
+        for region in taken {
+            pool.give_back(region);
+        }
+        assert_eq!(pool.kept_bytes(), 2 * 4096);
+        let _taken = pool.try_take();
+        assert_eq!(pool.kept_bytes(), 4096);
+        pool.clear();
+        assert_eq!(pool.kept_bytes(), 0);
     }
 
     #[test]

@@ -90,6 +90,7 @@ pub mod limits;
 mod loads;
 mod lookup;
 mod manifest;
+mod memory_shares;
 mod memtable;
 mod operations;
 mod options;

@@ -183,8 +183,9 @@ impl Options {
     /// Memory budget in bytes, at least 1 MiB. Default: a quarter of the memory that the process may use, from 64 MiB to 1
     /// GiB; 512 MiB if that is unknown. A limit of its control group counts, so a container's does.
     ///
-    /// Each memtable takes an eighth (at most 64 MiB). Indexes and filters take what they need, and cached blocks the rest,
-    /// at least a quarter. If there is not enough for all filters beside that quarter, those that save the fewest searches
+    /// Each memtable takes up to an eighth (at most 64 MiB), and there are up to three. Indexes and filters take what they need,
+    /// and cached blocks the rest, at least a quarter. When nothing was written for two seconds, cached blocks also have what
+    /// the memtables do not hold; as memtables grow, blocks are evicted. If there is not enough for all filters beside that quarter, those that save the fewest searches
     /// for their size stay on the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in
     /// memory, about 1 % of the data, and so are the filters that open ranges and snapshots pin. The system gives memory
     /// when it is used, so a small store takes little.
@@ -390,8 +391,8 @@ impl Options {
         self.memtable_budget() as u64
     }
 
-    /// Bytes for cached blocks in a store that has `index_filter_bytes` of indexes and filters: what these and the
-    /// memtables leave, and at least a quarter.
+    /// Bytes for cached blocks in a store that has `index_filter_bytes` of indexes and filters, while memtables take all of
+    /// their share: what these leave, and at least a quarter.
     pub(crate) fn cache_bytes(&self, index_filter_bytes: u64) -> usize {
         let used = usize::try_from(index_filter_bytes).unwrap_or(usize::MAX);
         let memory = self.memory_budget();
@@ -405,7 +406,7 @@ impl Options {
     }
 
     /// Bytes for memtables of the default size. The excess of larger ones comes on top of the budget.
-    fn memtables_share(&self) -> usize {
+    pub(crate) fn memtables_share(&self) -> usize {
         (1 + IMMUTABLE_MEMTABLES_MAX) * self.memtable_budget().min(self.memory_budget() / 8)
     }
 

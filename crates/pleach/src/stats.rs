@@ -62,7 +62,7 @@ pub struct Stats {
     pub compactions_running: u64,
     /// Memtables in memory, the active one included.
     pub memtables: u64,
-    /// Memory of the memtables in bytes.
+    /// Memory of the memtables in bytes, and what is kept for the next ones.
     pub memtable_bytes: u64,
     /// Memory in bytes of flushed memtables that snapshots, ranges or values pin. It comes on top of
     /// [`Options::memory`](crate::Options::memory).

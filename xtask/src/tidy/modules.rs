@@ -13,7 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["attached", "keys", "stats"],
     &["damage", "limits", "loads", "read_options", "tombstone_spans", "trace"],
     &["memtable", "shape"],
-    &["filter_policy", "value"],
+    &["filter_policy", "memory_shares", "value"],
     &["options", "version"],
     &["manifest", "operations", "picker", "state", "status"],
     &["context"],

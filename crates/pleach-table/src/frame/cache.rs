@@ -50,6 +50,8 @@ pub struct FrameCache {
     slab: Option<SlabOwner>,
     shards: Box<[Mutex<Shard>]>,
     shard_frames: u32,
+    /// Frames that may be locked. Relaxed: it orders no other memory.
+    locked_max: AtomicU32,
     /// Frames of all [`FrameMut`]s. Relaxed: it orders no other memory.
     locked: AtomicU32,
     /// Statistics only.
@@ -90,11 +92,13 @@ impl FrameCache {
         let shards = (frames / SHARD_FRAMES_MIN).clamp(1, SHARDS_MAX);
         let shard_frames = frames / shards / QUAD * QUAD;
         let slab = if shard_frames > 0 { Some(SlabOwner::try_new(shard_frames * shards)?) } else { None };
+        let locked_max = AtomicU32::new(locked_max(shard_frames * shards));
         let shards = (0..shards).map(|i| Mutex::new(Shard::new(i * shard_frames, shard_frames))).collect();
         Some(Arc::new(Self {
             slab,
             shards,
             shard_frames,
+            locked_max,
             locked: AtomicU32::new(0),
             admissions: AtomicU64::new(0),
             heap_fallbacks: AtomicU64::new(0),
@@ -106,9 +110,13 @@ impl FrameCache {
     pub fn set_capacity(&self, bytes: usize) {
         let Some(slab) = &self.slab else { return };
         let frames = u32::try_from(bytes / PAGE / self.shards.len()).unwrap_or(u32::MAX);
+        let mut limit = 0;
         for shard in &self.shards {
-            shard.lock().set_limit(slab, frames);
+            let mut shard = shard.lock();
+            shard.set_limit(slab, frames);
+            limit += shard.limit();
         }
+        self.locked_max.store(locked_max(limit), Ordering::Relaxed);
     }
 
     /// The statistics so far.
@@ -175,22 +183,18 @@ impl FrameCache {
         }
         let frames = u32::try_from(len.div_ceil(PAGE).max(1)).expect("at most four");
         let shard = block.wrapping_add(words.salt()) as usize % self.shards.len();
-        let run = if self.locked.fetch_add(frames, Ordering::Relaxed) < self.locked_max() {
-            self.shards[shard].lock().reserve(slab, frames, words, block, warmth == Warmth::Cold)
-        } else {
-            None
-        };
+        let run =
+            if self.locked.fetch_add(frames, Ordering::Relaxed) < self.locked_max.load(Ordering::Relaxed) {
+                self.shards[shard].lock().reserve(slab, frames, words, block, warmth == Warmth::Cold)
+            } else {
+                None
+            };
         let Some(run) = run else {
             self.locked.fetch_sub(frames, Ordering::Relaxed);
             self.heap_fallbacks.fetch_add(1, Ordering::Relaxed);
             return None;
         };
         Some(FrameMut { run: Some(run), len, words: words.clone(), block, warmth, cache: self.clone() })
-    }
-
-    fn locked_max(&self) -> u32 {
-        let frames = self.shard_frames * u32::try_from(self.shards.len()).expect("at most SHARDS_MAX");
-        (frames / LOCKED_SHARE).max(LOCKED_MIN)
     }
 
     fn slab(&self) -> &SlabOwner {
@@ -210,6 +214,11 @@ impl FrameCache {
             self.shard_of(first).lock().disown(slab, first, words);
         }
     }
+}
+
+/// How many of a cache's frames may be locked.
+fn locked_max(frames: u32) -> u32 {
+    (frames / LOCKED_SHARE).max(LOCKED_MIN)
 }
 
 impl std::fmt::Debug for FrameCache {

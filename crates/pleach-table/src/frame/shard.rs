@@ -106,16 +106,20 @@ impl Shard {
         let used_end = self.leftover_end.max(self.fresh);
         self.leftover_end = self.end;
         let mut head = self.end;
+        let mut evicted = Vec::new();
         while head < used_end {
             let next = head + slab.span(head);
-            if let Some(mut run) = slab.lock(head) {
+            if let Some(run) = slab.lock(head) {
                 self.evict(&run);
-                slab.discard(&mut run);
-                slab.unlock(run);
+                evicted.push(run);
             } else {
                 self.leftover_end = next;
             }
             head = next;
+        }
+        slab.discard(&mut evicted);
+        for run in evicted {
+            slab.unlock(run);
         }
         self.fresh = self.fresh.min(self.end);
     }

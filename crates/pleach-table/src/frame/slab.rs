@@ -215,9 +215,16 @@ impl SlabOwner {
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// Gives the memory of a locked run back to the system, until the run is written again.
-    pub(super) fn discard(&self, run: &mut LockedRun) {
-        discard(self.bytes_mut(run));
+    /// Gives the memory of locked runs, which are in the order of their places, back to the system until the runs are written
+    /// again. Neighbours are given back by one call.
+    pub(super) fn discard(&self, runs: &mut [LockedRun]) {
+        for neighbours in runs.chunk_by_mut(|left, right| left.first + left.frames == right.first) {
+            let (first, frames) = (neighbours[0].first, neighbours.iter().map(|run| run.frames).sum());
+            let (start, len) = self.slab().place(first, frames);
+            // SAFETY: `place` checked the bounds. The runs cover the range without a gap. They are locked by their tokens, which
+            // are borrowed mutably, and no pin exists (invariant 1).
+            discard(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) });
+        }
     }
 
     /// The bytes of a locked run, to be written.

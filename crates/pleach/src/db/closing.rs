@@ -25,7 +25,7 @@ use pleach_env::{Error, ErrorKind, Result};
 
 use super::handle::Shared;
 use super::inner::Inner;
-use crate::memtable::{Memtable, MemtableWriter};
+use crate::memtable::{MemtableMemory, MemtableWriter};
 use crate::state::{LoggedMemtable, State};
 use crate::trace;
 use crate::version::FileTable;
@@ -126,5 +126,5 @@ impl Inner {
 
 /// The memtable of a closed store.
 fn empty_memtable() -> Option<MemtableWriter> {
-    MemtableWriter::new(EMPTY_MEMTABLE_BYTES, &Memtable::pool(EMPTY_MEMTABLE_BYTES, 0)).ok()
+    MemtableWriter::new(EMPTY_MEMTABLE_BYTES, &MemtableMemory::new(EMPTY_MEMTABLE_BYTES, 0)).ok()
 }

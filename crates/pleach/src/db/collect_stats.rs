@@ -36,7 +36,8 @@ impl Inner {
         stats.tombstones_passed = self.version_set.state.load().tombstone_spans.passed();
         stats.pinned_bytes = self.version_set.trash.pinned_bytes();
         stats.memtables = state.memtables().count() as u64;
-        stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum();
+        stats.memtable_bytes = state.memtables().map(|m| m.bytes() as u64).sum::<u64>()
+            + self.writes.shares.memtables.kept_bytes() as u64;
         let pinned = self.upkeep.flushed_memtables.lock();
         stats.pinned_memtable_bytes = pinned.iter().filter_map(Weak::upgrade).map(|m| m.bytes() as u64).sum();
         drop(pinned);

@@ -18,6 +18,7 @@ use super::open::{Ready, Writers};
 use super::recovery::Found;
 use crate::context::Context;
 use crate::loads::Loads;
+use crate::memory_shares::MemoryShares;
 use crate::options::Options;
 use crate::state::{CurrentState, LoggedMemtable, State};
 use crate::stats::Counters;
@@ -57,8 +58,7 @@ impl Inner {
         writers: Writers,
     ) -> (Self, Found) {
         let Ready { found, files, trash, cache, encoders } = ready;
-        let Writers { log, manifest, memtable: (memtable_pool, memtable), first_segment, read_only } =
-            writers;
+        let Writers { log, manifest, memtable: (memtables, memtable), first_segment, read_only } = writers;
         let names = version.partitions().map(|(id, partition)| {
             let name = Arc::clone(&partition.name);
             (Arc::clone(&name), Arc::new(LivePartition { id, name, dropped: AtomicBool::new(false) }))
@@ -95,10 +95,13 @@ impl Inner {
             memtable,
             tombstone_spans: Arc::clone(&state.tombstone_spans),
         };
+        let (filter_bytes, index_bytes) = files.table_bytes();
+        let cache_min = options.cache_bytes(filter_bytes.saturating_add(index_bytes));
+        let shares = MemoryShares::new(memtables, options.memtables_share(), Arc::clone(&cache), cache_min);
         let versions = Versions { version, files, manifest, floor_is_pinned: true };
         let state = CurrentState::new(state, last_seq);
         let version_set = Arc::new(VersionSet::new(&ctx, versions, state, trash, (next_id, segments)));
-        let writes = Arc::new(WritePath::new(&ctx, &version_set, writer, memtable_pool));
+        let writes = Arc::new(WritePath::new(&ctx, &version_set, writer, shares));
         let upkeep = Arc::new(Upkeep::new(&ctx, &version_set, &writes, &cache, encoders));
         let (recovery, naming) = (found.recovery, Mutex::new(()));
         (Self { ctx, cache, recovery, version_set, writes, upkeep, naming, names }, found)

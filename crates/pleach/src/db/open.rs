@@ -24,7 +24,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use pleach_env::memory::RegionPool;
 use pleach_env::{Error, ErrorKind, FileId, FileLock, Result};
 use pleach_log::{LogWriter, RECORD_HEADER_LEN, Record, recover, segment_path};
 use pleach_table::{Encoders, FrameCache};
@@ -36,7 +35,7 @@ use super::inner::Inner;
 use super::recovery::{Found, read_store};
 use crate::attached::Attached;
 use crate::manifest::{self, Current, Manifest, manifest_path};
-use crate::memtable::{Memtable, MemtableWriter};
+use crate::memtable::{MemtableMemory, MemtableWriter};
 use crate::operations::Operations;
 use crate::options::{IMMUTABLE_MEMTABLES_MAX, Options};
 use crate::state::State;
@@ -148,13 +147,13 @@ fn open_for_reading(dir: &Path, options: &Options, why: Error) -> Result<Inner> 
     Ok(inner)
 }
 
-/// The first memtable of a store, and the pool of its memtables' memory.
-pub(super) type FirstMemtable = (Arc<RegionPool>, MemtableWriter);
+/// The first memtable of a store, and the memory of all its memtables.
+pub(super) type FirstMemtable = (Arc<MemtableMemory>, MemtableWriter);
 
 fn first_memtable(options: &Options) -> Result<FirstMemtable> {
-    let pool = Memtable::pool(options.memtable_budget(), IMMUTABLE_MEMTABLES_MAX);
-    let memtable = MemtableWriter::new(options.memtable_budget(), &pool)?;
-    Ok((pool, memtable))
+    let memory = MemtableMemory::new(options.memtable_budget(), IMMUTABLE_MEMTABLES_MAX);
+    let memtable = MemtableWriter::new(options.memtable_budget(), &memory)?;
+    Ok((memory, memtable))
 }
 
 /// The writers of a store, or the reason why it has none.
@@ -244,6 +243,7 @@ fn recover_batch(inner: &Inner, record: &Record<'_>) -> Result<()> {
         );
         return Err(Error::new(ErrorKind::Io, message).at_path(&segment_path(&inner.ctx.dir, record.segment)));
     }
+    writes.shares.follow_memtables();
     if is_writable {
         if writer.log.should_rotate(RECORD_HEADER_LEN + record.payload.len()) {
             writes.rotate_log(&mut writer)?;

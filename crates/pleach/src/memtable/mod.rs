@@ -28,6 +28,7 @@ mod arena;
 mod cursor;
 mod entry;
 mod index;
+mod memory;
 mod node;
 mod tree;
 mod writer;
@@ -35,7 +36,6 @@ mod writer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pleach_env::memory::RegionPool;
 use pleach_env::{Error, ErrorKind, Result};
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
@@ -46,11 +46,10 @@ pub(crate) use cursor::MemtableCursor;
 pub(crate) use entry::LARGE_FRONT;
 use entry::VersionView;
 use index::HashIndex;
+use memory::Holding;
+pub(crate) use memory::MemtableMemory;
 use tree::Tree;
 pub(crate) use writer::MemtableWriter;
-
-/// Number of chunks that hold a memtable's budget, so that little is left over at its end.
-const CHUNKS_PER_BUDGET: usize = 16;
 
 /// The memtable. See the module's text.
 pub(crate) struct Memtable {
@@ -60,23 +59,23 @@ pub(crate) struct Memtable {
     entries: AtomicU64,
     /// Largest sequence number inserted; 0 while empty.
     last_seq: AtomicU64,
+    /// Its bytes, as of the last reservation. After the arena, so that regions that are given back are never missing from the
+    /// sum.
+    holding: Holding,
 }
 
 impl Memtable {
-    fn new(budget: usize, pool: &Arc<RegionPool>) -> Result<Self> {
+    fn new(budget: usize, memory: &Arc<MemtableMemory>) -> Result<Self> {
         let (Some(tree), Some(index), Some(arena)) =
-            (Tree::new(), HashIndex::new(budget), Arena::new(Arc::clone(pool)))
+            (Tree::new(), HashIndex::new(budget), Arena::new(Arc::clone(memory.regions())))
         else {
             let message = "the system gives no memory for another memtable; let the process have more";
             return Err(Error::new(ErrorKind::Io, message));
         };
-        Ok(Self { arena, tree, index, entries: AtomicU64::new(0), last_seq: AtomicU64::new(0) })
-    }
-
-    /// A pool for memtables with this budget, which keeps the memory of `kept` of them for reuse.
-    pub(crate) fn pool(budget: usize, kept: usize) -> Arc<RegionPool> {
-        let region_len = (budget / CHUNKS_PER_BUDGET).clamp(32 << 10, 4 << 20);
-        Arc::new(RegionPool::new(region_len, kept * CHUNKS_PER_BUDGET))
+        let (entries, last_seq) = (AtomicU64::new(0), AtomicU64::new(0));
+        let memtable = Self { arena, tree, index, entries, last_seq, holding: Holding::new(memory) };
+        memtable.holding.grow_to(memtable.bytes());
+        Ok(memtable)
     }
 
     /// Prefetches the line of the index that a lookup reads first.

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pleach_env::memory::RegionBytes;
 use pleach_table::{ValueKind, key_hash};
 
-use super::{Footprint, LARGE_FRONT, Memtable, MemtableWriter};
+use super::{Footprint, LARGE_FRONT, Memtable, MemtableMemory, MemtableWriter};
 
 mod skip_list;
 
 /// Under Miri with a small hash index, because Miri looks at all of it for each access.
 fn memtable(budget: usize) -> MemtableWriter {
     let budget = if cfg!(miri) { budget.min(16 << 10) } else { budget };
-    MemtableWriter::new(budget, &Memtable::pool(budget, 1)).unwrap()
+    MemtableWriter::new(budget, &MemtableMemory::new(budget, 1)).unwrap()
 }
 
 fn put(m: &mut MemtableWriter, key: &[u8], seq: u64, value: &[u8]) {

@@ -9,21 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pleach_env::Result;
-use pleach_env::memory::{RegionBytes, RegionPool};
+use pleach_env::memory::RegionBytes;
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
 use super::arena::{ArenaRef, ArenaWriter, Footprint};
-use super::{Memtable, entry};
+use super::{Memtable, MemtableMemory, entry};
 
 /// A memtable and the right to write to it. It is made with the memtable, and is neither `Clone` nor `Copy`.
 pub(crate) struct MemtableWriter(Arc<Memtable>);
 
 impl MemtableWriter {
-    /// A new memtable that is meant to become immutable at about `budget` bytes, with memory from `pool`; an error when the system
+    /// A new memtable that is meant to become immutable at about `budget` bytes, with `memory`'s regions; an error when the system
     /// gives no memory for its tree, its index and its table of chunks.
-    pub(crate) fn new(budget: usize, pool: &Arc<RegionPool>) -> Result<Self> {
-        Ok(Self(Arc::new(Memtable::new(budget, pool)?)))
+    pub(crate) fn new(budget: usize, memory: &Arc<MemtableMemory>) -> Result<Self> {
+        Ok(Self(Arc::new(Memtable::new(budget, memory)?)))
     }
 
     #[inline]
@@ -39,7 +39,9 @@ impl MemtableWriter {
     #[inline]
     pub(crate) fn reserve(&mut self, footprint: Footprint) -> bool {
         let (memtable, mut arena) = self.parts();
-        arena.reserve(footprint) && memtable.tree.reserve(&mut arena, footprint.records)
+        let is_given = arena.reserve(footprint) && memtable.tree.reserve(&mut arena, footprint.records);
+        memtable.holding.grow_to(memtable.bytes());
+        is_given
     }
 
     /// Adds a version. `hash` is that of the user key under its partition.

@@ -34,7 +34,7 @@ pub(crate) fn open_ssts(
     let filter_bytes = uses.iter().map(|filter_use| filter_use.bytes).fold(0, u64::saturating_add);
     let indexes = index_bytes(&files);
     let cache_bytes = options.cache_bytes(indexes.saturating_add(filter_bytes));
-    let cache_bytes_max = options.cache_bytes(0);
+    let cache_bytes_max = options.cache_bytes(0) + options.memtables_share();
     let cache = FrameCache::try_new(cache_bytes_max).ok_or_else(|| no_memory(dir, cache_bytes_max))?;
     cache.set_capacity(cache_bytes);
     let chosen = filter_policy::choose(options.filter_bytes_max(cache_bytes as u64, indexes), &uses);
@@ -70,12 +70,12 @@ fn index_bytes(files: &[Arc<SstFile>]) -> u64 {
 }
 
 impl Upkeep {
-    /// Gives the cache what indexes and filters leave. Evicts the filters that the policy does not choose, and loads some of
-    /// those that it does.
-    pub(super) fn review_filters(&self) -> JobStep {
+    /// Gives the cache what indexes and filters leave, and, if the store `is_idle`, what memtables do not hold. Evicts the
+    /// filters that the policy does not choose, and loads some of those that it does.
+    pub(super) fn review_filters(&self, is_idle: bool) -> JobStep {
         let (filter_bytes, all_index_bytes) = self.version_set.lock().files.table_bytes();
         let cache_bytes = self.ctx.options.cache_bytes(filter_bytes.saturating_add(all_index_bytes));
-        self.cache.set_capacity(cache_bytes);
+        self.writes.shares.review(cache_bytes, is_idle);
         let cache_bytes = cache_bytes as u64;
         // All are in memory and fit: there is nothing to choose.
         if self.ctx.filter_review_interval.load(Ordering::Relaxed) == 0

@@ -192,10 +192,14 @@ impl Upkeep {
         JobStep::Idle
     }
 
-    /// Removes files that nothing needs any more, then reviews the filters.
+    /// Removes files that nothing needs any more, then reviews the filters and the share of the cache.
     fn clean_step(&self) -> JobStep {
         self.version_set.remove_obsolete();
-        self.review_filters()
+        let is_idle = self.is_idle();
+        match self.review_filters(is_idle) {
+            JobStep::Idle if !is_idle => JobStep::IdleFor(QUIET_AFTER),
+            step => step,
+        }
     }
 
     /// Requests that the partition's runs are merged into one, and waits until they are.
@@ -245,8 +249,13 @@ impl Upkeep {
 
     /// Whether nothing has been written for a while, or a thread waits for the compactions to end.
     pub(crate) fn is_quiet(&self) -> bool {
+        self.settle_waiters.load(Ordering::Acquire) > 0 || self.is_idle()
+    }
+
+    /// Whether no memtable has been switched for a while.
+    fn is_idle(&self) -> bool {
         let switched_at = Duration::from_nanos(self.writes.switched_at_ns.load(Ordering::Relaxed));
-        self.settle_waiters.load(Ordering::Acquire) > 0 || self.ctx.env.now() >= switched_at + QUIET_AFTER
+        self.ctx.env.now() >= switched_at + QUIET_AFTER
     }
 
     /// Sleeps as the compactions' budget demands after `bytes` of output, unless a thread waits for compactions.

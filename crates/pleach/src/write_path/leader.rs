@@ -3,7 +3,8 @@
 //! The leader takes these steps. Each may refuse batches of the group; later steps skip those.
 //! 1. Refuse batches that write to a dropped partition.
 //! 2. If the memtable is full, switch it; if the immutable memtables are too many, wait for a flush first.
-//! 3. Check the free space on the disk (`room`), and reserve the memory that the group takes in the memtable.
+//! 3. Check the free space on the disk (`room`), and reserve the memory that the group takes in the memtable. The cache gives
+//!    way (`memory_shares`).
 //! 4. Append the batches to the log with one write, and sync it if one of them asks for that.
 //! 5. Insert them into the memtable, and then let readers see them.
 //! 6. Sleep if background work is behind (`pressure`).
@@ -72,6 +73,7 @@ impl WritePath {
         if !writer.memtable.reserve(footprint) {
             admit_to_memory(&mut writer.memtable, group);
         }
+        self.shares.follow_memtables();
         self.log_group(writer, group)?;
         self.insert_group(writer, group);
         if is_slowed {

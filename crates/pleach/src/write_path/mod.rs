@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use pleach_env::memory::RegionPool;
 use pleach_env::sync::Mutex;
 use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
 use pleach_log::{CommitQueue, LogWriter, SeqNo};
 
 use crate::attached::Attached;
 use crate::context::Context;
+use crate::memory_shares::MemoryShares;
 use crate::memtable::{Footprint, MemtableWriter};
 use crate::operations::Operations;
 use crate::options::IMMUTABLE_MEMTABLES_MAX;
@@ -48,8 +48,8 @@ pub(crate) use touched::{LivePartition, TouchedPartitions};
 pub(crate) struct WritePath {
     ctx: Arc<Context>,
     version_set: Arc<VersionSet>,
-    /// The memory of memtables.
-    memtable_pool: Arc<RegionPool>,
+    /// The memory of memtables, and what the cache may use of it.
+    pub(crate) shares: MemoryShares,
     /// Group commit of writers.
     queue: CommitQueue<WriteRequest>,
     /// The log and what commit leaders decide. Held by one commit leader, or by the thread that switches the memtable.
@@ -84,12 +84,12 @@ impl WritePath {
         ctx: &Arc<Context>,
         version_set: &Arc<VersionSet>,
         writer: Writer,
-        memtable_pool: Arc<RegionPool>,
+        shares: MemoryShares,
     ) -> Self {
         Self {
             ctx: Arc::clone(ctx),
             version_set: Arc::clone(version_set),
-            memtable_pool,
+            shares,
             queue: CommitQueue::new(WriteRequest::cost),
             writer: Mutex::new(writer),
             drops: AtomicU64::new(0),
@@ -101,7 +101,7 @@ impl WritePath {
 
     /// An empty memtable; an error when there is no memory for it.
     pub(crate) fn new_memtable(&self) -> Result<MemtableWriter> {
-        MemtableWriter::new(self.ctx.options.memtable_budget(), &self.memtable_pool)
+        MemtableWriter::new(self.ctx.options.memtable_budget(), &self.shares.memtables)
     }
 
     /// Sets the charge of writers by the debt of the newest version.

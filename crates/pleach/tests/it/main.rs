@@ -8,6 +8,7 @@
 
 mod background;
 mod basics;
+mod budget;
 mod chunks;
 mod closing;
 mod compaction;

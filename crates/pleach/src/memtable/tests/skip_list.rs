@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crossbeam_skiplist::{SkipMap, SkipSet};
 use pleach_table::{ValueKind, key_hash};
 
-use super::super::{Arena, ArenaRef, Memtable, MemtableWriter, entry};
+use super::super::{Arena, ArenaRef, Memtable, MemtableMemory, MemtableWriter, entry};
 use crate::keys::{PartitionId, partition_key};
 
 const ROUNDS: usize = 3;
@@ -45,7 +45,7 @@ struct Whole(MemtableWriter);
 /// Memory for so many entries.
 fn memtable(entries: u64) -> MemtableWriter {
     let budget = usize::try_from(entries).unwrap() * 256;
-    MemtableWriter::new(budget, &Memtable::pool(budget, 0)).unwrap()
+    MemtableWriter::new(budget, &MemtableMemory::new(budget, 0)).unwrap()
 }
 
 impl Ordered for Whole {
