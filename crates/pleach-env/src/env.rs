@@ -41,6 +41,12 @@ pub trait File: Send + Sync {
     /// Reads up to `buf.len()` bytes at `offset`. It may read fewer, and reads none only at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
+    /// Fills `buf` from `offset` on if the operating system has all of these bytes in memory, and does not wait for the device.
+    /// Returns whether it did; if not, `buf` holds anything. An environment that cannot tell returns `false`.
+    fn read_resident_at(&self, _buf: &mut [u8], _offset: u64) -> bool {
+        false
+    }
+
     /// Writes up to `buf.len()` bytes at `offset` and extends the file if needed. It may write fewer.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
 

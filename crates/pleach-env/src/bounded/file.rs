@@ -118,6 +118,10 @@ impl File for BoundedFile {
         self.with(|file| file.read_at(buf, offset))
     }
 
+    fn read_resident_at(&self, buf: &mut [u8], offset: u64) -> bool {
+        self.with(|file| Ok(file.read_resident_at(buf, offset))).unwrap_or(false)
+    }
+
     /// The file may be closed meanwhile; the descriptor stays.
     fn descriptor(&self) -> io::Result<Option<Arc<fs::File>>> {
         self.with(|file| file.descriptor())

@@ -1,13 +1,13 @@
 //! A regular file of the operating system.
 
 use std::fs;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rustix::fs::{Advice, FallocateFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::env::{File, Site, check_punch};
 use crate::failpoint;
@@ -25,6 +25,12 @@ impl RealFile {
 impl File for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(buf, offset)
+    }
+
+    fn read_resident_at(&self, buf: &mut [u8], offset: u64) -> bool {
+        let len = buf.len();
+        let read = preadv2(&self.0, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
+        read.is_ok_and(|n| n == len)
     }
 
     fn descriptor(&self) -> io::Result<Option<Arc<fs::File>>> {

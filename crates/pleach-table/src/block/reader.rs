@@ -283,10 +283,13 @@ mod validate {
             .ok_or(Malformed::new(PREFIX_AT, "prefix, tags and offsets within the payload"))?;
         let mut at = layout.entries_at();
         for offset in offsets.as_chunks::<2>().0 {
-            if layout.entries_at() + usize::from(u16::from_le_bytes(*offset)) != at {
+            // Decoded where the offset says, not at the end of the entry before: so the processor decodes several at once.
+            let start = layout.entries_at() + usize::from(u16::from_le_bytes(*offset));
+            if start != at {
                 return Err(Malformed::new(layout.offsets_at(), "offsets of packed entries"));
             }
-            let entry = decode_entry(bytes, at).ok_or(Malformed::new(at, "an entry within the payload"))?;
+            let entry =
+                decode_entry(bytes, start).ok_or(Malformed::new(at, "an entry within the payload"))?;
             let key_len = layout.prefix_len + entry.suffix.len();
             if key_len == 0 || key_len > KEY_LEN_MAX || entry.value.len() > VALUE_LEN_MAX {
                 return Err(Malformed::new(at, "lengths of a key and a value within their limits"));

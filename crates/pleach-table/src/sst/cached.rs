@@ -1,7 +1,7 @@
 //! Blocks read one after the other through the cache: for range scans.
 //!
 //! The first block of a walk counts as a use of the cache. A walk that goes on to a neighbouring block that is not cached reads
-//! several at once ([`ReadAhead`]). Those of a short walk are admitted cold when the walk reaches them. A long walk leaves the cache alone: it
+//! several at once ([`ReadAhead`]), but for the first if the system has it in memory. Those of a short walk are admitted cold when the walk reaches them. A long walk leaves the cache alone: it
 //! checks each block once and uses it in the buffer that it was read into. Blocks that are in the cache are used there.
 
 use std::ops::Range;
@@ -176,14 +176,31 @@ impl CachedBlocks {
     ///
     /// Requires: the last call of [`CachedBlocks::step_to`] wanted the block and returned `false`.
     pub(super) fn wait(&mut self, sst: &Arc<Sst>, block: u32) -> Result<()> {
+        if self.take_resident(sst, block)? {
+            return Ok(());
+        }
         let read = self.walk().ahead.window(sst, block)?;
         self.arrive(sst, block, read)
     }
 
     /// As [`CachedBlocks::wait`], for a task.
     pub(super) fn poll(&mut self, sst: &Arc<Sst>, block: u32, waker: &Waker) -> Poll<Result<()>> {
+        if self.take_resident(sst, block)? {
+            return Poll::Ready(Ok(()));
+        }
         let read = ready!(self.walk().ahead.poll_window(sst, block, waker))?;
         Poll::Ready(self.arrive(sst, block, read))
+    }
+
+    /// Ends the first step of a walk that may be short, if the system has `block` in memory: reading one block is then cheaper
+    /// than reading a window. Returns whether it has.
+    fn take_resident(&mut self, sst: &Arc<Sst>, block: u32) -> Result<bool> {
+        if !self.walk().ahead.begin_alone(block) {
+            return Ok(false);
+        }
+        let Some(loaded) = sst.load_resident(block) else { return Ok(false) };
+        self.current = Current::Cached(loaded?);
+        Ok(true)
     }
 
     fn walk(&mut self) -> &mut Walk {

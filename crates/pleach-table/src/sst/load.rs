@@ -36,6 +36,20 @@ impl Sst {
         Ok(memory.publish())
     }
 
+    /// As [`Sst::load_block`] with [`Warmth::Cold`], if the system has the block in memory; otherwise `None`, at once. `None` also
+    /// where that would need a copy, because the block is compressed, and for direct reads, which bypass the system's cache.
+    pub(super) fn load_resident(&self, block: u32) -> Option<Result<BlockRef>> {
+        if self.direct || self.codec != Codec::None {
+            return None;
+        }
+        let (offset, len) = self.block_extent(block);
+        let mut memory = self.reserve(block, len as usize, Warmth::Cold);
+        if !self.file.read_resident_at(memory.bytes_mut(), offset) {
+            return None;
+        }
+        Some(self.check_uncompressed(block, memory.bytes_mut()).map(|()| memory.publish()))
+    }
+
     /// The read that brings a block that is not in the cache.
     pub fn begin_load(&self, block: u32, warmth: Warmth, tag: u64) -> ReadRequest<'_, BlockLoad> {
         let (offset, len) = self.block_extent(block);

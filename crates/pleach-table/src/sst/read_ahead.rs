@@ -59,6 +59,8 @@ pub(super) struct ReadAhead {
     service: Option<Arc<ReadService<WindowRead>>>,
     /// The next block to ask for; `None` behind the last.
     frontier: Option<u32>,
+    /// Whether the walk has not yet asked for a block.
+    is_new: bool,
     /// The last block that the walk may reach.
     limit: u32,
     spare: Option<WindowBuffer>,
@@ -79,6 +81,7 @@ impl ReadAhead {
             in_flight_max: 1,
             service: None,
             frontier: Some(block),
+            is_new: true,
             limit,
             spare: None,
         }
@@ -87,7 +90,7 @@ impl ReadAhead {
     /// The read-ahead of the same walk over the next file of its run, of which it wants `block` first.
     pub(super) fn in_next_file(mut self, sst: &Sst, block: u32) -> Self {
         let mut next = Self::new(sst, self.hints.as_ref(), block, self.forward);
-        (next.len, next.wanted) = (self.len, self.wanted.min(next.wanted));
+        (next.len, next.wanted, next.is_new) = (self.len, self.wanted.min(next.wanted), self.is_new);
         (next.service, next.spare) = (self.service.clone(), self.spare.take());
         next
     }
@@ -95,6 +98,16 @@ impl ReadAhead {
     /// Whether the walk goes up.
     pub(super) fn is_forward(&self) -> bool {
         self.forward
+    }
+
+    /// Whether `block`, to which the walk goes on, may be read alone: the first time, unless it is known to want more.
+    pub(super) fn begin_alone(&mut self, block: u32) -> bool {
+        let may_be_short = self.is_new && self.wanted == 0;
+        self.is_new = false;
+        if may_be_short {
+            self.frontier = self.behind(block);
+        }
+        may_be_short
     }
 
     /// Takes back the memory of a window.
