@@ -37,11 +37,18 @@ pub fn cut(least: usize, before: Option<usize>, keys: &[&[u8]]) -> usize {
         let rest = key.get(shared..).unwrap_or_default();
         rest.get(..NUMBER_LEN).unwrap_or(rest)
     });
-    let base = base(windows.clone().flatten());
-    let numbers: Vec<u128> = windows.map(|window| number(window, base)).collect();
-    let gaps =
-        numbers.windows(2).map(|pair| pair.iter().rev().copied().reduce(u128::saturating_sub).unwrap_or(0));
-    let (narrowest, widest) = (gaps.clone().min().unwrap_or(0), gaps.clone().max().unwrap_or(0));
+    let base = base(windows.clone());
+    let mut numbers = windows.map(|window| number(window, base));
+    let mut before_gap = numbers.next().unwrap_or(0);
+    let (mut narrowest, mut widest, mut widest_at) = (u128::MAX, 0, 0);
+    for (i, number) in numbers.enumerate() {
+        let gap = number.saturating_sub(before_gap);
+        before_gap = number;
+        narrowest = narrowest.min(gap);
+        if gap >= widest {
+            (widest, widest_at) = (gap, i);
+        }
+    }
     let most = least + keys.len().saturating_sub(2);
     if let Some(before) = before
         && (least..=most).contains(&before)
@@ -49,31 +56,44 @@ pub fn cut(least: usize, before: Option<usize>, keys: &[&[u8]]) -> usize {
     {
         return before;
     }
-    least + gaps.enumerate().max_by_key(|(i, gap)| (*gap, *i)).map_or(0, |(i, _)| i)
+    least + widest_at
 }
 
-/// The base in which all `bytes` are digits.
-fn base<'a>(mut bytes: impl Iterator<Item = &'a u8> + Clone) -> u128 {
-    if bytes.clone().all(u8::is_ascii_digit) {
-        10
-    } else if bytes.all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-        16
-    } else {
-        256
+/// The base in which all bytes are digits.
+fn base<'a>(windows: impl Iterator<Item = &'a [u8]>) -> u64 {
+    // A bit for each base in which the byte is a digit.
+    let bases_of = |byte: &u8| match byte {
+        b'0'..=b'9' => 0b11,
+        b'a'..=b'f' => 0b10,
+        _ => 0,
+    };
+    match windows.flatten().fold(0b11, |bases, byte| bases & bases_of(byte)) {
+        0b11 => 10,
+        0b10 => 16,
+        _ => 256,
     }
 }
 
 /// The first bytes as a number of [`NUMBER_LEN`] digits.
-fn number(bytes: &[u8], base: u128) -> u128 {
+fn number(bytes: &[u8], base: u64) -> u128 {
+    const HALF: usize = NUMBER_LEN / 2;
     let zero = if base == 256 { 0 } else { b'0' };
-    bytes.iter().copied().chain(std::iter::repeat(zero)).take(NUMBER_LEN).fold(0, |number, byte| {
-        let digit = match (base, byte) {
-            (10 | 16, b'0'..=b'9') => byte - b'0',
-            (16, b'a'..=b'f') => byte - b'a' + 10,
-            _ => byte,
-        };
-        number * base + u128::from(digit)
-    })
+    let mut digits = [zero; NUMBER_LEN];
+    for (digit, byte) in digits.iter_mut().zip(bytes) {
+        *digit = *byte;
+    }
+    let half = |digits: &[u8]| {
+        digits.iter().fold(0, |number, &byte| {
+            let digit = match byte {
+                _ if base == 256 => byte,
+                b'a'..=b'f' => byte - b'a' + 10,
+                _ => byte - b'0',
+            };
+            number * base + u64::from(digit)
+        })
+    };
+    let (high, low) = digits.split_at(HALF);
+    u128::from(half(high)) * u128::from(base.pow(7)) + u128::from(half(low))
 }
 
 #[cfg(test)]
