@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pleach_env::{Env, Error, LazyReadService, ReadBuffer, ReadDriver, ReadQueue, ReadService, Result, Site};
+use pleach_env::{
+    Env, Error, LazyReadService, OpenOptions, ReadBuffer, ReadDriver, ReadQueue, ReadService, Result, Site,
+};
 use pleach_table::{BackgroundReads, WindowRead};
 
 use crate::loads::Loads;
@@ -43,7 +45,8 @@ impl Context {
     pub(crate) fn choose_read_driver(&self) -> Result<()> {
         let path = self.dir.join(CURRENT);
         let wanted = self.options.read_driver;
-        let driver = ReadDriver::choose(&*self.env, wanted, &path)
+        let opened = OpenOptions { direct: self.options.direct_reads, ..OpenOptions::default() };
+        let driver = ReadDriver::choose(&*self.env, wanted, &path, opened)
             .map_err(|e| Error::io("read by the driver asked for", &path, e))?;
         self.read_driver.get_or_init(|| driver);
         Ok(())

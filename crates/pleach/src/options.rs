@@ -216,7 +216,8 @@ impl Options {
     /// How futures, and calls that want many blocks, such as [`Partition::get_many`](crate::Partition::get_many), read
     /// them. A blocking get reads by itself. By default the open tries an `io_uring`, and takes threads where the system
     /// refuses it. [`Stats::read_driver`](crate::Stats) says which it is. If the system refuses a driver that was asked
-    /// for, the open fails with `Io`.
+    /// for, the open fails with `Io`. If it does not poll, the polled drivers become the next one of
+    /// [`ReadDriver::DevicePolled`], [`ReadDriver::KernelPolled`] and [`ReadDriver::Ring`].
     #[must_use]
     pub fn read_driver(mut self, driver: ReadDriver) -> Self {
         self.read_driver = Some(driver);

@@ -81,6 +81,11 @@ impl StoreFiles {
         self.files.iter().map(|file| &*file.path)
     }
 
+    /// The path of one of them.
+    pub(crate) fn first(&self) -> &Path {
+        self.paths().next().expect("there is a file")
+    }
+
     /// The file and the offset of a block.
     #[inline]
     pub(crate) fn place(&self, block: u64) -> (&Arc<dyn File>, u64) {

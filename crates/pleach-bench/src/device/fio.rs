@@ -19,11 +19,13 @@ pub(super) fn is_installed() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// fio's reads of the same files in the same manner, by [`ReadDriver::Ring`] or [`ReadDriver::Blocking`].
+/// fio's reads of the same files in the same manner.
 pub(super) fn sample(files: &StoreFiles, manner: Manner, direct: bool, seconds: f64) -> Result<Sample> {
-    let engine = match manner.driver {
-        ReadDriver::Ring => "io_uring",
-        ReadDriver::Threads | ReadDriver::Blocking => "psync",
+    let (engine, polling) = match manner.driver {
+        ReadDriver::Ring => ("io_uring", None),
+        ReadDriver::DevicePolled => ("io_uring", Some("--hipri")),
+        ReadDriver::KernelPolled => ("io_uring", Some("--sqthread_poll")),
+        ReadDriver::Threads | ReadDriver::Blocking => ("psync", None),
     };
     let Manner { depth, threads, .. } = manner;
     let output = Command::new("fio")
@@ -34,6 +36,7 @@ pub(super) fn sample(files: &StoreFiles, manner: Manner, direct: bool, seconds: 
         .arg(format!("--filename={}", names(files)))
         .arg(format!("--bs={BLOCK_BYTES}"))
         .arg(format!("--ioengine={engine}"))
+        .args(polling)
         .arg(format!("--direct={}", u8::from(direct)))
         .arg(format!("--iodepth={depth}"))
         // Submits and takes as many at a time as there are, as the read queue does.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use pleach::env::{ReadDriver, RealEnv};
+use pleach::env::{OpenOptions, ReadDriver, RealEnv};
 use pleach_command::{Interrupt, SecondSignal};
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,8 @@ pub(crate) struct DeviceArgs {
     /// Reads in flight.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 32, 128])]
     depths: Vec<u32>,
-    /// What reads: `blocking` (as many threads as reads in flight, each by `pread`), `ring` (`io_uring`) or `threads` (the read queue's).
+    /// What reads: `blocking` (as many threads as reads in flight, each by `pread`), `ring` (`io_uring`), `device-polled` or
+    /// `kernel-polled` (a ring that is polled; what is not polled here is left out) or `threads` (the read queue's).
     #[arg(long, value_delimiter = ',', value_parser = ReadDriver::from_str, default_value = "blocking,ring")]
     drivers: Vec<ReadDriver>,
     /// Threads with a ring of their own, each with so many reads in flight.
@@ -119,8 +120,9 @@ struct Row {
 
 fn measure(args: &DeviceArgs, store: &Path, interrupt: &Interrupt) -> Result<()> {
     let has_fio = !args.no_fio && fio::is_installed();
-    let mut rows = rows(args, has_fio);
     let (direct, cached) = (StoreFiles::open(store, true)?, StoreFiles::open(store, false)?);
+    let mut rows = rows(args, has_fio);
+    rows.retain(|row| is_given(row, if row.direct { &direct } else { &cached }));
     for round in 0..args.rounds as u64 {
         direct.read_through()?;
         if args.paths.contains(&ReadPath::Cached) {
@@ -139,6 +141,9 @@ fn measure(args: &DeviceArgs, store: &Path, interrupt: &Interrupt) -> Result<()>
     let machine = Machine::this(store);
     let records: Vec<_> = rows.iter().map(|row| row.record(&machine)).collect();
     print(&records);
+    for driver in args.drivers.iter().filter(|driver| !rows.iter().any(|row| row.manner.driver == **driver)) {
+        report::print(&format!("{driver}: this system does not poll these files"));
+    }
     if !has_fio && !args.no_fio {
         report::print("fio is not installed: nothing stands beside these figures");
     }
@@ -170,6 +175,18 @@ fn rows(args: &DeviceArgs, has_fio: bool) -> Vec<Row> {
     rows
 }
 
+/// Whether this machine has the row's driver for these files.
+fn is_given(row: &Row, files: &StoreFiles) -> bool {
+    let wanted = row.manner.driver;
+    if !matches!(wanted, ReadDriver::DevicePolled | ReadDriver::KernelPolled) {
+        return true;
+    }
+    let opened = OpenOptions { direct: row.direct, ..OpenOptions::default() };
+    let chosen = ReadDriver::choose(&RealEnv::new(), Some(wanted), files.first(), opened);
+    let is_given = chosen.is_ok_and(|chosen| chosen == wanted);
+    is_given
+}
+
 impl Row {
     fn record(&self, machine: &Machine) -> DeviceRecord {
         let median = |figure: fn(&Sample) -> f64| {
@@ -194,14 +211,14 @@ impl Row {
 
 fn print(records: &[DeviceRecord]) {
     report::print(
-        "path    driver        depth  threads    reads/s  (lowest to highest)   CPU/read       p50       p99",
+        "path    driver             depth  threads    reads/s  (lowest to highest)   CPU/read       p50       p99",
     );
     for record in records {
         let DeviceRecord { driver, depth, threads, rounds, .. } = record;
         let lowest = rounds.iter().copied().fold(f64::INFINITY, f64::min);
         let highest = rounds.iter().copied().fold(0.0, f64::max);
         report::print(&format!(
-            "{:6}  {driver:12}  {depth:5}  {threads:7}  {:>9}  {:>20}  {:>9}  {:>8}  {:>8}",
+            "{:6}  {driver:17}  {depth:5}  {threads:7}  {:>9}  {:>20}  {:>9}  {:>8}  {:>8}",
             if record.direct { "direct" } else { "cached" },
             report::count(record.reads_per_s),
             format!("{} to {}", report::count(lowest), report::count(highest)),
@@ -214,6 +231,6 @@ fn print(records: &[DeviceRecord]) {
 
 /// The best driver of this machine that reads `files`.
 pub(crate) fn best_driver(files: &StoreFiles) -> ReadDriver {
-    let path = files.paths().next().expect("there is a file");
-    ReadDriver::choose(&RealEnv::new(), None, path).expect("a driver was not demanded")
+    ReadDriver::choose(&RealEnv::new(), None, files.first(), OpenOptions::default())
+        .expect("a driver was not demanded")
 }

@@ -47,6 +47,11 @@ impl<R> Inbox<R> {
         state.is_closed
     }
 
+    /// Whether there is something to take.
+    pub(super) fn has_reads(&self) -> bool {
+        !self.lock().reads.is_empty()
+    }
+
     /// Declares that the thread is about to wait for its alarm. `false` if it must not, because there are reads.
     pub(super) fn fall_asleep(&self) -> bool {
         let mut state = self.lock();

@@ -2,7 +2,8 @@
 //!
 //! A device does many reads at the same time, and a system call that submits many costs hardly more than one that submits
 //! one. A [`ReadQueue`] takes reads until it is full, and returns them in the order in which they end. What brings the
-//! bytes is a [`ReadDriver`]: an `io_uring` ([`ring`]), threads ([`pool`]), or `pread` on the calling thread.
+//! bytes is a [`ReadDriver`]: an `io_uring` ([`ring`]), which may be polled, threads ([`pool`]), or `pread` on the calling
+//! thread.
 //!
 //! # Invariants
 //! 1. A slot owns a read's buffer and descriptor until the read has ended, whatever the caller does: the kernel never
@@ -14,6 +15,7 @@
 //! # Concurrency
 //! A queue belongs to the thread that made it.
 
+mod driver;
 mod inbox;
 mod lazy;
 mod pool;
@@ -21,93 +23,20 @@ mod pool;
 mod ring;
 mod service;
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::env::{Env, File, OpenOptions};
+use crate::env::{Env, File};
+pub use driver::ReadDriver;
 pub use lazy::LazyReadService;
 use pool::{Pool, PoolRead};
 #[cfg(target_os = "linux")]
 use ring::{Event, Ring};
 pub use service::{QueuedRead, ReadService};
-
-/// What reads for a [`ReadQueue`] and for a [`ReadService`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadDriver {
-    /// An `io_uring`, on Linux: one system call submits several reads. A queue has the ring of the calling thread, a
-    /// service one of a thread of its own.
-    Ring,
-    /// Threads, up to 16 for the process, each of which reads for others and waits.
-    Threads,
-    /// The thread that wants the bytes, one read after the other. A future blocks the thread that polls it.
-    Blocking,
-}
-
-impl ReadDriver {
-    /// The first driver that reads the file at `path`: `wanted` alone, if it is given, otherwise the environment's best and
-    /// then those below it.
-    ///
-    /// # Errors
-    /// That of `wanted`; for instance, a container's policy may refuse rings.
-    pub fn choose(env: &dyn Env, wanted: Option<Self>, path: &Path) -> io::Result<Self> {
-        match wanted.unwrap_or_else(|| env.read_driver()) {
-            Self::Blocking => Ok(Self::Blocking),
-            Self::Threads if wanted.is_none() => Ok(Self::Threads),
-            driver => match driver.try_on(env, path) {
-                Err(_) if wanted.is_none() => Ok(Self::Threads),
-                tried => tried.map(|()| driver),
-            },
-        }
-    }
-
-    /// Reads the first byte of a file, if it has one. A ring that can be made may still refuse to read.
-    fn try_on(self, env: &dyn Env, path: &Path) -> io::Result<()> {
-        let file = &env.open_file(path, OpenOptions::default())?;
-        let mut queue = ReadQueue::new(env, self, 1)?;
-        queue.push(ReadRequest { file, offset: 0, buffer: vec![0; 1], needed: 0, tag: 0 })?;
-        queue.next().expect("one read is in flight").result?;
-        if queue.driver() == self {
-            Ok(())
-        } else {
-            Err(io::Error::other("the system refuses to read by a ring"))
-        }
-    }
-}
-
-impl fmt::Display for ReadDriver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ring => "ring",
-            Self::Threads => "threads",
-            Self::Blocking => "blocking",
-        })
-    }
-}
-
-impl FromStr for ReadDriver {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        [Self::Ring, Self::Threads, Self::Blocking]
-            .into_iter()
-            .find(|driver| driver.to_string() == name)
-            .ok_or_else(|| format!("{name:?} is no driver of reads: choose ring, threads or blocking"))
-    }
-}
-
-impl Default for ReadDriver {
-    /// The one that is always there.
-    fn default() -> Self {
-        Self::Blocking
-    }
-}
 
 /// Memory that a read fills.
 ///
@@ -159,6 +88,7 @@ pub struct ReadQueue<'e, B: ReadBuffer> {
     free: Vec<u32>,
     /// Reads that were lost with a ring: their numbers, tags and errors.
     lost: Vec<(u32, u64, io::Error)>,
+    was_refused_polling: bool,
     /// A ring, and the thread-local place it goes back to, are the calling thread's.
     not_send: PhantomData<*const ()>,
 }
@@ -228,28 +158,29 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
     /// Where the system has no ring, or no thread, for it.
     pub fn new(env: &'e dyn Env, driver: ReadDriver, depth: u32) -> io::Result<Self> {
         let engine = match driver {
-            #[cfg(target_os = "linux")]
-            ReadDriver::Ring if Ring::are_given_up() => Engine::Threads(Pool::new()?),
-            #[cfg(target_os = "linux")]
-            ReadDriver::Ring => Engine::Ring(Ring::of_thread(depth)?),
-            #[cfg(not(target_os = "linux"))]
-            ReadDriver::Ring => return Err(io::ErrorKind::Unsupported.into()),
             ReadDriver::Threads => Engine::Threads(Pool::new()?),
             ReadDriver::Blocking => Engine::Blocking(Vec::new()),
+            #[cfg(target_os = "linux")]
+            _ if Ring::are_given_up() => Engine::Threads(Pool::new()?),
+            #[cfg(target_os = "linux")]
+            ring => Engine::Ring(Ring::of_thread(ring, depth)?),
+            #[cfg(not(target_os = "linux"))]
+            _ => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(Self::with_engine(env, engine, depth))
     }
 
     fn with_engine(env: &'e dyn Env, engine: Engine<B>, depth: u32) -> Self {
         let (slots, free) = ((0..depth).map(|_| None).collect(), (0..depth).rev().collect());
-        Self { env, engine, slots, free, lost: Vec::new(), not_send: PhantomData }
+        let (lost, was_refused_polling) = (Vec::new(), false);
+        Self { env, engine, slots, free, lost, was_refused_polling, not_send: PhantomData }
     }
 
     /// What brings the bytes now: threads or this thread, after the ring has failed permanently.
     pub fn driver(&self) -> ReadDriver {
-        match self.engine {
+        match &self.engine {
             #[cfg(target_os = "linux")]
-            Engine::Ring(_) => ReadDriver::Ring,
+            Engine::Ring(ring) => ring.driver(),
             Engine::Threads(_) => ReadDriver::Threads,
             Engine::Blocking(_) => ReadDriver::Blocking,
         }
@@ -259,6 +190,19 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
     #[cfg(target_os = "linux")]
     fn has_completion(&mut self) -> bool {
         if let Engine::Ring(ring) = &mut self.engine { ring.has_completion() } else { false }
+    }
+
+    /// Whether the file system or the device has refused to be polled for a read, which this thread then made.
+    pub(crate) fn was_refused_polling(&self) -> bool {
+        self.was_refused_polling
+    }
+
+    /// Polls for a short time, if the driver does, until a read has ended or `is_over`.
+    #[cfg(target_os = "linux")]
+    fn poll(&mut self, is_over: impl FnMut() -> bool) {
+        if let Engine::Ring(ring) = &mut self.engine {
+            ring.poll(is_over);
+        }
     }
 
     /// Whether [`ReadQueue::push`] must wait for [`ReadQueue::next`].
@@ -303,6 +247,8 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
     #[expect(clippy::should_implement_trait, reason = "pushing between two calls makes it no iterator")]
     pub fn next(&mut self) -> Option<CompletedRead<B>> {
         while self.free.len() < self.slots.len() {
+            #[cfg(target_os = "linux")]
+            self.poll(|| false);
             let done = self.wait();
             if done.is_some() {
                 return done;
@@ -331,7 +277,14 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
                     }
                 };
                 let slot = self.slots[number as usize].as_mut().expect("its read is in flight");
-                match slot.take(result) {
+                let taken = match result {
+                    Err(e) if ring.driver() == ReadDriver::DevicePolled && is_refusal(&e) => {
+                        self.was_refused_polling = true;
+                        Some(slot.read())
+                    }
+                    result => slot.take(result),
+                };
+                match taken {
                     None => ring.push(number, slot),
                     Some(result) => {
                         break (number, self.slots[number as usize].take().expect("as above"), result);
@@ -378,6 +331,12 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
             Err(_) => Engine::Blocking(untaken),
         };
     }
+}
+
+/// Whether a read failed because its file cannot be polled.
+#[cfg(target_os = "linux")]
+fn is_refusal(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error())
 }
 
 impl<B: ReadBuffer> Drop for ReadQueue<'_, B> {

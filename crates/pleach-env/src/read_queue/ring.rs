@@ -3,27 +3,37 @@
 //! Each thread that reads keeps one ring, made when it is needed first. While a queue has it, reads are in flight on it; it
 //! goes back empty. A ring with an [`Alarm`] belongs to a thread that also waits for other threads.
 //!
+//! # Polling
+//! Two kinds of rings are polled ([`ReadDriver`]). With `DevicePolled` completions appear only while a system call looks for
+//! them, and the ring cannot read an alarm: the thread waits for the alarm only when no read is in flight. With
+//! `KernelPolled` a thread of the kernel takes entries as soon as they are queued, and completions appear by themselves.
+//!
 //! # Failure
 //! A system call may fail permanently, for instance because a policy refuses it from then on, or because the descriptor was
 //! closed by mistake. [`Ring::next`] then returns the error, and [`Ring::give_up`] the reads that the kernel has not taken.
-//! They can be made otherwise. The kernel may write to the buffers of the others at any time, so these must never be freed.
+//! They can be made otherwise; a thread of the kernel may take entries at any time, so there are none with `KernelPolled`. The kernel may write to the buffers of the others at any time, so these must never be freed.
 //! The ring is leaked: without a further system call the kernel takes nothing from it, and its descriptor may be somebody
 //! else's by now.
 
 #![expect(unsafe_code, reason = "the kernel is given addresses")]
 
+mod poller;
+
 use std::cell::Cell;
+use std::hint;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Pid, getpid};
 
-use super::{ReadBuffer, Slot, Source};
+use super::{ReadBuffer, ReadDriver, Slot, Source};
+use poller::Poller;
 
 /// Reads in flight on one ring at most. Devices gain little beyond: 256 are hardly faster than 128 (measured).
 const ENTRIES: u32 = 256;
@@ -49,10 +59,18 @@ thread_local! {
     static IDLE: Cell<Option<Box<Thread>>> = const { Cell::new(None) };
 }
 
+/// Time of polling before a thread sleeps: longer than a fast device reads (arbitrary).
+const POLL_MAX: Duration = Duration::from_micros(100);
+/// Polls between two looks at the clock and at `is_over`.
+const POLLS: u32 = 16;
+
 /// A ring, and the process that may use it: a forked one shares the memory with its parent.
 struct Thread {
     ring: IoUring,
+    driver: ReadDriver,
     process: Pid,
+    /// What takes the entries of a ring with `KernelPolled`. Dropped after the ring.
+    _poller: Option<Arc<Poller>>,
 }
 
 /// A ring in use; on drop it goes back to the thread.
@@ -60,8 +78,11 @@ pub(super) struct Ring {
     /// Absent only after the ring was given up.
     thread: Option<Box<Thread>>,
     alarm: Option<Armed>,
+    driver: ReadDriver,
     /// `user_data` of the entries that the kernel has not taken, oldest first.
     queued: Vec<u64>,
+    /// Reads of slots that were pushed and have not ended.
+    in_flight: u32,
 }
 
 /// Lets any thread wake the one that waits for a ring.
@@ -97,16 +118,21 @@ const ALARM: u64 = u64::MAX;
 impl Ring {
     /// The calling thread's ring.
     ///
-    /// Requires: `depth` is at most [`ENTRIES`].
-    pub(super) fn of_thread(depth: u32) -> io::Result<Self> {
+    /// Requires: `driver` is one of the rings; `depth` is at most [`ENTRIES`].
+    pub(super) fn of_thread(driver: ReadDriver, depth: u32) -> io::Result<Self> {
         assert!(depth <= ENTRIES, "a ring has room for {ENTRIES} reads");
         let process = getpid();
-        let idle = IDLE.take().filter(|thread| thread.process == process);
+        let idle = IDLE.take().filter(|thread| thread.process == process && thread.driver == driver);
         let thread = match idle {
             Some(thread) => thread,
-            None => Box::new(Thread { ring: new_ring()?, process }),
+            None => Box::new(Thread::new(driver, process)?),
         };
-        Ok(Self { thread: Some(thread), alarm: None, queued: Vec::new() })
+        Ok(Self { thread: Some(thread), alarm: None, driver, queued: Vec::new(), in_flight: 0 })
+    }
+
+    /// The ring's kind.
+    pub(super) fn driver(&self) -> ReadDriver {
+        self.driver
     }
 
     /// Whether rings of this process failed so often that no more are made.
@@ -138,6 +164,7 @@ impl Ring {
         let entry = opcode::Read::new(types::Fd(descriptor.as_raw_fd()), rest.as_mut_ptr(), len)
             .offset(slot.offset + slot.filled as u64)
             .build();
+        self.in_flight += 1;
         self.push_entry(entry, u64::from(number));
     }
 
@@ -157,6 +184,9 @@ impl Ring {
 
     /// Queues the read of the alarm, if there is one and it is not in flight.
     fn arm(&mut self) {
+        if self.driver == ReadDriver::DevicePolled {
+            return;
+        }
         let Some(armed) = self.alarm.as_mut().filter(|armed| !armed.in_flight) else { return };
         armed.in_flight = true;
         let descriptor = types::Fd(armed.alarm.0.as_raw_fd());
@@ -167,6 +197,29 @@ impl Ring {
     /// Whether [`Ring::next`] returns immediately.
     pub(super) fn has_completion(&mut self) -> bool {
         !self.ring().completion().is_empty()
+    }
+
+    /// With a polled driver, submits what is queued, and polls until a read has ended, or `is_over`, or for [`POLL_MAX`].
+    #[expect(clippy::disallowed_methods, reason = "rings are the real machine's")]
+    pub(super) fn poll(&mut self, mut is_over: impl FnMut() -> bool) {
+        if self.driver == ReadDriver::Ring {
+            return;
+        }
+        let began = Instant::now();
+        while !self.has_completion() && !is_over() && began.elapsed() < POLL_MAX {
+            // A permanent error comes again when the ring waits.
+            let _ = self.enter(0);
+            for _ in 0..POLLS {
+                hint::spin_loop();
+            }
+        }
+    }
+
+    /// Waits for the alarm of a ring that cannot read it.
+    fn wait_for_alarm(&mut self) -> io::Result<Event> {
+        let armed = self.alarm.as_mut().expect("no read is in flight");
+        rustix::io::retry_on_intr(|| rustix::io::read(&armed.alarm.0, &mut *armed.counter))?;
+        Ok(Event::Alarm)
     }
 
     /// Submits what is queued, if nothing is done yet, and waits.
@@ -184,10 +237,14 @@ impl Ring {
                     self.alarm.as_mut().expect("it rang").in_flight = false;
                     return Ok(Event::Alarm);
                 }
+                self.in_flight -= 1;
                 let number = u32::try_from(entry.user_data()).expect("the number of a slot");
                 let result = usize::try_from(entry.result());
                 let result = result.map_err(|_| io::Error::from_raw_os_error(-entry.result()));
                 return Ok(Event::Read(number, result));
+            }
+            if self.driver == ReadDriver::DevicePolled && self.in_flight == 0 {
+                return self.wait_for_alarm();
             }
             self.enter(1)?;
         }
@@ -221,7 +278,11 @@ impl Ring {
     pub(super) fn give_up(&mut self) -> Vec<u32> {
         FAILED.fetch_add(1, Ordering::Relaxed);
         mem::forget((self.thread.take(), self.alarm.take()));
-        let reads = mem::take(&mut self.queued).into_iter().filter(|user_data| *user_data != ALARM);
+        let mut queued = mem::take(&mut self.queued);
+        if self.driver == ReadDriver::KernelPolled {
+            queued.clear();
+        }
+        let reads = queued.into_iter().filter(|user_data| *user_data != ALARM);
         reads.map(|number| u32::try_from(number).expect("the number of a slot")).collect()
     }
 }
@@ -242,12 +303,24 @@ impl Drop for Ring {
     }
 }
 
+impl Thread {
+    fn new(driver: ReadDriver, process: Pid) -> io::Result<Self> {
+        let (ring, poller) = match driver {
+            ReadDriver::KernelPolled => {
+                let poller = Poller::of(process)?;
+                (poller.ring(ENTRIES)?, Some(poller))
+            }
+            ReadDriver::DevicePolled => (new_ring(|| IoUring::builder().setup_iopoll().clone())?, None),
+            _ => (new_ring(IoUring::builder)?, None),
+        };
+        Ok(Self { ring, driver, process, _poller: poller })
+    }
+}
+
 /// A ring for one thread, with the fewest interrupts that the kernel offers. Flags that it does not know are given up one
 /// by one.
-fn new_ring() -> io::Result<IoUring> {
+fn new_ring(builder: impl Fn() -> io_uring::Builder) -> io::Result<IoUring> {
     // Linux 6.1 knows the first, 5.19 the second.
-    let deferred = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
-    deferred
-        .or_else(|_| IoUring::builder().setup_coop_taskrun().build(ENTRIES))
-        .or_else(|_| IoUring::new(ENTRIES))
+    let deferred = builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
+    deferred.or_else(|_| builder().setup_coop_taskrun().build(ENTRIES)).or_else(|_| builder().build(ENTRIES))
 }

@@ -79,10 +79,12 @@ impl<R: QueuedRead> ReadService<R> {
     pub fn new(env: &Arc<dyn Env>, driver: ReadDriver) -> Self {
         let shared = Arc::new(Shared { inbox: Inbox::new(), idle: Condvar::new() });
         let worker = match driver {
-            #[cfg(target_os = "linux")]
-            ReadDriver::Ring if !Ring::are_given_up() => start_ring(&shared, env).unwrap_or(Worker::Threads),
-            ReadDriver::Ring | ReadDriver::Threads => Worker::Threads,
             ReadDriver::Blocking => Worker::Waiters,
+            #[cfg(target_os = "linux")]
+            ring if ring.is_ring() && !Ring::are_given_up() => {
+                start_ring(&shared, env, ring).unwrap_or(Worker::Threads)
+            }
+            _ => Worker::Threads,
         };
         Self { env: Arc::clone(env), shared, worker }
     }
@@ -235,11 +237,15 @@ fn read_alone<R: QueuedRead>(read: &R) {
 }
 
 #[cfg(target_os = "linux")]
-fn start_ring<R: QueuedRead>(shared: &Arc<Shared<R>>, env: &Arc<dyn Env>) -> io::Result<Worker> {
+fn start_ring<R: QueuedRead>(
+    shared: &Arc<Shared<R>>,
+    env: &Arc<dyn Env>,
+    driver: ReadDriver,
+) -> io::Result<Worker> {
     let (sender, started) = std::sync::mpsc::sync_channel(1);
     let (shared, env) = (Arc::clone(shared), Arc::clone(env));
     let run = move || {
-        let (ring, alarm) = match Ring::of_thread(DEPTH).and_then(Ring::with_alarm) {
+        let (ring, alarm) = match Ring::of_thread(driver, DEPTH).and_then(Ring::with_alarm) {
             Ok(made) => made,
             Err(error) => return drop(sender.send(Err(error))),
         };
@@ -271,6 +277,7 @@ fn serve<R: QueuedRead>(shared: &Arc<Shared<R>>, mut queue: ReadQueue<'_, R::Buf
         if is_closed && reads.free.len() == reads.in_flight.len() && waiting.is_empty() {
             return;
         }
+        queue.poll(|| shared.inbox.has_reads());
         // A full queue takes no more before one of its reads has ended.
         if !queue.has_completion() && !queue.is_full() && !shared.inbox.fall_asleep() {
             continue;
@@ -281,7 +288,7 @@ fn serve<R: QueuedRead>(shared: &Arc<Shared<R>>, mut queue: ReadQueue<'_, R::Buf
             reads.complete(read);
             done = if queue.has_completion() { queue.wait() } else { None };
         }
-        if queue.driver() != ReadDriver::Ring {
+        if !queue.driver().is_ring() {
             return leave_ring(shared, waiting, queue, reads);
         }
     }

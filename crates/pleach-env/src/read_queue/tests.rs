@@ -14,7 +14,21 @@ use parking_lot::{Condvar, Mutex};
 use super::*;
 use crate::{Fault, FaultKind, OpenOptions, RealEnv, SimEnv, Site};
 
-const DRIVERS: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
+const UNPOLLED: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
+const POLLED: [ReadDriver; 2] = [ReadDriver::DevicePolled, ReadDriver::KernelPolled];
+
+/// All drivers but the polled ones that this kernel refuses. Its devices need not poll: then each read of
+/// [`ReadDriver::DevicePolled`] is refused, and made otherwise.
+fn drivers() -> Vec<ReadDriver> {
+    let is_given = |driver: &ReadDriver| match ReadQueue::<Vec<u8>>::new(&RealEnv::new(), *driver, 1) {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("not tested: {driver} ({error})");
+            false
+        }
+    };
+    UNPOLLED.into_iter().chain(POLLED.into_iter().filter(is_given)).collect()
+}
 
 fn byte_at(offset: usize) -> u8 {
     u8::try_from(offset * 7 % 251).expect("a byte")
@@ -55,7 +69,7 @@ fn all_drivers_read_what_is_there() {
     let dir = tempfile::tempdir().unwrap();
     let env = RealEnv::new();
     let file = file_of(&env, dir.path(), 100_000);
-    for driver in DRIVERS {
+    for driver in drivers() {
         for depth in [1, 3, 64, 256] {
             let mut queue = ReadQueue::new(&env, driver, depth).unwrap();
             let offsets: Vec<u64> = (0..500).map(|n| n * 7919 % 99_000).collect();
@@ -72,7 +86,7 @@ fn a_file_that_ends_inside_a_read_is_an_error_where_bytes_are_needed() {
     let dir = tempfile::tempdir().unwrap();
     let env = RealEnv::new();
     let file = file_of(&env, dir.path(), 5000);
-    for driver in DRIVERS {
+    for driver in drivers() {
         let mut queue = ReadQueue::new(&env, driver, 4).unwrap();
         let error = read_all(&mut queue, &file, &[4500], 1000).remove(0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{driver:?}");
@@ -91,7 +105,7 @@ fn a_queue_dropped_with_reads_in_flight_waits_for_them() {
     let dir = tempfile::tempdir().unwrap();
     let env = RealEnv::new();
     let file = file_of(&env, dir.path(), 1 << 20);
-    for driver in DRIVERS {
+    for driver in drivers() {
         for _ in 0..50 {
             let mut queue = ReadQueue::new(&env, driver, 64).unwrap();
             for tag in 0..64 {
@@ -110,7 +124,7 @@ fn many_threads_share_the_pool_and_have_rings_of_their_own() {
     let env = RealEnv::new();
     let file = file_of(&env, dir.path(), 100_000);
     std::thread::scope(|scope| {
-        for driver in DRIVERS.into_iter().cycle().take(9) {
+        for driver in drivers().into_iter().cycle().take(15) {
             let (env, file) = (&env, &file);
             scope.spawn(move || {
                 let mut queue = ReadQueue::new(env, driver, 16).unwrap();
@@ -151,24 +165,64 @@ fn the_first_driver_that_reads_is_chosen() {
     let real = RealEnv::new();
     file_of(&real, dir.path(), 0);
     let path = dir.path().join("file");
-    for driver in DRIVERS {
-        assert_eq!(ReadDriver::choose(&real, Some(driver), &path).unwrap(), driver);
+    let choose = |driver| ReadDriver::choose(&real, driver, &path, OpenOptions::default());
+    for driver in UNPOLLED {
+        assert_eq!(choose(Some(driver)).unwrap(), driver);
     }
-    assert_ne!(ReadDriver::choose(&real, None, &path).unwrap(), ReadDriver::Blocking);
+    assert_ne!(choose(None).unwrap(), ReadDriver::Blocking);
     let simulated = SimEnv::new(1);
     simulated.create_dir_all(Path::new("/d")).unwrap();
     file_of(&*simulated, Path::new("/d"), 1);
-    let refused = ReadDriver::choose(&*simulated, Some(ReadDriver::Ring), Path::new("/d/file")).unwrap_err();
-    assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
-    assert_eq!(ReadDriver::choose(&*simulated, None, &path).unwrap(), ReadDriver::Blocking);
+    let path = Path::new("/d/file");
+    let choose = |driver| ReadDriver::choose(&*simulated, driver, path, OpenOptions::default());
+    for driver in [ReadDriver::Ring].into_iter().chain(POLLED) {
+        assert_eq!(choose(Some(driver)).unwrap_err().kind(), io::ErrorKind::Unsupported);
+    }
+    assert_eq!(choose(None).unwrap(), ReadDriver::Blocking);
 }
 
 #[test]
 fn drivers_have_names() {
-    for driver in DRIVERS {
+    for driver in UNPOLLED.into_iter().chain(POLLED) {
         assert_eq!(driver.to_string().parse(), Ok(driver));
     }
-    assert!("uring".parse::<ReadDriver>().unwrap_err().contains("choose ring"));
+    assert!("uring".parse::<ReadDriver>().unwrap_err().contains("choose one of ring"));
+}
+
+/// Reads past the page cache may be polled, reads through it never.
+#[test]
+fn a_device_is_polled_only_for_direct_reads() {
+    #[cfg(target_os = "linux")]
+    let _turn = ring_failures::TURN.lock();
+    let dir = tempfile::tempdir().unwrap();
+    let real = RealEnv::new();
+    file_of(&real, dir.path(), 5000);
+    let path = dir.path().join("file");
+    let kernel_polled = if drivers().contains(&ReadDriver::KernelPolled) {
+        ReadDriver::KernelPolled
+    } else {
+        ReadDriver::Ring
+    };
+    for driver in POLLED {
+        let cached = ReadDriver::choose(&real, Some(driver), &path, OpenOptions::default()).unwrap();
+        assert_eq!(cached, kernel_polled);
+    }
+    let direct = OpenOptions { direct: true, ..OpenOptions::default() };
+    let chosen = ReadDriver::choose(&real, Some(ReadDriver::DevicePolled), &path, direct).unwrap();
+    eprintln!("direct reads: {chosen}");
+    assert!(chosen == ReadDriver::DevicePolled || chosen == kernel_polled);
+}
+
+#[test]
+fn a_queue_says_that_its_reads_were_not_polled() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = RealEnv::new();
+    let file = file_of(&env, dir.path(), 5000);
+    for driver in drivers() {
+        let mut queue = ReadQueue::new(&env, driver, 4).unwrap();
+        assert!(read_all(&mut queue, &file, &[0, 100, 200], 100).iter().all(Result::is_ok));
+        assert_eq!(queue.was_refused_polling(), driver == ReadDriver::DevicePolled, "{driver}");
+    }
 }
 
 /// A read of a page, and what came of it.
@@ -219,7 +273,7 @@ fn a_service_reads_for_many_threads_one_by_one_and_in_crowds() {
     let dir = tempfile::tempdir().unwrap();
     let env: Arc<dyn Env> = Arc::new(RealEnv::new());
     let file = file_of(&*env, dir.path(), 100 * 4096);
-    for driver in DRIVERS {
+    for driver in drivers() {
         let service = ReadService::new(&env, driver);
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -251,7 +305,7 @@ fn a_service_that_goes_makes_the_reads_it_was_given() {
     let dir = tempfile::tempdir().unwrap();
     let env: Arc<dyn Env> = Arc::new(RealEnv::new());
     let file = file_of(&*env, dir.path(), 100 * 4096);
-    for driver in DRIVERS {
+    for driver in drivers() {
         for count in [0, 1, 500] {
             let service = ReadService::new(&env, driver);
             let reads: Vec<_> = (0..count).map(|n| PageRead::new(&file, n % 100)).collect();
@@ -289,7 +343,7 @@ fn a_panic_of_one_task_is_nothing_to_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let env: Arc<dyn Env> = Arc::new(RealEnv::new());
     let file = file_of(&*env, dir.path(), 100 * 4096);
-    for driver in DRIVERS {
+    for driver in drivers() {
         let service = ReadService::new(&env, driver);
         let reads: Vec<_> = (0..100).map(|n| Arc::new(Panics(PageRead::new(&file, n), n % 7 == 0))).collect();
         for _ in 0..2 {
@@ -378,7 +432,7 @@ fn a_ring_reads_what_is_left_of_a_read() {
     let file = file_of(&RealEnv::new(), dir.path(), 2000);
     let source = Source::Descriptor(file.descriptor().unwrap().expect("a file of the system"));
     let mut slot = Slot { source, buffer: vec![0; 100], offset: 300, filled: 40, needed: 100, tag: 0 };
-    let mut ring = Ring::of_thread(1).unwrap();
+    let mut ring = Ring::of_thread(ReadDriver::Ring, 1).unwrap();
     ring.push(0, &mut slot);
     let Ok(Event::Read(0, Ok(60))) = ring.next() else { panic!("60 bytes are left") };
     assert!(slot.buffer[..40].iter().all(|byte| *byte == 0));
@@ -406,7 +460,7 @@ fn a_service_can_be_closed_inside_of_its_own_read() {
     let dir = tempfile::tempdir().unwrap();
     let env: Arc<dyn Env> = Arc::new(RealEnv::new());
     let file = file_of(&*env, dir.path(), 4096);
-    for driver in [ReadDriver::Ring, ReadDriver::Threads] {
+    for driver in drivers().into_iter().filter(|driver| *driver != ReadDriver::Blocking) {
         let (sender, closed) = channel();
         let read = Arc::new(Closes(PageRead::new(&file, 0), Mutex::new(None), sender));
         let mut owner = read.1.lock();

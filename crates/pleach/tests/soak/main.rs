@@ -87,9 +87,9 @@ fn futures_that_end_in_any_way_leave_nothing_behind() {
             break;
         }
         assert!(!is_over || number < ROUNDS_MAX, "not met in {number} rounds: {:?}", met.missing());
-        let driver = DRIVERS[usize::try_from(number % 3).unwrap()];
+        let driver = DRIVERS[usize::try_from(number).unwrap() % DRIVERS.len()];
         let ending = [Ending::Drained, Ending::Closed, Ending::ClosedByWaker]
-            [usize::try_from(number / 3 % 3).unwrap()];
+            [usize::try_from(number).unwrap() / DRIVERS.len() % 3];
         let round_seed = seed.wrapping_add(number);
         let context = format!("PLEACH_SEED={round_seed}, {driver:?}, {ending:?}");
         let before = open_descriptors();

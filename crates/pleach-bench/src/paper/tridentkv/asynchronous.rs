@@ -1,10 +1,10 @@
 //! TridentKV, Figs. 15 and 18: asynchronous reads by cache and by the number of threads. The figures are bars and curves without
-//! numbers; quoted is what the text says. SPDK's polling thread is not repeated.
+//! numbers; quoted is what the text says. In place of SPDK's polling thread stands a polled `io_uring`.
 
 use super::{CACHES, IN_FLIGHT, KEYS, Reads, VALUE_BYTES, print_row, share_of_device};
 use crate::bench::Record;
 use crate::engine::{EngineFactory, Result};
-use crate::paper::Session;
+use crate::paper::{Session, is_pleach};
 use crate::report::{count, nanos, print};
 
 /// Threads of Fig. 18; its cache is the smaller one.
@@ -24,7 +24,7 @@ pub(crate) fn fig15(session: &mut Session<'_>) -> Result<()> {
             let mut base = None;
             for is_on in [false, true] {
                 let workloads = if is_on { "readrandom" } else { "readrandom,overwrite" };
-                let records = run(session, &engine, workloads, percent, is_on)?;
+                let records = run(session, &engine, workloads, percent, is_on, None)?;
                 let [read, rest @ ..] = &records[..] else { return Err("a record was expected".into()) };
                 let base = *base.get_or_insert(read.ops_per_s);
                 print_row(&[
@@ -46,12 +46,17 @@ pub(crate) fn fig15(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
+/// How the gets of Fig. 18 are made: its name, whether by futures, and the driver asked for.
+const MANNERS: [(&str, bool, Option<&str>); 3] =
+    [("off", false, None), ("on", true, None), ("polled", true, Some("device-polled"))];
+
 /// Gets by the number of threads.
 pub(crate) fn fig18(session: &mut Session<'_>) -> Result<()> {
     print(&format!(
         "Theirs, in words: blocking gets grow with the threads; asynchronous ones are very fast with few threads and gain\n\
          nothing by more, because the processors are busy. Ours: {} pairs of 1016 B past the page cache, cache {} % of\n\
-         them, {} processors; asynchronous: {IN_FLIGHT} gets in flight of each thread.\n",
+         them, {} processors; asynchronous: {IN_FLIGHT} gets in flight of each thread; polled: the same by a polled driver,\n\
+         which is a ring where the system does not poll.\n",
         count(session.keys(KEYS) as f64),
         CACHES[0],
         std::thread::available_parallelism().map_or(1, Into::into),
@@ -59,6 +64,7 @@ pub(crate) fn fig18(session: &mut Session<'_>) -> Result<()> {
     print_row(&[
         "engine",
         "asynchronous",
+        "driver",
         "threads",
         "gets a second",
         "CPU/get",
@@ -68,14 +74,16 @@ pub(crate) fn fig18(session: &mut Session<'_>) -> Result<()> {
     ]);
     let workloads = THREADS.map(|threads| format!("readrandom@{threads}")).join(",");
     for engine in session.engines.clone() {
-        for is_on in [false, true] {
-            if is_on && !engine.capabilities.async_get {
+        for (name, is_on, read_driver) in MANNERS {
+            if is_on && !engine.capabilities.async_get || read_driver.is_some() && !is_pleach(engine.name) {
                 continue;
             }
-            for read in run(session, &engine, &workloads, CACHES[0], is_on)? {
+            for read in run(session, &engine, &workloads, CACHES[0], is_on, read_driver)? {
+                let driver = read.engine_stats.settings.get("read_driver").filter(|_| is_on);
                 print_row(&[
                     engine.name,
-                    if is_on { "on" } else { "off" },
+                    name,
+                    driver.map_or("-", String::as_str),
                     &read.threads.to_string(),
                     &count(read.ops_per_s),
                     &nanos(read.cpu_us_per_op * 1e3),
@@ -97,8 +105,10 @@ fn run(
     workloads: &str,
     cache_percent: u64,
     is_async: bool,
+    read_driver: Option<&str>,
 ) -> Result<Vec<Record>> {
     let keys = session.keys(KEYS);
-    let reads = Reads { workloads, keys, value_bytes: VALUE_BYTES, cache_percent, is_async, device: None };
+    let (value_bytes, device) = (VALUE_BYTES, None);
+    let reads = Reads { workloads, keys, value_bytes, cache_percent, is_async, device, read_driver };
     reads.run(session, engine)
 }

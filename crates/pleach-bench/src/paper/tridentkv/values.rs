@@ -73,6 +73,7 @@ fn random_reads(
             cache_percent: CACHE,
             is_async,
             device: None,
+            read_driver: None,
         };
         let read = reads.run_one(session, engine)?;
         if engine.name == BASE {
@@ -111,6 +112,7 @@ pub(crate) fn fig11(session: &mut Session<'_>) -> Result<()> {
                 cache_percent: CACHE,
                 is_async: false,
                 device: None,
+                read_driver: None,
             };
             let read = reads.run_one(session, &engine);
             session.remove_store(engine.name);

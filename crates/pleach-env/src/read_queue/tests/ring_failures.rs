@@ -109,6 +109,35 @@ fn a_queue_whose_ring_fails_ends_each_read_and_frees_no_buffer_that_the_kernel_h
     }
 }
 
+/// A polled ring may make reads without the system call that fails.
+#[test]
+fn a_polled_queue_whose_ring_fails_ends_each_read_and_frees_no_buffer_that_the_kernel_has() {
+    let _turn = TURN.lock();
+    let dir = tempfile::tempdir().unwrap();
+    let env = RealEnv::new();
+    let file = file_of(&env, dir.path(), 100_000);
+    let polled = drivers().into_iter().filter(|driver| POLLED.contains(driver));
+    for (driver, failure) in polled.flat_map(|d| [(d, Failure::AtOnce), (d, Failure::Late)]) {
+        let dropped = Arc::new(AtomicU64::new(0));
+        let mut queue = ReadQueue::new(&env, driver, 64).unwrap();
+        let _planted = plant(std::thread::current().id(), failure);
+        for tag in 0..42 {
+            let buffer = Counted(vec![0; 100], Arc::clone(&dropped));
+            queue.push(ReadRequest { file: &file, offset: tag * 1000, buffer, needed: 100, tag }).unwrap();
+        }
+        let mut ended: Vec<_> = std::iter::from_fn(|| queue.next()).collect();
+        ended.sort_by_key(|read| read.tag);
+        assert!((0..42).eq(ended.iter().map(|read| read.tag)), "each read ends once");
+        let mut answered = 0;
+        for (tag, read) in (0..).zip(ended) {
+            let Ok(buffer) = read.result else { continue };
+            assert!(buffer.0.iter().copied().eq((tag * 1000..tag * 1000 + 100).map(byte_at)), "{driver}");
+            answered += 1;
+        }
+        assert_eq!(dropped.load(Ordering::Relaxed), answered, "{driver}, {failure:?}");
+    }
+}
+
 #[test]
 fn a_service_whose_ring_fails_ends_each_read_and_goes_on() {
     let _turn = TURN.lock();
@@ -160,8 +189,9 @@ fn a_ring_that_fails_at_the_first_read_is_not_chosen() {
     let path = dir.path().join("file");
     for failure in [Failure::AtOnce, Failure::Late] {
         let _planted = plant(std::thread::current().id(), failure);
-        assert!(ReadDriver::choose(&env, Some(ReadDriver::Ring), &path).is_err());
-        assert_eq!(ReadDriver::choose(&env, None, &path).unwrap(), ReadDriver::Threads);
+        let choose = |driver| ReadDriver::choose(&env, driver, &path, OpenOptions::default());
+        assert!(choose(Some(ReadDriver::Ring)).is_err());
+        assert_eq!(choose(None).unwrap(), ReadDriver::Threads);
     }
 }
 

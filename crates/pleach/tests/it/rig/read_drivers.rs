@@ -4,11 +4,19 @@ use std::env::var_os;
 
 use pleach::{Options, ReadDriver};
 
-pub(crate) const DRIVERS: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
+/// The polled one is what the system gives: a ring, if it polls nothing.
+pub(crate) const DRIVERS: [ReadDriver; 4] =
+    [ReadDriver::Ring, ReadDriver::DevicePolled, ReadDriver::Threads, ReadDriver::Blocking];
 
 /// Whether the system may refuse the driver: rings, under `.ci/refuse-rings`, which sets `PLEACH_RINGS`.
 pub(crate) fn may_be_refused(driver: ReadDriver) -> bool {
-    driver == ReadDriver::Ring && var_os("PLEACH_RINGS").is_some()
+    !matches!(driver, ReadDriver::Threads | ReadDriver::Blocking) && var_os("PLEACH_RINGS").is_some()
+}
+
+/// Whether an open that `wanted` a driver may have chosen this one.
+pub(crate) fn may_be_chosen(chosen: ReadDriver, wanted: ReadDriver) -> bool {
+    let is_unpolled = matches!(chosen, ReadDriver::KernelPolled | ReadDriver::Ring);
+    chosen == wanted || may_be_refused(wanted) || (wanted == ReadDriver::DevicePolled && is_unpolled)
 }
 
 /// Whether the system refuses all rings.
