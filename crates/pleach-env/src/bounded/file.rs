@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use arc_swap::ArcSwapOption;
 use rustix::io::Errno;
 
+use super::held::{Held, closed};
 use super::open_files::OpenFiles;
 use crate::env::{Env, File, OpenOptions, Site};
 
@@ -21,6 +22,8 @@ pub(super) struct StableFile {
     env: Arc<dyn Env>,
     path: PathBuf,
     direct: bool,
+    /// The other files of the store.
+    held: Arc<Held>,
 
     /// Absent while the file is closed.
     handle: ArcSwapOption<Handle>,
@@ -37,6 +40,10 @@ struct Handle(Arc<dyn File>);
 impl StableFile {
     pub(super) fn place(&self) -> Option<usize> {
         self.place.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(super) fn held(&self) -> &Arc<Held> {
+        &self.held
     }
 
     pub(super) fn set_place(&self, place: Option<usize>) {
@@ -65,6 +72,7 @@ impl BoundedFile {
     pub(super) fn open(
         env: Arc<dyn Env>,
         open_files: Arc<OpenFiles>,
+        held: Arc<Held>,
         path: &Path,
         direct: bool,
     ) -> io::Result<Arc<dyn File>> {
@@ -72,6 +80,7 @@ impl BoundedFile {
             env,
             path: path.to_path_buf(),
             direct,
+            held,
             handle: ArcSwapOption::empty(),
             is_used: AtomicBool::new(true),
             expects_random_reads: AtomicBool::new(false),
@@ -83,7 +92,10 @@ impl BoundedFile {
     }
 
     fn reopen(&self) -> io::Result<Arc<Handle>> {
-        let StableFile { env, path, direct, .. } = &*self.stable;
+        let StableFile { env, path, direct, held, .. } = &*self.stable;
+        if held.is_closed() {
+            return Err(closed());
+        }
         let options = OpenOptions { write: false, direct: *direct };
         let file = self.open_files.with_descriptor(|| env.open_file(path, options))?;
         if self.stable.expects_random_reads.load(Ordering::Relaxed) {

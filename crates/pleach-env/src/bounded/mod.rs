@@ -7,18 +7,19 @@
 //! The directory that is synced first, which is the store's, stays open. So a sync of it needs no descriptor and succeeds in a
 //! process that has used up all of them.
 //!
+//! The close of a store closes all its files ([`BoundedEnv::close_files`]), whoever keeps the store's memory.
+//!
 //! # Concurrency
-//! The list of open files has a lock of its own, see [`OpenFiles`]. No call is made under the lock of the directory.
+//! The list of open files has a lock of its own, see [`OpenFiles`], and so has the list of the others, see [`Held`].
 
 mod file;
+mod held;
 mod open_files;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-use parking_lot::Mutex;
 
 pub use open_files::OpenFiles;
 
@@ -27,28 +28,35 @@ use crate::job::{Job, JobHandle};
 use crate::read_queue::ReadDriver;
 use crate::waiter::Waiter;
 use file::BoundedFile;
+use held::Held;
 
 /// An environment whose stable files are closed and opened again as needed.
 pub struct BoundedEnv {
     env: Arc<dyn Env>,
     open_files: Arc<OpenFiles>,
-    /// The first directory that was synced.
-    dir: Mutex<Option<(PathBuf, Arc<dyn Dir>)>>,
+    held: Arc<Held>,
 }
 
 impl BoundedEnv {
     /// Wraps `env`. All environments that wrap it share the limit of [`Env::open_files`].
     pub fn new(env: Arc<dyn Env>) -> Self {
         let open_files = env.open_files();
-        Self { env, open_files, dir: Mutex::new(None) }
+        Self { env, open_files, held: Arc::default() }
+    }
+
+    /// Closes all files and the directory. A call in progress keeps its descriptor until it ends; later calls fail with
+    /// `EBADF`.
+    pub fn close_files(&self) {
+        self.held.close();
+        self.open_files.close_all_of(&self.held);
     }
 
     fn dir(&self, path: &Path) -> io::Result<Arc<dyn Dir>> {
-        if let Some((_, dir)) = self.dir.lock().as_ref().filter(|(held, _)| held == path) {
-            return Ok(Arc::clone(dir));
+        if let Some(dir) = self.held.dir(path) {
+            return Ok(dir);
         }
         let dir = self.open_files.with_descriptor(|| self.env.open_dir(path))?;
-        self.dir.lock().get_or_insert_with(|| (path.to_path_buf(), Arc::clone(&dir)));
+        self.held.hold_dir(path, &dir);
         Ok(dir)
     }
 }
@@ -75,15 +83,16 @@ impl Env for BoundedEnv {
     }
 
     fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.open_files.with_descriptor(|| self.env.create_file(path))
+        self.held.hold(self.open_files.with_descriptor(|| self.env.create_file(path))?)
     }
 
     fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
-        self.open_files.with_descriptor(|| self.env.open_file(path, options))
+        self.held.hold(self.open_files.with_descriptor(|| self.env.open_file(path, options))?)
     }
 
     fn open_stable_file(&self, path: &Path, direct: bool) -> io::Result<Arc<dyn File>> {
-        BoundedFile::open(Arc::clone(&self.env), Arc::clone(&self.open_files), path, direct)
+        let (env, open_files, held) = (&self.env, &self.open_files, &self.held);
+        BoundedFile::open(Arc::clone(env), Arc::clone(open_files), Arc::clone(held), path, direct)
     }
 
     fn open_files(&self) -> Arc<OpenFiles> {

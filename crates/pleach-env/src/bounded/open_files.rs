@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::file::StableFile;
+use super::held::Held;
 use crate::error::is_out_of_files;
 
 /// How often a call is repeated after files were closed for it. Arbitrary: each repetition closes half of the open files,
@@ -67,13 +68,17 @@ impl OpenFiles {
         self.len() == 0
     }
 
-    /// Lists a file that was just opened, and closes others if there are too many.
+    /// Lists a file that was just opened, and closes others if there are too many. Closes the file if its store is closed.
     pub(super) fn add(&self, file: &Arc<StableFile>) {
         let closed = {
             let mut list = self.list.lock();
-            list.push(Arc::clone(file));
-            let excess = list.files.len().saturating_sub(self.limit());
-            list.take(excess)
+            if file.held().is_closed() {
+                vec![Arc::clone(file)]
+            } else {
+                list.push(Arc::clone(file));
+                let excess = list.files.len().saturating_sub(self.limit());
+                list.take(excess)
+            }
         };
         close_all(&closed);
     }
@@ -85,6 +90,18 @@ impl OpenFiles {
             list.remove(file.place())
         };
         drop(removed);
+    }
+
+    /// Closes the files of a store that is closed.
+    pub(super) fn close_all_of(&self, held: &Arc<Held>) {
+        let closed = {
+            let mut list = self.list.lock();
+            let places = (0..list.files.len()).rev();
+            let places: Vec<_> =
+                places.filter(|place| Arc::ptr_eq(list.files[*place].held(), held)).collect();
+            places.into_iter().filter_map(|place| list.remove(Some(place))).collect::<Vec<_>>()
+        };
+        close_all(&closed);
     }
 
     /// Closes half of the open files; returns how many.

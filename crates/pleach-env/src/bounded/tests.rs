@@ -102,7 +102,7 @@ fn threads_read_right_while_files_come_and_go() {
     let open_files = OpenFiles::for_descriptors(12);
     let open = |number: u64| {
         let path = dir.path().join(number.to_string());
-        BoundedFile::open(Arc::clone(&env), Arc::clone(&open_files), &path, false).unwrap()
+        BoundedFile::open(Arc::clone(&env), Arc::clone(&open_files), Arc::default(), &path, false).unwrap()
     };
     for number in 0..40u64 {
         env.create_file(&dir.path().join(number.to_string()))
@@ -145,5 +145,73 @@ fn each_directory_is_synced_itself() {
     let crashed = env.crash_image(CrashPolicy::DurableOnly, 1);
     for file in ["/one/file", "/two/file"] {
         assert!(crashed.metadata(Path::new(file)).unwrap().is_some(), "{file} has a durable name");
+    }
+}
+
+#[test]
+fn a_close_closes_the_files_of_one_store() {
+    let (env, bounded, files) = files(8);
+    let other = BoundedEnv::new(env.clone());
+    let others: Vec<_> = (0..8).map(|number| other.open_stable_file(&path(number), false).unwrap()).collect();
+    let log = bounded.create_file(&path(100)).unwrap();
+    drop(bounded.create_file(&path(101)).unwrap());
+    bounded.sync_dir(Path::new("/d"), "test").unwrap();
+    assert_eq!(env.handle_count(), 10 + 2, "half of the descriptors for stable files");
+    bounded.close_files();
+    assert!(env.handle_count() <= 8 && env.handle_count() == env.open_files().len());
+    for file in files.iter().chain([&log]) {
+        assert!(read(&**file).is_err() && file.descriptor().is_err());
+    }
+    assert!(log.write_all_at(b"late", 0).is_err() && log.sync("test").is_err());
+    assert!(bounded.create_file(&path(102)).is_err());
+    assert!(bounded.open_stable_file(&path(1), false).is_err());
+    bounded.sync_dir(Path::new("/d"), "test").unwrap();
+    for (number, file) in (0..).zip(&others) {
+        assert_eq!(read(&**file).unwrap(), number);
+    }
+    drop((files, log, others));
+    assert_eq!((env.handle_count(), env.open_files().len()), (0, 0));
+}
+
+/// Reads that the system makes hold the descriptor.
+#[test]
+fn a_close_leaves_descriptors_in_use_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let bounded = BoundedEnv::new(Arc::new(RealEnv::new()));
+    let path = dir.path().join("file");
+    let file = bounded.create_file(&path).unwrap();
+    file.write_all_at(&7u64.to_le_bytes(), 0).unwrap();
+    let stable = bounded.open_stable_file(&path, false).unwrap();
+    let files = [file, stable].map(|file| (file.descriptor().unwrap().unwrap(), file));
+    bounded.close_files();
+    for (descriptor, file) in files {
+        assert!(read(&*file).is_err());
+        assert_eq!(descriptor.metadata().unwrap().len(), 8);
+        assert_eq!(Arc::strong_count(&descriptor), 1);
+    }
+}
+
+/// A thread that opens a file while the store is closed does not keep it open.
+#[test]
+fn reads_beside_a_close_leave_nothing_open() {
+    for seed in 0..200 {
+        let (env, bounded, files) = files(40);
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (files, bounded) = (&files, &bounded);
+                scope.spawn(move || {
+                    let mut numbers = fastrand::Rng::with_seed(seed * 3 + thread);
+                    for _ in 0..60 {
+                        let number = numbers.u64(..40);
+                        let read = read(&*files[usize::try_from(number).unwrap()]);
+                        assert!(read.is_err() || read.unwrap() == number);
+                        let _refused = bounded.create_file(&path(1000 + thread * 100 + numbers.u64(..100)));
+                    }
+                });
+            }
+            std::thread::yield_now();
+            bounded.close_files();
+        });
+        assert_eq!((env.handle_count(), env.open_files().len()), (0, 0));
     }
 }

@@ -61,10 +61,17 @@ pub struct ReadService<R: QueuedRead> {
 
 enum Worker {
     #[cfg(target_os = "linux")]
-    Ring(Arc<Alarm>, Mutex<Option<JoinHandle<()>>>),
+    Ring(Mutex<Option<RingThread>>),
     Threads,
     /// The threads that wait.
     Waiters,
+}
+
+/// The thread with the ring, until the service is closed. Then the alarm's descriptor is closed too.
+#[cfg(target_os = "linux")]
+struct RingThread {
+    alarm: Arc<Alarm>,
+    thread: JoinHandle<()>,
 }
 
 struct Shared<R> {
@@ -99,11 +106,12 @@ impl<R: QueuedRead> ReadService<R> {
         }
         match &self.worker {
             #[cfg(target_os = "linux")]
-            Worker::Ring(alarm, _) if inbox.has_ring => {
+            Worker::Ring(thread) if inbox.has_ring => {
                 let sleeps = inbox.push(read);
                 drop(inbox);
-                if sleeps {
-                    alarm.ring();
+                // A close that comes between wakes the thread itself.
+                if sleeps && let Some(thread) = &*thread.lock() {
+                    thread.alarm.ring();
                 }
             }
             #[cfg(target_os = "linux")]
@@ -117,8 +125,8 @@ impl<R: QueuedRead> ReadService<R> {
     /// The thread that has the ring.
     #[cfg(all(test, target_os = "linux"))]
     pub(super) fn ring_thread(&self) -> Option<std::thread::ThreadId> {
-        let Worker::Ring(_, thread) = &self.worker else { return None };
-        thread.lock().as_ref().map(|thread| thread.thread().id())
+        let Worker::Ring(thread) = &self.worker else { return None };
+        thread.lock().as_ref().map(|thread| thread.thread.thread().id())
     }
 
     /// Whether the ring has not failed permanently.
@@ -162,10 +170,10 @@ impl<R: QueuedRead> ReadService<R> {
         inbox.is_closed = true;
         match &self.worker {
             #[cfg(target_os = "linux")]
-            Worker::Ring(alarm, thread) => {
+            Worker::Ring(thread) => {
                 drop(inbox);
+                let Some(RingThread { alarm, thread }) = thread.lock().take() else { return };
                 alarm.ring();
-                let Some(thread) = thread.lock().take() else { return };
                 // A task that is dropped when it is woken may close the service on its own thread, which then ends by
                 // itself.
                 if thread.thread().id() != std::thread::current().id() {
@@ -256,7 +264,7 @@ fn start_ring<R: QueuedRead>(
     };
     let thread = std::thread::Builder::new().name("pleach-reads".to_owned()).spawn(run)?;
     let alarm = started.recv().unwrap_or_else(|_| Err(io::Error::other("the thread for reads ended")))?;
-    Ok(Worker::Ring(alarm, Mutex::new(Some(thread))))
+    Ok(Worker::Ring(Mutex::new(Some(RingThread { alarm, thread }))))
 }
 
 /// The life of the thread with the ring. Each turn empties the inbox, submits what fits, waits for one read and takes all

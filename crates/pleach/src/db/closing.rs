@@ -6,11 +6,12 @@
 //!    that failure. A failed sync is never repeated. Each later `close`, of any handle, returns the result of the first.
 //! 3. *Closed for all*: when `close` returns, every handle of the store (partition, snapshot, range, batch) returns
 //!    [`ErrorKind::Closed`]. Keys and values that were returned before stay valid.
-//! 4. *Free*: when `close` returns, no job runs, nothing writes to the store's files, and the lock is released. Any process
-//!    can open the directory again at once, this one too.
+//! 4. *Free*: when `close` returns, no job runs, nothing writes to the store's files, the files are closed, and the lock is
+//!    released. Any process can open the directory again at once, this one too. This holds also if handles or futures are kept
+//!    or forgotten: they keep only memory.
 //!
-//! A read that began before the close returns the right answer or `Closed`. The next open may remove files that the read
-//! uses. A file with an open descriptor stays readable; if the file must be opened again, the read returns `Closed`.
+//! A read that began before the close returns the right answer or `Closed`. A system call in progress keeps its descriptor
+//! until it ends; a read that needs another block from a file returns `Closed`.
 //! Obsolete files that a snapshot or a range pinned stay on the disk until the next open.
 //!
 //! # Concurrency
@@ -56,6 +57,7 @@ impl Shared {
         if let Err(error) = &result {
             trace::close_failed(error);
         }
+        self.files.close_files();
         drop(self.lock.lock().take());
         *closed = Some(result.clone());
         result

@@ -37,6 +37,8 @@ pub struct Db {
 pub(crate) struct Shared {
     pub(super) jobs: Mutex<Vec<JobHandle>>,
     pub(crate) inner: Arc<Inner>,
+    /// The store's open files.
+    pub(super) files: Arc<BoundedEnv>,
     /// The lock on the directory, until the store is closed.
     pub(super) lock: Mutex<Option<Box<dyn FileLock>>>,
     /// The result of the close. Held while the store is being closed.
@@ -83,14 +85,15 @@ impl Db {
     }
 
     pub(crate) fn open_with(path: &Path, mut options: Options) -> Result<Self> {
-        options.env = Arc::new(BoundedEnv::new(options.env));
+        let files = Arc::new(BoundedEnv::new(options.env));
+        options.env = Arc::<BoundedEnv>::clone(&files);
         // Files may be opened again after the working directory has changed.
         let absolute = options.env.absolute(path);
         let path = absolute.map_err(|e| Error::io("find the working directory for", path, e))?;
         let (inner, lock) = open::open(&path, &options)?;
         let inner = Arc::new(inner);
         let (jobs, lock, closed) = (Mutex::default(), Mutex::new(Some(lock)), Mutex::new(None));
-        let shared = Arc::new(Shared { jobs, inner, lock, closed });
+        let shared = Arc::new(Shared { jobs, inner, files, lock, closed });
         if shared.inner.ctx.status.read_only().is_some() {
             return Ok(Self { shared });
         }

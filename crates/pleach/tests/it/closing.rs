@@ -1,7 +1,11 @@
 //! The promises of a close, on a simulated and on the real machine.
 
+use std::future::Future;
+use std::mem;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Waker};
 
 use pleach::env::{CrashPolicy, Fault, FaultKind, SimEnv};
 use pleach::{Db, Durability, ErrorKind, Options};
@@ -175,6 +179,32 @@ fn after_a_close_every_handle_answers_closed_and_the_directory_can_be_opened() {
     let users = again.find_partition("users").unwrap();
     assert_eq!(users.iter().count(), 101);
     assert_eq!(again.stats().ssts, ssts_in(dir.path()));
+}
+
+/// Whoever keeps handles keeps only memory.
+#[test]
+fn a_close_closes_all_files_whatever_is_kept() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let keys = db.default_partition();
+    for key in 0..200u32 {
+        keys.put(key.to_le_bytes(), [7; 1000]).unwrap();
+        if key % 50 == 0 {
+            db.flush().unwrap();
+        }
+    }
+    let (snapshot, mut range) = (db.snapshot(), keys.iter());
+    assert!(range.next().unwrap().is_ok());
+    let mut future = keys.get_async(1u32.to_le_bytes());
+    let _pending = Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()));
+    mem::forget(future);
+    assert!(env.handle_count() > 4);
+    db.clone().close().unwrap();
+    assert_eq!(env.handle_count(), 0);
+    assert_eq!(range.last().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(snapshot.get(&keys, [0; 4]).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.verify().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(env.handle_count(), 0);
 }
 
 /// A snapshot keeps files that are obsolete; the next open removes them.

@@ -18,7 +18,7 @@ macro_rules! met {
 
 met! {
     rounds answers waits moved_to_another_thread polled_without_a_wake futures_dropped futures_forgotten
-    wakers_that_panicked wakers_that_dropped_a_task stores_closed_by_a_waker closes_with_tasks
+    stores_forgotten     wakers_that_panicked wakers_that_dropped_a_task stores_closed_by_a_waker closes_with_tasks
     answers_closed answers_timed_out answers_failed reads_struck
     chunks blocking_reads partitions_dropped snapshots_held flushes compactions ring_rounds
 }

@@ -23,6 +23,9 @@ const EXECUTORS: u64 = 3;
 /// Tasks that wait at the same time at most.
 const TASKS_MAX: usize = 300;
 
+/// Rounds whose stores futures keep for ever: each takes a few mebibytes.
+const FORGOTTEN_MAX: usize = 40;
+
 /// How a round ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ending {
@@ -128,16 +131,29 @@ impl Round {
                 self.drain();
                 self.db.clone().close().unwrap_or_else(|error| self.check_struck(&error));
                 self.check_idle();
+                self.forget_tasks();
             }
             Ending::Closed => {
                 self.drain();
                 self.check_idle();
+                self.forget_tasks();
             }
             Ending::ClosedByWaker => {
                 self.tasks.lock().unwrap().clear();
                 self.forgotten.lock().unwrap().clear();
                 self.close_by_waker();
             }
+        }
+    }
+
+    /// Leaves tasks for ever, as `mem::forget` does, but where a search for leaks finds them.
+    fn forget_tasks(&self) {
+        static FORGOTTEN: Mutex<Vec<Vec<Task>>> = Mutex::new(Vec::new());
+        let tasks = take(&mut *self.forgotten.lock().unwrap());
+        let mut forgotten = FORGOTTEN.lock().unwrap();
+        if !tasks.is_empty() && forgotten.len() < FORGOTTEN_MAX {
+            note(&self.met.stores_forgotten);
+            forgotten.push(tasks);
         }
     }
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use pleach::ReadDriver;
@@ -38,7 +38,10 @@ struct Device {
 
 impl StruckEnv {
     pub(crate) fn new() -> Self {
-        let broken = Arc::new(fs::File::open("/proc/self/mem").unwrap());
+        // Opened once: futures that are forgotten keep their environment.
+        static BROKEN: LazyLock<Arc<fs::File>> =
+            LazyLock::new(|| Arc::new(fs::File::open("/proc/self/mem").unwrap()));
+        let broken = Arc::clone(&BROKEN);
         let ([fails, is_slow], [reads, struck, running]) =
             ([false; 2].map(AtomicBool::new), [0; 3].map(AtomicU64::new));
         Self {
