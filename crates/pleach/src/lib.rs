@@ -34,9 +34,9 @@
 //! the first n write batches, and these include every batch that was durable. docs/testing.md describes the tests.
 //!
 //! # Reads that do not block
-//! [`Partition::get_async`], [`Partition::get_many_async`] and [`Range::into_chunks`] read by futures, which any executor can
-//! poll: while the device reads, the thread is free for other tasks. `crates/pleach/examples/async_reads.rs` is a program that
-//! uses them. Writes, opens, flushes and closes block their thread.
+//! [`Partition::get_async`], [`Partition::get_many_async`], the same calls of a [`Snapshot`], and [`Range::into_chunks`] read
+//! by futures, which any executor can poll: while the device reads, the thread is free for other tasks.
+//! `crates/pleach/examples/async_reads.rs` is a program that uses them. Writes, opens, flushes and closes block their thread.
 //!
 //! - *Start*: nothing happens before the first poll. A get reads the newest state of its first poll. What is in memory is ready
 //!   at the first poll.

@@ -12,6 +12,7 @@ use pleach_env::Result;
 use smallvec::SmallVec;
 
 use super::partition::Partition;
+use super::snapshot::Snapshot;
 use crate::context::Context;
 use crate::loads::Alarm;
 use crate::lookup::{Search, timed_out};
@@ -27,7 +28,7 @@ pub(super) fn key_bytes<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Ve
     keys.into_iter().map(|key| KeyBytes::from_slice(key.as_ref())).collect()
 }
 
-/// A value that is being read: [`Partition::get_async`]. Any executor can poll it, and it can be dropped at any time
+/// A value that is being read: [`Partition::get_async`], [`Snapshot::get_async`]. Any executor can poll it, and it can be dropped at any time
 /// ([rules](crate#reads-that-do-not-block)).
 ///
 /// # Panics
@@ -42,6 +43,7 @@ pub struct GetFuture {
 #[expect(clippy::large_enum_variant, reason = "a box would be allocated for each read")]
 enum Phase {
     Start(KeyBytes),
+    StartIn(Snapshot, KeyBytes),
     Waiting(Search, Deadline),
     Ended,
 }
@@ -76,6 +78,29 @@ impl GetFuture {
     pub(super) fn new(partition: Partition, key: &[u8], options: &ReadOptions) -> Self {
         Self { partition, options: options.clone(), phase: Phase::Start(KeyBytes::from_slice(key)) }
     }
+
+    /// The same in a snapshot.
+    pub(super) fn in_snapshot(
+        snapshot: Snapshot,
+        partition: Partition,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Self {
+        let phase = Phase::StartIn(snapshot, KeyBytes::from_slice(key));
+        Self { partition, options: options.clone(), phase }
+    }
+
+    /// Begins the read; the error is the answer, where no block must be waited for. `None` if it has begun before.
+    fn begin(&self) -> Option<std::result::Result<Search, Result<Option<Value>>>> {
+        match &self.phase {
+            Phase::Start(key) => Some(self.partition.begin_get(key, &self.options)),
+            Phase::StartIn(snapshot, key) => Some(match snapshot.view_of(&self.partition) {
+                Ok(view) => self.partition.begin_get_in(&view, key, &self.options),
+                Err(error) => Err(Err(error)),
+            }),
+            _ => None,
+        }
+    }
 }
 
 impl Future for GetFuture {
@@ -84,8 +109,8 @@ impl Future for GetFuture {
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let ctx = &this.partition.inner().ctx;
-        if let Phase::Start(key) = &this.phase {
-            match this.partition.begin_get(key, &this.options) {
+        if let Some(begun) = this.begin() {
+            match begun {
                 Ok(search) => this.phase = Phase::Waiting(search, Deadline::new(ctx, &this.options)),
                 Err(answer) => {
                     this.phase = Phase::Ended;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pleach_env::{Error, ErrorKind, Result};
 
+use super::futures::{GetFuture, GetManyFuture, key_bytes};
 use super::handle::{Db, Shared};
 use super::partition::Partition;
 use crate::lookup::get_blocking;
@@ -112,6 +113,75 @@ impl Snapshot {
         partition.get_many_in(&self.view, keys, options)
     }
 
+    /// As [`Snapshot::get`], by a future ([rules](crate#reads-that-do-not-block)). The future copies the key and pins the
+    /// snapshot until its first poll, and then what it reads.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(ready) = future.as_mut().poll(&mut cx) {
+    /// #             return ready;
+    /// #         }
+    /// #     }
+    /// # }
+    /// let db = pleach::Db::open(dir.path())?;
+    /// let users = db.default_partition();
+    /// users.put(b"alice", b"1")?;
+    /// let before = db.snapshot();
+    /// users.delete(b"alice")?;
+    /// let value = block_on(before.get_async(&users, "alice"))?; // `.await` in a task
+    /// assert_eq!(value.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::get`].
+    pub fn get_async(&self, partition: &Partition, key: impl AsRef<[u8]>) -> GetFuture {
+        self.get_async_with(partition, key, &ReadOptions::new())
+    }
+
+    /// As [`Snapshot::get_async`], with options.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::get_with`].
+    pub fn get_async_with(
+        &self,
+        partition: &Partition,
+        key: impl AsRef<[u8]>,
+        options: &ReadOptions,
+    ) -> GetFuture {
+        GetFuture::in_snapshot(self.clone(), partition.clone(), key.as_ref(), options)
+    }
+
+    /// As [`Snapshot::get_many`], by a future. It copies the keys and pins the snapshot; otherwise it is as
+    /// [`Partition::get_many_async`].
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::get`], for any of the keys.
+    pub fn get_many_async<K: AsRef<[u8]>>(
+        &self,
+        partition: &Partition,
+        keys: impl IntoIterator<Item = K>,
+    ) -> GetManyFuture {
+        self.get_many_async_with(partition, keys, &ReadOptions::new())
+    }
+
+    /// As [`Snapshot::get_many_async`], with options.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::get_with`], for any of the keys.
+    pub fn get_many_async_with<K: AsRef<[u8]>>(
+        &self,
+        partition: &Partition,
+        keys: impl IntoIterator<Item = K>,
+        options: &ReadOptions,
+    ) -> GetManyFuture {
+        GetManyFuture::new(partition.clone(), key_bytes(keys), options).in_snapshot(self.clone())
+    }
+
     /// All entries in key order, from either end. The range's first item is an error if the snapshot cannot be read.
     ///
     /// ```
@@ -145,7 +215,7 @@ impl Snapshot {
     }
 
     /// The view, if the partition is in it.
-    fn view_of(&self, partition: &Partition) -> Result<ReadView> {
+    pub(super) fn view_of(&self, partition: &Partition) -> Result<ReadView> {
         self.tree(partition).map(|_| self.view.clone())
     }
 

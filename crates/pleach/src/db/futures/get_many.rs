@@ -14,17 +14,24 @@ use pleach_env::Result;
 use super::parts::{PARTS_MAX, Parts};
 use super::{Deadline, KeyBytes};
 use crate::db::partition::Partition;
+use crate::db::snapshot::Snapshot;
 use crate::loads::block_on;
 use crate::lookup::{Search, timed_out};
 use crate::read_options::ReadOptions;
 use crate::state::ReadView;
 use crate::value::Value;
 
-/// The values of many keys that are being read: [`Partition::get_many_async`]. Any executor can poll it, and it can be
-/// dropped at any time ([rules](crate#reads-that-do-not-block)). Up to 128 keys wait for blocks at the same time.
+/// The values of many keys that are being read: [`Partition::get_many_async`], [`Snapshot::get_many_async`]. Any executor
+/// can poll it, and it can be dropped at any time ([rules](crate#reads-that-do-not-block)). Up to 128 keys wait for blocks at
+/// the same time.
+///
+/// # Panics
+/// A poll after the answer panics.
 #[must_use = "nothing is read before the future is polled"]
 pub struct GetManyFuture {
     partition: Partition,
+    /// What to read, if not the newest state.
+    snapshot: Option<Snapshot>,
     options: ReadOptions,
     keys: std::vec::IntoIter<KeyBytes>,
     answers: Vec<Option<Value>>,
@@ -34,12 +41,14 @@ pub struct GetManyFuture {
     parts: Parts,
     /// Taken at the first poll.
     begun: Option<(ReadView, Deadline)>,
+    has_ended: bool,
 }
 
 impl GetManyFuture {
     pub(in crate::db) fn new(partition: Partition, keys: Vec<KeyBytes>, options: &ReadOptions) -> Self {
         Self {
             partition,
+            snapshot: None,
             options: options.clone().policy(options.policy.of_many()),
             answers: Vec::with_capacity(keys.len()),
             keys: keys.into_iter(),
@@ -47,7 +56,14 @@ impl GetManyFuture {
             free: Vec::new(),
             parts: Parts::default(),
             begun: None,
+            has_ended: false,
         }
+    }
+
+    /// The same in a snapshot.
+    pub(in crate::db) fn in_snapshot(mut self, snapshot: Snapshot) -> Self {
+        self.snapshot = Some(snapshot);
+        self
     }
 
     /// The same in a view.
@@ -70,7 +86,11 @@ impl GetManyFuture {
     fn try_poll(&mut self, waker: &Waker) -> Result<Poll<Vec<Option<Value>>>> {
         let ctx = &self.partition.inner().ctx;
         if self.begun.is_none() {
-            self.begun = Some((self.partition.view()?, Deadline::new(ctx, &self.options)));
+            let view = match self.snapshot.take() {
+                Some(snapshot) => snapshot.view_of(&self.partition)?,
+                None => self.partition.view()?,
+            };
+            self.begun = Some((view, Deadline::new(ctx, &self.options)));
         }
         let (view, deadline) = self.begun.as_mut().expect("begun above");
         for number in self.parts.take_woken(waker) {
@@ -117,9 +137,12 @@ impl Future for GetManyFuture {
     type Output = Result<Vec<Option<Value>>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
-        match self.try_poll(cx.waker()) {
+        assert!(!self.has_ended, "the future has given its answer");
+        let polled = match self.try_poll(cx.waker()) {
             Err(error) => Poll::Ready(Err(error)),
             Ok(polled) => polled.map(Ok),
-        }
+        };
+        self.has_ended = polled.is_ready();
+        polled
     }
 }

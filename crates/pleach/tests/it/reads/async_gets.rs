@@ -1,5 +1,6 @@
 //! Reads by futures: on every driver they answer as blocking reads do, and a future may be dropped at any moment.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::mpsc::{Sender, channel};
@@ -229,4 +230,54 @@ fn a_read_in_flight_keeps_its_file_when_the_partition_is_dropped() {
     assert_eq!(block_on(begun).unwrap().as_deref(), Some(&[9; 300][..]));
     env.run_jobs();
     assert_eq!(ssts(), before - 1);
+}
+
+#[test]
+fn futures_of_a_snapshot_read_what_it_sees() {
+    let (env, db) = machine(1);
+    let (partition, n) = (db.default_partition(), newest_key());
+    let gone = db.partition("gone").unwrap();
+    gone.put("key", "gone").unwrap();
+    let snapshot = db.snapshot();
+    let seen = partition.get(key(n)).unwrap();
+    let late = db.partition("late").unwrap();
+    partition.put(key(n), "after").unwrap();
+    db.drop_partition(gone.clone()).unwrap();
+    let one = snapshot.get_async(&partition, key(n));
+    let many = snapshot.get_many_async(&partition, [key(n), "none".to_owned()]);
+    let dropped = snapshot.get_async(&gone, "key");
+    drop(snapshot);
+    db.flush().unwrap();
+    db.compact().unwrap();
+    env.run_jobs();
+    assert_eq!(block_on(one).unwrap().as_deref(), seen.as_deref());
+    let many = block_on(many).unwrap();
+    assert_eq!((many[0].as_deref(), many[1].as_deref()), (seen.as_deref(), None));
+    assert_eq!(block_on(dropped).unwrap().as_deref(), Some(&b"gone"[..]), "it was there");
+    let snapshot = db.snapshot();
+    assert!(block_on(snapshot.get_async(&late, "key")).unwrap().is_none());
+    assert_eq!(block_on(snapshot.get_async(&gone, "key")).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(block_on(snapshot.get_many_async(&gone, ["key"])).unwrap_err().kind(), ErrorKind::Closed);
+    let (_env, other) = machine(2);
+    let foreign = other.default_partition();
+    assert_eq!(block_on(snapshot.get_async(&foreign, "key")).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    db.clone().close().unwrap();
+    assert_eq!(block_on(snapshot.get_async(&partition, key(n))).unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// As those of `async fn`.
+#[test]
+fn futures_that_are_polled_after_their_answer_panic() {
+    let (_env, db) = machine(1);
+    let partition = db.default_partition();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut polled_again = |future: &mut dyn FnMut(&mut Context<'_>) -> bool| {
+        while !future(&mut context) {}
+        catch_unwind(AssertUnwindSafe(|| future(&mut context))).is_err()
+    };
+    let (mut one, mut many) = (partition.get_async(key(1)), partition.get_many_async([key(1), key(2)]));
+    assert!(polled_again(&mut |context| Pin::new(&mut one).poll(context).is_ready()));
+    assert!(polled_again(&mut |context| Pin::new(&mut many).poll(context).is_ready()));
+    let mut failed = partition.get_many_async([""]);
+    assert!(polled_again(&mut |context| Pin::new(&mut failed).poll(context).is_ready()));
 }

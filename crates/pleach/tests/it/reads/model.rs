@@ -92,12 +92,17 @@ fn read(
     let count = [1, 2, 30, 300][rng.usize(..4)];
     let keys: Vec<_> = (0..count).map(|_| key(rng)).collect();
     let single = || (keys[..1].to_vec(), &keys[0]);
-    match rng.u8(..6) {
+    match rng.u8(..8) {
         0 => (single().0, partition.get_with(single().1, options).map(|found| vec![found])),
         1 => (single().0, db.snapshot().get_with(partition, single().1, options).map(|found| vec![found])),
         2 => (single().0, spin(partition.get_async_with(single().1, options)).map(|found| vec![found])),
         3 => (keys.clone(), spin(partition.get_many_async_with(&keys, options))),
-        4 => (keys.clone(), db.snapshot().get_many_with(partition, &keys, options)),
+        4 => {
+            let future = db.snapshot().get_async_with(partition, single().1, options);
+            (single().0, spin(future).map(|found| vec![found]))
+        }
+        5 => (keys.clone(), spin(db.snapshot().get_many_async_with(partition, &keys, options))),
+        6 => (keys.clone(), db.snapshot().get_many_with(partition, &keys, options)),
         _ => (keys.clone(), partition.get_many_with(&keys, options)),
     }
 }
