@@ -183,8 +183,7 @@ fn is_given(row: &Row, files: &StoreFiles) -> bool {
     }
     let opened = OpenOptions { direct: row.direct, ..OpenOptions::default() };
     let chosen = ReadDriver::choose(&RealEnv::new(), Some(wanted), files.first(), opened);
-    let is_given = chosen.is_ok_and(|chosen| chosen == wanted);
-    is_given
+    chosen.is_ok_and(|chosen| chosen == wanted)
 }
 
 impl Row {

@@ -22,7 +22,7 @@ pub enum ReadDriver {
     /// service one of a thread of its own.
     Ring,
     /// A ring whose reads end without an interrupt: the thread that waits polls the device (`IORING_SETUP_IOPOLL`). It
-    /// needs direct reads, and a device with poll queues (for instance, NVMe with `nvme.poll_queues`).
+    /// needs direct reads, and a device with poll queues (`nvme.poll_queues`).
     DevicePolled,
     /// A ring from which a thread of the kernel takes the reads, so that a submission needs no system call
     /// (`IORING_SETUP_SQPOLL`). All rings of the process share the thread. It spins while there are reads, and for a

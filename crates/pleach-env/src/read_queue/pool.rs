@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 /// Threads at most: as many reads as a simple device does at the same time (arbitrary).
 const THREADS_MAX: usize = 16;
 /// A thread that had nothing to do for this time ends (arbitrary).
-const IDLE_MAX: Duration = Duration::from_secs(2);
+const IDLE_MAX: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(2) };
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -99,6 +99,62 @@ fn work() {
         if timed_out && tasks.waiting.is_empty() {
             tasks.threads -= 1;
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Has threads run as many tasks as there may be threads, and waits for them.
+    fn run_many() {
+        let (sender, done) = channel();
+        for number in 0..THREADS_MAX {
+            let sender = sender.clone();
+            run(Box::new(move || sender.send(number).expect("the test waits")));
+        }
+        for _ in 0..THREADS_MAX {
+            done.recv_timeout(Duration::from_secs(60)).expect("each task runs");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "threads of the real machine")]
+    fn threads_that_ended_are_replaced() {
+        for _ in 0..3 {
+            run_many();
+            let begin = Instant::now();
+            // Other tests use them too.
+            let have_ended = || {
+                let tasks = TASKS.lock();
+                assert!(tasks.threads > 0 || tasks.idle == 0);
+                tasks.threads == 0
+            };
+            while !have_ended() {
+                assert!(begin.elapsed() < Duration::from_secs(60), "threads with nothing to do end");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Each task waits until the others have begun.
+    #[test]
+    fn as_many_tasks_as_threads_run_at_the_same_time() {
+        let barrier = Arc::new(Barrier::new(THREADS_MAX));
+        let (sender, done) = channel();
+        for _ in 0..THREADS_MAX {
+            let (sender, barrier) = (sender.clone(), Arc::clone(&barrier));
+            run(Box::new(move || {
+                barrier.wait();
+                sender.send(()).expect("the test waits");
+            }));
+        }
+        for _ in 0..THREADS_MAX {
+            done.recv_timeout(Duration::from_secs(60)).expect("no task waits for another");
         }
     }
 }

@@ -2,6 +2,9 @@
 
 #[cfg(target_os = "linux")]
 pub(super) mod ring_failures;
+#[cfg(target_os = "linux")]
+mod rings;
+mod unmade;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +15,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::*;
-use crate::{Fault, FaultKind, OpenOptions, RealEnv, SimEnv, Site};
+use crate::{Fault, FaultKind, OpenOptions, RealEnv, SimEnv, Site, SlowEnv};
 
 const UNPOLLED: [ReadDriver; 3] = [ReadDriver::Ring, ReadDriver::Threads, ReadDriver::Blocking];
 const POLLED: [ReadDriver; 2] = [ReadDriver::DevicePolled, ReadDriver::KernelPolled];
@@ -467,6 +470,27 @@ fn a_service_can_be_closed_inside_of_its_own_read() {
         assert!(owner.insert(ReadService::new(&env, driver)).submit(Arc::clone(&read)));
         drop(owner);
         closed.recv_timeout(Duration::from_secs(60)).expect("the close ends");
+    }
+}
+
+/// The close waits for the other read, and not for its own.
+#[test]
+fn a_service_closed_inside_of_a_read_waits_for_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let real: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let slow = SlowEnv::new(Arc::clone(&real), 1);
+    slow.set_latency(Duration::from_millis(200));
+    let file = file_of(&*real, dir.path(), 4096);
+    let slow_file = slow.open_file(&dir.path().join("file"), OpenOptions::default()).unwrap();
+    let (sender, ended) = channel();
+    let read = |file| Arc::new(Closes(PageRead::new(file, 0), Mutex::new(None), sender.clone()));
+    let (other, closing) = (read(&slow_file), read(&file));
+    let mut owner = closing.1.lock();
+    let service = owner.insert(ReadService::new(&real, ReadDriver::Threads));
+    assert!(service.submit(other) && service.submit(Arc::clone(&closing)));
+    drop(owner);
+    for _ in 0..2 {
+        ended.recv_timeout(Duration::from_secs(60)).expect("the close ends");
     }
 }
 

@@ -18,8 +18,8 @@ use super::{
 
 /// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`,
 /// `runs_per_stage`, `sst_bytes`, `clean_every`, `filter_bits_per_key`, `learned_index` (`never`, `always`), `read_driver` (`ring`,
-/// `threads`, `blocking`), `read_policy` (`auto`, `serial`, `fc<searches>`, `pa`), `fill_cache` (`true`, `false`),
-/// `simulated_device` (`sata`, `hdd`).
+/// `device-polled`, `kernel-polled`, `threads`, `blocking`), `read_policy` (`auto`, `serial`, `fc<searches>`, `pa`), `fill_cache`
+/// (`true`, `false`), `simulated_device` (`sata`, `hdd`).
 pub const PLEACH: EngineFactory = EngineFactory {
     name: "pleach",
     about: concat!(
