@@ -35,9 +35,10 @@ pub(super) fn key_bytes<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Ve
 /// A poll after the answer panics.
 #[must_use = "nothing is read before the future is polled"]
 pub struct GetFuture {
-    partition: Partition,
     options: ReadOptions,
     phase: Phase,
+    /// Dropped last: it may be the last handle, which closes the store, and then no wait of this task is left.
+    partition: Partition,
 }
 
 #[expect(clippy::large_enum_variant, reason = "a box would be allocated for each read")]

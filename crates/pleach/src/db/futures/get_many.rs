@@ -29,9 +29,6 @@ use crate::value::Value;
 /// A poll after the answer panics.
 #[must_use = "nothing is read before the future is polled"]
 pub struct GetManyFuture {
-    partition: Partition,
-    /// What to read, if not the newest state.
-    snapshot: Option<Snapshot>,
     options: ReadOptions,
     keys: std::vec::IntoIter<KeyBytes>,
     answers: Vec<Option<Value>>,
@@ -42,6 +39,10 @@ pub struct GetManyFuture {
     /// Taken at the first poll.
     begun: Option<(ReadView, Deadline)>,
     has_ended: bool,
+    /// What to read, if not the newest state.
+    snapshot: Option<Snapshot>,
+    /// Dropped last, as in [`GetFuture`](super::GetFuture).
+    partition: Partition,
 }
 
 impl GetManyFuture {
