@@ -73,7 +73,7 @@ impl Flanks {
         }
         files.read_through()?;
         let depth = in_flight(store, planned).min(crate::device::DEPTH_MAX as usize) as u32;
-        let manner = Manner { driver: best_driver(&files), depth, threads: planned.threads };
+        let manner = Manner { driver: best_driver(&files), depth, threads: planned.threads, in_calls: false };
         Ok(Some(Self { files, manner }))
     }
 

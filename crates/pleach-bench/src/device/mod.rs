@@ -47,6 +47,10 @@ pub(crate) struct DeviceArgs {
     /// `kernel-polled` (a ring that is polled; what is not polled here is left out) or `threads` (the read queue's).
     #[arg(long, value_delimiter = ',', value_parser = ReadDriver::from_str, default_value = "blocking,ring")]
     drivers: Vec<ReadDriver>,
+    /// Measure read queues also in calls: so many reads begin together, and the next ones when all have ended. No `get_many` of so
+    /// many keys can be faster.
+    #[arg(long)]
+    in_calls: bool,
     /// Threads with a ring of their own, each with so many reads in flight.
     #[arg(long, default_value_t = 1)]
     threads: usize,
@@ -77,7 +81,7 @@ enum ReadPath {
 /// One line of the result, and one object of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct DeviceRecord {
-    /// `blocking`, `ring`, `threads`, or fio's `fio-blocking` and `fio-ring`.
+    /// The driver's name; behind `fio-` if fio reads, before `, calls` if reads begin together.
     driver: String,
     direct: bool,
     /// Reads in flight of each thread.
@@ -159,15 +163,19 @@ fn rows(args: &DeviceArgs, has_fio: bool) -> Vec<Row> {
     for path in &args.paths {
         for &driver in &args.drivers {
             for &depth in &args.depths {
-                let manner = match driver {
-                    ReadDriver::Blocking => Manner { driver, depth: 1, threads: depth as usize },
-                    _ => Manner { driver, depth, threads: args.threads },
+                let (depth, threads) = match driver {
+                    ReadDriver::Blocking => (1, depth as usize),
+                    _ => (depth, args.threads),
                 };
+                let manner = Manner { driver, depth, threads, in_calls: false };
                 let direct = *path == ReadPath::Direct;
                 let row = |by_fio| Row { manner, direct, by_fio, samples: Vec::new() };
                 rows.push(row(false));
                 if has_fio && driver != ReadDriver::Threads {
                     rows.push(row(true));
+                }
+                if args.in_calls && driver != ReadDriver::Blocking {
+                    rows.push(Row { manner: Manner { in_calls: true, ..manner }, ..row(false) });
                 }
             }
         }
@@ -194,7 +202,12 @@ impl Row {
             figures[figures.len() / 2]
         };
         DeviceRecord {
-            driver: format!("{}{}", if self.by_fio { "fio-" } else { "" }, self.manner.driver),
+            driver: format!(
+                "{}{}{}",
+                if self.by_fio { "fio-" } else { "" },
+                self.manner.driver,
+                if self.manner.in_calls { ", calls" } else { "" }
+            ),
             direct: self.direct,
             depth: self.manner.depth,
             threads: self.manner.threads,

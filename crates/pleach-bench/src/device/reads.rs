@@ -19,6 +19,8 @@ pub(crate) struct Manner {
     /// Reads in flight of each thread; [`ReadDriver::Blocking`] has one.
     pub(crate) depth: u32,
     pub(crate) threads: usize,
+    /// Whether the next reads begin only when all in flight have ended, as those of the next `get_many`.
+    pub(crate) in_calls: bool,
 }
 
 /// What one measurement has seen.
@@ -44,7 +46,7 @@ pub(crate) fn sample(files: &StoreFiles, manner: Manner, seconds: f64, number: u
                     barrier.wait();
                     let thread =
                         Thread { files, random, deadline_ns: stopwatch.now_ns() + length_ns, stopwatch };
-                    thread.read(manner.driver, manner.depth)
+                    thread.read(manner)
                 })
             })
             .collect();
@@ -77,7 +79,8 @@ struct Thread<'a> {
 }
 
 impl Thread<'_> {
-    fn read(mut self, driver: ReadDriver, depth: u32) -> Result<Histogram<u64>> {
+    fn read(mut self, manner: Manner) -> Result<Histogram<u64>> {
+        let Manner { driver, depth, in_calls, .. } = manner;
         let env = RealEnv::new();
         let mut queue = ReadQueue::new(&env, driver, depth)?;
         let mut latencies = histogram();
@@ -87,13 +90,17 @@ impl Thread<'_> {
             begun_ns.push(self.stopwatch.now_ns());
             queue.push(self.request(buffer, u64::from(tag)))?;
         }
+        let mut ended = Vec::new();
         while let Some(done) = queue.next() {
-            let buffer = done.result?;
-            let (now_ns, begun_ns) = (self.stopwatch.now_ns(), &mut begun_ns[done.tag as usize]);
-            latencies.saturating_record(now_ns - *begun_ns);
-            if now_ns < self.deadline_ns {
-                *begun_ns = now_ns;
-                queue.push(self.request(buffer, done.tag))?;
+            let now_ns = self.stopwatch.now_ns();
+            latencies.saturating_record(now_ns - begun_ns[done.tag as usize]);
+            ended.push((done.result?, done.tag));
+            if now_ns >= self.deadline_ns || in_calls && ended.len() < depth as usize {
+                continue;
+            }
+            for (buffer, tag) in ended.drain(..) {
+                begun_ns[tag as usize] = now_ns;
+                queue.push(self.request(buffer, tag))?;
             }
         }
         Ok(latencies)

@@ -9,7 +9,7 @@ use crate::{pleach_bench, text};
 #[test]
 fn the_device_is_measured_by_driver_and_depth() {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    let words = "device --keys 20000 --value-size 100 --depths 1,4 --drivers blocking,threads --rounds 2 \
+    let words = "device --keys 20000 --value-size 100 --depths 1,4 --drivers blocking,threads --in-calls --rounds 2 \
         --duration 0.05 --no-fio --json out.json";
     let output = pleach_bench(dir.path(), words);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -21,8 +21,11 @@ fn the_device_is_measured_by_driver_and_depth() {
     };
     let rows: Vec<_> = records.iter().map(said).collect();
     let of_path = |direct| {
-        [("blocking", 1, 1), ("blocking", 1, 4), ("threads", 1, 1), ("threads", 4, 1)]
-            .map(|(driver, depth, threads)| (direct, format!("{driver:?}"), depth, threads))
+        let ours = [("blocking", 1, 1), ("blocking", 1, 4)];
+        let queues = [1, 4].map(|depth| [("threads", depth, 1), ("threads, calls", depth, 1)]);
+        let rows = ours.into_iter().chain(queues.into_iter().flatten());
+        rows.map(|(driver, depth, threads)| (direct, format!("{driver:?}"), depth, threads))
+            .collect::<Vec<_>>()
     };
     assert_eq!(rows, [of_path(true), of_path(false)].concat());
     for record in &records {
