@@ -80,8 +80,12 @@ impl Status {
         self.poison.get()
     }
 
-    /// Refuses all later writes because of `error`, and returns it.
+    /// Refuses all later writes because of `error`, and returns it. In a store that has ended the error is `Closed`: a job that
+    /// closed the store itself may go on, and finds the files closed.
     pub(crate) fn set_poison(&self, error: Error) -> Error {
+        if self.ended.load(Ordering::Acquire) {
+            return closed_error();
+        }
         let is_first = self.poison.set(error.clone()).is_ok();
         self.notify();
         if is_first {
