@@ -4,12 +4,12 @@
 //! boundaries, if they are not. A packer may end a block a little before its page is full. It asks among the last few
 //! entries. Keys become codes only when the SST is finished, so gaps are compared as numbers in base 10, 16 or 256.
 
-use pleach_coding::common_prefix_len;
+use pleach_coding::{common_prefix_len, head};
 
 /// Bytes of a page that may be given up for a better cut: 4 %, so that a block of 26 entries or more can end one entry earlier.
 pub const GIVEN_UP_MAX: usize = 4096 * 4 / 100;
 
-/// Bytes that make a key's number.
+/// Digits that make a key's number: 16^14 fits 64 bits.
 const NUMBER_LEN: usize = 14;
 
 /// How many entries a block should have: `least` or more.
@@ -40,7 +40,7 @@ pub fn cut(least: usize, before: Option<usize>, keys: &[&[u8]]) -> usize {
     let base = base(windows.clone());
     let mut numbers = windows.map(|window| number(window, base));
     let mut before_gap = numbers.next().unwrap_or(0);
-    let (mut narrowest, mut widest, mut widest_at) = (u128::MAX, 0, 0);
+    let (mut narrowest, mut widest, mut widest_at) = (u64::MAX, 0, 0);
     for (i, number) in numbers.enumerate() {
         let gap = number.saturating_sub(before_gap);
         before_gap = number;
@@ -74,26 +74,17 @@ fn base<'a>(windows: impl Iterator<Item = &'a [u8]>) -> u64 {
     }
 }
 
-/// The first bytes as a number of [`NUMBER_LEN`] digits.
-fn number(bytes: &[u8], base: u64) -> u128 {
-    const HALF: usize = NUMBER_LEN / 2;
-    let zero = if base == 256 { 0 } else { b'0' };
-    let mut digits = [zero; NUMBER_LEN];
+/// The first bytes as a number: of [`NUMBER_LEN`] digits, or of eight bytes in base 256.
+fn number(bytes: &[u8], base: u64) -> u64 {
+    if base == 256 {
+        return head(bytes);
+    }
+    let mut digits = [b'0'; NUMBER_LEN];
     for (digit, byte) in digits.iter_mut().zip(bytes) {
         *digit = *byte;
     }
-    let half = |digits: &[u8]| {
-        digits.iter().fold(0, |number, &byte| {
-            let digit = match byte {
-                _ if base == 256 => byte,
-                b'a'..=b'f' => byte - b'a' + 10,
-                _ => byte - b'0',
-            };
-            number * base + u64::from(digit)
-        })
-    };
-    let (high, low) = digits.split_at(HALF);
-    u128::from(half(high)) * u128::from(base.pow(7)) + u128::from(half(low))
+    let value = |byte: u8| if byte >= b'a' { byte - b'a' + 10 } else { byte - b'0' };
+    digits.iter().fold(0, |number, &byte| number * base + u64::from(value(byte)))
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod train;
 mod word;
 
 use pleach_coding::{Decoder, Malformed, put_varint};
+use smallvec::SmallVec;
 
 use self::class::Rank;
 pub(crate) use self::class::{Class, Set};
@@ -48,7 +49,8 @@ pub(crate) struct Snbc {
     weights: Box<[u64]>,
     sets: Box<[Set]>,
     tables: Box<[Table]>,
-    words: Box<[Word]>,
+    /// In place, because a search begins with them.
+    words: SmallVec<[Word; 2]>,
     /// Words of the upper 64 bits; 0 if codes have 64 bits.
     upper_words: usize,
     /// Positions behind the prefix, and how many of them the upper 64 bits take.
@@ -70,7 +72,7 @@ impl Snbc {
         let (upper_classes, lower_classes) = all.split_at_checked(split)?;
         let (mut weights, upper_max) = weights_of(upper_classes, &sets)?;
         let (lower_weights, lower_max) = weights_of(lower_classes, &sets)?;
-        let mut words = Vec::new();
+        let mut words = SmallVec::new();
         add_words(compared, 0, upper_classes, &weights, &mut words);
         let upper_words = words.len();
         add_words(compared + split, split, lower_classes, &lower_weights, &mut words);
@@ -82,7 +84,7 @@ impl Snbc {
             sets: sets.into(),
             classes: all,
             weights: weights.into(),
-            words: words.into(),
+            words,
             upper_words,
             upper,
             upper_max,
@@ -193,14 +195,16 @@ impl Snbc {
 }
 
 impl Snbc {
-    /// Bytes of memory on the heap.
+    /// Bytes of memory, those of this struct included.
     pub(crate) fn memory(&self) -> usize {
-        self.prefix.len()
+        let words = if self.words.spilled() { size_of_val(&*self.words) } else { 0 };
+        size_of::<Self>()
+            + words
+            + self.prefix.len()
             + size_of_val(&*self.classes)
             + size_of_val(&*self.weights)
             + size_of_val(&*self.sets)
             + size_of_val(&*self.tables)
-            + size_of_val(&*self.words)
     }
 
     /// Appends the stored form.
@@ -246,7 +250,13 @@ fn weights_of(classes: &[Class], sets: &[Set]) -> Option<(Vec<u64>, u64)> {
 }
 
 /// Appends the words of `classes`, of which the first is number `first` and at `start` in a key.
-fn add_words(start: usize, first: usize, classes: &[Class], weights: &[u64], words: &mut Vec<Word>) {
+fn add_words(
+    start: usize,
+    first: usize,
+    classes: &[Class],
+    weights: &[u64],
+    words: &mut SmallVec<[Word; 2]>,
+) {
     let chunks = classes.chunks(WORD_LEN).zip(weights.chunks(WORD_LEN));
     words.extend(chunks.enumerate().map(|(i, (classes, weights))| {
         Word::new(start + i * WORD_LEN, first + i * WORD_LEN, classes, weights)

@@ -4,7 +4,7 @@
 //! little need no others.
 //!
 //! # Cost
-//! Some spans are compared by a quarter of their segments. Linear in the number of boundaries.
+//! Some spans are compared by a sample of their segments. Linear in the number of boundaries.
 
 use super::bits::bits_of;
 use super::code::Code;
@@ -17,8 +17,8 @@ use super::record::RECORD_BITS;
 const LEN_BITS_FIRST: u32 = 6;
 /// How often the span is halved at most.
 const HALVINGS_MAX: u32 = 6;
-/// Below so many segments, all of them are compared.
-const MANY: u64 = 32;
+/// About how many segments are compared.
+const COMPARED: u64 = 32;
 
 /// The segments.
 pub(super) struct Even<C> {
@@ -66,7 +66,7 @@ fn last_segment<C: Code>(gaps: &[Gap<C>], origin: C, shift: u32) -> Option<u64> 
 /// About the bits of the segments that span `1 << shift` codes.
 fn cost<C: Code>(gaps: &[Gap<C>], origin: C, shift: u32) -> Option<u64> {
     let last = last_segment(gaps, origin, shift)?;
-    let step = if last < MANY { 1 } else { 4 };
+    let step = usize::try_from(last / COMPARED).ok()?.max(1);
     let mut points = Points::default();
     let mut bits = 0;
     for no in (0..=last).step_by(step) {
