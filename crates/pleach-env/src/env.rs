@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::bounded::OpenFiles;
 use crate::job::{Job, JobHandle};
+use crate::processor::ProcessorTime;
 use crate::read_queue::ReadDriver;
 use crate::waiter::Waiter;
 
@@ -225,6 +226,12 @@ pub trait Env: Send + Sync + 'static {
     /// Bytes of memory that this process may use: the machine's, or less if a limit is set for it (on Linux, of a control
     /// group). `None` if that is unknown, as in the simulator.
     fn memory_limit(&self) -> Option<u64> {
+        None
+    }
+
+    /// Time of the machine's processors so far, to see whether it is idle. `None` if the system does not tell. In the simulator
+    /// each call counts as a second, with the use that the test has set.
+    fn processor_time(&self) -> Option<ProcessorTime> {
         None
     }
 

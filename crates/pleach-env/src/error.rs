@@ -169,7 +169,7 @@ impl Error {
 }
 
 /// Whether a call found no descriptor.
-pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
+pub fn is_out_of_files(error: &io::Error) -> bool {
     [Errno::MFILE, Errno::NFILE].iter().any(|e| error.raw_os_error() == Some(e.raw_os_error()))
 }
 

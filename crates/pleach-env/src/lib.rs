@@ -19,18 +19,21 @@ pub mod failpoint;
 mod ids;
 mod job;
 pub mod memory;
+mod processor;
 mod read_queue;
 mod real;
 mod sim;
 mod slow;
 pub mod sync;
 mod waiter;
+mod wakers;
 
 pub use bounded::{BoundedEnv, OpenFiles};
 pub use env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, is_out_of_files};
 pub use ids::FileId;
 pub use job::{Job, JobHandle, JobStep, JobWaker};
+pub use processor::ProcessorTime;
 pub use read_queue::{
     CompletedRead, LazyReadService, QueuedRead, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, ReadService,
 };
@@ -40,3 +43,4 @@ pub use sim::Clients;
 pub use sim::{Capture, CrashPolicy, Fault, FaultKind, JOB_PANIC, SimEnv};
 pub use slow::SlowEnv;
 pub use waiter::Waiter;
+pub use wakers::{is_in_waker, run_waker, wake};

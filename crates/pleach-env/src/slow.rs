@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::bounded::OpenFiles;
 use crate::env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::job::{Job, JobHandle};
+use crate::processor::ProcessorTime;
 use crate::read_queue::ReadDriver;
 use crate::waiter::Waiter;
 
@@ -225,6 +226,10 @@ impl Env for SlowEnv {
 
     fn memory_limit(&self) -> Option<u64> {
         self.env.memory_limit()
+    }
+
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        self.env.processor_time()
     }
 
     fn random_u64(&self) -> u64 {

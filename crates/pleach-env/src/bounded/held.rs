@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::env::{Dir, File, Site};
+use crate::failpoint;
 
 /// See the module's text.
 #[derive(Default)]
@@ -69,6 +70,7 @@ impl Held {
 
     /// Holds the directory, if it is the first.
     pub(super) fn hold_dir(&self, path: &Path, dir: &Arc<dyn Dir>) {
+        failpoint::reached("files.opened");
         let mut list = self.list.lock();
         if !self.is_closed() {
             list.dir.get_or_insert_with(|| (path.to_path_buf(), Arc::clone(dir)));
@@ -77,6 +79,7 @@ impl Held {
 
     /// Holds a file that was just opened.
     pub(super) fn hold(self: &Arc<Self>, file: Arc<dyn File>) -> io::Result<Arc<dyn File>> {
+        failpoint::reached("files.opened");
         let place = Arc::new(Place::from_pointee(Handle(file)));
         let mut list = self.list.lock();
         if self.is_closed() {

@@ -25,6 +25,7 @@ pub use open_files::OpenFiles;
 
 use crate::env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::job::{Job, JobHandle};
+use crate::processor::ProcessorTime;
 use crate::read_queue::ReadDriver;
 use crate::waiter::Waiter;
 use file::BoundedFile;
@@ -137,6 +138,10 @@ impl Env for BoundedEnv {
 
     fn memory_limit(&self) -> Option<u64> {
         self.env.memory_limit()
+    }
+
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        self.env.processor_time()
     }
 
     fn random_u64(&self) -> u64 {

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use super::file::StableFile;
 use super::held::Held;
 use crate::error::is_out_of_files;
+use crate::failpoint;
 
 /// How often a call is repeated after files were closed for it. Arbitrary: each repetition closes half of the open files,
 /// so a call that still fails competes with others for descriptors.
@@ -70,6 +71,7 @@ impl OpenFiles {
 
     /// Lists a file that was just opened, and closes others if there are too many. Closes the file if its store is closed.
     pub(super) fn add(&self, file: &Arc<StableFile>) {
+        failpoint::reached("files.opened");
         let closed = {
             let mut list = self.list.lock();
             if file.held().is_closed() {

@@ -11,9 +11,9 @@
 //! # Failure
 //! A system call may fail permanently, for instance because a policy refuses it from then on, or because the descriptor was
 //! closed by mistake. [`Ring::next`] then returns the error, and [`Ring::give_up`] the reads that the kernel has not taken.
-//! They can be made otherwise; a thread of the kernel may take entries at any time, so there are none with `KernelPolled`. The kernel may write to the buffers of the others at any time, so these must never be freed.
-//! The ring is leaked: without a further system call the kernel takes nothing from it, and its descriptor may be somebody
-//! else's by now.
+//! They can be made otherwise. With `KernelPolled` there are none, because a thread of the kernel may take entries at any time.
+//! The kernel may write to the buffers of the other reads at any time, so these must never be freed. The ring is leaked:
+//! without a further system call the kernel takes nothing from it, and its descriptor may be somebody else's by now.
 
 #![expect(unsafe_code, reason = "the kernel is given addresses")]
 
@@ -42,6 +42,13 @@ const ENTRIES: u32 = 256;
 /// device is idle until the next ones come: at depth 32, reads a second were 58 k with one submission for each wait, 79 k
 /// with 4, and 64 k with 16 (medians of 4 runs of `pleach-bench device --depths 32`).
 const SUBMIT_AT: usize = 4;
+
+/// As [`SUBMIT_AT`] while few reads are in flight, so that the device is not idle while the thread prepares the next ones:
+/// `get_many` of 8 blocks reached 0.83 of the device's reads with 2, and 0.75 with 4 (medians of 4 runs of the command in
+/// docs/benchmarks.md, by depth).
+const SUBMIT_EARLY_AT: usize = 2;
+/// Few reads (arbitrary).
+const FEW: u32 = 8;
 
 /// After this many rings that failed permanently the process makes no more: each may leak a ring and the buffers of its
 /// reads. Arbitrary.
@@ -153,7 +160,8 @@ impl Ring {
         &mut self.thread.as_mut().expect("the ring was not given up").ring
     }
 
-    /// Queues what is left to read of a slot. Submits what is queued if it is [`SUBMIT_AT`] reads.
+    /// Queues what is left to read of a slot. Submits what is queued if it is [`SUBMIT_AT`] reads, or
+    /// [`SUBMIT_EARLY_AT`].
     ///
     /// Requires: the slot stays in the queue's table until [`Ring::next`] returns `number`, or the ring was given up and
     /// `number` is one of those that the kernel has not taken.
@@ -176,7 +184,8 @@ impl Ring {
         let pushed = unsafe { self.ring().submission().push(&entry) };
         pushed.expect("a ring has an entry for each read in flight and for the alarm");
         self.queued.push(user_data);
-        if self.queued.len() >= SUBMIT_AT {
+        let enough = if self.in_flight <= FEW { SUBMIT_EARLY_AT } else { SUBMIT_AT };
+        if self.queued.len() >= enough {
             // A permanent error comes again when the ring waits.
             let _ = self.enter(0);
         }

@@ -8,7 +8,7 @@
 //! # Concurrency
 //! Callers and the thread share the [`Inbox`], and nothing else.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
@@ -24,11 +24,14 @@ use super::pool::{self, PoolRead};
 use super::ring::{Alarm, Ring};
 use super::{CompletedRead, Engine, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, Slot, Source};
 use crate::env::Env;
+#[cfg(target_os = "linux")]
+use crate::error::is_out_of_files;
 use crate::failpoint;
 
 thread_local! {
-    /// Address of the `Shared` for which this thread of the pool reads; 0 for none.
-    static READS_FOR: Cell<usize> = const { Cell::new(0) };
+    /// Addresses of the `Shared`s for which this thread reads as one of the pool. Several, where the system has no thread
+    /// for a read that a waker begins.
+    static READS_FOR: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Reads in flight at most: as many as a device gains by.
@@ -76,7 +79,7 @@ struct RingThread {
 
 struct Shared<R> {
     inbox: Inbox<Arc<R>>,
-    /// Signalled when at most one read of the pool's threads has not ended.
+    /// Signalled when a read of the pool's threads has ended after the close.
     idle: Condvar,
 }
 
@@ -195,7 +198,9 @@ impl<R: QueuedRead> ReadService<R> {
     /// Waits until threads of the pool make no reads for this service.
     fn wait_for_pool(&self, mut inbox: MutexGuard<'_, InboxState<Arc<R>>>) {
         // A task that is dropped when it is woken may close the service inside of the read that it waited for.
-        let own = usize::from(READS_FOR.get() == Arc::as_ptr(&self.shared).addr());
+        let address = Arc::as_ptr(&self.shared).addr();
+        let own =
+            READS_FOR.with_borrow(|services| services.iter().filter(|&&reads| reads == address).count());
         while inbox.running > own {
             self.shared.idle.wait(&mut inbox);
         }
@@ -214,13 +219,13 @@ fn read_by_pool<R: QueuedRead>(
     for read in reads {
         let shared = Arc::clone(shared);
         pool::run(Box::new(move || {
-            let before = READS_FOR.replace(Arc::as_ptr(&shared).addr());
+            READS_FOR.with_borrow_mut(|services| services.push(Arc::as_ptr(&shared).addr()));
             read_alone(&*read);
             drop(read);
-            READS_FOR.set(before);
+            READS_FOR.with_borrow_mut(Vec::pop);
             let mut inbox = shared.inbox.lock();
             inbox.running -= 1;
-            if inbox.running <= 1 {
+            if inbox.is_closed {
                 shared.idle.notify_all();
             }
         }));
@@ -280,7 +285,10 @@ fn serve<R: QueuedRead>(shared: &Arc<Shared<R>>, mut queue: ReadQueue<'_, R::Buf
         while !queue.is_full()
             && let Some(read) = waiting.pop_front()
         {
-            reads.push(&mut queue, read);
+            if let Err(later) = reads.push(&mut queue, read) {
+                waiting.push_front(later);
+                break;
+            }
         }
         if is_closed && reads.free.len() == reads.in_flight.len() && waiting.is_empty() {
             return;
@@ -329,18 +337,23 @@ struct Reads<R> {
 
 #[cfg(target_os = "linux")]
 impl<R: QueuedRead> Reads<R> {
-    fn push(&mut self, queue: &mut ReadQueue<'_, R::Buffer>, read: Arc<R>) {
+    /// Begins a read. The error is the read, if no descriptor is left before another read has ended.
+    fn push(&mut self, queue: &mut ReadQueue<'_, R::Buffer>, read: Arc<R>) -> Result<(), Arc<R>> {
         if read.give_up() {
-            return;
+            return Ok(());
         }
         let place = self.free.pop().expect("a place for each read in flight");
         match queue.push(read.request(place as u64)) {
             Ok(()) => self.in_flight[place] = Some(read),
             Err(error) => {
                 self.free.push(place);
+                if is_out_of_files(&error) && self.free.len() < self.in_flight.len() {
+                    return Err(read);
+                }
                 complete(&*read, Err(error));
             }
         }
+        Ok(())
     }
 
     fn complete(&mut self, done: CompletedRead<R::Buffer>) {

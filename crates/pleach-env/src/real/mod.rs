@@ -16,6 +16,7 @@ mod file;
 mod job;
 mod lock;
 mod memory_limit;
+mod processor;
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -31,6 +32,7 @@ use crate::bounded::OpenFiles;
 use crate::env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::failpoint;
 use crate::job::{Job, JobHandle};
+use crate::processor::ProcessorTime;
 use crate::read_queue::ReadDriver;
 use crate::waiter::Waiter;
 use file::RealFile;
@@ -200,6 +202,10 @@ impl Env for RealEnv {
 
     fn memory_limit(&self) -> Option<u64> {
         *self.memory_limit.get_or_init(memory_limit::memory_limit)
+    }
+
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        processor::processor_time()
     }
 
     /// Not for secrets.

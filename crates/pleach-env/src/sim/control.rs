@@ -53,6 +53,14 @@ impl SimEnv {
         self.machine.lock().open_count
     }
 
+    /// Sets the share of the processors that is busy from now on, from 0 (the beginning) to 1, as [`Env::processor_time`]
+    /// tells it.
+    ///
+    /// [`Env::processor_time`]: crate::Env::processor_time
+    pub fn set_processor_use(&self, share: f64) {
+        self.machine.lock().processor_use = share;
+    }
+
     /// Sets or removes the limit of open handles. At the limit, every call that opens a file or directory, even for the time
     /// of the call, fails with `EMFILE`. Locks count as handles. A crash image has no limit.
     ///

@@ -21,6 +21,7 @@ use super::disk::Disk;
 use super::fault::{Counter, FaultKind, Faults, JOB_PANIC, check};
 use super::file::Held;
 use super::inode::Ino;
+use crate::processor::ProcessorTime;
 use crate::sync::point;
 
 /// Virtual time that a mutating call takes. Arbitrary, near what a fast SSD takes.
@@ -54,6 +55,9 @@ pub(super) struct Machine {
     pub(super) handle_limit: Option<usize>,
     pub(super) other_handles: usize,
     pub(super) job_limit: Option<usize>,
+    /// Grows with each call of `processor_time`, busy by the share `processor_use`.
+    pub(super) processor: ProcessorTime,
+    pub(super) processor_use: f64,
     pub(super) faults: Faults,
     pub(super) capacity: Option<u64>,
     pub(super) powered_off: bool,
@@ -81,6 +85,8 @@ impl Machine {
             handle_limit: None,
             other_handles: 0,
             job_limit: None,
+            processor: ProcessorTime::default(),
+            processor_use: 0.0,
             faults: Faults::default(),
             capacity,
             powered_off: false,

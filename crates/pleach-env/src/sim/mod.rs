@@ -62,6 +62,7 @@ use crate::bounded::OpenFiles;
 use crate::env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 use crate::failpoint;
 use crate::job::{Job, JobHandle};
+use crate::processor::ProcessorTime;
 use crate::sync::point;
 use crate::waiter::Waiter;
 use disk::Disk;
@@ -69,6 +70,9 @@ use fault::check;
 use file::{SimDir, SimFile, SimLock};
 use machine::Machine;
 use schedule::Schedule;
+
+/// Time of processors that passes from one call of [`Env::processor_time`] to the next.
+const SAMPLE_TIME: Duration = Duration::from_secs(1);
 
 /// Called before each mutating call, with the call's number and name.
 type Hook = Box<dyn FnMut(u64, &'static str) + Send>;
@@ -269,6 +273,14 @@ impl Env for SimEnv {
 
     fn parallelism(&self) -> usize {
         2
+    }
+
+    fn processor_time(&self) -> Option<ProcessorTime> {
+        let mut machine = self.machine.lock();
+        machine.processor.total += SAMPLE_TIME;
+        let busy = SAMPLE_TIME.mul_f64(machine.processor_use);
+        machine.processor.busy += busy;
+        Some(machine.processor)
     }
 
     fn random_u64(&self) -> u64 {
