@@ -1,7 +1,6 @@
 //! Sizes and search times of both kinds of index, over generated key sets.
 //!
-//! Blocks of 4 KiB are simulated: entries of 100-byte values with 5 bytes of overhead, 18 bytes for the block, keys
-//! without the prefix that all keys of the block share. The keys are those of one SST out of a run 16 times as large.
+//! Blocks of 4 KiB with values of 100 bytes are simulated. The keys are those of one SST out of a run 16 times as large.
 //!
 //! ```sh
 //! cargo run --release -p pleach-index --example index_core
@@ -15,43 +14,18 @@
 #[path = "../../pleach-table/examples/index_table/data.rs"]
 mod data;
 
+#[path = "simulated/blocks.rs"]
+mod blocks;
+
 use std::hint::black_box;
 use std::time::Instant;
 
+use blocks::{VALUE_LEN, pack};
 use data::{KeySet, Part, mix64};
-use pleach_index::{GIVEN_UP_MAX, Index, IndexBuilder, IndexChoice, cut};
+use pleach_index::{Index, IndexBuilder, IndexChoice};
 
-const PAGE: usize = 4096;
 const PROBES: usize = 1024;
 const SEARCHES: usize = 1 << 21;
-
-/// Numbers of entries in the blocks.
-fn pack(keys: &[Vec<u8>], is_advised: bool) -> Vec<usize> {
-    let len = |from: usize, to: usize| {
-        let shared = keys[from].iter().zip(&keys[to - 1]).take_while(|(a, b)| a == b).count();
-        let entries: usize = keys[from..to].iter().map(|key| 105 + key.len() - shared).sum();
-        18 + shared + entries
-    };
-    let (mut counts, mut from) = (Vec::new(), 0);
-    while from < keys.len() {
-        let mut most = 1;
-        while from + most < keys.len() && len(from, from + most + 1) <= PAGE {
-            most += 1;
-        }
-        let mut count = most;
-        if is_advised && from + most < keys.len() {
-            let mut least = most;
-            while least > 1 && len(from, from + most) - len(from, from + least - 1) <= GIVEN_UP_MAX {
-                least -= 1;
-            }
-            let around: Vec<&[u8]> = keys[from + least - 1..=from + most].iter().map(Vec::as_slice).collect();
-            count = cut(least, counts.last().copied(), &around);
-        }
-        counts.push(count);
-        from += count;
-    }
-    counts
-}
 
 fn build(keys: &[Vec<u8>], counts: &[usize], choice: IndexChoice) -> (Index, f64) {
     let start = Instant::now();
@@ -120,8 +94,8 @@ fn main() {
             continue;
         }
         let Part { name: set_name, keys, missing: absent } = Part::of_run(set);
-        let greedy = pack(&keys, false);
-        for (name, counts) in [("greedy", greedy.clone()), ("advised", pack(&keys, true))] {
+        let greedy = pack(&keys, VALUE_LEN, false);
+        for (name, counts) in [("greedy", greedy.clone()), ("advised", pack(&keys, VALUE_LEN, true))] {
             let blocks = counts.len() as f64;
             let (separators, _) = build(&keys, &counts, IndexChoice::Separators);
             let (learned, train_ns) = build(&keys, &counts, IndexChoice::Learned);

@@ -13,6 +13,8 @@
 use pleach_coding::{Malformed, common_prefix_len};
 
 use crate::encoders::Encoders;
+use crate::from_separators::FromSeparators;
+use crate::greedy_plr::GreedyPlr;
 use crate::learned::{KIND_LEARNED, Learned, can_learn};
 use crate::separators::{Separators, SeparatorsBuilder};
 use crate::snbc::Keys;
@@ -52,6 +54,17 @@ pub enum Obstacle {
     Ties,
     /// A model would take more bytes than separators.
     Larger,
+    /// Training took too long, as the caller said.
+    TimedOut,
+}
+
+/// A stage of a search that waits for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchStage {
+    /// The table that narrows the search.
+    Table,
+    /// The keys between which the table leaves the choice.
+    Keys,
 }
 
 /// The index: which block of an SST can hold a key.
@@ -62,6 +75,7 @@ pub struct Index(Kind);
 enum Kind {
     Separators(Separators),
     Learned(Box<Learned>),
+    FromSeparators(Box<FromSeparators>),
 }
 
 impl Index {
@@ -74,6 +88,19 @@ impl Index {
         match &self.0 {
             Kind::Separators(separators) => separators.find(key),
             Kind::Learned(learned) => learned.find(key),
+            Kind::FromSeparators(learned) => learned.find(key),
+        }
+    }
+
+    /// An address that [`Index::find`] of the same key will read at `stage`; `None` if the search waits for nothing there. A
+    /// caller that searches several indexes prefetches these addresses stage by stage, so that the searches wait for memory
+    /// together. This function reads what the stages before have prefetched.
+    #[inline]
+    pub fn address_read(&self, key: &[u8], stage: SearchStage) -> Option<*const u8> {
+        match &self.0 {
+            Kind::Separators(separators) => separators.reads(key, stage),
+            // A model is small enough to stay in the processor's cache.
+            Kind::Learned(_) | Kind::FromSeparators(_) => None,
         }
     }
 
@@ -81,7 +108,7 @@ impl Index {
     pub fn kind(&self) -> IndexKind {
         match &self.0 {
             Kind::Separators(_) => IndexKind::Separators,
-            Kind::Learned(_) => IndexKind::Learned,
+            Kind::Learned(_) | Kind::FromSeparators(_) => IndexKind::Learned,
         }
     }
 
@@ -90,6 +117,7 @@ impl Index {
         match &self.0 {
             Kind::Separators(separators) => separators.blocks(),
             Kind::Learned(learned) => learned.blocks(),
+            Kind::FromSeparators(learned) => learned.blocks(),
         }
     }
 
@@ -98,6 +126,7 @@ impl Index {
         match &self.0 {
             Kind::Separators(_) => 0,
             Kind::Learned(learned) => learned.segments(),
+            Kind::FromSeparators(learned) => learned.model().segments(),
         }
     }
 
@@ -106,6 +135,7 @@ impl Index {
         match &self.0 {
             Kind::Separators(separators) => separators.memory(),
             Kind::Learned(learned) => learned.own_memory() + learned.encoder().memory(),
+            Kind::FromSeparators(learned) => learned.own_memory() + learned.encoder().memory(),
         }
     }
 
@@ -114,21 +144,76 @@ impl Index {
         match &self.0 {
             Kind::Separators(_) => 0,
             Kind::Learned(learned) => learned.encoder().memory(),
+            Kind::FromSeparators(learned) => learned.encoder().memory(),
         }
     }
 
     /// Shares the encoder of keys with the indexes that were passed to `encoders` before, if one of them has an equal encoder.
     pub fn share(&mut self, encoders: &Encoders) {
-        if let Kind::Learned(learned) = &mut self.0 {
-            learned.set_encoder(encoders.shared(learned.encoder()));
+        match &mut self.0 {
+            Kind::Separators(_) => {}
+            Kind::Learned(learned) => learned.share(encoders),
+            Kind::FromSeparators(learned) => learned.share(encoders),
         }
     }
 
+    /// An index that answers every key as this one does: a model that is learned from the separators. It has no stored form.
+    /// With [`IndexChoice::Smallest`] it takes less memory, with [`IndexChoice::Learned`] whatever it takes. This is training
+    /// while reading.
+    ///
+    /// # Errors
+    /// Why there is none. An index that is learned already, and [`IndexChoice::Separators`], are refused as
+    /// [`Obstacle::Larger`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pleach_index::{IndexBuilder, IndexChoice, IndexKind};
+    ///
+    /// let mut builder = IndexBuilder::new();
+    /// for block in 1..1000_u32 {
+    ///     let key = |n: u32| format!("{n:08}");
+    ///     builder.boundary(key(block * 10 - 1).as_bytes(), key(block * 10).as_bytes());
+    /// }
+    /// let index = builder.finish();
+    /// let learned = index.learn_from_separators(IndexChoice::Smallest)?;
+    /// assert_eq!((index.kind(), learned.kind()), (IndexKind::Separators, IndexKind::Learned));
+    /// assert_eq!(learned.find(b"00001234"), index.find(b"00001234"));
+    /// assert!(learned.memory() < index.memory());
+    /// # Ok::<(), pleach_index::Obstacle>(())
+    /// ```
+    pub fn learn_from_separators(&self, choice: IndexChoice) -> Result<Self, Obstacle> {
+        let (Kind::Separators(separators), IndexChoice::Smallest | IndexChoice::Learned) = (&self.0, choice)
+        else {
+            return Err(Obstacle::Larger);
+        };
+        let learned = FromSeparators::train(separators, choice == IndexChoice::Learned)?;
+        Ok(Self(Kind::FromSeparators(Box::new(learned))))
+    }
+
+    /// Among how many neighbouring boundaries a search chooses by residuals at most: 0, 1, 2 or 4; 0 without a model. A model
+    /// that was not exact would have this error, in blocks.
+    pub fn boundaries_compared(&self) -> u32 {
+        match &self.0 {
+            Kind::Separators(_) => 0,
+            Kind::Learned(learned) => learned.boundaries_compared(),
+            Kind::FromSeparators(learned) => learned.model().boundaries_compared(),
+        }
+    }
+
+    /// Whether it is learned from separators: it has no stored form.
+    pub fn is_from_separators(&self) -> bool {
+        matches!(self.0, Kind::FromSeparators(_))
+    }
+
     /// Appends the stored form.
+    ///
+    /// Requires: not [`Index::is_from_separators`].
     pub fn encode(&self, out: &mut Vec<u8>) {
         match &self.0 {
             Kind::Separators(separators) => separators.encode(out),
             Kind::Learned(learned) => learned.encode(out),
+            Kind::FromSeparators(_) => panic!("an index that is learned from separators is not stored"),
         }
     }
 
@@ -207,6 +292,12 @@ impl IndexBuilder {
         }
     }
 
+    /// The model of the boundaries so far that predicts within `error_max` blocks; see [`GreedyPlr`]. `None` without
+    /// [`IndexBuilder::learning`], of one block, and if the keys at a boundary have equal codes even in 128 bits.
+    pub fn greedy_plr(&self, error_max: u32) -> Option<GreedyPlr> {
+        GreedyPlr::train(self.keys.as_ref()?, error_max)
+    }
+
     /// Upper bound of the stored length if the index were finished now with [`IndexChoice::Smallest`].
     pub fn encoded_len_max(&self) -> usize {
         self.separators.encoded_len_max()
@@ -220,12 +311,23 @@ impl IndexBuilder {
     /// The index, by `choice`, and why it is not learned if a model was wanted. Without [`IndexBuilder::learning`] there is no
     /// choice but separators.
     pub fn finish_as(self, choice: IndexChoice) -> (Index, Option<Obstacle>) {
+        self.finish_in_time(choice, || true)
+    }
+
+    /// As [`IndexBuilder::finish_as`]. Asks `is_in_time` when a model has been trained, and takes separators if it was not.
+    pub fn finish_in_time(
+        self,
+        choice: IndexChoice,
+        is_in_time: impl FnOnce() -> bool,
+    ) -> (Index, Option<Obstacle>) {
         let learned = match (choice, &self.keys) {
             (IndexChoice::Separators, _) | (_, None) => None,
             (_, Some(keys)) => Learned::train(keys),
         };
+        let is_late = learned.is_some() && !is_in_time();
         let separators = self.separators.finish();
         let obstacle = match learned {
+            _ if is_late => Obstacle::TimedOut,
             Some(learned) if choice == IndexChoice::Learned || is_smaller(&learned, &separators) => {
                 return (Index(Kind::Learned(Box::new(learned))), None);
             }

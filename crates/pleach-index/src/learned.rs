@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use pleach_coding::{Decoder, Malformed};
 
-use crate::model::Model;
+use crate::encoders::Encoders;
+use crate::model::{Gap, Model};
 use crate::snbc::{Keys, Snbc, train};
 
 /// Number of the kind on disk. Never renumber.
@@ -22,6 +23,24 @@ pub(crate) const KIND_LEARNED: u8 = 2;
 pub(crate) fn can_learn(keys: &Keys) -> bool {
     let tells_apart = |encoder: &Snbc| keys.gaps(|key| encoder.encode_wide(key)).is_some();
     train(keys, true).as_ref().is_some_and(tells_apart)
+}
+
+/// Codes of the keys at each boundary, in as few bits as tell them apart.
+pub(crate) enum Gaps {
+    Narrow(Vec<Gap<u64>>),
+    Wide(Vec<Gap<u128>>),
+}
+
+/// An encoder, and the codes at each boundary. `None` if keys at a boundary have equal codes even in 128 bits.
+pub(crate) fn encoded(keys: &Keys) -> Option<(Snbc, Gaps)> {
+    if let Some(encoder) = train(keys, false)
+        && let Some(gaps) = keys.gaps(|key| encoder.encode(key))
+    {
+        return Some((encoder, Gaps::Narrow(gaps)));
+    }
+    let encoder = train(keys, true)?;
+    let gaps = keys.gaps(|key| encoder.encode_wide(key))?;
+    Some((encoder, Gaps::Wide(gaps)))
 }
 
 /// The learned index.
@@ -43,14 +62,12 @@ impl Learned {
     /// The index of the blocks between which `keys` are. `None` if keys at a boundary have equal codes even in 128 bits, or if
     /// there is one block only.
     pub(crate) fn train(keys: &Keys) -> Option<Self> {
-        if let Some(encoder) = train(keys, false)
-            && let Some(gaps) = keys.gaps(|key| encoder.encode(key))
-        {
-            return Some(Self { model: Width::Narrow(Model::build(&gaps)?), encoder: Arc::new(encoder) });
-        }
-        let encoder = train(keys, true)?;
-        let gaps = keys.gaps(|key| encoder.encode_wide(key))?;
-        Some(Self { model: Width::Wide(Model::build(&gaps)?), encoder: Arc::new(encoder) })
+        let (encoder, gaps) = encoded(keys)?;
+        let model = match gaps {
+            Gaps::Narrow(gaps) => Width::Narrow(Model::build(&gaps)?),
+            Gaps::Wide(gaps) => Width::Wide(Model::build(&gaps)?),
+        };
+        Some(Self { encoder: Arc::new(encoder), model })
     }
 
     /// Number of the block that can hold `key`.
@@ -78,15 +95,22 @@ impl Learned {
         }
     }
 
+    /// See [`Model::boundaries_compared`].
+    pub(crate) fn boundaries_compared(&self) -> u32 {
+        match &self.model {
+            Width::Narrow(model) => model.boundaries_compared(),
+            Width::Wide(model) => model.boundaries_compared(),
+        }
+    }
+
     /// The encoder.
     pub(crate) fn encoder(&self) -> &Arc<Snbc> {
         &self.encoder
     }
 
-    /// Takes `encoder` in place of its own, which is equal.
-    pub(crate) fn set_encoder(&mut self, encoder: Arc<Snbc>) {
-        debug_assert_eq!(encoder, self.encoder, "only equal encoders are shared");
-        self.encoder = encoder;
+    /// Shares the encoder with those that `encoders` knows, if one of them is equal.
+    pub(crate) fn share(&mut self, encoders: &Encoders) {
+        self.encoder = encoders.shared(&self.encoder);
     }
 
     /// Bytes of memory of its own, on the heap or in this struct; the encoder's are apart.

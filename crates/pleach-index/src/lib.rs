@@ -6,7 +6,11 @@
 //!
 //! There are two kinds. *Separators* store a string between each two blocks. A *learned* index stores no keys: it encodes
 //! a key as a number ([SNBC]) and finds the block by a model of the boundaries. The builder makes both and takes the smaller
-//! one ([`IndexChoice`]). A model is smaller if blocks end in the right places: [`cut`] says where.
+//! one ([`IndexChoice`]). A finished index of separators can be replaced in memory by a model that is learned from them
+//! ([`Index::learn_from_separators`]). A model is smaller if blocks end in the right places: [`cut`] says where.
+//!
+//! [`GreedyPlr`] is the model of another paper, which predicts with an error and leaves the search to the caller. SSTs do not
+//! use it.
 //!
 //! An index promises for every key, present or absent, that it is above the last key of the block before the one found, and
 //! below the first key of the block behind. The reader compares keys, so a wrong index of a damaged file costs time or
@@ -16,6 +20,8 @@
 
 mod cut;
 mod encoders;
+mod from_separators;
+mod greedy_plr;
 mod index;
 mod learned;
 mod model;
@@ -26,4 +32,5 @@ mod test_keys;
 
 pub use cut::{GIVEN_UP_MAX, cut};
 pub use encoders::Encoders;
-pub use index::{Index, IndexBuilder, IndexChoice, IndexKind, Obstacle};
+pub use greedy_plr::GreedyPlr;
+pub use index::{Index, IndexBuilder, IndexChoice, IndexKind, Obstacle, SearchStage};

@@ -6,11 +6,12 @@
 //!
 //! There are two layouts. In the *even* one all segments span equally many codes, so that a shift finds the segment. In the
 //! *uneven* one a segment starts exactly at a boundary, which has no residual, and a table over the leading bits of codes
-//! finds it. `build` takes the uneven one if it is smaller and the even one needs less than a byte for each boundary, or
-//! fits nothing: for keys that lie on few lines, and for those whose density changes much.
+//! finds it. Keys that lie on few lines get the uneven layout, and so do keys whose density changes much. `build` fits it if the
+//! even one does not exist or takes less than a byte for each boundary, and keeps the smaller of the two.
 //!
 //! # Invariants
-//! 1. *Exact*: for every gap, its upper code is found at or behind the boundary, and its lower code before. Checked by `build`.
+//! 1. *Exact*: for every gap, its upper code is found at or behind the boundary, and its lower code before. `build` checks
+//!    it.
 //! 2. *Monotone*: a larger code is never found in a lower block. A segment answers with its own blocks only, and each
 //!    boundary is counted from one prediction on. So invariant 1 holds for all codes between.
 //! 3. *In range*: `find` is below the number of blocks, for any code and any decoded parameters.
@@ -21,8 +22,7 @@
 //! # Cost
 //! A segment takes 16 bytes, or 32 with start and table; residuals take 0 to 28 bits for each boundary. A search reads two
 //! places that depend on each other (record, residuals) in the even layout, four in the uneven one, and has no branch that
-//! depends on the key. Prediction takes one multiplication. A search that waits for the one before takes 15 to 20 ns, and 9 to
-//! 17 ns more to encode the key (design/0011).
+//! depends on the key. Prediction takes one multiplication. Times are in design/0011.
 //!
 //! # Origin
 //! `TridentKV` 3.2: piecewise linear regression over linear models, monotone. A model without residuals is the paper's.
@@ -215,6 +215,11 @@ impl<C: Code> Model<C> {
     /// Number of segments.
     pub(crate) fn segments(&self) -> u32 {
         self.segments
+    }
+
+    /// Most boundaries among which residuals decide.
+    pub(crate) fn boundaries_compared(&self) -> u32 {
+        self.candidates
     }
 
     /// Bytes of memory on the heap.

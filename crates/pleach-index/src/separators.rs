@@ -28,6 +28,7 @@ mod narrowing;
 use pleach_coding::{Decoder, HEAD_LEN, Malformed, common_prefix_len, head, head_bytes, put_varint};
 
 use self::narrowing::{Narrowing, partition_below};
+use crate::index::SearchStage;
 
 /// Number of the kind on disk. Never renumber.
 pub(crate) const KIND_SEPARATORS: u8 = 1;
@@ -72,6 +73,19 @@ impl Separators {
         count(below)
     }
 
+    /// What [`Separators::find`] reads at `stage`.
+    #[inline]
+    pub(crate) fn reads(&self, key: &[u8], stage: SearchStage) -> Option<*const u8> {
+        let head = head(key.strip_prefix(&*self.prefix)?);
+        match stage {
+            SearchStage::Table => self.narrowing.entry(head).map(|entry| std::ptr::from_ref(entry).cast()),
+            SearchStage::Keys => {
+                let (lower, upper) = self.narrowing.range(head);
+                self.heads.get(lower + (upper - lower) / 2).map(|head| std::ptr::from_ref(head).cast())
+            }
+        }
+    }
+
     /// Counts the separators not above `suffix`. Those before `first` are below it; at `first` the heads equal to `head` begin.
     fn find_among_equals(&self, suffix: &[u8], head: u64, first: usize) -> u32 {
         let rest = self.heads.get(first..).unwrap_or_default();
@@ -111,6 +125,19 @@ impl Separators {
         count(self.heads.len()) + 1
     }
 
+    /// The prefix that all separators share.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// Passes each separator to `take`, in order, as the parts behind the shared prefix.
+    pub(crate) fn for_each(&self, mut take: impl FnMut(&[u8], &[u8])) {
+        for (i, head) in self.heads.iter().enumerate() {
+            let (real, tail) = self.tail(i);
+            take(head_bytes(*head).get(..real).unwrap_or_default(), tail);
+        }
+    }
+
     /// Bytes of memory on the heap.
     pub(crate) fn memory(&self) -> usize {
         self.prefix.len() + self.heads.len() * 12 + self.pool.len() + self.narrowing.memory()
@@ -122,12 +149,11 @@ impl Separators {
         let prefix_len = u32::try_from(self.prefix.len()).expect("a separator is not longer than a key");
         out.extend_from_slice(&prefix_len.to_le_bytes());
         out.extend_from_slice(&self.prefix);
-        for (i, head) in self.heads.iter().enumerate() {
-            let (real, tail) = self.tail(i);
-            put_varint(out, (real + tail.len()) as u64);
-            out.extend(head_bytes(*head).iter().take(real));
+        self.for_each(|head, tail| {
+            put_varint(out, (head.len() + tail.len()) as u64);
+            out.extend_from_slice(head);
             out.extend_from_slice(tail);
-        }
+        });
     }
 
     /// Decodes the index of an SST of `blocks` data blocks from all of `bytes`. Takes memory for the separators only after

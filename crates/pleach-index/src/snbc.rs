@@ -17,11 +17,12 @@
 //! # Origin
 //! Google's learned index in Bigtable (Abu-Libdeh et al., 2020), quoted by `TridentKV` 3.2. Departures: ranks of the bytes
 //! that occur instead of the range from the least to the greatest byte, which wastes codes on hexadecimal digits; one
-//! encoder for an SST instead of greedy groups.
+//! encoder for an SST instead of greedy groups. Figures of both are in design/0011.
 
 #![deny(clippy::indexing_slicing)]
 
 mod class;
+mod points;
 mod train;
 #[expect(clippy::indexing_slicing, reason = "places within eight bytes")]
 mod word;
@@ -31,6 +32,7 @@ use smallvec::SmallVec;
 
 use self::class::Rank;
 pub(crate) use self::class::{Class, Set};
+pub(crate) use self::points::{Points, train_at_points};
 pub(crate) use self::train::{Keys, train};
 use self::word::{Table, WORD_LEN, Word};
 

@@ -1,11 +1,11 @@
 //! Tests of both kinds: against the promise, with sets of keys that models find easy, hard and impossible.
 #![expect(clippy::indexing_slicing, reason = "a test")]
 
-use proptest::collection::{btree_set, vec};
+use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::test_keys::key;
+use crate::test_keys::{builder_of, key, sets};
 
 /// Checks the promise for all keys and probes.
 fn check_promise(index: &Index, blocks: &[&[Vec<u8>]], probes: &[Vec<u8>]) {
@@ -28,10 +28,7 @@ fn check(mut keys: Vec<Vec<u8>>, per_block: usize, probes: &[Vec<u8>]) -> bool {
     let blocks: Vec<&[Vec<u8>]> = keys.chunks(per_block).collect();
     let mut is_learned = false;
     for choice in [IndexChoice::Separators, IndexChoice::Learned, IndexChoice::Smallest] {
-        let mut builder = IndexBuilder::learning();
-        for pair in blocks.windows(2) {
-            builder.boundary(pair[0].last().unwrap(), &pair[1][0]);
-        }
+        let builder = builder_of(&blocks);
         let len_max = builder.encoded_len_max();
         let (index, obstacle) = builder.finish_as(choice);
         let is_separators = index.kind() == IndexKind::Separators;
@@ -49,21 +46,6 @@ fn check(mut keys: Vec<Vec<u8>>, per_block: usize, probes: &[Vec<u8>]) -> bool {
     is_learned
 }
 
-/// Keys of one kind or of all.
-fn sets() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    let kinds: Vec<BoxedStrategy<Vec<Vec<u8>>>> = vec![
-        vec(vec(any::<u8>(), 1..12), 2..300).boxed(),
-        vec(vec(0u8..3, 1..12), 2..300).boxed(),
-        vec(any::<u64>().prop_map(|n| n.swap_bytes().to_le_bytes().to_vec()), 2..900).boxed(),
-        vec(any::<u64>().prop_map(|n| format!("user{n}").into_bytes()), 2..900).boxed(),
-        vec(any::<u128>().prop_map(|n| format!("{n:032x}").into_bytes()), 2..900).boxed(),
-        vec((0u64..1000, 0u64..8).prop_map(|(a, b)| format!("{:08}/{b:03}", a * a).into_bytes()), 2..900)
-            .boxed(),
-        btree_set(key(), 2..300).prop_map(|set| set.into_iter().collect()).boxed(),
-    ];
-    proptest::strategy::Union::new(kinds)
-}
-
 proptest! {
     #[test]
     fn every_kind_keeps_the_promise(keys in sets(), per_block in 1usize..9, probes in vec(key(), 0..60)) {
@@ -78,11 +60,7 @@ proptest! {
         let keys: std::collections::BTreeSet<_> = keys.into_iter().collect();
         let keys: Vec<_> = keys.into_iter().collect();
         let blocks: Vec<&[Vec<u8>]> = keys.chunks(per_block).collect();
-        let mut builder = IndexBuilder::learning();
-        for pair in blocks.windows(2) {
-            builder.boundary(pair[0].last().unwrap(), &pair[1][0]);
-        }
-        let index = builder.finish_as(IndexChoice::Learned).0;
+        let index = builder_of(&blocks).finish_as(IndexChoice::Learned).0;
         let mut bytes = Vec::new();
         index.encode(&mut bytes);
         for (at, byte) in damage {

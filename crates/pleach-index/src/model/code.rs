@@ -19,7 +19,10 @@ pub(crate) trait Code: Copy + Ord + Debug + Add<Output = Self> + Sub<Output = Se
     fn bits(self) -> u32;
     /// The distance in units of `1 << scale`, or `u64::MAX` if that is larger.
     fn scaled(self, scale: u32) -> u64;
-    /// The distance within a segment of `1 << shift` codes, in 2^-64 of the segment; `shift` is 1 at least.
+    /// How often `step` is in the distance; `u32::MAX` if more often, or if `step` is 0.
+    fn steps(self, step: Self) -> u32;
+    /// The distance within a segment of `1 << shift` codes, in 2^-64 of the segment; `shift` is 1 at least, and below the
+    /// bits of a code.
     fn low(self, shift: u32) -> u64;
     /// `scaled << scale` below this distance: the rest.
     fn rest(self, scaled: u64, scale: u32) -> Self;
@@ -27,11 +30,12 @@ pub(crate) trait Code: Copy + Ord + Debug + Add<Output = Self> + Sub<Output = Se
     ///
     /// Requires: `below < self`.
     fn roundest_above(self, below: Self) -> Self;
-    /// The same, of the distance from `origin`.
-    ///
-    /// Requires: `origin <= below`.
+    /// The same, of the distance from `origin`. Of a gap around `origin`, the number itself.
     fn roundest_from(self, below: Self, origin: Self) -> Self {
-        origin + (self - origin).roundest_above(below - origin)
+        match (self.above(origin), below.above(origin)) {
+            (Some(distance), Some(below)) => origin + distance.roundest_above(below),
+            _ => self,
+        }
     }
     /// Trailing zeros; at most 63.
     fn trailing(self) -> u32;
@@ -66,6 +70,11 @@ impl Code for u64 {
     #[inline]
     fn scaled(self, scale: u32) -> u64 {
         self >> (scale & 63)
+    }
+
+    #[inline]
+    fn steps(self, step: Self) -> u32 {
+        self.checked_div(step).and_then(|steps| u32::try_from(steps).ok()).unwrap_or(u32::MAX)
     }
 
     #[inline]
@@ -121,6 +130,11 @@ impl Code for u128 {
     #[inline]
     fn scaled(self, scale: u32) -> u64 {
         u64::try_from(self >> (scale & 127)).unwrap_or(u64::MAX)
+    }
+
+    #[inline]
+    fn steps(self, step: Self) -> u32 {
+        self.checked_div(step).and_then(|steps| u32::try_from(steps).ok()).unwrap_or(u32::MAX)
     }
 
     #[inline]

@@ -33,7 +33,7 @@ pub(super) struct Even<C> {
 /// there are boundaries.
 pub(super) fn fit_evenly<C: Code>(gaps: &[Gap<C>]) -> Option<Even<C>> {
     let origin = gaps.first()?.0;
-    let span_bits = gaps.last()?.1.above(origin)?.bits();
+    let span_bits = gaps.last()?.1.above(origin)?.bits().min(C::BITS - 1);
     let cost = |shift| cost(gaps, origin, shift).unwrap_or(u64::MAX);
     let first = (span_bits + LEN_BITS_FIRST).saturating_sub(bits_of(gaps.len() as u64)).clamp(1, span_bits);
     let mut best = (cost(first), first);

@@ -9,8 +9,7 @@
 //! finer fractions.
 //!
 //! # Cost
-//! Linear in the number of boundaries, up to a logarithm where segments are halved. With encoding and checking, 7 to 14 ns for each
-//! key of an SST (`cargo run --release -p pleach-index --example index_core`, 34 keys a block, two virtual cores of an Intel Xeon).
+//! Linear in the number of boundaries, up to a logarithm where segments are halved. Times are in design/0011.
 
 use super::code::Code;
 use super::line::Line;
@@ -23,6 +22,7 @@ pub(crate) type Gap<C> = (C, C);
 const SEGMENT_BITS: u64 = 200;
 /// Length of a segment that is tried first. Longer ones follow, or shorter ones if it is not feasible.
 const LEN_FIRST: usize = 16;
+
 /// A fitted segment. The boundaries from `first` on are its own.
 #[derive(Debug)]
 pub(super) struct Segment<C> {

@@ -40,7 +40,7 @@ impl<C: Code> Model<C> {
             Layout::Even { shift } => (EVEN, *shift),
             Layout::Uneven(starts) => (UNEVEN, starts.scale),
         };
-        out.extend([layout, u8::try_from(shift).expect("at most 128")]);
+        out.extend([layout, u8::try_from(shift).expect("below 128")]);
         let values: Vec<[u64; FIELDS]> = self.values().collect();
         let fields = fields(&values);
         for field in &fields {
@@ -93,7 +93,7 @@ impl<C: Code> Model<C> {
         let layout = rest.array().map(|[layout, shift]| (layout, u32::from(shift)));
         let (is_even, shift) = match layout {
             Some((UNEVEN, scale @ 0..64)) => (false, scale),
-            Some((EVEN, shift @ 1..)) if shift <= C::BITS => (true, shift),
+            Some((EVEN, shift @ 1..)) if shift < C::BITS => (true, shift),
             _ => return Err(malformed(&rest, "a layout, and a shift within a code")),
         };
         let fields = take_fields(&mut rest).ok_or(malformed(&rest, "fields of at most 8 bytes"))?;

@@ -4,6 +4,8 @@
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
+use pleach_coding::{Decoder, put_varint};
+
 use super::*;
 
 /// Codes of keys, and how many of them a block takes.
@@ -68,7 +70,8 @@ fn a_line_needs_no_residuals() {
 
 #[test]
 fn random_codes_take_few_bytes() {
-    let mut codes: Vec<u64> = (0..200_000).map(|_| fastrand::u64(..)).collect();
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut codes: Vec<u64> = std::iter::repeat_with(|| rng.u64(..)).take(200_000).collect();
     codes.sort_unstable();
     codes.dedup();
     let gaps = gaps_of(&codes, 36);
@@ -81,4 +84,22 @@ fn the_ends_of_the_range_are_codes_too() {
     check(&[(0, 1), (1, 2), (u64::MAX - 1, u64::MAX)]);
     check(&[(0, u64::MAX)]).unwrap();
     check(&[(0, 1_u128), (u128::from(u64::MAX), 1 << 64)]);
+}
+
+#[test]
+fn a_shift_by_all_bits_of_a_code_is_refused() {
+    let codes: Vec<u64> = (0..4000).map(|n| (n << 20) | (n * n % 1_000_003)).collect();
+    let model = check(&gaps_of(&codes, 4)).unwrap();
+    assert!(matches!(model.layout, Layout::Even { .. }), "{:?}", model.layout);
+    let mut bytes = Vec::new();
+    model.store(&mut bytes);
+    let load = |bytes: &[u8]| Model::<u64>::load(Decoder(bytes), model.blocks(), |_| 0);
+    assert_eq!(load(&bytes).unwrap(), model);
+    let mut segments = Vec::new();
+    put_varint(&mut segments, model.segments().into());
+    let shift_at = segments.len() + 16 + 1;
+    for shift in [0, 64, 255] {
+        bytes[shift_at] = shift;
+        assert!(load(&bytes).is_err(), "{shift}");
+    }
 }

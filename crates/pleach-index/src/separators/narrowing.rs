@@ -37,6 +37,13 @@ impl Narrowing {
         self.table.len() * 4
     }
 
+    /// The entry that [`Narrowing::range`] reads first.
+    #[inline]
+    pub(super) fn entry(&self, head: u64) -> Option<&u32> {
+        let bucket = usize::try_from(head.checked_sub(self.base)? >> self.shift).ok()?;
+        self.table.get(bucket)
+    }
+
     /// Bounds of the number of heads below `head`: the heads between them are to be searched.
     #[inline]
     pub(super) fn range(&self, head: u64) -> (usize, usize) {

@@ -121,3 +121,27 @@ fn decode_rejects_what_encode_never_writes() {
     rejected(b"\x01\0\0\0\0\x01b\x01", 2, "the end of the index");
     rejected(b"\x01\0\0\0\0\xff\xff\xff\xff", 2, "a length");
 }
+
+#[test]
+fn a_search_tells_the_memory_that_it_will_read() {
+    let boundaries: Vec<Vec<u8>> =
+        (0..5000_u64).map(|n| [&b"prefix"[..], &head_bytes(n << 50)].concat()).collect();
+    let mut builder = SeparatorsBuilder::default();
+    for boundary in &boundaries {
+        builder.boundary(boundary, boundary.len() - 1);
+    }
+    let index = builder.finish();
+    let heads = index.heads.as_ptr_range();
+    for key in &boundaries {
+        assert!(index.reads(key, SearchStage::Table).is_some());
+        let place = index.reads(key, SearchStage::Keys).unwrap();
+        assert!((heads.start.cast()..heads.end.cast()).contains(&place));
+        let found = heads.start.wrapping_add(index.find(key) as usize - 1).cast::<u8>();
+        assert!(found.addr().abs_diff(place.addr()) < 16 * 8, "in the line, or the one next to it");
+    }
+    for key in [&b"other"[..], b"", b"prefix"] {
+        for stage in [SearchStage::Table, SearchStage::Keys] {
+            let _may_read_nothing = index.reads(key, stage);
+        }
+    }
+}

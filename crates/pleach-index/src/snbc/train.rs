@@ -154,10 +154,10 @@ impl Keys {
 
 /// What occurs at a position.
 #[derive(Clone, Copy, Default)]
-struct Occurring {
-    set: Set,
+pub(super) struct Occurring {
+    pub(super) set: Set,
     /// How many keys reach it.
-    keys: u64,
+    pub(super) keys: u64,
 }
 
 impl Occurring {
@@ -168,14 +168,23 @@ impl Occurring {
         (letters + digits == self.set.len() && !self.set.ends).then_some((letters, digits))
     }
 
+    /// Whether the bytes are likely hexadecimal digits.
+    pub(super) fn seems_hexadecimal(&self) -> bool {
+        self.hexadecimal().is_some_and(|(letters, digits)| letters >= 3 && digits >= 3)
+    }
+
+    /// Whether the position gets the class of hexadecimal digits, in keys that have some.
+    pub(super) fn is_of_hexadecimal(&self) -> bool {
+        self.set.len() > 1
+            && self
+                .hexadecimal()
+                .is_some_and(|(letters, digits)| letters > 0 || digits <= 3 || self.keys < FEW)
+    }
+
     /// The class of the position; `None` if no byte occurs, or there are too many sets.
-    fn class(&self, hexadecimal: bool, sets: &mut Vec<Set>) -> Option<Class> {
+    pub(super) fn class(&self, hexadecimal: bool, sets: &mut Vec<Set>) -> Option<Class> {
         let (lowest, highest) = self.set.bounds()?;
-        if hexadecimal
-            && self.set.len() > 1
-            && let Some((letters, digits)) = self.hexadecimal()
-            && (letters > 0 || digits <= 3 || self.keys < FEW)
-        {
+        if hexadecimal && self.is_of_hexadecimal() {
             return Some(Class::Hex);
         }
         let span = u64::from(highest - lowest) + 1;
@@ -209,7 +218,7 @@ struct Ranked {
 /// The classes of `occurring`. Positions from `even_from` on get equally many ranks if they can: that is faster to encode, and the
 /// codes that it wastes are below most boundaries.
 fn ranked(occurring: &[Occurring], wide: bool, even_from: usize) -> Ranked {
-    let hexadecimal = occurring.iter().any(|at| at.hexadecimal().is_some_and(|(l, d)| l >= 3 && d >= 3));
+    let hexadecimal = occurring.iter().any(Occurring::seems_hexadecimal);
     let (mut classes, mut sets) = (Vec::new(), Vec::new());
     let (mut upper, mut product) = (0, 1_u128);
     for (no, at) in occurring.iter().enumerate() {
@@ -229,8 +238,13 @@ fn ranked(occurring: &[Occurring], wide: bool, even_from: usize) -> Ranked {
         classes.push(class);
     }
     // The class that did not fit may have left a set behind.
+    keep_used(&mut sets, &classes);
+    Ranked { classes, sets, upper }
+}
+
+/// Removes the sets behind the last one that `classes` use.
+pub(super) fn keep_used(sets: &mut Vec<Set>, classes: &[Class]) {
     let used =
         classes.iter().filter_map(|class| if let Class::Set(no) = class { Some(*no) } else { None }).max();
     sets.truncate(used.map_or(0, |no| usize::from(no) + 1));
-    Ranked { classes, sets, upper }
 }
