@@ -8,6 +8,8 @@
 
 #![deny(clippy::indexing_slicing)]
 
+use std::sync::Arc;
+
 use pleach_coding::Malformed;
 
 use crate::codec::Codec;
@@ -23,7 +25,7 @@ pub(crate) enum Extents {
     /// Blocks of `stride` bytes up to `end`; the last may be of another length.
     Uniform { stride: u32, blocks: u32, end: u32 },
     /// Start of each block, and the end of the last.
-    Starts(Box<[u32]>),
+    Starts(Arc<[u32]>),
 }
 
 impl Extents {
@@ -119,7 +121,7 @@ impl Extents {
                 let len = (blocks as usize).checked_mul(4).filter(|&len| len <= rest.len()).ok_or(short)?;
                 let (starts, rest) = rest.split_at_checked(len).ok_or(short)?;
                 let starts = starts.as_chunks::<4>().0.iter().map(|start| u32::from_le_bytes(*start));
-                let starts: Box<[u32]> = starts.chain([end]).collect();
+                let starts: Arc<[u32]> = starts.chain([end]).collect();
                 let gapless = starts.first() == Some(&0)
                     && starts.windows(2).all(
                         |pair| matches!(pair, [start, next] if start < next && allowed(next - start, codec)),

@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use pleach_env::memory::prefetch;
 use smallvec::SmallVec;
 
 use super::slab::{LockedRun, SlabOwner, TOUCHED, WARM};
@@ -25,6 +26,8 @@ pub(super) const QUAD: u32 = 4;
 const PATIENT_STEPS: u32 = 512;
 /// Further places that it passes before it gives up.
 const GREEDY_STEPS: u32 = 512;
+/// So many frames ahead of the hand the owner's words are prefetched, and so many the block's word. (Arbitrary.)
+const PREFETCHED: (u32, u32) = (6, 3);
 /// The part of a shard that scans may fill before they reuse their own frames: one in this many frames.
 const COLD_SHARE: u32 = 8;
 
@@ -223,6 +226,7 @@ impl Shard {
                 place = self.first;
             }
             self.hand = place + frames;
+            self.prefetch_owners();
             if clearable(slab, place, frames, step < PATIENT_STEPS)
                 && let Some(run) = self.clear(slab, place, frames)
             {
@@ -230,6 +234,17 @@ impl Shard {
             }
         }
         None
+    }
+
+    /// Asks for the memory that evictions of the next places will change.
+    fn prefetch_owners(&self) {
+        let owner = |places| self.owners.get(self.slot(self.hand + places)).and_then(Option::as_ref);
+        if let Some(owner) = owner(PREFETCHED.0) {
+            prefetch(Arc::as_ptr(&owner.words).cast());
+        }
+        if let Some(owner) = owner(PREFETCHED.1) {
+            owner.words.prefetch(owner.block);
+        }
     }
 
     /// Locks and evicts all runs at a place and joins them. Frames outside of the place become free.

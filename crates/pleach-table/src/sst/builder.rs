@@ -14,6 +14,7 @@ mod tail;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use pleach_env::{Env, Error, File, FileId, Result};
 use pleach_index::{IndexChoice, Obstacle};
@@ -242,11 +243,15 @@ impl SstBuilder {
     ///
     /// Requires: at least one entry.
     pub fn finish(self) -> Result<SstSummary> {
-        self.finish_with_obstacle().map(|(summary, _)| summary)
+        self.finish_with_obstacle(|_| true).map(|(summary, _)| summary)
     }
 
-    /// As [`SstBuilder::finish`]. Also says why the index is not learned, if a model was wanted.
-    pub fn finish_with_obstacle(mut self) -> Result<(SstSummary, Option<Obstacle>)> {
+    /// As [`SstBuilder::finish`]. Also says why the index is not learned, if a model was wanted. Tells `is_in_time` how long the
+    /// training took, and takes separators if the answer is no.
+    pub fn finish_with_obstacle(
+        mut self,
+        is_in_time: impl FnOnce(Duration) -> bool,
+    ) -> Result<(SstSummary, Option<Obstacle>)> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -254,7 +259,7 @@ impl SstBuilder {
         if let Some(cut) = self.packer.last_cut() {
             self.write_block(cut)?;
         }
-        let finished = self.put_tail()?;
+        let finished = self.put_tail(is_in_time)?;
         self.flush()?;
         self.file.sync("sst.sync").map_err(|e| Error::io("sync the SST", &self.path, e))?;
         Ok(finished)

@@ -8,7 +8,7 @@ use pleach_env::{Env, Error, File, FileId, Result, Site};
 use pleach_index::{Index, IndexKind};
 
 use super::load::read;
-use super::reader::Sst;
+use super::reader::{CachedFrames, Sst};
 use crate::block::{BlockType, check};
 use crate::codec::Codec;
 use crate::extents::Extents;
@@ -52,6 +52,7 @@ impl Sst {
         let words = FrameWords::new(file_id, parts.extents.blocks());
         let Parts { footer, extents, index, filter, filter_extent, summary, note } = parts;
         let path = path.to_path_buf();
+        let frames = Arc::new(CachedFrames { cache: Arc::clone(&cache), words: Arc::clone(&words) });
         Ok(Self {
             path,
             file,
@@ -66,6 +67,7 @@ impl Sst {
             note,
             cache,
             words,
+            frames,
         })
     }
 }

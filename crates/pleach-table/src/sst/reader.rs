@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pleach_coding::Malformed;
+use pleach_env::memory::prefetch;
 use pleach_env::{Error, File, FileId, Result};
-use pleach_index::{Encoders, Index, IndexKind};
+use pleach_index::{Encoders, Index, IndexChoice, IndexKind, Obstacle, SearchStage};
 
 use super::open::TAIL_CRC;
 use crate::block::{BlockType, DataBlock, check};
@@ -24,7 +25,8 @@ use crate::value_kind::ValueKind;
 /// A driver that reads blocks by other means passes them to [`Sst::admit_block`].
 ///
 /// # Concurrency
-/// Immutable except for its frame words; share it as `Arc<Sst>`. Dropping it frees its frames; pinned blocks stay.
+/// Immutable except for its frame words; share it as `Arc<Sst>`. Dropping it, and what [`Sst::learn_index`] made of it, frees
+/// its frames; pinned blocks stay.
 pub struct Sst {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn File>,
@@ -42,6 +44,19 @@ pub struct Sst {
     pub(super) note: Box<[u8]>,
     pub(super) cache: Arc<FrameCache>,
     pub(super) words: Arc<FrameWords>,
+    pub(super) frames: Arc<CachedFrames>,
+}
+
+/// The frames of a file's blocks, shared by the [`Sst`]s of the file. The drop frees them.
+pub(super) struct CachedFrames {
+    pub(super) cache: Arc<FrameCache>,
+    pub(super) words: Arc<FrameWords>,
+}
+
+impl Drop for CachedFrames {
+    fn drop(&mut self) {
+        self.cache.forget(&self.words);
+    }
 }
 
 impl Sst {
@@ -96,6 +111,46 @@ impl Sst {
         self.index.share(encoders);
     }
 
+    /// The same open SST with another index: a model that is learned from the separators in memory, without reading the file.
+    /// With [`IndexChoice::Smallest`] there is one only if it takes less memory, with [`IndexChoice::Learned`] whatever it takes.
+    /// The filter stays with `self`.
+    ///
+    /// Both share the file and its cached blocks, and both can be used as long as they live. An owner puts the new one in the
+    /// place of the old one; the separators are freed with the old one.
+    ///
+    /// # Errors
+    /// Why there is no such model.
+    pub fn learn_index(&self, choice: IndexChoice) -> Result<Self, Obstacle> {
+        let index = self.index.learn_from_separators(choice)?;
+        Ok(Self {
+            path: self.path.clone(),
+            file: Arc::clone(&self.file),
+            file_id: self.file_id,
+            direct: self.direct,
+            codec: self.codec,
+            extents: self.extents.clone(),
+            index,
+            filter: None,
+            filter_extent: self.filter_extent,
+            summary: self.summary.clone(),
+            note: self.note.clone(),
+            cache: Arc::clone(&self.cache),
+            words: Arc::clone(&self.words),
+            frames: Arc::clone(&self.frames),
+        })
+    }
+
+    /// The error that the model of the index would have without residuals, in blocks: see
+    /// [`pleach_index::Index::boundaries_compared`].
+    pub fn index_error(&self) -> u32 {
+        self.index.boundaries_compared()
+    }
+
+    /// Whether the index was made by [`Sst::learn_index`].
+    pub fn has_index_from_separators(&self) -> bool {
+        self.index.is_from_separators()
+    }
+
     /// Bytes of memory of the filter.
     pub fn filter_memory(&self) -> usize {
         self.filter.as_ref().map_or(0, Filter::memory)
@@ -140,6 +195,15 @@ impl Sst {
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// Prefetches the memory that [`Sst::block_for`] of the same key will read at `stage`. It must have been called for the stages
+    /// before.
+    #[inline]
+    pub fn prefetch_index(&self, key: &[u8], stage: SearchStage) {
+        if let Some(address) = self.index.address_read(key, stage) {
+            prefetch(address);
+        }
     }
 
     /// Number of the block that can hold `key`; less than [`Sst::blocks`].
@@ -202,12 +266,6 @@ impl Sst {
     /// The error of malformed bytes in this file.
     pub(super) fn damaged(&self, offset: u64, malformed: Malformed) -> Error {
         Error::malformed(&self.path, offset, malformed)
-    }
-}
-
-impl Drop for Sst {
-    fn drop(&mut self) {
-        self.cache.forget(&self.words);
     }
 }
 

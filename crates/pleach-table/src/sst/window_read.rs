@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use pleach_env::sync::{Condvar, Mutex};
-use pleach_env::{QueuedRead, ReadRequest, ReadService, Result};
+use pleach_env::{QueuedRead, ReadRequest, ReadService, Result, wake};
 
 use super::reader::Sst;
 use super::window::{Span, Window, WindowBuffer};
@@ -118,7 +118,7 @@ impl QueuedRead for WindowRead {
         drop(state);
         self.ended.notify_all();
         if let Some(task) = task {
-            task.wake();
+            wake(task);
         }
     }
 }

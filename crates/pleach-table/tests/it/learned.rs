@@ -1,6 +1,7 @@
 //! SSTs with a learned index: which kind is chosen, how long the files become, how many blocks a read takes.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use pleach_env::{ErrorKind, failpoint};
 use pleach_table::{
@@ -46,7 +47,7 @@ fn regular_keys_get_a_model_and_others_do_not() {
         for (key, (kind, value)) in &entries {
             builder.add(key, *kind, value, hash(key)).unwrap();
         }
-        let (summary, obstacle) = builder.finish_with_obstacle().unwrap();
+        let (summary, obstacle) = builder.finish_with_obstacle(|_| true).unwrap();
         assert_eq!(obstacle, expected.err());
         let sst = open(&env, Some(&summary), &FrameCache::new(1 << 20)).unwrap();
         let kind = if expected.is_ok() { IndexKind::Learned } else { IndexKind::Separators };
@@ -156,4 +157,65 @@ fn equal_encoders_are_shared_by_ssts() {
     let (first, second) = (open(), open());
     drop(first);
     assert_eq!(get(&second, b"key00000300").unwrap().unwrap().0, ValueKind::Put);
+}
+
+#[test]
+fn a_finished_sst_learns_from_its_separators() {
+    for (entries, codec, percent) in [
+        (numbered(30_000, 100), Codec::None, 10),
+        (random_digits(30_000), Codec::None, 35),
+        (random_digits(30_000), Codec::Lz4, 60),
+    ] {
+        let (sim, env) = machine();
+        let summary = build(&env, &entries, options(codec));
+        let cache = FrameCache::new(64 << 20);
+        let old = open(&env, Some(&summary), &cache).unwrap();
+        for key in entries.keys() {
+            get(&old, key).unwrap();
+        }
+        let reads = sim.read_count();
+        let new = Arc::new(old.learn_index(IndexChoice::Smallest).unwrap());
+        assert!(new.has_index_from_separators() && !old.has_index_from_separators());
+        assert_eq!((old.index_kind(), new.index_kind()), (IndexKind::Separators, IndexKind::Learned));
+        assert!(new.index_memory() * 100 <= old.index_memory() * percent, "{new:?} {}", new.index_memory());
+        for (key, entry) in &entries {
+            let absent = [key, b"x".as_slice()].concat();
+            assert_eq!(new.block_for(key), old.block_for(key));
+            assert_eq!(new.block_for(&absent), old.block_for(&absent));
+            assert_eq!(get(&new, key).unwrap().as_ref(), Some(entry));
+        }
+        assert_eq!(sim.read_count(), reads, "both have the same blocks in the cache");
+        assert_eq!(new.learn_index(IndexChoice::Smallest).unwrap_err(), Obstacle::Larger);
+        drop(old);
+        for key in entries.keys() {
+            assert!(get(&new, key).unwrap().is_some());
+        }
+        assert_eq!(sim.read_count(), reads, "the cache keeps the blocks for the new one");
+        new.verify(hash).unwrap();
+        let mut cursor = SstCursor::new(new, CursorMode::Cached);
+        for (key, _) in entries.iter().step_by(7) {
+            cursor.seek(key).unwrap();
+            assert_eq!(cursor.key(), key);
+            cursor.seek_before(key).unwrap();
+        }
+        let used = cache.stats().used;
+        drop(cursor);
+        let again = open(&env, Some(&summary), &cache).unwrap();
+        for key in entries.keys() {
+            assert!(get(&again, key).unwrap().is_some());
+        }
+        let used_again = cache.stats().used;
+        assert!(
+            used_again < used + used / 10,
+            "the frames of the last one are used again: {used} {used_again}"
+        );
+    }
+}
+
+#[test]
+fn keys_that_tie_keep_their_separators() {
+    let (_, env) = machine();
+    let summary = build(&env, &paths(20_000), options(Codec::None));
+    let sst = open(&env, Some(&summary), &FrameCache::new(0)).unwrap();
+    assert_eq!(sst.learn_index(IndexChoice::Smallest).unwrap_err(), Obstacle::Ties);
 }

@@ -135,13 +135,15 @@ proptest! {
         cache in cache(),
         with_summary in any::<bool>(),
         direct in any::<bool>(),
+        learns in any::<bool>(),
     ) {
         let (_, env) = machine();
         let summary = build(&env, &entries, options);
         let path = Path::new(PATH);
         let known = with_summary.then_some(&summary);
         let sst = Sst::open(&env, path, crate::support::FILE, known, cache.clone(), direct).unwrap();
-        let sst = Arc::new(sst);
+        let learns = if learns { sst.learn_index(IndexChoice::Learned).ok() } else { None };
+        let sst = Arc::new(learns.unwrap_or(sst));
         prop_assert_eq!(sst.summary(), &summary);
         prop_assert_eq!(summary.entries, entries.len() as u64);
         prop_assert!(summary.smallest == *entries.keys().next().unwrap());

@@ -1,5 +1,7 @@
 //! The tail of an SST being written: index, filter, properties and footer.
 
+use std::time::Duration;
+
 use pleach_env::{Error, Result};
 use pleach_index::Obstacle;
 
@@ -32,11 +34,17 @@ impl SstBuilder {
         Error::invalid("an SST is shorter than 4 GiB and its tail than 64 MiB").at_path(&self.path)
     }
 
-    pub(super) fn put_tail(&mut self) -> Result<(SstSummary, Option<Obstacle>)> {
+    pub(super) fn put_tail(
+        &mut self,
+        is_in_time: impl FnOnce(Duration) -> bool,
+    ) -> Result<(SstSummary, Option<Obstacle>)> {
         let data_len = self.position();
         let end = u32::try_from(data_len).map_err(|_| self.too_long())?;
         let extents = Extents::new(&self.boundaries.starts, end);
-        let (index, obstacle) = std::mem::take(&mut self.boundaries.index).finish_as(self.options.index);
+        let index = std::mem::take(&mut self.boundaries.index);
+        let started = self.env.now();
+        let is_in_time = || is_in_time(self.env.now().saturating_sub(started));
+        let (index, obstacle) = index.finish_in_time(self.options.index, is_in_time);
         let index_len = self.put_block(BlockType::Index, |out| {
             extents.encode(out);
             index.encode(out);
