@@ -25,8 +25,12 @@ mod sizes {
 #[path = "../../crates/pleach-env/src/read_queue/inbox.rs"]
 mod inbox_source;
 
+#[path = "../../crates/pleach-env/src/wakers.rs"]
+mod wakers;
+
 pub use store::*;
 pub use sync::{Mutex, MutexGuard};
+pub use wakers::{is_in_waker, run_waker, wake};
 
 /// Points of races, which loom finds by itself.
 pub mod failpoint {

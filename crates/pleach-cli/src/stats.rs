@@ -23,7 +23,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 41] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 47] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -65,6 +65,12 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 41] {
         ("index_ties", stats.index_ties, false),
         ("index_larger", stats.index_larger, false),
         ("index_one_block", stats.index_one_block, false),
+        ("index_many_writers", stats.index_many_writers, false),
+        ("index_timed_out", stats.index_timed_out, false),
+        ("index_inexact", stats.index_inexact, false),
+        ("trained_while_writing", stats.trained_while_writing, false),
+        ("trained_while_reading", stats.trained_while_reading, false),
+        ("training_waits", stats.training_waits, false),
         ("removed_files", stats.removed_files, false),
     ]
 }
@@ -75,6 +81,7 @@ fn print_json(db: &Db, names: &[String]) -> Result<()> {
         fields(&stats).iter().map(|(name, value, _)| ((*name).to_owned(), (*value).into())).collect();
     store.insert("read_driver".to_owned(), stats.read_driver.to_string().into());
     store.insert("stalled_seconds".to_owned(), stats.stalled.as_secs_f64().into());
+    store.insert("training_seconds".to_owned(), stats.training_time.as_secs_f64().into());
     dropped::put_json(&mut store, &stats);
     store.insert("poisoned".to_owned(), stats.poisoned.clone().into());
     let mut partitions = Vec::new();

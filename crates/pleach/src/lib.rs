@@ -106,6 +106,7 @@ mod status;
 mod tests;
 mod tombstone_spans;
 mod trace;
+mod training;
 mod upkeep;
 mod value;
 mod version;

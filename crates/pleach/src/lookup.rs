@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use pleach_env::Result;
 use pleach_log::SeqNo;
-use pleach_table::{BlockRef, Sst, ValueKind, key_hash};
+use pleach_table::{BlockRef, SearchStage, Sst, ValueKind, key_hash};
 use smallvec::SmallVec;
 
 pub(crate) use many::get_many;
@@ -63,6 +63,8 @@ struct Lookup<'s> {
     candidates: SmallVec<[Candidate<'s>; 16]>,
     /// Index of the next candidate to test.
     next: u32,
+    /// The block of that candidate, as [`Lookup::step`] has asked for it.
+    block: u32,
     /// Whether the lookup is one of the sample that measures filters and runs.
     is_counted: bool,
 }
@@ -79,7 +81,7 @@ impl<'s> Lookup<'s> {
         let hash = key_hash(partition.0, user_key);
         let key = keys::partition_key(partition, user_key);
         let is_counted = is_counted(hash, visible);
-        Self { key, hash, candidates: SmallVec::new(), next: 0, is_counted }
+        Self { key, hash, candidates: SmallVec::new(), next: 0, block: 0, is_counted }
     }
 
     /// Probes the memtables. The error is the answer that they gave; otherwise the runs of `tree` are to be searched.
@@ -124,16 +126,32 @@ impl<'s> Lookup<'s> {
     /// Decides the next step.
     #[inline]
     fn step(&mut self) -> Step<'s> {
-        loop {
-            let Some(candidate) = self.candidates.get(self.next as usize) else {
-                self.note_negative_lookups(self.next);
-                return Step::Done(None);
-            };
-            if candidate.file.may_contain(self.hash) {
-                let sst = candidate.file.file.sst();
-                return Step::NeedBlock(sst, sst.block_for(self.stored_key(candidate)));
-            }
+        self.skip_excluded();
+        let Some(candidate) = self.candidates.get(self.next as usize) else {
+            self.note_negative_lookups(self.next);
+            return Step::Done(None);
+        };
+        let sst = candidate.file.sst();
+        self.block = sst.block_for(self.stored_key(candidate));
+        Step::NeedBlock(sst, self.block)
+    }
+
+    /// Goes on to the next candidate that its filter does not exclude.
+    #[inline]
+    fn skip_excluded(&mut self) {
+        while let Some(candidate) = self.candidates.get(self.next as usize)
+            && !candidate.file.may_contain(self.hash)
+        {
             self.next += 1;
+        }
+    }
+
+    /// Asks for the memory that [`Lookup::step`] will wait for at `stage` of the search in an index.
+    #[inline]
+    fn prefetch_index(&mut self, stage: SearchStage) {
+        self.skip_excluded();
+        if let Some(candidate) = self.candidates.get(self.next as usize) {
+            candidate.file.sst().prefetch_index(self.stored_key(candidate), stage);
         }
     }
 
@@ -171,14 +189,14 @@ impl<'s> Lookup<'s> {
     /// Asks for the memory that [`Lookup::supply`] of the block will search first.
     #[inline]
     fn prefetch_in(&self, block: &BlockRef) {
-        self.candidates[self.next as usize].file.file.sst().prefetch_in_block(block);
+        self.candidates[self.next as usize].file.sst().prefetch_in_block(block);
     }
 
     /// Searches the block that the last step asked for.
     #[inline]
     fn supply(&mut self, block: BlockRef) -> Supplied {
         let candidate = &self.candidates[self.next as usize];
-        let found = search_block(candidate.file.file.sst(), block, self.stored_key(candidate), self.hash);
+        let found = search_block(candidate.file.sst(), block, self.stored_key(candidate), self.hash);
         self.next += 1;
         if let Supplied::Found(_) = found {
             self.note_negative_lookups(self.next - 1);

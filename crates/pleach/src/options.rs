@@ -8,6 +8,7 @@ use pleach_table::{Codec, IndexChoice};
 
 use crate::filter_policy::StageFill;
 use crate::shape::{Policy, Shape};
+use crate::training::Limits;
 
 /// How to open a store. Every option can be left alone.
 ///
@@ -47,6 +48,13 @@ pub enum LearnedIndex {
     Never,
     /// Each new SST for whose keys a model takes no more bytes than separators.
     Always,
+    /// As [`LearnedIndex::Always`], but flushes write separators while 8 threads or more write. When less than half of the
+    /// machine's processors are busy, a background thread makes models for the SSTs that have separators, whatever wrote
+    /// them: from the separators in memory, without reading the files. These models are in memory only. They are larger
+    /// than those that are made while SSTs are written, and smaller than separators.
+    ///
+    /// After `TridentKV` (section 3.2, algorithm 1).
+    Adaptive,
 }
 
 /// Sizes above which a store takes paths that small stores never reach. Tests lower them.
@@ -65,8 +73,15 @@ pub struct Thresholds {
     /// Wasted probes between two reviews of the filters in memory, while some filter is not there: at least the first
     /// number, and the second for each file.
     pub filter_review_interval: [u64; 2],
-    /// With [`LearnedIndex::Always`], a model is taken even if it is larger than separators. So SSTs of few blocks have one.
+    /// With [`LearnedIndex::Always`] or [`LearnedIndex::Adaptive`], a model is taken even if it is larger than separators. So
+    /// SSTs of few blocks have one.
     pub larger_models: bool,
+    /// See [`LearnedIndex::Adaptive`]: from so many writing threads on, flushes do not train.
+    pub training_writers: usize,
+    /// A model that is trained while reading must be less than so many blocks from the boundaries.
+    pub training_error: u32,
+    /// A model whose training took so long is not used.
+    pub training_time: Duration,
 }
 
 impl Default for Thresholds {
@@ -78,6 +93,9 @@ impl Default for Thresholds {
             filter_bytes: u64::MAX,
             filter_review_interval: [4096, 64],
             larger_models: false,
+            training_writers: 8,
+            training_error: 6,
+            training_time: Duration::from_secs(1),
         }
     }
 }
@@ -183,12 +201,14 @@ impl Options {
     /// Memory budget in bytes, at least 1 MiB. Default: a quarter of the memory that the process may use, from 64 MiB to 1
     /// GiB; 512 MiB if that is unknown. A limit of its control group counts, so a container's does.
     ///
-    /// Each memtable takes up to an eighth (at most 64 MiB), and there are up to three. Indexes and filters take what they need,
-    /// and cached blocks the rest, at least a quarter. When nothing was written for two seconds, cached blocks also have what
-    /// the memtables do not hold; as memtables grow, blocks are evicted. If there is not enough for all filters beside that quarter, those that save the fewest searches
-    /// for their size stay on the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in
-    /// memory, about 1 % of the data, and so are the filters that open ranges and snapshots pin. The system gives memory
-    /// when it is used, so a small store takes little.
+    /// Each memtable takes up to an eighth (at most 64 MiB), and there are up to three. Indexes and filters take what they
+    /// need, and cached blocks the rest, at least a quarter. When nothing was written for two seconds, cached blocks also have
+    /// what the memtables do not hold; as memtables grow, blocks are evicted. The system gives memory when it is used, so a
+    /// small store takes little.
+    ///
+    /// If there is not enough for all filters beside that quarter, those that save the fewest searches for their size stay on
+    /// the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of the
+    /// data, and so are the filters that open ranges and snapshots pin.
     ///
     /// Two things come on top of this budget: memtables that snapshots, ranges and values pin after their flush
     /// ([`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes)), and a write batch larger than a memtable.
@@ -317,13 +337,26 @@ impl Options {
         self
     }
 
-    /// How a new SST chooses the kind of its index.
-    pub(crate) fn index_choice(&self) -> IndexChoice {
-        match (self.learned_index, self.thresholds.larger_models) {
-            (LearnedIndex::Never, _) => IndexChoice::Separators,
-            (LearnedIndex::Always, false) => IndexChoice::Smallest,
-            (LearnedIndex::Always, true) => IndexChoice::Learned,
-        }
+    /// When SSTs get a learned index.
+    pub(crate) fn when_learned(&self) -> LearnedIndex {
+        self.learned_index
+    }
+
+    /// Whether training is adaptive.
+    pub(crate) fn is_adaptive(&self) -> bool {
+        self.learned_index == LearnedIndex::Adaptive
+    }
+
+    /// Which models an SST takes that is trained.
+    pub(crate) fn learned_choice(&self) -> IndexChoice {
+        if self.thresholds.larger_models { IndexChoice::Learned } else { IndexChoice::Smallest }
+    }
+
+    /// The thresholds of adaptive training. Without it, nothing is limited.
+    pub(crate) fn training_limits(&self) -> Limits {
+        let Thresholds { training_writers, training_error, training_time, .. } = self.thresholds;
+        let time = if self.is_adaptive() { training_time } else { Duration::MAX };
+        Limits { writers: training_writers, error: training_error, time }
     }
 
     /// Other thresholds, for tests.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use pleach_env::ReadDriver;
 use pleach_table::Obstacle;
 
+use crate::training::Verdict;
+
 /// Running counts. Relaxed: no counter orders other memory.
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -26,6 +28,15 @@ pub(crate) struct Counters {
     index_ties: AtomicU64,
     index_larger: AtomicU64,
     index_one_block: AtomicU64,
+    index_timed_out: AtomicU64,
+    index_inexact: AtomicU64,
+    /// SSTs that flushes did not train.
+    pub(crate) index_many_writers: AtomicU64,
+    pub(crate) trained_while_writing: AtomicU64,
+    pub(crate) trained_while_reading: AtomicU64,
+    training_ns: AtomicU64,
+    /// Times that training while reading was put off.
+    pub(crate) training_waits: AtomicU64,
 }
 
 /// Adds to a counter.
@@ -50,6 +61,21 @@ pub struct Stats {
     pub index_larger: u64,
     /// SSTs written without a learned index because they have one block.
     pub index_one_block: u64,
+    /// SSTs that flushes wrote without training because many threads wrote
+    /// ([`LearnedIndex::Adaptive`](crate::LearnedIndex::Adaptive)).
+    pub index_many_writers: u64,
+    /// Trained models that were not used because training took too long.
+    pub index_timed_out: u64,
+    /// Models trained while reading that were not used because they are too far from the boundaries of blocks.
+    pub index_inexact: u64,
+    /// SSTs that got a learned index when they were written.
+    pub trained_while_writing: u64,
+    /// SSTs that got a learned index later, while the machine was idle. It is in memory only.
+    pub trained_while_reading: u64,
+    /// Time that training took, at the end of SSTs and while the machine was idle.
+    pub training_time: Duration,
+    /// How often training was put off because the machine was busy or an SST was being written.
+    pub training_waits: u64,
     /// Length of all live SSTs in bytes.
     pub sst_bytes: u64,
     /// Entries in SSTs: every version and tombstone counts.
@@ -178,8 +204,20 @@ impl Counters {
             Obstacle::Ties => &self.index_ties,
             Obstacle::Larger => &self.index_larger,
             Obstacle::OneBlock => &self.index_one_block,
+            // Counted by its verdict.
+            Obstacle::TimedOut => return,
         };
         add(counter, 1);
+    }
+
+    /// Counts a training.
+    pub(crate) fn note_training(&self, time: Duration, verdict: Verdict) {
+        add(&self.training_ns, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        match verdict {
+            Verdict::Used => {}
+            Verdict::TimedOut => add(&self.index_timed_out, 1),
+            Verdict::TooInexact => add(&self.index_inexact, 1),
+        }
     }
 
     /// Copies the counts into `stats`.
@@ -198,6 +236,13 @@ impl Counters {
         stats.wasted_probes = get(&self.wasted_probes);
         stats.index_ties = get(&self.index_ties);
         stats.index_larger = get(&self.index_larger);
+        stats.index_timed_out = get(&self.index_timed_out);
+        stats.index_inexact = get(&self.index_inexact);
+        stats.index_many_writers = get(&self.index_many_writers);
+        stats.trained_while_writing = get(&self.trained_while_writing);
+        stats.trained_while_reading = get(&self.trained_while_reading);
+        stats.training_time = Duration::from_nanos(get(&self.training_ns));
+        stats.training_waits = get(&self.training_waits);
         stats.index_one_block = get(&self.index_one_block);
         stats.stalled = Duration::from_nanos(get(&self.stall_ns));
     }

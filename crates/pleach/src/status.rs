@@ -54,6 +54,8 @@ pub(crate) struct Wakers {
     /// One of each worker.
     pub(crate) compaction: Vec<JobWaker>,
     pub(crate) cleaner: JobWaker,
+    /// Only if training is adaptive.
+    pub(crate) trainer: Option<JobWaker>,
 }
 
 impl Status {
@@ -163,6 +165,7 @@ impl Status {
             wakers.flush.wake();
             wakers.compaction.iter().for_each(JobWaker::wake);
             wakers.cleaner.wake();
+            wakers.trainer.iter().for_each(JobWaker::wake);
         }
     }
 

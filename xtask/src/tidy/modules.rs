@@ -10,7 +10,8 @@ use super::tree::Tree;
 
 /// Every module of the crate's root from the bottom up; modules on one line do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["attached", "keys", "stats"],
+    &["attached", "keys", "training"],
+    &["stats"],
     &["damage", "limits", "loads", "read_options", "tombstone_spans", "trace"],
     &["memtable", "shape"],
     &["filter_policy", "memory_shares", "value"],

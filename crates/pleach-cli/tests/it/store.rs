@@ -61,7 +61,11 @@ fn stats_are_complete_as_json_and_readable_as_text() {
     let told = format!("{:?}", pleach::Stats::default());
     let fields = told.split([' ', '{']).filter_map(|word| word.strip_suffix(':'));
     for field in fields {
-        let name = if field == "stalled" { "stalled_seconds" } else { field };
+        let name = match field {
+            "stalled" => "stalled_seconds",
+            "training_time" => "training_seconds",
+            field => field,
+        };
         assert!(stats["store"].get(name).is_some(), "no {name} in {stats}");
     }
     assert_eq!(stats["store"]["last_sequence_number"], 10);

@@ -15,14 +15,18 @@
 //! Obsolete files that a snapshot or a range pinned stay on the disk until the next open.
 //!
 //! # Concurrency
-//! One thread closes; other threads that call `close` wait for it. The closing thread takes `naming`, `WritePath::writer`
-//! and `VersionSet::lock` before it ends the store. A thread that takes one of them afterwards and calls
+//! One thread closes; other threads that call `close` wait for it. The closing thread takes `naming`, `WritePath::writer` and
+//! `VersionSet::lock` before it ends the store. A thread that takes one of them afterwards and calls
 //! `Status::check_not_ended` gets an error and writes nothing.
+//!
+//! A close waits for the threads that wake tasks, and may wake tasks itself. So a waker that calls `close` while another
+//! thread closes must not wait: it gets [`ErrorKind::Conflict`]. If no close has begun, the waker closes the store and does not
+//! wait for the thread it runs on.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{Error, ErrorKind, Result};
+use pleach_env::{Error, ErrorKind, Result, failpoint, is_in_waker};
 
 use super::handle::Shared;
 use super::inner::Inner;
@@ -39,10 +43,12 @@ const EMPTY_MEMTABLE_BYTES: usize = 16 << 10;
 impl Shared {
     /// Closes the store, or returns the result of the first close. See the module's contract.
     pub(super) fn close(&self) -> Result<()> {
-        let mut closed = self.closed.lock();
+        let mut closed =
+            if is_in_waker() { self.closed.try_lock().ok_or_else(being_closed)? } else { self.closed.lock() };
         if let Some(result) = &*closed {
             return result.clone();
         }
+        failpoint::reached("close.begun");
         let _span = trace::close(&self.inner.ctx.dir);
         self.inner.ctx.status.set_closed();
         // Otherwise the next open reads a large memtable from the log, which takes long. A failed flush loses nothing.
@@ -124,6 +130,12 @@ impl Inner {
         // Without the note the store is as durable, but the next open notices less damage.
         noted.or_else(|error| if error.is_shortage() { Ok(()) } else { Err(error) })
     }
+}
+
+/// The error of a waker that would have to wait for another close.
+#[cold]
+fn being_closed() -> Error {
+    Error::new(ErrorKind::Conflict, "the store is being closed, and a waker cannot wait for that")
 }
 
 /// The memtable of a closed store.

@@ -27,9 +27,10 @@ impl Inner {
             stats.sst_bytes += file.summary.file_len;
             stats.sst_entries += file.summary.entries;
             let (filter_bytes, is_missing) = file.filter_memory();
-            stats.ssts_learned += u64::from(file.sst().index_kind() == IndexKind::Learned);
-            stats.index_bytes += file.sst().index_memory() as u64;
-            stats.index_filter_bytes += file.sst().memory() as u64 + filter_bytes;
+            let sst = file.sst();
+            stats.ssts_learned += u64::from(sst.index_kind() == IndexKind::Learned);
+            stats.index_bytes += sst.index_memory() as u64;
+            stats.index_filter_bytes += sst.memory() as u64 + filter_bytes;
             stats.filter_bytes += filter_bytes;
             stats.filters_missing += u64::from(is_missing);
         }

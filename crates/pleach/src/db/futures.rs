@@ -28,8 +28,8 @@ pub(super) fn key_bytes<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Ve
     keys.into_iter().map(|key| KeyBytes::from_slice(key.as_ref())).collect()
 }
 
-/// A value that is being read: [`Partition::get_async`], [`Snapshot::get_async`]. Any executor can poll it, and it can be dropped at any time
-/// ([rules](crate#reads-that-do-not-block)).
+/// A value that is being read: [`Partition::get_async`], [`Snapshot::get_async`]. Any executor can poll it, and it can be
+/// dropped at any time ([rules](crate#reads-that-do-not-block)).
 ///
 /// # Panics
 /// A poll after the answer panics.

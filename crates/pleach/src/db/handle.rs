@@ -265,7 +265,7 @@ impl Db {
     /// # Errors
     /// `Poisoned` if an earlier failure had stopped the store; the message says whether all writes are durable. `Io` if the
     /// last sync fails. The store is closed in both cases. If another handle closed the store before, the result of that
-    /// call.
+    /// call. `Conflict` if a task's waker calls this while another close is under way: that close may wait for the waker.
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }

@@ -2,14 +2,13 @@
 
 use std::io;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use pleach_env::sync::Mutex;
-use pleach_env::{QueuedRead, ReadRequest, ReadService, Result};
+use pleach_env::{QueuedRead, ReadRequest, ReadService, Result, run_waker, wake};
 use pleach_table::{BlockLoad, BlockRef, Sst, Warmth};
 use smallvec::SmallVec;
 
@@ -85,11 +84,6 @@ impl Load {
     }
 }
 
-/// Wakes a task. One that panics must not leave the others asleep; the panic hook has reported it.
-pub(super) fn wake(waker: Waker) {
-    let _reported = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-}
-
 impl QueuedRead for Load {
     type Buffer = BlockLoad;
 
@@ -100,11 +94,13 @@ impl QueuedRead for Load {
 
     fn give_up(&self) -> bool {
         let mut state = self.state.lock();
-        let is_unwanted = state.futures == 0;
-        if is_unwanted {
-            state.phase = Phase::Ended(Err(closed()));
+        if state.futures > 0 {
+            return false;
         }
-        is_unwanted
+        let before = mem::replace(&mut state.phase, Phase::Ended(Err(closed())));
+        drop(state);
+        run_waker(|| drop(before));
+        true
     }
 
     fn complete(&self, result: io::Result<BlockLoad>) {

@@ -54,7 +54,10 @@ const PARTS: usize = 16;
 /// The name of a block.
 type BlockKey = (FileId, u32);
 
-type Part = HashMap<BlockKey, InFlight, BuildHasherDefault<BlockHasher>>;
+/// A map by blocks.
+pub(crate) type BlockMap<T> = HashMap<BlockKey, T, BuildHasherDefault<BlockHasher>>;
+
+type Part = BlockMap<InFlight>;
 
 /// The table of loads in flight.
 struct Table {
@@ -260,7 +263,7 @@ impl Table {
 
 /// Fibonacci hashing: numbers of files and blocks come from the store itself, so nobody chooses them to collide.
 #[derive(Default)]
-struct BlockHasher(u64);
+pub(crate) struct BlockHasher(u64);
 
 impl Hasher for BlockHasher {
     fn write(&mut self, bytes: &[u8]) {

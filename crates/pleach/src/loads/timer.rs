@@ -8,9 +8,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use pleach_env::sync::Mutex;
-use pleach_env::{Env, JobHandle, JobStep};
-
-use super::load::wake;
+use pleach_env::{Env, JobHandle, JobStep, wake};
 
 /// When a task is to be woken, by the environment's clock, and a number that tells it from others.
 type Key = (Duration, u64);

@@ -11,6 +11,7 @@
 
 use pleach_env::Result;
 use pleach_log::SeqNo;
+use pleach_table::SearchStage;
 use smallvec::SmallVec;
 
 use super::reads::Reads;
@@ -50,7 +51,7 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     let mut reads = Reads::new(ctx, options, keys.len());
     for group in keys.chunks(GROUP_LEN) {
         prefetch_memtables(state, partition, group.iter().copied());
-        let mut lookups = SmallVec::new();
+        let mut lookups = Group::new();
         for key in group {
             let mut lookup = Lookup::new(partition, key, visible);
             let answer = lookup.start(state, tree, visible).err();
@@ -59,24 +60,20 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
             }
             reads.answers.push(answer.flatten());
         }
-        for (place, mut lookup) in first_blocks(ctx, lookups, &mut reads.answers) {
-            match lookup.cached_steps(ctx) {
-                Supplied::Found(answer) => reads.answers[place] = answer,
-                Supplied::NotFound => reads.add(place, &lookup),
-            }
+        search_cached(ctx, &mut lookups, &mut reads.answers);
+        for (place, lookup) in &lookups {
+            reads.add(*place, lookup);
         }
     }
     reads.finish()
 }
 
-/// Begins the lookups of a group: each step is made for all of them before the next step, so that the memory they touch
-/// arrives together. Those that are not answered by the first block that they want, or do not find it in the cache, are
-/// returned.
-fn first_blocks<'s>(
-    ctx: &Context,
-    mut lookups: Group<Open<'s>>,
-    answers: &mut [Option<Value>],
-) -> Group<Open<'s>> {
+/// Takes the lookups of a group as far as they come without waiting. Each step is made for all of them before the next one, so
+/// that the memory they touch arrives together. Keeps the lookups whose next block is not in the cache.
+fn search_cached(ctx: &Context, lookups: &mut Group<Open<'_>>, answers: &mut [Option<Value>]) {
+    for stage in [SearchStage::Table, SearchStage::Keys] {
+        lookups.iter_mut().for_each(|(_, lookup)| lookup.prefetch_index(stage));
+    }
     let steps: Group<_> = lookups.iter_mut().map(|(_, lookup)| lookup.step()).collect();
     for step in &steps {
         if let Step::NeedBlock(sst, block) = step {
@@ -84,7 +81,7 @@ fn first_blocks<'s>(
         }
     }
     let mut blocks: Group<_> = SmallVec::new();
-    for (step, (_, lookup)) in steps.iter().zip(&lookups) {
+    for (step, (_, lookup)) in steps.iter().zip(&*lookups) {
         blocks.push(match step {
             Step::Done(_) => None,
             Step::NeedBlock(sst, block) => {
@@ -92,19 +89,23 @@ fn first_blocks<'s>(
             }
         });
     }
-    let mut open = SmallVec::new();
-    for ((step, block), (place, mut lookup)) in steps.into_iter().zip(blocks).zip(lookups) {
-        match (step, block) {
-            (Step::Done(answer), _) => answers[place] = answer,
-            (_, None) => open.push((place, lookup)),
+    let mut found = steps.into_iter().zip(blocks);
+    lookups.retain(|(place, lookup)| {
+        let answer = match found.next().expect("one for each lookup") {
+            (Step::Done(answer), _) => Supplied::Found(answer),
+            (_, None) => Supplied::NotFound,
             (_, Some(block)) => match lookup.supply(block) {
-                Supplied::Found(answer) => answers[place] = answer,
                 Supplied::NotFound => {
                     ctx.note_wasted_probe();
-                    open.push((place, lookup));
+                    lookup.cached_steps(ctx)
                 }
+                answer @ Supplied::Found(_) => answer,
             },
+        };
+        match answer {
+            Supplied::Found(answer) => answers[*place] = answer,
+            Supplied::NotFound => return true,
         }
-    }
-    open
+        false
+    });
 }

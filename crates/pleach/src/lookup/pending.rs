@@ -38,6 +38,8 @@ pub(crate) struct PendingLookup {
     policy: ReadPolicy,
     /// Newest first.
     candidates: SmallVec<[Candidate; 1]>,
+    /// The block that the first of them wants. It was not in the cache.
+    first_block: u32,
     /// The newest candidate that has not missed.
     newest: usize,
     untried: usize,
@@ -50,6 +52,7 @@ pub(crate) struct PendingLookup {
 
 struct Candidate {
     file: Arc<SstFile>,
+    sst: Arc<Sst>,
     /// Whether the SST holds partition keys.
     shared: bool,
     has_filter: bool,
@@ -77,6 +80,8 @@ pub(crate) struct Wanted {
 
 impl Lookup<'_> {
     /// What is left of the lookup.
+    ///
+    /// Requires: the last step has asked for a block that is not in the cache.
     #[cold]
     pub(crate) fn to_pending(&self, policy: ReadPolicy) -> PendingLookup {
         self.note_negative_lookups(self.next);
@@ -87,6 +92,7 @@ impl Lookup<'_> {
             if may_contain || is_counted {
                 candidates.push(Candidate {
                     file: Arc::clone(&candidate.file.file),
+                    sst: Arc::clone(candidate.file.sst()),
                     shared: candidate.run.kind == RunKind::Section,
                     has_filter: candidate.file.has_filter(),
                     stage: candidate.run.stage,
@@ -96,8 +102,18 @@ impl Lookup<'_> {
             }
         }
         let (key, hash) = (self.key.clone(), self.hash);
-        let (newest, untried, in_flight, is_decided) = (0, 0, 0, false);
-        PendingLookup { key, hash, policy, candidates, newest, untried, in_flight, is_decided, is_counted }
+        PendingLookup {
+            key,
+            hash,
+            policy,
+            candidates,
+            first_block: self.block,
+            newest: 0,
+            untried: 0,
+            in_flight: 0,
+            is_decided: false,
+            is_counted,
+        }
     }
 }
 
@@ -110,15 +126,24 @@ impl PendingLookup {
             self.in_flight += 1;
             let candidate = &mut self.candidates[number];
             candidate.progress = Progress::InFlight;
-            let candidate = &self.candidates[number];
-            let sst = candidate.file.sst();
-            let block = sst.block_for(self.stored_key(candidate));
-            let Some(found) = sst.cached_block(block) else {
+            let (block, cached) = self.block_of(number);
+            let Some(found) = cached else {
                 self.candidates[number].was_read = true;
                 return Some(Wanted { candidate: number, block });
             };
             self.supply(number, Ok(found));
         }
+    }
+
+    /// The block of a candidate that may hold the key; also itself if it is in the cache.
+    fn block_of(&self, candidate: usize) -> (u32, Option<BlockRef>) {
+        if candidate == 0 {
+            return (self.first_block, None);
+        }
+        let candidate = &self.candidates[candidate];
+        let sst = &candidate.sst;
+        let block = sst.block_for(self.stored_key(candidate));
+        (block, sst.cached_block(block))
     }
 
     /// The next candidate, if the policy wants it now.
@@ -142,7 +167,7 @@ impl PendingLookup {
 
     /// The SST that the block is in.
     pub(crate) fn sst(&self, wanted: Wanted) -> &Arc<Sst> {
-        self.candidates[wanted.candidate].file.sst()
+        &self.candidates[wanted.candidate].sst
     }
 
     /// Candidates without filters in memory that have not been started.
@@ -166,7 +191,7 @@ impl PendingLookup {
     pub(crate) fn supply(&mut self, candidate: usize, block: Result<BlockRef>) {
         let searched = &self.candidates[candidate];
         let found =
-            block.map(|block| search_block(searched.file.sst(), block, self.stored_key(searched), self.hash));
+            block.map(|block| search_block(&searched.sst, block, self.stored_key(searched), self.hash));
         let progress = match found {
             Ok(Supplied::NotFound) => Progress::Missed,
             Ok(Supplied::Found(answer)) => Progress::Ended(Ok(answer)),

@@ -1,7 +1,7 @@
 //! Reads of many lookups: the blocks that the lookups of one call want, read by the calling thread.
 //!
-//! Blocks that are wanted gather until [`READS_MAX`] of them wait or nothing else can be done. Then they are claimed, and
-//! read in the order of files and places; neighbours share a read. Two lookups that want one block share it, and so do
+//! Blocks that are wanted gather until there are enough of them ([`EARLY`]) or nothing else can be done. Then they are claimed,
+//! and read in the order of files and places; neighbours share a read. Two lookups that want one block share it, and so do
 //! other calls ([`crate::loads`]). A lookup goes on when its block is there. It searches its candidates serially, so each
 //! block that is read is needed: the thread could not leave a read of its own queue behind.
 //!
@@ -11,13 +11,12 @@
 //! # Origin
 //! `TridentKV`, section 3.4: many reads in flight on one thread; here within one call.
 
-use std::collections::HashMap;
 use std::io;
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pleach_env::{Error, FileId, ReadQueue, Result};
+use pleach_env::{Error, FileId, ReadQueue, Result, is_out_of_files};
 use pleach_table::{BlockLoad, BlockRef, Sst, Warmth};
 use smallvec::{SmallVec, smallvec};
 
@@ -25,7 +24,7 @@ use super::Lookup;
 use super::pending::PendingLookup;
 use super::search::warmth;
 use crate::context::Context;
-use crate::loads::{Begun, Claim, LoadFuture, block_on};
+use crate::loads::{Begun, BlockMap, Claim, LoadFuture, block_on};
 use crate::read_options::{ReadOptions, ReadPolicy};
 use crate::value::Value;
 
@@ -35,6 +34,11 @@ const READS_MAX: u32 = 128;
 
 /// New reads are begun when fewer are in flight: so those that wait can be sorted.
 const READS_LOW: u32 = READS_MAX / 4 * 3;
+
+/// Reads begin before the last lookup has if so many blocks are wanted, and at least a quarter as many as are being read. A
+/// block next to the one before it does not count, because they will share a read. (Arbitrary: with fewer, a smaller part of
+/// the blocks would be read in order.)
+const EARLY: usize = 4;
 
 /// Bytes between two blocks that share a read, at most. A device reads 4 KiB more in less time than it takes for another
 /// read (arbitrary within that).
@@ -66,6 +70,10 @@ impl Block<'_> {
         (self.sst.file_id(), self.number)
     }
 
+    fn is_next_to(&self, other: &Self) -> bool {
+        self.sst.file_id() == other.sst.file_id() && self.number.abs_diff(other.number) == 1
+    }
+
     fn bytes(&self) -> Range<u64> {
         let (offset, len) = self.sst.block_extent(self.number);
         offset..offset + u64::from(len)
@@ -86,9 +94,11 @@ pub(super) struct Reads<'c> {
     blocks: Vec<Option<Block<'c>>>,
     free_blocks: Vec<usize>,
     /// The numbers of the blocks that are wanted.
-    wanted: HashMap<(FileId, u32), usize>,
+    wanted: BlockMap<usize>,
     /// Not yet begun.
     waiting: Vec<usize>,
+    /// How many of them were not next to the one before.
+    scattered: usize,
     /// By the tags of the reads.
     in_flight: Vec<Span>,
     free_tags: Vec<usize>,
@@ -105,11 +115,12 @@ impl<'c> Reads<'c> {
             warmth: warmth(options),
             answers: Vec::with_capacity(keys),
             failed: None,
-            open: Vec::new(),
+            open: Vec::with_capacity(keys.min(READS_MAX as usize)),
             blocks: Vec::new(),
             free_blocks: Vec::new(),
-            wanted: HashMap::new(),
+            wanted: BlockMap::default(),
             waiting: Vec::new(),
+            scattered: 0,
             in_flight: Vec::new(),
             free_tags: Vec::new(),
             elsewhere: Vec::new(),
@@ -117,11 +128,24 @@ impl<'c> Reads<'c> {
         }
     }
 
-    /// Takes a lookup whose next block is not in the cache.
+    /// Takes a lookup whose next block is not in the cache. Begins reads, so that the device reads while other lookups are
+    /// begun. Waits only if very many blocks are wanted.
     pub(super) fn add(&mut self, place: usize, lookup: &Lookup<'_>) {
         let lookup = lookup.to_pending(ReadPolicy::Serial);
         self.open.push(Open { place, lookup });
+        let waiting = self.waiting.len();
         self.advance(self.open.len() - 1);
+        let is_next = |pair: &[usize]| self.block(pair[0]).is_next_to(self.block(pair[1]));
+        let is_scattered =
+            self.waiting.len() > waiting && !self.waiting.windows(2).next_back().is_some_and(is_next);
+        self.scattered += usize::from(is_scattered);
+        let in_flight = self.reads();
+        if self.scattered >= EARLY.max(in_flight / 4)
+            && in_flight <= READS_LOW as usize
+            && self.failed.is_none()
+        {
+            self.begin_waiting();
+        }
         while self.waiting.len() >= READS_MAX as usize {
             self.wait();
         }
@@ -213,6 +237,7 @@ impl<'c> Reads<'c> {
     /// Claims blocks that are waiting, and reads those that nobody else reads.
     fn begin_waiting(&mut self) {
         let in_flight = self.reads();
+        self.scattered = 0;
         let mut waiting = mem::take(&mut self.waiting);
         waiting.sort_unstable_by_key(|&number| self.block(number).key());
         let later = waiting.split_off(waiting.len().min(READS_MAX as usize - in_flight));
@@ -275,6 +300,18 @@ impl<'c> Reads<'c> {
         if tag == self.in_flight.len() {
             self.in_flight.push(Span::new());
         }
+        self.in_flight[tag] = span;
+        while let Err(error) = self.push(tag) {
+            // A read in flight owns its descriptor until it has ended.
+            let ended = self.queue.as_mut().filter(|_| is_out_of_files(&error)).and_then(ReadQueue::next);
+            let Some(ended) = ended else { return self.end(tag, Err(error)) };
+            self.end(usize::try_from(ended.tag).expect("a place in memory"), ended.result);
+        }
+    }
+
+    /// Hands the read of the blocks at `tag` to the queue.
+    fn push(&mut self, tag: usize) -> io::Result<()> {
+        let span = &self.in_flight[tag];
         let [first, last] = [span[0], span[span.len() - 1]].map(|number| self.blocks[number].as_ref());
         let (first, last) = (first.expect("it is wanted"), last.expect("it is wanted"));
         let request = if span.len() == 1 {
@@ -282,11 +319,7 @@ impl<'c> Reads<'c> {
         } else {
             first.sst.begin_load_of(first.number, last.number, self.warmth, tag as u64)
         };
-        let pushed = self.queue.as_mut().expect("made above").push(request);
-        self.in_flight[tag] = span;
-        if let Err(error) = pushed {
-            self.end(tag, Err(error));
-        }
+        self.queue.as_mut().expect("it has been made").push(request)
     }
 
     /// Takes the blocks of a read that has ended.

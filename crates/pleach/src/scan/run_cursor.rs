@@ -61,13 +61,13 @@ impl RunCursor {
     pub(super) fn new(partition: PartitionId, run: Arc<Run>, reads: RunReads) -> Self {
         let prefix = (run.kind == RunKind::Section).then(|| partition.prefix());
         let first = run.files.first().expect("only runs that have files are scanned");
-        let sst = reads.cursor(first.file.sst(), prefix);
+        let sst = reads.cursor(first.sst(), prefix);
         Self { run, prefix, file: 0, sst, valid: false, at_file_start: false, seek: None }
     }
 
     /// The file that the entry is in.
     pub(super) fn path(&self) -> &std::path::Path {
-        self.run.files[self.file].file.sst().path()
+        self.run.files[self.file].sst().path()
     }
 
     /// Begins a seek, which [`RunCursor::continue_seek`] completes.
@@ -229,14 +229,14 @@ impl RunCursor {
     fn enter(&mut self, file: usize) {
         if file != self.file {
             self.file = file;
-            self.sst.move_to_file(self.run.files[file].file.sst());
+            self.sst.move_to_file(self.run.files[file].sst());
         }
     }
 
     /// Goes on in a neighbouring file.
     fn step_to_file(&mut self, file: usize, up: bool) -> Result<()> {
         self.file = file;
-        self.sst.step_to_file(self.run.files[file].file.sst(), up)
+        self.sst.step_to_file(self.run.files[file].sst(), up)
     }
 
     /// Computes `valid`, except for the clip: on the way up the seek has passed it.

@@ -56,7 +56,7 @@ pub(crate) fn open_ssts(
         file.opened(sst, keeps_filter);
     }
     cache.set_capacity(options.cache_bytes(index_bytes(&files).saturating_add(filter_bytes)));
-    Ok((version.with_filters(), cache))
+    Ok((version.refreshed(), cache))
 }
 
 fn no_memory(dir: &Path, cache_bytes: usize) -> Error {
@@ -104,7 +104,7 @@ impl Upkeep {
             file.evict_filter();
         }
         if select(true, false).next().is_some() {
-            self.show_filters();
+            self.version_set.show_files();
         }
         let mut loaded = 0;
         for ((file, filter), _) in select(false, true) {
@@ -117,15 +117,7 @@ impl Upkeep {
         if loaded == 0 {
             return JobStep::Idle;
         }
-        self.show_filters();
+        self.version_set.show_files();
         JobStep::Again
-    }
-
-    /// Makes a version with the present filters, and shows it to readers.
-    fn show_filters(&self) {
-        let mut versions = self.version_set.lock();
-        let next = Arc::new(versions.version.with_filters());
-        versions.version = Arc::clone(&next);
-        self.version_set.state.swap(|state| state.with_version(next));
     }
 }

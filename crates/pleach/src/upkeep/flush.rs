@@ -25,6 +25,7 @@ use crate::shape::{STAGE_FIRST, STAGE_SECTIONS};
 use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
 use crate::trace;
+use crate::training::Purpose;
 use crate::upkeep::{NewEntry, SstOutput, Upkeep};
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
 use crate::version::{OlderRuns, Origin, SstFile, Version};
@@ -54,7 +55,7 @@ struct SharedFile<'i> {
 impl<'i> SharedFile<'i> {
     fn new(upkeep: &'i Upkeep, newest_seq: SeqNo) -> Result<Self> {
         let origin = Origin { partition: None, stage: STAGE_SECTIONS, newest_seq };
-        Ok(Self { output: upkeep.new_sst_output(origin)?, sections: Vec::new() })
+        Ok(Self { output: upkeep.new_sst_output(origin, Purpose::Flush)?, sections: Vec::new() })
     }
 
     /// Bits per key of the file's one filter: the mean over its entries.
@@ -195,7 +196,7 @@ impl<'i> Flush<'i> {
                 }
                 let sst = match &mut self.own {
                     Some(sst) => sst,
-                    None => self.own.insert(self.upkeep.new_sst_output(origin)?),
+                    None => self.own.insert(self.upkeep.new_sst_output(origin, Purpose::Flush)?),
                 };
                 let user_key = &cursor.key()[PARTITION_PREFIX_LEN..];
                 sst.add(&new_entry(cursor, user_key, self.now), older)?;

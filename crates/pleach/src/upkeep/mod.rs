@@ -29,9 +29,12 @@ mod compaction;
 pub(crate) mod filters;
 mod flush;
 mod sst_output;
+mod trainer;
 
 use compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use compaction::{Pacer, Requests};
+use trainer::Trainer;
+
 pub(crate) use sst_output::{NewEntry, SstOutput};
 
 /// A close does not flush memtables of less than this. The next open replays them from the log in some milliseconds; on a
@@ -50,16 +53,20 @@ pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
     let workers =
         (0..upkeep.ctx.options.compaction_worker_count()).map(worker).collect::<Result<Vec<_>>>()?;
     let cleaner = spawn(upkeep, "pleach-clean", step_of(Upkeep::clean_step))?;
+    let is_adaptive = upkeep.ctx.options.is_adaptive();
+    let trainer = is_adaptive.then(|| spawn(upkeep, "pleach-train", Trainer::new(upkeep))).transpose()?;
     let wakers = Wakers {
         flush: flush.waker(),
         compaction: workers.iter().map(JobHandle::waker).collect(),
         cleaner: cleaner.waker(),
+        trainer: trainer.as_ref().map(JobHandle::waker),
     };
     upkeep.version_set.trash.set_cleaner(wakers.cleaner.clone());
     upkeep.ctx.status.set_wakers(wakers);
     upkeep.ctx.status.wake_jobs();
     let mut jobs = vec![flush, cleaner];
     jobs.extend(workers);
+    jobs.extend(trainer);
     Ok(jobs)
 }
 
@@ -104,6 +111,8 @@ pub(crate) struct Upkeep {
     pub(crate) cache: Arc<FrameCache>,
     /// Shared by the learned indexes of the SSTs.
     pub(crate) encoders: Encoders,
+    /// SSTs in progress that will be trained when they are finished.
+    trained_while_writing: AtomicUsize,
     /// Flushed memtables that snapshots, ranges or values may still pin. Leaf lock.
     pub(crate) flushed_memtables: Mutex<Vec<Weak<Memtable>>>,
     /// The bytes that compactions may write in a second.
@@ -140,6 +149,7 @@ impl Upkeep {
             writes: Arc::clone(writes),
             cache: Arc::clone(cache),
             encoders,
+            trained_while_writing: AtomicUsize::new(0),
             flushed_memtables: Mutex::new(Vec::new()),
             pacer: Pacer::new(ctx.options.compaction_bytes_per_second),
             settle_waiters: AtomicUsize::new(0),
@@ -169,6 +179,7 @@ impl Upkeep {
         if let Some(wakers) = self.ctx.status.wakers() {
             wakers.compaction.iter().for_each(JobWaker::wake);
             wakers.cleaner.wake();
+            wakers.trainer.iter().for_each(JobWaker::wake);
         }
     }
 

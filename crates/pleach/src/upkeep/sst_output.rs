@@ -6,11 +6,15 @@
 use std::sync::Arc;
 
 use pleach_env::{FileId, Result};
-use pleach_table::{Sst, SstBuilder, SstOptions, ValueKind};
+use pleach_table::{IndexChoice, Sst, SstBuilder, SstOptions, ValueKind};
 
 use super::Upkeep;
+use super::trainer::TrainingWhileWriting;
 use crate::filter_policy;
+use crate::options::LearnedIndex;
 use crate::shape::STAGE_FIRST;
+use crate::stats::add;
+use crate::training::{self, Purpose, Verdict};
 use crate::version::edit::{RunFileMeta, RunId};
 use crate::version::{OlderRuns, Origin, SstFile, SubTree};
 use crate::version_set::sst_path;
@@ -21,6 +25,8 @@ pub(crate) struct SstOutput<'i> {
     id: FileId,
     builder: SstBuilder,
     tally: Tally,
+    /// While it lives, nothing is trained while reading.
+    training: Option<TrainingWhileWriting<'i>>,
 }
 
 /// An entry to be written.
@@ -131,18 +137,38 @@ impl Upkeep {
         self.filter_bits(entries, others, stage.saturating_sub(STAGE_FIRST))
     }
 
+    /// Whether an SST that is begun now gets a model, by [`crate::training`].
+    fn trains_while_writing(&self, purpose: Purpose) -> bool {
+        match self.ctx.options.when_learned() {
+            LearnedIndex::Never => false,
+            LearnedIndex::Always => true,
+            LearnedIndex::Adaptive => {
+                let limits = self.ctx.options.training_limits();
+                let trains = training::trains_while_writing(limits, purpose, self.writes.recent_writers());
+                add(&self.ctx.counters.index_many_writers, u64::from(!trains));
+                trains
+            }
+        }
+    }
+
     /// Starts a new SST.
-    pub(crate) fn new_sst_output(&self, origin: Origin) -> Result<SstOutput<'_>> {
+    pub(crate) fn new_sst_output(&self, origin: Origin, purpose: Purpose) -> Result<SstOutput<'_>> {
+        let training = self
+            .trains_while_writing(purpose)
+            .then(|| TrainingWhileWriting::begin(&self.trained_while_writing));
         let id = self.version_set.new_file_id();
         let options = SstOptions {
             codec: self.ctx.options.codec,
             filter_bits_per_key: self.ctx.options.filter_bits_per_key,
             large_value_len: self.ctx.options.thresholds.large_value_len,
-            index: self.ctx.options.index_choice(),
+            index: match training {
+                Some(_) => self.ctx.options.learned_choice(),
+                None => IndexChoice::Separators,
+            },
         };
         let mut builder = SstBuilder::create(&self.ctx.env, &sst_path(&self.ctx.dir, id), id, options)?;
         builder.set_note(&origin.encode());
-        Ok(SstOutput { upkeep: self, id, builder, tally: Tally::default() })
+        Ok(SstOutput { upkeep: self, id, builder, tally: Tally::default(), training })
     }
 
     /// Opens a finished SST for readers.
@@ -196,13 +222,20 @@ impl SstOutput<'_> {
     /// Makes the file durable, except for its name, and opens it. `filter_bits` comes from [`Upkeep::filter_bits`]. The second
     /// part of the result describes the entries that are in no ended section, as a file of a run.
     pub(crate) fn finish(self, filter_bits: f32) -> Result<(Arc<SstFile>, RunFileMeta)> {
-        let Self { upkeep, id, mut builder, tally } = self;
+        let Self { upkeep, id, mut builder, tally, training } = self;
+        let (limits, counters) = (upkeep.ctx.options.training_limits(), &upkeep.ctx.counters);
         if filter_bits > 0.0 {
             builder.set_filter_bits_per_key(filter_bits);
         }
-        let opened = builder.finish_with_obstacle().and_then(|(summary, obstacle)| {
-            if let Some(obstacle) = obstacle {
-                upkeep.ctx.counters.note_obstacle(obstacle);
+        let is_in_time = |time| {
+            let verdict = training::judge(limits, time, None);
+            counters.note_training(time, verdict);
+            verdict == Verdict::Used
+        };
+        let opened = builder.finish_with_obstacle(is_in_time).and_then(|(summary, obstacle)| {
+            match obstacle {
+                Some(obstacle) => counters.note_obstacle(obstacle),
+                None => add(&counters.trained_while_writing, u64::from(training.is_some())),
             }
             let meta = tally.meta(id, &summary.smallest, &summary.largest, summary.file_len);
             let file = Arc::new(SstFile::new(id, summary, Arc::clone(&upkeep.version_set.trash)));

@@ -30,11 +30,11 @@ impl Version {
         Ok((next, files.finish()))
     }
 
-    /// The version with the filters that are in memory now.
-    pub(crate) fn with_filters(&self) -> Self {
+    /// The version with the filters that are in memory now, and with the present readers of its files.
+    pub(crate) fn refreshed(&self) -> Self {
         let mut next = self.clone();
         for (id, partition) in self.partitions() {
-            let runs: Vec<_> = partition.tree.runs.iter().map(|run| run.with_filters()).collect();
+            let runs: Vec<_> = partition.tree.runs.iter().map(|run| run.refreshed()).collect();
             if runs.iter().all(Option::is_none) {
                 continue;
             }

@@ -11,7 +11,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use pleach_env::FileId;
-use pleach_table::SstSummary;
+use pleach_table::{Sst, SstSummary};
 
 use super::edit::RunFileMeta;
 use super::run::RunFile;
@@ -57,6 +57,15 @@ impl FileTable {
     /// Takes the true size of each index in place of its estimate. Called once, when the files of a store have been opened.
     pub(crate) fn count_open_indexes(&mut self) {
         self.index_bytes = self.files.values().map(|(file, _)| u128::from(file.index_bytes())).sum();
+    }
+
+    /// Replaces the reader of a file by `sst`, which `learn_index` made of it. A file that is no longer in the table keeps its
+    /// own.
+    pub(crate) fn replace_sst(&mut self, sst: Sst) {
+        let Some((file, _)) = self.files.get(&sst.file_id()) else { return };
+        self.index_bytes -= u128::from(file.index_bytes());
+        file.replace_sst(sst);
+        self.index_bytes += u128::from(file.index_bytes());
     }
 
     /// Makes the changes of an edit. The files that it adds are open.

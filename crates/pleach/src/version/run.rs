@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use pleach_index::{Index, IndexBuilder};
 use pleach_log::SeqNo;
-use pleach_table::Filter;
+use pleach_table::{Filter, Sst};
 
 use super::edit::{RunFileMeta, RunId, RunKind, RunMeta};
 use super::sst_file::SstFile;
@@ -26,12 +26,22 @@ pub(crate) struct RunFile {
     pub(crate) meta: RunFileMeta,
     /// The file's filter, if it was in memory when this version was made.
     filter: Option<Arc<Filter>>,
+    /// The file's reader when this version was made. `None` only while a store is being opened.
+    sst: Option<Arc<Sst>>,
 }
 
 impl RunFile {
     pub(crate) fn new(file: Arc<SstFile>, meta: RunFileMeta) -> Self {
-        let filter = file.filter();
-        Self { file, meta, filter }
+        let (filter, sst) = (file.filter(), file.opened_sst());
+        Self { file, meta, filter, sst }
+    }
+
+    /// The reader of the file.
+    ///
+    /// Requires: the file was open when this version was made.
+    #[inline]
+    pub(crate) fn sst(&self) -> &Arc<Sst> {
+        self.sst.as_ref().expect("files are opened before a version shows them")
     }
 
     /// Prefetches the cache line that [`RunFile::may_contain`] will read.
@@ -53,9 +63,9 @@ impl RunFile {
         self.filter.is_some()
     }
 
-    /// Whether the file's filter in memory is still that of this version.
-    fn has_current_filter(&self) -> bool {
-        self.file.has_filter(self.filter.as_ref())
+    /// Whether the file's filter in memory and its reader are still those of this version.
+    fn is_current(&self) -> bool {
+        self.file.is_current(self.filter.as_ref(), self.sst.as_ref())
     }
 }
 
@@ -173,9 +183,9 @@ impl Run {
         self
     }
 
-    /// The run with its files' filters as they are now; `None` when nothing has changed.
-    pub(super) fn with_filters(&self) -> Option<Self> {
-        if self.files.iter().all(RunFile::has_current_filter) {
+    /// The run with its files' filters and readers as they are now; `None` when nothing has changed.
+    pub(super) fn refreshed(&self) -> Option<Self> {
+        if self.files.iter().all(RunFile::is_current) {
             return None;
         }
         let files = self.files.iter().map(|f| RunFile::new(Arc::clone(&f.file), f.meta.clone()));

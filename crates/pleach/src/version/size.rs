@@ -47,7 +47,7 @@ fn blocks_within(
     upper: Option<&[u8]>,
 ) -> (u64, u64) {
     let block = |user_key: &[u8]| {
-        let sst = file.file.sst();
+        let sst = file.sst();
         u64::from(match run.kind {
             RunKind::Section => sst.block_for(&partition_key(partition, user_key)),
             RunKind::Ssts => sst.block_for(user_key),

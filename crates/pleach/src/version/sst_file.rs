@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use pleach_env::sync::Mutex;
 use pleach_env::{FileId, JobWaker};
-use pleach_table::{Filter, Sst, SstSummary, false_positive_rate, probes_for};
+use pleach_table::{Filter, IndexKind, Sst, SstSummary, false_positive_rate, probes_for};
 
 use crate::filter_policy::FilterUse;
 
@@ -13,7 +13,10 @@ use crate::filter_policy::FilterUse;
 pub(crate) struct SstFile {
     pub(crate) id: FileId,
     pub(crate) summary: SstSummary,
-    sst: OnceLock<Arc<Sst>>,
+    /// The reader; `None` before the file is open. Leaf lock.
+    sst: Mutex<Option<Arc<Sst>>>,
+    /// Whether training while reading was tried.
+    was_trained: AtomicBool,
     filter: Mutex<KeptFilter>,
     /// See [`SstFile::filter_error_rate`].
     filter_error_rate: OnceLock<f64>,
@@ -41,7 +44,8 @@ impl SstFile {
         Self {
             id,
             summary,
-            sst: OnceLock::new(),
+            sst: Mutex::default(),
+            was_trained: AtomicBool::new(false),
             filter: Mutex::default(),
             filter_error_rate: OnceLock::new(),
             negative_lookups: AtomicU64::new(0),
@@ -54,7 +58,12 @@ impl SstFile {
     pub(crate) fn opened(&self, mut sst: Sst, keeps_filter: bool) {
         let filter = sst.take_filter().filter(|_| keeps_filter).map(Arc::new);
         *self.filter.lock() = KeptFilter { is_new: true, is_lost: false, filter };
-        let _already_open = self.sst.set(Arc::new(sst));
+        self.sst.lock().get_or_insert_with(|| Arc::new(sst));
+    }
+
+    /// Replaces the reader by `sst`, which [`Sst::learn_index`] made of it. Versions that hold the old one keep using it.
+    pub(crate) fn replace_sst(&self, sst: Sst) {
+        *self.sst.lock() = Some(Arc::new(sst));
     }
 
     /// The filter, if it is in memory. Lookups do not call this: each version holds its files' filters.
@@ -63,7 +72,7 @@ impl SstFile {
     }
 
     /// Whether `filter`, or its absence, is the present state.
-    pub(crate) fn has_filter(&self, filter: Option<&Arc<Filter>>) -> bool {
+    fn has_filter(&self, filter: Option<&Arc<Filter>>) -> bool {
         self.filter.lock().filter.as_ref().map(Arc::as_ptr) == filter.map(Arc::as_ptr)
     }
 
@@ -106,7 +115,7 @@ impl SstFile {
     /// stored.
     pub(crate) fn index_bytes(&self) -> u64 {
         let SstSummary { tail_len, filter_bits, data_blocks, .. } = self.summary;
-        let index = match self.sst.get() {
+        let index = match &*self.sst.lock() {
             Some(sst) => sst.index_memory() as u64,
             None => u64::from(tail_len).saturating_sub(filter_bits / 8),
         };
@@ -142,10 +151,37 @@ impl SstFile {
         self.filter.lock().is_new = false;
     }
 
+    /// The reader, if the file has been opened. Lookups do not call this: each version holds its files' readers.
+    pub(crate) fn opened_sst(&self) -> Option<Arc<Sst>> {
+        self.sst.lock().clone()
+    }
+
     /// The reader. Requires: the file has been opened; recovery and executors open files before a version shows them.
-    #[inline]
-    pub(crate) fn sst(&self) -> &Arc<Sst> {
-        self.sst.get().expect("files are opened before a version shows them")
+    pub(crate) fn sst(&self) -> Arc<Sst> {
+        self.opened_sst().expect("files are opened before a version shows them")
+    }
+
+    /// Whether it has separators and training while reading was not tried.
+    pub(crate) fn is_trainable(&self) -> bool {
+        !self.was_trained.load(Ordering::Relaxed)
+            && self
+                .opened_sst()
+                .is_some_and(|sst| sst.index_kind() == IndexKind::Separators && sst.blocks() > 1)
+    }
+
+    /// Notes that training while reading is tried.
+    pub(crate) fn set_trained(&self) {
+        self.was_trained.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether `sst` is the present reader.
+    fn has_sst(&self, sst: Option<&Arc<Sst>>) -> bool {
+        self.sst.lock().as_ref().map(Arc::as_ptr) == sst.map(Arc::as_ptr)
+    }
+
+    /// Whether filter and reader are the present ones.
+    pub(crate) fn is_current(&self, filter: Option<&Arc<Filter>>, sst: Option<&Arc<Sst>>) -> bool {
+        self.has_filter(filter) && self.has_sst(sst)
     }
 
     /// Marks the file as obsolete: it is removed when its last reference is dropped.

@@ -13,6 +13,7 @@ use parking_lot::MutexGuard;
 use pleach_env::FileId;
 use pleach_env::sync::Mutex;
 use pleach_log::{ManifestHint, RetiredSegments, segment_path};
+use pleach_table::Sst;
 
 use crate::attached::Attached;
 use crate::context::Context;
@@ -93,6 +94,26 @@ impl VersionSet {
     /// Locks the newest version and the means to write the next.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Versions> {
         self.versions.lock()
+    }
+
+    /// Makes a version with the present filters and readers of its files, and shows it to lookups.
+    pub(crate) fn show_files(&self) {
+        self.show_refreshed(&mut self.lock());
+    }
+
+    /// Puts `ssts` in the place of the readers of their files, and shows them to lookups. Those in flight end with the old ones.
+    pub(crate) fn replace_ssts(&self, ssts: Vec<Sst>) {
+        let mut versions = self.lock();
+        for sst in ssts {
+            versions.files.replace_sst(sst);
+        }
+        self.show_refreshed(&mut versions);
+    }
+
+    fn show_refreshed(&self, versions: &mut Versions) {
+        let next = Arc::new(versions.version.refreshed());
+        versions.version = Arc::clone(&next);
+        self.state.swap(|state| state.with_version(next));
     }
 
     /// A number for a new file.

@@ -43,6 +43,10 @@ impl WritePath {
     /// Takes the steps of the module's text. The error is that of all requests without a result.
     fn lead_admitted(&self, writer: &mut Writer, group: &mut [WriteRequest]) -> Result<()> {
         self.ctx.status.check_writable()?;
+        if self.ctx.options.is_adaptive() {
+            let threads = group.iter().map(|request| request.thread);
+            self.recent_writers.lock().note(self.ctx.env.now(), threads);
+        }
         let drops = self.drops.load(Ordering::Relaxed);
         for request in group.iter_mut() {
             if let Some(gone) = request.partitions.dropped(drops) {

@@ -34,12 +34,14 @@ use crate::version_set::VersionSet;
 
 mod leader;
 mod pressure;
+mod recent_writers;
 mod request;
 mod room;
 mod touched;
 
 pub(crate) use leader::insert_operations;
 use pressure::Pressure;
+use recent_writers::RecentWriters;
 use request::would_wait;
 pub(crate) use request::{WriteRequest, dropped_error};
 pub(crate) use touched::{LivePartition, TouchedPartitions};
@@ -60,6 +62,8 @@ pub(crate) struct WritePath {
     pub(crate) switched_at_ns: AtomicU64,
     /// What writers are charged while background work is behind.
     pub(crate) pressure: Pressure,
+    /// For adaptive training. Leaf lock.
+    recent_writers: Mutex<RecentWriters>,
     /// Whether a commit leader waits for a flush or sleeps. A request that comes now would wait too.
     writers_wait: AtomicBool,
 }
@@ -95,8 +99,14 @@ impl WritePath {
             drops: AtomicU64::new(0),
             switched_at_ns: AtomicU64::new(0),
             pressure: Pressure::default(),
+            recent_writers: Mutex::default(),
             writers_wait: AtomicBool::new(false),
         }
+    }
+
+    /// Number of threads whose batches were committed in the last 100 ms. Counted only if training is adaptive.
+    pub(crate) fn recent_writers(&self) -> usize {
+        self.recent_writers.lock().count(self.ctx.env.now())
     }
 
     /// An empty memtable; an error when there is no memory for it.

@@ -5,6 +5,7 @@ use pleach_env::{Error, ErrorKind, Result};
 use pleach_log::{Durability, SeqNo};
 
 use super::TouchedPartitions;
+use super::recent_writers::ThreadMark;
 use crate::memtable::{Footprint, MemtableWriter};
 use crate::operations::Operations;
 
@@ -15,6 +16,8 @@ pub(crate) struct WriteRequest {
     pub(crate) durability: Durability,
     /// Whether the request waits for flushes and accepts to be slowed down. Otherwise it fails instead.
     pub(crate) may_wait: bool,
+    /// The thread that writes it.
+    pub(crate) thread: ThreadMark,
     /// Sequence number of its first operation; 0 before it was logged.
     pub(crate) first_seq: SeqNo,
     /// Set by the leader; `None` if the leader panicked.
@@ -24,7 +27,8 @@ pub(crate) struct WriteRequest {
 impl WriteRequest {
     /// A request that may wait.
     pub(crate) fn new(operations: Operations, partitions: TouchedPartitions, durability: Durability) -> Self {
-        Self { operations, partitions, durability, may_wait: true, first_seq: 0, result: None }
+        let thread = ThreadMark::current();
+        Self { operations, partitions, durability, may_wait: true, thread, first_seq: 0, result: None }
     }
 
     pub(crate) fn cost(&self) -> usize {

@@ -1,6 +1,7 @@
 //! Learned indexes in a store: which SSTs get one, what they save, and stores that change the option.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pleach::env::SimEnv;
 use pleach::{Db, LearnedIndex, Options, Stats, Thresholds};
@@ -111,5 +112,148 @@ fn partitions_of_a_shared_flush_file_share_a_model() {
         }
         assert_eq!(partition.range::<&[u8]>(..).count(), 50);
         assert_eq!(partition.range::<&[u8]>(..).rev().count(), 50);
+    }
+}
+
+/// A store of SSTs with separators, opened again for adaptive training on a machine of which `busy` is in use.
+fn reopened(env: &Arc<SimEnv>, key: fn(u64) -> Vec<u8>, busy: f64) -> (Db, Stats) {
+    let db = options(env, LearnedIndex::Never).open(DIR).unwrap();
+    fill(&db, key);
+    let before = db.stats();
+    drop(db);
+    env.set_processor_use(busy);
+    (options(env, LearnedIndex::Adaptive).open(DIR).unwrap(), before)
+}
+
+/// The last SST of a run may be too small for a model.
+fn assert_nearly_all(trained: u64, ssts: u64) {
+    assert!(trained > 0 && trained + 1 >= ssts && trained <= ssts, "{trained} of {ssts}");
+}
+
+/// Lets the jobs run, as an event would: in the simulator no time passes by itself.
+fn wake(db: &Db, env: &SimEnv) {
+    db.partition("other").unwrap().put(b"key", b"value").unwrap();
+    db.flush().unwrap();
+    env.run_jobs();
+}
+
+#[test]
+fn a_busy_machine_does_not_train_and_an_idle_one_does() {
+    let env = SimEnv::new(4);
+    let (db, before) = reopened(&env, random_digits, 0.9);
+    wake(&db, &env);
+    let busy = db.stats();
+    assert_eq!((busy.ssts_learned, busy.trained_while_reading), (0, 0), "{busy:?}");
+    assert!(busy.training_waits > 0);
+    check(&db, random_digits);
+
+    let snapshot = db.snapshot();
+    let mut range = db.default_partition().range::<&[u8]>(..);
+    let first = range.next().unwrap().unwrap().0.to_vec();
+    env.set_processor_use(0.1);
+    let ops = env.op_count();
+    let reads = env.read_count();
+    wake(&db, &env);
+    let idle = db.stats();
+    assert_nearly_all(idle.ssts_learned, before.ssts);
+    assert_eq!(idle.trained_while_reading, idle.ssts_learned);
+    assert!(idle.index_bytes * 3 < before.index_bytes * 2, "{} {}", idle.index_bytes, before.index_bytes);
+    assert!(
+        idle.index_filter_bytes < before.index_filter_bytes,
+        "{} {}",
+        idle.index_filter_bytes,
+        before.index_filter_bytes
+    );
+    assert!(env.op_count() - ops < 100, "no file is written for it");
+    assert!(env.read_count() - reads < 10, "and none is read: {} {}", env.read_count(), reads);
+    check(&db, random_digits);
+    // Reads that began before the training go on.
+    assert!(snapshot.get(&db.default_partition(), &first).unwrap().is_some());
+    assert_eq!(range.count() as u64, KEYS - 1);
+    drop(snapshot);
+
+    // Merged SSTs are trained as they are written.
+    fill(&db, random_digits);
+    assert!(db.stats().trained_while_writing > 0);
+    check(&db, random_digits);
+}
+
+#[test]
+fn models_are_made_again_after_an_open() {
+    let env = SimEnv::new(5);
+    let (db, before) = reopened(&env, random_digits, 0.0);
+    env.run_jobs();
+    assert_nearly_all(db.stats().ssts_learned, before.ssts);
+    drop(db);
+    let db = options(&env, LearnedIndex::Never).open(DIR).unwrap();
+    env.run_jobs();
+    let never = db.stats();
+    assert_eq!(
+        (never.ssts_learned, never.index_bytes),
+        (0, before.index_bytes),
+        "the files are as they were"
+    );
+    drop(db);
+    let db = options(&env, LearnedIndex::Adaptive).open(DIR).unwrap();
+    env.run_jobs();
+    assert_nearly_all(db.stats().ssts_learned, before.ssts);
+    check(&db, random_digits);
+}
+
+#[test]
+fn keys_that_tie_are_tried_once() {
+    let env = SimEnv::new(6);
+    let (db, before) = reopened(&env, url, 0.0);
+    env.run_jobs();
+    let stats = db.stats();
+    assert_eq!((stats.ssts_learned, stats.index_bytes), (0, before.index_bytes));
+    assert_eq!(stats.training_waits, 0);
+    check(&db, url);
+}
+
+#[test]
+fn a_flush_beside_many_writers_leaves_training_for_later() {
+    let env = SimEnv::new(7);
+    env.set_processor_use(1.0);
+    // One thread writes, so it counts as many.
+    let thresholds = Thresholds { training_writers: 1, larger_models: true, ..Thresholds::default() };
+    let db = options(&env, LearnedIndex::Adaptive).thresholds(thresholds).open(DIR).unwrap();
+    let partition = db.default_partition();
+    for i in 0..1000 {
+        partition.put(random_digits(i), [b'v'; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    let stats = db.stats();
+    assert_eq!((stats.ssts, stats.ssts_learned, stats.index_many_writers), (1, 0, 1), "{stats:?}");
+    assert_eq!(stats.trained_while_writing, 0);
+    // Long after the last write there are no writers.
+    pleach::env::Env::sleep(&*env, Duration::from_secs(1));
+    db.compact().unwrap();
+    fill(&db, random_digits);
+    let stats = db.stats();
+    assert!(stats.trained_while_writing > 0, "the outputs of compactions are trained: {stats:?}");
+    assert_eq!(stats.trained_while_reading, 0);
+    check(&db, random_digits);
+}
+
+#[test]
+fn late_and_inexact_models_are_not_used() {
+    for (training_time, training_error) in [(Duration::ZERO, 6), (Duration::from_secs(1), 0)] {
+        let env = SimEnv::new(8);
+        let (db, before) = reopened(&env, random_digits, 0.0);
+        drop(db);
+        let thresholds = Thresholds { training_time, training_error, ..Thresholds::default() };
+        let db = options(&env, LearnedIndex::Adaptive).thresholds(thresholds).open(DIR).unwrap();
+        env.run_jobs();
+        let stats = db.stats();
+        assert_eq!(stats.ssts_learned, 0);
+        let (refused, other) = (stats.index_timed_out, stats.index_inexact);
+        let (refused, other) = if training_time.is_zero() { (refused, other) } else { (other, refused) };
+        assert_nearly_all(refused, before.ssts);
+        assert_eq!(other, 0);
+        fill(&db, random_digits);
+        let is_trained = db.stats().trained_while_writing > 0;
+        assert_eq!(is_trained, !training_time.is_zero(), "the error is for training while reading");
+        check(&db, random_digits);
     }
 }

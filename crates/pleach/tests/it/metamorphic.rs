@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::Shape;
 use pleach::env::SimEnv;
+use pleach::{LearnedIndex, Shape};
 
 use crate::rig::action::Action;
 use crate::rig::catch::catch;
@@ -49,15 +49,19 @@ fn setups() -> Vec<(Setup, Upkeep)> {
         filter_bits: 10,
         compression: false,
         direct_reads: false,
-        learned: Some(false),
+        learned: Some(LearnedIndex::Never),
     };
-    let learned = Setup { learned: Some(true), ..plain };
+    let learned = Setup { learned: Some(LearnedIndex::Always), ..plain };
+    let adaptive = Setup { learned: Some(LearnedIndex::Adaptive), ..plain };
     vec![
         (Setup { memtable_bytes: ALL_IN_MEMORY, ..plain }, Upkeep::None),
         (plain, Upkeep::AsPlanned),
         (plain, Upkeep::Eager),
         (learned, Upkeep::AsPlanned),
         (learned, Upkeep::Eager),
+        (adaptive, Upkeep::AsPlanned),
+        (adaptive, Upkeep::Eager),
+        (Setup { compression: true, sst_bytes: 64 << 10, ..adaptive }, Upkeep::AsPlanned),
         (Setup { compression: true, sst_bytes: 64 << 10, ..learned }, Upkeep::AsPlanned),
         (Setup { learned: None, runs_per_stage: 2, clean_every: 1, ..plain }, Upkeep::Eager),
         (Setup { compression: true, ..plain }, Upkeep::AsPlanned),

@@ -9,7 +9,9 @@ use pleach::{Partition, Snapshot};
 use crate::rig::action::Action;
 use crate::rig::catch::catch;
 use crate::rig::driver::Driver;
-use crate::rig::happened::{FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, SNAPSHOTS};
+use crate::rig::happened::{
+    FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, SNAPSHOTS, TRAINED_LATER,
+};
 use crate::rig::plan::Plan;
 use crate::rig::query::{Query, Source};
 use crate::rig::setup::Setup;
@@ -41,7 +43,10 @@ fn random_actions_and_reads_agree_with_maps() {
             format!("the model test fails: {message}\nlast steps:\n  {last}\nrepeat: PLEACH_SEED={seed} PLEACH_CASES=1")
         })
     });
-    happened.check(&[GROUPS, SNAPSHOTS, MERGES, LEARNED, FULL_DISKS, KEPT_MANIFESTS], cases >= CASES);
+    happened.check(
+        &[GROUPS, SNAPSHOTS, MERGES, LEARNED, TRAINED_LATER, FULL_DISKS, KEPT_MANIFESTS],
+        cases >= CASES,
+    );
     let seen = seen.into_inner().unwrap();
     assert!(cases < CASES || seen.is_complete(), "something never came up: {seen:?}");
 }

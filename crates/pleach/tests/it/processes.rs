@@ -1,11 +1,17 @@
 //! Resources that processes share: descriptors that children must not inherit, the lock of the directory, and the limits on
 //! descriptors and threads. Each test runs another test of this binary in a process of its own.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread::spawn;
+use std::time::Duration;
 
-use pleach::{Db, Error, ErrorKind, Options, Shape};
+use pleach::{Db, Error, ErrorKind, Options, ReadDriver, ReadOptions, Shape, Value};
+
+use crate::rig::read_drivers::{DRIVERS, ReadBy};
+use crate::rig::tasks::block_on;
 
 /// The directory of the store, for the process that a test starts.
 const STORE: &str = "PLEACH_TEST_STORE";
@@ -209,4 +215,103 @@ fn child_that_is_refused_to_write() {
     assert_eq!(options().open(store()).unwrap_err().kind(), ErrorKind::Conflict);
     let db = options().read_only(true).open(store()).unwrap();
     assert!(db.default_partition().get("key").unwrap().is_some());
+}
+
+/// Settings of a shell that hold for root too: root runs the test under a command that takes rights from it.
+fn limited(as_root: &str, otherwise: &str) -> String {
+    format!("if [ $(id -u) = 0 ]; then exec setpriv {as_root} \"$0\" \"$@\"; fi; {otherwise}")
+}
+
+/// So many threads and processes of the user at most. Root is not limited, so it becomes another user who owns the files.
+fn limit_of_threads(count: u32) -> String {
+    let as_root = format!("--ruid=65534 --bounding-set=-sys_resource,-sys_admin prlimit --nproc={count}");
+    limited(&as_root, &format!("ulimit -u {count}"))
+}
+
+/// A settled store in `dir`, with more SSTs than a read has in flight.
+fn make_store(dir: &Path) {
+    let db = options().open(dir).unwrap();
+    fill(&db, KEYS_READ);
+    db.settle().unwrap();
+    db.close().unwrap();
+}
+
+/// Without a thread for background work the store is opened for reading only.
+#[test]
+fn reads_are_right_whatever_number_of_threads_there_may_be() {
+    let dir = temporary();
+    make_store(dir.path());
+    for limit in [1, 5, 7, 20] {
+        assert_passed(&run(&limit_of_threads(limit), "child_that_reads", dir.path()));
+    }
+}
+
+#[test]
+fn reads_are_right_with_few_descriptors_little_locked_memory_or_a_read_only_directory() {
+    let dir = temporary();
+    make_store(dir.path());
+    let set_mode = |mode| std::fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
+    let no_rights = limited("--bounding-set=-dac_override,-dac_read_search", "true");
+    let little_memory = limited("--bounding-set=-ipc_lock prlimit --memlock=65536", "ulimit -l 64");
+    for (setting, mode) in [("ulimit -n 40", 0o755), (&*little_memory, 0o755), (&*no_rights, 0o555)] {
+        set_mode(mode);
+        let output = run(setting, "child_that_reads", dir.path());
+        set_mode(0o755);
+        assert_passed(&output);
+    }
+}
+
+const KEYS_READ: u32 = 1000;
+
+/// The store; only for reading, where the system refuses threads or the right to write; and by the threads that wait, where
+/// there are no others.
+fn opened(driver: ReadDriver) -> Db {
+    let wanted = options().direct_reads(true).read_by(driver);
+    for options in [wanted.clone(), wanted.read_only(true), options().read_only(true)] {
+        match options.open(store()) {
+            Ok(db) => return db,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "{error}"),
+        }
+    }
+    panic!("the store can be read");
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_that_reads() {
+    let limit = ReadOptions::new().timeout(Duration::from_secs(60));
+    // Neighbours are in different SSTs.
+    let keys = || (0..KEYS_READ).map(|n| n * 389 % KEYS_READ);
+    let (names, values): (Vec<_>, Vec<_>) = keys().map(|key| (name(key), Some(value(key)))).unzip();
+    for driver in DRIVERS {
+        let db = opened(driver);
+        let partition = db.default_partition();
+        let many = partition.get_many(&names).unwrap();
+        db.close().unwrap();
+        let db = opened(driver);
+        let partition = db.default_partition();
+        // Not cached either.
+        assert_eq!(many, block_on(partition.get_many_async(&names)).unwrap());
+        for key in (0..KEYS_READ as usize).step_by(7) {
+            let found = block_on(partition.get_async_with(&names[key], &limit)).unwrap();
+            assert_eq!(found.map(Value::into_vec), values[key], "{driver:?}");
+            let found = partition.get_with(&names[key], &limit).unwrap();
+            assert_eq!(found.map(Value::into_vec), values[key], "{driver:?}");
+        }
+        assert!(many.into_iter().map(|found| found.map(Value::into_vec)).eq(values.iter().cloned()));
+        let mut chunks = partition.iter().into_chunks(100);
+        let mut entries = 0;
+        while let Some(chunk) = block_on(chunks.next_chunk()).unwrap() {
+            entries += chunk.len();
+        }
+        assert_eq!(entries, names.len());
+        // A future holds the store until it is closed.
+        let kept = partition.get_async(&names[0]);
+        if db.read_only().is_none() {
+            assert_eq!(options().open(store()).unwrap_err().kind(), ErrorKind::Conflict);
+        }
+        db.close().unwrap();
+        opened(driver).close().unwrap();
+        assert_eq!(block_on(kept).unwrap_err().kind(), ErrorKind::Closed);
+    }
 }

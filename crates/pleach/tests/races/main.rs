@@ -18,8 +18,10 @@ use pleach::env::failpoint;
 
 mod closing;
 mod commit;
+mod files;
 mod partitions;
 mod reads;
+mod wakers;
 
 /// Longest time that one race may take. Arbitrary, far above what any needs on a busy machine.
 const RACE_TIME_MAX: Duration = Duration::from_secs(120);

@@ -21,7 +21,7 @@ impl Wake for Unpark {
     }
 }
 
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(current())));
     let mut future = pin!(future);
     loop {
@@ -33,13 +33,13 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// Keys of the store, of which ten in a row never share a block.
-const KEYS: u32 = 40;
+pub(crate) const KEYS: u32 = 40;
 
-fn key(n: u32) -> String {
+pub(crate) fn key(n: u32) -> String {
     format!("key{n:02}")
 }
 
-fn store(dir: &Path) -> Options {
+pub(crate) fn store(dir: &Path) -> Options {
     let options = Options::new().compression(false).read_driver(ReadDriver::Ring);
     let db = options.clone().open(dir).unwrap();
     for n in 0..KEYS {

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`,
-/// `runs_per_stage`, `sst_bytes`, `clean_every`, `filter_bits_per_key`, `learned_index` (`never`, `always`), `read_driver` (`ring`,
+/// `runs_per_stage`, `sst_bytes`, `clean_every`, `filter_bits_per_key`, `learned_index` (`never`, `always`, `adaptive`), `read_driver` (`ring`,
 /// `device-polled`, `kernel-polled`, `threads`, `blocking`), `read_policy` (`auto`, `serial`, `fc<searches>`, `pa`), `fill_cache`
 /// (`true`, `false`), `simulated_device` (`sata`, `hdd`).
 pub const PLEACH: EngineFactory = EngineFactory {

@@ -98,7 +98,8 @@ fn learned_index(text: &str) -> Result<LearnedIndex> {
     match text {
         "never" => Ok(LearnedIndex::Never),
         "always" => Ok(LearnedIndex::Always),
-        _ => Err(format!("{text:?} is no value of learned_index: choose never or always").into()),
+        "adaptive" => Ok(LearnedIndex::Adaptive),
+        _ => Err(format!("{text:?} is no value of learned_index: choose never, always or adaptive").into()),
     }
 }
 

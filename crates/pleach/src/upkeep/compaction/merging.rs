@@ -13,6 +13,7 @@ use super::pace::ChargedOutput;
 use crate::keys::PartitionId;
 use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
 use crate::stats::add;
+use crate::training::Purpose;
 use crate::upkeep::{NewEntry, SstOutput, Upkeep};
 use crate::version::edit::{RunFileMeta, RunId};
 use crate::version::{OlderRuns, Origin, Run, SubTree};
@@ -172,7 +173,7 @@ impl Merging {
             if !shadows_nothing {
                 let sst = match output {
                     Some(sst) => sst,
-                    None => output.insert(upkeep.new_sst_output(self.origin)?),
+                    None => output.insert(upkeep.new_sst_output(self.origin, Purpose::Compaction)?),
                 };
                 let since =
                     if is_tombstone { source.file_meta().map_or(0, |m| m.tombstones_since) } else { 0 };

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
 use pleach::env::SimEnv;
-use pleach::{Db, Shape};
+use pleach::{Db, LearnedIndex, Shape};
 
 use crate::rig::setup::{DIR, Setup};
 
@@ -24,7 +24,7 @@ const SETUP: Setup = Setup {
     filter_bits: 10,
     compression: false,
     direct_reads: false,
-    learned: Some(false),
+    learned: Some(LearnedIndex::Never),
 };
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

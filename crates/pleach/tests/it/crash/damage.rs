@@ -16,7 +16,7 @@ use crate::rig::action::Action;
 use crate::rig::catch::catch;
 use crate::rig::compare;
 use crate::rig::driver::Driver;
-use crate::rig::happened::{FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, SNAPSHOTS};
+use crate::rig::happened::{FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, SNAPSHOTS, TRAINED_LATER};
 use crate::rig::plan::Plan;
 use crate::rig::setup::{DIR, Setup};
 use crate::rig::threads::in_parallel;
@@ -181,5 +181,8 @@ fn damage_is_noticed_or_harmless() {
         }
         Ok(())
     });
-    happened.check(&[CLOSED, UNCLOSED, GROUPS, SNAPSHOTS, MERGES, LEARNED, FULL_DISKS], cases >= CASES);
+    happened.check(
+        &[CLOSED, UNCLOSED, GROUPS, SNAPSHOTS, MERGES, LEARNED, TRAINED_LATER, FULL_DISKS],
+        cases >= CASES,
+    );
 }

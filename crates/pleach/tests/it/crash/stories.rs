@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use pleach::env::{CrashPolicy, Env, Fault, FaultKind, SimEnv};
-use pleach::{ErrorKind, Shape};
+use pleach::{ErrorKind, LearnedIndex, Shape};
 
 use crate::rig::action::{Action, Op};
 use crate::rig::compare;
@@ -22,7 +22,7 @@ const SETUP: Setup = Setup {
     filter_bits: 10,
     compression: false,
     direct_reads: false,
-    learned: Some(false),
+    learned: Some(LearnedIndex::Never),
 };
 
 /// Crashes tried at one call, each with its own seed.

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
-use pleach::Shape;
 use pleach::env::SimEnv;
+use pleach::{LearnedIndex, Shape};
 
 use crate::rig::action::{Action, Op};
 use crate::rig::driver::Driver;
@@ -51,7 +51,7 @@ impl Script {
             filter_bits: 10,
             compression: false,
             direct_reads: false,
-            learned: Some(false),
+            learned: Some(LearnedIndex::Never),
         };
         let (actions, names, of_jobs) = Default::default();
         let mut script = Self { setup, actions, seed, names, of_jobs, reads: 0, opens: 0 };
@@ -92,7 +92,7 @@ impl Script {
     }
 
     /// Runs the history; what came up in it.
-    fn record(&mut self) -> [(&'static str, u64); 6] {
+    fn record(&mut self) -> [(&'static str, u64); 7] {
         let env = self.machine();
         let calls: Arc<Mutex<Vec<(&'static str, bool)>>> = Arc::default();
         let (noted, machine) = (Arc::clone(&calls), Arc::downgrade(&env));

@@ -9,7 +9,7 @@ use pleach::{Db, Durability, Error, ErrorKind, Partition, Snapshot};
 
 use super::action::{Action, Op};
 use super::compare;
-use super::happened::{FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, SNAPSHOTS};
+use super::happened::{FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, SNAPSHOTS, TRAINED_LATER};
 use super::query::{Query, Source};
 use super::setup::Setup;
 use super::timeline::{Timeline, When};
@@ -31,6 +31,7 @@ pub(crate) struct Driver {
     struck: Arc<Mutex<Option<&'static str>>>,
     full_disks: u64,
     manifests_kept: u64,
+    trained_later: u64,
 }
 
 /// A snapshot, handles of its partitions, and their contents.
@@ -46,8 +47,9 @@ impl Driver {
 
     /// Continues with an open store.
     pub(crate) fn resume(env: Arc<SimEnv>, setup: Setup, db: Db, timeline: Timeline) -> Self {
-        let (kept, violation, struck, full_disks, manifests_kept) = Default::default();
-        Self { env, setup, db: Some(db), timeline, kept, violation, struck, full_disks, manifests_kept }
+        let (kept, violation, struck, full_disks, manifests_kept, trained_later) = Default::default();
+        let db = Some(db);
+        Self { env, setup, db, timeline, kept, violation, struck, full_disks, manifests_kept, trained_later }
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -78,17 +80,19 @@ impl Driver {
             self.timeline.note_pieces(when);
         }
         self.manifests_kept += u64::from(failpoint::take_report("manifest.kept").is_some());
+        self.trained_later += failpoint::take_report("index.trained").unwrap_or(0);
         self.account(action.itself(), when, seen_seq);
         result
     }
 
     /// Counts so far, for [`Happened`](super::happened::Happened).
-    pub(crate) fn happened(&self) -> [(&'static str, u64); 6] {
+    pub(crate) fn happened(&self) -> [(&'static str, u64); 7] {
         let [groups, snapshots, merges] = self.timeline.happened();
         [
             (GROUPS, groups),
             (SNAPSHOTS, snapshots),
             (MERGES, merges),
+            (TRAINED_LATER, self.trained_later),
             (LEARNED, self.db.as_ref().map_or(0, |db| db.stats().ssts_learned)),
             (FULL_DISKS, self.full_disks),
             (KEPT_MANIFESTS, self.manifests_kept),

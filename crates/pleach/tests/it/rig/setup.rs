@@ -12,6 +12,8 @@ use crate::rig::tuning::thresholds;
 /// Where the store is.
 pub(crate) const DIR: &str = "/store";
 
+const CHOICES: [LearnedIndex; 3] = [LearnedIndex::Never, LearnedIndex::Always, LearnedIndex::Adaptive];
+
 /// The options of a store, as numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
@@ -25,8 +27,8 @@ pub(crate) struct Setup {
     pub(crate) filter_bits: u8,
     pub(crate) compression: bool,
     pub(crate) direct_reads: bool,
-    /// Whether new SSTs get a learned index, if they have two blocks. `None`: another answer with each open.
-    pub(crate) learned: Option<bool>,
+    /// Which new SSTs get a learned index, if they have two blocks. `None`: another answer with each open.
+    pub(crate) learned: Option<LearnedIndex>,
 }
 
 impl Setup {
@@ -41,7 +43,7 @@ impl Setup {
             filter_bits: if rng.u8(..4) == 0 { 0 } else { 10 },
             compression: rng.u8(..4) == 0,
             direct_reads: rng.u8(..4) == 0,
-            learned: [None, Some(true), Some(false)][rng.usize(..3)],
+            learned: CHOICES.get(rng.usize(..=CHOICES.len())).copied(),
         }
     }
 
@@ -50,7 +52,9 @@ impl Setup {
     }
 
     pub(crate) fn options(&self, env: &Arc<SimEnv>) -> Options {
-        let is_learned = self.learned.unwrap_or_else(|| env.random_u64().is_multiple_of(2));
+        let learned = self.learned.unwrap_or_else(|| CHOICES[usize::try_from(env.random_u64() % 3).unwrap()]);
+        // At 0 only compactions train while they write, and the rest is left for idle time.
+        let training_writers = if env.random_u64().is_multiple_of(2) { 0 } else { 8 };
         Options::new()
             .env(Arc::<SimEnv>::clone(env))
             .memory(1 << 20)
@@ -63,8 +67,8 @@ impl Setup {
             .filter_bits_per_key(self.filter_bits.into())
             .compression(self.compression)
             .direct_reads(self.direct_reads)
-            .learned_index(if is_learned { LearnedIndex::Always } else { LearnedIndex::Never })
-            .thresholds(Thresholds { larger_models: true, ..thresholds() })
+            .learned_index(learned)
+            .thresholds(Thresholds { larger_models: true, training_writers, ..thresholds() })
     }
 }
 

@@ -1,0 +1,187 @@
+//! Adaptive training: when an SST gets a learned index. Pure functions; `upkeep` trains.
+//!
+//! Training while writing takes time from flushes while many threads write. Training while reading takes processors from
+//! readers. So a flush trains while few threads write, and what it leaves out is trained when the machine is idle. The outputs
+//! of compactions are always trained, because they live long.
+//!
+//! # Origin
+//! `TridentKV` 3.2, algorithm 1; each function names its lines. `cur_num` is the number of threads whose batches were
+//! committed in the last 100 ms. Departures: models trained while reading are exact, so the error of a model is that which it
+//! would have without residuals; training is not interrupted by the time-out, but its model is not used.
+
+use std::time::Duration;
+
+use pleach_env::ProcessorTime;
+
+/// Below this use of the processors the machine is idle. Arbitrary: the paper names no number.
+const IDLE_BELOW: f64 = 0.5;
+/// Shortest time, for each processor, in which its use is measured. The system counts in hundredths of a second.
+const MEASURED_MIN: Duration = Duration::from_millis(100);
+/// A use that was measured over a longer time says little about the present. Arbitrary.
+const MEASURED_MAX: Duration = Duration::from_secs(5);
+
+/// Thresholds of algorithm 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// `N_w`: from so many writing threads on, flushes do not train.
+    pub(crate) writers: usize,
+    /// `e_t`: a model that was trained while reading must have a smaller error, in blocks.
+    pub(crate) error: u32,
+    /// Time-out of a training.
+    pub(crate) time: Duration,
+}
+
+/// What writes an SST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Flush,
+    Compaction,
+}
+
+/// Whether training while reading may begin now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Good,
+    /// An SST is being written that will be trained.
+    Writing,
+    /// The processors are busy, or it is not known yet whether they are.
+    Busy,
+}
+
+/// What becomes of a trained model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Used,
+    TimedOut,
+    TooInexact,
+}
+
+/// Whether an SST that is begun now is trained while it is written; `writers` is `cur_num`. Lines 3 to 8, and step 4 of the
+/// text for compactions.
+pub(crate) fn trains_while_writing(limits: Limits, purpose: Purpose, writers: usize) -> bool {
+    purpose == Purpose::Compaction || writers < limits.writers
+}
+
+/// Whether training while reading may begin: `t_w` is `is_training_while_writing`. Lines 9 to 14, and step 2 of the text.
+pub(crate) fn moment_to_read(is_training_while_writing: bool, processor_use: Option<f64>) -> Moment {
+    match processor_use {
+        _ if is_training_while_writing => Moment::Writing,
+        Some(busy) if busy < IDLE_BELOW => Moment::Good,
+        _ => Moment::Busy,
+    }
+}
+
+/// What becomes of a model whose training took `time`; of one that was trained while reading, `error` is the error in blocks.
+/// Lines 20 to 26.
+pub(crate) fn judge(limits: Limits, time: Duration, error: Option<u32>) -> Verdict {
+    if time >= limits.time {
+        Verdict::TimedOut
+    } else if error.is_some_and(|error| error >= limits.error) {
+        Verdict::TooInexact
+    } else {
+        Verdict::Used
+    }
+}
+
+/// The use of the processors, measured between calls.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessorUse {
+    /// The beginning of the measurement, by the clock and by the processors.
+    since: Option<(Duration, ProcessorTime)>,
+    measured: Option<f64>,
+}
+
+impl ProcessorUse {
+    /// The use of `processors` processors that was measured last; `None` before there is one, and after a long time without a
+    /// call.
+    pub(crate) fn measure(&mut self, now: Duration, time: ProcessorTime, processors: u32) -> Option<f64> {
+        let begin_at = (now, time);
+        let Some((began, since)) = self.since else {
+            self.since = Some(begin_at);
+            return None;
+        };
+        if now.saturating_sub(began) > MEASURED_MAX {
+            *self = Self { since: Some(begin_at), measured: None };
+        } else if time.total.saturating_sub(since.total) >= MEASURED_MIN * processors {
+            *self = Self { since: Some(begin_at), measured: time.use_since(since) };
+        }
+        self.measured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { writers: 8, error: 6, time: Duration::from_secs(1) };
+
+    #[test]
+    fn a_flush_trains_below_the_limit_of_writers_and_a_compaction_always() {
+        use Purpose::{Compaction, Flush};
+        for (purpose, writers, expected) in [
+            (Flush, 0, true),
+            (Flush, 1, true),
+            (Flush, 7, true),
+            (Flush, 8, false),
+            (Flush, 64, false),
+            (Compaction, 0, true),
+            (Compaction, 8, true),
+            (Compaction, 64, true),
+        ] {
+            assert_eq!(trains_while_writing(LIMITS, purpose, writers), expected, "{purpose:?} {writers}");
+        }
+        assert!(!trains_while_writing(Limits { writers: 0, ..LIMITS }, Flush, 0));
+    }
+
+    #[test]
+    fn only_an_idle_machine_trains_while_reading() {
+        for (writing, busy, expected) in [
+            (false, Some(0.0), Moment::Good),
+            (false, Some(0.49), Moment::Good),
+            (false, Some(0.5), Moment::Busy),
+            (false, Some(1.0), Moment::Busy),
+            (false, None, Moment::Busy),
+            (true, Some(0.0), Moment::Writing),
+            (true, Some(1.0), Moment::Writing),
+            (true, None, Moment::Writing),
+        ] {
+            assert_eq!(moment_to_read(writing, busy), expected, "{writing} {busy:?}");
+        }
+    }
+
+    #[test]
+    fn late_and_inexact_models_are_not_used() {
+        let ms = Duration::from_millis;
+        for (time, error, expected) in [
+            (ms(0), None, Verdict::Used),
+            (ms(999), None, Verdict::Used),
+            (ms(1000), None, Verdict::TimedOut),
+            (ms(999), Some(0), Verdict::Used),
+            (ms(999), Some(5), Verdict::Used),
+            (ms(999), Some(6), Verdict::TooInexact),
+            (ms(1000), Some(6), Verdict::TimedOut),
+        ] {
+            assert_eq!(judge(LIMITS, time, error), expected, "{time:?} {error:?}");
+        }
+    }
+
+    #[test]
+    fn use_is_measured_over_a_while() {
+        let ms = Duration::from_millis;
+        let time = |busy, total| ProcessorTime { busy: ms(busy), total: ms(total) };
+        let mut processors = ProcessorUse::default();
+        for (now, busy, total, expected) in [
+            (0, 0, 0, None),
+            (10, 10, 20, None),
+            (1000, 500, 2000, Some(0.25)),
+            // Too little time since: the last use counts.
+            (1050, 600, 2100, Some(0.25)),
+            (1500, 1500, 3000, Some(1.0)),
+            // Nothing was measured for a long time.
+            (20_000, 1600, 40_000, None),
+            (20_100, 1600, 40_200, Some(0.0)),
+        ] {
+            assert_eq!(processors.measure(ms(now), time(busy, total), 2), expected, "{now}");
+        }
+    }
+}
