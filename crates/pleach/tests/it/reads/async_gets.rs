@@ -233,6 +233,23 @@ fn a_read_in_flight_keeps_its_file_when_the_partition_is_dropped() {
 }
 
 #[test]
+fn a_second_open_is_refused_and_disturbs_no_read_in_flight() {
+    let (env, db) = machine(1);
+    let n = newest_key();
+    let mut begun = db.default_partition().get_async(key(n));
+    assert!(Pin::new(&mut begun).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    for read_only in [false, true] {
+        let second = options(8 << 20).env(Arc::<SimEnv>::clone(&env)).read_only(read_only).open(DIR);
+        assert_eq!(second.unwrap_err().kind(), ErrorKind::Conflict);
+    }
+    assert!(block_on(begun).unwrap().is_some());
+    let (partition, mut rng) = (db.default_partition(), Rng::with_seed(1));
+    for (n, answer) in run_all(started(&partition, &mut rng, 50), 1, None) {
+        assert_eq!(answer.unwrap(), partition.get(key(n)).unwrap(), "{n}");
+    }
+}
+
+#[test]
 fn futures_of_a_snapshot_read_what_it_sees() {
     let (env, db) = machine(1);
     let (partition, n) = (db.default_partition(), newest_key());
