@@ -117,18 +117,43 @@ impl CachedBlocks {
         walk.pinned.get_or_init(|| BlockRef::heap(AlignedBuffer::copy_of(self.bytes()))).clone()
     }
 
-    /// Makes `block`, which a seek looks for, the current one if it is in the cache. Returns whether it is. A walk that wants
-    /// more entries than the block has begins to read ahead.
+    /// Makes `block`, which a seek looks for, the current one if it is in the cache. Returns whether it is.
     pub(super) fn seek_cached(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> bool {
         self.walk = None;
-        if let Some(hints) = self.hints.as_ref().filter(|hints| hints.entries > 0) {
-            let mut ahead = ReadAhead::new(sst, Some(hints), block, forward);
-            ahead.look_ahead(sst, block);
-            self.walk = Some(Walk::new(ahead));
-        }
         let Some(found) = sst.cached_block(block) else { return false };
         self.seek_to(found);
+        if let Some(hints) = self.hints.as_ref().filter(|hints| hints.entries > 0) {
+            self.begin_walk(sst, ReadAhead::new(sst, Some(hints), block, forward), block);
+        }
         true
+    }
+
+    /// Begins to read what a walk wants behind `block`, which a seek looks for and which is not in the cache.
+    pub(super) fn read_ahead(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) {
+        if let Some(ahead) = self.ahead_of_seek(sst, block, forward) {
+            self.begin_walk(sst, ahead, block);
+        }
+    }
+
+    fn ahead_of_seek(&self, sst: &Sst, block: u32, forward: bool) -> Option<ReadAhead> {
+        self.hints.as_ref().and_then(|hints| ReadAhead::of_seek(sst, hints, block, forward))
+    }
+
+    fn begin_walk(&mut self, sst: &Arc<Sst>, mut ahead: ReadAhead, block: u32) {
+        ahead.look_ahead(sst, block);
+        self.walk = Some(Walk::new(ahead));
+    }
+
+    /// Reads `block`, which a seek looks for and which is not in the cache. What the walk wants behind it comes by the same
+    /// request: a device takes less time for one than for two.
+    pub(super) fn read_sought(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<()> {
+        let Some(mut ahead) = self.ahead_of_seek(sst, block, forward) else {
+            self.seek_to(sst.load_block(block, Warmth::Warm)?);
+            return Ok(());
+        };
+        let read = ahead.window(sst, block)?;
+        self.walk = Some(Walk::new(ahead));
+        self.arrive(sst, block, read)
     }
 
     /// Makes `found`, the block that a seek looks for, the current one.
@@ -208,7 +233,7 @@ impl CachedBlocks {
         self.walk.as_mut().expect("a step begins a walk")
     }
 
-    /// Ends a step with the window that it wanted.
+    /// Goes to `block`, which a window has brought.
     fn arrive(&mut self, sst: &Arc<Sst>, block: u32, read: ReadWindow) -> Result<()> {
         let walk = self.walk();
         walk.window = Some(read);

@@ -2,13 +2,15 @@
 //!
 //! A walk that goes on to a block that is not cached reads some blocks at once: 16 KiB at first, and each time twice as many,
 //! up to 256 KiB. From the third time on, the next window is in flight while the walk consumes this one; at the full length
-//! two are. A walk that knows how many entries are wanted reads what they need at once, and nothing behind it.
+//! two are. A walk that knows how many entries are wanted reads what they need at once, and nothing behind it. One that does
+//! not know begins with a window of what scans take as a rule, if that is longer than 16 KiB.
 //!
 //! Blocks that are in the cache are not read, unless they lie between others that are not. Nothing is read behind the
 //! walk's bound.
 //!
 //! # Cost
-//! The bytes read for nothing are at most about as many as the walk has read before, and at most three windows.
+//! The bytes read for nothing are at most about as many as the walk has read before, and at most three windows; the first
+//! window may be as long as scans were before.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -25,6 +27,8 @@ use crate::frame::FrameCache;
 
 /// Bytes of the first window: a device takes hardly longer for them than for one block.
 const LEN_MIN: u64 = 16 << 10;
+/// What scans take as a rule is read with the block of a seek if it is more than this, which a block holds or two.
+const USUAL_MIN: u64 = LEN_MIN / 2;
 /// A walk whose next window is so long reads it in the background.
 const LEN_IN_BACKGROUND: u64 = 64 << 10;
 /// Blocks of windows shorter than this enter the cache: short scans of the same keys may follow. Longer scans leave the cache
@@ -53,6 +57,8 @@ pub(super) struct ReadAhead {
     len: u64,
     /// Bytes that the walk is known to want, not yet asked for.
     wanted: u64,
+    /// Bytes that scans take as a rule, before the first window; then 0.
+    usual: u64,
     /// The windows that are being read, in the order of the walk, and whether their blocks enter the cache.
     in_flight: VecDeque<(Arc<WindowRead>, bool)>,
     in_flight_max: usize,
@@ -72,11 +78,13 @@ impl ReadAhead {
         let edge = if forward { sst.blocks() - 1 } else { 0 };
         let limit = hints.and_then(|hints| hints.limit(sst, forward)).unwrap_or(edge);
         let wanted = hints.map_or(0, |hints| hints.wanted_bytes(sst));
+        let usual = hints.map_or(0, |hints| hints.usual_bytes(sst));
         Self {
             hints: hints.cloned(),
             forward,
             len: LEN_MIN,
             wanted,
+            usual,
             in_flight: VecDeque::new(),
             in_flight_max: 1,
             service: None,
@@ -91,6 +99,7 @@ impl ReadAhead {
     pub(super) fn in_next_file(mut self, sst: &Sst, block: u32) -> Self {
         let mut next = Self::new(sst, self.hints.as_ref(), block, self.forward);
         (next.len, next.wanted, next.is_new) = (self.len, self.wanted.min(next.wanted), self.is_new);
+        next.usual = self.usual.min(next.usual);
         (next.service, next.spare) = (self.service.clone(), self.spare.take());
         next
     }
@@ -108,6 +117,17 @@ impl ReadAhead {
             self.frontier = self.behind(block);
         }
         may_be_short
+    }
+
+    /// Of a walk that seeks in `block`, which has to be read, and that wants more than this block. If how much it wants is a
+    /// guess, only direct reads trust it: otherwise the system may have the blocks in its cache.
+    pub(super) fn of_seek(sst: &Sst, hints: &CursorHints, block: u32, forward: bool) -> Option<Self> {
+        let mut ahead = Self::new(sst, Some(hints), block, forward);
+        if ahead.wanted == 0 && sst.direct && ahead.usual > USUAL_MIN {
+            (ahead.wanted, ahead.len) = (ahead.usual.min(LEN_MAX), ahead.len_after_usual());
+            ahead.usual = 0;
+        }
+        (ahead.wanted > 0).then_some(ahead)
     }
 
     /// Takes back the memory of a window.
@@ -165,6 +185,7 @@ impl ReadAhead {
     /// The window that begins with `block`, which lies before those in flight, and whether its blocks enter the cache.
     fn next_window(&mut self, sst: &Sst, block: u32) -> (Span, bool) {
         let until = self.in_flight.front().map(|(read, _)| read.span.nearest(self.forward));
+        self.is_new = false;
         let admits = self.admits();
         let span = self.span(sst, block, until);
         if until.is_none() {
@@ -217,16 +238,30 @@ impl ReadAhead {
     }
 
     fn next_len(&self) -> u64 {
-        if self.wanted > 0 { self.wanted.clamp(LEN_MIN, LEN_MAX) } else { self.len }
+        if self.wanted > 0 {
+            self.wanted.clamp(LEN_MIN, LEN_MAX)
+        } else {
+            self.len.max(self.usual.min(LEN_MAX))
+        }
+    }
+
+    /// The length of the windows behind those of the usual scan.
+    fn len_after_usual(&self) -> u64 {
+        if self.usual >= LEN_MAX { LEN_MAX } else { self.len }
     }
 
     fn grow(&mut self, span: &Span) {
         if self.wanted > 0 {
             let Range { start, end } = span.bytes();
+            // A rest that is shorter than the surplus of the estimate is not worth a request.
             self.wanted = self.wanted.saturating_sub(end - start);
+            if self.wanted < LEN_MIN / 2 {
+                self.wanted = 0;
+            }
         } else {
-            self.len = (self.len * 2).min(LEN_MAX);
+            self.len = (self.len_after_usual() * 2).min(LEN_MAX);
         }
+        self.usual = 0;
     }
 
     /// Whether the walk comes to `a` before `b`.

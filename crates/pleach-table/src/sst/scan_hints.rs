@@ -6,6 +6,7 @@ use pleach_coding::prefix_end;
 
 use super::reader::Sst;
 use super::window_read::BackgroundReads;
+use crate::sizes::PAGE;
 
 /// Bytes of a prefix: a partition's number.
 const PREFIX_LEN: usize = 4;
@@ -30,6 +31,8 @@ pub struct CursorHints {
     pub prefix: Option<[u8; PREFIX_LEN]>,
     /// How many of the cursor's entries are wanted, about; 0 if unknown.
     pub entries: u64,
+    /// How many of them a scan takes as a rule; 0 if unknown. Used where `entries` is unknown.
+    pub usual: u64,
 }
 
 impl CursorHints {
@@ -44,11 +47,24 @@ impl CursorHints {
         Some(sst.block_for(&stored))
     }
 
-    /// Bytes of the entries that are wanted, on average and a quarter more.
+    /// Bytes of the entries that are wanted.
     pub(super) fn wanted_bytes(&self, sst: &Sst) -> u64 {
-        let data = sst.data_end();
-        let entries = sst.summary().entries.max(1);
-        let wanted = self.entries.min(entries);
-        (u128::from(data) * u128::from(wanted) * 5 / 4 / u128::from(entries)).try_into().unwrap_or(u64::MAX)
+        bytes_of(sst, self.entries)
     }
+
+    /// Bytes of the entries that a scan takes as a rule.
+    pub(super) fn usual_bytes(&self, sst: &Sst) -> u64 {
+        bytes_of(sst, self.usual)
+    }
+}
+
+/// Bytes of so many entries: on average, an eighth more, and a page because the first entry may be anywhere in its block. 0 of
+/// none.
+fn bytes_of(sst: &Sst, entries: u64) -> u64 {
+    let all = sst.summary().entries.max(1);
+    if entries == 0 {
+        return 0;
+    }
+    let bytes = u128::from(sst.data_end()) * u128::from(entries.min(all)) * 9 / 8 / u128::from(all);
+    u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(PAGE as u64)
 }

@@ -24,6 +24,7 @@ use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
 use crate::tombstone_spans::PassedTombstones;
 use crate::value::Value;
+use crate::version::ScanLength;
 
 pub use chunks::{Chunk, ChunkFuture, RangeChunks};
 
@@ -71,12 +72,39 @@ struct End {
     must_seek: bool,
     /// The tombstones that it was passing when it had to wait.
     passed: Option<Box<PassedTombstones>>,
+    taken: Taken,
+}
+
+/// The entries that an end has taken since its last seek. They teach the usual length of scans when the end stops.
+#[derive(Default)]
+struct Taken {
+    entries: u64,
+    /// `None` if the scan is not of the sample.
+    learner: Option<Arc<ScanLength>>,
+}
+
+impl Taken {
+    fn stop(&mut self) {
+        if let Some(learner) = &self.learner
+            && self.entries > 0
+        {
+            learner.note(self.entries);
+        }
+        self.entries = 0;
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.stop();
+    }
 }
 
 impl End {
     /// Seeks the bound. Afterwards the merge may wait.
     fn seek_bound(&mut self, direction: Direction) -> Result<()> {
         self.passed = None;
+        self.taken.stop();
         let Some(merge) = &mut self.merge else { return Ok(()) };
         match (direction, &self.bound) {
             (_, Bound::Unbounded) => merge.seek(SeekTo::Start),
@@ -100,7 +128,7 @@ impl Range {
     ) -> Self {
         let end = |bound: Bound<&K>| {
             let bound = bound.map(|key| key.as_ref().to_vec());
-            End { bound, merge: None, must_seek: true, passed: None }
+            End { bound, merge: None, must_seek: true, passed: None, taken: Taken::default() }
         };
         let ends = [end(bounds.start_bound()), end(bounds.end_bound())];
         let (view, error) = match view {
@@ -131,9 +159,9 @@ impl Range {
         Self::new::<[u8]>(ctx, view, partition, (Bound::Included(prefix), upper))
     }
 
-    /// A merge of all sources, on no entry; `None` once the range has ended.
-    fn open(&self, direction: Direction) -> Option<Merge> {
-        let view = self.view.as_ref()?;
+    /// Makes the merge of an end: all sources, on no entry. There is none once the range has ended.
+    fn open(&mut self, direction: Direction) {
+        let Some(view) = &self.view else { return };
         let tree = view.state.version.tree(self.partition);
         let runs = tree.map_or(0, |tree| tree.runs.len());
         let mut sources = Vec::with_capacity(1 + view.state.immutable.len() + runs);
@@ -141,17 +169,22 @@ impl Range {
             sources.push(SourceCursor::over_memtable(self.partition, memtable.cursor(view.visible)));
         }
         if let Some(tree) = tree {
-            tree.reads.note_seek(tree.runs.len());
+            if tree.reads.note_seek(tree.runs.len()) {
+                self.ends[direction as usize].taken.learner = Some(Arc::clone(&tree.scans));
+            }
             let hints = Arc::new(self.hints(direction));
             let all = tree.sum(|run| run.totals.entries).max(1);
             for run in tree.runs.iter().filter(|run| !run.files.is_empty()) {
-                let share = u128::from(self.expected_entries) * u128::from(run.totals.entries);
-                let entries = u64::try_from(share.div_ceil(u128::from(all))).unwrap_or(u64::MAX);
-                let reads = RunReads::Scan { hints: Arc::clone(&hints), entries };
+                let share = |entries: u64| {
+                    let of_run = u128::from(entries) * u128::from(run.totals.entries);
+                    u64::try_from(of_run.div_ceil(u128::from(all))).unwrap_or(u64::MAX)
+                };
+                let (entries, usual) = (share(self.expected_entries), share(tree.scans.usual()));
+                let reads = RunReads::Scan { hints: Arc::clone(&hints), entries, usual };
                 sources.push(SourceCursor::over_run(self.partition, Arc::clone(run), reads));
             }
         }
-        Some(Merge::new(sources, direction))
+        self.ends[direction as usize].merge = Some(Merge::new(sources, direction));
     }
 
     /// The hints for a walk in a direction.

@@ -15,8 +15,8 @@ use crate::version::{Run, RunFile, SubTree};
 
 /// How a cursor over a run reads.
 pub(crate) enum RunReads {
-    /// Through the cache, for a scan that wants about this many entries of the run; 0 if that is unknown.
-    Scan { hints: Arc<ScanHints>, entries: u64 },
+    /// Through the cache, for a scan that wants about `entries` of the run, 0 if that is unknown; scans usually take `usual`.
+    Scan { hints: Arc<ScanHints>, entries: u64, usual: u64 },
     /// Past the cache, for a compaction.
     Stream,
 }
@@ -26,8 +26,8 @@ impl RunReads {
     fn cursor(self, sst: &Arc<Sst>, prefix: Option<[u8; PARTITION_PREFIX_LEN]>) -> SstCursor {
         let sst = Arc::clone(sst);
         match self {
-            Self::Scan { hints, entries } => {
-                SstCursor::for_scan(sst, CursorHints { scan: hints, prefix, entries })
+            Self::Scan { hints, entries, usual } => {
+                SstCursor::for_scan(sst, CursorHints { scan: hints, prefix, entries, usual })
             }
             Self::Stream => SstCursor::new(sst, CursorMode::Streaming { forget: false }),
         }

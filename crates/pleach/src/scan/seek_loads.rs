@@ -58,6 +58,7 @@ impl SeekLoads {
         }
         while let Some(source) = self.waiting.pop() {
             let sst = sources[source].sst_mut();
+            sst.read_ahead();
             let load = ctx.loads.load(ctx.read_driver(), sst.sst(), sst.wanted(), Warmth::Warm)?;
             self.loads.push((source, load));
         }

@@ -106,6 +106,7 @@ impl SeekReads<'_> {
                 empty => empty.insert(self.ctx.read_queue(READS_MAX)?),
             };
             let sst = sources[source].sst_mut();
+            sst.read_ahead();
             let pushed = queue.push(sst.begin_read(source as u64));
             pushed.map_err(|e| Error::io("read the SST", sst.sst().path(), e))?;
             self.in_flight += 1;

@@ -19,6 +19,7 @@ mod older;
 mod origin;
 pub(crate) mod reads;
 mod run;
+mod scan_length;
 pub(crate) mod size;
 mod sst_file;
 
@@ -35,6 +36,7 @@ pub(crate) use older::OlderRuns;
 pub(crate) use origin::Origin;
 use reads::ReadCost;
 pub(crate) use run::{Run, RunFile};
+pub(crate) use scan_length::ScanLength;
 pub(crate) use sst_file::{SstFile, Trash};
 
 /// A partition's runs and compactions.
@@ -44,6 +46,7 @@ pub(crate) struct SubTree {
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) jobs: Vec<JobMeta>,
     pub(crate) reads: Arc<ReadCost>,
+    pub(crate) scans: Arc<ScanLength>,
 }
 
 impl SubTree {

@@ -38,13 +38,15 @@ impl ReadCost {
         self.spent_ns.fetch_add((runs as u64).saturating_sub(1) * ns, Ordering::Relaxed);
     }
 
-    /// Adds the cost of a seek in `runs` runs.
-    pub(crate) fn note_seek(&self, runs: usize) {
+    /// Adds the cost of a seek in `runs` runs. Returns whether it is one of the sample.
+    pub(crate) fn note_seek(&self, runs: usize) -> bool {
         let number = SEEKS.get();
         SEEKS.set(number.wrapping_add(1));
-        if number.is_multiple_of(SEEKS_SAMPLED) {
+        let is_sampled = number.is_multiple_of(SEEKS_SAMPLED);
+        if is_sampled {
             self.note(runs, SEEK_NS * SEEKS_SAMPLED);
         }
+        is_sampled
     }
 
     /// Whether a merge of `bytes` would have cost less than the reads since the last one.

@@ -7,7 +7,7 @@ mod settings;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use pleach::{Db, Partition, ReadOptions, Shape, Value, WriteBatch};
+use pleach::{Db, Partition, Range, ReadOptions, Shape, Value, WriteBatch};
 
 use settings::Chosen;
 
@@ -19,7 +19,8 @@ use super::{
 /// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`,
 /// `runs_per_stage`, `sst_bytes`, `clean_every`, `filter_bits_per_key`, `learned_index` (`never`, `always`, `adaptive`), `read_driver` (`ring`,
 /// `device-polled`, `kernel-polled`, `threads`, `blocking`), `read_policy` (`auto`, `serial`, `fc<searches>`, `pa`), `fill_cache`
-/// (`true`, `false`), `simulated_device` (`sata`, `hdd`).
+/// (`true`, `false`), `expect_entries` (`true`, `false`: whether scans say how many entries they take), `simulated_device` (`sata`,
+/// `hdd`).
 pub const PLEACH: EngineFactory = EngineFactory {
     name: "pleach",
     about: concat!(
@@ -62,11 +63,12 @@ struct PleachEngine {
     partitions: Vec<Partition>,
     durability: pleach::Durability,
     reads: ReadOptions,
+    expects_entries: bool,
     settings: BTreeMap<String, String>,
 }
 
 fn open(config: &EngineConfig, shape: Shape) -> Result<Box<dyn Engine>> {
-    let Chosen { options, reads, device } = settings::chosen(config.clone(), shape)?;
+    let Chosen { options, reads, expects_entries, device } = settings::chosen(config.clone(), shape)?;
     let db = options.open(&config.dir)?;
     if let Some(device) = device {
         device.begin();
@@ -81,7 +83,14 @@ fn open(config: &EngineConfig, shape: Shape) -> Result<Box<dyn Engine>> {
     };
     let mut settings = settings::for_record(config, shape);
     settings.insert("read_driver".to_owned(), db.stats().read_driver.to_string());
-    Ok(Box::new(PleachEngine { db, partitions, durability, reads, settings }))
+    Ok(Box::new(PleachEngine { db, partitions, durability, reads, expects_entries, settings }))
+}
+
+impl PleachEngine {
+    fn range(&self, partition: &Partition, bounds: (Bound<&[u8]>, Bound<&[u8]>), limit: usize) -> Range {
+        let range = partition.range::<&[u8]>(bounds);
+        if self.expects_entries { range.expect_entries(limit as u64) } else { range }
+    }
 }
 
 impl Engine for PleachEngine {
@@ -98,8 +107,10 @@ impl Engine for PleachEngine {
         let from = scan.from.map_or(Bound::Unbounded, Bound::Included);
         let (partition, limit) = (&self.partitions[scan.partition], scan.limit);
         let mut chunks = match scan.direction {
-            Direction::Forward => partition.range::<&[u8]>((from, Bound::Unbounded)).into_chunks(limit),
-            Direction::Reverse => partition.range::<&[u8]>((Bound::Unbounded, from)).into_chunks_back(limit),
+            Direction::Forward => self.range(partition, (from, Bound::Unbounded), limit).into_chunks(limit),
+            Direction::Reverse => {
+                self.range(partition, (Bound::Unbounded, from), limit).into_chunks_back(limit)
+            }
         };
         Some(Box::pin(async move {
             let (mut entries, mut left) = (ScannedEntries::default(), limit);
@@ -206,11 +217,11 @@ impl Session for PleachSession<'_> {
         let partition = self.partition(scan.partition);
         match scan.direction {
             Direction::Forward => {
-                let mut range = partition.range::<&[u8]>((from, Bound::Unbounded));
+                let mut range = self.engine.range(partition, (from, Bound::Unbounded), scan.limit);
                 while range.next_entry()?.is_some_and(&mut see) {}
             }
             Direction::Reverse => {
-                let mut range = partition.range::<&[u8]>((Bound::Unbounded, from));
+                let mut range = self.engine.range(partition, (Bound::Unbounded, from), scan.limit);
                 while range.next_back_entry()?.is_some_and(&mut see) {}
             }
         }

@@ -21,6 +21,8 @@ const DEVICES: [(&str, Duration, usize); 2] =
 pub(super) struct Chosen {
     pub(super) options: Options,
     pub(super) reads: ReadOptions,
+    /// Whether scans say how many entries they will take.
+    pub(super) expects_entries: bool,
     pub(super) device: Option<SimulatedDevice>,
 }
 
@@ -74,13 +76,14 @@ pub(super) fn chosen(mut config: EngineConfig, shape: Shape) -> Result<Chosen> {
         options = options.learned_index(learned_index(&text)?);
     }
     let reads = read_options(&mut config)?;
+    let expects_entries = config.take_tuning("expect_entries")?.unwrap_or(false);
     let device = config.take_tuning::<String>("simulated_device")?;
     let device = device.map(|name| SimulatedDevice::named(&name)).transpose()?;
     if let Some(device) = &device {
         options = options.env(Arc::<SlowEnv>::clone(&device.env));
     }
     config.no_tuning_left()?;
-    Ok(Chosen { options, reads, device })
+    Ok(Chosen { options, reads, expects_entries, device })
 }
 
 fn read_options(config: &mut EngineConfig) -> Result<ReadOptions> {

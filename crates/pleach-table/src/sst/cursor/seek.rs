@@ -180,9 +180,17 @@ impl SstCursor {
         }
     }
 
-    /// The read of the block that the seek waits for.
+    /// Begins to read what the scan wants behind the block that the seek waits for, in the background.
     ///
     /// Requires: [`SstCursor::continue_seek`] returned [`SeekStep::Read`], here and below.
+    pub fn read_ahead(&mut self) {
+        let (block, up) = self.sought();
+        if let Source::Cached(blocks) = &mut self.source {
+            blocks.read_ahead(&self.sst, block, up);
+        }
+    }
+
+    /// The read of the block that the seek waits for.
     pub fn begin_read(&self, tag: u64) -> ReadRequest<'_, BlockLoad> {
         self.sst.begin_load(self.wanted(), Warmth::Warm, tag)
     }
@@ -194,16 +202,23 @@ impl SstCursor {
         self.take_block(loaded)
     }
 
-    /// Reads the block that the seek waits for.
+    /// Reads the block that the seek waits for, and with it what the scan wants behind it.
     pub fn read(&mut self) -> Result<()> {
-        let block = self.wanted();
-        let loaded = self.sst.load_block(block, Warmth::Warm);
-        self.take_block(loaded)
+        let (block, up) = self.sought();
+        let Source::Cached(blocks) = &mut self.source else { unreachable!("a stream reads for itself") };
+        let read = blocks.read_sought(&self.sst, block, up);
+        self.keep_error(read)
     }
 
     /// Number of the block that the seek waits for.
     pub fn wanted(&self) -> u32 {
-        self.seek.as_ref().expect("a seek waits for a block").block
+        self.sought().0
+    }
+
+    /// The block that the seek waits for, and whether the walk that follows goes up.
+    fn sought(&self) -> (u32, bool) {
+        let seek = self.seek.as_ref().expect("a seek waits for a block");
+        (seek.block, seek.goal.is_up())
     }
 
     /// Takes the block that the seek waits for, or the error of its read. The seek continues.

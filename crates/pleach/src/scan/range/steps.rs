@@ -40,6 +40,7 @@ impl Range {
         }
         let is_found = found.is_some_and(|(key, _)| self.is_within(key, direction));
         self.returned_by = is_found.then_some(direction);
+        self.ends[direction as usize].taken.entries += u64::from(is_found);
         Ok(is_found)
     }
 
@@ -62,7 +63,7 @@ impl Range {
             }
         }
         if self.merge(direction).is_none() {
-            self.ends[direction as usize].merge = self.open(direction);
+            self.open(direction);
         }
         let end = &mut self.ends[direction as usize];
         if std::mem::take(&mut end.must_seek) { end.seek_bound(direction) } else { Ok(()) }
