@@ -198,8 +198,9 @@ impl Range {
     }
 
     /// Sets how many entries will be taken from an end, and after each seek, about. The seek then reads the blocks of these
-    /// entries in all runs at once, and nothing behind them. A range that goes on behind them reads ahead as others do. The
-    /// entries are the same. Requires: nothing was read yet; otherwise it has no effect.
+    /// entries in all runs at once, and nothing behind them. A range that goes on behind them reads ahead as others do. By
+    /// default a range expects what ranges of the partition have usually taken. The entries are the same. Requires: nothing
+    /// was read yet; otherwise it has no effect.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
