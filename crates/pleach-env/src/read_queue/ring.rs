@@ -181,8 +181,17 @@ impl Ring {
         // SAFETY: a slot owns memory and descriptor until the completion has been taken, and forever if the ring fails
         // while the kernel has the read. Its buffer's memory does not move with the slot, and nobody else uses it
         // ([`ReadBuffer`]). The alarm and its counter live as long as the ring.
-        let pushed = unsafe { self.ring().submission().push(&entry) };
-        pushed.expect("a ring has an entry for each read in flight and for the alarm");
+        while unsafe { self.ring().submission().push(&entry) }.is_err() {
+            assert_eq!(
+                self.driver,
+                ReadDriver::KernelPolled,
+                "a ring has an entry for each read in flight and for the alarm"
+            );
+            // The kernel's thread takes several entries, and frees their places only when it has begun them all. The first may
+            // have ended before that. A permanent error comes again when the ring waits.
+            let _ = self.enter(0);
+            hint::spin_loop();
+        }
         self.queued.push(user_data);
         let enough = if self.in_flight <= FEW { SUBMIT_EARLY_AT } else { SUBMIT_AT };
         if self.queued.len() >= enough {

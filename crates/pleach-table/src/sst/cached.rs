@@ -1,9 +1,9 @@
 //! Blocks read one after the other through the cache: for range scans.
 //!
-//! The first block of a walk counts as a use of the cache. A walk that goes on to a neighbouring block that is not cached reads
-//! several at once ([`ReadAhead`]). The first step reads one block alone if the system has it in memory. Blocks of a short walk
-//! are admitted cold when the walk reaches them. A long walk leaves the cache alone: it checks each block once and uses it in
-//! the buffer that it was read into. Blocks that are in the cache are used there.
+//! The first block of a walk counts as a use of the cache, unless a window brings it. A walk that goes on to a neighbouring
+//! block that is not cached reads several at once ([`ReadAhead`]). The first step reads one block alone if the system has it in
+//! memory. Blocks of a short walk are admitted cold when the walk reaches them. A long walk leaves the cache alone: it checks
+//! each block once and uses it in the buffer that it was read into. Blocks that are in the cache are used there.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
