@@ -181,17 +181,8 @@ impl Ring {
         // SAFETY: a slot owns memory and descriptor until the completion has been taken, and forever if the ring fails
         // while the kernel has the read. Its buffer's memory does not move with the slot, and nobody else uses it
         // ([`ReadBuffer`]). The alarm and its counter live as long as the ring.
-        while unsafe { self.ring().submission().push(&entry) }.is_err() {
-            assert_eq!(
-                self.driver,
-                ReadDriver::KernelPolled,
-                "a ring has an entry for each read in flight and for the alarm"
-            );
-            // The kernel's thread takes several entries, and frees their places only when it has begun them all. The first may
-            // have ended before that. A permanent error comes again when the ring waits.
-            let _ = self.enter(0);
-            hint::spin_loop();
-        }
+        let pushed = unsafe { self.ring().submission().push(&entry) };
+        pushed.expect("a ring has an entry for each read in flight and for the alarm");
         self.queued.push(user_data);
         let enough = if self.in_flight <= FEW { SUBMIT_EARLY_AT } else { SUBMIT_AT };
         if self.queued.len() >= enough {
@@ -326,7 +317,9 @@ impl Thread {
         let (ring, poller) = match driver {
             ReadDriver::KernelPolled => {
                 let poller = Poller::of(process)?;
-                (poller.ring(ENTRIES)?, Some(poller))
+                // The kernel's thread takes several entries, and frees their places only when it has begun all of them: their
+                // reads may have ended by then, and others have been queued.
+                (poller.ring(2 * ENTRIES)?, Some(poller))
             }
             ReadDriver::DevicePolled => (new_ring(|| IoUring::builder().setup_iopoll().clone())?, None),
             _ => (new_ring(IoUring::builder)?, None),
