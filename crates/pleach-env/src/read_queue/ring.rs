@@ -36,7 +36,7 @@ use super::{ReadBuffer, ReadDriver, Slot, Source};
 use poller::Poller;
 
 /// Reads in flight on one ring at most. Devices gain little beyond: 256 are hardly faster than 128 (measured).
-const ENTRIES: u32 = 256;
+pub(super) const ENTRIES: u32 = 256;
 
 /// This many queued reads are submitted without waiting for more. Reads that are submitted together end together, and the
 /// device is idle until the next ones come: at depth 32, reads a second were 58 k with one submission for each wait, 79 k
@@ -154,6 +154,11 @@ impl Ring {
         let alarm = Arc::new(Alarm(eventfd(0, EventfdFlags::CLOEXEC)?));
         self.alarm = Some(Armed { alarm: Arc::clone(&alarm), counter: Box::new([0; 8]), in_flight: false });
         Ok((self, alarm))
+    }
+
+    #[cfg(test)]
+    pub(super) fn places(&self) -> u32 {
+        self.thread.as_ref().expect("the ring was not given up").ring.params().sq_entries()
     }
 
     fn ring(&mut self) -> &mut IoUring {

@@ -161,7 +161,6 @@ fn a_simulated_queue_ends_reads_in_any_order_and_with_their_errors() {
 
 #[test]
 fn the_first_driver_that_reads_is_chosen() {
-    // The tests of failing rings may have used up the process's rings.
     #[cfg(target_os = "linux")]
     let _turn = ring_failures::TURN.lock();
     let dir = tempfile::tempdir().unwrap();
@@ -218,6 +217,8 @@ fn a_device_is_polled_only_for_direct_reads() {
 
 #[test]
 fn a_queue_says_that_its_reads_were_not_polled() {
+    #[cfg(target_os = "linux")]
+    let _turn = ring_failures::TURN.lock();
     let dir = tempfile::tempdir().unwrap();
     let env = RealEnv::new();
     let file = file_of(&env, dir.path(), 5000);

@@ -32,7 +32,8 @@ impl Failure {
     }
 }
 
-/// One test at a time: failures of rings are counted for the process.
+/// One test at a time, of those that make rings fail or that fail where threads read instead: failures of rings are counted
+/// for the process.
 pub(super) static TURN: Mutex<()> = Mutex::new(());
 
 /// A planted failure. Dropping it repairs the ring of the thread.

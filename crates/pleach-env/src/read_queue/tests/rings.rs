@@ -79,3 +79,12 @@ fn a_thread_of_the_kernel_may_take_what_a_failed_ring_has_queued() {
         ring::forget_failures();
     }
 }
+
+/// The thread of the kernel frees places only after it has begun all entries that it has taken.
+#[test]
+fn a_ring_polled_by_the_kernel_has_two_places_for_each_read() {
+    if drivers().contains(&ReadDriver::KernelPolled) {
+        let ring = Ring::of_thread(ReadDriver::KernelPolled, 1).unwrap();
+        assert_eq!(ring.places(), 2 * ring::ENTRIES);
+    }
+}

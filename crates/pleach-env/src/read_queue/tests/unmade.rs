@@ -54,6 +54,7 @@ fn a_read_that_was_withdrawn_is_not_made() {
 #[cfg(target_os = "linux")]
 #[test]
 fn reads_that_a_ring_cannot_make_fail_and_take_no_place() {
+    let _turn = ring_failures::TURN.lock();
     let dir = tempfile::tempdir().unwrap();
     let env: Arc<dyn Env> = Arc::new(RealEnv::new());
     let file = file_of(&*env, dir.path(), 4096);
