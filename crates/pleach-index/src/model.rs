@@ -53,6 +53,9 @@ use self::starts::Starts;
 /// Weight of residuals where few are needed. Arbitrary.
 const WEIGHT_OF_FEW: u64 = 16;
 
+/// Most boundaries in a window.
+const CANDIDATES_MAX: u32 = 4;
+
 /// The model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Model<C> {
@@ -161,50 +164,65 @@ impl<C: Code> Model<C> {
     #[inline]
     pub(crate) fn find(&self, code: C) -> u32 {
         let Some(distance) = code.above(self.origin) else { return 0 };
-        let (segment, implicit) = match &self.layout {
-            Layout::Even { shift } => (usize::try_from(distance.scaled(*shift)).unwrap_or(usize::MAX), 0_i64),
-            Layout::Uneven(starts) => (starts.segment_of(distance.scaled(starts.scale)), 1),
-        };
-        let pair = self.records.get(segment..).and_then(<[Record]>::first_chunk);
-        let Some([record, next]) = pair else { return self.blocks - 1 };
-        let distance = match &self.layout {
-            Layout::Even { shift } => distance.low(*shift),
-            Layout::Uneven(starts) => {
-                distance.rest(starts.of(segment), starts.scale).justified(record.shape().justify)
+        match &self.layout {
+            Layout::Even { shift } => {
+                let segment = usize::try_from(distance.scaled(*shift)).unwrap_or(usize::MAX);
+                let Some([record, next]) = self.pair(segment) else { return self.blocks - 1 };
+                self.find_in_segment(record, next.block().wrapping_sub(record.block()), distance.low(*shift))
             }
-        };
-        let last = i64::from(next.block()) - i64::from(record.block()) - implicit;
-        self.find_in_segment(record, last, distance)
+            Layout::Uneven(starts) => self.find_unevenly(starts, distance),
+        }
+    }
+
+    /// Apart, so that the even layout needs few registers.
+    #[inline(never)]
+    fn find_unevenly(&self, starts: &Starts, distance: C) -> u32 {
+        let segment = starts.segment_of(distance.scaled(starts.scale));
+        let Some([record, next]) = self.pair(segment) else { return self.blocks - 1 };
+        let rest = distance.rest(starts.of(segment), starts.scale);
+        // The first boundary is the start.
+        let last = next.block().wrapping_sub(record.block()).wrapping_sub(1);
+        self.find_in_segment(record, last, rest.justified(record.shape().justify))
+    }
+
+    /// The records of a segment and of the next one.
+    #[inline]
+    fn pair(&self, segment: usize) -> Option<&[Record; 2]> {
+        self.records.get(segment..).and_then(<[Record]>::first_chunk)
     }
 
     /// The block of a code that is `distance` behind the start of the segment of `record`, which has `last` boundaries.
-    #[inline]
-    fn find_in_segment(&self, record: &Record, last: i64, distance: u64) -> u32 {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the layouts differ in what they know of the arguments")]
+    fn find_in_segment(&self, record: &Record, last: u32, distance: u64) -> u32 {
         let line = record.line();
         let first = record.block();
         let Shape { width, fraction, .. } = line.shape;
         let position = line.predict(distance);
-        let top = (position >> fraction).min(last);
+        // An `i32` of -1 is no boundary either.
+        let top = (position >> fraction).min(last.cast_signed().into());
         if self.candidates == 0 {
             return first + low_half(top.max(0).cast_unsigned());
         }
         // Boundaries below the window are passed, those above it are not.
         let lowest = top.wrapping_sub(i64::from(line.shape.candidates()) - 1).max(1);
+        let window =
+            Window { width, fraction, rest: position.wrapping_sub(lowest << fraction), len: top - lowest };
         let at = record.residual_bit(lowest.cast_unsigned(), width);
-        let rest = position.wrapping_sub(lowest << fraction);
         let residuals = gather(&self.residuals, at);
-        let mut count = lowest - 1;
-        for i in 0..self.candidates {
-            let behind = i * width;
-            let residual = if self.are_gathered_at_once {
-                residuals >> (behind & 63)
-            } else {
-                gather(&self.residuals, at.wrapping_add(behind.into()))
-            } & mask(width);
-            let is_passed = residual.cast_signed() <= rest.wrapping_sub(i64::from(i) << fraction);
-            count += i64::from(is_passed & (i64::from(i) <= top.wrapping_sub(lowest)));
-        }
-        first + low_half(count.cast_unsigned())
+        let passed = if self.are_gathered_at_once {
+            (0..CANDIDATES_MAX).map(|i| window.passes(residuals >> ((i * width) & 63), i)).sum()
+        } else {
+            self.passed_in_wide(window, at)
+        };
+        first + low_half((lowest - 1 + passed).cast_unsigned())
+    }
+
+    /// As in [`Model::find_in_segment`], where one load does not find all residuals of the window.
+    #[cold]
+    fn passed_in_wide(&self, window: Window, at: u64) -> i64 {
+        let residual = |i| gather(&self.residuals, at.wrapping_add(u64::from(i * window.width)));
+        (0..CANDIDATES_MAX).map(|i| window.passes(residual(i), i)).sum()
     }
 
     /// Number of blocks; at least 2.
@@ -229,6 +247,30 @@ impl<C: Code> Model<C> {
             Layout::Uneven(starts) => starts.memory(),
         };
         starts + size_of_val(&*self.records) + self.residuals.len()
+    }
+}
+
+/// The boundaries of a segment among which residuals decide.
+#[derive(Clone, Copy)]
+struct Window {
+    /// Bits of a residual.
+    width: u32,
+    /// Bits of a fraction of a block.
+    fraction: u32,
+    /// The position above the first boundary, in fractions.
+    rest: i64,
+    /// Number of boundaries, less one; below 0 there is none.
+    len: i64,
+}
+
+impl Window {
+    /// Whether boundary `i` is in the window and passed, by its residual, which is the lowest bits of `residual`.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a few operations")]
+    fn passes(self, residual: u64, i: u32) -> i64 {
+        let residual = (residual & mask(self.width)).cast_signed();
+        let is_passed = residual <= self.rest.wrapping_sub(i64::from(i) << self.fraction);
+        i64::from(is_passed & (i64::from(i) <= self.len))
     }
 }
 

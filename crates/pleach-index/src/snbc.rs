@@ -22,6 +22,8 @@
 #![deny(clippy::indexing_slicing)]
 
 mod class;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod points;
 mod train;
 #[expect(clippy::indexing_slicing, reason = "places within eight bytes")]
@@ -74,10 +76,9 @@ impl Snbc {
         let (upper_classes, lower_classes) = all.split_at_checked(split)?;
         let (mut weights, upper_max) = weights_of(upper_classes, &sets)?;
         let (lower_weights, lower_max) = weights_of(lower_classes, &sets)?;
-        let mut words = SmallVec::new();
-        add_words(compared, 0, upper_classes, &weights, &mut words);
+        let mut words: SmallVec<_> = words_of(compared, 0, upper_classes, &weights).collect();
         let upper_words = words.len();
-        add_words(compared + split, split, lower_classes, &lower_weights, &mut words);
+        words.extend(words_of(compared + split, split, lower_classes, &lower_weights));
         weights.extend(lower_weights);
         Some(Self {
             prefix: prefix.into(),
@@ -156,6 +157,18 @@ impl Snbc {
         let (classes, weights) = (self.classes.get(first..)?, self.weights.get(first..)?);
         let count = usize::from(word.positions).min(classes.len());
         word.sum_of_tables(key, classes.get(..count)?, weights, &self.sets, &self.tables)
+    }
+
+    /// The same encoder without vector instructions.
+    #[cfg(test)]
+    #[expect(clippy::indexing_slicing, reason = "a test's")]
+    fn in_registers(mut self) -> Self {
+        for word in &mut self.words {
+            let places = usize::from(word.first)..usize::from(word.first) + usize::from(word.positions);
+            *word =
+                Word::new(word.start(), places.start, &self.classes[places.clone()], &self.weights[places]);
+        }
+        self
     }
 
     /// Both halves of the code, byte by byte.
@@ -251,18 +264,12 @@ fn weights_of(classes: &[Class], sets: &[Set]) -> Option<(Vec<u64>, u64)> {
     Some((weights, low_bits(product - 1)))
 }
 
-/// Appends the words of `classes`, of which the first is number `first` and at `start` in a key.
-fn add_words(
-    start: usize,
-    first: usize,
-    classes: &[Class],
-    weights: &[u64],
-    words: &mut SmallVec<[Word; 2]>,
-) {
+/// The words of `classes`, of which the first is number `first` and at `start` in a key.
+fn words_of(start: usize, first: usize, classes: &[Class], weights: &[u64]) -> impl Iterator<Item = Word> {
     let chunks = classes.chunks(WORD_LEN).zip(weights.chunks(WORD_LEN));
-    words.extend(chunks.enumerate().map(|(i, (classes, weights))| {
-        Word::new(start + i * WORD_LEN, first + i * WORD_LEN, classes, weights)
-    }));
+    chunks.enumerate().map(move |(i, (classes, weights))| {
+        Word::new(start + i * WORD_LEN, first + i * WORD_LEN, classes, weights).in_lanes(classes)
+    })
 }
 
 /// The lower 64 bits.

@@ -52,6 +52,10 @@ fn check(mut sorted: Vec<Vec<u8>>, mut probes: Vec<Vec<u8>>) {
     }
     probes.sort();
     for snbc in trained(&sorted) {
+        let in_registers = snbc.clone().in_registers();
+        for key in &probes {
+            assert_eq!(code(&snbc, key), code(&in_registers, key), "{key:?} {snbc:?}");
+        }
         for pair in probes.windows(2) {
             assert!(code(&snbc, &pair[0]) <= code(&snbc, &pair[1]), "{pair:?} {snbc:?}");
         }
@@ -109,6 +113,22 @@ fn neighbours_in_extreme_sets_have_ordered_codes() {
     check(bytes, vec![vec![], vec![0, 0], vec![255, 0]]);
     let long: Vec<Vec<u8>> = (0..50u8).map(|n| [vec![7; 65_000].as_slice(), &[n]].concat()).collect();
     check(long, vec![vec![7; 64_999], vec![8], vec![6]]);
+}
+
+#[test]
+fn words_of_many_ranks_and_of_letters_before_hexadecimal_digits_have_ordered_codes() {
+    let random = |n: u64, i: u32| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(8 * i) & 0xff;
+    // Digits end a word with one of the prefixes.
+    for prefix in (0..8).map(|len| "75318642".get(..len).unwrap()) {
+        for ranks in [127, 128, 200] {
+            let byte = |n, i| u8::try_from(random(n, i) % ranks).unwrap();
+            let key = |n| prefix.bytes().chain((0..8).map(|i| byte(n, i))).collect();
+            check((0..1000).map(key).collect(), vec![vec![0xff], vec![]]);
+        }
+        let letter = |n| char::from(b'G' + u8::try_from(random(n, 0) % 50).unwrap());
+        let key = |n| format!("{prefix}{}{:07x}", letter(n), (random(n, 3) << 20) | (n * 97)).into_bytes();
+        check((0..1000).map(key).collect(), vec![]);
+    }
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! eight products do not depend on each other, unlike the steps of Horner's rule.
 
 use super::class::{Class, Rank, Set};
+#[cfg(target_arch = "x86_64")]
+use super::lanes::Lanes;
 
 /// One byte of 0x01, 0x06, 0x0f and so on at each place.
 const ONES: u64 = 0x0101_0101_0101_0101;
@@ -58,6 +60,9 @@ enum Sum {
         /// What the number counts.
         scale: u64,
     },
+    /// The same, by vector instructions.
+    #[cfg(target_arch = "x86_64")]
+    Lanes(Lanes),
     /// What a rank counts at each place.
     Weights([u64; WORD_LEN]),
 }
@@ -114,6 +119,7 @@ impl Word {
             all_weights[skipped + i] = *weight;
         }
         let [lowest, highest, hex, used] = bytes.map(number);
+        let sum = Sum::digits(skipped, classes, weights).unwrap_or(Sum::Weights(all_weights));
         let short = |n: usize| u8::try_from(n).expect("at most eight");
         Self {
             offset: u32::try_from(offset).expect("a key has fewer than 2^32 bytes"),
@@ -125,8 +131,27 @@ impl Word {
             highest,
             hex,
             used,
-            sum: Sum::digits(skipped, classes, weights).unwrap_or(Sum::Weights(all_weights)),
+            sum,
         }
+    }
+
+    /// The word of the same `classes`, by vector instructions if there are any for it.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn in_lanes(mut self, classes: &[Class]) -> Self {
+        if let Sum::Digits { base, mask, scale } = self.sum {
+            let (Base::Small([base, ..]) | Base::Any([base, ..])) = base;
+            let mut highest = [0xff; WORD_LEN];
+            for (highest, class) in highest.iter_mut().skip(self.skipped.into()).zip(classes) {
+                *highest = u8::try_from(class.radix(&[]) - 1).unwrap_or(0xff);
+            }
+            self.sum = Lanes::new(base, mask, number(highest), scale).map_or(self.sum, Sum::Lanes);
+        }
+        self
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(super) fn in_lanes(self, _classes: &[Class]) -> Self {
+        self
     }
 
     /// The sum of ranks and weights; `None` if a byte has no rank of its own. `tables` finds the sum of a word with sets.
@@ -137,12 +162,22 @@ impl Word {
             Some(bytes) => number(*bytes),
             None => self.padded(key),
         };
+        #[cfg(target_arch = "x86_64")]
+        if let Sum::Lanes(lanes) = &self.sum {
+            return lanes.number(bytes, self.lowest, self.hex);
+        }
+        self.sum_of_ranks(bytes, || tables(self))
+    }
+
+    /// As [`Word::encode`], of ranks that are found in a register or in tables.
+    #[inline(never)]
+    fn sum_of_ranks(&self, bytes: u64, tables: impl Fn() -> Option<u64>) -> Option<u64> {
         let ranks = match self.kind {
             Kind::Any => bytes,
             Kind::Ascii => self.ranks_in_ascii(bytes)?,
             Kind::Ranges => self.ranks_in_ranges(bytes)?,
             Kind::Hex => self.ranks_of_hex(bytes)?,
-            Kind::Tables => return tables(self),
+            Kind::Tables => return tables(),
         };
         Some(self.weighted(ranks))
     }
@@ -196,6 +231,8 @@ impl Word {
     fn weighted(&self, ranks: u64) -> u64 {
         match &self.sum {
             Sum::Digits { base, mask, scale } => base.number(ranks & mask).wrapping_mul(*scale),
+            #[cfg(target_arch = "x86_64")]
+            Sum::Lanes(_) => unreachable!("they need no ranks"),
             Sum::Weights(weights) => {
                 let ranks = bytes_of(ranks).map(u64::from);
                 let products = ranks.iter().zip(weights).map(|(rank, weight)| rank.wrapping_mul(*weight));

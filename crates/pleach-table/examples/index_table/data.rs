@@ -45,6 +45,12 @@ impl Part {
         Self::sorted(name, chosen().map(|index| key(set, index)).collect(), missing)
     }
 
+    /// A run of `len` keys, and as many that are missing.
+    pub(crate) fn run(set: KeySet, len: u64) -> Self {
+        let missing = (0..len).map(|index| missing(set, index)).collect();
+        Self::sorted(set.description().0.to_owned(), (0..len).map(|index| key(set, index)).collect(), missing)
+    }
+
     fn sorted(name: String, mut keys: Vec<Vec<u8>>, missing: Vec<Vec<u8>>) -> Self {
         keys.sort();
         Self { name, keys, missing }

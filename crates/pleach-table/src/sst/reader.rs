@@ -121,8 +121,17 @@ impl Sst {
     /// # Errors
     /// Why there is no such model.
     pub fn learn_index(&self, choice: IndexChoice) -> Result<Self, Obstacle> {
-        let index = self.index.learn_from_separators(choice)?;
-        Ok(Self {
+        Ok(self.with_index(self.index.learn_from_separators(choice)?))
+    }
+
+    /// The same open SST with another index of its blocks; the filter stays with `self`. Like [`Sst::learn_index`], for those who
+    /// compare indexes.
+    ///
+    /// Requires: `index` finds the block of every key of the SST.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_index(&self, index: Index) -> Self {
+        Self {
             path: self.path.clone(),
             file: Arc::clone(&self.file),
             file_id: self.file_id,
@@ -137,7 +146,7 @@ impl Sst {
             cache: Arc::clone(&self.cache),
             words: Arc::clone(&self.words),
             frames: Arc::clone(&self.frames),
-        })
+        }
     }
 
     /// The error that the model of the index would have without residuals, in blocks: see
