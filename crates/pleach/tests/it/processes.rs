@@ -97,6 +97,33 @@ fn child_with_sixteen_readers() {
     db.verify().unwrap();
 }
 
+#[test]
+fn a_seek_searches_more_runs_than_there_are_descriptors() {
+    let dir = temporary();
+    assert_passed(&run("ulimit -n 40", "child_with_sixty_runs", dir.path()));
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn child_with_sixty_runs() {
+    const KEYS: u32 = 1200;
+    const RUNS: u32 = 60;
+    let open = || options().shape(Shape::Forest).runs_per_stage(64).open(store()).unwrap();
+    let db = open();
+    let partition = db.default_partition();
+    for run in 0..RUNS {
+        let keys = (run..KEYS).step_by(RUNS as usize);
+        keys.for_each(|key| partition.put(name(key), value(key)).unwrap());
+        db.flush().unwrap();
+    }
+    assert_eq!(partition.stats().unwrap().runs, u64::from(RUNS));
+    db.close().unwrap();
+    // No block is cached: the seek reads one of each run.
+    let partition = open().default_partition();
+    let found = partition.range(name(KEYS / 2)..).map(|entry| entry.unwrap().0.to_vec());
+    assert!(found.eq((KEYS / 2..KEYS).map(|key| name(key).into_bytes())));
+}
+
 /// Of any number of descriptors: a store that works, or an error that says what to do.
 #[test]
 fn any_number_of_descriptors_is_enough_or_said_to_be_too_few() {
