@@ -94,8 +94,8 @@ impl Partition {
     /// Reads the value of `key`.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty or too long key, `Closed` after a drop, `Io` or `Corruption` when a block cannot
-    /// be read.
+    /// `InvalidArgument` for an empty or too long key, `Closed` after a drop or a close, `Io` or `Corruption` when a block
+    /// cannot be read.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_with(key, &const { ReadOptions::new() })
