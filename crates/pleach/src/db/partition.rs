@@ -335,7 +335,7 @@ impl Partition {
 
     /// An estimate of the entries in `bounds` and of their bytes. It reads no data: it searches the indexes of all runs,
     /// which are in memory. Entries in memtables are not counted. Shadowed versions and tombstones are counted until a
-    /// compaction removes them. The error is about a block (16 KiB) for each run and bound.
+    /// compaction removes them. The error is about a block (usually 4 to 16 KiB) for each run and bound.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
