@@ -131,7 +131,8 @@ impl Partition {
     }
 
     /// As [`Partition::get_many`], with options. [`ReadPolicy::Auto`](crate::ReadPolicy) searches for each key serially:
-    /// many keys keep the device busy.
+    /// many keys keep the device busy. With a timeout or a parallel policy it reads as [`Partition::get_many_async`] does, each
+    /// block by a read of its own.
     ///
     /// # Errors
     /// Those of [`Partition::get_with`], for any of the keys.
