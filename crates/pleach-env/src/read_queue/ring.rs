@@ -130,7 +130,9 @@ impl Ring {
     pub(super) fn of_thread(driver: ReadDriver, depth: u32) -> io::Result<Self> {
         assert!(depth <= ENTRIES, "a ring has room for {ENTRIES} reads");
         let process = getpid();
-        let idle = IDLE.take().filter(|idle| idle.process == process && idle.driver == driver);
+        // There is no place for a ring any more while the values of a thread that ends are dropped.
+        let idle = IDLE.try_with(Cell::take).ok().flatten();
+        let idle = idle.filter(|idle| idle.process == process && idle.driver == driver);
         let own = match idle {
             Some(idle) => idle,
             None => Box::new(ThreadRing::new(driver, process)?),
@@ -313,7 +315,7 @@ impl Drop for Ring {
             }
         }
         if let Some(own) = self.own.take() {
-            IDLE.set(Some(own));
+            let _dropped_instead = IDLE.try_with(|idle| idle.set(Some(own)));
         }
     }
 }

@@ -306,7 +306,8 @@ impl Partition {
     }
 
     fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability, may_wait: bool) -> Result<()> {
-        let mut operations = BUFFER.take().unwrap_or_default();
+        // There is no buffer any more while the values of a thread that ends are dropped.
+        let mut operations = BUFFER.try_with(Cell::take).ok().flatten().unwrap_or_default();
         operations.clear();
         let large_len = self.inner().ctx.options.thresholds.large_value_len;
         operations.push(self.live.id, key, value, large_len)?;
@@ -314,7 +315,7 @@ impl Partition {
         let request = WriteRequest { may_wait, ..WriteRequest::new(operations, partitions, durability) };
         let (operations, result) = self.inner().writes.commit(request);
         if operations.payload_len() <= KEPT_BUFFER_LEN {
-            BUFFER.set(Some(operations));
+            let _dropped_instead = BUFFER.try_with(|buffer| buffer.set(Some(operations)));
         }
         result
     }
