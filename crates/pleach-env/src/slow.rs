@@ -64,7 +64,7 @@ impl SlowEnv {
         Self { env, device: Arc::new(device) }
     }
 
-    /// Delays each read that begins from now on by `latency`, and counts anew.
+    /// Delays each read that begins from now on by `latency`, and starts counting again.
     pub fn set_latency(&self, latency: Duration) {
         let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         self.device.latency_ns.store(nanos, Ordering::Relaxed);

@@ -81,7 +81,8 @@ async fn read(users: &Partition, keys: u32) -> Result<()> {
     }
     println!("a scan: {entries} entries");
 
-    // A future may be dropped at any time. A read that has begun ends without it, and its block goes to the cache.
+    // A future may be dropped at any time. This one was not polled, so nothing is read. A read that has begun ends without
+    // its future, and its block goes to the cache.
     drop(users.get_async(name(7)));
     Ok(())
 }

@@ -46,8 +46,12 @@ impl Context {
         let path = self.dir.join(CURRENT);
         let wanted = self.options.read_driver;
         let opened = OpenOptions { direct: self.options.direct_reads, ..OpenOptions::default() };
-        let driver = ReadDriver::choose(&*self.env, wanted, &path, opened)
-            .map_err(|e| Error::io("read by the driver asked for", &path, e))?;
+        let driver = ReadDriver::choose(&*self.env, wanted, &path, opened).map_err(|e| {
+            let driver = wanted.map_or_else(|| "any driver".to_owned(), |wanted| format!("`{wanted}`"));
+            let action =
+                format!("read by {driver}; without `Options::read_driver` the open chooses one that can");
+            Error::io(&action, &path, e)
+        })?;
         self.read_driver.get_or_init(|| driver);
         Ok(())
     }

@@ -41,8 +41,9 @@
 //! - *Start*: nothing happens before the first poll. A get reads the newest state of its first poll. What is in memory is ready
 //!   at the first poll.
 //! - *Drop*: a future can be dropped, or forgotten, at any time. A read that has begun ends without it, and its block goes to
-//!   the cache; a read that has not begun is not made, unless others want the block. A future holds a handle of the store, so
-//!   a forgotten one keeps the store open until [`Db::close`], and some of its memory until the process ends.
+//!   the cache, if the read fills it; a read that has not begun is not made, unless others want the block. A future holds a
+//!   handle of the store, so a forgotten one keeps the store open until [`Db::close`], and some of its memory until the process
+//!   ends.
 //! - *Time*: gets have no time limit unless [`ReadOptions::timeout`] sets one; they then fail with [`ErrorKind::TimedOut`].
 //!   Chunks of ranges have none.
 //! - *Close*: [`Db::close`] waits for the reads in flight. A future that was waiting returns its answer or

@@ -210,8 +210,14 @@ impl Options {
     /// the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of the
     /// data, and so are the filters that open ranges and snapshots pin.
     ///
-    /// Two things come on top of this budget: memtables that snapshots, ranges and values pin after their flush
-    /// ([`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes)), and a write batch larger than a memtable.
+    /// These come on top of this budget:
+    /// - memtables that snapshots, ranges and values pin after their flush
+    ///   ([`Stats::pinned_memtable_bytes`](crate::Stats::pinned_memtable_bytes));
+    /// - a write batch larger than a memtable, and the excess of [`Options::memtable_bytes`] over an eighth of the budget;
+    /// - the blocks that a long scan reads ahead: up to 1 MiB for each run;
+    /// - blocks that are not cached ([`ReadOptions::fill_cache`](crate::ReadOptions::fill_cache)), as long as values pin them;
+    /// - the buffers of compactions: about 1 MiB for each run that is merged, and for the SST that is written, whose index and
+    ///   filter are in memory too.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = Some(bytes);
@@ -235,9 +241,9 @@ impl Options {
 
     /// How futures, and calls that want many blocks, such as [`Partition::get_many`](crate::Partition::get_many), read
     /// them. A blocking get reads by itself. By default the open tries an `io_uring`, and takes threads where the system
-    /// refuses it. [`Stats::read_driver`](crate::Stats) says which it is. If the system refuses a driver that was asked
-    /// for, the open fails with `Io`. If it does not poll, the polled drivers become the next one of
-    /// [`ReadDriver::DevicePolled`], [`ReadDriver::KernelPolled`] and [`ReadDriver::Ring`].
+    /// refuses it. [`Stats::read_driver`](crate::Stats) says which it is. If the system refuses the `driver` given here, the
+    /// open fails with `Io`. Polled drivers are the exception: where the system or the device does not poll,
+    /// [`ReadDriver::DevicePolled`] becomes [`ReadDriver::KernelPolled`], and that becomes [`ReadDriver::Ring`].
     #[must_use]
     pub fn read_driver(mut self, driver: ReadDriver) -> Self {
         self.read_driver = Some(driver);

@@ -80,9 +80,11 @@ impl ReadOptions {
     /// The longest time that the call waits for the device; then it fails with [`ErrorKind::TimedOut`](crate::ErrorKind).
     /// For a future, the time begins with the first poll. By default there is no limit.
     ///
-    /// The limit does not apply to an answer from memory. A read that was begun goes on, and its block goes to the cache.
+    /// The limit does not apply to an answer from memory. A read that was begun goes on, and its block goes to the cache, if
+    /// [`ReadOptions::fill_cache`] admits it. A get that is repeated may then find it there.
     /// With [`ReadDriver::Blocking`](crate::ReadDriver) the waiting thread reads by itself, and looks at the clock between
-    /// two reads.
+    /// two reads. With other drivers, another thread makes the reads of a blocking call that has a limit, so the call costs more
+    /// than one without.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -4,6 +4,7 @@
 //! <!-- table: benchmarks/a.json -->                                    workloads by engines, operations a second
 //! <!-- table: benchmarks/a.json p50, p99 -->                           the same with other figures
 //! <!-- table: benchmarks/a.json fillseq: ops/s, WA; ycsb-a: ops/s -->  engines by figures
+//! <!-- table: benchmarks/a.json ycsb-c@1: ops/s; ycsb-c@8: ops/s -->   the same by numbers of threads
 //! <!-- table by hand -->                                               left as it is: its records were not kept
 //! ...
 //! <!-- end -->
@@ -79,8 +80,12 @@ fn marked_table(mark: &str, folder: &Path) -> Result<String> {
     for part in figures.split(';') {
         let (workload, figures) =
             part.split_once(':').ok_or_else(|| format!("{part:?} names no workload"))?;
-        let workload = workload.trim();
-        columns.extend(measures::parse(figures)?.into_iter().map(|measure| Column { workload, measure }));
+        let (workload, threads) = match workload.trim().split_once('@') {
+            None => (workload.trim(), None),
+            Some((name, threads)) => (name, Some(threads.parse().map_err(|_| format!("{workload:?}"))?)),
+        };
+        let measures = measures::parse(figures)?;
+        columns.extend(measures.into_iter().map(|measure| Column { workload, threads, measure }));
     }
     engines_by_figures(&records, &columns)
 }
@@ -94,12 +99,17 @@ mod tests {
         let record = |engine: &str, ops_per_s| Record {
             engine: engine.into(),
             workload: "overwrite".into(),
+            threads: 1,
             ops_per_s,
             p50_ns: 500,
             ..Record::default()
         };
         let records = [record("a", 3e6), record("a", 2e6), record("b", 1e6), record("b", 1.5e6)];
+        let get = |threads, ops_per_s| Record { workload: "get".into(), threads, ..record("a", ops_per_s) };
+        let of_threads = [get(1, 4e6), get(2, 6e6), get(1, 5e6)];
+        let text = brief(&of_threads).expect("JSON");
         let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("threads.json"), text).expect("written");
         std::fs::write(folder.path().join("a.json"), brief(&records).expect("JSON")).expect("written");
         folder
     }
@@ -123,6 +133,20 @@ mod tests {
             \n<!-- end -->\n"
         );
         assert_eq!(with_tables(&written, folder.path()).expect("it is well-formed"), written);
+    }
+
+    #[test]
+    fn figures_are_apart_by_threads() {
+        let folder = folder();
+        let text = "<!-- table: threads.json get@1: ops/s; get@2: ops/s -->\n<!-- end -->\n";
+        assert_eq!(
+            with_tables(text, folder.path()).expect("it is well-formed"),
+            "<!-- table: threads.json get@1: ops/s; get@2: ops/s -->\n\n\
+            | engine | get, 1 thread: operations a second | get, 2 threads: operations a second |\n\
+            |---|---:|---:|\n\
+            | a | 4.00 M to 5.00 M | 6.00 M |\n\
+            \n<!-- end -->\n"
+        );
     }
 
     #[test]
@@ -158,6 +182,9 @@ mod tests {
             ("<!-- table: b.json -->\n<!-- end -->\n", "b.json"),
             ("<!-- table: a.json p12 -->\n<!-- end -->\n", "p12"),
             ("<!-- table: a.json fillseq: p50 -->\n<!-- end -->\n", "fillseq"),
+            ("<!-- table: threads.json get: p50 -->\n<!-- end -->\n", "get@1"),
+            ("<!-- table: threads.json get@3: p50 -->\n<!-- end -->\n", "get, 3 threads"),
+            ("<!-- table: threads.json get@x: p50 -->\n<!-- end -->\n", "get@x"),
         ] {
             let error = with_tables(mark, folder.path()).expect_err(mark).to_string();
             assert!(error.contains(reason), "{error}");

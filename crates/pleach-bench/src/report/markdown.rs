@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::arrangement::{Arrangement, Setup};
+use super::arrangement::{Arrangement, Setup, threads};
 use super::measures::{self, Measure};
 use super::units::times;
 use crate::bench::Record;
@@ -54,24 +54,50 @@ pub(super) fn workloads_by_engines(records: &[Record], measures: &[Measure]) -> 
 /// A column of a table whose rows are engines.
 pub(super) struct Column<'a> {
     pub(super) workload: &'a str,
+    /// `None` where all records of the workload have the same number.
+    pub(super) threads: Option<usize>,
     pub(super) measure: Measure,
+}
+
+impl Column<'_> {
+    fn takes(&self, record: &Record) -> bool {
+        record.workload == self.workload && self.threads.is_none_or(|threads| record.threads == threads)
+    }
+
+    /// The workload and its threads.
+    fn name(&self) -> String {
+        self.threads.map_or_else(
+            || self.workload.to_owned(),
+            |number| format!("{}, {}", self.workload, threads(number)),
+        )
+    }
+
+    /// An error unless the column has figures, all with the same number of threads.
+    fn check(&self, records: &[Record]) -> Result<()> {
+        let mut found = records.iter().filter(|record| self.takes(record)).map(|record| record.threads);
+        let first = found.next().ok_or_else(|| format!("there is no record of {}", self.name()))?;
+        if found.any(|threads| threads != first) {
+            let workload = self.workload;
+            return Err(format!("{workload} ran with several numbers of threads: {workload}@{first}").into());
+        }
+        Ok(())
+    }
 }
 
 /// A table with a row for each engine. Where an engine has run a workload several times, a cell holds the lowest and the
 /// highest figure. Bold is an engine whose every figure is better than every other engine's.
 pub(super) fn engines_by_figures(records: &[Record], columns: &[Column<'_>]) -> Result<String> {
     let engines = Arrangement::new(records, None)?.engines;
-    let several = columns.iter().any(|column| column.workload != columns[0].workload);
+    let several = columns.iter().any(|column| column.name() != columns[0].name());
     let mut rows: Vec<String> = engines.iter().map(|engine| format!("| {} |", cell(engine))).collect();
     let mut head = String::from("| engine |");
-    for Column { workload, measure } in columns {
-        if !records.iter().any(|record| record.workload == *workload) {
-            return Err(format!("there is no record of the workload {workload:?}").into());
-        }
-        let prefix = if several { format!("{workload}: ") } else { String::new() };
+    for column in columns {
+        column.check(records)?;
+        let measure = &column.measure;
+        let prefix = if several { format!("{}: ", column.name()) } else { String::new() };
         let _infallible = write!(head, " {prefix}{} |", measure.in_sentence());
         let ranges: Vec<Option<Range>> =
-            engines.iter().map(|engine| Range::of(records, engine, workload, measure)).collect();
+            engines.iter().map(|engine| Range::of(records, engine, column)).collect();
         for (at, row) in rows.iter_mut().enumerate() {
             let text = ranges[at].map_or_else(|| "-".into(), |range| range.text(measure));
             let others = ranges.iter().enumerate().filter(|(other, _)| *other != at);
@@ -92,9 +118,9 @@ struct Range {
 }
 
 impl Range {
-    fn of(records: &[Record], engine: &str, workload: &str, measure: &Measure) -> Option<Self> {
-        let of_both = records.iter().filter(|record| record.engine == engine && record.workload == workload);
-        let figures = of_both.filter_map(|record| measure.of(record));
+    fn of(records: &[Record], engine: &str, column: &Column<'_>) -> Option<Self> {
+        let of_both = records.iter().filter(|record| record.engine == engine && column.takes(record));
+        let figures = of_both.filter_map(|record| column.measure.of(record));
         figures
             .map(|figure| Self { low: figure, high: figure })
             .reduce(|a, b| Self { low: a.low.min(b.low), high: a.high.max(b.high) })

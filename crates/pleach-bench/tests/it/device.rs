@@ -107,7 +107,7 @@ fn a_kept_store_is_used_again_if_it_holds_the_same_keys() {
     };
     assert_eq!(run("--workloads fillrandom,overwrite,readrandom --keys 3000 --keep"), 2);
     assert_eq!(run("--workloads readrandom --keys 3000 --keep --reuse"), 2);
-    // Other keys are loaded. A store that may have other entries is loaded anew too.
+    // Other keys are loaded. A store that may have other entries is loaded again too.
     assert_eq!(run("--workloads readrandom,deleterandom --keys 2000 --keep --reuse"), 1);
     assert_eq!(run("--workloads readrandom --keys 2000 --reuse"), 1);
 }

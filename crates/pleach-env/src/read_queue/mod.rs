@@ -156,6 +156,9 @@ impl<'e, B: ReadBuffer> ReadQueue<'e, B> {
     ///
     /// # Errors
     /// Where the system has no ring, or no thread, for it.
+    ///
+    /// # Panics
+    /// If `depth` is above 256 and a ring reads.
     pub fn new(env: &'e dyn Env, driver: ReadDriver, depth: u32) -> io::Result<Self> {
         let engine = match driver {
             ReadDriver::Threads => Engine::Threads(Pool::new()?),

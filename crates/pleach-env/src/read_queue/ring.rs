@@ -35,7 +35,8 @@ use rustix::process::{Pid, getpid};
 use super::{ReadBuffer, ReadDriver, Slot, Source};
 use poller::Poller;
 
-/// Reads in flight on one ring at most. Devices gain little beyond: 256 are hardly faster than 128 (measured).
+/// Reads in flight on one ring at most: twice as many as the engine's reads have, so that raw reads can show what more would
+/// gain.
 pub(super) const ENTRIES: u32 = 256;
 
 /// This many queued reads are submitted without waiting for more. Reads that are submitted together end together, and the
@@ -63,7 +64,7 @@ pub(super) fn forget_failures() {
 }
 
 thread_local! {
-    static IDLE: Cell<Option<Box<Thread>>> = const { Cell::new(None) };
+    static IDLE: Cell<Option<Box<ThreadRing>>> = const { Cell::new(None) };
 }
 
 /// Time of polling before a thread sleeps: longer than a fast device reads (arbitrary).
@@ -71,8 +72,8 @@ const POLL_MAX: Duration = Duration::from_micros(100);
 /// Polls between two looks at the clock and at `is_over`.
 const POLLS: u32 = 16;
 
-/// A ring, and the process that may use it: a forked one shares the memory with its parent.
-struct Thread {
+/// The ring that a thread keeps, and the process that may use it: a forked one shares the memory with its parent.
+struct ThreadRing {
     ring: IoUring,
     driver: ReadDriver,
     process: Pid,
@@ -83,7 +84,7 @@ struct Thread {
 /// A ring in use; on drop it goes back to the thread.
 pub(super) struct Ring {
     /// Absent only after the ring was given up.
-    thread: Option<Box<Thread>>,
+    own: Option<Box<ThreadRing>>,
     alarm: Option<Armed>,
     driver: ReadDriver,
     /// `user_data` of the entries that the kernel has not taken, oldest first.
@@ -129,12 +130,14 @@ impl Ring {
     pub(super) fn of_thread(driver: ReadDriver, depth: u32) -> io::Result<Self> {
         assert!(depth <= ENTRIES, "a ring has room for {ENTRIES} reads");
         let process = getpid();
-        let idle = IDLE.take().filter(|thread| thread.process == process && thread.driver == driver);
-        let thread = match idle {
-            Some(thread) => thread,
-            None => Box::new(Thread::new(driver, process)?),
+        // There is no place for a ring any more while the values of a thread that ends are dropped.
+        let idle = IDLE.try_with(Cell::take).ok().flatten();
+        let idle = idle.filter(|idle| idle.process == process && idle.driver == driver);
+        let own = match idle {
+            Some(idle) => idle,
+            None => Box::new(ThreadRing::new(driver, process)?),
         };
-        Ok(Self { thread: Some(thread), alarm: None, driver, queued: Vec::new(), in_flight: 0 })
+        Ok(Self { own: Some(own), alarm: None, driver, queued: Vec::new(), in_flight: 0 })
     }
 
     /// The ring's kind.
@@ -158,11 +161,11 @@ impl Ring {
 
     #[cfg(test)]
     pub(super) fn places(&self) -> u32 {
-        self.thread.as_ref().expect("the ring was not given up").ring.params().sq_entries()
+        self.own.as_ref().expect("the ring was not given up").ring.params().sq_entries()
     }
 
     fn ring(&mut self) -> &mut IoUring {
-        &mut self.thread.as_mut().expect("the ring was not given up").ring
+        &mut self.own.as_mut().expect("the ring was not given up").ring
     }
 
     /// Queues what is left to read of a slot. Submits what is queued if it is [`SUBMIT_AT`] reads, or
@@ -291,7 +294,7 @@ impl Ring {
     /// Buffers and descriptors of all others in flight must be leaked.
     pub(super) fn give_up(&mut self) -> Vec<u32> {
         FAILED.fetch_add(1, Ordering::Relaxed);
-        mem::forget((self.thread.take(), self.alarm.take()));
+        mem::forget((self.own.take(), self.alarm.take()));
         let mut queued = mem::take(&mut self.queued);
         if self.driver == ReadDriver::KernelPolled {
             queued.clear();
@@ -311,13 +314,13 @@ impl Drop for Ring {
                 self.give_up();
             }
         }
-        if let Some(thread) = self.thread.take() {
-            IDLE.set(Some(thread));
+        if let Some(own) = self.own.take() {
+            let _dropped_instead = IDLE.try_with(|idle| idle.set(Some(own)));
         }
     }
 }
 
-impl Thread {
+impl ThreadRing {
     fn new(driver: ReadDriver, process: Pid) -> io::Result<Self> {
         let (ring, poller) = match driver {
             ReadDriver::KernelPolled => {

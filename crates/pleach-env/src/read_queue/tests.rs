@@ -324,7 +324,7 @@ fn a_service_that_goes_makes_the_reads_it_was_given() {
     }
 }
 
-/// A read whose task panics when it is told.
+/// A read whose task panics when it is woken.
 struct Panics(Arc<PageRead>, bool);
 
 impl QueuedRead for Panics {
@@ -443,7 +443,7 @@ fn a_ring_reads_what_is_left_of_a_read() {
     assert!(slot.buffer[40..].iter().copied().eq((340..400).map(byte_at)));
 }
 
-/// A read whose task is dropped when it is told, with the last handle of the service.
+/// A read whose task is dropped when it is woken, with the last handle of the service.
 struct Closes(Arc<PageRead>, Mutex<Option<ReadService<Closes>>>, Sender<()>);
 
 impl QueuedRead for Closes {

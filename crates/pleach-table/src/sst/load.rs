@@ -17,11 +17,6 @@ use crate::sizes::{HEADER_LEN, PAGE};
 pub(super) const BLOCK_CRC: &str = "sst.block.crc";
 
 impl Sst {
-    /// Admits a block to the cache. Requires: `stored` are the bytes of its [`Sst::block_extent`].
-    pub fn admit_block(&self, block: u32, stored: &[u8]) -> Result<BlockRef> {
-        self.admit(block, stored, Warmth::Warm)
-    }
-
     /// Reads a block that is not in the cache.
     pub fn load_block(&self, block: u32, warmth: Warmth) -> Result<BlockRef> {
         let (offset, len) = self.block_extent(block);

@@ -22,7 +22,7 @@ use crate::value_kind::ValueKind;
 /// A file of sorted entries, open for reading.
 ///
 /// A lookup calls `may_contain`, `block_for`, `cached_block` or `read_block`, then `get_in_block`; [`Sst::get`] does all of it.
-/// A driver that reads blocks by other means passes them to [`Sst::admit_block`].
+/// A driver that reads blocks by other means begins with [`Sst::begin_load`] and ends with [`Sst::finish_load`].
 ///
 /// # Concurrency
 /// Immutable except for its frame words; share it as `Arc<Sst>`. Dropping it, and what [`Sst::learn_index`] made of it, frees

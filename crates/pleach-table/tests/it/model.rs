@@ -4,8 +4,9 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
+use pleach_env::{ReadBuffer, ReadRequest};
 use pleach_table::{
-    Codec, CursorMode, FrameCache, IndexChoice, KEY_LEN_MAX, Sst, SstCursor, SstOptions, ValueKind,
+    Codec, CursorMode, FrameCache, IndexChoice, KEY_LEN_MAX, Sst, SstCursor, SstOptions, ValueKind, Warmth,
 };
 use proptest::prelude::*;
 
@@ -242,9 +243,10 @@ fn a_block_read_by_others_is_admitted() {
         for (key, (kind, value)) in &entries {
             let no = sst.block_for(key);
             let block = sst.cached_block(no).unwrap_or_else(|| {
-                let (offset, len) = sst.block_extent(no);
+                let ReadRequest { offset, mut buffer, needed, .. } = sst.begin_load(no, Warmth::Warm, 0);
                 let offset = usize::try_from(offset).unwrap();
-                sst.admit_block(no, &file[offset..offset + len as usize]).unwrap()
+                buffer.bytes_mut()[..needed].copy_from_slice(&file[offset..offset + needed]);
+                sst.finish_load(no, Ok(buffer)).unwrap()
             });
             let (found, range) = sst.get_in_block(&block, key, hash(key)).unwrap();
             assert_eq!((found, &block[range]), (*kind, value.as_slice()));

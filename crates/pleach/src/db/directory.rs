@@ -58,7 +58,11 @@ pub(super) fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result
     let path = dir.join(LOCK);
     let (mode, how) =
         if options.read_only { (LockMode::Shared, "for writing") } else { (LockMode::Exclusive, "already") };
-    let lock = env.lock_file(&path, mode).map_err(|e| Error::io("lock the store", &path, e))?;
+    let action = match mode {
+        LockMode::Shared => "lock the store",
+        LockMode::Exclusive => "lock the store for writing; `read_only` opens one that may only be read",
+    };
+    let lock = env.lock_file(&path, mode).map_err(|e| Error::io(action, &path, e))?;
     lock.ok_or_else(|| {
         let message = format!("the store is open {how}, in this process or in another; close it there first");
         Error::new(ErrorKind::Conflict, message).at_path(dir)

@@ -53,8 +53,8 @@ impl Drop for Shared {
 }
 
 impl Options {
-    /// Opens the store in directory `path`, and recovers it from its log. Creates a missing store, unless
-    /// [`Options::create_if_missing`] forbids it.
+    /// Opens the store in directory `path`, and recovers it from its log. Creates a missing store, and the missing directories
+    /// of `path`, unless [`Options::create_if_missing`] forbids it.
     ///
     /// A store on a full disk can be opened too. It accepts deletes and drops of partitions, which free space. If recovery
     /// itself finds no room, the store is opened for reading only: writes return the error of [`Db::read_only`] until the
@@ -76,7 +76,8 @@ impl Options {
 }
 
 impl Db {
-    /// Opens the store in directory `path` with default options, creating it if it is not there.
+    /// Opens the store in directory `path` with default options. Creates it, and the missing directories of `path`, if it is
+    /// not there.
     ///
     /// # Errors
     /// See [`Options::open`].
@@ -118,7 +119,8 @@ impl Db {
         Partition::new(self, live.expect("the default partition cannot be dropped"))
     }
 
-    /// The partition called `name`. Creates it if it is missing.
+    /// The partition called `name`. Creates it if it is missing; [`Db::find_partition`] does not, also for a store that is open
+    /// for reading only.
     ///
     /// # Errors
     /// `InvalidArgument` when the name is empty or longer than 255 bytes; otherwise as for writes.

@@ -94,8 +94,8 @@ impl Partition {
     /// Reads the value of `key`.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty or too long key, `Closed` after a drop, `Io` or `Corruption` when a block cannot
-    /// be read.
+    /// `InvalidArgument` for an empty or too long key, `Closed` after a drop or a close, `Io` or `Corruption` when a block
+    /// cannot be read.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_with(key, &const { ReadOptions::new() })
@@ -131,7 +131,8 @@ impl Partition {
     }
 
     /// As [`Partition::get_many`], with options. [`ReadPolicy::Auto`](crate::ReadPolicy) searches for each key serially:
-    /// many keys keep the device busy.
+    /// many keys keep the device busy. With a timeout or a parallel policy it reads as [`Partition::get_many_async`] does, each
+    /// block by a read of its own.
     ///
     /// # Errors
     /// Those of [`Partition::get_with`], for any of the keys.
@@ -305,7 +306,8 @@ impl Partition {
     }
 
     fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability, may_wait: bool) -> Result<()> {
-        let mut operations = BUFFER.take().unwrap_or_default();
+        // There is no buffer any more while the values of a thread that ends are dropped.
+        let mut operations = BUFFER.try_with(Cell::take).ok().flatten().unwrap_or_default();
         operations.clear();
         let large_len = self.inner().ctx.options.thresholds.large_value_len;
         operations.push(self.live.id, key, value, large_len)?;
@@ -313,7 +315,7 @@ impl Partition {
         let request = WriteRequest { may_wait, ..WriteRequest::new(operations, partitions, durability) };
         let (operations, result) = self.inner().writes.commit(request);
         if operations.payload_len() <= KEPT_BUFFER_LEN {
-            BUFFER.set(Some(operations));
+            let _dropped_instead = BUFFER.try_with(|buffer| buffer.set(Some(operations)));
         }
         result
     }
@@ -335,7 +337,7 @@ impl Partition {
 
     /// An estimate of the entries in `bounds` and of their bytes. It reads no data: it searches the indexes of all runs,
     /// which are in memory. Entries in memtables are not counted. Shadowed versions and tombstones are counted until a
-    /// compaction removes them. The error is about a block (16 KiB) for each run and bound.
+    /// compaction removes them. The error is about a block (usually 4 to 16 KiB) for each run and bound.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -28,8 +28,8 @@ use crate::loads::{Begun, BlockMap, Claim, LoadFuture, block_on};
 use crate::read_options::{ReadOptions, ReadPolicy};
 use crate::value::Value;
 
-/// Reads in flight at most, and blocks that wait for their reads. A device gains little from more (measured: 256 are slower
-/// than 128).
+/// Reads in flight at most, and blocks that wait for their reads. A device gains little or nothing from more (measured by
+/// `pleach-bench device --depths 128,256`).
 const READS_MAX: u32 = 128;
 
 /// New reads are begun when fewer are in flight: so those that wait can be sorted.
@@ -91,6 +91,8 @@ pub(super) struct Reads<'c> {
     /// The first error. After it no further block is wanted.
     failed: Option<Error>,
     open: Vec<Open>,
+    /// Numbers of lookups that have their answers: those of new ones.
+    free_open: Vec<usize>,
     blocks: Vec<Option<Block<'c>>>,
     free_blocks: Vec<usize>,
     /// The numbers of the blocks that are wanted.
@@ -116,6 +118,7 @@ impl<'c> Reads<'c> {
             answers: Vec::with_capacity(keys),
             failed: None,
             open: Vec::with_capacity(keys.min(READS_MAX as usize)),
+            free_open: Vec::new(),
             blocks: Vec::new(),
             free_blocks: Vec::new(),
             wanted: BlockMap::default(),
@@ -131,10 +134,14 @@ impl<'c> Reads<'c> {
     /// Takes a lookup whose next block is not in the cache. Begins reads, so that the device reads while other lookups are
     /// begun. Waits only if very many blocks are wanted.
     pub(super) fn add(&mut self, place: usize, lookup: &Lookup<'_>) {
-        let lookup = lookup.to_pending(ReadPolicy::Serial);
-        self.open.push(Open { place, lookup });
+        let open = Open { place, lookup: lookup.to_pending(ReadPolicy::Serial) };
+        let number = self.free_open.pop().unwrap_or(self.open.len());
+        match self.open.get_mut(number) {
+            Some(free) => *free = open,
+            None => self.open.push(open),
+        }
         let waiting = self.waiting.len();
-        self.advance(self.open.len() - 1);
+        self.advance(number);
         let is_next = |pair: &[usize]| self.block(pair[0]).is_next_to(self.block(pair[1]));
         let is_scattered =
             self.waiting.len() > waiting && !self.waiting.windows(2).next_back().is_some_and(is_next);
@@ -182,7 +189,10 @@ impl<'c> Reads<'c> {
         }
         match open.lookup.answer(self.ctx) {
             None => {}
-            Some(Ok(answer)) => self.answers[open.place] = answer,
+            Some(Ok(answer)) => {
+                self.answers[open.place] = answer;
+                self.free_open.push(number);
+            }
             Some(Err(error)) => self.failed = Some(error),
         }
     }

@@ -99,5 +99,7 @@ pub(super) fn warmth(options: &ReadOptions) -> Warmth {
 
 #[cold]
 pub(crate) fn timed_out() -> Error {
-    Error::new(ErrorKind::TimedOut, "the device did not answer in the time that the read was given")
+    let message =
+        "the device did not answer within the read's timeout; read again, or raise `ReadOptions::timeout`";
+    Error::new(ErrorKind::TimedOut, message)
 }

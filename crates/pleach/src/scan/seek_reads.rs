@@ -12,7 +12,9 @@
 //! `SifrDB`, section 4.2, "Range Query": the blocks of the start key are loaded from all trees concurrently. There by
 //! threads that make point lookups; here the seeks themselves are in flight.
 
-use pleach_env::{Error, ReadQueue, Result};
+use std::io;
+
+use pleach_env::{Error, ReadQueue, Result, is_out_of_files};
 use pleach_table::{BlockLoad, SeekStep};
 use smallvec::SmallVec;
 
@@ -49,7 +51,7 @@ pub(super) fn finish_seeks(ctx: &Context, sources: &mut [SourceCursor], first: u
                 (waiting, seeking) = (seeking, waiting);
             }
             _ => {
-                reads.begin(sources, &mut waiting)?;
+                reads.begin(sources, &mut waiting, &mut seeking)?;
                 seeking.push(reads.end_one(sources)?);
             }
         }
@@ -96,22 +98,38 @@ pub(super) fn take_turns(
 }
 
 impl SeekReads<'_> {
-    /// Begins the reads that sources wait for, as far as the queue has room.
-    fn begin(&mut self, sources: &mut [SourceCursor], waiting: &mut Indices) -> Result<()> {
+    /// Begins the reads that sources wait for, as far as the queue has room. Where no descriptor is left for a read, it first
+    /// waits for others, whose sources then go on in `seeking`.
+    fn begin(
+        &mut self,
+        sources: &mut [SourceCursor],
+        waiting: &mut Indices,
+        seeking: &mut Indices,
+    ) -> Result<()> {
         while self.in_flight < READS_MAX
             && let Some(source) = waiting.pop()
         {
-            let queue = match &mut self.queue {
-                Some(queue) => queue,
-                empty => empty.insert(self.ctx.read_queue(READS_MAX)?),
-            };
-            let sst = sources[source].sst_mut();
-            sst.read_ahead();
-            let pushed = queue.push(sst.begin_read(source as u64));
-            pushed.map_err(|e| Error::io("read the SST", sst.sst().path(), e))?;
+            sources[source].sst_mut().read_ahead();
+            while let Err(error) = self.push(sources, source)? {
+                // A read in flight owns its descriptor until it has ended.
+                if self.in_flight == 0 || !is_out_of_files(&error) {
+                    let path = sources[source].sst_mut().sst().path();
+                    return Err(Error::io("read the SST", path, error));
+                }
+                seeking.push(self.end_one(sources)?);
+            }
             self.in_flight += 1;
         }
         Ok(())
+    }
+
+    /// Hands the read that a source waits for to the queue.
+    fn push(&mut self, sources: &mut [SourceCursor], source: usize) -> Result<io::Result<()>> {
+        let queue = match &mut self.queue {
+            Some(queue) => queue,
+            empty => empty.insert(self.ctx.read_queue(READS_MAX)?),
+        };
+        Ok(queue.push(sources[source].sst_mut().begin_read(source as u64)))
     }
 
     /// Waits for the read that ends next, and returns its source.

@@ -1,6 +1,7 @@
 //! Resources that processes share: descriptors that children must not inherit, the lock of the directory, and the limits on
 //! descriptors and threads. Each test runs another test of this binary in a process of its own.
 
+use std::cell::RefCell;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::process::{Command, Output};
 use std::thread::spawn;
 use std::time::Duration;
 
-use pleach::{Db, Error, ErrorKind, Options, ReadDriver, ReadOptions, Shape, Value};
+use pleach::{Db, Error, ErrorKind, Options, Partition, ReadDriver, ReadOptions, Shape, Value};
 
 use crate::rig::read_drivers::{DRIVERS, ReadBy};
 use crate::rig::tasks::block_on;
@@ -95,6 +96,71 @@ fn child_with_sixteen_readers() {
     }
     assert!(db.poisoned().is_none());
     db.verify().unwrap();
+}
+
+#[test]
+fn a_seek_searches_more_runs_than_there_are_descriptors() {
+    let dir = temporary();
+    assert_passed(&run("ulimit -n 40", "child_with_sixty_runs", dir.path()));
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn child_with_sixty_runs() {
+    const KEYS: u32 = 1200;
+    const RUNS: u32 = 60;
+    let open = || options().shape(Shape::Forest).runs_per_stage(64).open(store()).unwrap();
+    let db = open();
+    let partition = db.default_partition();
+    for run in 0..RUNS {
+        let keys = (run..KEYS).step_by(RUNS as usize);
+        keys.for_each(|key| partition.put(name(key), value(key)).unwrap());
+        db.flush().unwrap();
+    }
+    assert_eq!(partition.stats().unwrap().runs, u64::from(RUNS));
+    db.close().unwrap();
+    // No block is cached: the seek reads one of each run.
+    let partition = open().default_partition();
+    let found = partition.range(name(KEYS / 2)..).map(|entry| entry.unwrap().0.to_vec());
+    assert!(found.eq((KEYS / 2..KEYS).map(|key| name(key).into_bytes())));
+}
+
+/// A value of a thread, such as a buffer of statistics that it writes at its end.
+struct AtTheEnd(Partition);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        self.0.put("last", "words").unwrap();
+        assert!(self.0.get_many((0..500).step_by(7).map(name)).unwrap().iter().all(Option::is_some));
+        assert_eq!(self.0.iter().count(), 501);
+    }
+}
+
+/// A panic there would end the process.
+#[test]
+fn a_thread_uses_the_store_when_its_values_are_dropped() {
+    let dir = temporary();
+    assert_passed(&run("true", "child_with_a_value_of_a_thread", dir.path()));
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of its own"]
+fn child_with_a_value_of_a_thread() {
+    thread_local! {
+        static AT_THE_END: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+    }
+    fill(&options().open(store()).unwrap(), 500);
+    let db = options().open(store()).unwrap();
+    let partition = db.default_partition();
+    let thread = spawn(move || {
+        // Dropped last, because it is the first value that the thread uses.
+        AT_THE_END.set(Some(AtTheEnd(partition.clone())));
+        partition.put("first", "words").unwrap();
+        partition.delete("first").unwrap();
+        assert!(partition.get_many((0..500).step_by(5).map(name)).unwrap().iter().all(Option::is_some));
+    });
+    thread.join().unwrap();
+    assert_eq!(db.default_partition().get("last").unwrap().as_deref(), Some(&b"words"[..]));
 }
 
 /// Of any number of descriptors: a store that works, or an error that says what to do.

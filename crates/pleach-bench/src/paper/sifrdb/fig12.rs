@@ -75,7 +75,7 @@ fn print_read(read: &Record, bits: Option<u64>, base: f64) {
         &bits.map_or_else(|| "has no filters".into(), |bits| bits.to_string()),
         &nanos(read.mean_ns),
         &format!("{:.2}x faster", base / read.mean_ns.max(1.0)),
-        &memory.map_or_else(|| "not told".into(), bytes),
-        &share.map_or_else(|| "not told".into(), |share| format!("{share:.2} %")),
+        &memory.map_or_else(|| "not reported".into(), bytes),
+        &share.map_or_else(|| "not reported".into(), |share| format!("{share:.2} %")),
     ]);
 }

@@ -97,8 +97,8 @@ fn print_head(keys: u64) {
         "mean get",
     ]);
     for row in [
-        ["LevelDB (theirs)", "larger", "more", "more", "more", "about 1", "cheaper"],
-        ["Size-Tiered (theirs)", "larger", "less", "less", "less", "up to 2", "dearer"],
+        ["LevelDB (theirs)", "larger", "more", "more", "more", "about 1", "faster"],
+        ["Size-Tiered (theirs)", "larger", "less", "less", "less", "up to 2", "slower"],
     ] {
         print_row(&row);
     }

@@ -203,12 +203,12 @@ pub(super) fn wasted_share(record: &Record) -> String {
     let share = detail(record, "lookup_reads")
         .zip(detail(record, "wasted_reads"))
         .map(|(reads, wasted)| 100.0 * wasted / reads.max(1.0));
-    share.map_or_else(|| "not told".into(), |share| format!("{share:.1} %"))
+    share.map_or_else(|| "not reported".into(), |share| format!("{share:.1} %"))
 }
 
 /// Runs that a lookup may search.
 pub(super) fn runs(record: &Record) -> String {
-    detail(record, "runs").map_or_else(|| "not told".into(), |runs| format!("{runs}"))
+    detail(record, "runs").map_or_else(|| "not reported".into(), |runs| format!("{runs}"))
 }
 
 #[cfg(test)]

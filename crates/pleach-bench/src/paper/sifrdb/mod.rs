@@ -91,5 +91,5 @@ fn amplification(record: &Record) -> Option<f64> {
 }
 
 fn number(value: Option<f64>) -> String {
-    value.map_or_else(|| "not told".into(), |value| format!("{value:.2}"))
+    value.map_or_else(|| "not reported".into(), |value| format!("{value:.2}"))
 }

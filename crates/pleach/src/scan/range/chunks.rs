@@ -24,6 +24,9 @@ pub type Chunk = Vec<(Key, Value)>;
 /// of that block has then begun. So only the next chunk waits for it. Blocks are read ahead as for the range's iterator.
 ///
 /// A chunk pins the blocks of its values. A poll goes on as long as blocks are in memory, also over many tombstones.
+///
+/// It is no `Stream`, because that trait is not in the standard library. The crate `futures` makes one of it:
+/// `try_unfold(chunks, |mut chunks| async move { Ok(chunks.next_chunk().await?.map(|chunk| (chunk, chunks))) })`.
 #[must_use = "nothing is read before a chunk is asked for"]
 pub struct RangeChunks {
     range: Range,
