@@ -1,6 +1,7 @@
 //! Control of a simulated machine, for tests only: crashes, faults, limits, and the bytes on the disk.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,6 +40,11 @@ impl SimEnv {
     /// Number of calls of `read_at` begun so far.
     pub fn read_count(&self) -> u64 {
         self.machine.lock().read_count
+    }
+
+    /// Bytes that calls of `read_at` have asked for so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.machine.lock().read_bytes
     }
 
     /// Number of reads so far that left no read of their queue in flight. A device that makes all reads of a queue at the same
@@ -111,11 +117,23 @@ impl SimEnv {
         self.machine.lock().faults.add(fault);
     }
 
+    /// Makes bytes of a file unreadable, as a damaged sector does: each read of one of them fails with `EIO`, until
+    /// [`SimEnv::clear_faults`]. Crash images can read them.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn add_unreadable(&self, path: &Path, bytes: Range<u64>) {
+        let mut machine = self.machine.lock();
+        let file = machine.disk.find(path).unwrap_or_else(|| panic!("no file {}", path.display()));
+        machine.unreadable.push((file, bytes));
+    }
+
     /// Removes all faults, also the sticky ones. Their effects stay.
     pub fn clear_faults(&self) {
         let mut machine = self.machine.lock();
         let _ = machine.check_power(); // Notices a power failure before its fault is forgotten.
         machine.faults.clear();
+        machine.unreadable.clear();
     }
 
     /// How many calls a fault with their number has struck, with or without an effect.

@@ -68,6 +68,7 @@ impl File for SimFile {
             // Also a short read ends with a whole block.
             len = len.next_multiple_of(BLOCK_LEN);
         }
+        machine.check_readable(self.ino, &(offset..offset + len as u64))?;
         Ok(machine.disk.inode(self.ino).read(&mut buf[..len], offset))
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub(super) struct Machine {
     pub(super) read_order: Rng,
     pub(super) op_count: u64,
     pub(super) read_count: u64,
+    /// Bytes that reads have asked for.
+    pub(super) read_bytes: u64,
     /// Reads of a queue that were not its last in flight.
     pub(super) overlapped_reads: u64,
     pub(super) open_count: u64,
@@ -59,6 +62,8 @@ pub(super) struct Machine {
     pub(super) processor: ProcessorTime,
     pub(super) processor_use: f64,
     pub(super) faults: Faults,
+    /// Bytes of files whose reads fail.
+    pub(super) unreadable: Vec<(Ino, Range<u64>)>,
     pub(super) capacity: Option<u64>,
     pub(super) powered_off: bool,
     pub(super) read_only: bool,
@@ -80,6 +85,7 @@ impl Machine {
             read_order: seeds.fork(),
             op_count: 0,
             read_count: 0,
+            read_bytes: 0,
             overlapped_reads: 0,
             open_count: 0,
             handle_limit: None,
@@ -88,6 +94,7 @@ impl Machine {
             processor: ProcessorTime::default(),
             processor_use: 0.0,
             faults: Faults::default(),
+            unreadable: Vec::new(),
             capacity,
             powered_off: false,
             read_only: false,
@@ -115,10 +122,19 @@ impl Machine {
     pub(super) fn begin_read(&mut self, len: usize) -> io::Result<usize> {
         self.check_power()?;
         self.read_count += 1;
+        self.read_bytes += len as u64;
         self.clock += READ_TIME;
         let fault = self.faults.strike(self.read_count - 1, Counter::Reads);
         check(fault.and_then(FaultKind::error))?;
         Ok(if fault == Some(FaultKind::ReadShort) && len > 1 { self.lengths.usize(1..len) } else { len })
+    }
+
+    /// Fails if one of the bytes cannot be read.
+    pub(super) fn check_readable(&self, ino: Ino, bytes: &Range<u64>) -> io::Result<()> {
+        let is_struck = |(damaged, range): &(Ino, Range<u64>)| {
+            *damaged == ino && range.start < bytes.end && bytes.start < range.end
+        };
+        if self.unreadable.iter().any(is_struck) { Err(Errno::IO.into()) } else { Ok(()) }
     }
 
     /// Counts a call that opens something and changes nothing. An error if a fault strikes it or no handle is left.

@@ -117,20 +117,42 @@ impl CachedBlocks {
         walk.pinned.get_or_init(|| BlockRef::heap(AlignedBuffer::copy_of(self.bytes()))).clone()
     }
 
-    /// Makes `block`, which a seek looks for, the current one if it is in the cache. Returns whether it is.
-    pub(super) fn seek_cached(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> bool {
-        self.walk = None;
-        let Some(found) = sst.cached_block(block) else { return false };
-        self.seek_to(found);
-        if let Some(hints) = self.hints.as_ref().filter(|hints| hints.entries > 0) {
-            self.begin_walk(sst, ReadAhead::new(sst, Some(hints), block, forward), block);
+    /// Makes `block`, which a seek looks for, the current one if it is in memory. Returns whether it is. A seek that `goes_on`
+    /// from the neighbouring block keeps what was read with that.
+    pub(super) fn seek_cached(
+        &mut self,
+        sst: &Arc<Sst>,
+        block: u32,
+        forward: bool,
+        goes_on: bool,
+    ) -> Result<bool> {
+        if !goes_on {
+            self.walk = None;
         }
-        true
+        if let Some(found) = sst.cached_block(block) {
+            self.seek_to(found);
+            if self.walk.is_none()
+                && let Some(hints) = self.hints.as_ref().filter(|hints| hints.entries > 0)
+            {
+                self.begin_walk(sst, ReadAhead::new(sst, Some(hints), block, forward), block);
+            }
+            return Ok(true);
+        }
+        self.current = Current::Nowhere;
+        let Some(walk) = &mut self.walk else { return Ok(false) };
+        if !walk.has(block) {
+            return Ok(false);
+        }
+        self.current = walk.take(sst, block)?;
+        walk.ahead.look_ahead(sst, block);
+        Ok(true)
     }
 
-    /// Begins to read what a walk wants behind `block`, which a seek looks for and which is not in the cache.
+    /// Begins to read what a walk wants behind `block`, which a seek looks for and which is not in memory.
     pub(super) fn read_ahead(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) {
-        if let Some(ahead) = self.ahead_of_seek(sst, block, forward) {
+        if self.walk.is_none()
+            && let Some(ahead) = self.ahead_of_seek(sst, block, forward)
+        {
             self.begin_walk(sst, ahead, block);
         }
     }
@@ -144,15 +166,17 @@ impl CachedBlocks {
         self.walk = Some(Walk::new(ahead));
     }
 
-    /// Reads `block`, which a seek looks for and which is not in the cache. What the walk wants behind it comes by the same
+    /// Reads `block`, which a seek looks for and which is not in memory. What the walk wants behind it comes by the same
     /// request: a device takes less time for one than for two.
     pub(super) fn read_sought(&mut self, sst: &Arc<Sst>, block: u32, forward: bool) -> Result<()> {
-        let Some(mut ahead) = self.ahead_of_seek(sst, block, forward) else {
+        if self.walk.is_none() {
+            self.walk = self.ahead_of_seek(sst, block, forward).map(Walk::new);
+        }
+        let Some(walk) = &mut self.walk else {
             self.seek_to(sst.load_block(block, Warmth::Warm)?);
             return Ok(());
         };
-        let read = ahead.window(sst, block)?;
-        self.walk = Some(Walk::new(ahead));
+        let read = walk.ahead.window(sst, block)?;
         self.arrive(sst, block, read)
     }
 

@@ -6,7 +6,8 @@
 //! not know begins with a window of what scans take as a rule, if that is longer than 16 KiB.
 //!
 //! Blocks that are in the cache are not read, unless they lie between others that are not. Nothing is read behind the
-//! walk's bound.
+//! walk's bound. A block that cannot be read is an error only of a walk that comes to it: where the read of a window fails, its
+//! blocks are read one by one.
 //!
 //! # Cost
 //! The bytes read for nothing are at most about as many as the walk has read before, and at most three windows; the first
@@ -69,6 +70,9 @@ pub(super) struct ReadAhead {
     is_new: bool,
     /// The last block that the walk may reach.
     limit: u32,
+    /// The last block of a window whose read has failed. Blocks up to it are read one by one, because the walk may not need
+    /// the one that failed.
+    alone_until: Option<u32>,
     spare: Option<WindowBuffer>,
 }
 
@@ -91,6 +95,7 @@ impl ReadAhead {
             frontier: Some(block),
             is_new: true,
             limit,
+            alone_until: None,
             spare: None,
         }
     }
@@ -135,15 +140,22 @@ impl ReadAhead {
         self.spare = Some(window.into_memory());
     }
 
-    /// The window with `block`, to which the walk goes on: one in flight, or one that is read now.
+    /// The window with `block`, to which the walk goes on: one in flight, or one that is read now. If a window of several
+    /// blocks cannot be read, `block` is read alone.
     pub(super) fn window(&mut self, sst: &Sst, block: u32) -> Result<ReadWindow> {
-        if !self.is_in_flight(block) {
-            let (span, admits) = self.next_window(sst, block);
-            return Ok(ReadWindow { window: Window::read(sst, span, self.spare.take())?, admits });
+        loop {
+            let (read, span, admits) = if self.is_in_flight(block) {
+                let (read, admits) = self.pop_first();
+                let service = self.service.as_ref().expect("it was given the read");
+                (read.wait(service), read.span.clone(), admits)
+            } else {
+                let (span, admits) = self.next_window(sst, block);
+                (Window::read(sst, span.clone(), self.spare.take()), span, admits)
+            };
+            if read.is_ok() || !self.goes_alone_in(&span) {
+                return read.map(|window| ReadWindow { window, admits });
+            }
         }
-        let (read, admits) = self.pop_first();
-        let service = self.service.as_ref().expect("it was given the read");
-        Ok(ReadWindow { window: read.wait(service)?, admits })
     }
 
     /// As [`ReadAhead::window`], for a task: a window that is not in flight is handed to the service.
@@ -154,18 +166,28 @@ impl ReadAhead {
         waker: &Waker,
     ) -> Poll<Result<ReadWindow>> {
         let Some(service) = self.service() else { return Poll::Ready(Err(closed())) };
-        if !self.is_in_flight(block) {
-            let (span, admits) = self.next_window(sst, block);
-            let read = Arc::new(WindowRead::new(sst, span, self.spare.take()));
-            if !service.submit(Arc::clone(&read)) {
-                return Poll::Ready(Err(closed()));
+        loop {
+            if !self.is_in_flight(block) {
+                let (span, admits) = self.next_window(sst, block);
+                let read = Arc::new(WindowRead::new(sst, span, self.spare.take()));
+                if !service.submit(Arc::clone(&read)) {
+                    return Poll::Ready(Err(closed()));
+                }
+                self.in_flight.push_front((read, admits));
             }
-            self.in_flight.push_front((read, admits));
+            let (first, _) = self.in_flight.front().expect("it was handed in");
+            let window = ready!(first.poll(&service, waker));
+            let (read, admits) = self.pop_first();
+            if window.is_ok() || !self.goes_alone_in(&read.span) {
+                return Poll::Ready(window.map(|window| ReadWindow { window, admits }));
+            }
         }
-        let (first, _) = self.in_flight.front().expect("it was handed in");
-        let window = ready!(first.poll(&service, waker));
-        let (_, admits) = self.pop_first();
-        Poll::Ready(window.map(|window| ReadWindow { window, admits }))
+    }
+
+    /// Whether the blocks of a window whose read has failed are read one by one: if there are several.
+    fn goes_alone_in(&mut self, failed: &Span) -> bool {
+        self.alone_until = Some(failed.furthest(self.forward));
+        failed.first != failed.last
     }
 
     /// Whether the first window in flight has `block`, to which the walk goes on. Those before it are abandoned.
@@ -209,6 +231,7 @@ impl ReadAhead {
             && let Some(first) = self.next_uncached(sst, block)
             && let Some(service) = self.service()
         {
+            self.is_new = false;
             let admits = self.admits();
             let span = self.span(sst, first, None);
             self.frontier = self.behind(span.furthest(self.forward));
@@ -296,7 +319,8 @@ impl ReadAhead {
 
     /// The blocks of a window that begins with `first`, and ends before `until`.
     fn span(&self, sst: &Sst, first: u32, until: Option<u32>) -> Span {
-        let len_max = self.next_len();
+        let is_alone = self.alone_until.is_some_and(|last| !self.is_before(last, first));
+        let len_max = if is_alone { 0 } else { self.next_len() };
         let (mut last, mut end) = (first, first);
         let mut len = u64::from(sst.block_extent(first).1);
         let mut cached = 0;

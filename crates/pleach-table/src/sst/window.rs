@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use pleach_env::{ReadBuffer, ReadRequest, Result};
 
-use super::load::read_error;
 use super::reader::Sst;
 use crate::frame::AlignedBuffer;
 use crate::sizes::PAGE;
@@ -112,13 +111,13 @@ impl Window {
         let mut memory = WindowBuffer::for_span(&span, spare);
         memory.0.set_len(span.len());
         let read = sst.fill(&mut memory.0, span.bytes.start, span.needed);
-        read.map_err(|e| read_error(&sst.path, span.bytes.start, e))?;
+        read.map_err(|e| sst.load_failed(span.first, e))?;
         Ok(Self { span, memory })
     }
 
     /// The window whose bytes were read as [`Span::request`] says.
     pub(super) fn of_read(sst: &Sst, span: &Span, read: io::Result<WindowBuffer>) -> Result<Self> {
-        let memory = read.map_err(|e| read_error(&sst.path, span.bytes.start, e))?;
+        let memory = read.map_err(|e| sst.load_failed(span.first, e))?;
         Ok(Self { span: span.clone(), memory })
     }
 

@@ -343,16 +343,14 @@ impl<'c> Reads<'c> {
         }
         for number in span {
             let block = self.block(number);
-            let loaded = match &read {
-                Ok(bytes) => block.sst.finish_load_of(block.number, bytes),
-                Err(error) => Err(block.sst.load_failed(block.number, copy_of(error))),
+            let loaded = if let Ok(bytes) = &read {
+                block.sst.finish_load_of(block.number, bytes)
+            } else {
+                // The bytes that failed may be of another block, which nobody wants.
+                self.ctx.loads.note_read();
+                block.sst.load_block(block.number, self.warmth)
             };
             self.supply(number, &loaded);
         }
     }
-}
-
-/// The same error for another block.
-fn copy_of(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }

@@ -27,6 +27,7 @@ mod overlap;
 mod panics;
 mod processes;
 mod ranges;
+mod read_ahead;
 mod read_only;
 mod reads;
 mod repair;

@@ -349,3 +349,26 @@ fn damage_is_durable_at_once_and_not_counted() {
     assert_eq!(image.file_names(Path::new("/d")), ["f"]);
     assert!(image.file_names(Path::new("/nowhere")).is_empty());
 }
+
+#[test]
+fn unreadable_bytes_fail_the_reads_of_them_and_no_other() {
+    let env = machine(1);
+    let file = put_durably(&env, "f", &[1; 4096]);
+    put_durably(&env, "g", &[2; 4096]);
+    env.add_unreadable(&path("f"), 1000..1010);
+    let before = env.read_bytes();
+    for (bytes, is_readable) in [(0..1000, true), (1010..4096, true), (990..1001, false), (1009..1011, false)]
+    {
+        let mut buf = vec![0; usize::try_from(bytes.end - bytes.start).unwrap()];
+        let read = file.read_exact_at(&mut buf, bytes.start);
+        assert_eq!(
+            read.err().and_then(|e| e.raw_os_error()),
+            (!is_readable).then(|| Errno::IO.raw_os_error())
+        );
+    }
+    assert_eq!(env.read_bytes() - before, 1000 + 3086 + 11 + 2);
+    assert!(read(&env, "g").is_some());
+    assert!(read(&env.crash_image(CrashPolicy::Everything, 1), "f").is_some());
+    env.clear_faults();
+    assert!(read(&env, "f").is_some());
+}

@@ -36,6 +36,8 @@ pub enum SeekStep {
 pub(super) struct Seek {
     goal: Goal,
     block: u32,
+    /// Whether it comes from the neighbouring block, which it has searched.
+    goes_on: bool,
     stage: Stage,
 }
 
@@ -71,7 +73,7 @@ enum Stage {
 impl Seek {
     /// The step to the first or last entry of a block that is not in memory.
     pub(super) fn of_step(block: u32, up: bool) -> Self {
-        Self { goal: if up { Goal::First } else { Goal::Last }, block, stage: Stage::Step }
+        Self { goal: if up { Goal::First } else { Goal::Last }, block, goes_on: true, stage: Stage::Step }
     }
 }
 
@@ -112,23 +114,23 @@ impl SstCursor {
 
     /// Begins a seek. Until [`SstCursor::continue_seek`] returns [`SeekStep::Done`], the cursor is invalid.
     pub fn begin_seek(&mut self, key: &[u8], toward: Toward) {
-        self.begin(self.sst.block_for(key), Goal::Key(toward));
+        self.begin(self.sst.block_for(key), Goal::Key(toward), false);
     }
 
     /// Begins a seek of the first entry.
     pub fn begin_seek_first(&mut self) {
-        self.begin(0, Goal::First);
+        self.begin(0, Goal::First, false);
     }
 
     /// Begins a seek of the last entry.
     pub fn begin_seek_last(&mut self) {
-        self.begin(self.sst.blocks() - 1, Goal::Last);
+        self.begin(self.sst.blocks() - 1, Goal::Last, false);
     }
 
-    fn begin(&mut self, block: u32, goal: Goal) {
+    fn begin(&mut self, block: u32, goal: Goal, goes_on: bool) {
         self.place = None;
         self.sst.words.prefetch(block);
-        self.seek = Some(Seek { goal, block, stage: Stage::Word });
+        self.seek = Some(Seek { goal, block, goes_on, stage: Stage::Word });
     }
 
     /// Continues a seek until it must wait for memory or the file.
@@ -161,8 +163,9 @@ impl SstCursor {
                 let (block, up) = (seek.block, seek.goal.is_up());
                 match &mut self.source {
                     Source::Cached(blocks) => {
-                        if !blocks.seek_cached(&self.sst, block, up) {
-                            seek.stage = Stage::Read;
+                        let found = blocks.seek_cached(&self.sst, block, up, seek.goes_on);
+                        seek.stage = Stage::Read;
+                        if !self.keep_error(found)? {
                             return Ok(SeekStep::Read);
                         }
                     }
@@ -294,7 +297,7 @@ impl SstCursor {
 
     /// Moves to the entry that the search found, or goes on in the neighbouring block.
     fn end_seek(&mut self) -> SeekStep {
-        let Some(Seek { goal: Goal::Key(toward), block, stage: Stage::Entry(layout, search) }) =
+        let Some(Seek { goal: Goal::Key(toward), block, stage: Stage::Entry(layout, search), .. }) =
             self.seek.take()
         else {
             unreachable!("only a search ends a seek")
@@ -303,8 +306,8 @@ impl SstCursor {
         match toward {
             Toward::NotBelow if rank < layout.count() => self.enter(block, layout, rank),
             Toward::Below if rank > 0 => self.enter(block, layout, rank - 1),
-            Toward::NotBelow if block + 1 < self.sst.blocks() => self.begin(block + 1, Goal::First),
-            Toward::Below if block > 0 => self.begin(block - 1, Goal::Last),
+            Toward::NotBelow if block + 1 < self.sst.blocks() => self.begin(block + 1, Goal::First, true),
+            Toward::Below if block > 0 => self.begin(block - 1, Goal::Last, true),
             Toward::NotBelow | Toward::Below => {}
         }
         if self.seek.is_none() { SeekStep::Done } else { SeekStep::Memory }

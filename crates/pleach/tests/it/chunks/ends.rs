@@ -66,7 +66,9 @@ fn a_read_that_fails_ends_the_chunks_behind_the_entries_before_it() {
             db = options(16 << 20).env(Arc::<SimEnv>::clone(&env)).open(DIR).unwrap();
             let partition = db.default_partition();
             let range = || partition.range(key(1_000).as_str()..key(2_500).as_str());
-            env.add_fault(Fault { at_op: env.read_count() + at, kind: FaultKind::ReadEio });
+            // From here on all reads fail: a window that fails is read again, block by block.
+            let first = env.read_count() + at;
+            (first..first + 100).for_each(|at_op| env.add_fault(Fault { at_op, kind: FaultKind::ReadEio }));
             let mut chunks = if back { range().into_chunks_back(400) } else { range().into_chunks(400) };
             let (entries, error) = all(&mut chunks);
             env.clear_faults();
