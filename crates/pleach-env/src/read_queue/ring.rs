@@ -180,11 +180,10 @@ impl Ring {
         let entry = opcode::Read::new(types::Fd(descriptor.as_raw_fd()), rest.as_mut_ptr(), len)
             .offset(slot.offset + slot.filled as u64)
             .build();
-        self.in_flight += 1;
-        self.push_entry(entry, u64::from(number));
+        self.push_entry(entry, u64::from(number), 1);
     }
 
-    fn push_entry(&mut self, entry: squeue::Entry, user_data: u64) {
+    fn push_entry(&mut self, entry: squeue::Entry, user_data: u64, reads: u32) {
         let entry = entry.user_data(user_data);
         // SAFETY: a slot owns memory and descriptor until the completion has been taken, and forever if the ring fails
         // while the kernel has the read. Its buffer's memory does not move with the slot, and nobody else uses it
@@ -192,6 +191,7 @@ impl Ring {
         let pushed = unsafe { self.ring().submission().push(&entry) };
         pushed.expect("a ring has an entry for each read in flight and for the alarm");
         self.queued.push(user_data);
+        self.in_flight += reads;
         let enough = if self.in_flight <= FEW { SUBMIT_EARLY_AT } else { SUBMIT_AT };
         if self.queued.len() >= enough {
             // A permanent error comes again when the ring waits.
@@ -208,7 +208,7 @@ impl Ring {
         armed.in_flight = true;
         let descriptor = types::Fd(armed.alarm.0.as_raw_fd());
         let entry = opcode::Read::new(descriptor, armed.counter.as_mut_ptr(), 8).build();
-        self.push_entry(entry, ALARM);
+        self.push_entry(entry, ALARM, 0);
     }
 
     /// Whether [`Ring::next`] returns immediately.
@@ -260,6 +260,9 @@ impl Ring {
                 let result = result.map_err(|_| io::Error::from_raw_os_error(-entry.result()));
                 return Ok(Event::Read(number, result));
             }
+            // A wait for nothing never ends. After another panic this one ends the process, so the kernel writes to no memory
+            // that was freed.
+            assert!(self.in_flight > 0 || self.alarm.is_some(), "no read is in flight");
             if self.driver == ReadDriver::DevicePolled && self.in_flight == 0 {
                 return self.wait_for_alarm();
             }

@@ -241,12 +241,19 @@ fn complete<R: QueuedRead>(read: &R, result: io::Result<R::Buffer>) {
     let _reported = catch_unwind(AssertUnwindSafe(|| read.complete(result)));
 }
 
+/// The request of a read whose turn has come; `None` if nobody wants it. A read that panics ends with an error, and the thread goes
+/// on.
+fn request<R: QueuedRead>(read: &R, tag: u64) -> Option<ReadRequest<'_, R::Buffer>> {
+    let asked = catch_unwind(AssertUnwindSafe(|| (!read.give_up()).then(|| read.request(tag))));
+    asked.unwrap_or_else(|_reported| {
+        complete(read, Err(io::Error::other("the read panicked before it began")));
+        None
+    })
+}
+
 /// Makes a read on this thread, if it is wanted.
 fn read_alone<R: QueuedRead>(read: &R) {
-    if read.give_up() {
-        return;
-    }
-    let ReadRequest { file, offset, buffer, needed, tag } = read.request(0);
+    let Some(ReadRequest { file, offset, buffer, needed, tag }) = request(read, 0) else { return };
     let mut slot = Slot { source: Source::File(Arc::clone(file)), buffer, offset, filled: 0, needed, tag };
     let result = slot.read();
     complete(read, result.map(|()| slot.buffer));
@@ -342,11 +349,10 @@ struct Reads<R> {
 impl<R: QueuedRead> Reads<R> {
     /// Begins a read. The error is the read, if no descriptor is left before another read has ended.
     fn push(&mut self, queue: &mut ReadQueue<'_, R::Buffer>, read: Arc<R>) -> Result<(), Arc<R>> {
-        if read.give_up() {
-            return Ok(());
-        }
-        let place = self.free.pop().expect("a place for each read in flight");
-        match queue.push(read.request(place as u64)) {
+        let place = *self.free.last().expect("a place for each read in flight");
+        let Some(request) = request(&*read, place as u64) else { return Ok(()) };
+        self.free.pop();
+        match queue.push(request) {
             Ok(()) => self.in_flight[place] = Some(read),
             Err(error) => {
                 self.free.push(place);

@@ -367,6 +367,42 @@ fn a_panic_of_one_task_is_nothing_to_the_others() {
     }
 }
 
+/// A read that panics when its turn comes.
+struct PanicsFirst(Arc<PageRead>, bool);
+
+impl QueuedRead for PanicsFirst {
+    type Buffer = Vec<u8>;
+
+    fn request(&self, tag: u64) -> ReadRequest<'_, Vec<u8>> {
+        if self.1 {
+            std::panic::resume_unwind(Box::new("planted by the test"));
+        }
+        self.0.request(tag)
+    }
+
+    fn complete(&self, result: io::Result<Vec<u8>>) {
+        self.0.complete(result);
+    }
+}
+
+#[test]
+fn a_read_that_panics_before_it_begins_ends_with_an_error_and_the_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let file = file_of(&*env, dir.path(), 100 * 4096);
+    for driver in drivers() {
+        let service = ReadService::new(&env, driver);
+        let reads: Vec<_> =
+            (0..300).map(|n| Arc::new(PanicsFirst(PageRead::new(&file, n % 100), n % 7 == 0))).collect();
+        assert!(reads.iter().all(|read| service.submit(Arc::clone(read))));
+        service.close();
+        for read in reads {
+            let result = read.0.result.lock().take().expect("a close waits");
+            assert_eq!(result.is_err(), read.1, "{driver}");
+        }
+    }
+}
+
 /// A file of which a call reads seven bytes at most, and every other call none, because it is interrupted.
 struct Slow(Arc<dyn File>, AtomicU64);
 

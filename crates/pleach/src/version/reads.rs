@@ -21,6 +21,9 @@ pub(crate) const MERGE_NS_PER_BYTE: u64 = 7;
 
 /// One seek in so many of a thread is counted, and stands for all of them.
 const SEEKS_SAMPLED: u64 = 16;
+/// 2^64 by the golden ratio. Its multiples are spread evenly, every second or third of them too. So two partitions whose seeks take turns are
+/// both counted; every sixteenth seek would be the same one's.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 thread_local! {
     static SEEKS: Cell<u64> = const { Cell::new(0) };
@@ -40,9 +43,9 @@ impl ReadCost {
 
     /// Adds the cost of a seek in `runs` runs. Returns whether it is one of the sample.
     pub(crate) fn note_seek(&self, runs: usize) -> bool {
-        let number = SEEKS.get();
-        SEEKS.set(number.wrapping_add(1));
-        let is_sampled = number.is_multiple_of(SEEKS_SAMPLED);
+        let place = SEEKS.get();
+        SEEKS.set(place.wrapping_add(STEP));
+        let is_sampled = place < u64::MAX / SEEKS_SAMPLED;
         if is_sampled {
             self.note(runs, SEEK_NS * SEEKS_SAMPLED);
         }
@@ -57,5 +60,24 @@ impl ReadCost {
     /// Starts again from zero: everything is being merged.
     pub(crate) fn reset(&self) {
         self.spent_ns.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeks_that_take_turns_are_counted_alike() {
+        for partitions in 1..40 {
+            let costs: Vec<_> = (0..partitions).map(|_| ReadCost::default()).collect();
+            let counted = |cost: &ReadCost| (0..1600).filter(|_| cost.note_seek(2)).count();
+            assert!((90..=110).contains(&counted(&costs[0])));
+            let mut sampled = vec![0; partitions];
+            for _ in 0..1600 {
+                costs.iter().zip(&mut sampled).for_each(|(cost, n)| *n += u32::from(cost.note_seek(2)));
+            }
+            assert!(sampled.iter().all(|n| (70..=130).contains(n)), "{sampled:?}");
+        }
     }
 }
