@@ -122,7 +122,8 @@ impl Forest {
         print(&format!(
             "Theirs: {theirs}\n\
              Ours: {} pairs of {PAIR_BYTES} B ({}), {} runs in {} stages, no filters unless it says so; reads past the page cache but\n\
-             for \"cached\"; memory is that of the whole engine, memtables and indexes included.\n",
+             for \"cached\"; memory is the budget of the whole engine, 1 MiB at least. Indexes stay in memory and may exceed the smallest\n\
+             budgets.\n",
             count(self.keys() as f64),
             bytes((self.keys() * PAIR_BYTES) as f64),
             self.candidates(),
