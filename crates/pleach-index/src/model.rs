@@ -53,16 +53,13 @@ use self::starts::Starts;
 /// Weight of residuals where few are needed. Arbitrary.
 const WEIGHT_OF_FEW: u64 = 16;
 
-/// Most boundaries in a window.
-const CANDIDATES_MAX: u32 = 4;
-
 /// The model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Model<C> {
     /// The first code of the first segment.
     origin: C,
     blocks: u32,
-    /// Most boundaries in a window: 1, 2 or 4; 0 if there are no residuals.
+    /// Boundaries in a window: 1, 2 or 4; 0 if there are no residuals. A segment may need fewer: those below are passed.
     candidates: u32,
     /// Whether one load finds the residuals of a window.
     are_gathered_at_once: bool,
@@ -138,15 +135,15 @@ impl<C: Code> Model<C> {
     fn of(origin: C, blocks: u32, layout: Layout, mut records: Vec<Record>, residuals: Box<[u8]>) -> Self {
         let segments = u32::try_from(records.len()).expect("fewer than blocks");
         let shapes = records.iter().map(Record::shape);
-        let bits = shapes.clone().map(|shape| shape.candidates() * shape.width).max();
-        let candidates = shapes.filter(|shape| shape.width > 0).map(Shape::candidates).max();
+        let width = shapes.clone().map(|shape| shape.width).max().unwrap_or(0);
+        let candidates = shapes.filter(|shape| shape.width > 0).map(Shape::candidates).max().unwrap_or(0);
         let end = if matches!(layout, Layout::Uneven(_)) { blocks } else { blocks - 1 };
         records.push(Record::end(end));
         Self {
             origin,
             blocks,
-            candidates: candidates.unwrap_or(0),
-            are_gathered_at_once: bits <= Some(WIDTH_MAX),
+            candidates,
+            are_gathered_at_once: candidates * width <= WIDTH_MAX,
             segments,
             layout,
             records: records.into(),
@@ -205,15 +202,15 @@ impl<C: Code> Model<C> {
             return first + low_half(top.max(0).cast_unsigned());
         }
         // Boundaries below the window are passed, those above it are not.
-        let lowest = top.wrapping_sub(i64::from(line.shape.candidates()) - 1).max(1);
+        let lowest = top.wrapping_sub(i64::from(self.candidates) - 1).max(1);
         let window =
             Window { width, fraction, rest: position.wrapping_sub(lowest << fraction), len: top - lowest };
         let at = record.residual_bit(lowest.cast_unsigned(), width);
         let residuals = gather(&self.residuals, at);
-        let passed = if self.are_gathered_at_once {
-            (0..CANDIDATES_MAX).map(|i| window.passes(residuals >> ((i * width) & 63), i)).sum()
-        } else {
-            self.passed_in_wide(window, at)
+        let passed = match self.candidates {
+            _ if !self.are_gathered_at_once => self.passed_in_wide(window, at),
+            1 | 2 => window.passed::<2>(residuals),
+            _ => window.passed::<4>(residuals),
         };
         first + low_half((lowest - 1 + passed).cast_unsigned())
     }
@@ -222,7 +219,7 @@ impl<C: Code> Model<C> {
     #[cold]
     fn passed_in_wide(&self, window: Window, at: u64) -> i64 {
         let residual = |i| gather(&self.residuals, at.wrapping_add(u64::from(i * window.width)));
-        (0..CANDIDATES_MAX).map(|i| window.passes(residual(i), i)).sum()
+        (0..self.candidates).map(|i| window.passes(residual(i), i)).sum()
     }
 
     /// Number of blocks; at least 2.
@@ -264,6 +261,13 @@ struct Window {
 }
 
 impl Window {
+    /// How many of the first `COUNT` boundaries are in the window and passed, by their residuals.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a few operations")]
+    fn passed<const COUNT: u32>(self, residuals: u64) -> i64 {
+        (0..COUNT).map(|i| self.passes(residuals >> ((i * self.width) & 63), i)).sum()
+    }
+
     /// Whether boundary `i` is in the window and passed, by its residual, which is the lowest bits of `residual`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a few operations")]

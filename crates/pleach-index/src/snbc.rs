@@ -55,6 +55,8 @@ pub(crate) struct Snbc {
     tables: Box<[Table]>,
     /// In place, because a search begins with them.
     words: SmallVec<[Word; 2]>,
+    /// A key that is at least so long can be encoded in lanes. No key is, if a word has none.
+    lanes_end: usize,
     /// Words of the upper 64 bits; 0 if codes have 64 bits.
     upper_words: usize,
     /// Positions behind the prefix, and how many of them the upper 64 bits take.
@@ -87,6 +89,7 @@ impl Snbc {
             sets: sets.into(),
             classes: all,
             weights: weights.into(),
+            lanes_end: words.iter().map(Word::lanes_end).max().unwrap_or(0),
             words,
             upper_words,
             upper,
@@ -105,6 +108,20 @@ impl Snbc {
     /// Requires: codes have 64 bits.
     #[inline]
     pub(crate) fn encode(&self, key: &[u8]) -> u64 {
+        if key.len() < self.lanes_end {
+            return self.encode_by_parts(key);
+        }
+        if self.has_prefix(key)
+            && let Some(code) = self.words.iter().try_fold(0_u64, |sum, word| word.encode_in_lanes(key, sum))
+        {
+            return code;
+        }
+        self.encode_slowly(key).1
+    }
+
+    /// As [`Snbc::encode`], of a key that ends early, or where a word has no vector instructions.
+    #[inline(never)]
+    fn encode_by_parts(&self, key: &[u8]) -> u64 {
         if self.has_prefix(key)
             && let Some(code) = self.sum(&self.words, key)
         {
@@ -163,6 +180,7 @@ impl Snbc {
     #[cfg(test)]
     #[expect(clippy::indexing_slicing, reason = "a test's")]
     fn in_registers(mut self) -> Self {
+        self.lanes_end = usize::MAX;
         for word in &mut self.words {
             let places = usize::from(word.first)..usize::from(word.first) + usize::from(word.positions);
             *word =

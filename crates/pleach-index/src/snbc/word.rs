@@ -154,6 +154,28 @@ impl Word {
         self
     }
 
+    /// Where the bytes of the word end in a key, if it is encoded in lanes.
+    pub(super) fn lanes_end(&self) -> usize {
+        match self.sum {
+            #[cfg(target_arch = "x86_64")]
+            Sum::Lanes(_) => self.offset as usize + WORD_LEN,
+            _ => usize::MAX,
+        }
+    }
+
+    /// `sum` and the number of the word. `None` if a byte has no rank of its own, if the key ends before, or if the word has no
+    /// lanes.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call costs a tenth of a search")]
+    pub(super) fn encode_in_lanes(&self, key: &[u8], sum: u64) -> Option<u64> {
+        let bytes = number(*key.get(self.offset as usize..)?.first_chunk()?);
+        match &self.sum {
+            #[cfg(target_arch = "x86_64")]
+            Sum::Lanes(lanes) => Some(sum.wrapping_add(lanes.number(bytes, self.lowest, self.hex)?)),
+            _ => None,
+        }
+    }
+
     /// The sum of ranks and weights; `None` if a byte has no rank of its own. `tables` finds the sum of a word with sets.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call costs a tenth of a search")]
