@@ -189,10 +189,34 @@ const FIGURES: &[Figure] = &[
         run: tridentkv::fig15,
     },
     Figure {
+        name: "tridentkv-fig16",
+        about: "TridentKV, Fig. 16: gets by the size of values, with separators and learned indexes",
+        engines: &["pleach"],
+        run: tridentkv::fig16,
+    },
+    Figure {
+        name: "tridentkv-fig17",
+        about: "TridentKV, Fig. 17: gets by the size of the cache, with separators and learned indexes",
+        engines: &["pleach"],
+        run: tridentkv::fig17,
+    },
+    Figure {
         name: "tridentkv-fig18",
         about: "TridentKV, Fig. 18: blocking and asynchronous gets by the number of threads",
         engines: &["pleach"],
         run: tridentkv::fig18,
+    },
+    Figure {
+        name: "tridentkv-fig19",
+        about: "TridentKV, Figs. 3a and 19: puts by the number of threads and the time of training",
+        engines: &["pleach"],
+        run: tridentkv::fig19,
+    },
+    Figure {
+        name: "tridentkv-fig20",
+        about: "TridentKV, Fig. 20: gets by keys and the time of training, after puts of one thread (20a) and of eight (20b)",
+        engines: &["pleach"],
+        run: tridentkv::fig20,
     },
 ];
 

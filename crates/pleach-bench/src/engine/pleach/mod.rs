@@ -6,6 +6,7 @@ mod settings;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::time::{Duration, Instant};
 
 use pleach::{Db, Partition, Range, ReadOptions, Shape, Value, WriteBatch};
 
@@ -17,7 +18,8 @@ use super::{
 };
 
 /// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`,
-/// `runs_per_stage`, `sst_bytes`, `clean_every`, `filter_bits_per_key`, `learned_index` (`never`, `always`, `adaptive`), `read_driver` (`ring`,
+/// `runs_per_stage`, `sst_bytes`, `clean_every`, `filter_bits_per_key`, `learned_index` (`never`, `always`, `adaptive`, `reading`: as adaptive, but flushes
+/// never train), `read_driver` (`ring`,
 /// `device-polled`, `kernel-polled`, `threads`, `blocking`), `read_policy` (`auto`, `serial`, `fc<searches>`, `pa`), `fill_cache`
 /// (`true`, `false`), `expect_entries` (`true`, `false`: whether scans say how many entries they take), `simulated_device` (`sata`,
 /// `hdd`).
@@ -86,7 +88,23 @@ fn open(config: &EngineConfig, shape: Shape) -> Result<Box<dyn Engine>> {
     Ok(Box::new(PleachEngine { db, partitions, durability, reads, expects_entries, settings }))
 }
 
+/// Values of `learned_index` with which an idle store trains.
+const TRAINS_WHEN_IDLE: [&str; 2] = ["adaptive", "reading"];
+/// A store that is idle for so long without a new model has made all that it makes.
+const TRAINED_AFTER: Duration = Duration::from_secs(3);
+
 impl PleachEngine {
+    fn wait_for_training(&self) {
+        let (mut learned, mut since) = (self.db.stats().ssts_learned, Instant::now());
+        while since.elapsed() < TRAINED_AFTER {
+            std::thread::sleep(Duration::from_millis(100));
+            let now = self.db.stats().ssts_learned;
+            if now != learned {
+                (learned, since) = (now, Instant::now());
+            }
+        }
+    }
+
     fn range(&self, partition: &Partition, bounds: (Bound<&[u8]>, Bound<&[u8]>), limit: usize) -> Range {
         let range = partition.range::<&[u8]>(bounds);
         if self.expects_entries { range.expect_entries(limit as u64) } else { range }
@@ -136,7 +154,11 @@ impl Engine for PleachEngine {
     }
 
     fn settle(&self) -> Result<()> {
-        Ok(self.db.settle()?)
+        self.db.settle()?;
+        if self.settings.get("learned_index").is_some_and(|index| TRAINS_WHEN_IDLE.contains(&&**index)) {
+            self.wait_for_training();
+        }
+        Ok(())
     }
 
     fn compact(&self) -> Result<()> {
@@ -149,6 +171,8 @@ impl Engine for PleachEngine {
             ("runs", stats.runs),
             ("runs_max", stats.runs_max),
             ("ssts", stats.ssts),
+            ("ssts_learned", stats.ssts_learned),
+            ("index_bytes", stats.index_bytes),
             ("sst_bytes", stats.sst_bytes),
             ("flush_bytes", stats.flush_bytes),
             ("compaction_written_bytes", stats.compaction_written_bytes),

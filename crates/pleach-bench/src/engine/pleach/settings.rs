@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach::env::{RealEnv, SlowEnv};
-use pleach::{LearnedIndex, Options, ReadOptions, ReadPolicy, Shape};
+use pleach::{LearnedIndex, Options, ReadOptions, ReadPolicy, Shape, Thresholds};
 
 use crate::engine::{EngineConfig, Result};
 
@@ -73,7 +73,7 @@ pub(super) fn chosen(mut config: EngineConfig, shape: Shape) -> Result<Chosen> {
         options = options.read_driver(driver);
     }
     if let Some(text) = config.take_tuning::<String>("learned_index")? {
-        options = options.learned_index(learned_index(&text)?);
+        options = learned_index(options, &text)?;
     }
     let reads = read_options(&mut config)?;
     let expects_entries = config.take_tuning("expect_entries")?.unwrap_or(false);
@@ -97,12 +97,20 @@ fn read_options(config: &mut EngineConfig) -> Result<ReadOptions> {
     Ok(reads)
 }
 
-fn learned_index(text: &str) -> Result<LearnedIndex> {
+fn learned_index(options: Options, text: &str) -> Result<Options> {
     match text {
-        "never" => Ok(LearnedIndex::Never),
-        "always" => Ok(LearnedIndex::Always),
-        "adaptive" => Ok(LearnedIndex::Adaptive),
-        _ => Err(format!("{text:?} is no value of learned_index: choose never, always or adaptive").into()),
+        "never" => Ok(options.learned_index(LearnedIndex::Never)),
+        "always" => Ok(options.learned_index(LearnedIndex::Always)),
+        "adaptive" => Ok(options.learned_index(LearnedIndex::Adaptive)),
+        "reading" => {
+            let thresholds = Thresholds { training_writers: 0, ..Thresholds::default() };
+            Ok(options.learned_index(LearnedIndex::Adaptive).thresholds(thresholds))
+        }
+        _ => {
+            let error =
+                format!("{text:?} is no value of learned_index: choose never, always, adaptive or reading");
+            Err(error.into())
+        }
     }
 }
 

@@ -1,10 +1,11 @@
-//! TridentKV's figures of reads: Lu et al., "TridentKV: A Read-Optimized LSM-Tree Based KV Store via Adaptive Indexing and
+//! TridentKV's figures: Lu et al., "TridentKV: A Read-Optimized LSM-Tree Based KV Store via Adaptive Indexing and
 //! Space-Efficient Partitioning", TPDS 2022, sections 4.2 and 4.3.
 //!
 //! Their set-up: keys of 16 bytes, values of 1 KiB, 40 GB, caches of 5, 10 and 50 % of the data; an SSD of 637 k reads a second.
 
 mod asynchronous;
 mod devices;
+mod indexes;
 mod values;
 mod ycsb;
 
@@ -15,6 +16,7 @@ use crate::report::print;
 
 pub(super) use asynchronous::{fig15, fig18};
 pub(super) use devices::fig13;
+pub(super) use indexes::{fig16, fig17, fig19, fig20};
 pub(super) use values::{fig10, fig11};
 pub(super) use ycsb::fig14;
 

@@ -1,0 +1,200 @@
+//! TridentKV, Figs. 3a, 16, 17, 19 and 20: separators and learned indexes, and when these are trained.
+//!
+//! Fig. 3b, gets by the error of a model that is trained while reading, has no counterpart: models of SSTs have no error. Their
+//! papers' form, and the blocks that a search with an error reads, are in design/0011.
+
+use super::{KEY_BYTES, print_cells, print_row};
+use crate::bench::Record;
+use crate::engine::Result;
+use crate::paper::{Session, tune, words};
+use crate::report::{bytes, count, nanos, print};
+
+/// Bytes of a value, but in Fig. 16.
+const VALUE_BYTES: u64 = 100;
+const KEYS: u64 = 2_000_000;
+/// Fig. 16: bytes of a value, and of all pairs.
+const SIZES: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
+const DATA_BYTES: u64 = 256_000_000;
+/// Fig. 17: memory in percent of the data.
+const MEMORIES: [u64; 6] = [2, 5, 10, 25, 50, 100];
+/// Key sets of Figs. 16 and 17: the paper's consecutive keys, and random ones.
+const SETS: [&str; 2] = ["decimal", "random16"];
+/// Fig. 19.
+const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
+/// Fig. 20: name, key set, and the load. Keys in order are in few SSTs a range; shuffled ones are in all.
+const WORKLOADS: [(&str, &str, &str); 6] = [
+    ("linear", "decimal", "fillseq"),
+    ("seg 1 %", "seg1", "fillseq"),
+    ("AR", "ar", "fillseq"),
+    ("OSM", "osm", "fillseq"),
+    ("AR-shuffle", "ar", "fillrandom"),
+    ("OSM-shuffle", "osm", "fillrandom"),
+];
+/// The index, and `learned_index` of Pleach. RocksDB-with-WW and RocksDB-with-WR of the paper are `writing` and `reading`.
+const INDEXES: [(&str, &str); 2] = [("separators", "never"), ("learned", "always")];
+const TIMES: [(&str, &str); 4] =
+    [("never", "never"), ("writing", "always"), ("reading", "reading"), ("adaptive", "adaptive")];
+
+/// Runs workloads on an empty store, which is removed afterwards.
+fn run(session: &mut Session<'_>, engine: &str, learned_index: &str, text: &str) -> Result<Vec<Record>> {
+    let mut words = words(text);
+    words.push(tune(engine, "learned_index", learned_index));
+    let records = session.run(engine, &words);
+    session.remove_store(engine);
+    records
+}
+
+fn last(records: Vec<Record>) -> Result<Record> {
+    records.into_iter().next_back().ok_or_else(|| "a record was expected".into())
+}
+
+fn ratio(rate: f64, base: f64) -> String {
+    format!("{} ({:.2}x)", count(rate), rate / base)
+}
+
+/// The share of SSTs that have a model, and the bytes of all indexes.
+fn learned(record: &Record) -> [String; 2] {
+    let detail = |name| record.engine_stats.details.get(name).map_or(0.0, |&number| number as f64);
+    [
+        format!("{:.0} %", 100.0 * detail("ssts_learned") / detail("ssts").max(1.0)),
+        bytes(detail("index_bytes")),
+    ]
+}
+
+/// Gets by the size of values.
+pub(crate) fn fig16(session: &mut Session<'_>) -> Result<()> {
+    print(&format!(
+        "Theirs, in words: the smaller the pairs, the more the learned index gains. Ours: {} of pairs, all in the cache, one\n\
+         thread; in brackets against separators.\n",
+        bytes(DATA_BYTES as f64),
+    ));
+    print_row(&["engine", "keys", "value", "index", "gets a second", "median", "learned", "indexes"]);
+    for engine in session.engines.clone() {
+        for (set, size) in SETS.into_iter().flat_map(|set| SIZES.map(|size| (set, size))) {
+            let keys = session.keys((DATA_BYTES / (size + KEY_BYTES)).min(KEYS));
+            let (memory, seconds) = (4 * keys * (size + KEY_BYTES), session.seconds(2.0));
+            let text = format!(
+                "--workloads readrandom --keys {keys} --key-set {set} --value-size {size} --memory {memory} \
+                 --duration {seconds} --warmup {} --warmup-limit 5",
+                2 * keys
+            );
+            compare(session, engine.name, &[set.to_owned(), bytes(size as f64)], &text)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gets by the size of the cache.
+pub(crate) fn fig17(session: &mut Session<'_>) -> Result<()> {
+    let keys = session.keys(KEYS);
+    print(&format!(
+        "Theirs, in words: the larger the cache, the more the learned index gains. Ours: {} pairs of {} B past the page cache,\n\
+         one thread; memory is that of the engine, filters and memtables included; in brackets against separators.\n",
+        count(keys as f64),
+        KEY_BYTES + VALUE_BYTES,
+    ));
+    print_row(&["engine", "keys", "memory", "index", "gets a second", "median", "learned", "indexes"]);
+    for engine in session.engines.clone() {
+        for (set, percent) in SETS.into_iter().flat_map(|set| MEMORIES.map(|percent| (set, percent))) {
+            let memory = keys * (KEY_BYTES + VALUE_BYTES) * percent / 100;
+            let seconds = session.seconds(3.0);
+            let text = format!(
+                "--workloads readrandom --keys {keys} --key-set {set} --value-size {VALUE_BYTES} --memory {memory} \
+                 --duration {seconds} --direct"
+            );
+            compare(session, engine.name, &[set.to_owned(), format!("{percent} %")], &text)?;
+        }
+    }
+    Ok(())
+}
+
+/// The rows of both indexes.
+fn compare(session: &mut Session<'_>, engine: &str, cells: &[String], text: &str) -> Result<()> {
+    let mut base = None;
+    for (name, learned_index) in INDEXES {
+        let read = last(run(session, engine, learned_index, text)?)?;
+        let base = *base.get_or_insert(read.ops_per_s);
+        let figures = [ratio(read.ops_per_s, base), nanos(read.p50_ns as f64)];
+        let mut row = vec![engine.to_owned()];
+        row.extend(cells.iter().cloned());
+        row.push(name.to_owned());
+        row.extend(figures.into_iter().chain(learned(&read)));
+        print_cells(&row);
+    }
+    Ok(())
+}
+
+/// Puts by the number of threads and the time of training.
+pub(crate) fn fig19(session: &mut Session<'_>) -> Result<()> {
+    let keys = session.keys(KEYS);
+    print(&format!(
+        "Theirs, in words: training while reading costs writes nothing; training while writing gains with few threads and loses\n\
+         much with more than 8; adaptive is the best of both. Ours: {} pairs of {} B, keys `ar`, {} processors; in brackets\n\
+         against `never`. Compactions train but with `never`.\n",
+        count(keys as f64),
+        20 + VALUE_BYTES,
+        std::thread::available_parallelism().map_or(1, Into::into),
+    ));
+    print_row(&["engine", "threads", "training", "puts a second", "p99", "CPU/put", "learned", "indexes"]);
+    for engine in session.engines.clone() {
+        for threads in THREADS {
+            let mut base = None;
+            for (name, learned_index) in TIMES {
+                let text = format!(
+                    "--workloads fillrandom@{threads} --keys {keys} --key-set ar --value-size {VALUE_BYTES} --memory 256MiB"
+                );
+                let put = last(run(session, engine.name, learned_index, &text)?)?;
+                let base = *base.get_or_insert(put.ops_per_s);
+                let mut row = vec![
+                    engine.name.to_owned(),
+                    threads.to_string(),
+                    name.to_owned(),
+                    ratio(put.ops_per_s, base),
+                    nanos(put.p99_ns as f64),
+                    nanos(put.cpu_us_per_op * 1e3),
+                ];
+                row.extend(learned(&put));
+                print_cells(&row);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gets by keys and the time of training.
+pub(crate) fn fig20(session: &mut Session<'_>) -> Result<()> {
+    let keys = session.keys(KEYS);
+    print(&format!(
+        "Theirs, in words: after one thread's puts, training while writing gains on all keys, and training while reading less the\n\
+         larger its error; on shuffled keys it loses. After eight threads' puts adaptive training loses nowhere. Ours: {} pairs,\n\
+         values of {VALUE_BYTES} B, all in the cache, one thread reads; in brackets against `never`.\n",
+        count(keys as f64),
+    ));
+    print_row(&["engine", "writers", "keys", "training", "gets a second", "median", "learned", "indexes"]);
+    for engine in session.engines.clone() {
+        for (threads, (name, set, load)) in [1, 8].into_iter().flat_map(|n| WORKLOADS.map(|w| (n, w))) {
+            let mut base = None;
+            for (time, learned_index) in TIMES {
+                let seconds = session.seconds(2.0);
+                let text = format!(
+                    "--workloads {load}@{threads},readrandom --keys {keys} --key-set {set} --value-size {VALUE_BYTES} \
+                     --memory 1GiB --duration {seconds} --warmup {} --warmup-limit 5",
+                    2 * keys
+                );
+                let read = last(run(session, engine.name, learned_index, &text)?)?;
+                let base = *base.get_or_insert(read.ops_per_s);
+                let mut row = vec![
+                    engine.name.to_owned(),
+                    threads.to_string(),
+                    name.to_owned(),
+                    time.to_owned(),
+                    ratio(read.ops_per_s, base),
+                    nanos(read.p50_ns as f64),
+                ];
+                row.extend(learned(&read));
+                print_cells(&row);
+            }
+        }
+    }
+    Ok(())
+}
