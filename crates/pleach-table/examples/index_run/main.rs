@@ -130,11 +130,11 @@ impl Probes {
         })
     }
 
-    /// Nanoseconds of a get; with `waits` the next key depends on the answer.
-    fn gets(&self, run: &Run, first: usize, waits: bool) -> f64 {
+    /// Nanoseconds of a get; with `WAITS` the next key depends on the answer.
+    fn gets<const WAITS: bool>(&self, run: &Run, first: usize) -> f64 {
         let mut found = 0;
         timed(|i| {
-            let at = (first + i.wrapping_mul(0x9e37_79b9) + if waits { found } else { 0 }) % PROBES;
+            let at = (first + i.wrapping_mul(0x9e37_79b9) + if WAITS { found } else { 0 }) % PROBES;
             let (key, sst, hash) = self.probe(at);
             let got = run.ssts[sst].get(key, hash).ok().flatten();
             found = got.map_or(0, |(_, block, value)| usize::from(block[value.start]) + value.start);
@@ -196,8 +196,10 @@ fn measure(env: &Arc<dyn Env>, dir: &Path, part: &Part, objects: &mut Vec<String
     runs.extend(later.map(|ssts| Run { kind: "later", ssts }));
     let (half, present) = (Probes::new(part, &runs[0].ssts, 1), Probes::new(part, &runs[0].ssts, 0));
     let lookups = in_turns(&runs, |run, first| half.lookups(run, first));
-    let [gets, waiting] =
-        [false, true].map(|waits| in_turns(&runs, |run, first| present.gets(run, first, waits)));
+    let [gets, waiting] = [
+        in_turns(&runs, |run, first| present.gets::<false>(run, first)),
+        in_turns(&runs, |run, first| present.gets::<true>(run, first)),
+    ];
     for (i, run) in runs.iter().enumerate() {
         let blocks: u32 = run.ssts.iter().map(|sst| sst.blocks()).sum();
         let resident: usize = run.ssts.iter().map(|sst| sst.index_memory()).sum();
