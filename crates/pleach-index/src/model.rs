@@ -196,7 +196,7 @@ impl<C: Code> Model<C> {
         let first = record.block();
         let Shape { width, fraction, .. } = line.shape;
         let position = line.predict(distance);
-        // An `i32` of -1 is no boundary either.
+        // `last` wraps to -1 where two records name one block: no boundary either.
         let top = (position >> fraction).min(last.cast_signed().into());
         if self.candidates == 0 {
             return first + low_half(top.max(0).cast_unsigned());
@@ -204,7 +204,7 @@ impl<C: Code> Model<C> {
         // Boundaries below the window are passed, those above it are not.
         let lowest = top.wrapping_sub(i64::from(self.candidates) - 1).max(1);
         let window =
-            Window { width, fraction, rest: position.wrapping_sub(lowest << fraction), len: top - lowest };
+            Window { width, fraction, rest: position.wrapping_sub(lowest << fraction), last: top - lowest };
         let at = record.residual_bit(lowest.cast_unsigned(), width);
         let residuals = gather(&self.residuals, at);
         let passed = match self.candidates {
@@ -256,8 +256,8 @@ struct Window {
     fraction: u32,
     /// The position above the first boundary, in fractions.
     rest: i64,
-    /// Number of boundaries, less one; below 0 there is none.
-    len: i64,
+    /// Number of the last boundary; below 0 there is none.
+    last: i64,
 }
 
 impl Window {
@@ -274,7 +274,7 @@ impl Window {
     fn passes(self, residual: u64, i: u32) -> i64 {
         let residual = (residual & mask(self.width)).cast_signed();
         let is_passed = residual <= self.rest.wrapping_sub(i64::from(i) << self.fraction);
-        i64::from(is_passed & (i64::from(i) <= self.len))
+        i64::from(is_passed & (i64::from(i) <= self.last))
     }
 }
 

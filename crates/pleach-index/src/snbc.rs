@@ -108,18 +108,16 @@ impl Snbc {
     /// Requires: codes have 64 bits.
     #[inline]
     pub(crate) fn encode(&self, key: &[u8]) -> u64 {
-        if key.len() < self.lanes_end {
-            return self.encode_by_parts(key);
-        }
-        if self.has_prefix(key)
+        if key.len() >= self.lanes_end
+            && self.has_prefix(key)
             && let Some(code) = self.words.iter().try_fold(0_u64, |sum, word| word.encode_in_lanes(key, sum))
         {
             return code;
         }
-        self.encode_slowly(key).1
+        self.encode_by_parts(key)
     }
 
-    /// As [`Snbc::encode`], of a key that ends early, or where a word has no vector instructions.
+    /// As [`Snbc::encode`], of a key that ends early or has a byte without a rank, or where a word has no vector instructions.
     #[inline(never)]
     fn encode_by_parts(&self, key: &[u8]) -> u64 {
         if self.has_prefix(key)

@@ -324,20 +324,42 @@ fn a_service_that_goes_makes_the_reads_it_was_given() {
     }
 }
 
-/// A read whose task panics when it is woken.
-struct Panics(Arc<PageRead>, bool);
+/// Where a read panics.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Panics {
+    Nowhere,
+    /// When its turn comes.
+    First,
+    /// When its task is woken.
+    Last,
+}
 
-impl QueuedRead for Panics {
+impl Panics {
+    fn at(self, place: Self) {
+        if self == place {
+            std::panic::resume_unwind(Box::new("planted by the test"));
+        }
+    }
+
+    /// Every seventh read panics at `place`.
+    fn of(place: Self, n: u64) -> Self {
+        if n.is_multiple_of(7) { place } else { Self::Nowhere }
+    }
+}
+
+/// A read that may panic.
+struct Planted(Arc<PageRead>, Panics);
+
+impl QueuedRead for Planted {
     type Buffer = Vec<u8>;
 
     fn request(&self, tag: u64) -> ReadRequest<'_, Vec<u8>> {
+        self.1.at(Panics::First);
         self.0.request(tag)
     }
 
     fn complete(&self, result: io::Result<Vec<u8>>) {
-        if self.1 {
-            std::panic::resume_unwind(Box::new("planted by the test"));
-        }
+        self.1.at(Panics::Last);
         self.0.complete(result);
     }
 }
@@ -349,13 +371,15 @@ fn a_panic_of_one_task_is_nothing_to_the_others() {
     let file = file_of(&*env, dir.path(), 100 * 4096);
     for driver in drivers() {
         let service = ReadService::new(&env, driver);
-        let reads: Vec<_> = (0..100).map(|n| Arc::new(Panics(PageRead::new(&file, n), n % 7 == 0))).collect();
+        let reads: Vec<_> = (0..100)
+            .map(|n| Arc::new(Planted(PageRead::new(&file, n), Panics::of(Panics::Last, n))))
+            .collect();
         for _ in 0..2 {
             assert!(reads.iter().all(|read| service.submit(Arc::clone(read))));
             if driver == ReadDriver::Blocking {
                 while service.help() {}
             }
-            for read in reads.iter().filter(|read| !read.1) {
+            for read in reads.iter().filter(|read| read.1 == Panics::Nowhere) {
                 let mut result = read.0.result.lock();
                 while result.is_none() {
                     read.0.ended.wait(&mut result);
@@ -367,24 +391,6 @@ fn a_panic_of_one_task_is_nothing_to_the_others() {
     }
 }
 
-/// A read that panics when its turn comes.
-struct PanicsFirst(Arc<PageRead>, bool);
-
-impl QueuedRead for PanicsFirst {
-    type Buffer = Vec<u8>;
-
-    fn request(&self, tag: u64) -> ReadRequest<'_, Vec<u8>> {
-        if self.1 {
-            std::panic::resume_unwind(Box::new("planted by the test"));
-        }
-        self.0.request(tag)
-    }
-
-    fn complete(&self, result: io::Result<Vec<u8>>) {
-        self.0.complete(result);
-    }
-}
-
 #[test]
 fn a_read_that_panics_before_it_begins_ends_with_an_error_and_the_others_go_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -392,13 +398,14 @@ fn a_read_that_panics_before_it_begins_ends_with_an_error_and_the_others_go_on()
     let file = file_of(&*env, dir.path(), 100 * 4096);
     for driver in drivers() {
         let service = ReadService::new(&env, driver);
-        let reads: Vec<_> =
-            (0..300).map(|n| Arc::new(PanicsFirst(PageRead::new(&file, n % 100), n % 7 == 0))).collect();
+        let reads: Vec<_> = (0..300)
+            .map(|n| Arc::new(Planted(PageRead::new(&file, n % 100), Panics::of(Panics::First, n))))
+            .collect();
         assert!(reads.iter().all(|read| service.submit(Arc::clone(read))));
         service.close();
         for read in reads {
             let result = read.0.result.lock().take().expect("a close waits");
-            assert_eq!(result.is_err(), read.1, "{driver}");
+            assert_eq!(result.is_err(), read.1 == Panics::First, "{driver}");
         }
     }
 }

@@ -1,17 +1,18 @@
 //! Lookups and gets in a run of resident SSTs by the kind of their index, over the same files.
 //!
-//! A run has 64 SSTs of 8 MiB with values of 100 bytes. All its blocks are in the cache. Each SST is open with three indexes: the model
-//! made when it was written, separators between the same blocks, and a model learned from these. They share file and cached blocks.
-//! The indexes take turns of 20 ms. A *lookup* finds the block of a key in one SST after the other and waits for the lookup before;
-//! half of the keys are absent. A *get* finds a value at a random place of the run. It waits for the get before, or does not: then a
-//! processor begins the next get while it waits for memory, as far as the number of instructions between allows.
+//! A run has 64 SSTs of 8 MiB with values of 100 bytes. All its blocks are in the cache. Each SST is open with three indexes: the
+//! model made when it was written, separators between the same blocks, and a model learned from these. They share file and cached
+//! blocks. The indexes take turns of 20 ms. A *lookup* finds the block of a key in one SST after the other and waits for the lookup
+//! before; half of the keys are absent. A *get* finds a value at a random place of the run. It *waits* for the get before, or does
+//! not: then a processor begins the next get while it waits for memory, as far as the number of instructions between allows.
+//! *At hand* are keys that lie one behind the other in memory; else the key itself is read from a random place.
 //!
 //! ```sh
 //! cargo run --release -p pleach-table --example index_run -- --json figures.json
 //! ```
 //!
-//! `--sets decimal,url` takes only these sets, `--ssts` another number of SSTs. A ratio is that of the time to the time with separators in
-//! the same round, with the 95 % interval of its mean.
+//! `--sets decimal,url` takes only these sets, `--ssts` another number of SSTs. A ratio is that of the time to the time with
+//! separators in the same round, with the 95 % interval of its mean.
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a measurement tool")]
 #![expect(clippy::cast_precision_loss, reason = "figures of a few digits")]
@@ -39,6 +40,8 @@ const SST_BYTES: u64 = 8 << 20;
 /// Keys of an SST: fewer than fit, so that a run has at least as many SSTs as are wanted.
 const KEYS_OF_SST: u64 = 65_000;
 const PROBES: usize = 1 << 20;
+/// Keys between one probe and the next, so that each probe is read from memory.
+const STRIDE: usize = 0x9e37_79b9;
 const TURN: Duration = Duration::from_millis(20);
 const ROUNDS: usize = 61;
 
@@ -125,16 +128,16 @@ impl Probes {
         timed(|i| {
             let (key, sst, _) = self.probe(at);
             let found = run.ssts[sst].block_for(key);
-            at = (first.wrapping_add(i.wrapping_mul(0x9e37_79b9)) + found as usize) % (PROBES / 64);
+            at = (first.wrapping_add(i.wrapping_mul(STRIDE)) + found as usize) % (PROBES / 64);
             found as usize
         })
     }
 
-    /// Nanoseconds of a get; with `WAITS` the next key depends on the answer.
-    fn gets<const WAITS: bool>(&self, run: &Run, first: usize) -> f64 {
+    /// Nanoseconds of a get, `stride` keys behind the last one; with `WAITS` the next key depends on the answer.
+    fn gets<const WAITS: bool>(&self, run: &Run, first: usize, stride: usize) -> f64 {
         let mut found = 0;
         timed(|i| {
-            let at = (first + i.wrapping_mul(0x9e37_79b9) + if WAITS { found } else { 0 }) % PROBES;
+            let at = (first + i.wrapping_mul(stride) + if WAITS { found } else { 0 }) % PROBES;
             let (key, sst, hash) = self.probe(at);
             let got = run.ssts[sst].get(key, hash).ok().flatten();
             found = got.map_or(0, |(_, block, value)| usize::from(block[value.start]) + value.start);
@@ -196,9 +199,10 @@ fn measure(env: &Arc<dyn Env>, dir: &Path, part: &Part, objects: &mut Vec<String
     runs.extend(later.map(|ssts| Run { kind: "later", ssts }));
     let (half, present) = (Probes::new(part, &runs[0].ssts, 1), Probes::new(part, &runs[0].ssts, 0));
     let lookups = in_turns(&runs, |run, first| half.lookups(run, first));
-    let [gets, waiting] = [
-        in_turns(&runs, |run, first| present.gets::<false>(run, first)),
-        in_turns(&runs, |run, first| present.gets::<true>(run, first)),
+    let [at_hand, gets, waiting] = [
+        in_turns(&runs, |run, first| present.gets::<false>(run, first, 1)),
+        in_turns(&runs, |run, first| present.gets::<false>(run, first, STRIDE)),
+        in_turns(&runs, |run, first| present.gets::<true>(run, first, STRIDE)),
     ];
     for (i, run) in runs.iter().enumerate() {
         let blocks: u32 = run.ssts.iter().map(|sst| sst.blocks()).sum();
@@ -209,6 +213,9 @@ fn measure(env: &Arc<dyn Env>, dir: &Path, part: &Part, objects: &mut Vec<String
             ("lookup_ns", lookups[i].0),
             ("lookup_ratio", lookups[i].1),
             ("lookup_interval", lookups[i].2),
+            ("get_at_hand_ns", at_hand[i].0),
+            ("get_at_hand_ratio", at_hand[i].1),
+            ("get_at_hand_interval", at_hand[i].2),
             ("get_ns", gets[i].0),
             ("get_ratio", gets[i].1),
             ("get_interval", gets[i].2),
@@ -241,7 +248,7 @@ fn main() -> Result<()> {
     let wanted = option("--sets");
     let mut objects = Vec::new();
     println!(
-        "set          index          SSTs resident lookup ns   ratio      +-   get ns    ratio      +- waits ns    ratio      +-"
+        "set          index          SSTs resident lookup ns   ratio      +-  at hand    ratio      +-   get ns    ratio      +- waits ns    ratio      +-"
     );
     for set in KeySet::ALL {
         let name = set.description().0;

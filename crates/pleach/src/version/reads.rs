@@ -21,8 +21,8 @@ pub(crate) const MERGE_NS_PER_BYTE: u64 = 7;
 
 /// One seek in so many of a thread is counted, and stands for all of them.
 const SEEKS_SAMPLED: u64 = 16;
-/// 2^64 by the golden ratio. Its multiples are spread evenly, every second or third of them too. So two partitions whose seeks take turns are
-/// both counted; every sixteenth seek would be the same one's.
+/// 2^64 by the golden ratio. Its multiples are spread evenly, every second or third of them too. So two partitions whose seeks
+/// take turns are both counted; every sixteenth seek would be the same one's.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 thread_local! {

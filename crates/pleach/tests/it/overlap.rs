@@ -24,7 +24,7 @@ fn key(n: u32) -> String {
     format!("key{n:08}")
 }
 
-/// A store of one run, opened anew: its indexes are in memory, and no data block is.
+/// A store of one run, opened again: its indexes are in memory, and no data block is.
 fn open(env: &Arc<SlowEnv>, dir: &std::path::Path) -> Db {
     let options = || Options::new().memory(8 << 20).shape(Shape::Forest).env(Arc::clone(env) as Arc<dyn Env>);
     let db = options().open(dir).unwrap();

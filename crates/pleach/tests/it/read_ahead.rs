@@ -35,7 +35,7 @@ fn machine(direct: bool) -> (Arc<SimEnv>, Db) {
     (env, db)
 }
 
-/// Opens the store anew, so that no block is cached.
+/// Opens the store again, so that no block is cached.
 fn reopened(env: &Arc<SimEnv>, db: Db, direct: bool) -> Db {
     db.close().unwrap();
     options(env, direct).open(DIR).unwrap()

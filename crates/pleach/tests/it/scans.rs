@@ -47,7 +47,7 @@ fn options(memory: usize) -> Options {
     Options::new().memory(memory).memtable_bytes(4 << 20).shape(Shape::Forest).runs_per_stage(12)
 }
 
-/// A machine with a store of eight runs, opened anew so that no block is cached.
+/// A machine with a store of eight runs, opened again so that no block is cached.
 fn machine(seed: u64, memory: usize, direct: bool) -> (Arc<SimEnv>, Db, Model) {
     let env = SimEnv::new(seed);
     let options = options(memory).direct_reads(direct).env(Arc::<SimEnv>::clone(&env));
@@ -192,7 +192,7 @@ fn reads_of(env: &SimEnv, range: Range, count: usize) -> (u64, u64) {
     (env.read_count() - reads, env.read_wait_count() - waits)
 }
 
-/// A machine with a store of one run of 12 MB, opened anew.
+/// A machine with a store of one run of 12 MB, opened again.
 fn machine_of_one_run(seed: u64, direct: bool) -> (Arc<SimEnv>, Db) {
     let env = SimEnv::new(seed);
     let options = options(64 << 20).direct_reads(direct).env(Arc::<SimEnv>::clone(&env));

@@ -177,7 +177,7 @@ fn reads_are_measured_from_the_start_of_a_compaction_to_its_end() {
 }
 
 #[test]
-fn pleach_writes_everything_anew_while_it_compacts() {
+fn pleach_writes_everything_again_while_it_compacts() {
     for factory in [PLEACH, PLEACH_FOREST, PLEACH_LEVELED] {
         let name = factory.name;
         let words = format!(

@@ -78,7 +78,8 @@ pub(crate) fn fig16(session: &mut Session<'_>) -> Result<()> {
                  --duration {seconds} --warmup {} --warmup-limit 5",
                 2 * keys
             );
-            compare(session, engine.name, &[set.to_owned(), bytes(size as f64)], &text)?;
+            let cells = [set.to_owned(), bytes(size as f64)];
+            compare(session, engine.name, &cells, &INDEXES, &text, median)?;
         }
     }
     Ok(())
@@ -102,26 +103,39 @@ pub(crate) fn fig17(session: &mut Session<'_>) -> Result<()> {
                 "--workloads readrandom --keys {keys} --key-set {set} --value-size {VALUE_BYTES} --memory {memory} \
                  --duration {seconds} --direct"
             );
-            compare(session, engine.name, &[set.to_owned(), format!("{percent} %")], &text)?;
+            let cells = [set.to_owned(), format!("{percent} %")];
+            compare(session, engine.name, &cells, &INDEXES, &text, median)?;
         }
     }
     Ok(())
 }
 
-/// The rows of both indexes.
-fn compare(session: &mut Session<'_>, engine: &str, cells: &[String], text: &str) -> Result<()> {
+/// A row for each of `kinds`, on a store of its own: `cells`, the kind, operations a second against the first kind, `figures`, and
+/// what was learned.
+fn compare(
+    session: &mut Session<'_>,
+    engine: &str,
+    cells: &[String],
+    kinds: &[(&str, &str)],
+    text: &str,
+    figures: impl Fn(&Record) -> Vec<String>,
+) -> Result<()> {
     let mut base = None;
-    for (name, learned_index) in INDEXES {
-        let read = last(run(session, engine, learned_index, text)?)?;
-        let base = *base.get_or_insert(read.ops_per_s);
-        let figures = [ratio(read.ops_per_s, base), nanos(read.p50_ns as f64)];
+    for &(name, learned_index) in kinds {
+        let record = last(run(session, engine, learned_index, text)?)?;
+        let base = *base.get_or_insert(record.ops_per_s);
         let mut row = vec![engine.to_owned()];
         row.extend(cells.iter().cloned());
-        row.push(name.to_owned());
-        row.extend(figures.into_iter().chain(learned(&read)));
+        row.extend([name.to_owned(), ratio(record.ops_per_s, base)]);
+        row.extend(figures(&record).into_iter().chain(learned(&record)));
         print_cells(&row);
     }
     Ok(())
+}
+
+/// The median time of a get.
+fn median(read: &Record) -> Vec<String> {
+    vec![nanos(read.p50_ns as f64)]
 }
 
 /// Puts by the number of threads and the time of training.
@@ -136,26 +150,13 @@ pub(crate) fn fig19(session: &mut Session<'_>) -> Result<()> {
         std::thread::available_parallelism().map_or(1, Into::into),
     ));
     print_row(&["engine", "threads", "training", "puts a second", "p99", "CPU/put", "learned", "indexes"]);
+    let figures = |put: &Record| vec![nanos(put.p99_ns as f64), nanos(put.cpu_us_per_op * 1e3)];
     for engine in session.engines.clone() {
         for threads in THREADS {
-            let mut base = None;
-            for (name, learned_index) in TIMES {
-                let text = format!(
-                    "--workloads fillrandom@{threads} --keys {keys} --key-set ar --value-size {VALUE_BYTES} --memory 256MiB"
-                );
-                let put = last(run(session, engine.name, learned_index, &text)?)?;
-                let base = *base.get_or_insert(put.ops_per_s);
-                let mut row = vec![
-                    engine.name.to_owned(),
-                    threads.to_string(),
-                    name.to_owned(),
-                    ratio(put.ops_per_s, base),
-                    nanos(put.p99_ns as f64),
-                    nanos(put.cpu_us_per_op * 1e3),
-                ];
-                row.extend(learned(&put));
-                print_cells(&row);
-            }
+            let text = format!(
+                "--workloads fillrandom@{threads} --keys {keys} --key-set ar --value-size {VALUE_BYTES} --memory 256MiB"
+            );
+            compare(session, engine.name, &[threads.to_string()], &TIMES, &text, figures)?;
         }
     }
     Ok(())
@@ -173,27 +174,13 @@ pub(crate) fn fig20(session: &mut Session<'_>) -> Result<()> {
     print_row(&["engine", "writers", "keys", "training", "gets a second", "median", "learned", "indexes"]);
     for engine in session.engines.clone() {
         for (threads, (name, set, load)) in [1, 8].into_iter().flat_map(|n| WORKLOADS.map(|w| (n, w))) {
-            let mut base = None;
-            for (time, learned_index) in TIMES {
-                let seconds = session.seconds(2.0);
-                let text = format!(
-                    "--workloads {load}@{threads},readrandom --keys {keys} --key-set {set} --value-size {VALUE_BYTES} \
-                     --memory 1GiB --duration {seconds} --warmup {} --warmup-limit 5",
-                    2 * keys
-                );
-                let read = last(run(session, engine.name, learned_index, &text)?)?;
-                let base = *base.get_or_insert(read.ops_per_s);
-                let mut row = vec![
-                    engine.name.to_owned(),
-                    threads.to_string(),
-                    name.to_owned(),
-                    time.to_owned(),
-                    ratio(read.ops_per_s, base),
-                    nanos(read.p50_ns as f64),
-                ];
-                row.extend(learned(&read));
-                print_cells(&row);
-            }
+            let seconds = session.seconds(2.0);
+            let text = format!(
+                "--workloads {load}@{threads},readrandom --keys {keys} --key-set {set} --value-size {VALUE_BYTES} \
+                 --memory 1GiB --duration {seconds} --warmup {} --warmup-limit 5",
+                2 * keys
+            );
+            compare(session, engine.name, &[threads.to_string(), name.to_owned()], &TIMES, &text, median)?;
         }
     }
     Ok(())

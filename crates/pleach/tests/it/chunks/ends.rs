@@ -61,7 +61,7 @@ fn a_read_that_fails_ends_the_chunks_behind_the_entries_before_it() {
         let (env, mut db) = machine(5);
         let mut failures = 0;
         for at in 0.. {
-            // Opened anew, so that no block is cached.
+            // Opened again, so that no block is cached.
             db.close().unwrap();
             db = options(16 << 20).env(Arc::<SimEnv>::clone(&env)).open(DIR).unwrap();
             let partition = db.default_partition();

@@ -50,7 +50,7 @@ fn filled(dir: &Path) {
     fill(&options(16 << 20).open(dir).unwrap());
 }
 
-/// A machine with a store whose blocks are all in SSTs, opened anew so that none is cached.
+/// A machine with a store whose blocks are all in SSTs, opened again so that none is cached.
 fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
     let env = SimEnv::new(seed);
     let options = options(16 << 20).env(Arc::<SimEnv>::clone(&env));

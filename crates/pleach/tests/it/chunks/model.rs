@@ -181,7 +181,7 @@ fn check(entries: &[Entry], ended: &Result<bool>, expected: &[Entry], context: &
     }
 }
 
-/// A simulated machine with a store, opened anew.
+/// A simulated machine with a store, opened again.
 fn machine(seed: u64, rng: &mut Rng) -> (Arc<SimEnv>, Db, Models) {
     let env = SimEnv::new(seed);
     let options = options(rng).env(Arc::<SimEnv>::clone(&env));

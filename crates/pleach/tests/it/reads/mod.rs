@@ -58,7 +58,7 @@ fn options(memory: usize) -> Options {
     Options::new().memory(memory).memtable_bytes(4 << 20).shape(Shape::Forest).runs_per_stage(8)
 }
 
-/// A machine with a store whose blocks are all in SSTs, opened anew so that none is cached.
+/// A machine with a store whose blocks are all in SSTs, opened again so that none is cached.
 fn machine(seed: u64) -> (Arc<SimEnv>, Db) {
     let env = SimEnv::new(seed);
     let options = options(8 << 20).env(Arc::<SimEnv>::clone(&env));

@@ -114,7 +114,7 @@ fn check(model: &Model, keys: &[Vec<u8>], found: &[Option<Value>], context: &str
     }
 }
 
-/// A simulated machine with a store, opened anew.
+/// A simulated machine with a store, opened again.
 fn machine(seed: u64, rng: &mut Rng) -> (Arc<SimEnv>, Db, Model) {
     let env = SimEnv::new(seed);
     let options = options(rng).env(Arc::<SimEnv>::clone(&env));

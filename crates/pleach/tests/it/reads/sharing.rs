@@ -28,7 +28,7 @@ fn all_keys() -> Vec<String> {
     (0..EACH * BLOCKS).map(|n| lone_key(n % BLOCKS)).collect()
 }
 
-/// A store whose entries each have a block, opened anew.
+/// A store whose entries each have a block, opened again.
 fn opened(options: &Options, dir: &std::path::Path) -> Db {
     let db = options.clone().open(dir).unwrap();
     assert_eq!(db.stats().lookup_reads, 0);
