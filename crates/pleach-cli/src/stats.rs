@@ -23,13 +23,14 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 47] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 50] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
         ("ssts_learned", stats.ssts_learned, false),
         ("sst_bytes", stats.sst_bytes, true),
         ("sst_entries", stats.sst_entries, false),
+        ("data_blocks", stats.data_blocks, false),
         ("sst_garbage", stats.sst_garbage, false),
         ("pinned_bytes", stats.pinned_bytes, true),
         ("runs", stats.runs, false),
@@ -46,6 +47,8 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 47] {
         ("cache_locked_bytes", stats.cache_locked_bytes, true),
         ("index_filter_bytes", stats.index_filter_bytes, true),
         ("index_bytes", stats.index_bytes, true),
+        ("residual_bytes", stats.residual_bytes, true),
+        ("index_error_max", stats.index_error_max, false),
         ("filter_bytes", stats.filter_bytes, true),
         ("filters_missing", stats.filters_missing, false),
         ("wasted_probes", stats.wasted_probes, false),
@@ -75,12 +78,20 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 47] {
     ]
 }
 
+/// `bytes` for each of `count`; 0 if there is none.
+#[expect(clippy::cast_precision_loss, reason = "a figure of a few digits")]
+fn per(bytes: u64, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { bytes as f64 / count as f64 }
+}
+
 fn print_json(db: &Db, names: &[String]) -> Result<()> {
     let stats = db.stats();
     let mut store: Map<String, Value> =
         fields(&stats).iter().map(|(name, value, _)| ((*name).to_owned(), (*value).into())).collect();
     store.insert("read_driver".to_owned(), stats.read_driver.to_string().into());
     store.insert("stalled_seconds".to_owned(), stats.stalled.as_secs_f64().into());
+    store.insert("index_bytes_per_block".to_owned(), per(stats.index_bytes, stats.data_blocks).into());
+    store.insert("index_bytes_per_entry".to_owned(), per(stats.index_bytes, stats.sst_entries).into());
     store.insert("training_seconds".to_owned(), stats.training_time.as_secs_f64().into());
     dropped::put_json(&mut store, &stats);
     store.insert("poisoned".to_owned(), stats.poisoned.clone().into());
@@ -109,6 +120,15 @@ fn print_text(db: &Db, names: &[String]) -> Result<()> {
         table.row([name.replace('_', " "), if is_bytes { bytes(value) } else { count(value) }]);
     }
     table.row(["read driver".to_owned(), stats.read_driver.to_string()]);
+    table.row([
+        "index bytes a block, an entry".to_owned(),
+        format!(
+            "{:.2}, {:.3}",
+            per(stats.index_bytes, stats.data_blocks),
+            per(stats.index_bytes, stats.sst_entries)
+        ),
+    ]);
+    table.row(["trained for".to_owned(), format!("{:.3} s", stats.training_time.as_secs_f64())]);
     table.row(["stalled".to_owned(), format!("{:.3} s", stats.stalled.as_secs_f64())]);
     table.row(["log was torn".to_owned(), if stats.log_was_torn { "yes" } else { "no" }.to_owned()]);
     table.row(["log dropped records".to_owned(), count(stats.log_dropped_records)]);

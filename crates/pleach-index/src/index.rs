@@ -130,6 +130,15 @@ impl Index {
         }
     }
 
+    /// Bytes of the model's residuals: a part of [`Index::memory`]; 0 without a model.
+    pub fn residual_bytes(&self) -> usize {
+        match &self.0 {
+            Kind::Separators(_) => 0,
+            Kind::Learned(learned) => learned.residual_bytes(),
+            Kind::FromSeparators(learned) => learned.model().residual_bytes(),
+        }
+    }
+
     /// Bytes of memory on the heap. An encoder that is shared counts in each index that shares it.
     pub fn memory(&self) -> usize {
         match &self.0 {

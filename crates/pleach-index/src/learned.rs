@@ -103,6 +103,14 @@ impl Learned {
         }
     }
 
+    /// See [`Model::residual_bytes`].
+    pub(crate) fn residual_bytes(&self) -> usize {
+        match &self.model {
+            Width::Narrow(model) => model.residual_bytes(),
+            Width::Wide(model) => model.residual_bytes(),
+        }
+    }
+
     /// The encoder.
     pub(crate) fn encoder(&self) -> &Arc<Snbc> {
         &self.encoder

@@ -237,6 +237,11 @@ impl<C: Code> Model<C> {
         self.candidates
     }
 
+    /// Bytes of residuals.
+    pub(crate) fn residual_bytes(&self) -> usize {
+        self.residuals.len()
+    }
+
     /// Bytes of memory on the heap.
     pub(crate) fn memory(&self) -> usize {
         let starts = match &self.layout {

@@ -76,8 +76,14 @@ pub struct Stats {
     pub training_time: Duration,
     /// How often training was put off because the machine was busy or an SST was being written.
     pub training_waits: u64,
+    /// Bytes of the residuals of learned indexes: a part of [`Stats::index_bytes`].
+    pub residual_bytes: u64,
+    /// Largest error of a learned index without its residuals, in blocks: 0 to 4. With them it is 0.
+    pub index_error_max: u64,
     /// Length of all live SSTs in bytes.
     pub sst_bytes: u64,
+    /// Data blocks of all live SSTs. [`Stats::index_bytes`] divided by them are the index bytes of a block.
+    pub data_blocks: u64,
     /// Entries in SSTs: every version and tombstone counts.
     pub sst_entries: u64,
     /// Runs and sections of all partitions.

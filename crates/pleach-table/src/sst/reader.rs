@@ -155,6 +155,11 @@ impl Sst {
         self.index.boundaries_compared()
     }
 
+    /// Bytes of the residuals in the index: see [`pleach_index::Index::residual_bytes`].
+    pub fn residual_bytes(&self) -> usize {
+        self.index.residual_bytes()
+    }
+
     /// Whether the index was made by [`Sst::learn_index`].
     pub fn has_index_from_separators(&self) -> bool {
         self.index.is_from_separators()

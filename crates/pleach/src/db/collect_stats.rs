@@ -29,6 +29,9 @@ impl Inner {
             let (filter_bytes, is_missing) = file.filter_memory();
             let sst = file.sst();
             stats.ssts_learned += u64::from(sst.index_kind() == IndexKind::Learned);
+            stats.data_blocks += u64::from(sst.blocks());
+            stats.residual_bytes += sst.residual_bytes() as u64;
+            stats.index_error_max = stats.index_error_max.max(u64::from(sst.index_error()));
             stats.index_bytes += sst.index_memory() as u64;
             stats.index_filter_bytes += sst.memory() as u64 + filter_bytes;
             stats.filter_bytes += filter_bytes;
