@@ -2,7 +2,8 @@
 //!
 //! Each SST has 64 MiB of values of 100 bytes. Its keys are a sixteenth of those of a run. A lookup finds the block of a key
 //! and waits for the lookup before; half of the keys are absent. A get finds the value of a key that is there, all blocks being in
-//! the cache. The kinds take turns of 2 ms, and the median turn counts.
+//! the cache. The kinds take turns of 2 ms, and the median turn counts. `add ns` is processor time for an entry, `finish` and
+//! training included; `open us` the least time of an open, the file being in the page cache.
 //!
 //! ```sh
 //! cargo run --release -p pleach-table --example index_table -- --json figures.json
@@ -36,6 +37,8 @@ const TURN: Duration = Duration::from_millis(2);
 const TURNS: usize = 301;
 /// How often each SST is written. The least time counts.
 const BUILDS: usize = 3;
+/// How often each SST is opened. The least time counts.
+const OPENS: usize = 5;
 /// Lengths of SSTs for the share that is learned: from a flush's to a compaction's.
 const SHARE_MIB: [u64; 3] = [1, 8, 64];
 
@@ -61,11 +64,24 @@ struct Built {
     kind: &'static str,
     sst: Sst,
     summary: SstSummary,
+    /// Microseconds of an open.
+    open_us: f64,
+}
+
+impl Built {
+    fn entries(&self) -> usize {
+        usize::try_from(self.summary.entries).expect("they were in memory")
+    }
 }
 
 impl Bench {
-    /// Writes an SST of the first `keys` that it has room for, and opens it. Returns how many it took.
-    fn build(&self, keys: &[Vec<u8>], choice: IndexChoice, bytes: u64) -> Result<(Sst, SstSummary, usize)> {
+    /// Writes an SST of the first `keys` that it has room for, and opens it.
+    fn build(
+        &self,
+        keys: &[Vec<u8>],
+        (kind, choice): (&'static str, IndexChoice),
+        bytes: u64,
+    ) -> Result<Built> {
         let path = self.dir.join("000001.sst");
         let options = SstOptions { filter_bits_per_key: 0.0, index: choice, ..SstOptions::default() };
         let mut builder = SstBuilder::create(&self.env, &path, FileId(1), options)?;
@@ -75,12 +91,18 @@ impl Bench {
                 break;
             }
         }
-        let taken = builder.entries() as usize;
         let summary = builder.finish()?;
         let cache = FrameCache::new(usize::try_from(bytes + bytes / 4).expect("a cache fits in memory"));
-        let sst = Sst::open(&self.env, &path, FileId(1), Some(&summary), cache, false)?;
+        let mut open_us = f64::MAX;
+        let mut opened = None;
+        for _ in 0..OPENS {
+            let start = Instant::now();
+            let sst = Sst::open(&self.env, &path, FileId(1), Some(&summary), Arc::clone(&cache), false)?;
+            open_us = open_us.min(start.elapsed().as_nanos() as f64 / 1e3);
+            opened = Some(sst);
+        }
         self.env.remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
-        Ok((sst, summary, taken))
+        Ok(Built { kind, sst: opened.expect("it was opened"), summary, open_us })
     }
 
     /// The share of SSTs of several lengths for which a model is taken.
@@ -89,12 +111,12 @@ impl Bench {
         for mib in SHARE_MIB.iter().filter(|&&mib| mib << 20 <= self.sst_bytes) {
             let mut rest = keys;
             while !rest.is_empty() {
-                let (sst, _, taken) = self.build(rest, IndexChoice::Smallest, mib << 20)?;
-                rest = &rest[taken..];
+                let built = self.build(rest, ("smallest", IndexChoice::Smallest), mib << 20)?;
+                rest = &rest[built.entries()..];
                 // The rest of a run may be of any length.
                 if !rest.is_empty() || all == 0 {
                     all += 1;
-                    learned += u32::from(sst.index_kind() == IndexKind::Learned);
+                    learned += u32::from(built.sst.index_kind() == IndexKind::Learned);
                 }
             }
         }
@@ -107,16 +129,19 @@ impl Bench {
         let mut all = Vec::new();
         for _ in 0..BUILDS {
             all.clear();
-            for ((kind, choice), add_ns) in KINDS.into_iter().zip(&mut add_ns) {
+            for (kind, add_ns) in KINDS.into_iter().zip(&mut add_ns) {
                 let start = processor_ns();
-                let (written, summary, taken) = self.build(&part.keys, choice, self.sst_bytes)?;
-                let later = (kind == LATER).then(|| written.learn_index(IndexChoice::Learned).ok());
-                let sst = later.flatten().unwrap_or(written);
-                *add_ns = add_ns.min((processor_ns() - start) / taken as f64);
-                all.push(Built { kind, sst, summary });
+                let mut built = self.build(&part.keys, kind, self.sst_bytes)?;
+                if kind.0 == LATER
+                    && let Ok(learned) = built.sst.learn_index(IndexChoice::Learned)
+                {
+                    built.sst = learned;
+                }
+                *add_ns = add_ns.min((processor_ns() - start) / built.entries() as f64);
+                all.push(built);
             }
         }
-        let entries = all.iter().map(|built| built.summary.entries).min().unwrap_or(0) as usize;
+        let entries = all.iter().map(Built::entries).min().unwrap_or(0);
         let probes = Probes::of(&part.keys[..entries], &part.missing);
         let ssts: Vec<_> = all.iter().map(|built| &built.sst).collect();
         let ns = probes.in_turns(&ssts, |sst, key| sst.block_for(key) as usize);
@@ -142,6 +167,7 @@ impl Bench {
                 ("blocks", blocks),
                 ("entries", built.summary.entries as f64),
                 ("add_ns", add_ns[i]),
+                ("open_us", built.open_us),
             ];
             object(&part.name, built, &figures)
         });
@@ -249,7 +275,7 @@ fn main() -> Result<()> {
         |name: &str| wanted.as_ref().is_none_or(|sets| sets.split(',').any(|wanted| wanted == name));
     let mut objects = Vec::new();
     println!(
-        "set          kind       chosen    resident  stored B  overhead   learned lookup ns sep.'s ns    get ns sep.'s ns    blocks   entries    add ns"
+        "set          kind       chosen    resident  stored B  overhead   learned lookup ns sep.'s ns    get ns sep.'s ns    blocks   entries    add ns   open us"
     );
     for set in KeySet::ALL {
         let name = set.description().0;
