@@ -184,7 +184,7 @@ const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "tridentkv-fig15",
-        about: "TridentKV, Fig. 15: asynchronous reads off and on, with caches of 5 % and 50 % of the data",
+        about: "TridentKV, Fig. 15: asynchronous reads and learned indexes off and on, with caches of 5 % and 50 % of the data",
         engines: &["pleach"],
         run: tridentkv::fig15,
     },

@@ -1,4 +1,4 @@
-//! TridentKV, Figs. 15 and 18: asynchronous reads by cache and by the number of threads. The figures are bars and curves without
+//! TridentKV, Figs. 15 and 18: asynchronous reads, and learned indexes, by cache; asynchronous reads by the number of threads. The figures are bars and curves without
 //! numbers; quoted is what the text says. In place of SPDK's polling thread stands a polled `io_uring`.
 
 use super::{CACHES, IN_FLIGHT, KEYS, Reads, VALUE_BYTES, print_row, share_of_device};
@@ -10,38 +10,49 @@ use crate::report::{count, nanos, print};
 /// Threads of Fig. 18; its cache is the smaller one.
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
-/// Asynchronous reads off and on, with a small and a large cache.
+/// Techniques of Fig. 15: name, whether reads are asynchronous, and `learned_index`.
+const TECHNIQUES: [(&str, bool, &str); 4] = [
+    ("none", false, "never"),
+    ("asynchronous", true, "never"),
+    ("learned index", false, "always"),
+    ("both", true, "always"),
+];
+
+/// Asynchronous reads and learned indexes off and on, with a small and a large cache.
 pub(crate) fn fig15(session: &mut Session<'_>) -> Result<()> {
     print(&format!(
         "Theirs, in words: with a small cache asynchronous reads gain most of the three techniques; with a large one, which\n\
          answers most reads, the learned index does; writes gain nothing. Ours: {} pairs of 1016 B past the page cache, one\n\
-         thread; on: {IN_FLIGHT} gets in flight. Writes are the same code on and off.\n",
+         thread; asynchronous: {IN_FLIGHT} gets in flight, puts are the same code; partitions do not take part, as in the paper.\n",
         count(session.keys(KEYS) as f64),
     ));
-    print_row(&["engine", "cache", "asynchronous", "gets a second", "CPU/get", "of device", "puts a second"]);
+    print_row(&["engine", "cache", "techniques", "gets a second", "CPU/get", "of device", "puts a second"]);
     for engine in session.engines.clone() {
-        for percent in CACHES {
-            let mut base = None;
-            for is_on in [false, true] {
-                let workloads = if is_on { "readrandom" } else { "readrandom,overwrite" };
-                let records = run(session, &engine, workloads, percent, is_on, None)?;
+        let mut bases = CACHES.map(|_| None);
+        for (name, is_async, learned_index) in TECHNIQUES {
+            let is_learned = learned_index != "never";
+            if is_async && !engine.capabilities.async_get || is_learned && !is_pleach(engine.name) {
+                continue;
+            }
+            let tunes: &[_] = if is_pleach(engine.name) { &[("learned_index", learned_index)] } else { &[] };
+            for (percent, base) in CACHES.into_iter().zip(&mut bases) {
+                let workloads = if is_async { "readrandom" } else { "readrandom,overwrite" };
+                let records = run(session, &engine, workloads, percent, is_async, tunes)?;
                 let [read, rest @ ..] = &records[..] else { return Err("a record was expected".into()) };
                 let base = *base.get_or_insert(read.ops_per_s);
                 print_row(&[
                     engine.name,
                     &format!("{percent} %"),
-                    if is_on { "on" } else { "off" },
+                    name,
                     &format!("{} ({:.2}x)", count(read.ops_per_s), read.ops_per_s / base),
                     &nanos(read.cpu_us_per_op * 1e3),
                     &share_of_device(read),
                     &rest.first().map_or_else(|| "-".to_owned(), |put| count(put.ops_per_s)),
                 ]);
-                if !engine.capabilities.async_get {
-                    break;
-                }
             }
+            // The next technique has files of its own.
+            session.remove_store(engine.name);
         }
-        session.remove_store(engine.name);
     }
     Ok(())
 }
@@ -78,7 +89,8 @@ pub(crate) fn fig18(session: &mut Session<'_>) -> Result<()> {
             if is_on && !engine.capabilities.async_get || read_driver.is_some() && !is_pleach(engine.name) {
                 continue;
             }
-            for read in run(session, &engine, &workloads, CACHES[0], is_on, read_driver)? {
+            let tunes: Vec<_> = read_driver.iter().map(|&driver| ("read_driver", driver)).collect();
+            for read in run(session, &engine, &workloads, CACHES[0], is_on, &tunes)? {
                 let driver = read.engine_stats.settings.get("read_driver").filter(|_| is_on);
                 print_row(&[
                     engine.name,
@@ -105,10 +117,10 @@ fn run(
     workloads: &str,
     cache_percent: u64,
     is_async: bool,
-    read_driver: Option<&str>,
+    tunes: &[(&str, &str)],
 ) -> Result<Vec<Record>> {
     let keys = session.keys(KEYS);
     let (value_bytes, device) = (VALUE_BYTES, None);
-    let reads = Reads { workloads, keys, value_bytes, cache_percent, is_async, device, read_driver };
+    let reads = Reads { workloads, keys, value_bytes, cache_percent, is_async, device, tunes };
     reads.run(session, engine)
 }

@@ -60,7 +60,7 @@ fn rows(
         cache_percent: CACHE,
         is_async: false,
         device: simulated,
-        read_driver: None,
+        tunes: &[],
     };
     let mut off = None;
     for (name, workloads, is_async) in

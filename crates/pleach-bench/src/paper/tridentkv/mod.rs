@@ -42,13 +42,13 @@ struct Reads<'a> {
     is_async: bool,
     /// Pleach's `simulated_device`, which delays reads from the page cache.
     device: Option<&'a str>,
-    /// Pleach's `read_driver`, if not the one that it chooses.
-    read_driver: Option<&'a str>,
+    /// Other options of Pleach than its defaults.
+    tunes: &'a [(&'a str, &'a str)],
 }
 
 impl Reads<'_> {
     fn run(&self, session: &mut Session<'_>, engine: &EngineFactory) -> Result<Vec<Record>> {
-        let Self { workloads, keys, value_bytes, cache_percent, is_async, device, read_driver } = *self;
+        let Self { workloads, keys, value_bytes, cache_percent, is_async, device, tunes } = *self;
         // Less is for no engine a cache.
         let memory = (keys * (value_bytes + KEY_BYTES) * cache_percent / 100).max(1 << 20);
         let seconds = session.seconds(3.0);
@@ -61,9 +61,7 @@ impl Reads<'_> {
         } else if engine.capabilities.direct_reads {
             words.push("--direct".to_owned());
         }
-        if let Some(driver) = read_driver {
-            words.push(tune(engine.name, "read_driver", driver));
-        }
+        words.extend(tunes.iter().map(|(name, value)| tune(engine.name, name, value)));
         if is_async {
             words.push(format!("--in-flight={IN_FLIGHT}"));
         }

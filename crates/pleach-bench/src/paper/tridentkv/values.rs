@@ -73,7 +73,7 @@ fn random_reads(
             cache_percent: CACHE,
             is_async,
             device: None,
-            read_driver: None,
+            tunes: &[],
         };
         let read = reads.run_one(session, engine)?;
         if engine.name == BASE {
@@ -103,7 +103,9 @@ pub(crate) fn fig11(session: &mut Session<'_>) -> Result<()> {
     print_row(&["value", "engine", "entries a second", "bytes a second", "against RocksDB", "theirs"]);
     for value_bytes in SIZES {
         let mut base = None;
-        for engine in session.engines.clone() {
+        let mut engines = session.engines.clone();
+        engines.sort_by_key(|engine| engine.name != BASE);
+        for engine in engines {
             let keys = keys(session, value_bytes);
             let reads = Reads {
                 workloads: "readseq",
@@ -112,7 +114,7 @@ pub(crate) fn fig11(session: &mut Session<'_>) -> Result<()> {
                 cache_percent: CACHE,
                 is_async: false,
                 device: None,
-                read_driver: None,
+                tunes: &[],
             };
             let read = reads.run_one(session, &engine);
             session.remove_store(engine.name);

@@ -65,7 +65,7 @@ fn measure(session: &mut Session<'_>, engine: &EngineFactory) -> Result<(Vec<Rec
         cache_percent: CACHES[0],
         is_async: false,
         device: None,
-        read_driver: None,
+        tunes: &[],
     };
     let records = all.run(session, engine)?;
     if !engine.capabilities.async_get {
