@@ -50,6 +50,11 @@ impl Load {
 
     fn set(&self, phase: Phase) {
         let mut state = self.state.lock();
+        if let Phase::Ended(_) = state.phase {
+            // A close ended the load while a task was reading the block for others. Nobody asks for it any more.
+            drop(state);
+            return drop(phase);
+        }
         let before = mem::replace(&mut state.phase, phase);
         if state.futures == 0 {
             self.abandon(&mut state);

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use pleach::env::{Fault, FaultKind, SimEnv};
+use pleach::env::{Fault, FaultKind, RealEnv, SimEnv, SlowEnv};
 use pleach::{ErrorKind, GetFuture, ReadDriver, Value};
 
 use super::{KEYS, fill, key, machine, newest_key, options, run_all, started, value};
@@ -65,6 +65,38 @@ fn futures_that_are_dropped_or_forgotten_leave_nothing_behind() {
         drop(partition);
         db.close().unwrap();
     }
+}
+
+/// A task is in the middle of a read for another one when the store is closed, and the future of the other was forgotten.
+#[test]
+fn a_read_that_ends_after_the_close_keeps_no_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    fill(&options(8 << 20).open(dir.path()).unwrap());
+    let env = Arc::new(SlowEnv::new(Arc::new(RealEnv::new()), 8));
+    let options = options(8 << 20).env(Arc::<SlowEnv>::clone(&env)).read_driver(ReadDriver::Blocking);
+    let db = options.open(dir.path()).unwrap();
+    let partition = db.default_partition();
+    let poll = |future: &mut GetFuture| Pin::new(future).poll(&mut Context::from_waker(Waker::noop()));
+    let mut forgotten = partition.get_async(key(newest_key()));
+    assert!(poll(&mut forgotten).is_pending());
+    std::mem::forget(forgotten);
+    env.set_latency(Duration::from_millis(200));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut helper = partition.get_async(key(newest_key() + 4));
+            assert!(poll(&mut helper).is_pending());
+            let _answer_or_closed = poll(&mut helper);
+            std::mem::forget(helper);
+        });
+        while env.running_max() == 0 {
+            thread::yield_now();
+        }
+        // The close makes the read of the helper's own key, and ends before the helper.
+        env.set_latency(Duration::ZERO);
+        db.clone().close().unwrap();
+        assert!(db.stats().cache_locked_bytes > 0, "the helper reads");
+    });
+    assert_eq!(db.stats().cache_locked_bytes, 0);
 }
 
 #[test]
