@@ -24,7 +24,7 @@ pub(super) fn stats(
     families: &[Option<Arc<BoundColumnFamily<'_>>>],
     caches: &Caches,
 ) -> Result<EngineStats> {
-    let mut index_filter_bytes = 0;
+    let (mut index_bytes, mut filter_bytes, mut data_blocks) = (0, 0, 0);
     let mut sums = [("memtable_bytes", CUR_SIZE_ALL_MEM_TABLES, 0), ("sst_bytes", LIVE_SST_FILES_SIZE, 0)];
     let mut details = BTreeMap::new();
     for family in families.iter().flatten() {
@@ -32,31 +32,36 @@ pub(super) fn stats(
             *sum += db.property_int_value_cf(family, *property)?.unwrap_or(0);
         }
         let tables = db.property_value_cf(family, AGGREGATED_TABLE_PROPERTIES)?.unwrap_or_default();
-        index_filter_bytes += metadata_bytes(&tables);
+        index_bytes += number(&tables, "index block size");
+        filter_bytes += number(&tables, "filter block size");
+        data_blocks += number(&tables, "# data blocks");
     }
     details.extend(sums.map(|(name, _, sum)| (name.to_owned(), sum)));
+    details.insert("index_bytes".to_owned(), index_bytes);
+    details.insert("data_blocks".to_owned(), data_blocks);
     details.insert("cache_bytes".to_owned(), caches.cache.get_usage() as u64);
     details.insert("write_buffer_bytes".to_owned(), caches.write_buffers.get_usage() as u64);
     let pinned: &PropName = BLOCK_CACHE_PINNED_USAGE;
     details.insert("cache_pinned_bytes".to_owned(), db.property_int_value(pinned)?.unwrap_or(0));
     let totals = db.property_value(DBSTATS)?.unwrap_or_default();
     Ok(EngineStats {
-        index_filter_bytes: Some(index_filter_bytes),
+        index_filter_bytes: Some(index_bytes + filter_bytes),
         stalled_ns: stalled_ns(&totals),
         details,
         ..EngineStats::default()
     })
 }
 
-/// Sizes of indexes and filters out of a text of `name=number; name=number` whose names carry remarks.
-fn metadata_bytes(properties: &str) -> u64 {
-    let sizes = properties.split(';').filter_map(|property| {
-        let (name, size) = property.rsplit_once('=')?;
-        let name = name.trim_start();
-        let counts = name.starts_with("index block size") || name.starts_with("filter block size");
-        counts.then(|| size.trim().parse::<u64>().ok()).flatten()
+/// The number with this name out of a text of `name=number; name=number`, where remarks in brackets may follow a name. Sizes
+/// are those in files.
+fn number(properties: &str, wanted: &str) -> u64 {
+    let numbers = properties.split(';').filter_map(|property| {
+        let (name, number) = property.rsplit_once('=')?;
+        let remark = name.trim_start().strip_prefix(wanted)?;
+        let is_it = remark.is_empty() || remark.starts_with(" (");
+        is_it.then(|| number.trim().parse::<u64>().ok()).flatten()
     });
-    sizes.sum()
+    numbers.sum()
 }
 
 /// The time that writers were held up, out of a line `Cumulative stall: 00:00:1.500 H:M:S, 0.1 percent`.
@@ -75,11 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_found_among_remarks() {
-        let text = "# data blocks=2; raw key size=9; data block size=70; index block size (user-key? 1, \
-            delta-value? 1)=30; filter block size=5; # entries for filter=3; ";
-        assert_eq!(metadata_bytes(text), 35);
-        assert_eq!(metadata_bytes(""), 0);
+    fn numbers_are_found_among_remarks() {
+        let text = "# data blocks=2; # data blocks compression rejected=1; raw key size=9; \
+            data block size=70; index block size (user-key? 1, delta-value? 1)=30; filter block size=5; # entries for filter=3; ";
+        for (name, expected) in [("index block size", 30), ("filter block size", 5), ("# data blocks", 2)] {
+            assert_eq!((number(text, name), number("", name)), (expected, 0));
+        }
     }
 
     #[test]

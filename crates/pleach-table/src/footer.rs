@@ -10,22 +10,47 @@ use pleach_env::{FileId, failpoint};
 use pleach_index::IndexKind;
 
 use crate::codec::Codec;
+use crate::extents::Extents;
 use crate::sizes::{FOOTER_LEN, TAIL_LEN_MAX};
 
 /// Last 8 bytes of every SST.
 const MAGIC: [u8; 8] = *b"PleachST";
 const MAGIC_AT: usize = FOOTER_LEN - MAGIC.len();
-/// Format versions that this build writes and reads: with an index of separators, and with a learned one. Never renumber.
-const VERSION_SEPARATORS: u16 = 2;
-const VERSION_LEARNED: u16 = 3;
-/// The oldest and the newest of them.
-pub(crate) const VERSIONS: [u16; 2] = [VERSION_SEPARATORS, VERSION_LEARNED];
+/// The format version of an SST: the first one that has all that the file uses. So builds that do not know it refuse the file, and
+/// older builds read the others. Numbers on disk. Never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Version {
+    /// Separators.
+    Separators = 2,
+    /// A learned index.
+    Learned = 3,
+    /// Extents as lines; the index is of either kind.
+    Lines = 4,
+}
+
+impl Version {
+    /// The oldest and the newest that this build writes and reads.
+    pub(crate) const BOUNDS: [u16; 2] = [Self::Separators as u16, Self::Lines as u16];
+
+    /// The version of an SST with these extents and an index of this kind.
+    pub(crate) fn of(extents: &Extents, index_kind: IndexKind) -> Self {
+        match index_kind {
+            _ if extents.are_lines() => Self::Lines,
+            IndexKind::Separators => Self::Separators,
+            IndexKind::Learned => Self::Learned,
+        }
+    }
+
+    fn from_number(number: u16) -> Option<Self> {
+        [Self::Separators, Self::Learned, Self::Lines].into_iter().find(|version| *version as u16 == number)
+    }
+}
 
 /// The decoded footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// The kind of the index: it gives the format version, so that builds that do not know it refuse the file.
-    pub(crate) index_kind: IndexKind,
+    pub(crate) version: Version,
     pub(crate) codec: Codec,
     pub(crate) file_id: FileId,
     pub(crate) index_len: u32,
@@ -60,11 +85,7 @@ impl Footer {
     /// The stored bytes, and the checksum that they begin with.
     pub(crate) fn encode(&self) -> ([u8; FOOTER_LEN], u32) {
         let mut bytes = [0; FOOTER_LEN];
-        let version = match self.index_kind {
-            IndexKind::Separators => VERSION_SEPARATORS,
-            IndexKind::Learned => VERSION_LEARNED,
-        };
-        bytes[4..6].copy_from_slice(&version.to_le_bytes());
+        bytes[4..6].copy_from_slice(&(self.version as u16).to_le_bytes());
         bytes[6] = self.codec.number();
         bytes[8..16].copy_from_slice(&self.file_id.0.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.index_len.to_le_bytes());
@@ -86,11 +107,8 @@ impl Footer {
         if bytes[MAGIC_AT..] != MAGIC {
             return Err(Malformed::new(MAGIC_AT, "the magic bytes PleachST").into());
         }
-        let index_kind = match u16_at(bytes, 4) {
-            VERSION_SEPARATORS => IndexKind::Separators,
-            VERSION_LEARNED => IndexKind::Learned,
-            other => return Err(FooterError::Version(other)),
-        };
+        let number = u16_at(bytes, 4);
+        let version = Version::from_number(number).ok_or(FooterError::Version(number))?;
         let crc = u32_at(bytes, 0);
         if crc32c::crc32c(&bytes[4..]) != crc && !failpoint::skipped("sst.footer.crc") {
             return Err(Malformed::new(0, "bytes that match the footer's checksum").into());
@@ -100,7 +118,7 @@ impl Footer {
             return Err(Malformed::new(8, "the file id of this SST").found(found).into());
         }
         let footer = Self {
-            index_kind,
+            version,
             codec: Codec::from_number(bytes[6]).ok_or(Malformed::new(6, "a codec this build knows"))?,
             file_id,
             index_len: u32_at(bytes, 16),
@@ -127,7 +145,7 @@ mod tests {
     use super::*;
 
     const FOOTER: Footer = Footer {
-        index_kind: IndexKind::Separators,
+        version: Version::Separators,
         codec: Codec::Lz4,
         file_id: FileId(0x0102),
         index_len: 40,
@@ -149,13 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn a_learned_index_has_another_version() {
-        let footer = Footer { index_kind: IndexKind::Learned, ..FOOTER };
-        let (bytes, crc) = footer.encode();
-        assert_eq!(bytes[4..6], [3, 0]);
-        assert_eq!(Footer::decode(&bytes, FileId(0x0102), 5000), Ok((footer, crc)));
-        for version in [0, 1, 4, u16::MAX] {
-            let mut bytes = bytes;
+    fn a_version_has_its_number_and_others_are_unknown() {
+        for (version, number) in [(Version::Learned, 3), (Version::Lines, 4)] {
+            let footer = Footer { version, ..FOOTER };
+            let (bytes, crc) = footer.encode();
+            assert_eq!(bytes[4..6], [number, 0]);
+            assert_eq!(Footer::decode(&bytes, FileId(0x0102), 5000), Ok((footer, crc)));
+        }
+        for version in [0, 1, 5, u16::MAX] {
+            let (mut bytes, _) = FOOTER.encode();
             bytes[4..6].copy_from_slice(&version.to_le_bytes());
             let refused = Footer::decode(&bytes, FileId(0x0102), 5000);
             assert_eq!(refused, Err(FooterError::Version(version)));

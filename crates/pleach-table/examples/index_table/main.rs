@@ -9,7 +9,9 @@
 //! cargo run --release -p pleach-table --example index_table -- --json figures.json
 //! ```
 //!
-//! `--sets decimal,url` takes only these sets, `--mib 8` other lengths of SSTs, `--value 12` other lengths of values.
+//! `--sets decimal,url` takes only these sets, `--mib 8` other lengths of SSTs, `--value 12` other lengths of values, and
+//! `--spread` lengths from half to one and a half times that. `--lz4` compresses blocks; half of a value's bytes are random.
+//! `place_ns` is the time to find a block's offset and length.
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a measurement tool")]
 #![expect(clippy::cast_precision_loss, reason = "figures of a few digits")]
@@ -27,7 +29,7 @@ use std::time::{Duration, Instant};
 use data::{KeySet, Part, mix64};
 use pleach_env::{Env, Error, FileId, RealEnv, Result};
 use pleach_table::{
-    FrameCache, IndexChoice, IndexKind, Sst, SstBuilder, SstOptions, SstSummary, ValueKind, key_hash,
+    Codec, FrameCache, IndexChoice, IndexKind, Sst, SstBuilder, SstOptions, SstSummary, ValueKind, key_hash,
 };
 
 /// Keys that are looked up, in random order.
@@ -55,8 +57,34 @@ const KINDS: [(&str, IndexChoice); 4] = [
 struct Bench {
     env: Arc<dyn Env>,
     dir: PathBuf,
-    value: Vec<u8>,
+    values: Values,
+    codec: Codec,
     sst_bytes: u64,
+}
+
+/// Values: random bytes, and as many zeros behind them if blocks are compressed.
+struct Values {
+    random: Vec<u8>,
+    len: usize,
+    is_spread: bool,
+}
+
+impl Values {
+    fn new(len: usize, is_spread: bool) -> Self {
+        let random = (0..1 << 20).map(|i| mix64(i) as u8).collect();
+        Self { random, len, is_spread }
+    }
+
+    /// Puts the value of entry `no` into `value`.
+    fn put(&self, no: u64, codec: Codec, value: &mut Vec<u8>) {
+        let spread = if self.is_spread { mix64(no) as usize % (self.len + 1) } else { self.len / 2 };
+        let len = self.len - self.len / 2 + spread;
+        let random_len = if codec == Codec::None { len } else { len / 2 };
+        let at = mix64(no ^ 1 << 63) as usize % (self.random.len() - random_len);
+        value.clear();
+        value.extend_from_slice(&self.random[at..at + random_len]);
+        value.resize(len, 0);
+    }
 }
 
 /// An SST that was written and opened.
@@ -83,16 +111,20 @@ impl Bench {
         bytes: u64,
     ) -> Result<Built> {
         let path = self.dir.join("000001.sst");
-        let options = SstOptions { filter_bits_per_key: 0.0, index: choice, ..SstOptions::default() };
+        let codec = self.codec;
+        let options = SstOptions { codec, filter_bits_per_key: 0.0, index: choice, ..SstOptions::default() };
         let mut builder = SstBuilder::create(&self.env, &path, FileId(1), options)?;
+        let mut value = Vec::new();
         for (i, key) in keys.iter().enumerate() {
-            builder.add(key, ValueKind::Put, &self.value, key_hash(0, key))?;
+            self.values.put(i as u64, codec, &mut value);
+            builder.add(key, ValueKind::Put, &value, key_hash(0, key))?;
             if i % 64 == 63 && builder.estimated_len() >= bytes {
                 break;
             }
         }
         let summary = builder.finish()?;
-        let cache = FrameCache::new(usize::try_from(bytes + bytes / 4).expect("a cache fits in memory"));
+        let cache_bytes = if codec == Codec::None { bytes + bytes / 4 } else { 3 * bytes };
+        let cache = FrameCache::new(usize::try_from(cache_bytes).expect("a cache fits in memory"));
         let mut open_us = f64::MAX;
         let mut opened = None;
         for _ in 0..OPENS {
@@ -151,6 +183,11 @@ impl Bench {
         let get_ns = Probes::of(&part.keys[..entries], &[]).in_turns(&ssts, |sst, key| {
             sst.get(key, key_hash(0, key)).ok().flatten().map_or(0, |(.., value)| value.start)
         });
+        let place_ns = probes.in_turns(&ssts, |sst, key| {
+            let block = u32::try_from((key_word(key) * u64::from(sst.blocks())) >> 32);
+            let (offset, len) = sst.block_extent(block.expect("below the number of blocks"));
+            offset as usize + len as usize
+        });
         let share = self.learned_share(&part.keys)?;
         let bytes_per_entry = |built: &Built| built.summary.file_len as f64 / built.summary.entries as f64;
         let objects = all.iter().enumerate().map(|(i, built)| {
@@ -168,6 +205,7 @@ impl Bench {
                 ("entries", built.summary.entries as f64),
                 ("add_ns", add_ns[i]),
                 ("open_us", built.open_us),
+                ("place_ns", place_ns[i]),
             ];
             object(&part.name, built, &figures)
         });
@@ -191,6 +229,11 @@ fn object(set: &str, built: &Built, figures: &[(&str, f64)]) -> String {
     }
     println!("{line}");
     json + "}"
+}
+
+/// 32 bits that a key's last bytes give.
+fn key_word(key: &[u8]) -> u64 {
+    mix64(key.last_chunk().map_or(0, |last| u64::from_le_bytes(*last))) >> 32
 }
 
 /// Keys to look up: half of them are absent.
@@ -268,14 +311,16 @@ fn main() -> Result<()> {
     let env: Arc<dyn Env> = Arc::new(RealEnv::new());
     let dir = std::env::temp_dir().join(format!("pleach-index-table-{}", std::process::id()));
     env.create_dir_all(&dir).map_err(|e| Error::io("create", &dir, e))?;
-    let value = (0..number("--value", 100)).map(|i| mix64(i) as u8).collect();
-    let bench = Bench { env, dir, value, sst_bytes: number("--mib", 64) << 20 };
+    let has = |name: &str| std::env::args().any(|arg| arg == name);
+    let values = Values::new(number("--value", 100) as usize, has("--spread"));
+    let codec = if has("--lz4") { Codec::Lz4 } else { Codec::None };
+    let bench = Bench { env, dir, values, codec, sst_bytes: number("--mib", 64) << 20 };
     let wanted = option("--sets");
     let is_wanted =
         |name: &str| wanted.as_ref().is_none_or(|sets| sets.split(',').any(|wanted| wanted == name));
     let mut objects = Vec::new();
     println!(
-        "set          kind       chosen    resident  stored B  overhead   learned lookup ns sep.'s ns    get ns sep.'s ns    blocks   entries    add ns   open us"
+        "set          kind       chosen    resident  stored B  overhead   learned lookup ns sep.'s ns    get ns sep.'s ns    blocks   entries    add ns   open us  place ns"
     );
     for set in KeySet::ALL {
         let name = set.description().0;

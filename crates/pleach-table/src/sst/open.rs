@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pleach_coding::Malformed;
 use pleach_env::{Env, Error, File, FileId, Result, Site};
-use pleach_index::{Index, IndexKind};
+use pleach_index::Index;
 
 use super::load::read;
 use super::reader::{CachedFrames, Sst};
@@ -13,7 +13,7 @@ use crate::block::{BlockType, check};
 use crate::codec::Codec;
 use crate::extents::Extents;
 use crate::filter::Filter;
-use crate::footer::{Footer, FooterError, VERSIONS};
+use crate::footer::{Footer, FooterError, Version};
 use crate::frame::{FrameCache, FrameWords};
 use crate::properties::Properties;
 use crate::sizes::{FOOTER_LEN, TAIL_LEN_MAX};
@@ -134,7 +134,7 @@ impl Opening<'_> {
         Footer::decode(bytes, self.file_id, file_len).map_err(|error| match error {
             FooterError::Malformed(m) => Error::malformed(self.path, file_len - FOOTER_LEN as u64, m),
             FooterError::Version(version) => {
-                let [oldest, newest] = VERSIONS;
+                let [oldest, newest] = Version::BOUNDS;
                 let than = if version > newest { "newer" } else { "older" };
                 let message = format!(
                     "the SST has format version {version}, which is {than} than this build reads ({oldest} to {newest})"
@@ -157,9 +157,12 @@ impl Opening<'_> {
         let (extents, index) = blocks.take(BlockType::Index, footer.index_len, |payload| {
             let (extents, rest) = Extents::decode(payload, data_end, footer.codec)?;
             let index = Index::decode(rest, extents.blocks())
-                .and_then(|index| of_kind(index, footer.index_kind))
                 .map_err(|m| Malformed::new(payload.len() - rest.len() + m.offset, m.expected))?;
-            Ok((extents, index))
+            if Version::of(&extents, index.kind()) == footer.version {
+                Ok((extents, index))
+            } else {
+                Err(Malformed::new(0, "extents and an index of the kinds of the footer's format version"))
+            }
         })?;
         let filter = match footer.filter_len {
             0 => None,
@@ -171,15 +174,6 @@ impl Opening<'_> {
         let tail_len = u32::try_from(tail_len).expect("at most TAIL_LEN_MAX");
         let summary = properties.into_summary(file_len, tail_len, footer_crc, extents.blocks());
         Ok(Parts { footer, extents, index, filter, filter_extent, summary, note })
-    }
-}
-
-/// The index, if it has the kind that the footer's format version says.
-fn of_kind(index: Index, kind: IndexKind) -> Result<Index, Malformed> {
-    if index.kind() == kind {
-        Ok(index)
-    } else {
-        Err(Malformed::new(0, "the index kind of the footer's format version"))
     }
 }
 

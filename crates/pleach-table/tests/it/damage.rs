@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::{ErrorKind, FileId, Result, failpoint};
-use pleach_table::{Codec, CursorMode, FrameCache, Sst, SstCursor, SstOptions, ValueKind};
+use pleach_table::{Codec, CursorMode, FrameCache, IndexChoice, Sst, SstCursor, SstOptions, ValueKind};
 use proptest::prelude::*;
 
 use crate::support::{Entries, FILE, PATH, build, get, hash, learned, machine, numbered, open, options};
@@ -51,18 +51,22 @@ fn noticed(bytes: &[u8], entries: &Entries, options: SstOptions) -> bool {
     noticed
 }
 
-/// Each codec, and a learned index. With LZ4 the sample has one block.
-fn all_options() -> [SstOptions; 3] {
-    [options(Codec::None), options(Codec::Lz4), learned()]
+/// Each codec with each kind of index.
+fn all_options() -> [SstOptions; 4] {
+    [options(Codec::None), options(Codec::Lz4), learned(), SstOptions { codec: Codec::Lz4, ..learned() }]
 }
 
+/// With LZ4, one block and separators, or seven blocks and a model; the places of seven are lines.
 fn small(options: SstOptions) -> (Entries, Vec<u8>) {
-    let mut entries = numbered(60, 100);
+    let has_lines = options.codec == Codec::Lz4 && options.index == IndexChoice::Learned;
+    let mut entries = numbered(60, if has_lines { 1600 } else { 100 });
     entries.insert(b"a/deleted".to_vec(), (ValueKind::Tombstone, Vec::new()));
     entries.insert(b"a/elsewhere".to_vec(), (ValueKind::ValuePointer, vec![9; 16]));
     let (sim, env) = machine();
     build(&env, &entries, options);
-    (entries, sim.read_file(Path::new(PATH)).unwrap())
+    let bytes = sim.read_file(Path::new(PATH)).unwrap();
+    assert_eq!(bytes[bytes.len() - 60] == 4, has_lines, "the format version");
+    (entries, bytes)
 }
 
 #[test]
@@ -205,7 +209,7 @@ proptest! {
     #[test]
     fn scrambled_ssts_are_survived(
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
-        options in 0usize..3,
+        options in 0usize..4,
         site in 0usize..3,
     ) {
         let (entries, mut bytes) = small(all_options()[options]);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use pleach_table::{Codec, FrameCache, SstOptions, ValueKind};
+use pleach_table::{Codec, FrameCache, IndexChoice, SstOptions, ValueKind};
 
 use crate::support::{Entries, PATH, build, learned, machine, open, options};
 
@@ -30,6 +30,12 @@ fn regular() -> Entries {
     (0..7u32).map(|i| (format!("k{:03}", i * i * 10).into_bytes(), value())).collect()
 }
 
+/// Keys each in a compressed block of its own, whose lengths differ.
+fn uneven() -> Entries {
+    let value = |len| (ValueKind::Put, vec![0; len]);
+    [9000, 16_000, 12_000, 10_000].into_iter().zip(b'a'..).map(|(len, key)| (vec![key], value(len))).collect()
+}
+
 /// The bytes of an SST of `entries`.
 fn written(entries: &Entries, options: SstOptions) -> String {
     let (sim, env) = machine();
@@ -46,6 +52,7 @@ fn the_worked_example_is_what_is_written() {
         written(&tiny(), options(Codec::None)),
         written(&tiny(), options(Codec::Lz4)),
         written(&regular(), no_filter),
+        written(&uneven(), SstOptions { codec: Codec::Lz4, index: IndexChoice::Separators, ..no_filter }),
     ] {
         assert!(document.contains(&dump), "an example should read\n{dump}");
     }

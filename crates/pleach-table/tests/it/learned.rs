@@ -78,34 +78,17 @@ fn a_model_makes_the_index_small_and_the_file_hardly_longer() {
 }
 
 #[test]
-fn a_get_reads_one_block_and_a_seek_at_most_two() {
-    for entries in [numbered(5000, 100), random_digits(5000)] {
-        let (sim, env) = machine();
-        let summary = build(&env, &entries, SstOptions { filter_bits_per_key: 0.0, ..learned() });
-        let sst = open(&env, Some(&summary), &FrameCache::new(0)).unwrap();
-        assert_eq!(sst.index_kind(), IndexKind::Learned);
-        let reads_of = |read: &dyn Fn()| {
-            let before = sim.read_count();
-            read();
-            sim.read_count() - before
-        };
-        for key in entries.keys().step_by(3) {
-            let absent = [key, b"x".as_slice()].concat();
-            assert_eq!(reads_of(&|| assert!(get(&sst, key).unwrap().is_some())), 1);
-            assert_eq!(reads_of(&|| assert!(get(&sst, &absent).unwrap().is_none())), 1);
-            for target in [key, &absent] {
-                let seek = || SstCursor::new(sst.clone(), CursorMode::Cached).seek(target).unwrap();
-                let seek_before =
-                    || SstCursor::new(sst.clone(), CursorMode::Cached).seek_before(target).unwrap();
-                assert!(reads_of(&seek) <= 2 && reads_of(&seek_before) <= 2);
-            }
-        }
-    }
-}
-
-#[test]
 fn a_footer_of_another_version_is_refused() {
-    for (options, other) in [(learned(), 2), (options(Codec::None), 3), (learned(), 4)] {
+    let (separators, lines) = (options(Codec::None), SstOptions { codec: Codec::Lz4, ..learned() });
+    let others = [
+        (learned(), [2, 4, 5]),
+        (separators, [3, 4, 5]),
+        (lines, [2, 3, 5]),
+        (options(Codec::Lz4), [2, 3, 5]),
+    ];
+    for (options, other) in
+        others.into_iter().flat_map(|(options, others)| others.map(|other| (options, other)))
+    {
         let (sim, env) = machine();
         build(&env, &numbered(2000, 100), options);
         let mut bytes = sim.read_file(Path::new(PATH)).unwrap();
@@ -114,9 +97,9 @@ fn a_footer_of_another_version_is_refused() {
         sim.write_file(Path::new(PATH), &bytes);
         let open = || open(&env, None, &FrameCache::new(0));
         let error = failpoint::with_skipped("sst.footer.crc", open).unwrap_err();
-        let kind = if other == 4 { ErrorKind::Unsupported } else { ErrorKind::Corruption };
+        let kind = if other == 5 { ErrorKind::Unsupported } else { ErrorKind::Corruption };
         assert_eq!((error.kind(), error.path()), (kind, Some(Path::new(PATH))), "{error}");
-        assert_eq!(error.to_string().contains("format version 4"), other == 4, "{error}");
+        assert_eq!(error.to_string().contains("format version 5"), other == 5, "{error}");
     }
 }
 

@@ -3,8 +3,12 @@
 
 mod cache;
 mod damage;
+#[expect(clippy::cast_precision_loss, reason = "random fractions of the benchmark's key sets")]
+#[path = "../../examples/index_table/data.rs"]
+mod data;
 mod format;
 mod learned;
 mod model;
+mod reads;
 mod salvage;
 mod support;

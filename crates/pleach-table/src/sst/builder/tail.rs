@@ -9,7 +9,7 @@ use super::{SstBuilder, block_len};
 use crate::block::{BlockType, Header};
 use crate::extents::Extents;
 use crate::filter::FilterBuilder;
-use crate::footer::Footer;
+use crate::footer::{Footer, Version};
 use crate::sizes::{FILE_LEN_MAX, FOOTER_LEN, HEADER_LEN, NOTE_LEN_MAX, TAIL_LEN_MAX};
 use crate::summary::SstSummary;
 
@@ -40,7 +40,7 @@ impl SstBuilder {
     ) -> Result<(SstSummary, Option<Obstacle>)> {
         let data_len = self.position();
         let end = u32::try_from(data_len).map_err(|_| self.too_long())?;
-        let extents = Extents::new(&self.boundaries.starts, end);
+        let extents = Extents::new(&self.boundaries.starts, end, self.options.codec);
         let index = std::mem::take(&mut self.boundaries.index);
         let started = self.env.now();
         let is_in_time = || is_in_time(self.env.now().saturating_sub(started));
@@ -66,7 +66,7 @@ impl SstBuilder {
             return Err(self.too_long());
         }
         let footer = Footer {
-            index_kind: index.kind(),
+            version: Version::of(&extents, index.kind()),
             codec: self.options.codec,
             file_id: self.file_id,
             index_len,
