@@ -57,6 +57,22 @@ pub(super) fn fit_evenly<C: Code>(gaps: &[Gap<C>]) -> Option<Even<C>> {
     Some(Even { origin, shift: best.1, segments })
 }
 
+/// Least and greatest residuals of the boundaries of `segment`, which spans `1 << shift` codes.
+pub(super) fn even_residuals<C: Code>(
+    segment: &Segment<C>,
+    gaps: &[Gap<C>],
+    shift: u32,
+) -> impl Iterator<Item = (u64, u64)> {
+    let origin = segment.start;
+    let number = move |code: C| code.above(origin).map_or(0, |distance| distance.scaled(shift));
+    let distance = move |code: C| code.above(origin).map_or(0, |distance| distance.low(shift));
+    let inside = gaps.get(segment.first..segment.first + segment.len).unwrap_or_default();
+    segment.line.residual_ranges(inside.iter().map(move |gap| {
+        let ends_inside = number(gap.0) == number(gap.1);
+        (distance(gap.0), if ends_inside { distance(gap.1) } else { u64::MAX })
+    }))
+}
+
 /// Number of the segment in which the last gap ends; `None` if the segments are more than the boundaries.
 fn last_segment<C: Code>(gaps: &[Gap<C>], origin: C, shift: u32) -> Option<u64> {
     let last = gaps.last()?.1.above(origin)?.scaled(shift);
