@@ -14,6 +14,8 @@ const NUMBER_LEN: usize = 14;
 
 /// Of so many boundaries, one may have gaps of different widths around it while the keys count as evenly spaced. Arbitrary.
 const UNEVEN_MAX: u64 = 8;
+/// So many more may have: the first blocks say little.
+const UNEVEN_FREE: u64 = 8;
 
 /// Advice for the blocks of an SST, one after the other.
 ///
@@ -52,7 +54,7 @@ impl Cuts {
         self.advised += 1;
         self.uneven += u64::from(!is_even);
         let most = least + keys.len().saturating_sub(2);
-        let counts_as_even = self.uneven * UNEVEN_MAX <= self.advised;
+        let counts_as_even = self.uneven.saturating_sub(UNEVEN_FREE) * UNEVEN_MAX <= self.advised;
         match self.before {
             Some(before) if is_even && counts_as_even && (least..=most).contains(&before) => before,
             _ if is_even && !counts_as_even => most,
@@ -142,7 +144,7 @@ mod tests {
             cuts.end_block(35);
             assert_eq!(cuts.advise(35, &even), 35);
         }
-        for _ in 0..2 {
+        for _ in 0..12 {
             assert_eq!(cuts.advise(35, &uneven), 35);
         }
         assert_eq!(cuts.advise(35, &even), 36);

@@ -54,6 +54,10 @@ use self::starts::Starts;
 
 /// Weight of residuals where few are needed. Arbitrary.
 const WEIGHT_OF_FEW: u64 = 16;
+/// Bits a boundary that lower bits apart must save, and those for which keys get the uneven layout whose search is slower.
+/// Random keys would save 1 to 2. Measured.
+const SAVED_MIN: u64 = 1;
+const SAVED_FOR_UNEVEN: u64 = 3;
 
 /// The model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +123,7 @@ impl<C: Code> Model<C> {
         }
         let shapes = segments.iter().map(|segment| segment.line.shape);
         let ranges = segments.iter().flat_map(|segment| even_residuals(segment, gaps, shift));
-        let is_finer = fine_bits(shapes, ranges) > 0;
+        let is_finer = fine_bits(shapes, ranges, SAVED_FOR_UNEVEN) > 0;
         Some((Self::of(origin, blocks, Layout::Even { shift }, records, writer.finish()), is_finer))
     }
 
@@ -133,7 +137,8 @@ impl<C: Code> Model<C> {
         let starts = Starts::new(starts, scale)?;
         let blocks = blocks_of(gaps)?;
         let shapes = segments.iter().map(|segment| segment.line.shape);
-        let fine_bits = fine_bits(shapes, segments.iter().flat_map(|segment| residuals(segment, gaps)));
+        let ranges = segments.iter().flat_map(|segment| residuals(segment, gaps));
+        let fine_bits = fine_bits(shapes, ranges, SAVED_MIN);
         let mut fine = FineBuilder::new(fine_bits, blocks);
         let (mut writer, mut records) = (Writer::default(), Vec::with_capacity(segments.len() + 1));
         for segment in &segments {

@@ -91,10 +91,11 @@ impl Fine {
 }
 
 /// How many bits are best apart from the residuals of segments with these `shapes` and least and greatest residuals; 0 if that
-/// saves less than a bit a boundary.
+/// saves less than `saved_min` bits a boundary.
 pub(super) fn fine_bits(
     shapes: impl Iterator<Item = Shape>,
     residuals: impl Iterator<Item = (u64, u64)>,
+    saved_min: u64,
 ) -> u32 {
     let shapes = shapes.filter(|shape| shape.width > 0);
     let bits_max = shapes.map(|shape| shape.fraction.min(shape.width - 1)).min().unwrap_or(0);
@@ -113,7 +114,7 @@ pub(super) fn fine_bits(
         best = best.max((u64::from(bits) * (all - marked), bits));
     }
     // Marks take a bit themselves, and counts of marks a sixteenth.
-    if best.0 * 16 > 33 * all { best.1 } else { 0 }
+    if best.0 * 16 > (16 * saved_min + 17) * all { best.1 } else { 0 }
 }
 
 /// Lower bits under construction.

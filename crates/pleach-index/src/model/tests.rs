@@ -89,7 +89,8 @@ fn wide_gaps_take_few_bits() {
     let steps: Vec<u64> = std::iter::repeat_with(|| rng.u64(..)).take(40_000).collect();
     let bits = |per_block| {
         let gaps = gaps_of_composite_codes(&steps, per_block);
-        let model = check(&gaps).unwrap();
+        let model = Model::uneven(&gaps, 1).unwrap();
+        assert!(model.is_exact(&gaps));
         (model.layout.fine_bits(), model.memory() * 8 / gaps.len())
     };
     // One of 4 boundaries is in a wide gap, then none is.
