@@ -50,11 +50,13 @@ pub(super) fn fit_evenly<C: Code>(gaps: &[Gap<C>]) -> Option<Even<C>> {
             break;
         }
     }
-    let mut points = Points::default();
-    let segments = (0..=last_segment(gaps, origin, best.1)?)
-        .map(|no| segment(gaps, origin, best.1, no, &mut points))
-        .collect::<Option<_>>()?;
-    Some(Even { origin, shift: best.1, segments })
+    // A sample may miss a segment that no line fits; half of its span may do.
+    (1..=best.1).rev().take(2).find_map(|shift| {
+        let mut points = Points::default();
+        let all = 0..=last_segment(gaps, origin, shift)?;
+        let segments = all.map(|no| segment(gaps, origin, shift, no, &mut points)).collect::<Option<_>>()?;
+        Some(Even { origin, shift, segments })
+    })
 }
 
 /// Least and greatest residuals of the boundaries of `segment`, which spans `1 << shift` codes.
