@@ -19,9 +19,10 @@ use crate::learned::{KIND_LEARNED, Learned, can_learn};
 use crate::separators::{Separators, SeparatorsBuilder};
 use crate::snbc::Keys;
 
-/// After so many boundaries the builder looks whether their keys have codes, and again whenever there are 8 times as many. Keys
-/// that tie, such as URLs, tie early; then the rest of the SST is packed without advice.
+/// After so many boundaries the builder looks whether their keys have codes, and again whenever there are twice as many, later 8
+/// times. Keys that tie, such as URLs, tie early; then the rest of the SST is packed without advice.
 const TRIED_FIRST: usize = 64;
+const TRIED_OFTEN: usize = 512;
 
 /// A kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -281,7 +282,7 @@ impl IndexBuilder {
         Self { keys: Some(Keys::default()), ..Self::default() }
     }
 
-    /// Whether a model can be made of the boundaries so far. If so, the packer should end blocks where [`cut`](crate::cut)
+    /// Whether a model can be made of the boundaries so far. If so, the packer should end blocks where [`Cuts`](crate::Cuts)
     /// says.
     pub fn is_learning(&self) -> bool {
         self.keys.is_some()
@@ -351,7 +352,8 @@ impl IndexBuilder {
 
 /// Whether the builder looks after so many boundaries.
 fn is_trial(boundaries: usize) -> bool {
-    boundaries.is_power_of_two() && boundaries.ilog2().is_multiple_of(3) && boundaries >= TRIED_FIRST
+    let is_often = boundaries <= TRIED_OFTEN || boundaries.ilog2().is_multiple_of(3);
+    boundaries.is_power_of_two() && is_often && boundaries >= TRIED_FIRST
 }
 
 /// Whether `learned` takes at most as many bytes as `separators`, both stored and resident. A shared encoder counts in full.

@@ -7,7 +7,7 @@
 //! There are two kinds. *Separators* store a string between each two blocks. A *learned* index stores no keys: it encodes
 //! a key as a number ([SNBC]) and finds the block by a model of the boundaries. The builder makes both and takes the smaller
 //! one ([`IndexChoice`]). A finished index of separators can be replaced in memory by a model that is learned from them
-//! ([`Index::learn_from_separators`]). A model is smaller if blocks end in the right places: [`cut`] says where.
+//! ([`Index::learn_from_separators`]). A model is smaller if blocks end in the right places: [`Cuts`] says where.
 //!
 //! [`GreedyPlr`] is the model of another paper, which predicts with an error and leaves the search to the caller. SSTs do not
 //! use it.
@@ -30,7 +30,7 @@ mod snbc;
 #[cfg(test)]
 mod test_keys;
 
-pub use cut::{GIVEN_UP_MAX, cut};
+pub use cut::{Cuts, GIVEN_UP_MAX};
 pub use encoders::Encoders;
 pub use greedy_plr::GreedyPlr;
 pub use index::{Index, IndexBuilder, IndexChoice, IndexKind, Obstacle, SearchStage};

@@ -34,6 +34,7 @@
 mod bits;
 mod code;
 mod even;
+mod fine;
 mod fit;
 mod line;
 mod points;
@@ -43,7 +44,8 @@ mod stored;
 
 use self::bits::{WIDTH_MAX, Writer, gather, mask};
 pub(crate) use self::code::Code;
-use self::even::{Even, fit_evenly};
+use self::even::{Even, even_residuals, fit_evenly};
+use self::fine::{Fine, FineBuilder, fine_bits};
 pub(crate) use self::fit::Gap;
 use self::fit::{Segment, fit, residuals};
 use self::line::Shape;
@@ -52,6 +54,8 @@ use self::starts::Starts;
 
 /// Weight of residuals where few are needed. Arbitrary.
 const WEIGHT_OF_FEW: u64 = 16;
+/// Bits a boundary that lower bits apart must save. Arbitrary.
+const SAVED_MIN: u64 = 1;
 
 /// The model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,28 +78,47 @@ pub(crate) struct Model<C> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Layout {
     /// Every segment spans `1 << shift` codes.
-    Even {
-        shift: u32,
-    },
-    Uneven(Starts),
+    Even { shift: u32 },
+    /// With the lower bits of residuals, if these are apart.
+    Uneven(Starts, Option<Fine>),
+}
+
+impl Layout {
+    /// How many bits of residuals are apart.
+    fn fine_bits(&self) -> u32 {
+        match self {
+            Self::Even { .. } => 0,
+            Self::Uneven(_, fine) => fine.as_ref().map_or(0, |fine| fine.bits),
+        }
+    }
 }
 
 impl<C: Code> Model<C> {
     /// The model of the blocks between which there are `gaps`. `None` if there are none, or if it cannot be exact.
     pub(crate) fn build(gaps: &[Gap<C>]) -> Option<Self> {
         let even = Self::even(gaps).filter(|model| model.is_exact(gaps));
-        if even.as_ref().is_some_and(|even| even.memory() > gaps.len()) {
-            // Boundaries that are this far from a line are so from any.
+        let is_small = even.as_ref().is_some_and(|even| even.memory() <= gaps.len());
+        if even.is_some() && !is_small {
+            // Boundaries that are this far from a line are so from any. Lower bits apart would save random keys a bit or
+            // two, but a search takes 33 ns instead of 25.
             return even;
         }
-        let weight = if even.is_some() { WEIGHT_OF_FEW } else { 1 };
+        let weight = if is_small { WEIGHT_OF_FEW } else { 1 };
         let uneven = Self::uneven(gaps, weight).filter(|model| model.is_exact(gaps));
         even.into_iter().chain(uneven).min_by_key(Self::memory)
     }
 
     fn even(gaps: &[Gap<C>]) -> Option<Self> {
         let Even { origin, shift, segments } = fit_evenly(gaps)?;
-        Self::new(gaps, origin, Layout::Even { shift }, &segments)
+        let blocks = blocks_of(gaps)?;
+        let (mut writer, mut records) = (Writer::default(), Vec::with_capacity(segments.len() + 1));
+        for segment in &segments {
+            let bits = u32::try_from(writer.len()).ok()?;
+            records.push(Record::new(u32::try_from(segment.first).ok()?, bits, segment.line)?);
+            let width = segment.line.shape.width;
+            even_residuals(segment, gaps, shift).for_each(|(residual, _)| writer.push(residual, width));
+        }
+        Some(Self::of(origin, blocks, Layout::Even { shift }, records, writer.finish()))
     }
 
     fn uneven(gaps: &[Gap<C>], weight: u64) -> Option<Self> {
@@ -105,39 +128,34 @@ impl<C: Code> Model<C> {
         let distances: Vec<C> = segments.iter().map(distance).collect::<Option<_>>()?;
         let scale = distances.iter().skip(1).map(|distance| distance.trailing()).min().unwrap_or(63);
         let starts = distances.iter().map(|distance| distance.scaled(scale)).collect();
-        Self::new(gaps, origin, Layout::Uneven(Starts::new(starts, scale)?), &segments)
-    }
-
-    fn new(gaps: &[Gap<C>], origin: C, layout: Layout, segments: &[Segment<C>]) -> Option<Self> {
-        let blocks = u32::try_from(gaps.len()).ok()?.checked_add(1).filter(|&blocks| blocks <= BLOCKS_MAX)?;
-        let implicit = usize::from(matches!(layout, Layout::Uneven(_)));
-        let mut writer = Writer::default();
-        let mut records = Vec::with_capacity(segments.len() + 1);
-        for segment in segments {
+        let starts = Starts::new(starts, scale)?;
+        let blocks = blocks_of(gaps)?;
+        let shapes = segments.iter().map(|segment| segment.line.shape);
+        let ranges = segments.iter().flat_map(|segment| residuals(segment, gaps));
+        let fine_bits = fine_bits(shapes, ranges, SAVED_MIN);
+        let mut fine = FineBuilder::new(fine_bits, blocks);
+        let (mut writer, mut records) = (Writer::default(), Vec::with_capacity(segments.len() + 1));
+        for segment in &segments {
             let bits = u32::try_from(writer.len()).ok()?;
-            let first = u32::try_from(segment.first + implicit).ok()?;
+            // The first boundary is the start.
+            let first = u32::try_from(segment.first + 1).ok()?;
             records.push(Record::new(first, bits, segment.line)?);
-            let width = segment.line.shape.width;
-            match &layout {
-                Layout::Even { shift } => {
-                    let inside = gaps.get(segment.first..segment.first + segment.len)?.iter();
-                    let distances = inside.map(|gap| gap.0.above(origin).map_or(0, |d| d.low(*shift)));
-                    segment.line.residuals(distances).for_each(|residual| writer.push(residual, width));
-                }
-                Layout::Uneven(_) => {
-                    residuals(segment, gaps).for_each(|residual| writer.push(residual, width));
-                }
+            let width = segment.line.shape.width.saturating_sub(fine_bits);
+            for (block, (least, most)) in (first + 1..).zip(residuals(segment, gaps)) {
+                writer.push(fine.upper(block, least, most), width);
             }
         }
-        Some(Self::of(origin, blocks, layout, records, writer.finish()))
+        let fine = (fine_bits > 0).then(|| fine.finish());
+        Some(Self::of(origin, blocks, Layout::Uneven(starts, fine), records, writer.finish()))
     }
 
     fn of(origin: C, blocks: u32, layout: Layout, mut records: Vec<Record>, residuals: Box<[u8]>) -> Self {
         let segments = u32::try_from(records.len()).expect("fewer than blocks");
         let shapes = records.iter().map(Record::shape);
         let width = shapes.clone().map(|shape| shape.width).max().unwrap_or(0);
+        let width = width.saturating_sub(layout.fine_bits());
         let candidates = shapes.filter(|shape| shape.width > 0).map(Shape::candidates).max().unwrap_or(0);
-        let end = if matches!(layout, Layout::Uneven(_)) { blocks } else { blocks - 1 };
+        let end = if matches!(layout, Layout::Uneven(..)) { blocks } else { blocks - 1 };
         records.push(Record::end(end));
         Self {
             origin,
@@ -165,21 +183,34 @@ impl<C: Code> Model<C> {
             Layout::Even { shift } => {
                 let segment = usize::try_from(distance.scaled(*shift)).unwrap_or(usize::MAX);
                 let Some([record, next]) = self.pair(segment) else { return self.blocks - 1 };
-                self.find_in_segment(record, next.block().wrapping_sub(record.block()), distance.low(*shift))
+                let last = next.block().wrapping_sub(record.block());
+                self.find_in_segment(record, last, distance.low(*shift), None)
             }
-            Layout::Uneven(starts) => self.find_unevenly(starts, distance),
+            Layout::Uneven(starts, None) => self.find_unevenly(starts, distance),
+            Layout::Uneven(starts, Some(fine)) => self.find_finely(starts, fine, distance),
         }
     }
 
     /// Apart, so that the even layout needs few registers.
     #[inline(never)]
     fn find_unevenly(&self, starts: &Starts, distance: C) -> u32 {
-        let segment = starts.segment_of(distance.scaled(starts.scale));
+        self.find_by_start(starts, distance, None)
+    }
+
+    #[inline(never)]
+    fn find_finely(&self, starts: &Starts, fine: &Fine, distance: C) -> u32 {
+        self.find_by_start(starts, distance, Some(fine))
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "callers differ in what they know of the arguments")]
+    fn find_by_start(&self, starts: &Starts, distance: C, fine: Option<&Fine>) -> u32 {
+        let segment = starts.segment_of(distance.scaled(starts.scale()));
         let Some([record, next]) = self.pair(segment) else { return self.blocks - 1 };
-        let rest = distance.rest(starts.of(segment), starts.scale);
+        let rest = distance.rest(starts.of(segment), starts.scale());
         // The first boundary is the start.
         let last = next.block().wrapping_sub(record.block()).wrapping_sub(1);
-        self.find_in_segment(record, last, rest.justified(record.shape().justify))
+        self.find_in_segment(record, last, rest.justified(record.shape().justify), fine)
     }
 
     /// The records of a segment and of the next one.
@@ -191,28 +222,47 @@ impl<C: Code> Model<C> {
     /// The block of a code that is `distance` behind the start of the segment of `record`, which has `last` boundaries.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the layouts differ in what they know of the arguments")]
-    fn find_in_segment(&self, record: &Record, last: u32, distance: u64) -> u32 {
+    fn find_in_segment(&self, record: &Record, last: u32, distance: u64, fine: Option<&Fine>) -> u32 {
         let line = record.line();
         let first = record.block();
-        let Shape { width, fraction, .. } = line.shape;
-        let position = line.predict(distance);
+        let exact = line.predict(distance);
         // `last` wraps to -1 where two records name one block: no boundary either.
-        let top = (position >> fraction).min(last.cast_signed().into());
+        let top = (exact >> line.shape.fraction).min(last.cast_signed().into());
         if self.candidates == 0 {
             return first + low_half(top.max(0).cast_unsigned());
         }
+        let fine_bits = fine.map_or(0, |fine| if line.shape.width == 0 { 0 } else { fine.bits });
+        let Shape { width, fraction, .. } = line.shape.without(fine_bits);
         // Boundaries below the window are passed, those above it are not.
         let lowest = top.wrapping_sub(i64::from(self.candidates) - 1).max(1);
+        let position = exact >> fine_bits;
         let window =
             Window { width, fraction, rest: position.wrapping_sub(lowest << fraction), last: top - lowest };
         let at = record.residual_bit(lowest.cast_unsigned(), width);
         let residuals = gather(&self.residuals, at);
-        let passed = match self.candidates {
+        let mut passed = match self.candidates {
             _ if !self.are_gathered_at_once => self.passed_in_wide(window, at),
             1 | 2 => window.passed::<2>(residuals),
             _ => window.passed::<4>(residuals),
         };
+        if let Some(fine) = fine {
+            let rest = exact.cast_unsigned() & mask(fine_bits);
+            while self.is_near_last(window, at, passed)
+                && fine.is_above(first.wrapping_add(low_half((lowest - 1 + passed).cast_unsigned())), rest)
+            {
+                passed -= 1;
+            }
+        }
         first + low_half((lowest - 1 + passed).cast_unsigned())
+    }
+
+    /// Whether the last boundary passed has the upper bits of the position.
+    #[inline]
+    fn is_near_last(&self, window: Window, at: u64, passed: i64) -> bool {
+        let last = passed.wrapping_sub(1);
+        let at = at.wrapping_add(last.cast_unsigned().wrapping_mul(window.width.into()));
+        let residual = (gather(&self.residuals, at) & mask(window.width)).cast_signed();
+        passed > 0 && residual == window.rest.wrapping_sub(last << window.fraction)
     }
 
     /// As in [`Model::find_in_segment`], where one load does not find all residuals of the window.
@@ -246,10 +296,15 @@ impl<C: Code> Model<C> {
     pub(crate) fn memory(&self) -> usize {
         let starts = match &self.layout {
             Layout::Even { .. } => 0,
-            Layout::Uneven(starts) => starts.memory(),
+            Layout::Uneven(starts, fine) => starts.memory() + fine.as_ref().map_or(0, Fine::memory),
         };
         starts + size_of_val(&*self.records) + self.residuals.len()
     }
+}
+
+/// The number of blocks between which there are `gaps`; `None` if a model cannot have so many.
+fn blocks_of<C>(gaps: &[Gap<C>]) -> Option<u32> {
+    u32::try_from(gaps.len()).ok()?.checked_add(1).filter(|&blocks| blocks <= BLOCKS_MAX)
 }
 
 /// The boundaries of a segment among which residuals decide.

@@ -4,6 +4,10 @@
 //! ranks are the digits of a number whose base changes from position to position. Positions that would overflow the
 //! number are left out, so different keys may have one code.
 //!
+//! Positions have two parts if the number of the later ones, the *tail*, has a narrow range: in `tenant/order`, numbers of
+//! orders below 1 200 000 take 7 digits. Then a tail counts from the least one on, and the number before counts ranges of
+//! tails. So codes have no hole behind each tenant.
+//!
 //! # Invariants
 //! 1. *Monotone*: `a <= b` implies `encode(a) <= encode(b)`, for any byte strings. A byte without a rank takes the rank below
 //!    it, and all later positions take their highest rank; if no rank is below it, they take their lowest. A key that ends
@@ -25,6 +29,7 @@ mod class;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod points;
+mod tail;
 mod train;
 #[expect(clippy::indexing_slicing, reason = "places within eight bytes")]
 mod word;
@@ -35,6 +40,7 @@ use smallvec::SmallVec;
 use self::class::Rank;
 pub(crate) use self::class::{Class, Set};
 pub(crate) use self::points::{Points, train_at_points};
+pub(crate) use self::tail::Split;
 pub(crate) use self::train::{Keys, train};
 use self::word::{Table, WORD_LEN, Word};
 
@@ -57,30 +63,35 @@ pub(crate) struct Snbc {
     words: SmallVec<[Word; 2]>,
     /// A key that is at least so long can be encoded in lanes. No key is, if a word has none.
     lanes_end: usize,
-    /// Words of the upper 64 bits; 0 if codes have 64 bits.
+    /// Number of the first position of the second part; 0 if there is one part.
+    second_from: u8,
+    is_wide: bool,
+    /// Words of the first part: of the upper 64 bits, or before the tail.
     upper_words: usize,
-    /// Positions behind the prefix, and how many of them the upper 64 bits take.
-    upper: usize,
-    /// Largest numbers in the halves.
-    upper_max: u64,
-    lower_max: u64,
+    /// Least tail, and the range of tails. Without a tail, 0 and the largest number of the second part, or of all.
+    least: u64,
+    range: u64,
 }
 
 impl Snbc {
-    /// The encoder of keys with `prefix`, then `classes`. If `upper` is not 0, codes have 128 bits, and the first `upper`
-    /// classes are in the upper half. `None` if a half overflows.
-    pub(crate) fn new(prefix: &[u8], classes: &[Class], upper: usize, sets: Vec<Set>) -> Option<Self> {
+    /// The encoder of keys with `prefix`, then `classes`, which are divided by `split`. `None` if a part overflows.
+    pub(crate) fn new(prefix: &[u8], classes: &[Class], split: Split, sets: Vec<Set>) -> Option<Self> {
         let compared = prefix.len() / WORD_LEN * WORD_LEN;
         let constants = prefix.get(compared..)?.iter().map(|&byte| Class::Range(byte, byte));
         let constant_count = prefix.len() - compared;
         let all: Box<[Class]> = constants.chain(classes.iter().copied()).collect();
-        let split = if upper == 0 { 0 } else { upper + constant_count };
-        let (upper_classes, lower_classes) = all.split_at_checked(split)?;
-        let (mut weights, upper_max) = weights_of(upper_classes, &sets)?;
-        let (lower_weights, lower_max) = weights_of(lower_classes, &sets)?;
+        let upper = split.first().map_or(0, |first| first + constant_count);
+        let (upper_classes, lower_classes) = all.split_at_checked(upper)?;
+        let (lower_weights, lower_max) = weights_of(lower_classes, &sets, 1)?;
+        let (least, range) = split.tail().unwrap_or((0, lower_max));
+        let upper_unit = if split.tail().is_some() { u128::from(range) + 1 } else { 1 };
+        if least.checked_add(range)? > lower_max {
+            return None;
+        }
+        let (mut weights, _) = weights_of(upper_classes, &sets, upper_unit)?;
         let mut words: SmallVec<_> = words_of(compared, 0, upper_classes, &weights).collect();
         let upper_words = words.len();
-        words.extend(words_of(compared + split, split, lower_classes, &lower_weights));
+        words.extend(words_of(compared + upper, upper, lower_classes, &lower_weights));
         weights.extend(lower_weights);
         Some(Self {
             prefix: prefix.into(),
@@ -91,16 +102,27 @@ impl Snbc {
             weights: weights.into(),
             lanes_end: words.iter().map(Word::lanes_end).max().unwrap_or(0),
             words,
+            second_from: u8::try_from(split.first().unwrap_or(0)).ok()?,
+            is_wide: matches!(split, Split::Wide { .. }),
             upper_words,
-            upper,
-            upper_max,
-            lower_max,
+            least,
+            range,
         })
     }
 
     /// Whether codes have 128 bits.
     pub(crate) fn is_wide(&self) -> bool {
-        self.upper > 0
+        self.is_wide
+    }
+
+    /// How positions are divided.
+    fn split(&self) -> Split {
+        let first = self.second_from.into();
+        match first {
+            0 => Split::Whole,
+            _ if self.is_wide => Split::Wide { first },
+            _ => Split::Tail { first, least: self.least, range: self.range },
+        }
     }
 
     /// The code of `key`.
@@ -110,42 +132,58 @@ impl Snbc {
     pub(crate) fn encode(&self, key: &[u8]) -> u64 {
         if key.len() >= self.lanes_end
             && self.has_prefix(key)
-            && let Some(code) = self.words.iter().try_fold(0_u64, |sum, word| word.encode_in_lanes(key, sum))
+            && let Some((first, second)) = self.words.split_at_checked(self.upper_words)
+            && let Some(upper) = first.iter().try_fold(0_u64, |sum, word| word.encode_in_lanes(key, sum))
+            && let Some(tail) =
+                second.iter().try_fold(self.least.wrapping_neg(), |sum, word| word.encode_in_lanes(key, sum))
+            && tail <= self.range
         {
-            return code;
+            return upper.wrapping_add(tail);
         }
         self.encode_by_parts(key)
     }
 
-    /// As [`Snbc::encode`], of a key that ends early or has a byte without a rank, or where a word has no vector instructions.
+    /// As [`Snbc::encode`], of a key that ends early, has a byte without a rank or a tail out of range, or where a word has no
+    /// vector instructions.
     #[inline(never)]
     fn encode_by_parts(&self, key: &[u8]) -> u64 {
+        self.narrow(self.parts(key))
+    }
+
+    /// The numbers of both parts of `key`.
+    #[inline]
+    pub(super) fn parts(&self, key: &[u8]) -> (u64, u64) {
         if self.has_prefix(key)
-            && let Some(code) = self.sum(&self.words, key)
+            && let Some((upper, lower)) = self.words.split_at_checked(self.upper_words)
+            && let Some(upper) = self.sum(upper, key)
+            && let Some(lower) = self.sum(lower, key)
         {
-            return code;
+            return (upper, lower);
         }
-        self.encode_slowly(key).1
+        self.encode_slowly(key)
+    }
+
+    /// The code of 64 bits of both parts: a tail out of range counts as the nearest one within.
+    #[inline]
+    fn narrow(&self, (upper, tail): (u64, u64)) -> u64 {
+        upper.wrapping_add(tail.saturating_sub(self.least).min(self.range))
+    }
+
+    /// Positions of the prefix that words cover.
+    fn constants(&self) -> usize {
+        self.prefix.len() - self.compared
     }
 
     /// The code of `key`, in 128 bits.
     #[inline]
     pub(crate) fn encode_wide(&self, key: &[u8]) -> u128 {
-        let split = self.words.split_at_checked(self.upper_words);
-        if self.has_prefix(key)
-            && let Some((upper, lower)) = split
-            && let Some(upper_code) = self.sum(upper, key)
-            && let Some(lower_code) = self.sum(lower, key)
-        {
-            return self.joined(upper_code, lower_code);
-        }
-        let (upper_code, lower_code) = self.encode_slowly(key);
-        self.joined(upper_code, lower_code)
+        let (upper, lower) = self.parts(key);
+        self.joined(upper, lower)
     }
 
     #[inline]
     fn joined(&self, upper: u64, lower: u64) -> u128 {
-        u128::from(upper) * (u128::from(self.lower_max) + 1) + u128::from(lower)
+        u128::from(upper) * (u128::from(self.range) + 1) + u128::from(lower)
     }
 
     #[inline]
@@ -187,7 +225,15 @@ impl Snbc {
         self
     }
 
-    /// Both halves of the code, byte by byte.
+    /// The largest numbers of both parts; a second one beyond all tails.
+    fn largest(&self) -> (u64, u64) {
+        let counts = self.words.iter().take(self.upper_words).map(|word| usize::from(word.positions));
+        let positions = self.classes.iter().zip(&self.weights).take(counts.sum());
+        let ranks = positions.map(|(class, weight)| (class.radix(&self.sets) - 1).wrapping_mul(*weight));
+        (ranks.fold(0, u64::wrapping_add), self.range.saturating_add(self.least))
+    }
+
+    /// The numbers of both parts, byte by byte.
     #[cold]
     #[inline(never)]
     fn encode_slowly(&self, key: &[u8]) -> (u64, u64) {
@@ -195,7 +241,7 @@ impl Snbc {
         let start = key.get(..self.compared).unwrap_or(key);
         match start.cmp(compared) {
             std::cmp::Ordering::Less => return (0, 0),
-            std::cmp::Ordering::Greater => return (self.upper_max, self.lower_max),
+            std::cmp::Ordering::Greater => return self.largest(),
             std::cmp::Ordering::Equal => {}
         }
         let mut sums = [0_u64, 0];
@@ -215,9 +261,11 @@ impl Snbc {
                 *sum = sum.wrapping_add(rank.wrapping_mul(*weight));
                 if !exact {
                     // All later positions take their highest rank. A weight of 2^64 is stored as 0.
-                    *sum = sum.wrapping_add(weight.wrapping_sub(1));
+                    let unit = if half == 0 && !self.is_wide { self.range.wrapping_add(1) } else { 1 };
+                    *sum = sum.wrapping_add(weight.wrapping_sub(unit));
                     let [upper, lower] = sums;
-                    return (upper, if half == 0 { self.lower_max } else { lower });
+                    let largest = self.range.saturating_add(self.least);
+                    return (upper, if half == 0 { largest } else { lower });
                 }
             }
         }
@@ -240,11 +288,13 @@ impl Snbc {
 
     /// Appends the stored form.
     pub(crate) fn store(&self, out: &mut Vec<u8>) {
-        let classes = self.classes.get(self.prefix.len() - self.compared..).unwrap_or_default();
+        let classes = self.classes.get(self.constants()..).unwrap_or_default();
         put_varint(out, self.prefix.len() as u64);
         out.extend_from_slice(&self.prefix);
-        out.extend([classes.len(), self.upper].map(|n| u8::try_from(n).expect("at most 255 positions")));
+        out.push(u8::try_from(classes.len()).expect("at most 255 positions"));
+        out.push(self.second_from);
         class::encode(classes, &self.sets, out);
+        self.split().store(out);
     }
 
     /// Decodes an encoder from the front of `input`; `offset` tells how far `input` has come.
@@ -256,9 +306,11 @@ impl Snbc {
         let prefix = input.bytes().filter(|prefix| prefix.len() <= PREFIX_LEN_MAX);
         let prefix = prefix.ok_or(Malformed::new(at, "a prefix no longer than a key"))?;
         let at = offset(input);
-        let [count, upper] = input.array().ok_or(Malformed::new(at, "numbers of positions"))?;
-        let (classes, sets) = class::decode(input, count.into(), offset)?;
-        let snbc = Self::new(prefix, &classes, upper.into(), sets);
+        let [count, first] = input.array().ok_or(Malformed::new(at, "numbers of positions"))?;
+        let (classes, sets) = class::decode(input, count.into(), &offset)?;
+        let split = Split::load(input, first.into());
+        let split = split.ok_or(Malformed::new(offset(input), "how positions are divided"))?;
+        let snbc = Self::new(prefix, &classes, split, sets);
         snbc.ok_or(Malformed::new(at, "positions that fit a code"))
     }
 }
@@ -266,10 +318,10 @@ impl Snbc {
 /// Longest prefix: a key's largest length.
 const PREFIX_LEN_MAX: usize = 65_539;
 
-/// What a rank counts at each position of `classes`, and the largest number; `None` if it exceeds 64 bits.
-fn weights_of(classes: &[Class], sets: &[Set]) -> Option<(Vec<u64>, u64)> {
+/// What a rank counts at each position of `classes`, the last one `unit`, and the largest number; `None` if it exceeds 64 bits.
+fn weights_of(classes: &[Class], sets: &[Set], unit: u128) -> Option<(Vec<u64>, u64)> {
     let mut weights = vec![0; classes.len()];
-    let mut product = 1_u128;
+    let mut product = unit;
     for (weight, class) in weights.iter_mut().zip(classes).rev() {
         *weight = low_bits(product);
         product *= u128::from(class.radix(sets));
@@ -277,14 +329,14 @@ fn weights_of(classes: &[Class], sets: &[Set]) -> Option<(Vec<u64>, u64)> {
             return None;
         }
     }
-    Some((weights, low_bits(product - 1)))
+    Some((weights, low_bits(product - unit)))
 }
 
 /// The words of `classes`, of which the first is number `first` and at `start` in a key.
 fn words_of(start: usize, first: usize, classes: &[Class], weights: &[u64]) -> impl Iterator<Item = Word> {
     let chunks = classes.chunks(WORD_LEN).zip(weights.chunks(WORD_LEN));
     chunks.enumerate().map(move |(i, (classes, weights))| {
-        Word::new(start + i * WORD_LEN, first + i * WORD_LEN, classes, weights).in_lanes(classes)
+        Word::new(start + i * WORD_LEN, first + i * WORD_LEN, classes, weights).in_lanes(classes, weights)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Blocks of 4 KiB as the builder packs them, simulated: 5 bytes of overhead for an entry, 18 bytes for the block, keys without
 //! the prefix that all keys of the block share.
 
-use pleach_index::{GIVEN_UP_MAX, cut};
+use pleach_index::{Cuts, GIVEN_UP_MAX};
 
 pub(crate) const PAGE: usize = 4096;
 
@@ -22,7 +22,7 @@ pub(crate) fn len_of(keys: &[Vec<u8>], value_len: usize) -> usize {
 /// Numbers of entries in the blocks.
 pub(crate) fn pack(keys: &[Vec<u8>], value_len: usize, is_advised: bool) -> Vec<usize> {
     let len = |from: usize, to: usize| len_of(&keys[from..to], value_len);
-    let (mut counts, mut from) = (Vec::new(), 0);
+    let (mut counts, mut cuts, mut from) = (Vec::new(), Cuts::default(), 0);
     while from < keys.len() {
         let mut most = 1;
         while from + most < keys.len() && len(from, from + most + 1) <= PAGE {
@@ -35,8 +35,9 @@ pub(crate) fn pack(keys: &[Vec<u8>], value_len: usize, is_advised: bool) -> Vec<
                 least -= 1;
             }
             let around: Vec<&[u8]> = keys[from + least - 1..=from + most].iter().map(Vec::as_slice).collect();
-            count = cut(least, counts.last().copied(), &around);
+            count = cuts.advise(least, &around);
         }
+        cuts.end_block(count);
         counts.push(count);
         from += count;
     }

@@ -50,11 +50,29 @@ pub(super) fn fit_evenly<C: Code>(gaps: &[Gap<C>]) -> Option<Even<C>> {
             break;
         }
     }
-    let mut points = Points::default();
-    let segments = (0..=last_segment(gaps, origin, best.1)?)
-        .map(|no| segment(gaps, origin, best.1, no, &mut points))
-        .collect::<Option<_>>()?;
-    Some(Even { origin, shift: best.1, segments })
+    // A sample may miss a segment that no line fits; half of its span may do.
+    (1..=best.1).rev().take(2).find_map(|shift| {
+        let mut points = Points::default();
+        let all = 0..=last_segment(gaps, origin, shift)?;
+        let segments = all.map(|no| segment(gaps, origin, shift, no, &mut points)).collect::<Option<_>>()?;
+        Some(Even { origin, shift, segments })
+    })
+}
+
+/// Least and greatest residuals of the boundaries of `segment`, which spans `1 << shift` codes.
+pub(super) fn even_residuals<C: Code>(
+    segment: &Segment<C>,
+    gaps: &[Gap<C>],
+    shift: u32,
+) -> impl Iterator<Item = (u64, u64)> {
+    let origin = segment.start;
+    let number = move |code: C| code.above(origin).map_or(0, |distance| distance.scaled(shift));
+    let distance = move |code: C| code.above(origin).map_or(0, |distance| distance.low(shift));
+    let inside = gaps.get(segment.first..segment.first + segment.len).unwrap_or_default();
+    segment.line.residual_ranges(inside.iter().map(move |gap| {
+        let ends_inside = number(gap.0) == number(gap.1);
+        (distance(gap.0), if ends_inside { distance(gap.1) } else { u64::MAX })
+    }))
 }
 
 /// Number of the segment in which the last gap ends; `None` if the segments are more than the boundaries.

@@ -59,11 +59,12 @@ pub(super) fn fit<C: Code>(gaps: &[Gap<C>], weight: u64) -> Vec<Segment<C>> {
     segments
 }
 
-/// Residuals of the boundaries behind the first of `segment`, whose start is the first boundary.
-pub(super) fn residuals<C: Code>(segment: &Segment<C>, gaps: &[Gap<C>]) -> impl Iterator<Item = u64> {
+/// Least and greatest residuals of the boundaries behind the first of `segment`, whose start is the first boundary.
+pub(super) fn residuals<C: Code>(segment: &Segment<C>, gaps: &[Gap<C>]) -> impl Iterator<Item = (u64, u64)> {
     let behind = gaps.get(segment.first + 1..segment.first + segment.len).unwrap_or_default();
-    let justify = segment.line.shape.justify;
-    segment.line.residuals(behind.iter().map(move |gap| justified(gap.0, segment.start, justify)))
+    let (start, justify) = (segment.start, segment.line.shape.justify);
+    let distance = move |code| justified(code, start, justify);
+    segment.line.residual_ranges(behind.iter().map(move |gap| (distance(gap.0), distance(gap.1))))
 }
 
 fn justified<C: Code>(code: C, start: C, justify: u32) -> u64 {

@@ -1,5 +1,6 @@
 //! The line of a segment: from a code's distance to a position in fractions of a block.
 
+use super::bits::mask;
 use super::code::product_top;
 
 /// Finest fractions.
@@ -29,6 +30,13 @@ impl Shape {
     pub(super) fn from_number(number: u64) -> Option<Self> {
         let number = u32::try_from(number).ok().filter(|number| number >> 19 == 0)?;
         Some(Self { justify: number >> 12, fraction: number >> 6 & 63, width: number & 63 })
+    }
+
+    /// The shape of positions and residuals without their lowest `bits`.
+    #[inline]
+    pub(super) fn without(self, bits: u32) -> Self {
+        let [fraction, width] = [self.fraction, self.width].map(|all| all.saturating_sub(bits));
+        Self { fraction, width, ..self }
     }
 
     /// How many boundaries residuals can leave undecided: 1, 2 or 4.
@@ -61,11 +69,16 @@ impl Line {
             && self.bias.unsigned_abs() < 1 << (BIAS_BITS - 1)
     }
 
-    /// Residuals of the boundaries whose gaps begin at `distances`.
-    pub(super) fn residuals(self, distances: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
-        (1..).zip(distances).map(move |(no, below)| {
-            let lowest = self.predict(below) + 1 - (no << self.shape.fraction);
-            u64::try_from(lowest).unwrap_or(0)
+    /// Least and greatest residuals of the boundaries whose gaps have these `distances`.
+    pub(super) fn residual_ranges(
+        self,
+        distances: impl Iterator<Item = (u64, u64)>,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        (1..).zip(distances).map(move |(no, (below, above))| {
+            let on_line = no << self.shape.fraction;
+            let [least, most] = [self.predict(below) + 1, self.predict(above)]
+                .map(|position| u64::try_from(position - on_line).unwrap_or(0));
+            (least, most.min(mask(self.shape.width)))
         })
     }
 

@@ -13,15 +13,15 @@ pub(super) struct Starts {
     /// Distance of each segment's start from the first segment's, in units of `1 << scale`; then [`COUNTED_MAX`] of no
     /// segment.
     all: Box<[u64]>,
-    pub(super) scale: u32,
+    scale: u8,
     /// For each bucket of starts, the number of the segment that contains the bucket's first code.
     table: Box<[u16]>,
     /// Bits of a start below its bucket.
-    shift: u32,
+    shift: u8,
     /// Bits of the largest number of segments that start in one bucket. Halvings find a segment among four.
-    steps: u32,
+    steps: u8,
     /// How many starts are then compared one by one.
-    counted: usize,
+    counted: u8,
 }
 
 impl Starts {
@@ -39,8 +39,21 @@ impl Starts {
             most = most.max(inside);
         }
         starts.resize(starts.len() + COUNTED_MAX, u64::MAX);
-        let (steps, counted) = (bits_of(most as u64), most.min(COUNTED_MAX));
-        Some(Self { all: starts.into(), scale, table: table.into(), shift, steps, counted })
+        let short = |n: u32| u8::try_from(n).ok();
+        Some(Self {
+            all: starts.into(),
+            table: table.into(),
+            scale: short(scale)?,
+            shift: short(shift)?,
+            steps: short(bits_of(most as u64))?,
+            counted: u8::try_from(most.min(COUNTED_MAX)).ok()?,
+        })
+    }
+
+    /// Starts are counted in units of `1 << scale`.
+    #[inline]
+    pub(super) fn scale(&self) -> u32 {
+        self.scale.into()
     }
 
     /// The start of `segment`.
@@ -61,7 +74,7 @@ impl Starts {
             segment = select_unpredictable(is_reached, probe, segment);
         }
         let behind = self.all.get(segment + 1..).and_then(<[u64]>::first_chunk::<COUNTED_MAX>);
-        let behind = behind.into_iter().flatten().take(self.counted);
+        let behind = behind.into_iter().flatten().take(self.counted.into());
         segment + behind.map(|start| usize::from(*start <= scaled)).sum::<usize>()
     }
 

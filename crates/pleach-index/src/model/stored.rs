@@ -7,6 +7,7 @@ use pleach_coding::{Decoder, Malformed, put_varint};
 
 use super::bits::{PADDING, bits_of, bytes_mask, padded, unpadded, word};
 use super::code::Code;
+use super::fine::Fine;
 use super::line::{Line, Shape};
 use super::record::{BLOCKS_MAX, Record};
 use super::starts::Starts;
@@ -23,6 +24,7 @@ const SHAPE: usize = 4;
 /// Numbers of layouts. Never renumber.
 const UNEVEN: u8 = 0;
 const EVEN: u8 = 1;
+const UNEVEN_FINE: u8 = 2;
 
 /// A field of all segments: its least value, and how many bytes the differences to it have.
 #[derive(Clone, Copy, Default)]
@@ -38,7 +40,8 @@ impl<C: Code> Model<C> {
         out.extend_from_slice(&self.origin.wide().to_le_bytes());
         let (layout, shift) = match &self.layout {
             Layout::Even { shift } => (EVEN, *shift),
-            Layout::Uneven(starts) => (UNEVEN, starts.scale),
+            Layout::Uneven(starts, None) => (UNEVEN, starts.scale()),
+            Layout::Uneven(starts, Some(_)) => (UNEVEN_FINE, starts.scale()),
         };
         out.extend([layout, u8::try_from(shift).expect("below 128")]);
         let values: Vec<[u64; FIELDS]> = self.values().collect();
@@ -51,14 +54,19 @@ impl<C: Code> Model<C> {
             let difference = value.wrapping_sub(field.least).to_le_bytes();
             out.extend_from_slice(difference.get(..field.len).unwrap_or_default());
         }
+        let fine = if let Layout::Uneven(_, fine) = &self.layout { fine.as_ref() } else { None };
+        out.extend(fine.map(|fine| u8::try_from(fine.bits).expect("below 64")));
         out.extend_from_slice(unpadded(&self.residuals));
+        if let Some(fine) = fine {
+            fine.store(self.blocks, out);
+        }
     }
 
     /// The fields of each segment.
     fn values(&self) -> impl Iterator<Item = [u64; FIELDS]> {
         let starts = (0..self.segments as usize).map(|segment| match &self.layout {
             Layout::Even { .. } => 0,
-            Layout::Uneven(starts) => starts.of(segment),
+            Layout::Uneven(starts, _) => starts.of(segment),
         });
         let pairs = self.records.windows(2).filter_map(|pair| <&[Record; 2]>::try_from(pair).ok());
         let mut before = 0;
@@ -91,9 +99,9 @@ impl<C: Code> Model<C> {
         let origin = rest.array().and_then(|bytes| C::narrow(u128::from_le_bytes(bytes)));
         let origin = origin.ok_or(malformed(&input, "the start of the first segment"))?;
         let layout = rest.array().map(|[layout, shift]| (layout, u32::from(shift)));
-        let (is_even, shift) = match layout {
-            Some((UNEVEN, scale @ 0..64)) => (false, scale),
-            Some((EVEN, shift @ 1..)) if shift < C::BITS => (true, shift),
+        let (is_even, is_fine, shift) = match layout {
+            Some((kind @ (UNEVEN | UNEVEN_FINE), scale @ 0..64)) => (false, kind == UNEVEN_FINE, scale),
+            Some((EVEN, shift @ 1..)) if shift < C::BITS => (true, false, shift),
             _ => return Err(malformed(&rest, "a layout, and a shift within a code")),
         };
         let fields = take_fields(&mut rest).ok_or(malformed(&rest, "fields of at most 8 bytes"))?;
@@ -104,17 +112,27 @@ impl<C: Code> Model<C> {
         let records = rest.take(records_len).unwrap_or_default();
         let values = Values { bytes: padded(records, 8), at: 0, fields };
         let values: Vec<_> = values.take(segments as usize).collect();
-        let bits = rest.0.len() as u64 * 8;
-        let (layout, records) = if is_even {
-            (Some(Layout::Even { shift }), records_of(&values, 0, blocks - 1, 0, bits))
+        let fine_bits = if is_fine { rest.u8().filter(|bits| (1..64).contains(bits)) } else { Some(0) };
+        let fine_bits = fine_bits.ok_or(malformed(&rest, "1 to 63 bits apart"))?.into();
+        let implicit = u32::from(!is_even);
+        let records = records_of(&values, implicit, blocks - u32::from(is_even), implicit, fine_bits);
+        let (records, bits) = records.map_err(|expected| malformed(&rest, expected))?;
+        let residuals_len = usize::try_from(bits.div_ceil(8)).ok();
+        let residuals = residuals_len.and_then(|len| rest.take(len));
+        let residuals = residuals.ok_or(malformed(&rest, "as many residuals as boundaries"))?;
+        let fine = is_fine.then(|| Fine::load(fine_bits, blocks, rest.0));
+        if fine.as_ref().map_or(!rest.is_empty(), Option::is_none) {
+            return Err(malformed(&rest, "as many lower bits as marks, and nothing behind"));
+        }
+        let layout = if is_even {
+            Some(Layout::Even { shift })
         } else {
             let starts = ascending_starts(&values)
                 .ok_or(malformed(&rest, "starts in ascending order, the first of them 0"))?;
-            (Starts::new(starts, shift).map(Layout::Uneven), records_of(&values, 1, blocks, 1, bits))
+            Starts::new(starts, shift).map(|starts| Layout::Uneven(starts, fine.flatten()))
         };
         let layout = layout.ok_or(malformed(&input, "segments that a table can count"))?;
-        let records = records.map_err(|expected| malformed(&rest, expected))?;
-        Ok(Self::of(origin, blocks, layout, records, padded(rest.0, PADDING)))
+        Ok(Self::of(origin, blocks, layout, records, padded(residuals, PADDING)))
     }
 }
 
@@ -148,35 +166,32 @@ fn ascending_starts(values: &[[u64; FIELDS]]) -> Option<Vec<u64>> {
     starts.collect()
 }
 
-/// The records of segments that have the boundaries from `first` to `end`, `implicit` of them each without a residual, and
-/// exactly the `bits` of residuals.
+/// The records of segments that have the boundaries from `first` to `end`, `implicit` of them each without a residual, and the
+/// bits of all residuals; `fine_bits` of each residual are apart.
 fn records_of(
     values: &[[u64; FIELDS]],
     first: u32,
     end: u32,
     implicit: u32,
-    bits: u64,
-) -> Result<Vec<Record>, &'static str> {
+    fine_bits: u32,
+) -> Result<(Vec<Record>, u64), &'static str> {
     let mut records = Vec::with_capacity(values.len() + 1);
     let (mut block, mut bit) = (first, 0_u64);
     for values in values {
         let len = u32::try_from(values[BLOCKS]).ok().filter(|&len| implicit <= len && len <= end - block);
         let len = len.ok_or("segments of all blocks")?;
-        let shape = Shape::from_number(values[SHAPE]).ok_or("shifts and widths that a search can use")?;
+        let can_be_fine =
+            |shape: &Shape| shape.width == 0 || (shape.width > fine_bits && shape.fraction >= fine_bits);
+        let shape = Shape::from_number(values[SHAPE]).filter(can_be_fine);
+        let shape = shape.ok_or("shifts and widths that a search can use")?;
         let line = Line { slope: values[SLOPE], bias: values[BIAS].cast_signed(), shape };
         let first_bit = u32::try_from(bit).map_err(|_| "residuals of at most 2^32 bits")?;
         let record = Record::new(block, first_bit, line);
         records.push(record.ok_or("a slope of 32 bits, a bias of 24, widths that a search can use")?);
-        bit += u64::from(len - implicit) * u64::from(shape.width);
+        bit += u64::from(len - implicit) * u64::from(shape.without(fine_bits).width);
         block += len;
     }
-    if block != end {
-        return Err("segments of all blocks");
-    }
-    if bit > bits || bits - bit >= 8 {
-        return Err("as many residuals as boundaries");
-    }
-    Ok(records)
+    if block == end { Ok((records, bit)) } else { Err("segments of all blocks") }
 }
 
 /// How `values` are stored.

@@ -59,6 +59,45 @@ proptest! {
     }
 }
 
+/// Gaps of which some are one code wide and others, at multiples of 8, much wider.
+fn gaps_of_composite_codes(random: &[u64], per_block: usize) -> Vec<Gap<u64>> {
+    let mut at = 0;
+    let codes = random.iter().flat_map(|step| {
+        at += 1 + step % 10_000;
+        (0..8).map(move |line| at * 8 + line)
+    });
+    gaps_of(&codes.collect::<Vec<_>>(), per_block)
+}
+
+proptest! {
+    #[test]
+    fn wide_gaps_between_narrow_ones_are_exact(steps in vec(any::<u64>(), 20..3000), per_block in 3usize..36) {
+        let gaps = gaps_of_composite_codes(&steps, per_block);
+        check(&gaps);
+        if let Some(model) = Model::uneven(&gaps, 1) {
+            assert!(model.is_exact(&gaps));
+            let mut bytes = Vec::new();
+            model.store(&mut bytes);
+            prop_assert_eq!(Model::load(Decoder(&bytes), model.blocks(), |_| 0).unwrap(), model);
+        }
+    }
+}
+
+#[test]
+fn wide_gaps_take_few_bits() {
+    let mut rng = fastrand::Rng::with_seed(2);
+    let steps: Vec<u64> = std::iter::repeat_with(|| rng.u64(..)).take(40_000).collect();
+    let bits = |per_block| {
+        let gaps = gaps_of_composite_codes(&steps, per_block);
+        let model = Model::uneven(&gaps, 1).unwrap();
+        assert!(model.is_exact(&gaps));
+        (model.layout.fine_bits(), model.memory() * 8 / gaps.len())
+    };
+    // One of 4 boundaries is in a wide gap, then none is.
+    let ((some, few), (none, many)) = (bits(34), bits(33));
+    assert!(some > 5 && none == 0 && few < many, "{some} {few} {none} {many}");
+}
+
 #[test]
 fn a_line_needs_no_residuals() {
     let codes: Vec<u64> = (0..600_000).map(|n| 1_000_000 + n).collect();

@@ -147,7 +147,7 @@ pub(super) fn encode(classes: &[Class], sets: &[Set], out: &mut Vec<u8>) {
 pub(super) fn decode(
     input: &mut Decoder<'_>,
     count: usize,
-    offset: impl Fn(&Decoder<'_>) -> usize,
+    offset: &impl Fn(&Decoder<'_>) -> usize,
 ) -> Result<(Vec<Class>, Vec<Set>), Malformed> {
     let (mut classes, mut sets) = (Vec::with_capacity(count), Vec::new());
     while classes.len() < count {

@@ -9,7 +9,7 @@
 
 use super::class::Rank;
 use super::train::{Occurring, keep_used};
-use super::{Class, POSITIONS_MAX, Set, Snbc};
+use super::{Class, POSITIONS_MAX, Set, Snbc, Split};
 use crate::separators::Separators;
 
 /// Of so many boundaries, one may have a separator that is longer than codes reach.
@@ -115,7 +115,7 @@ pub(crate) fn train_at_points(points: &Points) -> Option<(Snbc, usize)> {
         points.suffixes().all(|suffix| is_told_apart(suffix, &classes, &sets)),
         "ranks of last bytes"
     );
-    Snbc::new(&points.prefix, &classes, 0, sets).map(|encoder| (encoder, reach))
+    Snbc::new(&points.prefix, &classes, Split::Whole, sets).map(|encoder| (encoder, reach))
 }
 
 /// Whether the last byte of a separator that codes reach has a rank above 0.

@@ -9,7 +9,8 @@
 use pleach_coding::common_prefix_len;
 
 use super::class::number_of;
-use super::{Class, POSITIONS_MAX, Set, Snbc};
+use super::tail::with_tail;
+use super::{Class, POSITIONS_MAX, Set, Snbc, Split};
 
 /// Bytes kept from the first difference on. More would widen the gaps at boundaries by less than a millionth.
 const KEPT: usize = 12;
@@ -99,13 +100,7 @@ impl Keys {
         let mut last = Vec::new();
         let mut gaps = Vec::with_capacity(self.len());
         for around in self.iter() {
-            let boundary = around.boundary;
-            last.clear();
-            last.extend_from_slice(around.first.get(..boundary.differ)?);
-            last.extend_from_slice(around.last_rest);
-            if !boundary.last_is_whole {
-                last.resize(self.shared + POSITIONS_MAX, 0xff);
-            }
+            self.put_last(&around, &mut last);
             let gap = (encode(&last), encode(around.first));
             if gap.0 >= gap.1 {
                 return None;
@@ -113,6 +108,34 @@ impl Keys {
             gaps.push(gap);
         }
         Some(gaps)
+    }
+
+    /// Puts the last key before a boundary into `last`; if it was cut off, the greatest one that begins so.
+    fn put_last(&self, around: &Around<'_>, last: &mut Vec<u8>) {
+        last.clear();
+        last.extend_from_slice(around.first.get(..around.boundary.differ).unwrap_or_default());
+        last.extend_from_slice(around.last_rest);
+        if !around.boundary.last_is_whole {
+            last.resize(self.shared + POSITIONS_MAX, 0xff);
+        }
+    }
+
+    /// Passes both keys of each boundary to `take`.
+    pub(super) fn each_end(&self, mut take: impl FnMut(&[u8])) {
+        let mut last = Vec::new();
+        for around in self.iter() {
+            self.put_last(&around, &mut last);
+            take(&last);
+            take(around.first);
+        }
+    }
+
+    /// Passes what about `count` of the first keys have behind the shared prefix to `take`.
+    pub(super) fn each_sampled(&self, count: usize, mut take: impl FnMut(&[u8])) {
+        let step = self.len().div_ceil(count.max(1)).max(1);
+        for around in self.iter().step_by(step) {
+            take(around.first.get(self.shared..).unwrap_or_default());
+        }
     }
 
     /// The first position behind the shared prefix at which, or behind which, few keys at boundaries differ.
@@ -204,7 +227,9 @@ pub(crate) fn train(keys: &Keys, wide: bool) -> Option<Snbc> {
     let occurring = keys.sets(wanted);
     let ranked = [keys.rarely_reached(), wanted].map(|even_from| ranked(&occurring, wide, even_from));
     let Ranked { classes, sets, upper } = ranked.into_iter().find(|ranked| ranked.classes.len() >= needed)?;
-    Snbc::new(first, &classes, upper, sets)
+    let split = if upper > 0 { Split::Wide { first: upper } } else { Split::Whole };
+    let snbc = Snbc::new(first, &classes, split, sets)?;
+    Some(if upper > 0 { snbc } else { with_tail(snbc, keys) })
 }
 
 /// Classes of positions, as far as they fit a code.

@@ -137,20 +137,21 @@ impl Word {
 
     /// The word of the same `classes`, by vector instructions if there are any for it.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn in_lanes(mut self, classes: &[Class]) -> Self {
-        if let Sum::Digits { base, mask, scale } = self.sum {
-            let (Base::Small([base, ..]) | Base::Any([base, ..])) = base;
-            let mut highest = [0xff; WORD_LEN];
-            for (highest, class) in highest.iter_mut().skip(self.skipped.into()).zip(classes) {
-                *highest = u8::try_from(class.radix(&[]) - 1).unwrap_or(0xff);
+    pub(super) fn in_lanes(mut self, classes: &[Class], weights: &[u64]) -> Self {
+        if let Some(scale) = weights.last()
+            && classes.iter().all(|class| !matches!(class, Class::Set(_)))
+        {
+            let mut bases = [0; WORD_LEN];
+            for (base, class) in bases.iter_mut().skip(self.skipped.into()).zip(classes) {
+                *base = class.radix(&[]);
             }
-            self.sum = Lanes::new(base, mask, number(highest), scale).map_or(self.sum, Sum::Lanes);
+            self.sum = Lanes::new(bases, *scale).map_or(self.sum, Sum::Lanes);
         }
         self
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    pub(super) fn in_lanes(self, _classes: &[Class]) -> Self {
+    pub(super) fn in_lanes(self, _classes: &[Class], _weights: &[u64]) -> Self {
         self
     }
 

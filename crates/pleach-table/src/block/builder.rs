@@ -11,7 +11,7 @@
 //! Layout: docs/format/sst.md, data block.
 
 use pleach_coding::{common_prefix_len, put_varint, varint_len};
-use pleach_index::{GIVEN_UP_MAX, cut};
+use pleach_index::{Cuts, GIVEN_UP_MAX};
 use smallvec::SmallVec;
 
 use crate::hash::tag_of;
@@ -74,8 +74,7 @@ impl Waiting {
 /// The packer. Grammar: `new (push (next_cut encode drain)*)* (last_cut encode drain)`.
 pub(crate) struct BlockPacker {
     packing: Packing,
-    /// Number of entries in the block before.
-    before: Option<usize>,
+    cuts: Cuts,
     bytes: Vec<u8>,
     waiting: Vec<Waiting>,
     fill: Fill,
@@ -111,7 +110,13 @@ impl Fill {
 
 impl BlockPacker {
     pub(crate) fn new(packing: Packing) -> Self {
-        Self { packing, before: None, bytes: Vec::new(), waiting: Vec::new(), fill: Fill::empty(packing) }
+        Self {
+            packing,
+            cuts: Cuts::default(),
+            bytes: Vec::new(),
+            waiting: Vec::new(),
+            fill: Fill::empty(packing),
+        }
     }
 
     /// Adds an entry above all others.
@@ -160,7 +165,7 @@ impl BlockPacker {
     /// `full`, or a cut a few entries before it at which a model of the boundaries will be smaller.
     ///
     /// Requires: [`BlockPacker::next_cut`] has returned `full`.
-    pub(crate) fn advised(&self, full: Cut) -> Cut {
+    pub(crate) fn advised(&mut self, full: Cut) -> Cut {
         let prefix_len = common_prefix_len(self.key(0), self.key(full.entries - 1));
         let (mut least, mut given_up) = (full.entries, 0);
         while least > 1 {
@@ -173,8 +178,10 @@ impl BlockPacker {
         if least == full.entries || full.entries == self.waiting.len() {
             return full;
         }
-        let keys: SmallVec<[&[u8]; 16]> = (least - 1..=full.entries).map(|i| self.key(i)).collect();
-        Cut { entries: cut(least, self.before, &keys), ..full }
+        let Self { cuts, waiting, bytes, .. } = self;
+        let key = |entry: &Waiting| &bytes[entry.start..][..entry.key_len as usize];
+        let keys: SmallVec<[&[u8]; 16]> = waiting[least - 1..=full.entries].iter().map(key).collect();
+        Cut { entries: cuts.advise(least, &keys), ..full }
     }
 
     /// All waiting entries, as one block.
@@ -244,7 +251,7 @@ impl BlockPacker {
 
     /// Drops the first `entries`, which were written.
     pub(crate) fn drain(&mut self, entries: usize) {
-        self.before = Some(entries);
+        self.cuts.end_block(entries);
         self.fill = Fill::empty(self.packing);
         match self.waiting.get(entries) {
             None => {

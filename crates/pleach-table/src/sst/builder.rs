@@ -41,7 +41,7 @@ pub struct SstOptions {
     /// Length from which on a value is written with a call of its own, as a block of its own, whatever the codec.
     pub large_value_len: usize,
     /// Which kind of index the SST gets. If a model is wanted, blocks may end a little early to make it small
-    /// ([`pleach_index::cut`]).
+    /// ([`pleach_index::Cuts`]).
     pub index: IndexChoice,
 }
 
@@ -171,7 +171,8 @@ impl SstBuilder {
     fn write_full_blocks(&mut self) -> Result<()> {
         while let Some(cut) = self.packer.next_cut() {
             let is_learning = self.boundaries.index.is_learning();
-            self.write_block(if is_learning { self.packer.advised(cut) } else { cut })?;
+            let cut = if is_learning { self.packer.advised(cut) } else { cut };
+            self.write_block(cut)?;
         }
         Ok(())
     }

@@ -26,7 +26,9 @@ fn random_digits(count: usize) -> Entries {
 /// Keys with long equal parts between the bytes that differ.
 fn paths(count: usize) -> Entries {
     let mut rng = fastrand::Rng::with_seed(4);
-    let path = |a: u64, b: u64| format!("https://www.example-{a}.com/articles/of/the/year/{b:x}?language=en");
+    let path = |a: u64, b: u64| {
+        format!("https://www.example-{a}.com/articles/of/the/year/and/of/the/month/{b:x}?language=en")
+    };
     (0..count)
         .map(|_| (path(rng.u64(..300), rng.u64(..)).into_bytes(), (ValueKind::Put, vec![7; 100])))
         .collect()
