@@ -41,7 +41,8 @@ pub(crate) use sst_output::{NewEntry, SstOutput};
 /// full disk it writes them to the space of the reserve.
 const FLUSHED_AT_CLOSE_MIN: usize = TAIL_BYTES_MAX;
 
-/// Starts the jobs of a store: all of them, or none if the system has no thread for one.
+/// Starts the jobs of a store: all of them, or none if the system has no thread for one. Without a thread that trains while
+/// reading, SSTs keep the index with which they were written.
 pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
     let step_of = |step: fn(&Upkeep) -> JobStep| {
         let upkeep = Arc::clone(upkeep);
@@ -54,7 +55,8 @@ pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
         (0..upkeep.ctx.options.compaction_worker_count()).map(worker).collect::<Result<Vec<_>>>()?;
     let cleaner = spawn(upkeep, "pleach-clean", step_of(Upkeep::clean_step))?;
     let is_adaptive = upkeep.ctx.options.is_adaptive();
-    let trainer = is_adaptive.then(|| spawn(upkeep, "pleach-train", Trainer::new(upkeep))).transpose()?;
+    let trainer = is_adaptive.then(|| spawn(upkeep, "pleach-train", Trainer::new(upkeep)));
+    let trainer = trainer.and_then(Result::ok);
     let wakers = Wakers {
         flush: flush.waker(),
         compaction: workers.iter().map(JobHandle::waker).collect(),

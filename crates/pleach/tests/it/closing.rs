@@ -20,22 +20,23 @@ fn options(env: &Arc<SimEnv>) -> Options {
     Options::new().env(Arc::<SimEnv>::clone(env)).memory(64 << 20).memtable_bytes(128 << 10)
 }
 
-/// Lets a flush fail with a device error, so that the store is poisoned and its log is healthy.
-fn poison_by_flush(env: &Arc<SimEnv>, db: &Db) {
+/// Lets a flush fail with a device error, so that the store is poisoned and its log is healthy. Returns the value of the key `b`,
+/// which the flush would have written.
+fn poison_by_flush(env: &Arc<SimEnv>, db: &Db) -> String {
     env.run_jobs();
     db.default_partition().put(b"a", b"1").unwrap();
     let ops = env.op_count();
     db.flush().unwrap();
     let calls = env.op_count() - ops;
-    db.default_partition().put(b"b", b"2").unwrap();
     for call in (0..calls).rev() {
+        let value = call.to_string();
+        db.default_partition().put(b"b", &value).unwrap();
         env.add_fault(Fault { at_op: env.op_count() + call, kind: FaultKind::Eio });
         if db.flush().is_err() && db.poisoned().is_some() {
             env.clear_faults();
-            return;
+            return value;
         }
         env.clear_faults();
-        db.default_partition().put(b"b", b"2").unwrap();
     }
     panic!("no flush failed");
 }
@@ -47,10 +48,11 @@ fn a_close_after_a_failed_flush_syncs_the_log_and_fails() {
     let db = open(&env);
     let keys = db.default_partition();
     keys.put(b"a", b"1").unwrap();
-    poison_by_flush(&env, &db);
+    let value = poison_by_flush(&env, &db);
     let syncs_before = env.crash_image(CrashPolicy::DurableOnly, 1);
     let lost = options(&syncs_before).open(DIR).unwrap();
-    assert_eq!(lost.default_partition().get(b"b").unwrap(), None, "the write is only buffered");
+    let found = lost.default_partition().get(b"b").unwrap();
+    assert_ne!(found.as_deref(), Some(value.as_bytes()), "the write is only buffered");
     let (second, third) = (db.clone(), db.clone());
     let error = db.close().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Poisoned);
@@ -59,7 +61,7 @@ fn a_close_after_a_failed_flush_syncs_the_log_and_fails() {
     drop(third);
     let crashed = env.crash_image(CrashPolicy::DurableOnly, 1);
     let db = options(&crashed).open(DIR).unwrap();
-    assert_eq!(db.default_partition().get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(db.default_partition().get(b"b").unwrap().as_deref(), Some(value.as_bytes()));
 }
 
 /// Writes that are in SSTs need not be synced in the log. The close of a store that a failed merge has stopped syncs only the
@@ -89,11 +91,11 @@ fn a_close_of_a_poisoned_store_does_not_sync_what_is_flushed() {
 fn a_drop_after_a_failed_flush_syncs_the_log() {
     let env = SimEnv::new(1);
     let db = open(&env);
-    poison_by_flush(&env, &db);
+    let value = poison_by_flush(&env, &db);
     drop(db);
     let crashed = env.crash_image(CrashPolicy::DurableOnly, 1);
     let db = options(&crashed).open(DIR).unwrap();
-    assert_eq!(db.default_partition().get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(db.default_partition().get(b"b").unwrap().as_deref(), Some(value.as_bytes()));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use pleach::env::SimEnv;
-use pleach::{Db, Durability, Options, Shape};
+use pleach::{Db, Durability, LearnedIndex, Options, Shape};
 
 const DIR: &str = "/store";
 
@@ -49,6 +49,7 @@ fn play(shape: Shape, seed: u64) -> u64 {
     let options = Options::new()
         .env(Arc::<SimEnv>::clone(&env))
         .memory(1 << 20)
+        .learned_index(LearnedIndex::Never)
         .memtable_bytes(32 << 10)
         .sst_bytes(12 << 10)
         .shape(shape)

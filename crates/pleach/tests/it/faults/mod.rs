@@ -7,11 +7,11 @@
 mod run;
 mod script;
 
-use pleach::Shape;
 use pleach::env::FaultKind;
+use pleach::{LearnedIndex, Shape};
 
 use crate::rig::catch::catch;
-use crate::rig::happened::{GROUPS, Happened, KEPT_MANIFESTS, MERGES, SNAPSHOTS};
+use crate::rig::happened::{GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, SNAPSHOTS, TRAINED_LATER};
 use crate::rig::threads::{alone, clock, in_parallel};
 use crate::rig::tuning::with_site;
 use crate::rig::vars;
@@ -36,10 +36,14 @@ const TUNED_EVERY: usize = 11;
 /// Makes manifests short.
 const SHORT_MANIFESTS: &str = "tune.short_manifests";
 
+/// Gives SSTs learned indexes, some of them when the machine is idle.
+const LEARNED_INDEXES: &str = "tune.learned_indexes";
+
 /// The history that `seed` makes with the tuning `site`: where manifests are short, in a store of levels.
 fn script(seed: u64, site: &'static str) -> Script {
     let shape = if site == SHORT_MANIFESTS { Shape::Leveled } else { Shape::ForestOverBottom };
-    alone(|| with_site(site, || Script::new(seed, shape)))
+    let learned = if site == LEARNED_INDEXES { LearnedIndex::Adaptive } else { LearnedIndex::Never };
+    alone(|| with_site(site, || Script::new(seed, shape, learned)))
 }
 
 /// Every strike at every call of the script.
@@ -100,6 +104,11 @@ fn a_fault_while_manifests_are_replaced_breaks_no_promise() {
 #[test]
 fn a_fault_while_large_values_are_written_breaks_no_promise() {
     some_strikes("tune.large_values").check(&[GROUPS, SNAPSHOTS], true);
+}
+
+#[test]
+fn a_fault_beside_learned_indexes_breaks_no_promise() {
+    some_strikes(LEARNED_INDEXES).check(&[GROUPS, SNAPSHOTS, LEARNED, TRAINED_LATER], true);
 }
 
 /// One strike in [`TUNED_EVERY`], with the tuning `site`; what happened.

@@ -33,17 +33,18 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// The history that `seed` makes in a store of this shape. The clients that run together must make a commit of several
+    /// The history that `seed` makes in a store of this shape. With learned indexes SSTs are larger, so that they have the two
+    /// blocks which a model needs. The clients that run together must make a commit of several
     /// batches, and with one seed in ten they do not: then it is the history of the next seed.
-    pub(super) fn new(seed: u64, shape: Shape) -> Self {
-        let histories = (seed..).map(|seed| Self::try_new(seed, shape));
+    pub(super) fn new(seed: u64, shape: Shape, learned: LearnedIndex) -> Self {
+        let histories = (seed..).map(|seed| Self::try_new(seed, shape, learned));
         histories.flatten().next().expect("another seed makes one")
     }
 
-    fn try_new(seed: u64, shape: Shape) -> Option<Self> {
+    fn try_new(seed: u64, shape: Shape, learned: LearnedIndex) -> Option<Self> {
         let setup = Setup {
             memtable_bytes: 16 << 10,
-            sst_bytes: 4 << 10,
+            sst_bytes: if learned == LearnedIndex::Never { 4 << 10 } else { 16 << 10 },
             shape: Some(shape),
             compaction_threads: 1,
             runs_per_stage: 2,
@@ -51,7 +52,7 @@ impl Script {
             filter_bits: 10,
             compression: false,
             direct_reads: false,
-            learned: Some(LearnedIndex::Never),
+            learned: Some(learned),
         };
         let (actions, names, of_jobs) = Default::default();
         let mut script = Self { setup, actions, seed, names, of_jobs, reads: 0, opens: 0 };
