@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pleach::env::failpoint::with_skipped;
 use pleach::env::{CrashPolicy, SimEnv};
-use pleach::{ErrorKind, Options};
+use pleach::{ErrorKind, LearnedIndex, Options};
 
 use crate::rig::child::run_after;
 use crate::rig::setup::DIR;
@@ -24,8 +24,12 @@ fn an_open_without_threads_is_an_error_and_releases_the_store() {
         assert!(error.to_string().contains("ulimit -u"), "{error}");
     }
     env.set_job_limit(Some(4));
-    let db = options().open(DIR).unwrap();
-    assert_eq!(db.default_partition().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    // Without the thread that trains while reading a store is as good as without that training.
+    for learned in [LearnedIndex::Never, LearnedIndex::Adaptive] {
+        let db = options().learned_index(learned).open(DIR).unwrap();
+        assert_eq!(db.default_partition().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+        db.close().unwrap();
+    }
 }
 
 /// The close of a store whose jobs could not be started must not wait for them to flush what the log held.
