@@ -8,7 +8,7 @@ use pleach::{LearnedIndex, Shape};
 
 use crate::rig::action::{Action, Op};
 use crate::rig::driver::Driver;
-use crate::rig::happened::GROUPS;
+use crate::rig::happened::{GROUPS, LEARNED, TRAINED_LATER};
 use crate::rig::plan::{Mix, Plan};
 use crate::rig::setup::Setup;
 use crate::rig::world::World;
@@ -34,8 +34,8 @@ pub(super) struct Script {
 
 impl Script {
     /// The history that `seed` makes in a store of this shape. With learned indexes SSTs are larger, so that they have the two
-    /// blocks which a model needs. The clients that run together must make a commit of several
-    /// batches, and with one seed in ten they do not: then it is the history of the next seed.
+    /// blocks which a model needs. The clients that run together must make a commit of several batches, and learned indexes must be
+    /// trained while the machine is idle too. With some seeds they do not: then it is the history of the next seed.
     pub(super) fn new(seed: u64, shape: Shape, learned: LearnedIndex) -> Self {
         let histories = (seed..).map(|seed| Self::try_new(seed, shape, learned));
         histories.flatten().next().expect("another seed makes one")
@@ -57,7 +57,9 @@ impl Script {
         let (actions, names, of_jobs) = Default::default();
         let mut script = Self { setup, actions, seed, names, of_jobs, reads: 0, opens: 0 };
         let happened = script.record();
-        happened.iter().any(|(what, count)| *what == GROUPS && *count > 0).then_some(script)
+        let has = |wanted| happened.iter().any(|(what, count)| *what == wanted && *count > 0);
+        let trains = learned == LearnedIndex::Never || has(LEARNED) && has(TRAINED_LATER);
+        (has(GROUPS) && trains).then_some(script)
     }
 
     /// The machine on which it is run.
