@@ -47,7 +47,7 @@ fn papers_print_theirs_beside_ours() {
         ("sifrdb-fig9", ["Fig. 9a", "peak", "Fig. 9d"]),
         ("sifrdb-fig2", ["in theory", "pleach-leveled (ours)  10", "pleach-forest (ours)   16"]),
         ("sifrdb-fig12", ["3.7", "bits per key", "pleach-forest (ours)   20"]),
-        ("tridentkv-fig15", ["learned index", "50 %             on", "puts a second"]),
+        ("tridentkv-fig15", ["learned index", "50 %             both", "puts a second"]),
     ] {
         let output = pleach_bench(dir.path(), &format!("paper {name} --keys 4000 --duration 0.2"));
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
