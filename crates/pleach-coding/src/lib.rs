@@ -3,11 +3,13 @@
 //! Integers have a variable length ([`put_varint`], [`take_varint`]) or a fixed one ([`u16_at`], [`u32_at`], [`u64_at`]). A
 //! [`Decoder`] takes both from the front of a structure's bytes. If a structure violates its format, its decoder returns
 //! [`Malformed`] with the place in the decoded bytes. The layer that knows the file makes an error of it (`Error::malformed`
-//! in `pleach-env`). Keys are compared eight bytes at a time ([`common_prefix_len`], [`head`]).
+//! in `pleach-env`). Keys are compared eight bytes at a time ([`common_prefix_len`], [`head`]). Many small numbers are packed by
+//! [`bits`].
 //!
 //! The formats made of these are in docs/format/. No function here panics for any bytes, except that [`u16_at`],
 //! [`u32_at`] and [`u64_at`] require the bytes to be there.
 
+pub mod bits;
 mod decoder;
 mod fixed;
 mod malformed;

@@ -31,7 +31,6 @@
 
 #![deny(clippy::indexing_slicing)]
 
-mod bits;
 mod code;
 mod even;
 mod fine;
@@ -42,7 +41,8 @@ mod record;
 mod starts;
 mod stored;
 
-use self::bits::{WIDTH_MAX, Writer, gather, mask};
+use pleach_coding::bits::{BitWriter, WIDTH_MAX, gather, mask};
+
 pub(crate) use self::code::Code;
 use self::even::{Even, even_residuals, fit_evenly};
 use self::fine::{Fine, FineBuilder, fine_bits};
@@ -54,8 +54,6 @@ use self::starts::Starts;
 
 /// Weight of residuals where few are needed. Arbitrary.
 const WEIGHT_OF_FEW: u64 = 16;
-/// Bits a boundary that lower bits apart must save. Arbitrary.
-const SAVED_MIN: u64 = 1;
 
 /// The model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,9 +109,9 @@ impl<C: Code> Model<C> {
     fn even(gaps: &[Gap<C>]) -> Option<Self> {
         let Even { origin, shift, segments } = fit_evenly(gaps)?;
         let blocks = blocks_of(gaps)?;
-        let (mut writer, mut records) = (Writer::default(), Vec::with_capacity(segments.len() + 1));
+        let (mut writer, mut records) = (BitWriter::default(), Vec::with_capacity(segments.len() + 1));
         for segment in &segments {
-            let bits = u32::try_from(writer.len()).ok()?;
+            let bits = u32::try_from(writer.bits()).ok()?;
             records.push(Record::new(u32::try_from(segment.first).ok()?, bits, segment.line)?);
             let width = segment.line.shape.width;
             even_residuals(segment, gaps, shift).for_each(|(residual, _)| writer.push(residual, width));
@@ -132,11 +130,11 @@ impl<C: Code> Model<C> {
         let blocks = blocks_of(gaps)?;
         let shapes = segments.iter().map(|segment| segment.line.shape);
         let ranges = segments.iter().flat_map(|segment| residuals(segment, gaps));
-        let fine_bits = fine_bits(shapes, ranges, SAVED_MIN);
+        let fine_bits = fine_bits(shapes, ranges);
         let mut fine = FineBuilder::new(fine_bits, blocks);
-        let (mut writer, mut records) = (Writer::default(), Vec::with_capacity(segments.len() + 1));
+        let (mut writer, mut records) = (BitWriter::default(), Vec::with_capacity(segments.len() + 1));
         for segment in &segments {
-            let bits = u32::try_from(writer.len()).ok()?;
+            let bits = u32::try_from(writer.bits()).ok()?;
             // The first boundary is the start.
             let first = u32::try_from(segment.first + 1).ok()?;
             records.push(Record::new(first, bits, segment.line)?);

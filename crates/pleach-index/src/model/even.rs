@@ -6,7 +6,8 @@
 //! # Cost
 //! Some spans are compared by a sample of their segments. Linear in the number of boundaries.
 
-use super::bits::bits_of;
+use pleach_coding::bits::bits_of;
+
 use super::code::Code;
 use super::fit::{Gap, Segment};
 use super::line::Line;

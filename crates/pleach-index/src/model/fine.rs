@@ -4,10 +4,22 @@
 //! wide, within an order, and others are ten thousand times as wide, between two orders. A wide gap contains a *round*
 //! residual, whose lower bits are 0. So residuals are stored without their lower bits; those of the narrow gaps are marked and
 //! have theirs here. A search needs them only if a key is as near to a marked boundary as the upper bits tell.
+//!
+//! # Invariants
+//! There are as many lower bits as marks, in the order of blocks. Checked by [`Fine::load`].
+//!
+//! # On disk
+//! Layout: docs/format/sst.md, index block, layout 2.
+//!
+//! # Cost
+//! A bit and a sixteenth for each block, and the lower bits of each mark. One branch in a search, which seldom depends on the key.
 
-use super::bits::{PADDING, Writer, gather, mask, padded, unpadded};
+use pleach_coding::bits::{BitWriter, PADDING, gather, mask, padded, unpadded};
+
 use super::line::Shape;
 
+/// Bits a boundary that lower bits apart must save. Arbitrary.
+const SAVED_MIN: u64 = 1;
 /// Words of marks that share a count.
 const COUNTED_WORDS: usize = 8;
 
@@ -91,11 +103,10 @@ impl Fine {
 }
 
 /// How many bits are best apart from the residuals of segments with these `shapes` and least and greatest residuals; 0 if that
-/// saves less than `saved_min` bits a boundary.
+/// saves less than [`SAVED_MIN`].
 pub(super) fn fine_bits(
     shapes: impl Iterator<Item = Shape>,
     residuals: impl Iterator<Item = (u64, u64)>,
-    saved_min: u64,
 ) -> u32 {
     let shapes = shapes.filter(|shape| shape.width > 0);
     let bits_max = shapes.map(|shape| shape.fraction.min(shape.width - 1)).min().unwrap_or(0);
@@ -114,20 +125,20 @@ pub(super) fn fine_bits(
         best = best.max((u64::from(bits) * (all - marked), bits));
     }
     // Marks take a bit themselves, and counts of marks a sixteenth.
-    if best.0 * 16 > (16 * saved_min + 17) * all { best.1 } else { 0 }
+    if best.0 * 16 > (16 * SAVED_MIN + 17) * all { best.1 } else { 0 }
 }
 
 /// Lower bits under construction.
 pub(super) struct FineBuilder {
     bits: u32,
     marks: Vec<u64>,
-    numbers: Writer,
+    numbers: BitWriter,
 }
 
 impl FineBuilder {
     /// For `blocks` blocks.
     pub(super) fn new(bits: u32, blocks: u32) -> Self {
-        Self { bits, marks: vec![0; blocks.div_ceil(64) as usize], numbers: Writer::default() }
+        Self { bits, marks: vec![0; blocks.div_ceil(64) as usize], numbers: BitWriter::default() }
     }
 
     /// The upper bits of a residual from `least` to `most` for the boundary before `block`.

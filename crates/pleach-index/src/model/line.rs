@@ -1,6 +1,7 @@
 //! The line of a segment: from a code's distance to a position in fractions of a block.
 
-use super::bits::mask;
+use pleach_coding::bits::mask;
+
 use super::code::product_top;
 
 /// Finest fractions.

@@ -3,7 +3,8 @@
 //! A line is feasible if every gap contains a whole number of fractions of a block. The coarsest such fraction gives the
 //! narrowest residuals.
 
-use super::bits::bits_of;
+use pleach_coding::bits::bits_of;
+
 use super::code::product_top;
 use super::line::{FRACTION_MAX, Line, Shape};
 

@@ -2,7 +2,7 @@
 
 use std::hint::select_unpredictable;
 
-use super::bits::bits_of;
+use pleach_coding::bits::bits_of;
 
 /// How many starts a search compares at most, one by one; the comparisons do not wait for each other.
 const COUNTED_MAX: usize = 3;

@@ -3,9 +3,9 @@
 //! # On disk
 //! Layout: docs/format/sst.md, index block, kind 2.
 
+use pleach_coding::bits::{PADDING, bits_of, bytes_mask, padded, unpadded, word};
 use pleach_coding::{Decoder, Malformed, put_varint};
 
-use super::bits::{PADDING, bits_of, bytes_mask, padded, unpadded, word};
 use super::code::Code;
 use super::fine::Fine;
 use super::line::{Line, Shape};

@@ -16,6 +16,7 @@
 
 use std::sync::Arc;
 
+use pleach_coding::bits::{BitWriter, PADDING, gather, mask, padded, unpadded};
 use pleach_coding::{Decoder, Malformed, u32_at};
 
 use super::line::{Line, rise};
@@ -25,19 +26,15 @@ use crate::sizes::PAGE;
 
 /// Blocks of a group: measured, decision 0013. The residuals of so many blocks take a whole number of words.
 const GROUP: u32 = 128;
-/// Bytes of the residuals of a whole group, for each bit of their width.
-const STRIDE: usize = GROUP as usize / 8;
 /// Bytes of a stored line.
 const LINE_LEN: usize = 9;
-/// Bytes behind the last residual, so that eight bytes can be loaded from its first one.
-const PADDING: usize = 8;
 
 /// A group's line, and where its residuals are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Group {
     base: u32,
     slope: u32,
-    /// Place of the first residual in units of [`STRIDE`], and in the lowest 6 bits the width.
+    /// Place of the first residual in units of [`GROUP`] bits, and in the lowest 6 bits the width.
     place_and_width: u32,
 }
 
@@ -50,7 +47,7 @@ pub(crate) struct Lines {
     /// Bits of a unit of starts: aligned blocks start at multiples of pages.
     unit_bits: u32,
     groups: Arc<[Group]>,
-    /// Residuals of all groups, the lowest bit first, and the padding.
+    /// Residuals of all groups, and the padding.
     residuals: Arc<[u8]>,
 }
 
@@ -59,18 +56,19 @@ impl Lines {
     pub(super) fn new(starts: &[u32], end: u32, codec: Codec) -> Self {
         let unit_bits = unit_bits(codec);
         let starts: Vec<u32> = starts.iter().map(|start| start >> unit_bits).collect();
-        let (mut lines, mut residuals) = (Vec::new(), Vec::new());
+        let (mut lines, mut residuals) = (Vec::new(), BitWriter::default());
         for group in starts.chunks(GROUP as usize) {
             let line = Line::fit(group);
-            let numbers = (0..).zip(group).map(|(no, &start)| line.residual(no, start));
-            put_numbers(numbers, line.width, &mut residuals);
+            for (no, &start) in (0..).zip(group) {
+                residuals.push(u64::from(line.residual(no, start)), line.width);
+            }
             lines.push(line);
         }
         let blocks = u32::try_from(starts.len()).expect("an SST has fewer than 2^32 blocks");
-        Self::assemble(blocks, end, unit_bits, &lines, &residuals)
+        Self::assemble(blocks, end, unit_bits, &lines, residuals.finish())
     }
 
-    fn assemble(blocks: u32, end: u32, unit_bits: u32, lines: &[Line], residuals: &[u8]) -> Self {
+    fn assemble(blocks: u32, end: u32, unit_bits: u32, lines: &[Line], residuals: Box<[u8]>) -> Self {
         let mut place = 0;
         let groups = lines.iter().map(|line| {
             let group =
@@ -79,8 +77,7 @@ impl Lines {
             group
         });
         let groups = groups.collect();
-        let padded = residuals.iter().copied().chain([0; PADDING]);
-        Self { blocks, end, unit_bits, groups, residuals: padded.collect() }
+        Self { blocks, end, unit_bits, groups, residuals: residuals.into() }
     }
 
     /// Number of blocks; at least 1.
@@ -103,11 +100,9 @@ impl Lines {
             panic!("block {no} of {}", self.blocks)
         };
         let (no, width) = (no % GROUP, group.place_and_width & 63);
-        let bit = no * width;
-        let at = (group.place_and_width >> 6) as usize * STRIDE + (bit / 8) as usize;
-        let word = self.residuals.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
+        let at = u64::from(group.place_and_width >> 6) * u64::from(GROUP) + u64::from(no * width);
         #[expect(clippy::cast_possible_truncation, reason = "residuals have at most 32 bits")]
-        let residual = (u64::from_le_bytes(word) >> (bit % 8) & mask(width)) as u32;
+        let residual = (gather(&self.residuals, at) & mask(width)) as u32;
         group.base.wrapping_add(rise(group.slope, no)).wrapping_add(residual) << self.unit_bits
     }
 
@@ -129,7 +124,7 @@ impl Lines {
             let [width, ..] = (group.place_and_width & 63).to_le_bytes();
             out.push(width);
         }
-        out.extend(self.residuals.iter().take(self.residuals.len() - PADDING));
+        out.extend_from_slice(unpadded(&self.residuals));
     }
 
     /// The lines of `blocks` blocks up to `end`, from the front of `bytes`, and the bytes that follow. Offsets of errors count
@@ -156,7 +151,7 @@ impl Lines {
             lines.push(Line { base: u32_at(line, 0), slope: u32_at(line, 4), width });
         }
         let residuals = input.take(residuals_len).ok_or(short)?;
-        let found = Self::assemble(blocks, end, unit_bits(codec), &lines, residuals);
+        let found = Self::assemble(blocks, end, unit_bits(codec), &lines, padded(residuals, PADDING));
         found.check_starts(codec)?;
         found.check_last_bits(stored.len() + residuals_len)?;
         Ok((found, input.0))
@@ -179,7 +174,7 @@ impl Lines {
     fn check_last_bits(&self, len: usize) -> Result<(), Malformed> {
         let width = self.groups.last().map_or(0, |group| group.place_and_width & 63);
         let used = (((self.blocks - 1) % GROUP + 1) * width - 1) % 8 + 1;
-        let last = self.residuals.iter().rev().nth(PADDING).copied().unwrap_or_default();
+        let last = unpadded(&self.residuals).last().copied().unwrap_or_default();
         let is_zero = u32::from(last) >> used == 0;
         if is_zero { Ok(()) } else { Err(Malformed::new(len - 1, "zero bits behind the last residual")) }
     }
@@ -190,30 +185,5 @@ fn unit_bits(codec: Codec) -> u32 {
     match codec {
         Codec::None => PAGE.trailing_zeros(),
         Codec::Lz4 => 0,
-    }
-}
-
-/// The lowest `width` bits; `width` is below 64.
-#[inline]
-fn mask(width: u32) -> u64 {
-    (1 << (width & 63)) - 1
-}
-
-/// Appends `numbers` of `width` bits, at most 32, and zero bits up to a whole byte.
-fn put_numbers(numbers: impl Iterator<Item = u32>, width: u32, out: &mut Vec<u8>) {
-    let (mut waiting, mut waiting_bits) = (0_u64, 0);
-    for number in numbers {
-        waiting |= u64::from(number) << waiting_bits;
-        waiting_bits += width;
-        while waiting_bits >= 8 {
-            let [lowest, ..] = waiting.to_le_bytes();
-            out.push(lowest);
-            waiting >>= 8;
-            waiting_bits -= 8;
-        }
-    }
-    if waiting_bits > 0 {
-        let [lowest, ..] = waiting.to_le_bytes();
-        out.push(lowest);
     }
 }

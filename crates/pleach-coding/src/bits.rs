@@ -1,55 +1,66 @@
 //! Numbers of a few bits each, one behind the other, the lowest bit first.
+//!
+//! A [`BitWriter`] appends them; [`gather`] finds one by its place, with one load and no branch that depends on the numbers.
+//!
+//! ```
+//! use pleach_coding::bits::{BitWriter, gather, mask};
+//!
+//! let mut writer = BitWriter::default();
+//! [5, 2, 7].into_iter().for_each(|number| writer.push(number, 3));
+//! let bytes = writer.finish();
+//! assert_eq!(gather(&bytes, 2 * 3) & mask(3), 7);
+//! ```
 
 /// Widest number that [`gather`] finds whole.
-pub(super) const WIDTH_MAX: u32 = 57;
-/// Bytes behind the last number, so that all of it is gathered.
-pub(super) const PADDING: usize = 8;
+pub const WIDTH_MAX: u32 = 57;
+/// Bytes behind the last number that [`gather`] needs to find all of it.
+pub const PADDING: usize = 8;
 
-/// At least 57 bits from bit `at` on; zeros where there are no bytes.
+/// At least [`WIDTH_MAX`] bits from bit `at` on, in the lowest ones; zeros where there are not eight bytes.
 #[inline]
-pub(super) fn gather(bytes: &[u8], at: u64) -> u64 {
+pub fn gather(bytes: &[u8], at: u64) -> u64 {
     word(bytes, usize::try_from(at >> 3).unwrap_or(usize::MAX)) >> (at & 7)
 }
 
 /// Eight bytes from byte `at` on; zeros where there are no eight.
 #[inline]
-pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
+pub fn word(bytes: &[u8], at: usize) -> u64 {
     let eight = bytes.get(at..).and_then(<[u8]>::first_chunk);
     eight.map_or(0, |eight| u64::from_le_bytes(*eight))
 }
 
-/// The lowest `len` bytes, at most 8.
-pub(super) fn bytes_mask(len: usize) -> u64 {
+/// All bits of the lowest `len` bytes, at most 8.
+pub fn bytes_mask(len: usize) -> u64 {
     match 8 - len.min(8) {
         8 => 0,
         missing => u64::MAX >> (8 * missing),
     }
 }
 
-/// The lowest `width` bits; `width` is below 64.
+/// The lowest `width` bits, all set; `width` is below 64.
 #[inline]
-pub(super) fn mask(width: u32) -> u64 {
+pub fn mask(width: u32) -> u64 {
     (1 << (width & 63)) - 1
 }
 
 /// Bits that `number` takes.
-pub(super) fn bits_of(number: u64) -> u32 {
+pub fn bits_of(number: u64) -> u32 {
     64 - number.leading_zeros()
 }
 
-/// Bytes under construction.
+/// Numbers under construction.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub struct BitWriter {
     bytes: Vec<u8>,
     /// Bits written.
     len: u64,
 }
 
-impl Writer {
+impl BitWriter {
     /// Appends the lowest `width` bits of `number`.
     ///
     /// Requires: the other bits are 0, and `width` is at most 57.
-    pub(super) fn push(&mut self, number: u64, width: u32) {
+    pub fn push(&mut self, number: u64, width: u32) {
         debug_assert!(
             width <= WIDTH_MAX && number & !mask(width) == 0,
             "{number} has more than {width} bits"
@@ -71,26 +82,26 @@ impl Writer {
     }
 
     /// Bits written so far.
-    pub(super) fn len(&self) -> u64 {
+    pub fn bits(&self) -> u64 {
         self.len
     }
 
-    /// The bytes, and the padding behind them.
-    pub(super) fn finish(self) -> Box<[u8]> {
+    /// The bytes, the last one filled with zero bits, and [`PADDING`] behind them.
+    pub fn finish(self) -> Box<[u8]> {
         padded(&self.bytes, PADDING)
     }
 }
 
 /// `bytes` with `padding` zeros behind them.
-pub(super) fn padded(bytes: &[u8], padding: usize) -> Box<[u8]> {
+pub fn padded(bytes: &[u8], padding: usize) -> Box<[u8]> {
     let mut padded = Vec::with_capacity(bytes.len() + padding);
     padded.extend_from_slice(bytes);
     padded.resize(bytes.len() + padding, 0);
     padded.into()
 }
 
-/// `bytes` without the padding.
-pub(super) fn unpadded(bytes: &[u8]) -> &[u8] {
+/// `bytes` without the [`PADDING`].
+pub fn unpadded(bytes: &[u8]) -> &[u8] {
     bytes.get(..bytes.len().saturating_sub(PADDING)).unwrap_or_default()
 }
 
@@ -104,7 +115,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_pushed_is_gathered(numbers in vec((any::<u64>(), 0u32..=WIDTH_MAX), 0..50)) {
-            let mut writer = Writer::default();
+            let mut writer = BitWriter::default();
             for (number, width) in &numbers {
                 writer.push(number & mask(*width), *width);
             }
