@@ -75,7 +75,7 @@ pub struct Index(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     Separators(Separators),
-    Learned(Box<Learned>),
+    Learned(Learned),
     FromSeparators(Box<FromSeparators>),
 }
 
@@ -230,7 +230,7 @@ impl Index {
     /// Decodes the index of an SST of `blocks` data blocks from all of `bytes`. Takes memory only in proportion to `bytes`.
     pub fn decode(bytes: &[u8], blocks: u32) -> Result<Self, Malformed> {
         if bytes.first() == Some(&KIND_LEARNED) {
-            return Ok(Self(Kind::Learned(Box::new(Learned::decode(bytes, blocks)?))));
+            return Ok(Self(Kind::Learned(Learned::decode(bytes, blocks)?)));
         }
         Separators::decode(bytes, blocks).map(|separators| Self(Kind::Separators(separators)))
     }
@@ -335,11 +335,21 @@ impl IndexBuilder {
             (_, Some(keys)) => Learned::train(keys),
         };
         let is_late = learned.is_some() && !is_in_time();
+        let learned = learned.filter(|_| !is_late);
+        // Mostly this is plain without the separators.
+        let is_plain = |learned: &Learned| {
+            let ((stored, memory), least) = (bytes_of(learned), self.separators.least_bytes());
+            choice == IndexChoice::Learned || (stored <= least.0 && memory <= least.1)
+        };
+        let learned = match learned {
+            Some(learned) if is_plain(&learned) => return (Index(Kind::Learned(learned)), None),
+            learned => learned,
+        };
         let separators = self.separators.finish();
         let obstacle = match learned {
             _ if is_late => Obstacle::TimedOut,
-            Some(learned) if choice == IndexChoice::Learned || is_smaller(&learned, &separators) => {
-                return (Index(Kind::Learned(Box::new(learned))), None);
+            Some(learned) if is_smaller(&learned, &separators) => {
+                return (Index(Kind::Learned(learned)), None);
             }
             Some(_) => Obstacle::Larger,
             None if separators.blocks() == 1 => Obstacle::OneBlock,
@@ -356,13 +366,19 @@ fn is_trial(boundaries: usize) -> bool {
     boundaries.is_power_of_two() && is_often && boundaries >= TRIED_FIRST
 }
 
-/// Whether `learned` takes at most as many bytes as `separators`, both stored and resident. A shared encoder counts in full.
+/// Whether `learned` takes at most as many bytes as `separators`, both stored and resident.
 fn is_smaller(learned: &Learned, separators: &Separators) -> bool {
-    let (mut stored, mut stored_separators) = (Vec::new(), Vec::new());
-    learned.encode(&mut stored);
+    let (stored, memory) = bytes_of(learned);
+    let mut stored_separators = Vec::new();
     separators.encode(&mut stored_separators);
-    stored.len() <= stored_separators.len()
-        && learned.own_memory() + learned.encoder().memory() <= separators.memory()
+    stored <= stored_separators.len() && memory <= separators.memory()
+}
+
+/// Bytes stored and in memory. A shared encoder counts in full.
+fn bytes_of(learned: &Learned) -> (usize, usize) {
+    let mut stored = Vec::new();
+    learned.encode(&mut stored);
+    (stored.len(), learned.own_memory() + learned.encoder().memory())
 }
 
 #[cfg(test)]

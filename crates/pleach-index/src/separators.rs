@@ -226,6 +226,13 @@ impl SeparatorsBuilder {
         5 + self.bytes.len() + self.ends.len() * 3
     }
 
+    /// Lower bounds of the bytes that the index takes, stored and in memory.
+    pub(crate) fn least_bytes(&self) -> (usize, usize) {
+        let count = self.ends.len();
+        let suffixes = self.bytes.len() - count * self.shared;
+        (suffixes + count, count * (size_of::<u64>() + size_of::<u32>()))
+    }
+
     /// The index.
     pub(crate) fn finish(self) -> Separators {
         let mut parts = Parts::with_capacity(self.ends.len());

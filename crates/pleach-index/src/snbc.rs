@@ -130,8 +130,10 @@ impl Snbc {
     /// Requires: codes have 64 bits.
     #[inline]
     pub(crate) fn encode(&self, key: &[u8]) -> u64 {
-        if key.len() >= self.lanes_end
-            && self.has_prefix(key)
+        if key.len() < self.lanes_end {
+            return self.encode_by_parts(key);
+        }
+        if self.has_prefix(key)
             && let Some((first, second)) = self.words.split_at_checked(self.upper_words)
             && let Some(upper) = first.iter().try_fold(0_u64, |sum, word| word.encode_in_lanes(key, sum))
             && let Some(tail) =
@@ -140,11 +142,10 @@ impl Snbc {
         {
             return upper.wrapping_add(tail);
         }
-        self.encode_by_parts(key)
+        self.narrow(self.encode_slowly(key))
     }
 
-    /// As [`Snbc::encode`], of a key that ends early, has a byte without a rank or a tail out of range, or where a word has no
-    /// vector instructions.
+    /// As [`Snbc::encode`], of a key that ends early, or where a word has no vector instructions.
     #[inline(never)]
     fn encode_by_parts(&self, key: &[u8]) -> u64 {
         self.narrow(self.parts(key))

@@ -18,8 +18,9 @@ use super::record::RECORD_BITS;
 const LEN_BITS_FIRST: u32 = 6;
 /// How often the span is halved at most.
 const HALVINGS_MAX: u32 = 6;
-/// About how many segments are compared.
-const COMPARED: u64 = 32;
+/// Of so many segments one is compared, of many fewer: at least [`COMPARED`]`.0` of them and at most about `.1`. Arbitrary.
+const COMPARED_ONE_IN: u64 = 4;
+const COMPARED: (u64, u64) = (3, 24);
 
 /// The segments.
 pub(super) struct Even<C> {
@@ -85,7 +86,8 @@ fn last_segment<C: Code>(gaps: &[Gap<C>], origin: C, shift: u32) -> Option<u64> 
 /// About the bits of the segments that span `1 << shift` codes.
 fn cost<C: Code>(gaps: &[Gap<C>], origin: C, shift: u32) -> Option<u64> {
     let last = last_segment(gaps, origin, shift)?;
-    let step = usize::try_from(last / COMPARED).ok()?.max(1);
+    let compared = (last / COMPARED_ONE_IN).clamp(COMPARED.0, COMPARED.1);
+    let step = usize::try_from(last / compared).ok()?.max(1);
     let mut points = Points::default();
     let mut bits = 0;
     for no in (0..=last).step_by(step) {

@@ -10,6 +10,9 @@ use super::line::{FRACTION_MAX, Line, Shape};
 
 /// Fraction bits of the slope that is searched first.
 pub(super) const FINE: u32 = 24;
+/// Range of residuals, in fractions of the slope that is searched first, that no line near by can have: they leave at most four
+/// blocks undecided ([`Shape::candidates`]).
+const RANGE_MAX: i64 = 4 << FINE;
 /// Slopes tried for each fraction, next to the best one.
 const NUDGES: [i64; 9] = [1, 0, 2, -1, 3, -2, 5, -4, 8];
 
@@ -30,7 +33,10 @@ impl Points {
             // No code of the segment passes the last boundary.
             return Some(Line { slope: 0, bias: 0, shape: Shape { justify, fraction: 0, width: 0 } });
         };
-        let slope = self.tilted(slope)?;
+        let (range, slope) = self.tilted(slope)?;
+        if range >= RANGE_MAX {
+            return None;
+        }
         let gap_bits = bits_of(product_top(width, slope));
         // With this fraction, the narrowest gap is one to two fractions wide.
         let sure = (FINE + 1 - gap_bits.min(FINE + 1)).min(FRACTION_MAX);
@@ -74,8 +80,8 @@ impl Points {
         Some(Line { slope, bias: -lowest, shape }).filter(Line::is_usable)
     }
 
-    /// The slope near `slope` whose residuals have the smallest range.
-    fn tilted(&self, slope: u128) -> Option<u64> {
+    /// The slope near `slope` whose residuals have the smallest range, after that range, in fractions.
+    fn tilted(&self, slope: u128) -> Option<(i64, u64)> {
         let mut slope = u64::try_from(slope).ok().filter(|slope| *slope < 1 << 60)?;
         let mut best = (i64::MAX, slope);
         for _ in 0..2 {
@@ -83,8 +89,15 @@ impl Points {
             let mut on_line = 0_i64;
             for (no, (below, above)) in (1..).zip(&self.distances) {
                 on_line += 1 << FINE;
-                highest = highest.max((product_top(*below, slope).cast_signed() - on_line, no));
-                lowest = lowest.min((product_top(*above, slope).cast_signed() - on_line, no));
+                let below = product_top(*below, slope).cast_signed() - on_line;
+                let above = product_top(*above, slope).cast_signed() - on_line;
+                // Extremes are rare, so these branches are predicted.
+                if below >= highest.0 {
+                    highest = (below, no);
+                }
+                if above < lowest.0 {
+                    lowest = (above, no);
+                }
             }
             let range = highest.0 - lowest.0;
             best = best.min((range, slope));
@@ -97,6 +110,6 @@ impl Points {
             let change = (i128::from(slope) * i128::from(per_block)) >> FINE;
             slope = slope.saturating_add_signed(-i64::try_from(change).ok()?);
         }
-        Some(best.1)
+        Some(best)
     }
 }
