@@ -25,6 +25,10 @@ impl Error {
         Self(kind)
     }
 
+    pub fn closed() -> Self {
+        Self(ErrorKind::Closed)
+    }
+
     pub fn kind(&self) -> ErrorKind {
         self.0
     }

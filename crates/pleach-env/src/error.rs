@@ -103,6 +103,12 @@ impl Error {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
+    /// The error of calls after the close of the store.
+    #[cold]
+    pub fn closed() -> Self {
+        Self::new(ErrorKind::Closed, "the store has been closed; open it again for new handles")
+    }
+
     /// `path` needs another build; `message` says what was found, what this build knows, and whether a newer or an older
     /// build reads it.
     pub fn unsupported(path: &Path, message: impl Into<String>) -> Self {

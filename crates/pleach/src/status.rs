@@ -86,7 +86,7 @@ impl Status {
     /// closed the store itself may go on, and finds the files closed.
     pub(crate) fn set_poison(&self, error: Error) -> Error {
         if self.ended.load(Ordering::Acquire) {
-            return closed_error();
+            return Error::closed();
         }
         let is_first = self.poison.set(error.clone()).is_ok();
         self.notify();
@@ -128,7 +128,7 @@ impl Status {
 
     /// An error when the store has been closed, or is being closed.
     pub(crate) fn check_not_closed(&self) -> Result<()> {
-        if self.is_closed() { Err(closed_error()) } else { Ok(()) }
+        if self.is_closed() { Err(Error::closed()) } else { Ok(()) }
     }
 
     /// Ends all writing to the store's files.
@@ -140,13 +140,13 @@ impl Status {
 
     /// An error when [`Status::set_ended`] was called. Requires: `WritePath::writer` or `VersionSet::lock` is held.
     pub(crate) fn check_not_ended(&self) -> Result<()> {
-        if self.ended.load(Ordering::Acquire) { Err(closed_error()) } else { Ok(()) }
+        if self.ended.load(Ordering::Acquire) { Err(Error::closed()) } else { Ok(()) }
     }
 
     /// The error of a read that failed with `error`. In a closed store it is `Closed`: the file may have been removed.
     #[cold]
     pub(crate) fn read_failed(&self, error: Error) -> Error {
-        if self.is_closed() { closed_error() } else { error }
+        if self.is_closed() { Error::closed() } else { error }
     }
 
     /// Sets the wakers, once.
@@ -227,7 +227,7 @@ impl Status {
     pub(crate) fn wait_for_progress(&self, waiting: &mut MutexGuard<'_, Waiting>) -> Result<()> {
         self.check_not_poisoned()?;
         if waiting.jobs_stopped {
-            return Err(closed_error());
+            return Err(Error::closed());
         }
         if let Some(error) = &waiting.shortage {
             return Err(error.clone());
@@ -236,9 +236,4 @@ impl Status {
         self.progress.wait(waiting);
         Ok(())
     }
-}
-
-/// The error of calls after the close.
-pub(crate) fn closed_error() -> Error {
-    Error::new(ErrorKind::Closed, "the store has been closed; open it again for new handles")
 }

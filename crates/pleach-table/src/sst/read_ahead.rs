@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Poll, Waker, ready};
 
-use pleach_env::{Error, ErrorKind, ReadService, Result};
+use pleach_env::{Error, ReadService, Result};
 
 use super::reader::Sst;
 use super::scan_hints::CursorHints;
@@ -165,13 +165,13 @@ impl ReadAhead {
         block: u32,
         waker: &Waker,
     ) -> Poll<Result<ReadWindow>> {
-        let Some(service) = self.service() else { return Poll::Ready(Err(closed())) };
+        let Some(service) = self.service() else { return Poll::Ready(Err(Error::closed())) };
         loop {
             if !self.is_in_flight(block) {
                 let (span, admits) = self.next_window(sst, block);
                 let read = Arc::new(WindowRead::new(sst, span, self.spare.take()));
                 if !service.submit(Arc::clone(&read)) {
-                    return Poll::Ready(Err(closed()));
+                    return Poll::Ready(Err(Error::closed()));
                 }
                 self.in_flight.push_front((read, admits));
             }
@@ -345,11 +345,6 @@ impl ReadAhead {
             service.withdraw(&read);
         }
     }
-}
-
-#[cold]
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the store is closed")
 }
 
 impl Drop for ReadAhead {

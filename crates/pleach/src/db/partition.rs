@@ -18,7 +18,6 @@ use crate::read_options::ReadOptions;
 use crate::scan::Range;
 use crate::state::{ReadView, State};
 use crate::stats::{PartitionStats, SizeEstimate};
-use crate::status::closed_error;
 use crate::value::Value;
 use crate::version::SubTree;
 use crate::version::size;
@@ -88,7 +87,7 @@ impl Partition {
     /// Why the partition no longer exists.
     #[cold]
     fn gone(&self) -> Error {
-        if self.inner().ctx.status.is_closed() { closed_error() } else { dropped_error(&self.live.name) }
+        if self.inner().ctx.status.is_closed() { Error::closed() } else { dropped_error(&self.live.name) }
     }
 
     /// Reads the value of `key`.

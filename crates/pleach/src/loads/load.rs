@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use pleach_env::sync::Mutex;
-use pleach_env::{QueuedRead, ReadRequest, ReadService, Result, run_waker, wake};
+use pleach_env::{Error, QueuedRead, ReadRequest, ReadService, Result, run_waker, wake};
 use pleach_table::{BlockLoad, BlockRef, Sst, Warmth};
 use smallvec::SmallVec;
 
-use super::{InFlight, Table, closed};
+use super::{InFlight, Table};
 
 /// A block that is being read, or has just been.
 pub(super) struct Load {
@@ -79,7 +79,7 @@ impl Load {
             return None;
         }
         // While the block is checked, a panic leaves a load that failed.
-        let loaded = match mem::replace(&mut state.phase, Phase::Ended(Err(closed()))) {
+        let loaded = match mem::replace(&mut state.phase, Phase::Ended(Err(Error::closed()))) {
             Phase::Read(load) => self.sst.finish_load(self.block, Ok(load)),
             Phase::Ended(loaded) => loaded,
             Phase::Reading(_) => unreachable!("see above"),
@@ -102,7 +102,7 @@ impl QueuedRead for Load {
         if state.futures > 0 {
             return false;
         }
-        let before = mem::replace(&mut state.phase, Phase::Ended(Err(closed())));
+        let before = mem::replace(&mut state.phase, Phase::Ended(Err(Error::closed())));
         drop(state);
         run_waker(|| drop(before));
         true
@@ -111,7 +111,7 @@ impl QueuedRead for Load {
     fn complete(&self, result: io::Result<BlockLoad>) {
         self.set(match result {
             Ok(load) => Phase::Read(load),
-            Err(e) if e.kind() == io::ErrorKind::NotConnected => Phase::Ended(Err(closed())),
+            Err(e) if e.kind() == io::ErrorKind::NotConnected => Phase::Ended(Err(Error::closed())),
             Err(e) => Phase::Ended(Err(self.sst.load_failed(self.block, e))),
         });
     }

@@ -37,7 +37,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use pleach_env::sync::Mutex;
-use pleach_env::{Env, Error, ErrorKind, FileId, ReadDriver, ReadService, Result, failpoint};
+use pleach_env::{Env, Error, FileId, ReadDriver, ReadService, Result, failpoint};
 use pleach_table::{BlockRef, Sst, Warmth};
 
 pub(crate) use claim::Claim;
@@ -156,7 +156,7 @@ impl Loads {
             return Ok(future);
         }
         if !service.submit(load) {
-            return Err(closed());
+            return Err(Error::closed());
         }
         if service.wants_help() {
             future.call_for_help();
@@ -239,7 +239,7 @@ impl Loads {
         for part in &self.table.parts {
             let loads: Vec<_> = part.lock().values().filter_map(InFlight::of_service).collect();
             for load in loads {
-                load.end(Err(closed()));
+                load.end(Err(Error::closed()));
             }
         }
     }
@@ -283,9 +283,4 @@ impl Hasher for BlockHasher {
     fn finish(&self) -> u64 {
         self.0 ^ self.0 >> 32
     }
-}
-
-#[cold]
-fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the store is closed")
 }

@@ -5,12 +5,11 @@
 
 use std::task::{Poll, Waker, ready};
 
-use pleach_env::Result;
+use pleach_env::{Error, Result};
 use pleach_table::ValueKind;
 
 use super::{Bound, Direction, Merge, Range, ReadView, SeekTo, SourceCursor};
 use crate::keys;
-use crate::status::closed_error;
 use crate::tombstone_spans::PassedTombstones;
 
 impl Range {
@@ -52,7 +51,7 @@ impl Range {
             return Err(error);
         }
         if self.is_closed() {
-            return Err(closed_error());
+            return Err(Error::closed());
         }
         if let Some(end) = returned_by {
             if end != direction {
@@ -129,7 +128,7 @@ impl Range {
     /// As [`Range::wait`], for a task.
     pub(super) fn poll(&mut self, direction: Direction, waker: &Waker) -> Poll<Result<bool>> {
         if self.is_closed() {
-            return Poll::Ready(Err(closed_error()));
+            return Poll::Ready(Err(Error::closed()));
         }
         if let Some(merge) = &mut self.ends[direction as usize].merge {
             ready!(merge.poll(&self.ctx, waker))?;
@@ -194,7 +193,7 @@ impl Range {
     pub(super) fn finish(&mut self, mut end: Result<bool>) -> Result<bool> {
         if end.is_err() && self.is_closed() {
             // The next open of the directory may have removed the file.
-            end = Err(closed_error());
+            end = Err(Error::closed());
         }
         self.view = None;
         self.ends.iter_mut().for_each(|end| end.merge = None);
