@@ -27,19 +27,58 @@ struct State {
     phase: Phase,
     /// Futures that have not been dropped.
     futures: usize,
+    /// Number of the next future.
+    next: u64,
 }
 
 enum Phase {
-    /// Wakes these tasks at the end.
-    Reading(SmallVec<[Waker; 1]>),
+    /// Being read, or checked. At the end it wakes these tasks: the last one that polled each future, by its number.
+    Reading(SmallVec<[(u64, Waker); 1]>),
     /// The bytes, not yet checked: the first task that polls checks them.
     Read(BlockLoad),
     Ended(Result<BlockRef>),
 }
 
+impl State {
+    /// The bytes, for the caller to check. Meanwhile others wait as if the block was still being read.
+    fn take_read(&mut self) -> Option<BlockLoad> {
+        match mem::replace(&mut self.phase, Phase::Reading(SmallVec::new())) {
+            Phase::Read(read) => Some(read),
+            other => {
+                self.phase = other;
+                None
+            }
+        }
+    }
+
+    /// The bytes, if no future wants them.
+    fn take_unwanted(&mut self) -> Option<BlockLoad> {
+        if self.futures == 0 { self.take_read() } else { None }
+    }
+
+    /// Sets the task to wake for the future of this number. Returns the one that was set before, if it is another.
+    fn set_waker(&mut self, number: u64, waker: &Waker) -> Option<Waker> {
+        let Phase::Reading(wakers) = &mut self.phase else { return None };
+        match wakers.iter_mut().find(|(other, _)| *other == number) {
+            Some((_, known)) if known.will_wake(waker) => None,
+            Some((_, known)) => Some(mem::replace(known, waker.clone())),
+            None => {
+                wakers.push((number, waker.clone()));
+                None
+            }
+        }
+    }
+
+    fn take_waker(&mut self, number: u64) -> Option<Waker> {
+        let Phase::Reading(wakers) = &mut self.phase else { return None };
+        let at = wakers.iter().position(|(other, _)| *other == number)?;
+        Some(wakers.swap_remove(at).1)
+    }
+}
+
 impl Load {
     pub(super) fn new(table: &Arc<Table>, sst: &Arc<Sst>, block: u32, warmth: Warmth) -> Arc<Self> {
-        let state = Mutex::new(State { phase: Phase::Reading(SmallVec::new()), futures: 0 });
+        let state = Mutex::new(State { phase: Phase::Reading(SmallVec::new()), futures: 0, next: 0 });
         Arc::new(Self { sst: Arc::clone(sst), block, warmth, table: Arc::clone(table), state })
     }
 
@@ -56,36 +95,38 @@ impl Load {
             return drop(phase);
         }
         let before = mem::replace(&mut state.phase, phase);
-        if state.futures == 0 {
-            self.abandon(&mut state);
-        }
+        let unwanted = state.take_unwanted();
         drop(state);
         if let Phase::Reading(wakers) = before {
-            wakers.into_iter().for_each(wake);
+            wakers.into_iter().for_each(|(_, waker)| wake(waker));
         }
+        self.abandon(unwanted);
     }
 
     /// Nobody waits any more: a block that was read goes to the cache.
-    fn abandon(&self, state: &mut State) {
-        if let Phase::Read(_) = state.phase {
+    fn abandon(&self, unwanted: Option<BlockLoad>) {
+        if let Some(read) = unwanted {
             self.table.wasted_reads.fetch_add(1, Ordering::Relaxed);
-            let _whoever_wants_it_sees_the_error = self.check(state);
+            let _whoever_wants_it_sees_the_error = self.check(read);
         }
     }
 
-    /// Checks what was read. `None` while it is being read.
-    fn check(&self, state: &mut State) -> Option<Result<BlockRef>> {
-        if let Phase::Reading(_) = state.phase {
-            return None;
-        }
-        // While the block is checked, a panic leaves a load that failed.
-        let loaded = match mem::replace(&mut state.phase, Phase::Ended(Err(Error::closed()))) {
-            Phase::Read(load) => self.sst.finish_load(self.block, Ok(load)),
-            Phase::Ended(loaded) => loaded,
-            Phase::Reading(_) => unreachable!("see above"),
-        };
-        state.phase = Phase::Ended(loaded.clone());
-        Some(loaded)
+    /// Checks what was read, and ends the load.
+    fn check(&self, read: BlockLoad) -> Result<BlockRef> {
+        let checking = Checking(self);
+        let loaded = self.sst.finish_load(self.block, Ok(read));
+        mem::forget(checking);
+        self.end(loaded.clone());
+        loaded
+    }
+}
+
+/// A load whose block is being checked. A drop is a panic's: the load has failed.
+struct Checking<'l>(&'l Load);
+
+impl Drop for Checking<'_> {
+    fn drop(&mut self) {
+        self.0.end(Err(Error::closed()));
     }
 }
 
@@ -102,9 +143,7 @@ impl QueuedRead for Load {
         if state.futures > 0 {
             return false;
         }
-        let before = mem::replace(&mut state.phase, Phase::Ended(Err(Error::closed())));
-        drop(state);
-        run_waker(|| drop(before));
+        state.phase = Phase::Ended(Err(Error::closed()));
         true
     }
 
@@ -136,6 +175,8 @@ impl Drop for Load {
 pub(crate) struct LoadFuture {
     load: Arc<Load>,
     service: Option<Arc<ReadService<Load>>>,
+    /// Among the futures of the load.
+    number: u64,
     is_polled: bool,
 }
 
@@ -146,8 +187,9 @@ impl LoadFuture {
         if matches!(state.phase, Phase::Ended(Err(_))) {
             return None;
         }
-        state.futures += 1;
-        Some(Self { load: Arc::clone(load), service: service.cloned(), is_polled: false })
+        let number = state.next;
+        (state.futures, state.next) = (state.futures + 1, number + 1);
+        Some(Self { load: Arc::clone(load), service: service.cloned(), number, is_polled: false })
     }
 
     /// Wakes those that found the load before it was handed to a service of helpers: they found nothing to read, and the
@@ -159,7 +201,7 @@ impl LoadFuture {
             _ => return,
         };
         drop(state);
-        wakers.into_iter().for_each(wake);
+        wakers.into_iter().for_each(|(_, waker)| wake(waker));
     }
 
     /// The block, if it is there; otherwise the waker is woken when it is.
@@ -172,12 +214,17 @@ impl LoadFuture {
             }
         }
         let mut state = self.load.state.lock();
-        if let Phase::Reading(wakers) = &mut state.phase
-            && !wakers.iter().any(|known| known.will_wake(waker))
-        {
-            wakers.push(waker.clone());
+        if let Phase::Ended(loaded) = &state.phase {
+            return Poll::Ready(loaded.clone());
         }
-        self.load.check(&mut state).map_or(Poll::Pending, Poll::Ready)
+        if let Some(read) = state.take_read() {
+            drop(state);
+            return Poll::Ready(self.load.check(read));
+        }
+        let before = state.set_waker(self.number, waker);
+        drop(state);
+        run_waker(|| drop(before));
+        Poll::Pending
     }
 }
 
@@ -193,8 +240,10 @@ impl Drop for LoadFuture {
     fn drop(&mut self) {
         let mut state = self.load.state.lock();
         state.futures -= 1;
-        if state.futures == 0 {
-            self.load.abandon(&mut state);
-        }
+        let waker = state.take_waker(self.number);
+        let unwanted = state.take_unwanted();
+        drop(state);
+        self.load.abandon(unwanted);
+        run_waker(|| drop(waker));
     }
 }

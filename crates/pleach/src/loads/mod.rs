@@ -16,7 +16,7 @@
 //!    future may be dropped, or forgotten, at any time.
 //!
 //! # Concurrency
-//! A part of the table is locked for a moment only, and a load's `state` inside; the state also while its block is checked.
+//! A part of the table is locked for a moment only, and a load's `state` inside.
 //! No lock is held when a task is woken. `models/` runs this module in all orders of threads.
 //!
 //! # Cost

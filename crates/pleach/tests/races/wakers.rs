@@ -161,30 +161,3 @@ fn the_last_handle_dropped_on_the_thread_of_the_timer_closes_the_store() {
         assert_is_free(dir.path());
     });
 }
-
-/// A task of which only wakers are left. Its fields are dropped in this order.
-struct Task {
-    _db: Db,
-    _running: Sender<()>,
-}
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {}
-}
-
-#[test]
-fn the_last_handle_dropped_with_the_waker_of_an_unwanted_read_closes_the_store() {
-    race(|| {
-        let dir = tempfile::tempdir().unwrap();
-        let (db, reads) = with_held_reads(dir.path());
-        let partition = db.default_partition();
-        let (running, has_ended) = channel();
-        let waker = Waker::from(Arc::new(Task { _db: db, _running: running }));
-        let mut unwanted = partition.get_async(key(0));
-        assert!(Pin::new(&mut unwanted).poll(&mut Context::from_waker(&waker)).is_pending());
-        drop((unwanted, partition, waker));
-        drop(reads);
-        wait_for_end(&has_ended);
-        assert_is_free(dir.path());
-    });
-}

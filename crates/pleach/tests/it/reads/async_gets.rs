@@ -117,6 +117,27 @@ fn tasks_that_want_one_block_share_its_read() {
 }
 
 #[test]
+fn a_read_in_flight_keeps_no_waker_of_a_dropped_future() {
+    let (_env, db) = machine(1);
+    let partition = db.default_partition();
+    let tasks: Vec<_> = (0..2).map(|_| Unpark::new()).collect();
+    let poll = |future: &mut GetFuture, task: usize| {
+        let waker = Waker::from(Arc::clone(&tasks[task]));
+        assert!(Pin::new(future).poll(&mut Context::from_waker(&waker)).is_pending());
+    };
+    let kept = || tasks.iter().map(|task| Arc::strong_count(task) - 1).collect::<Vec<_>>();
+    let mut first = partition.get_async(key(newest_key()));
+    let mut second = partition.get_async(key(newest_key()));
+    poll(&mut first, 0);
+    poll(&mut second, 1);
+    assert_eq!(kept(), [1, 1]);
+    drop(first);
+    assert_eq!(kept(), [0, 1]);
+    drop(second);
+    assert_eq!(kept(), [0, 0]);
+}
+
+#[test]
 fn a_read_that_fails_is_the_error_of_all_who_wait_for_it() {
     let (env, db) = machine(1);
     let partition = db.default_partition();
