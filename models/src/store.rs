@@ -170,6 +170,10 @@ pub struct BlockRef;
 #[derive(Default)]
 pub struct BlockLoad;
 
+impl BlockLoad {
+    pub fn cool(&mut self) {}
+}
+
 /// An SST of one block, which may be in a cache.
 pub struct Sst {
     /// A lock, because loom does not know what the standard library's `Arc` and `Weak` order.

@@ -244,6 +244,11 @@ impl FrameMut {
         self.cache.slab().bytes_mut(self.run.as_mut().expect("not published"))
     }
 
+    /// Makes a block for which nobody waits cold.
+    pub(crate) fn cool(&mut self) {
+        self.warmth = Warmth::Cold;
+    }
+
     /// Lets readers find the block. Requires: its bytes are complete and validated.
     pub(crate) fn publish(mut self) -> BlockRef {
         let run = self.run.take().expect("not published");
@@ -351,6 +356,24 @@ mod tests {
         assert!(
             kept.iter().all(|(block, bytes)| bytes[..] == vec![u8::try_from(*block).unwrap(); bytes.len()])
         );
+    }
+
+    #[test]
+    fn blocks_that_were_cooled_are_evicted_first() {
+        let count = 4 * QUAD;
+        let cache = FrameCache::new(count as usize * PAGE);
+        let words = FrameWords::new(FileId(1), count);
+        for block in 0..count {
+            let mut frames = cache.reserve(&words, block, PAGE, Warmth::Warm).expect("a frame is free");
+            if block % 2 == 0 {
+                frames.cool();
+            }
+            drop(frames.publish());
+        }
+        admit(&cache, 2..2 + u64::from(count / 4));
+        let is_cached = |block: &u32| FrameCache::seems_cached(&words, *block);
+        let kept = |first: u32| (first..count).step_by(2).filter(is_cached).count();
+        assert_eq!((kept(0), kept(1)), (count as usize / 4, count as usize / 2));
     }
 
     #[test]

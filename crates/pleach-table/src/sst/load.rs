@@ -165,6 +165,17 @@ impl Sst {
 /// [`Sst::finish_load`] makes a block of it. Its drop frees the memory.
 pub struct BlockLoad(LoadMemory);
 
+impl BlockLoad {
+    /// Admits the block, which nobody wants any more, as one that was not used.
+    pub fn cool(&mut self) {
+        match &mut self.0 {
+            LoadMemory::Block(BlockMemory::Frames(frames)) => frames.cool(),
+            LoadMemory::Stored { warmth: warmth @ Warmth::Warm, .. } => *warmth = Warmth::Cold,
+            LoadMemory::Block(BlockMemory::Heap(_)) | LoadMemory::Stored { .. } => {}
+        }
+    }
+}
+
 enum LoadMemory {
     /// The place where an uncompressed block will stay.
     Block(BlockMemory),

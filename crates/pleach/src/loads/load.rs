@@ -103,9 +103,10 @@ impl Load {
         self.abandon(unwanted);
     }
 
-    /// Nobody waits any more: a block that was read goes to the cache.
+    /// Nobody waits any more: a block that was read goes to the cache, as one of the first to be evicted.
     fn abandon(&self, unwanted: Option<BlockLoad>) {
-        if let Some(read) = unwanted {
+        if let Some(mut read) = unwanted {
+            read.cool();
             self.table.wasted_reads.fetch_add(1, Ordering::Relaxed);
             let _whoever_wants_it_sees_the_error = self.check(read);
         }

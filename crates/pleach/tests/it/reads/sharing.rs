@@ -9,8 +9,9 @@ use std::thread;
 use pleach::env::{Clients, SimEnv};
 use pleach::{Db, Options, Partition, ReadDriver};
 
-use super::{key, machine, newest_key, options, run_all, value};
+use super::{KEYS, key, machine, newest_key, options, run_all, value};
 use crate::rig::read_drivers::{DRIVERS, ReadBy};
+use crate::rig::setup::DIR;
 use crate::rig::tasks::{Panics, block_on};
 
 /// Blocks that are wanted.
@@ -143,6 +144,66 @@ fn a_read_that_nobody_wants_any_more_is_not_made() {
     assert_eq!(env.read_count() - before, 1, "only that of the second key");
     assert!(partition.get(key(n)).unwrap().is_some());
     assert_eq!(env.read_count() - before, 2);
+}
+
+/// Tasks read by themselves here, in an order of the seed, so one reads for another.
+#[test]
+fn a_block_that_is_read_when_nobody_wants_it_any_more_is_cached_and_counted_as_wasted() {
+    let (env, db) = machine(1);
+    let (partition, n) = (db.default_partition(), newest_key());
+    let before = env.read_count();
+    let mut unwanted = partition.get_async(key(n));
+    assert!(Pin::new(&mut unwanted).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let others = (1..).map(|other| n + 400 * other);
+    let made = others.zip(1..).find_map(|(other, count)| {
+        assert!(block_on(partition.get_async(key(other))).is_ok());
+        let made = env.read_count() - before;
+        (made > count).then_some(made)
+    });
+    assert_eq!(db.stats().wasted_reads, 0);
+    drop(unwanted);
+    assert_eq!(db.stats().wasted_reads, 1);
+    assert!(partition.get(key(n)).unwrap().is_some());
+    assert_eq!(Some(env.read_count() - before), made);
+}
+
+#[test]
+fn a_block_that_nobody_wanted_is_evicted_before_those_that_were_used() {
+    let (env, db) = machine(1);
+    db.close().unwrap();
+    let db = options(1 << 20).env(Arc::<SimEnv>::clone(&env)).open(DIR).unwrap();
+    let partition = db.default_partition();
+    let gets = |keys: &[String]| {
+        let before = env.read_count();
+        assert!(keys.iter().all(|key| partition.get(key).unwrap().is_some()));
+        env.read_count() - before
+    };
+    // In blocks of their own.
+    let keys: Vec<_> = (0..KEYS).filter(|n| n % 4 == 3 && n % 11 != 3).step_by(20).map(key).collect();
+    let (used, keys) = keys.split_at(10);
+    assert_eq!(gets(used), 10);
+    let (unwanted, helpers) = keys.split_at(10);
+    let mut futures: Vec<_> = unwanted.iter().map(|key| partition.get_async(key)).collect();
+    for future in &mut futures {
+        assert!(Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    // Tasks read by themselves here, and one for another.
+    let before = env.read_count();
+    let mut helpers = (1..).zip(helpers);
+    assert!(helpers.any(|(count, key)| {
+        assert!(block_on(partition.get_async(key)).unwrap().is_some());
+        env.read_count() - before == 10 + count
+    }));
+    drop(futures);
+    assert_eq!(db.stats().wasted_reads, 10);
+    let mut others = (0..KEYS).filter(|n| n % 4 < 3).map(key);
+    let is_full = || db.stats().cache_bytes == db.stats().cache_capacity_bytes;
+    while !is_full() {
+        partition.get(others.next().unwrap()).unwrap();
+    }
+    others.take(2).for_each(|key| drop(partition.get(key).unwrap()));
+    let (used, unwanted) = (gets(used), gets(unwanted));
+    assert!(used == 0 && unwanted > 0, "{used} used ones and {unwanted} others were evicted");
 }
 
 #[test]
