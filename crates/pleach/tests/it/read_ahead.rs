@@ -28,11 +28,16 @@ fn options(env: &Arc<SimEnv>, direct: bool) -> Options {
 /// A machine with a store of one run of 12 MB.
 fn machine(direct: bool) -> (Arc<SimEnv>, Db) {
     let env = SimEnv::new(1);
-    let db = options(&env, direct).open(DIR).unwrap();
+    let db = filled(&options(&env, direct));
+    (env, db)
+}
+
+fn filled(options: &Options) -> Db {
+    let db = options.clone().open(DIR).unwrap();
     (0..KEYS).for_each(|n| db.default_partition().put(key(n), value(n)).unwrap());
     db.flush().unwrap();
     db.compact().unwrap();
-    (env, db)
+    db
 }
 
 /// Opens the store again, so that no block is cached.
@@ -252,6 +257,98 @@ fn descending_scans_are_as_long_as_scans_before_them() {
     assert!(take(range(&db, form, 5_000), form, 100).1.is_none());
     let reads = env.read_count() - reads;
     assert!(reads <= 3, "{reads} reads");
+}
+
+/// A seek ends a scan and begins another, so the page of two entries is learned and not the whole walk.
+#[test]
+fn a_range_that_seeks_teaches_the_lengths_between_its_seeks() {
+    let (env, db) = machine(true);
+    let db = reopened(&env, db, true);
+    for _ in 0..16 * 12 {
+        let mut range = db.default_partition().iter();
+        for n in 0..50 {
+            range.seek(key(n * 5));
+            assert_eq!(range.by_ref().take(2).map(Result::unwrap).count(), 2);
+        }
+    }
+    let one = bytes_of(&env, &db, Form { up: true, in_chunks: false, expected: 0 }, 5_000, 1);
+    assert!(one <= 8 << 10, "{one} bytes");
+}
+
+/// The first key of the second file.
+fn first_of_second_file(env: &SimEnv) -> u64 {
+    let first = place(env, 0).0;
+    let (mut low, mut high) = (0, KEYS);
+    while low < high {
+        let middle = u64::midpoint(low, high);
+        if place(env, middle).0 == first { low = middle + 1 } else { high = middle }
+    }
+    assert!(low < KEYS, "there are two files");
+    low
+}
+
+#[test]
+fn a_scan_that_goes_on_in_the_next_file_reads_as_within_one() {
+    for direct in [true, false] {
+        let env = SimEnv::new(1);
+        let mut db = filled(&options(&env, direct).sst_bytes(5 << 20));
+        let border = first_of_second_file(&env);
+        // Learned and expected lengths; entries before the border and in all; reads and bytes at most.
+        for (learned, expected, before, count, reads_max, bytes_max) in [
+            (0, 100, 80, 100, 3, 128 << 10),
+            (100, 0, 110, 130, 5, 192 << 10),
+            (0, 0, 600, 1_000, 10, 1_200 << 10),
+        ] {
+            for form in forms().filter(|form| form.expected == expected) {
+                db = reopened(&env, db, direct);
+                if learned > 0 {
+                    learn(&db, learned);
+                }
+                let reads = env.read_count();
+                let from = if form.up { border - before } else { border + before };
+                let bytes = bytes_of(&env, &db, form, from, count);
+                let reads = env.read_count() - reads;
+                let context = format!("{count} entries, {form:?}, direct: {direct}");
+                assert!(
+                    reads <= reads_max && bytes <= bytes_max,
+                    "{reads} reads, {bytes} bytes of {context}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scan_over_cached_blocks_reads_little_behind_them() {
+    // The second scan goes on behind the entries that it expects.
+    let form = Form { up: true, in_chunks: false, expected: 100 };
+    for direct in [true, false] {
+        let (env, db) = machine(direct);
+        let db = reopened(&env, db, direct);
+        let first = bytes_of(&env, &db, form, 2_000, 100);
+        let second = bytes_of(&env, &db, form, 2_000, 120);
+        assert!(first > 100 << 10 && second <= 24 << 10, "{first} bytes, then {second}");
+    }
+}
+
+/// Point reads cache what a scan has in flight. The scan goes on reading ahead behind it.
+#[test]
+fn windows_whose_blocks_are_cached_meanwhile_give_way_to_others() {
+    for (direct, up) in [(true, true), (true, false), (false, true), (false, false)] {
+        let (env, db) = machine(direct);
+        let db = reopened(&env, db, direct);
+        let partition = db.default_partition();
+        let mut range = partition.range(key(2_000).as_str()..=key(9_000).as_str());
+        let mut step = || (if up { range.next_entry() } else { range.next_back_entry() }).unwrap().is_some();
+        assert!((0..1_000).all(|_| step()));
+        let mut ahead = if up { 3_000..4_000 } else { 7_000..8_000 };
+        assert!(ahead.all(|n| partition.get(key(n)).unwrap().is_some()));
+        assert!((0..1_000).all(|_| step()));
+        let (reads, waits) = (env.read_count(), env.read_wait_count());
+        assert!((0..3_000).all(|_| step()));
+        let (reads, waits) = (env.read_count() - reads, env.read_wait_count() - waits);
+        assert!((10..20).contains(&reads) && waits <= reads / 2, "{waits} waits of {reads} reads");
+    }
 }
 
 #[test]
