@@ -151,6 +151,7 @@ impl Loads {
         let future = LoadFuture::new(&load, Some(service)).expect("it has not failed");
         part.insert(key, InFlight::Load { load: Arc::downgrade(&load), claimed: false });
         drop(part);
+        failpoint::reached("loads.entered");
         if let Some(block) = sst.cached_block(block) {
             load.end(Ok(block));
             return Ok(future);

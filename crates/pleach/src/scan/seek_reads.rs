@@ -143,3 +143,46 @@ impl SeekReads<'_> {
         Ok(source)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pleach_env::SimEnv;
+    use pleach_table::{BackgroundReads, ScanHints};
+
+    use super::*;
+    use crate::Options;
+    use crate::scan::{Direction, Merge, RunReads, SeekTo};
+
+    #[test]
+    fn a_seek_over_more_runs_than_reads_have_room_goes_on_when_one_has_ended() {
+        let env = SimEnv::new(1);
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20);
+        let db = options.clone().open("/store").unwrap();
+        db.default_partition().put("key", "value").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let db = options.open("/store").unwrap();
+        let ctx = Arc::clone(&db.inner().ctx);
+        let id = db.default_partition().id();
+        let state = db.inner().version_set.state.load_full();
+        let run = &state.version.tree(id).unwrap().runs[0];
+        let reads = Arc::clone(&ctx) as Arc<dyn BackgroundReads>;
+        let hints = Arc::new(ScanHints { reads, fills_cache: false, bound: None });
+        let source = |_| {
+            let reads = RunReads::Scan { hints: Arc::clone(&hints), entries: 0, usual: 0 };
+            SourceCursor::over_run(id, Arc::clone(run), reads)
+        };
+        let count = u64::from(READS_MAX) + 20;
+        let mut merge = Merge::new((0..count).map(source).collect(), Direction::Up);
+        let before = env.read_count();
+        merge.seek(SeekTo::Key(b"k")).unwrap();
+        while merge.is_waiting() {
+            merge.wait(&ctx).unwrap();
+        }
+        assert_eq!(merge.current().and_then(SourceCursor::key), Some(&b"key"[..]));
+        // While it waited, the last ones have found the block in the cache.
+        assert!((u64::from(READS_MAX)..=count).contains(&(env.read_count() - before)));
+    }
+}

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{Thread, current, park, spawn};
 use std::time::Duration;
@@ -90,5 +91,47 @@ fn a_block_that_is_cached_before_it_is_claimed_is_not_read_again() {
         held.release();
         assert!(late.join().unwrap().unwrap().is_some());
         assert_eq!(db.stats().lookup_reads, 1);
+    });
+}
+
+/// Counts how often its task was woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Tasks read by themselves here, and the one that handed the read in is not polled again.
+#[test]
+fn a_task_that_found_a_read_before_it_was_handed_in_is_woken() {
+    race(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let db = store(dir.path()).read_driver(ReadDriver::Blocking).open(dir.path()).unwrap();
+        let partition = db.default_partition();
+        let held = hold("loads.entered");
+        let first = spawn({
+            let partition = partition.clone();
+            move || {
+                let mut first = partition.get_async(key(0));
+                let polled = Pin::new(&mut first).poll(&mut Context::from_waker(Waker::noop()));
+                assert!(polled.is_pending());
+                first
+            }
+        });
+        held.wait_for(1);
+        let wakes = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut second = partition.get_async(key(0));
+        for _ in 0..2 {
+            assert!(Pin::new(&mut second).poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        let before = wakes.0.load(Ordering::SeqCst);
+        held.release();
+        let _kept = first.join().unwrap();
+        assert_eq!(wakes.0.load(Ordering::SeqCst), before + 1);
+        assert!(block_on(second).unwrap().is_some());
     });
 }

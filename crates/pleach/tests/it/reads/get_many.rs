@@ -95,6 +95,18 @@ fn a_read_that_fails_is_an_error_and_the_next_call_answers() {
     assert!(db.stats().poisoned.is_none());
 }
 
+/// Those in flight end; the blocks that wait are not read.
+#[test]
+fn no_read_is_begun_after_one_has_failed() {
+    let (env, db) = machine(1);
+    let before = env.read_count();
+    env.add_fault(Fault { at_op: before, kind: FaultKind::ReadEio });
+    let error = db.default_partition().get_many((0..KEYS).map(key)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    let reads = env.read_count() - before;
+    assert!((2..=128).contains(&reads), "{reads} reads");
+}
+
 #[test]
 fn where_rings_are_refused_threads_read() {
     let dir = tempfile::tempdir().unwrap();
