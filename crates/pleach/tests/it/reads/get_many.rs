@@ -7,9 +7,10 @@ use fastrand::Rng;
 use pleach::env::{Fault, FaultKind, SimEnv};
 use pleach::{ErrorKind, ReadDriver};
 
-use super::{KEYS, fill, key, machine, options, some_keys};
+use super::{KEYS, RUNS, fill, key, machine, options, some_keys};
 use crate::rig::read_drivers::{DRIVERS, ReadBy, are_rings_refused, may_be_chosen, may_be_refused};
 use crate::rig::setup::DIR;
+use crate::rig::tasks::block_on;
 
 #[test]
 fn many_keys_are_answered_as_single_ones_on_every_driver() {
@@ -105,6 +106,21 @@ fn no_read_is_begun_after_one_has_failed() {
     assert_eq!(error.kind(), ErrorKind::Io);
     let reads = env.read_count() - before;
     assert!((2..=128).contains(&reads), "{reads} reads");
+}
+
+/// Also if the future is kept. Tasks read by themselves here, in an order of the seed, so one reads for another.
+#[test]
+fn a_future_that_has_failed_wants_no_further_block() {
+    let (env, db) = machine(1);
+    let partition = db.default_partition();
+    env.add_fault(Fault { at_op: env.read_count(), kind: FaultKind::ReadEio });
+    let mut failed = partition.get_many_async((0..100).map(key));
+    assert_eq!(block_on(&mut failed).unwrap_err().kind(), ErrorKind::Io);
+    let before = env.read_count();
+    assert!(block_on(partition.get_async(key(KEYS - 1))).is_ok());
+    let reads = env.read_count() - before;
+    assert!(reads <= RUNS.into(), "{reads} reads of one key");
+    drop(failed);
 }
 
 #[test]
