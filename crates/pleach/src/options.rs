@@ -154,7 +154,7 @@ impl Options {
             sst_bytes: 64 << 20,
             clean_every: 10,
             filter_bits_per_key: 10.0,
-            learned_index: LearnedIndex::Never,
+            learned_index: LearnedIndex::Adaptive,
             thresholds: Thresholds::default(),
         }
     }
@@ -322,7 +322,7 @@ impl Options {
         self
     }
 
-    /// Whether new SSTs get a learned index: default [`LearnedIndex::Never`]. A model of the keys takes the place of the keys
+    /// Whether new SSTs get a learned index: default [`LearnedIndex::Adaptive`]. A model of the keys takes the place of the keys
     /// between blocks. It needs about 1.4 bytes of memory for each block of 4 KiB on random numbers, UUIDs or hashes, separators
     /// 14 to 16; next to nothing on consecutive numbers. The files are up to 3 % longer. Keys with long equal parts inside,
     /// such as URLs, keep separators ([`Stats::index_ties`](crate::Stats::index_ties)).
@@ -334,7 +334,7 @@ impl Options {
     /// # let dir = tempfile::tempdir().unwrap();
     /// use pleach::{LearnedIndex, Options};
     ///
-    /// let db = Options::new().learned_index(LearnedIndex::Always).open(dir.path().join("data"))?;
+    /// let db = Options::new().learned_index(LearnedIndex::Never).open(dir.path().join("data"))?;
     /// # Ok::<(), pleach::Error>(())
     /// ```
     #[must_use]
