@@ -1,7 +1,8 @@
 //! Models: sources of Pleach in which threads meet, compiled with locks and atomics that try all orders of their steps.
 //!
 //! The modules below are the engine's own files. The names that they import from `pleach_env`, `pleach_table` and
-//! `parking_lot` mean this crate here: [`sync`] has loom's locks and atomics, [`memory`] and [`store`] stand in for the rest. The tests are the models: a few threads each, small enough to be run in every order.
+//! `parking_lot` mean this crate here: [`sync`] has loom's locks and atomics, [`memory`] and [`store`] stand in for the rest.
+//! The tests are the models: a few threads each, small enough to be run in every order.
 //!
 //! Loom also returns stale values where the memory orderings allow it. Counters that decide nothing use the standard
 //! library's atomics and add no orders.

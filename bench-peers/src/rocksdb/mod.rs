@@ -5,8 +5,8 @@
 //! session keeps one iterator for each partition and brings it up to date before a scan, which is cheaper than a new
 //! one and sees the same. Statistics are off, for they cost every operation: bytes written are the system's to count.
 //!
-//! `get_many` is `MultiGet`, which reads the blocks that it needs of one file by one `io_uring` call. Setting by name, beside those
-//! of `options`: `async_io`, by default `true`.
+//! `get_many` is `MultiGet`, which reads the blocks that it needs of one file by one `io_uring` call. Setting by name, beside
+//! those of `options`: `async_io`, by default `true`.
 
 mod options;
 mod stats;

@@ -1,9 +1,9 @@
 //! RocksDB's options: what a careful user sets for a given memory, and what differs among the three configurations.
 //! Each choice and its reason stands in docs/benchmarks.md.
 //!
-//! Settings by name: `memtable_bytes`, `level_multiplier`, `filter_bits`, `block_bytes`, `cache` (`hyper` or `lru`), `metadata` (`pinned` in the cache,
-//! `cached` without pinning, or `heap` outside it), `hash_index`, `min_blob_bytes`, and `options`, which takes any of
-//! RocksDB's own in its own syntax: `a=1;b=2;block_based_table_factory={c=3}`.
+//! Settings by name: `memtable_bytes`, `level_multiplier`, `filter_bits`, `block_bytes`, `cache` (`hyper` or `lru`),
+//! `metadata` (`pinned` in the cache, `cached` without pinning, or `heap` outside it), `hash_index`, `min_blob_bytes`, and
+//! `options`, which takes any of RocksDB's own in its own syntax: `a=1;b=2;block_based_table_factory={c=3}`.
 
 use std::ffi::c_int;
 

@@ -13,8 +13,8 @@
 //!
 //! `cli` reads the settings. `bench` runs each engine in a process of its own: it brings the store into the state that a
 //! workload needs, performs the workload's streams of operations (`workload`, over the keys, values and choices of `data`)
-//! and measures them (`measure`). `device` measures raw reads of its files. `report` writes JSON, HTML and tables. `paper` repeats figures of papers.
-//! docs/benchmarks.md defines each figure.
+//! and measures them (`measure`). `device` measures raw reads of its files. `report` writes JSON, HTML and tables. `paper`
+//! repeats figures of papers. docs/benchmarks.md defines each figure.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,8 +1,9 @@
 //! Advice where a block should end, so that a model of the boundaries is small.
 //!
 //! Two things make a model small: blocks with equal numbers of entries, if the keys are evenly spaced, and wide gaps at
-//! boundaries, if they are not. [`Cuts`] says which. A packer may end a block a little before its page is full. It asks among the last few
-//! entries. Keys become codes only when the SST is finished, so gaps are compared as numbers in base 10, 16 or 256.
+//! boundaries, if they are not. [`Cuts`] says which. A packer may end a block a little before its page is full: it asks
+//! behind which of the last few entries. Keys become codes only when the SST is finished, so gaps are compared as numbers in
+//! base 10, 16 or 256.
 
 use pleach_coding::{common_prefix_len, head};
 

@@ -36,8 +36,8 @@ pub enum IndexKind {
 /// Which kind a builder makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexChoice {
-    /// A model if neither its stored nor its resident bytes exceed those of separators; otherwise separators. Search times are not
-    /// part of the rule yet.
+    /// A model if neither its stored nor its resident bytes exceed those of separators; otherwise separators. Search times
+    /// are not part of the rule yet.
     #[default]
     Smallest,
     /// Separators.

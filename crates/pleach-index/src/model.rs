@@ -20,9 +20,10 @@
 //! Immutable.
 //!
 //! # Cost
-//! A segment takes 16 bytes, or 32 with start and table; residuals take 0 to 28 bits for each boundary. A search reads two
-//! places that depend on each other (record, residuals) in the even layout, four in the uneven one, and has no branch that
-//! depends on the key. Prediction takes one multiplication. Times are in design/0011.
+//! A segment takes 16 bytes, or 32 with start and table; residuals take 0 to 28 bits for each boundary. In the uneven layout
+//! their lower bits may be apart, where only some boundaries need them. A search reads two places that depend on each other
+//! (record, residuals) in the even layout, four in the uneven one, and has no branch that depends on the key, except where
+//! lower bits are apart ([`Fine`]). Prediction takes one multiplication. Times are in design/0011.
 //!
 //! # Origin
 //! `TridentKV` 3.2: piecewise linear regression over linear models, monotone. A model without residuals is the paper's.

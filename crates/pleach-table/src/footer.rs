@@ -16,8 +16,8 @@ use crate::sizes::{FOOTER_LEN, TAIL_LEN_MAX};
 /// Last 8 bytes of every SST.
 const MAGIC: [u8; 8] = *b"PleachST";
 const MAGIC_AT: usize = FOOTER_LEN - MAGIC.len();
-/// The format version of an SST: the first one that has all that the file uses. So builds that do not know it refuse the file, and
-/// older builds read the others. Numbers on disk. Never renumber.
+/// The format version of an SST: the first one that has all that the file uses. So builds that do not know it refuse the
+/// file, and older builds read the others. Numbers on disk. Never renumber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Version {

@@ -44,7 +44,6 @@ pub struct Options {
 #[non_exhaustive]
 pub enum LearnedIndex {
     /// Never: every new SST has separators.
-    #[default]
     Never,
     /// Each new SST for whose keys a model takes no more bytes than separators.
     Always,
@@ -54,6 +53,7 @@ pub enum LearnedIndex {
     /// than those that are made while SSTs are written, and smaller than separators.
     ///
     /// After `TridentKV` (section 3.2, algorithm 1).
+    #[default]
     Adaptive,
 }
 

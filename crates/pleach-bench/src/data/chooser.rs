@@ -9,7 +9,8 @@ use super::zipfian::Zipfian;
 /// Items over which YCSB's scrambled Zipfian generator draws before it hashes.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 
-/// Parameters of RocksDB's `mixgraph` as its wiki gives them for the skew found at Facebook (Cao et al., FAST 2020): the heat of 30 key ranges is the sum of two exponentials, and within a range keys follow a power law.
+/// Parameters of RocksDB's `mixgraph` as its wiki gives them for the skew found at Facebook (Cao et al., FAST 2020): the heat
+/// of 30 key ranges is the sum of two exponentials, and within a range keys follow a power law.
 const HOT_RANGES: usize = 30;
 const RANGE_HEAT: [f64; 4] = [14.18, -2.917, 0.0164, -0.08082];
 const KEY_POWER: [f64; 2] = [0.002_312, 0.3467];

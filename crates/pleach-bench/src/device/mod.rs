@@ -47,8 +47,8 @@ pub(crate) struct DeviceArgs {
     /// `kernel-polled` (a ring that is polled; what is not polled here is left out) or `threads` (the read queue's).
     #[arg(long, value_delimiter = ',', value_parser = ReadDriver::from_str, default_value = "blocking,ring")]
     drivers: Vec<ReadDriver>,
-    /// Measure read queues also in calls: so many reads begin together, and the next ones when all have ended. No `get_many` of so
-    /// many keys can be faster.
+    /// Measure read queues also in calls: so many reads begin together, and the next ones when all have ended. No `get_many`
+    /// of so many keys can be faster.
     #[arg(long)]
     in_calls: bool,
     /// Threads with a ring of their own, each with so many reads in flight.

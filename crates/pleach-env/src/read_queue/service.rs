@@ -241,8 +241,8 @@ fn complete<R: QueuedRead>(read: &R, result: io::Result<R::Buffer>) {
     let _reported = catch_unwind(AssertUnwindSafe(|| read.complete(result)));
 }
 
-/// The request of a read whose turn has come; `None` if nobody wants it. A read that panics ends with an error, and the thread goes
-/// on.
+/// The request of a read whose turn has come; `None` if nobody wants it. A read that panics ends with an error, and the
+/// thread goes on.
 fn request<R: QueuedRead>(read: &R, tag: u64) -> Option<ReadRequest<'_, R::Buffer>> {
     let asked = catch_unwind(AssertUnwindSafe(|| (!read.give_up()).then(|| read.request(tag))));
     asked.unwrap_or_else(|_reported| {

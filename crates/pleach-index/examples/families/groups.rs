@@ -1,7 +1,8 @@
 //! Greedy grouping of keys: records join a group some at a time. When the average error of the group's line or its largest
 //! number passes its threshold, the last addition is undone, and the next group begins with it.
 //!
-//! The paper trains on all keys of a group; here a line gets the first keys of the group's blocks, and the alphabets get all keys.
+//! The paper trains on all keys of a group; here a line gets the first keys of the group's blocks, and the alphabets get all
+//! keys.
 
 use crate::coder::{Alphabet, Coder, Training};
 
@@ -17,8 +18,8 @@ pub(crate) struct Thresholds {
     pub(crate) records: usize,
     /// `E_t`: largest average error of a group, in blocks.
     pub(crate) error: f64,
-    /// Whether `Max_t` holds for the numbers of whole keys, as in the paper. Otherwise codes leave out the last positions, so that
-    /// they do not pass it.
+    /// Whether `Max_t` holds for the numbers of whole keys, as in the paper. Otherwise codes leave out the last positions, so
+    /// that they do not pass it.
     pub(crate) is_for_whole_keys: bool,
 }
 

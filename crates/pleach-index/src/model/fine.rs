@@ -12,7 +12,8 @@
 //! Layout: docs/format/sst.md, index block, layout 2.
 //!
 //! # Cost
-//! A bit and a sixteenth for each block, and the lower bits of each mark. One branch in a search, which seldom depends on the key.
+//! A bit and a sixteenth for each block, and the lower bits of each mark. One branch in a search, which seldom depends on the
+//! key.
 
 use pleach_coding::bits::{BitWriter, PADDING, gather, mask, padded, unpadded};
 

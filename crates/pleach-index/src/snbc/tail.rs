@@ -4,6 +4,12 @@
 //! the first of seven digits, and codes would have a hole behind each tenant. A model would need a segment for each. A
 //! position is found from which on tails have a narrow range; codes then count tails from the least one on. A tail below the
 //! range counts as the least one, a tail above it as the greatest: head and tail still order keys as before.
+//!
+//! # On disk
+//! Layout: docs/format/sst.md, index block.
+//!
+//! # Cost
+//! Training looks at a sample of the keys to find the position, and once at all keys to find the range.
 
 use pleach_coding::{Decoder, put_varint};
 

@@ -240,8 +240,8 @@ struct Ranked {
     upper: usize,
 }
 
-/// The classes of `occurring`. Positions from `even_from` on get equally many ranks if they can: that is faster to encode, and the
-/// codes that it wastes are below most boundaries.
+/// The classes of `occurring`. Positions from `even_from` on get equally many ranks if they can: that is faster to encode,
+/// and the codes that it wastes are below most boundaries.
 fn ranked(occurring: &[Occurring], wide: bool, even_from: usize) -> Ranked {
     let hexadecimal = occurring.iter().any(Occurring::seems_hexadecimal);
     let (mut classes, mut sets) = (Vec::new(), Vec::new());

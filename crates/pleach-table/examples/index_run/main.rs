@@ -1,11 +1,12 @@
 //! Lookups and gets in a run of resident SSTs by the kind of their index, over the same files.
 //!
-//! A run has 64 SSTs of 8 MiB with values of 100 bytes. All its blocks are in the cache. Each SST is open with three indexes: the
-//! model made when it was written, separators between the same blocks, and a model learned from these. They share file and cached
-//! blocks. The indexes take turns of 20 ms. A *lookup* finds the block of a key in one SST after the other and waits for the lookup
-//! before; half of the keys are absent. A *get* finds a value at a random place of the run. It *waits* for the get before, or does
-//! not: then a processor begins the next get while it waits for memory, as far as the number of instructions between allows.
-//! *At hand* are keys that lie one behind the other in memory; else the key itself is read from a random place.
+//! A run has 64 SSTs of 8 MiB with values of 100 bytes. All its blocks are in the cache. Each SST is open with three indexes:
+//! the model made when it was written, separators between the same blocks, and a model learned from these. They share file
+//! and cached blocks. The indexes take turns of 20 ms. A *lookup* finds the block of a key in one SST after the other and
+//! waits for the lookup before; half of the keys are absent. A *get* finds a value at a random place of the run. It *waits*
+//! for the get before, or does not: then a processor begins the next get while it waits for memory, as far as the number of
+//! instructions between allows. *At hand* are keys that lie one behind the other in memory; else the key itself is read from
+//! a random place.
 //!
 //! ```sh
 //! cargo run --release -p pleach-table --example index_run -- --json figures.json

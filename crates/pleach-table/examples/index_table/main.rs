@@ -1,9 +1,9 @@
 //! Sizes and lookup times of SSTs by the kind of their index, over generated key sets.
 //!
 //! Each SST has 64 MiB of values of 100 bytes. Its keys are a sixteenth of those of a run. A lookup finds the block of a key
-//! and waits for the lookup before; half of the keys are absent. A get finds the value of a key that is there, all blocks being in
-//! the cache. The kinds take turns of 2 ms, and the median turn counts. `add ns` is processor time for an entry, `finish` and
-//! training included; `open us` the least time of an open, the file being in the page cache.
+//! and waits for the lookup before; half of the keys are absent. A get finds the value of a key that is there, all blocks
+//! being in the cache. The kinds take turns of 2 ms, and the median turn counts. `add ns` is processor time for an entry,
+//! `finish` and training included; `open us` the least time of an open, the file being in the page cache.
 //!
 //! ```sh
 //! cargo run --release -p pleach-table --example index_table -- --json figures.json

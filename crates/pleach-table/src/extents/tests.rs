@@ -1,3 +1,5 @@
+//! Places of blocks: stored and found again, and hostile bytes.
+
 #![expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "a test")]
 use proptest::collection::vec;
 use proptest::prelude::*;

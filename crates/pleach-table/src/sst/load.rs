@@ -31,8 +31,9 @@ impl Sst {
         Ok(memory.publish())
     }
 
-    /// As [`Sst::load_block`] with [`Warmth::Cold`], if the system has the block in memory; otherwise `None`, at once. `None` also
-    /// where that would need a copy, because the block is compressed, and for direct reads, which bypass the system's cache.
+    /// As [`Sst::load_block`] with [`Warmth::Cold`], if the system has the block in memory; otherwise `None`, at once. `None`
+    /// also where that would need a copy, because the block is compressed, and for direct reads, which bypass the system's
+    /// cache.
     pub(super) fn load_resident(&self, block: u32) -> Option<Result<BlockRef>> {
         if self.direct || self.codec != Codec::None {
             return None;

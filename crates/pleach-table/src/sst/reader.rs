@@ -211,8 +211,8 @@ impl Sst {
         self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 
-    /// Prefetches the memory that [`Sst::block_for`] of the same key will read at `stage`. It must have been called for the stages
-    /// before.
+    /// Prefetches the memory that [`Sst::block_for`] of the same key will read at `stage`. It must have been called for the
+    /// stages before.
     #[inline]
     pub fn prefetch_index(&self, key: &[u8], stage: SearchStage) {
         if let Some(address) = self.index.address_read(key, stage) {

@@ -1,5 +1,5 @@
-//! How many blocks a read takes without a cache: one for a key that is there and for a false positive of the filter, at most two for
-//! a seek. For all generated key sets and all ways to make an index.
+//! How many blocks a read takes without a cache: one for a key that is there and for a false positive of the filter, at most
+//! two for a seek. For all generated key sets and all ways to make an index.
 
 use std::sync::Arc;
 

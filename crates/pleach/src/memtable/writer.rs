@@ -20,8 +20,8 @@ use super::{Memtable, MemtableMemory, entry};
 pub(crate) struct MemtableWriter(Arc<Memtable>);
 
 impl MemtableWriter {
-    /// A new memtable that is meant to become immutable at about `budget` bytes, with `memory`'s regions; an error when the system
-    /// gives no memory for its tree, its index and its table of chunks.
+    /// A new memtable that is meant to become immutable at about `budget` bytes, with `memory`'s regions; an error when the
+    /// system gives no memory for its tree, its index and its table of chunks.
     pub(crate) fn new(budget: usize, memory: &Arc<MemtableMemory>) -> Result<Self> {
         Ok(Self(Arc::new(Memtable::new(budget, memory)?)))
     }

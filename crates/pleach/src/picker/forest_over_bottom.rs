@@ -2,8 +2,8 @@
 //!
 //! Three things start a merge:
 //! 1. *A full stage.* It is merged into the next stage, as in the forest. If the runs above the bottom have reached twice its
-//!    size, they are all merged into the bottom, which then has three times its size. So a load of new keys rewrites each entry of the bottom
-//!    half a time on average; a forest rewrites its last stage once.
+//!    size, they are all merged into the bottom, which then has three times its size. So a load of new keys rewrites each
+//!    entry of the bottom half a time on average; a forest rewrites its last stage once.
 //! 2. *Reads.* Once reads have spent as much time on further runs as a merge of everything takes (`version::reads`), all
 //!    runs are merged into the bottom.
 //! 3. *Garbage*, which would double the space. When it exceeds a share of the live entries, all runs are merged into the

@@ -1,7 +1,7 @@
 //! Torn logs: a log that a crash has cut or holed behind its last sync always opens, with any values.
 //!
-//! The values look like those of users, and like bytes that the engine itself writes (`rig/real_bytes`). The recovered store holds
-//! a prefix of the writes that includes every synced one.
+//! The values look like those of users, and like bytes that the engine itself writes (`rig/real_bytes`). The recovered store
+//! holds a prefix of the writes that includes every synced one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -13,7 +13,8 @@ use crate::engine::{EngineConfig, Result};
 const COMPACTION_THREADS_MAX: usize = 64;
 
 /// Simulated devices: name, time of a read, reads at a time. The figures are those of `TridentKV`'s SATA SSD (Samsung PM883:
-/// 98,000 reads a second at depth 32) and disk (Seagate Exos 7E2: 8.5 ms of seek, 4.2 ms for half a turn), from their data sheets.
+/// 98,000 reads a second at depth 32) and disk (Seagate Exos 7E2: 8.5 ms of seek, 4.2 ms for half a turn), from their data
+/// sheets.
 const DEVICES: [(&str, Duration, usize); 2] =
     [("sata", Duration::from_micros(110), 11), ("hdd", Duration::from_micros(12_700), 1)];
 

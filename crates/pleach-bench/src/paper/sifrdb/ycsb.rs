@@ -14,8 +14,8 @@ const STAGES_MAX: u32 = 5;
 const THREADS: usize = 4;
 const OPS: u64 = 40_000;
 
-/// Larger than all writes, as the paper's write buffer is larger than a workload's. A flush into full stages would merge the forest
-/// into few runs.
+/// Larger than all writes, as the paper's write buffer is larger than a workload's. A flush into full stages would merge the
+/// forest into few runs.
 const MEMTABLE_BYTES: u64 = 16 << 20;
 
 const WORKLOADS: [&str; 6] = ["ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-e", "ycsb-f"];

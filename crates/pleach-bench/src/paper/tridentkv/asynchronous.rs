@@ -1,5 +1,6 @@
-//! TridentKV, Figs. 15 and 18: asynchronous reads, and learned indexes, by cache; asynchronous reads by the number of threads. The figures are bars and curves without
-//! numbers; quoted is what the text says. In place of SPDK's polling thread stands a polled `io_uring`.
+//! TridentKV, Figs. 15 and 18: asynchronous reads, and learned indexes, by cache; asynchronous reads by the number of
+//! threads. The figures are bars and curves without numbers; quoted is what the text says. In place of SPDK's polling thread
+//! stands a polled `io_uring`.
 
 use super::{CACHES, IN_FLIGHT, KEYS, Reads, VALUE_BYTES, print_row, share_of_device};
 use crate::bench::Record;

@@ -110,8 +110,8 @@ pub(crate) fn fig17(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A row for each of `kinds`, on a store of its own: `cells`, the kind, operations a second against the first kind, `figures`, and
-/// what was learned.
+/// A row for each of `kinds`, on a store of its own: `cells`, the kind, operations a second against the first kind,
+/// `figures`, and what was learned.
 fn compare(
     session: &mut Session<'_>,
     engine: &str,

@@ -33,9 +33,10 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// The history that `seed` makes in a store of this shape. With learned indexes SSTs are larger, so that they have the two
-    /// blocks which a model needs. The clients that run together must make a commit of several batches, and learned indexes must be
-    /// trained while the machine is idle too. `None` if they do not, as with one seed in ten: take the next one.
+    /// The history that `seed` makes in a store of this shape. With learned indexes SSTs are larger, so that they have the
+    /// two blocks which a model needs. The clients that run together must make a commit of several batches, and learned
+    /// indexes must be trained while the machine is idle too. `None` if they do not, as with one seed in ten: take the next
+    /// one.
     pub(super) fn new(seed: u64, shape: Shape, learned: LearnedIndex) -> Option<Self> {
         let setup = Setup {
             memtable_bytes: 16 << 10,
