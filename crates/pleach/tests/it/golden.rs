@@ -1,41 +1,41 @@
 //! Golden test: the same history leaves the same bytes as earlier code.
 //!
-//! A history from a seed runs in the simulator, once for each shape. A checksum over all bytes of the store is compared with the
-//! one of earlier code. So a change of a format, of a picker or of the order of I/O shows here. If such a change is intended,
-//! `PLEACH_GOLDEN=print cargo test -p pleach --test it golden -- --nocapture` prints the new checksums.
+//! A history from a seed runs in the simulator, for each shape and with separators or learned indexes. A checksum over all
+//! bytes of the store is compared with the one of earlier code. So a change of a format, of a picker or of the order of I/O
+//! shows here. If such a change is intended, `PLEACH_GOLDEN=print cargo test -p pleach --test it golden -- --nocapture`
+//! prints the new checksums.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
 use pleach::env::SimEnv;
-use pleach::{Db, Durability, LearnedIndex, Options, Shape};
+use pleach::{Db, Durability, LearnedIndex, Options, Shape, Thresholds};
 
 const DIR: &str = "/store";
 
-/// Shape, seed, checksum of the store's files.
-const GOLDEN: &[(Shape, u64, u64)] = &[
-    (Shape::Forest, 1, 0xedc8_efb0_4ca3_ba44),
-    (Shape::Forest, 2, 0xa5b4_f13e_75ff_d7e5),
-    (Shape::ForestOverBottom, 1, 0x6600_beed_27b4_7011),
-    (Shape::ForestOverBottom, 2, 0x7414_5dd0_07ad_8cfd),
-    (Shape::Leveled, 1, 0x701a_3bb2_764a_a766),
-    (Shape::Leveled, 2, 0xa2f2_a27b_33ae_6e88),
+/// Shape, when indexes are learned, seed, checksum of the store's files.
+const GOLDEN: &[(Shape, LearnedIndex, u64, u64)] = &[
+    (Shape::Forest, LearnedIndex::Never, 1, 0xedc8_efb0_4ca3_ba44),
+    (Shape::Forest, LearnedIndex::Never, 2, 0xa5b4_f13e_75ff_d7e5),
+    (Shape::ForestOverBottom, LearnedIndex::Never, 1, 0x6600_beed_27b4_7011),
+    (Shape::ForestOverBottom, LearnedIndex::Never, 2, 0x7414_5dd0_07ad_8cfd),
+    (Shape::Leveled, LearnedIndex::Never, 1, 0x701a_3bb2_764a_a766),
+    (Shape::Leveled, LearnedIndex::Never, 2, 0xa2f2_a27b_33ae_6e88),
+    (Shape::Forest, LearnedIndex::Always, 1, 0x3f8d_faee_31c9_8446),
+    (Shape::ForestOverBottom, LearnedIndex::Always, 1, 0x6f39_7a44_740c_6370),
+    (Shape::ForestOverBottom, LearnedIndex::Always, 3, 0x1cf1_6363_d99d_2f9b),
 ];
 
 #[test]
 fn golden_histories_leave_the_bytes_they_left_before() {
-    let found: Vec<_> = GOLDEN.iter().map(|&(shape, seed, _)| (shape, seed, play(shape, seed))).collect();
+    let found: Vec<_> =
+        GOLDEN.iter().map(|&(shape, when, seed, _)| (shape, when, seed, play(shape, when, seed))).collect();
     if std::env::var_os("PLEACH_GOLDEN").is_some() {
-        for (shape, seed, sum) in &found {
+        for (shape, when, seed, sum) in &found {
             let hex = format!("{sum:016x}");
-            println!(
-                "    (Shape::{shape:?}, {seed}, 0x{}_{}_{}_{}),",
-                &hex[..4],
-                &hex[4..8],
-                &hex[8..12],
-                &hex[12..]
-            );
+            let quarters = [&hex[..4], &hex[4..8], &hex[8..12], &hex[12..]].join("_");
+            println!("    (Shape::{shape:?}, LearnedIndex::{when:?}, {seed}, 0x{quarters}),");
         }
         return;
     }
@@ -43,18 +43,20 @@ fn golden_histories_leave_the_bytes_they_left_before() {
 }
 
 /// The checksum of the store that a history leaves behind.
-fn play(shape: Shape, seed: u64) -> u64 {
+fn play(shape: Shape, when: LearnedIndex, seed: u64) -> u64 {
     let mut rng = Rng::with_seed(seed);
     let env = SimEnv::new(seed);
     let options = Options::new()
         .env(Arc::<SimEnv>::clone(&env))
         .memory(1 << 20)
-        .learned_index(LearnedIndex::Never)
+        .learned_index(when)
+        .thresholds(Thresholds { larger_models: true, ..Thresholds::default() })
         .memtable_bytes(32 << 10)
         .sst_bytes(12 << 10)
         .shape(shape)
         .compression(seed.is_multiple_of(2))
         .runs_per_stage(2 + (seed % 3) as usize);
+    let mut learned = 0;
     for _session in 0..3 {
         let db = options.clone().open(DIR).unwrap();
         for round in 0..4 {
@@ -71,8 +73,10 @@ fn play(shape: Shape, seed: u64) -> u64 {
                 _ => {}
             }
         }
+        learned += db.stats().ssts_learned;
         db.close().unwrap();
     }
+    assert_eq!(learned > 0, when == LearnedIndex::Always, "learned indexes in {learned} SSTs");
     checksum(&env)
 }
 
