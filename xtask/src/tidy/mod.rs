@@ -12,6 +12,7 @@ mod file_length;
 mod glossary;
 mod layers;
 mod leftovers;
+mod line_length;
 mod links;
 mod machine_paths;
 mod magics;
@@ -55,6 +56,7 @@ const CHECKS: &[Check] = &[
     Check { name: "glossary", find: glossary::find },
     Check { name: "layers", find: layers::find },
     Check { name: "leftovers", find: leftovers::find },
+    Check { name: "line-length", find: line_length::find },
     Check { name: "links", find: links::find },
     Check { name: "machine-paths", find: machine_paths::find },
     Check { name: "magics", find: magics::find },
