@@ -20,6 +20,8 @@ pub(crate) const FOOTER_LEN: usize = 64;
 pub(crate) const TAIL_LEN_MAX: usize = 64 << 20;
 /// Longest filter. A filter that would be longer gets fewer bits per key.
 pub(crate) const FILTER_LEN_MAX: usize = 32 << 20;
+/// Length of an index from which on an SST must end: the longest filter, two keys and the longest separator have room behind it.
+pub(crate) const INDEX_LEN_FULL: usize = TAIL_LEN_MAX - FILTER_LEN_MAX - (1 << 20);
 /// Longest SST.
 pub(crate) const FILE_LEN_MAX: u64 = u32::MAX as u64;
 /// Any compressed block may decompress to so many bytes.
@@ -33,4 +35,4 @@ pub(crate) fn may_decompress_to(stored: usize, raw: usize) -> bool {
 }
 
 const _: () = assert!(BLOCK_LEN_MAX <= u16::MAX as usize, "offsets inside a block are 16 bits");
-const _: () = assert!(FILTER_LEN_MAX < TAIL_LEN_MAX);
+const _: () = assert!(TAIL_LEN_MAX - FILTER_LEN_MAX - INDEX_LEN_FULL > 4 * KEY_LEN_MAX);

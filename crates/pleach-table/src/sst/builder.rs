@@ -24,7 +24,9 @@ use crate::block::{BlockPacker, BlockType, Cut, Header, Packing, seal};
 use crate::codec::Codec;
 use crate::filter::FilterBuilder;
 use crate::properties::Properties;
-use crate::sizes::{BLOCK_LEN_MAX, HEADER_LEN, KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX, may_decompress_to};
+use crate::sizes::{
+    BLOCK_LEN_MAX, HEADER_LEN, INDEX_LEN_FULL, KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX, may_decompress_to,
+};
 use crate::summary::SstSummary;
 use crate::value_kind::ValueKind;
 
@@ -161,6 +163,12 @@ impl SstBuilder {
     /// Approximate length of the file if it were finished now.
     pub fn estimated_len(&self) -> u64 {
         self.position() + (self.packer.waiting_len() + self.tail_len_estimate()) as u64
+    }
+
+    /// Whether the file should end because its index is as long as one may be. Long keys that differ late bring it there: an
+    /// index holds such a key for each block.
+    pub fn is_index_full(&self) -> bool {
+        self.boundaries.encoded_len_max() >= INDEX_LEN_FULL
     }
 
     /// Offset of the next byte of the file.

@@ -188,7 +188,7 @@ impl<'i> Flush<'i> {
         let mut run_bits = None;
         while on_partition(cursor, partition) {
             if !shadows_nothing(older, cursor) {
-                if let Some(full) = self.own.take_if(|o| o.len() >= sst_bytes) {
+                if let Some(full) = self.own.take_if(|own| own.is_full(sst_bytes)) {
                     let rest = || lens_from(memtable, partition, cursor.key()).count() as u64;
                     let entries = || full.entries() + rest();
                     let bits = *run_bits.get_or_insert_with(|| filter_bits(entries()));
@@ -228,6 +228,9 @@ impl<'i> Flush<'i> {
         older: &OlderRuns,
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
+        if let Some(full) = self.shared.take_if(|shared| shared.output.is_full(u64::MAX)) {
+            self.finish_shared(full)?;
+        }
         let shared = match &mut self.shared {
             Some(shared) => shared,
             None => self.shared.insert(SharedFile::new(self.upkeep, self.newest_seq)?),

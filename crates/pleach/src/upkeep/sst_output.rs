@@ -200,6 +200,11 @@ impl SstOutput<'_> {
         self.builder.estimated_len()
     }
 
+    /// Whether the file should end: it is as long as it is to be, or its index as long as one may be.
+    pub(crate) fn is_full(&self, sst_bytes: u64) -> bool {
+        self.len() >= sst_bytes || self.builder.is_index_full()
+    }
+
     /// Adds an entry.
     #[inline]
     pub(crate) fn add(&mut self, entry: &NewEntry<'_>, older: &OlderRuns) -> Result<()> {

@@ -1,5 +1,8 @@
 //! Batches far larger than the memtable: every legal batch is accepted under any `memory`, and recovered under any other.
 
+use std::sync::Arc;
+
+use pleach::env::SimEnv;
 use pleach::{Db, Durability, ErrorKind, Options};
 
 use crate::rig::child::run_after;
@@ -233,4 +236,21 @@ fn peak_mib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() >> 10
+}
+
+/// A separator is about as long as the keys if these differ late. So few blocks fill an index.
+#[test]
+fn an_sst_ends_when_long_keys_have_filled_its_index() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(512 << 20);
+    let db = options.memtable_bytes(128 << 20).sst_bytes(1 << 30).open("/store").unwrap();
+    let long = "x".repeat(60_000);
+    let key = |i: u32| format!("{:04}{long}{}", i / 2, i % 2);
+    for i in 0..1100 {
+        db.default_partition().put(key(i), "v").unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!(db.stats().ssts, 2, "an index may have 31 MiB");
+    assert!((0..1100).step_by(7).all(|i| db.default_partition().get(key(i)).unwrap().is_some()));
+    db.verify().unwrap();
 }

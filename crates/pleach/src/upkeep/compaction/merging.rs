@@ -151,7 +151,7 @@ impl Merging {
                 if let Some(bytes) = charged.piece(sst.len()) {
                     upkeep.keep_pace(bytes);
                 }
-                let is_full = sst.len() >= sst_bytes;
+                let is_full = sst.is_full(sst_bytes);
                 // End the output early if a file can be moved next, but write no small SSTs.
                 let is_cut = || {
                     sst.len() >= upkeep.ctx.options.moved_bytes_min() && self.movable_file(upkeep).is_some()
