@@ -25,10 +25,21 @@ static GOOD: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
     })
 });
 
+/// Most blocks that an index is decoded for: one more than a model can have.
+const BLOCKS_MAX: u32 = 1 << 22;
+
+/// Bytes of memory for each byte of an index, for each block, and besides: of the 255 positions of an encoder, and of what
+/// is empty.
+const MEMORY_MAX: [usize; 3] = [24, 16, 16 << 10];
+
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
     let blocks = match input.byte() {
         0 => 134,
+        255 => {
+            u32::try_from(input.number() << 8 | usize::from(input.byte())).expect("24 bits")
+                % (BLOCKS_MAX + 1)
+        }
         other => u32::from(other),
     };
     let mut index = match input.byte() % 4 {
@@ -37,8 +48,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     };
     let key = input.bytes(20);
     input.damage(&mut index);
+    let factors = [index.len(), blocks as usize, 1];
     if let Ok(index) = Index::decode(&index, blocks) {
-        assert!(index.memory() < 1 << 20, "memory is in proportion to the bytes");
+        let memory_max: usize = MEMORY_MAX.iter().zip(factors).map(|(bytes, factor)| bytes * factor).sum();
+        assert!(index.memory() <= memory_max, "{} bytes of at most {memory_max}", index.memory());
         for probe in [key, b"", b"user/1234", b"0000000000000123", &[0xff; 40]] {
             assert!(index.find(probe) < blocks);
         }

@@ -227,7 +227,8 @@ impl Index {
         }
     }
 
-    /// Decodes the index of an SST of `blocks` data blocks from all of `bytes`. Takes memory only in proportion to `bytes`.
+    /// Decodes the index of an SST of `blocks` data blocks from all of `bytes`. Takes memory in proportion to `bytes` and
+    /// `blocks`: besides what is in proportion to `bytes`, at most 16 bytes a block.
     pub fn decode(bytes: &[u8], blocks: u32) -> Result<Self, Malformed> {
         if bytes.first() == Some(&KIND_LEARNED) {
             return Ok(Self(Kind::Learned(Learned::decode(bytes, blocks)?)));

@@ -111,12 +111,10 @@ impl<C: Code> Model<C> {
         let records_len = records_len.ok_or(malformed(&rest, "records within the index"))?;
         let records = rest.take(records_len).unwrap_or_default();
         let values = Values { bytes: padded(records, 8), at: 0, fields };
-        let values: Vec<_> = values.take(segments as usize).collect();
         let fine_bits = if is_fine { rest.u8().filter(|bits| (1..64).contains(bits)) } else { Some(0) };
         let fine_bits = fine_bits.ok_or(malformed(&rest, "1 to 63 bits apart"))?.into();
-        let implicit = u32::from(!is_even);
-        let records = records_of(&values, implicit, blocks - u32::from(is_even), implicit, fine_bits);
-        let (records, bits) = records.map_err(|expected| malformed(&rest, expected))?;
+        let read = read_records(values, segments as usize, blocks, is_even, fine_bits);
+        let (records, starts, bits) = read.map_err(|expected| malformed(&rest, expected))?;
         let residuals_len = usize::try_from(bits.div_ceil(8)).ok();
         let residuals = residuals_len.and_then(|len| rest.take(len));
         let residuals = residuals.ok_or(malformed(&rest, "as many residuals as boundaries"))?;
@@ -127,8 +125,6 @@ impl<C: Code> Model<C> {
         let layout = if is_even {
             Some(Layout::Even { shift })
         } else {
-            let starts = ascending_starts(&values)
-                .ok_or(malformed(&rest, "starts in ascending order, the first of them 0"))?;
             Starts::new(starts, shift).map(|starts| Layout::Uneven(starts, fine.flatten()))
         };
         let layout = layout.ok_or(malformed(&input, "segments that a table can count"))?;
@@ -155,29 +151,28 @@ impl Iterator for Values {
     }
 }
 
-/// The starts, if they ascend from 0.
-fn ascending_starts(values: &[[u64; FIELDS]]) -> Option<Vec<u64>> {
-    let mut start = 0_u64;
-    let starts = values.iter().enumerate().map(|(no, values)| {
-        let distance = values[START];
-        start = start.checked_add(distance)?;
-        ((distance == 0) == (no == 0)).then_some(start)
-    });
-    starts.collect()
-}
-
-/// The records of segments that have the boundaries from `first` to `end`, `implicit` of them each without a residual, and the
-/// bits of all residuals; `fine_bits` of each residual are apart.
-fn records_of(
-    values: &[[u64; FIELDS]],
-    first: u32,
-    end: u32,
-    implicit: u32,
+/// The records of so many `segments` with these `values`, their starts in the uneven layout, and the bits of all residuals;
+/// `fine_bits` of each residual are apart.
+///
+/// Fields of no bytes may claim millions of segments. So nothing is kept of a segment but its record, and its start where
+/// these ascend and therefore have bytes.
+fn read_records(
+    values: impl Iterator<Item = [u64; FIELDS]>,
+    segments: usize,
+    blocks: u32,
+    is_even: bool,
     fine_bits: u32,
-) -> Result<(Vec<Record>, u64), &'static str> {
-    let mut records = Vec::with_capacity(values.len() + 1);
-    let (mut block, mut bit) = (first, 0_u64);
-    for values in values {
+) -> Result<(Vec<Record>, Vec<u64>, u64), &'static str> {
+    // In the uneven layout the boundary at the start of a segment has no residual.
+    let (implicit, end) = if is_even { (0, blocks - 1) } else { (1, blocks) };
+    let mut records = Vec::with_capacity(segments + 1);
+    let mut starts = Vec::new();
+    let (mut block, mut bit) = (implicit, 0_u64);
+    for values in values.take(segments) {
+        if !is_even {
+            let start = next_start(starts.last().copied(), values[START]);
+            starts.push(start.ok_or("starts in ascending order, the first of them 0")?);
+        }
         let len = u32::try_from(values[BLOCKS]).ok().filter(|&len| implicit <= len && len <= end - block);
         let len = len.ok_or("segments of all blocks")?;
         let can_be_fine =
@@ -191,7 +186,15 @@ fn records_of(
         bit += u64::from(len - implicit) * u64::from(shape.without(fine_bits).width);
         block += len;
     }
-    if block == end { Ok((records, bit)) } else { Err("segments of all blocks") }
+    if block == end { Ok((records, starts, bit)) } else { Err("segments of all blocks") }
+}
+
+/// The start that is `distance` behind the one before, or the first one; `None` if starts do not ascend from 0.
+fn next_start(before: Option<u64>, distance: u64) -> Option<u64> {
+    match before {
+        None => (distance == 0).then_some(0),
+        Some(before) => before.checked_add(distance).filter(|_| distance > 0),
+    }
 }
 
 /// How `values` are stored.
