@@ -18,6 +18,7 @@
 use pleach_coding::bits::{BitWriter, PADDING, gather, mask, padded, unpadded};
 
 use super::line::Shape;
+use super::stored::are_last_bits_zero;
 
 /// Bits a boundary that lower bits apart must save. Arbitrary.
 const SAVED_MIN: u64 = 1;
@@ -87,8 +88,8 @@ impl Fine {
         out.extend_from_slice(unpadded(&self.marked.numbers));
     }
 
-    /// Decodes lower bits of `bits` each from all of `bytes`. `None` if there are not as many as marks, or the first block has
-    /// one.
+    /// Decodes lower bits of `bits` each from all of `bytes`. `None` if there are not as many as marks, if the first block or
+    /// one that does not exist has a mark, or if the bits behind the last ones are not 0.
     pub(super) fn load(bits: u32, blocks: u32, bytes: &[u8]) -> Option<Self> {
         let (marks, numbers) = bytes.split_at_checked(blocks.div_ceil(8) as usize)?;
         let words: Vec<u64> = marks
@@ -96,9 +97,11 @@ impl Fine {
             .map(|bytes| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
             .collect();
         let count: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
-        let is_whole = numbers.len() as u64 == (count * u64::from(bits)).div_ceil(8);
+        let number_bits = count * u64::from(bits);
+        let is_whole =
+            numbers.len() as u64 == number_bits.div_ceil(8) && are_last_bits_zero(numbers, number_bits);
         let is_inside =
-            words.last().is_none_or(|word| blocks.is_multiple_of(64) || word >> (blocks % 64) == 0);
+            words.first().is_none_or(|word| word & 1 == 0) && are_last_bits_zero(marks, blocks.into());
         (is_whole && is_inside).then(|| Self::new(bits, words, padded(numbers, PADDING)))
     }
 }

@@ -118,9 +118,12 @@ impl<C: Code> Model<C> {
         let residuals_len = usize::try_from(bits.div_ceil(8)).ok();
         let residuals = residuals_len.and_then(|len| rest.take(len));
         let residuals = residuals.ok_or(malformed(&rest, "as many residuals as boundaries"))?;
+        if !are_last_bits_zero(residuals, bits) {
+            return Err(malformed(&rest, "zero bits behind the last residual"));
+        }
         let fine = is_fine.then(|| Fine::load(fine_bits, blocks, rest.0));
         if fine.as_ref().map_or(!rest.is_empty(), Option::is_none) {
-            return Err(malformed(&rest, "as many lower bits as marks, and nothing behind"));
+            return Err(malformed(&rest, "as many lower bits as marks, and only zero bits behind"));
         }
         let layout = if is_even {
             Some(Layout::Even { shift })
@@ -172,6 +175,8 @@ fn read_records(
         if !is_even {
             let start = next_start(starts.last().copied(), values[START]);
             starts.push(start.ok_or("starts in ascending order, the first of them 0")?);
+        } else if values[START] != 0 {
+            return Err("starts of 0 where segments span equally many codes");
         }
         let len = u32::try_from(values[BLOCKS]).ok().filter(|&len| implicit <= len && len <= end - block);
         let len = len.ok_or("segments of all blocks")?;
@@ -195,6 +200,11 @@ fn next_start(before: Option<u64>, distance: u64) -> Option<u64> {
         None => (distance == 0).then_some(0),
         Some(before) => before.checked_add(distance).filter(|_| distance > 0),
     }
+}
+
+/// Whether the bits behind the first `bits` are 0; `bytes` end with the byte of the last of them.
+pub(super) fn are_last_bits_zero(bytes: &[u8], bits: u64) -> bool {
+    bytes.last().is_none_or(|last| bits.is_multiple_of(8) || last >> (bits % 8) == 0)
 }
 
 /// How `values` are stored.

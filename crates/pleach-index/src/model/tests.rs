@@ -4,7 +4,7 @@
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
-use pleach_coding::{Decoder, put_varint};
+use pleach_coding::{Decoder, Malformed, put_varint};
 
 use super::*;
 
@@ -141,4 +141,79 @@ fn a_shift_by_all_bits_of_a_code_is_refused() {
         bytes[shift_at] = shift;
         assert!(load(&bytes).is_err(), "{shift}");
     }
+}
+
+/// Stores `model`, and passes its bytes to `change` before loading them.
+fn load_changed(model: &Model<u64>, change: impl FnOnce(&mut Vec<u8>)) -> Result<Model<u64>, Malformed> {
+    let mut bytes = Vec::new();
+    model.store(&mut bytes);
+    change(&mut bytes);
+    Model::load(Decoder(&bytes), model.blocks(), |_| 0)
+}
+
+#[test]
+fn bits_behind_the_last_residual_are_zero() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut codes: Vec<u64> = std::iter::repeat_with(|| rng.u64(..)).take(500).collect();
+    codes.sort_unstable();
+    let mut changed = 0;
+    for count in 1..9 {
+        let model = Model::even(&gaps_of(&codes[..400 + 4 * count], 4)).unwrap();
+        let used = model
+            .records
+            .windows(2)
+            .map(|pair| u64::from(pair[1].block() - pair[0].block()) * u64::from(pair[0].shape().width));
+        let used = used.sum::<u64>() % 8;
+        assert!(load_changed(&model, |_| ()).is_ok());
+        if used != 0 {
+            changed += 1;
+            let refused = load_changed(&model, |bytes| *bytes.last_mut().unwrap() |= 1 << used);
+            assert_eq!(refused.unwrap_err().expected, "zero bits behind the last residual");
+        }
+    }
+    assert!(changed > 0, "residuals fill whole bytes");
+}
+
+#[test]
+fn marks_and_lower_bits_end_in_zero_bits() {
+    let mut rng = fastrand::Rng::with_seed(2);
+    let steps: Vec<u64> = std::iter::repeat_with(|| rng.u64(..)).take(8000).collect();
+    let mut changed = [0; 2];
+    for per_block in [34, 35, 38, 42] {
+        let model = Model::uneven(&gaps_of_composite_codes(&steps, per_block), 1).unwrap();
+        let Layout::Uneven(_, Some(fine)) = &model.layout else { continue };
+        let mut stored = Vec::new();
+        fine.store(model.blocks(), &mut stored);
+        let load = |at: usize, bit: u32| {
+            let mut stored = stored.clone();
+            stored[at] |= 1 << bit;
+            Fine::load(fine.bits, model.blocks(), &stored)
+        };
+        let marks_len = model.blocks().div_ceil(8) as usize;
+        let marks = stored[..marks_len].iter().map(|byte| byte.count_ones()).sum::<u32>();
+        // With a mark more, the number of lower bits may still be right.
+        assert!(Fine::load(fine.bits, model.blocks(), &stored).is_some());
+        assert!(load(0, 0).is_none(), "no boundary is before the first block");
+        for (changed, (last, used)) in changed
+            .iter_mut()
+            .zip([(marks_len - 1, model.blocks() % 8), (stored.len() - 1, marks * fine.bits % 8)])
+        {
+            if used != 0 {
+                *changed += 1;
+                assert!(load(last, used).is_none(), "{last} {used}");
+            }
+        }
+    }
+    assert!(changed.iter().all(|count| *count > 0), "{changed:?}");
+}
+
+#[test]
+fn segments_that_span_equally_many_codes_have_no_starts() {
+    let codes: Vec<u64> = (0..4000).map(|n| (n << 20) | (n * n % 1_000_003)).collect();
+    let model = Model::even(&gaps_of(&codes, 4)).unwrap();
+    let mut segments = Vec::new();
+    put_varint(&mut segments, model.segments().into());
+    let start_least_at = segments.len() + 16 + 2;
+    let refused = load_changed(&model, |bytes| bytes[start_least_at] = 2);
+    assert_eq!(refused.unwrap_err().expected, "starts of 0 where segments span equally many codes");
 }
