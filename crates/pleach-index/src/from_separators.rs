@@ -103,7 +103,7 @@ impl FromSeparators {
         self.encoder = encoders.shared(&self.encoder);
     }
 
-    /// Bytes of memory of its own, on the heap or in this struct; the encoder's are apart.
+    /// Bytes of memory of its own, those of this struct included, which is on the heap; the encoder's are apart.
     pub(crate) fn own_memory(&self) -> usize {
         size_of::<Self>() + self.model.memory() + self.long.memory()
     }

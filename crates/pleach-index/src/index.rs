@@ -140,7 +140,7 @@ impl Index {
         }
     }
 
-    /// Bytes of memory on the heap. An encoder that is shared counts in each index that shares it.
+    /// Bytes of memory on the heap, besides this struct. An encoder that is shared counts in each index that shares it.
     pub fn memory(&self) -> usize {
         match &self.0 {
             Kind::Separators(separators) => separators.memory(),
@@ -331,32 +331,29 @@ impl IndexBuilder {
         choice: IndexChoice,
         is_in_time: impl FnOnce() -> bool,
     ) -> (Index, Option<Obstacle>) {
-        let learned = match (choice, &self.keys) {
-            (IndexChoice::Separators, _) | (_, None) => None,
-            (_, Some(keys)) => Learned::train(keys),
-        };
+        let is_wanted = choice != IndexChoice::Separators;
+        let keys = self.keys.as_ref().filter(|_| is_wanted);
+        let learned = keys.and_then(Learned::train);
         let is_late = learned.is_some() && !is_in_time();
-        let learned = learned.filter(|_| !is_late);
-        // Mostly this is plain without the separators.
-        let is_plain = |learned: &Learned| {
-            let ((stored, memory), least) = (bytes_of(learned), self.separators.least_bytes());
-            choice == IndexChoice::Learned || (stored <= least.0 && memory <= least.1)
-        };
+        let learned = learned.filter(|_| !is_late).map(|learned| (bytes_of(&learned), learned));
+        // Lower bounds of the separators' bytes decide for most SSTs, so the separators need not be finished.
+        let least = self.separators.least_bytes();
         let learned = match learned {
-            Some(learned) if is_plain(&learned) => return (Index(Kind::Learned(learned)), None),
+            Some((bytes, learned)) if choice == IndexChoice::Learned || fits(bytes, least) => {
+                return (Index(Kind::Learned(learned)), None);
+            }
             learned => learned,
         };
         let separators = self.separators.finish();
         let obstacle = match learned {
             _ if is_late => Obstacle::TimedOut,
-            Some(learned) if is_smaller(&learned, &separators) => {
+            Some((bytes, learned)) if fits(bytes, separators.bytes()) => {
                 return (Index(Kind::Learned(learned)), None);
             }
             Some(_) => Obstacle::Larger,
             None if separators.blocks() == 1 => Obstacle::OneBlock,
             None => Obstacle::Ties,
         };
-        let is_wanted = choice != IndexChoice::Separators;
         (Index(Kind::Separators(separators)), is_wanted.then_some(obstacle))
     }
 }
@@ -367,12 +364,9 @@ fn is_trial(boundaries: usize) -> bool {
     boundaries.is_power_of_two() && is_often && boundaries >= TRIED_FIRST
 }
 
-/// Whether `learned` takes at most as many bytes as `separators`, both stored and resident.
-fn is_smaller(learned: &Learned, separators: &Separators) -> bool {
-    let (stored, memory) = bytes_of(learned);
-    let mut stored_separators = Vec::new();
-    separators.encode(&mut stored_separators);
-    stored <= stored_separators.len() && memory <= separators.memory()
+/// Whether an index with these bytes, stored and in memory, takes no more than `limits`.
+fn fits(bytes: (usize, usize), limits: (usize, usize)) -> bool {
+    bytes.0 <= limits.0 && bytes.1 <= limits.1
 }
 
 /// Bytes stored and in memory. A shared encoder counts in full.

@@ -121,13 +121,12 @@ impl Learned {
         self.encoder = encoders.shared(&self.encoder);
     }
 
-    /// Bytes of memory of its own, on the heap or in this struct; the encoder's are apart.
+    /// Bytes of memory on the heap; the encoder's are apart.
     pub(crate) fn own_memory(&self) -> usize {
-        let model = match &self.model {
+        match &self.model {
             Width::Narrow(model) => model.memory(),
             Width::Wide(model) => model.memory(),
-        };
-        size_of::<Self>() + model
+        }
     }
 
     /// Appends the stored form.
@@ -140,13 +139,12 @@ impl Learned {
         }
     }
 
-    /// Decodes the index of `blocks` data blocks from all of `bytes`, which begin with the kind.
+    /// Decodes the index of `blocks` data blocks from all of `bytes`.
+    ///
+    /// Requires: `bytes` begin with [`KIND_LEARNED`].
     pub(crate) fn decode(bytes: &[u8], blocks: u32) -> Result<Self, Malformed> {
         let offset = |rest: &Decoder<'_>| bytes.len() - rest.0.len();
-        let mut input = Decoder(bytes);
-        if input.u8() != Some(KIND_LEARNED) {
-            return Err(Malformed::new(0, "the kind of a learned index"));
-        }
+        let mut input = Decoder(bytes.get(1..).unwrap_or_default());
         let encoder = Arc::new(Snbc::load(&mut input, offset)?);
         let model = if encoder.is_wide() {
             Width::Wide(Model::load(input, blocks, offset)?)

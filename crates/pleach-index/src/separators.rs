@@ -143,6 +143,13 @@ impl Separators {
         self.prefix.len() + self.heads.len() * 12 + self.pool.len() + self.narrowing.memory()
     }
 
+    /// Bytes stored and in memory.
+    pub(crate) fn bytes(&self) -> (usize, usize) {
+        let mut stored = Vec::new();
+        self.encode(&mut stored);
+        (stored.len(), self.memory())
+    }
+
     /// Appends the stored form: kind, prefix, then every separator's suffix behind its length.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(KIND_SEPARATORS);

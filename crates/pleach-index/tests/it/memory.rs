@@ -1,6 +1,6 @@
-//! What decoding allocates at most.
+//! What indexes have allocated, and what decoding allocates at most.
 
-use pleach_index::Index;
+use pleach_index::{Index, IndexBuilder, IndexChoice};
 
 use crate::alloc::measure;
 
@@ -27,5 +27,37 @@ fn fields_of_no_bytes_take_16_bytes_a_block() {
         let (index, _, peak) = measure(|| Index::decode(&bytes, blocks).unwrap());
         assert_eq!((index.blocks(), index.segments()), (blocks, blocks - 1));
         assert!(peak <= 16 * blocks as usize + 24 * bytes.len() + 1024, "{peak} bytes, {blocks} blocks");
+    }
+}
+
+#[test]
+fn an_index_counts_what_it_has_allocated() {
+    let key = |n: u32| format!("{n:08}");
+    for blocks in [2, 30, 3000] {
+        let (mut learning, mut separating) = (IndexBuilder::learning(), IndexBuilder::new());
+        for block in 1..blocks {
+            let n = block * 10 + block * block % 7;
+            learning.boundary(key(n - 1).as_bytes(), key(n).as_bytes());
+            separating.boundary(key(n - 1).as_bytes(), key(n).as_bytes());
+        }
+        let separators = separating.finish();
+        let learned = learning.finish_as(IndexChoice::Learned).0;
+        let mut stored = [Vec::new(), Vec::new()];
+        learned.encode(&mut stored[0]);
+        separators.encode(&mut stored[1]);
+        let decode = |stored: &[u8]| Index::decode(stored, blocks).unwrap();
+        let from_separators = measure(|| separators.learn_from_separators(IndexChoice::Learned).unwrap());
+        for (index, live, _) in
+            [measure(|| decode(&stored[0])), measure(|| decode(&stored[1])), from_separators]
+        {
+            // Counts of a shared encoder.
+            let counts = 2 * size_of::<usize>();
+            assert!(
+                (index.memory()..=index.memory() + counts).contains(&live),
+                "{:?} of {blocks} blocks: {live} bytes, counted {}",
+                index.kind(),
+                index.memory()
+            );
+        }
     }
 }
