@@ -268,8 +268,10 @@ impl Index {
 #[derive(Debug, Default)]
 pub struct IndexBuilder {
     separators: SeparatorsBuilder,
-    /// What a model is trained from; `None` if none is to be made.
+    /// What a model is trained from; `None` if none is to be made, or if keys tie.
     keys: Option<Keys>,
+    /// Whether a model was wanted from the start.
+    wants_model: bool,
 }
 
 impl IndexBuilder {
@@ -280,7 +282,7 @@ impl IndexBuilder {
 
     /// A builder of an index of one block, of any kind. It keeps more bytes of the keys at each boundary than [`Self::new`].
     pub fn learning() -> Self {
-        Self { keys: Some(Keys::default()), ..Self::default() }
+        Self { keys: Some(Keys::default()), wants_model: true, ..Self::default() }
     }
 
     /// Whether a model can be made of the boundaries so far. If so, the packer should end blocks where [`Cuts`](crate::Cuts)
@@ -320,7 +322,7 @@ impl IndexBuilder {
     }
 
     /// The index, by `choice`, and why it is not learned if a model was wanted. Without [`IndexBuilder::learning`] there is no
-    /// choice but separators.
+    /// choice but separators, and no obstacle.
     pub fn finish_as(self, choice: IndexChoice) -> (Index, Option<Obstacle>) {
         self.finish_in_time(choice, || true)
     }
@@ -331,7 +333,7 @@ impl IndexBuilder {
         choice: IndexChoice,
         is_in_time: impl FnOnce() -> bool,
     ) -> (Index, Option<Obstacle>) {
-        let is_wanted = choice != IndexChoice::Separators;
+        let is_wanted = self.wants_model && choice != IndexChoice::Separators;
         let keys = self.keys.as_ref().filter(|_| is_wanted);
         let learned = keys.and_then(Learned::train);
         let is_late = learned.is_some() && !is_in_time();

@@ -131,3 +131,18 @@ fn equal_encoders_are_shared() {
     assert!(!indexes[0].shares_with(&indexes[2]), "another prefix");
     assert!(indexes[0].shareable_memory() < indexes[0].memory());
 }
+
+#[test]
+fn a_builder_that_learns_nothing_has_no_obstacle() {
+    for choice in [IndexChoice::Separators, IndexChoice::Smallest, IndexChoice::Learned] {
+        let mut builder = IndexBuilder::new();
+        assert_eq!(IndexBuilder::new().finish_as(choice).1, None);
+        builder.boundary(b"a", b"b");
+        assert_eq!(builder.finish_as(choice).1, None);
+    }
+    let mut tied = IndexBuilder::learning();
+    let long = "a".repeat(65_000);
+    tied.boundary(long.as_bytes(), format!("{long}a").as_bytes());
+    tied.boundary(b"b", b"c");
+    assert_eq!(tied.finish_as(IndexChoice::Learned).1, Some(Obstacle::Ties));
+}
