@@ -1,7 +1,7 @@
 //! The index of an SST, of whichever kind is best for its keys.
 //!
-//! The builder gets each boundary between blocks as it is written. When the SST is finished, it makes the index of every kind
-//! and takes the best by [`IndexChoice`].
+//! The builder gets each boundary between blocks as it is written. When the SST is finished, the builder trains a model and
+//! takes it if it needs no more bytes than separators would ([`IndexChoice`]).
 //!
 //! # Invariants
 //! 1. *Promise*: if `find(key)` is `b`, then `key` is above the last key of block `b - 1` and below the first key of block
@@ -37,7 +37,7 @@ pub enum IndexKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexChoice {
     /// A model if neither its stored nor its resident bytes exceed those of separators; otherwise separators. Search times
-    /// are not part of the rule yet.
+    /// are not part of the rule: wherever a model is smaller, it was faster in a run (design/0011).
     #[default]
     Smallest,
     /// Separators.
@@ -100,7 +100,7 @@ impl Index {
     pub fn address_read(&self, key: &[u8], stage: SearchStage) -> Option<*const u8> {
         match &self.0 {
             Kind::Separators(separators) => separators.reads(key, stage),
-            // A model is small enough to stay in the processor's cache.
+            // A model is not prefetched: its first load depends on the key's code.
             Kind::Learned(_) | Kind::FromSeparators(_) => None,
         }
     }

@@ -5,9 +5,10 @@
 //! docs/format/sst.md.
 //!
 //! There are two kinds. *Separators* store a string between each two blocks. A *learned* index stores no keys: it encodes
-//! a key as a number ([SNBC]) and finds the block by a model of the boundaries. The builder makes both and takes the smaller
-//! one ([`IndexChoice`]). A finished index of separators can be replaced in memory by a model that is learned from them
-//! ([`Index::learn_from_separators`]). A model is smaller if blocks end in the right places: [`Cuts`] says where.
+//! a key as a number ([SNBC]) and finds the block by a model of the boundaries. The builder trains a model and takes it if it
+//! needs no more bytes than separators would ([`IndexChoice`]). A finished index of separators can be replaced in memory by a
+//! model that is learned from them ([`Index::learn_from_separators`]). A model is smaller if blocks end in the right places:
+//! [`Cuts`] says where.
 //!
 //! [`GreedyPlr`] is the model of another paper, which predicts with an error and leaves the search to the caller. SSTs do not
 //! use it.

@@ -6,8 +6,8 @@
 //!
 //! There are two layouts. In the *even* one all segments span equally many codes, so that a shift finds the segment. In the
 //! *uneven* one a segment starts exactly at a boundary, which has no residual, and a table over the leading bits of codes
-//! finds it. Keys that lie on few lines get the uneven layout, and so do keys whose density changes much. `build` fits it if the
-//! even one does not exist or takes less than a byte for each boundary, and keeps the smaller of the two.
+//! finds it. Keys that lie on few lines get the uneven layout, and so do keys whose density changes much. `build` takes the even
+//! layout. If that does not exist, or takes at most a byte for each boundary, it fits the uneven one too and keeps the smaller.
 //!
 //! # Invariants
 //! 1. *Exact*: for every gap, its upper code is found at or behind the boundary, and its lower code before. `build` checks
@@ -225,7 +225,7 @@ impl<C: Code> Model<C> {
         let line = record.line();
         let first = record.block();
         let exact = line.predict(distance);
-        // `last` wraps to -1 where two records name one block: no boundary either.
+        // `last` is not negative: `read_records` gives an uneven segment at least one boundary.
         let top = (exact >> line.shape.fraction).min(last.cast_signed().into());
         if self.candidates == 0 {
             return first + low_half(top.max(0).cast_unsigned());

@@ -18,7 +18,7 @@ use super::record::RECORD_BITS;
 const LEN_BITS_FIRST: u32 = 6;
 /// How often the span is halved at most.
 const HALVINGS_MAX: u32 = 6;
-/// Of so many segments one is compared, of many fewer: at least [`COMPARED`]`.0` of them and at most about `.1`. Arbitrary.
+/// A span's cost is estimated from a sample: every fourth segment, at least 3 and about 24 at most. Arbitrary.
 const COMPARED_ONE_IN: u64 = 4;
 const COMPARED: (u64, u64) = (3, 24);
 

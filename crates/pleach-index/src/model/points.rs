@@ -10,8 +10,8 @@ use super::line::{FRACTION_MAX, Line, Shape};
 
 /// Fraction bits of the slope that is searched first.
 pub(super) const FINE: u32 = 24;
-/// Range of residuals, in fractions of the slope that is searched first, that no line near by can have: they leave at most four
-/// blocks undecided ([`Shape::candidates`]).
+/// A line whose residuals spread over 4 blocks or more is given up: a search compares at most four boundaries
+/// ([`Shape::candidates`]). A nudge might still save some; they are not worth the time.
 const RANGE_MAX: i64 = 4 << FINE;
 /// Slopes tried for each fraction, next to the best one.
 const NUDGES: [i64; 9] = [1, 0, 2, -1, 3, -2, 5, -4, 8];
@@ -80,7 +80,7 @@ impl Points {
         Some(Line { slope, bias: -lowest, shape }).filter(Line::is_usable)
     }
 
-    /// The slope near `slope` whose residuals have the smallest range, after that range, in fractions.
+    /// Tilts a line of `slope`. Returns the smallest range of residuals that was found, in 2^-24 of a block, and its slope.
     fn tilted(&self, slope: u128) -> Option<(i64, u64)> {
         let mut slope = u64::try_from(slope).ok().filter(|slope| *slope < 1 << 60)?;
         let mut best = (i64::MAX, slope);

@@ -1,4 +1,8 @@
 //! Starts of segments that differ in length, and the table that finds the segment of a code.
+//!
+//! # Invariants
+//! 1. *Ascending*: starts ascend from 0. `fit` makes them so, and decoding checks it.
+//! 2. *Table*: entry `b` is the last segment that starts before bucket `b`, or 0. By construction in [`Starts::new`].
 
 use std::hint::select_unpredictable;
 
@@ -14,11 +18,12 @@ pub(super) struct Starts {
     /// segment.
     all: Box<[u64]>,
     scale: u8,
-    /// For each bucket of starts, the number of the segment that contains the bucket's first code.
+    /// For each bucket of starts, the number of the last segment that starts before it, or 0.
     table: Box<[u16]>,
     /// Bits of a start below its bucket.
     shift: u8,
-    /// Bits of the largest number of segments that start in one bucket. Halvings find a segment among four.
+    /// Bits of the largest number of starts in a bucket. Each bit above the lowest two is one halving; up to three starts are
+    /// then compared.
     steps: u8,
     /// How many starts are then compared one by one.
     counted: u8,
