@@ -66,7 +66,6 @@ pub(crate) struct Model<C> {
     candidates: u32,
     /// Whether one load finds the residuals of a window.
     are_gathered_at_once: bool,
-    segments: u32,
     layout: Layout,
     /// A record for each segment, and one that ends the last.
     records: Box<[Record]>,
@@ -149,7 +148,6 @@ impl<C: Code> Model<C> {
     }
 
     fn of(origin: C, blocks: u32, layout: Layout, mut records: Vec<Record>, residuals: Box<[u8]>) -> Self {
-        let segments = u32::try_from(records.len()).expect("fewer than blocks");
         let shapes = records.iter().map(Record::shape);
         let width = shapes.clone().map(|shape| shape.width).max().unwrap_or(0);
         let width = width.saturating_sub(layout.fine_bits());
@@ -161,7 +159,6 @@ impl<C: Code> Model<C> {
             blocks,
             candidates,
             are_gathered_at_once: candidates * width <= WIDTH_MAX,
-            segments,
             layout,
             records: records.into(),
             residuals,
@@ -278,7 +275,7 @@ impl<C: Code> Model<C> {
 
     /// Number of segments.
     pub(crate) fn segments(&self) -> u32 {
-        self.segments
+        u32::try_from(self.records.len() - 1).expect("fewer than blocks")
     }
 
     /// Most boundaries among which residuals decide.

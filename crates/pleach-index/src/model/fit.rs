@@ -26,7 +26,7 @@ const LEN_FIRST: usize = 16;
 /// A fitted segment. The boundaries from `first` on are its own.
 #[derive(Debug)]
 pub(super) struct Segment<C> {
-    /// Code from which on keys are in it.
+    /// Code from which on keys are in it; of segments that span equally many codes, that of the first one.
     pub(super) start: C,
     /// Number of its first boundary, from 0.
     pub(super) first: usize,

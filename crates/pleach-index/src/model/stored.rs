@@ -36,7 +36,7 @@ struct Field {
 impl<C: Code> Model<C> {
     /// Appends the stored form.
     pub(crate) fn store(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.segments.into());
+        put_varint(out, self.segments().into());
         out.extend_from_slice(&self.origin.wide().to_le_bytes());
         let (layout, shift) = match &self.layout {
             Layout::Even { shift } => (EVEN, *shift),
@@ -64,7 +64,7 @@ impl<C: Code> Model<C> {
 
     /// The fields of each segment.
     fn values(&self) -> impl Iterator<Item = [u64; FIELDS]> {
-        let starts = (0..self.segments as usize).map(|segment| match &self.layout {
+        let starts = (0..self.segments() as usize).map(|segment| match &self.layout {
             Layout::Even { .. } => 0,
             Layout::Uneven(starts, _) => starts.of(segment),
         });
