@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pleach_env::{Job, JobStep, failpoint};
-use pleach_table::{Sst, SstSummary};
+use pleach_table::Sst;
 
 use super::Upkeep;
 use crate::stats::add;
@@ -28,11 +28,16 @@ use crate::version::SstFile;
 const MEASURED_EVERY: Duration = Duration::from_secs(1);
 /// Blocks whose boundaries one step learns: an SST of 64 MiB, or many small ones.
 const BLOCKS_AT_ONCE: u64 = 16 << 10;
+/// Models are shown when they are so many parts of those to come: each time, the runs of their SSTs are listed anew. Arbitrary.
+const SHOWN_PART: u64 = 64;
 
 /// The job. There is none unless training is adaptive.
 pub(super) struct Trainer {
     upkeep: Arc<Upkeep>,
     processors: ProcessorUse,
+    /// Readers with models that no version shows yet, and the blocks of their files.
+    trained: Vec<Sst>,
+    trained_blocks: u64,
 }
 
 /// Counts an SST as being trained while it is written, until it is dropped.
@@ -53,7 +58,9 @@ impl Drop for TrainingWhileWriting<'_> {
 
 impl Trainer {
     pub(super) fn new(upkeep: &Arc<Upkeep>) -> Self {
-        let mut trainer = Self { upkeep: Arc::clone(upkeep), processors: ProcessorUse::default() };
+        let upkeep = Arc::clone(upkeep);
+        let processors = ProcessorUse::default();
+        let mut trainer = Self { upkeep, processors, trained: Vec::new(), trained_blocks: 0 };
         trainer.processor_use();
         trainer
     }
@@ -67,6 +74,18 @@ impl Trainer {
         let processors = u32::try_from(env.parallelism()).unwrap_or(u32::MAX);
         self.processors.measure(env.now(), time, processors)
     }
+
+    /// Shows the models to lookups, and lets blocks have the memory of the separators.
+    fn show_trained(&mut self) {
+        self.trained_blocks = 0;
+        if !self.trained.is_empty() {
+            failpoint::report("index.trained", self.trained.len() as u64);
+            self.upkeep.version_set.replace_ssts(std::mem::take(&mut self.trained));
+            if let Some(wakers) = self.upkeep.ctx.status.wakers() {
+                wakers.cleaner.wake();
+            }
+        }
+    }
 }
 
 impl Job for Trainer {
@@ -76,26 +95,29 @@ impl Job for Trainer {
             return JobStep::Idle;
         }
         let files = self.upkeep.version_set.state.load().version.live_files();
-        let mut untrained = files.iter().filter(|file| file.is_trainable()).peekable();
-        if untrained.peek().is_none() {
+        let untrained = files.iter().filter(|file| file.is_trainable());
+        let blocks_of = |file: &Arc<SstFile>| u64::from(file.summary.data_blocks);
+        let untrained_blocks: u64 = untrained.clone().map(blocks_of).sum();
+        if untrained_blocks == 0 {
+            self.show_trained();
             return JobStep::Idle;
         }
         let is_writing = self.upkeep.trained_while_writing.load(Ordering::Relaxed) > 0;
         if training::moment_to_read(is_writing, self.processor_use()) != Moment::Good {
+            self.show_trained();
             add(&self.upkeep.ctx.counters.training_waits, 1);
             return JobStep::IdleFor(MEASURED_EVERY);
         }
         let mut blocks = 0;
         let at_once = untrained.take_while(|file| {
             let is_first = blocks == 0;
-            let SstSummary { data_blocks, .. } = file.summary;
-            blocks += u64::from(data_blocks);
+            blocks += blocks_of(file);
             is_first || blocks <= BLOCKS_AT_ONCE
         });
-        let trained: Vec<Sst> = at_once.filter_map(|file| self.upkeep.train_while_reading(file)).collect();
-        if !trained.is_empty() {
-            failpoint::report("index.trained", trained.len() as u64);
-            self.upkeep.version_set.replace_ssts(trained);
+        self.trained.extend(at_once.filter_map(|file| self.upkeep.train_while_reading(file)));
+        self.trained_blocks += blocks;
+        if self.trained_blocks >= BLOCKS_AT_ONCE.max(untrained_blocks / SHOWN_PART) {
+            self.show_trained();
         }
         JobStep::Again
     }
@@ -106,15 +128,18 @@ impl Job for Trainer {
 }
 
 impl Upkeep {
-    /// The reader of `file` with a learned index, if there is one to use. It is tried once.
+    /// The reader of `file` with a learned index, if there is one to use. It is tried once, and again only if it took too long:
+    /// the thread gives way to others.
     fn train_while_reading(&self, file: &SstFile) -> Option<Sst> {
         let Self { ctx, encoders, .. } = self;
-        file.set_trained();
         let started = ctx.env.now();
-        let mut sst = file.sst().learn_index(ctx.options.learned_choice()).ok()?;
+        let learned = file.sst().learn_index(ctx.options.learned_choice());
         let time = ctx.env.now().saturating_sub(started);
-        let verdict = training::judge(ctx.options.training_limits(), time, Some(sst.index_error()));
+        let error = learned.as_ref().ok().map(Sst::index_error);
+        let verdict = training::judge(ctx.options.training_limits(), time, error);
         ctx.counters.note_training(time, verdict);
+        file.note_training(verdict == Verdict::TimedOut);
+        let mut sst = learned.ok()?;
         if verdict != Verdict::Used {
             return None;
         }

@@ -1,6 +1,6 @@
 //! SST files: shared by the versions that refer to them, and removed after the last reference is dropped.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use pleach_env::sync::Mutex;
@@ -9,14 +9,17 @@ use pleach_table::{Filter, IndexKind, Sst, SstSummary, false_positive_rate, prob
 
 use crate::filter_policy::FilterUse;
 
+/// How often training while reading is tried if it takes too long. Arbitrary.
+const TRAININGS_MAX: u8 = 3;
+
 /// An SST that some version refers to. Shared by versions, and through them by readers and snapshots.
 pub(crate) struct SstFile {
     pub(crate) id: FileId,
     pub(crate) summary: SstSummary,
     /// The reader; `None` before the file is open. Leaf lock.
     sst: Mutex<Option<Arc<Sst>>>,
-    /// Whether training while reading was tried.
-    was_trained: AtomicBool,
+    /// How often training while reading may still be tried. Relaxed: if it is late, a training is repeated, or comes later.
+    trainings_left: AtomicU8,
     filter: Mutex<KeptFilter>,
     /// See [`SstFile::filter_error_rate`].
     filter_error_rate: OnceLock<f64>,
@@ -45,7 +48,7 @@ impl SstFile {
             id,
             summary,
             sst: Mutex::default(),
-            was_trained: AtomicBool::new(false),
+            trainings_left: AtomicU8::new(TRAININGS_MAX),
             filter: Mutex::default(),
             filter_error_rate: OnceLock::new(),
             negative_lookups: AtomicU64::new(0),
@@ -161,17 +164,18 @@ impl SstFile {
         self.opened_sst().expect("files are opened before a version shows them")
     }
 
-    /// Whether it has separators and training while reading was not tried.
+    /// Whether it has separators and training while reading is still to be tried.
     pub(crate) fn is_trainable(&self) -> bool {
-        !self.was_trained.load(Ordering::Relaxed)
+        self.trainings_left.load(Ordering::Relaxed) > 0
             && self
                 .opened_sst()
                 .is_some_and(|sst| sst.index_kind() == IndexKind::Separators && sst.blocks() > 1)
     }
 
-    /// Notes that training while reading is tried.
-    pub(crate) fn set_trained(&self) {
-        self.was_trained.store(true, Ordering::Relaxed);
+    /// Notes that training while reading was tried. It is tried again only if it `took_too_long`.
+    pub(crate) fn note_training(&self, took_too_long: bool) {
+        let left = self.trainings_left.load(Ordering::Relaxed);
+        self.trainings_left.store(if took_too_long { left.saturating_sub(1) } else { 0 }, Ordering::Relaxed);
     }
 
     /// Whether `sst` is the present reader.

@@ -249,7 +249,9 @@ fn late_and_inexact_models_are_not_used() {
         assert_eq!(stats.ssts_learned, 0);
         let (refused, other) = (stats.index_timed_out, stats.index_inexact);
         let (refused, other) = if training_time.is_zero() { (refused, other) } else { (other, refused) };
-        assert_nearly_all(refused, before.ssts);
+        // What took too long is tried again.
+        let tries = if training_time.is_zero() { 3 } else { 1 };
+        assert_nearly_all(refused / tries, before.ssts);
         assert_eq!(other, 0);
         fill(&db, random_digits);
         let is_trained = db.stats().trained_while_writing > 0;

@@ -9,6 +9,8 @@ use super::*;
 use crate::version::Version;
 use crate::{Db, LearnedIndex, Options, Thresholds};
 
+const KEYS: u64 = 20_000;
+
 fn open(env: &Arc<SimEnv>, when: LearnedIndex) -> Db {
     let thresholds = Thresholds { larger_models: true, ..Thresholds::default() };
     let options = Options::new().env(Arc::clone(env) as _).memory(32 << 20).learned_index(when);
@@ -16,9 +18,9 @@ fn open(env: &Arc<SimEnv>, when: LearnedIndex) -> Db {
 }
 
 /// An adaptive store whose SSTs have separators, on a busy machine.
-fn untrained(env: &Arc<SimEnv>) -> Db {
+fn untrained(env: &Arc<SimEnv>, keys: u64) -> Db {
     let db = open(env, LearnedIndex::Never);
-    for i in 0..20_000_u64 {
+    for i in 0..keys {
         let key = i.wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes().to_le_bytes();
         db.default_partition().put(key, [7; 100]).unwrap();
     }
@@ -46,7 +48,7 @@ fn kinds(version: &Version) -> Vec<IndexKind> {
 #[test]
 fn separators_are_freed_with_the_last_version_that_shows_them() {
     let env = SimEnv::new(1);
-    let db = untrained(&env);
+    let db = untrained(&env, KEYS);
     let snapshot = db.snapshot();
     let old_version = version(&db);
     let old: Vec<Weak<Sst>> =
@@ -70,7 +72,7 @@ fn separators_are_freed_with_the_last_version_that_shows_them() {
 #[test]
 fn a_file_that_is_merged_meanwhile_is_let_alone() {
     let env = SimEnv::new(2);
-    let db = untrained(&env);
+    let db = untrained(&env, KEYS);
     let old_version = version(&db);
     let trained: Vec<Sst> = old_version
         .live_files()
@@ -89,7 +91,7 @@ fn a_file_that_is_merged_meanwhile_is_let_alone() {
 #[test]
 fn nothing_is_trained_while_an_sst_is_written() {
     let env = SimEnv::new(3);
-    let db = untrained(&env);
+    let db = untrained(&env, KEYS);
     let writing = TrainingWhileWriting::begin(&db.inner().upkeep.trained_while_writing);
     train(&db, &env);
     assert_eq!(db.stats().trained_while_reading, 0);
@@ -101,9 +103,22 @@ fn nothing_is_trained_while_an_sst_is_written() {
 #[test]
 fn a_poisoned_store_does_not_train() {
     let env = SimEnv::new(4);
-    let db = untrained(&env);
+    let db = untrained(&env, KEYS);
     let error = pleach_env::Error::new(pleach_env::ErrorKind::Poisoned, "a test");
     db.inner().ctx.status.set_poison(error);
     train(&db, &env);
     assert_eq!(db.stats().trained_while_reading, 0);
+}
+
+#[test]
+fn blocks_get_the_memory_of_freed_separators() {
+    let env = SimEnv::new(5);
+    let db = untrained(&env, 16 * KEYS);
+    let before = db.stats();
+    train(&db, &env);
+    env.run_jobs();
+    let after = db.stats();
+    let freed = before.index_bytes - after.index_bytes;
+    assert!(freed > 2 * (16 << 10), "more than the cache is rounded down by");
+    assert!(after.cache_capacity_bytes >= before.cache_capacity_bytes + freed - (16 << 10));
 }
