@@ -105,6 +105,11 @@ pub fn unpadded(bytes: &[u8]) -> &[u8] {
     bytes.get(..bytes.len().saturating_sub(PADDING)).unwrap_or_default()
 }
 
+/// Whether the bits behind the first `bits` are 0; `bytes` end with the byte of the last of them.
+pub fn are_last_bits_zero(bytes: &[u8], bits: u64) -> bool {
+    bytes.last().is_none_or(|last| bits.is_multiple_of(8) || last >> (bits % 8) == 0)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -127,6 +132,7 @@ mod tests {
             }
             prop_assert_eq!(gather(&bytes, at + 64), 0);
             prop_assert_eq!(unpadded(&bytes).len() as u64, at.div_ceil(8));
+            prop_assert!(are_last_bits_zero(unpadded(&bytes), at));
         }
     }
 }

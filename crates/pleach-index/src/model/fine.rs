@@ -15,10 +15,9 @@
 //! A bit and a sixteenth for each block, and the lower bits of each mark. One branch in a search, which seldom depends on the
 //! key.
 
-use pleach_coding::bits::{BitWriter, PADDING, gather, mask, padded, unpadded};
+use pleach_coding::bits::{BitWriter, PADDING, are_last_bits_zero, gather, mask, padded, unpadded};
 
 use super::line::Shape;
-use super::stored::are_last_bits_zero;
 
 /// Bits a boundary that lower bits apart must save. Arbitrary.
 const SAVED_MIN: u64 = 1;

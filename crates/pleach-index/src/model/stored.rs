@@ -3,7 +3,7 @@
 //! # On disk
 //! Layout: docs/format/sst.md, index block, kind 2.
 
-use pleach_coding::bits::{PADDING, bits_of, bytes_mask, padded, unpadded, word};
+use pleach_coding::bits::{PADDING, are_last_bits_zero, bits_of, bytes_mask, padded, unpadded, word};
 use pleach_coding::{Decoder, Malformed, put_varint};
 
 use super::code::Code;
@@ -200,11 +200,6 @@ fn next_start(before: Option<u64>, distance: u64) -> Option<u64> {
         None => (distance == 0).then_some(0),
         Some(before) => before.checked_add(distance).filter(|_| distance > 0),
     }
-}
-
-/// Whether the bits behind the first `bits` are 0; `bytes` end with the byte of the last of them.
-pub(super) fn are_last_bits_zero(bytes: &[u8], bits: u64) -> bool {
-    bytes.last().is_none_or(|last| bits.is_multiple_of(8) || last >> (bits % 8) == 0)
 }
 
 /// How `values` are stored.

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use pleach_coding::bits::{BitWriter, PADDING, gather, mask, padded, unpadded};
+use pleach_coding::bits::{BitWriter, PADDING, are_last_bits_zero, gather, mask, padded, unpadded};
 use pleach_coding::{Decoder, Malformed, u32_at};
 
 use super::line::{Line, rise};
@@ -173,9 +173,8 @@ impl Lines {
     /// Whether the bits behind the last residual are zero. `len` is the length of lines and residuals.
     fn check_last_bits(&self, len: usize) -> Result<(), Malformed> {
         let width = self.groups.last().map_or(0, |group| group.place_and_width & 63);
-        let used = (((self.blocks - 1) % GROUP + 1) * width - 1) % 8 + 1;
-        let last = unpadded(&self.residuals).last().copied().unwrap_or_default();
-        let is_zero = u32::from(last) >> used == 0;
+        let bits = u64::from(((self.blocks - 1) % GROUP + 1) * width);
+        let is_zero = are_last_bits_zero(unpadded(&self.residuals), bits);
         if is_zero { Ok(()) } else { Err(Malformed::new(len - 1, "zero bits behind the last residual")) }
     }
 }
