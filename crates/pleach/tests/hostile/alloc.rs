@@ -1,6 +1,7 @@
 //! Counting allocator: the global allocator of this binary, which counts each thread's allocated bytes and their peak.
 //!
-//! A simulated store does all its work on the calling thread, so the counts of a thread are those of its case.
+//! A simulated store does all its work on the calling thread, so the counts of a thread are those of its case. The tests of
+//! `pleach-index` use this file too.
 #![expect(unsafe_code, reason = "a global allocator cannot be written without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -19,12 +20,13 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Runs `body`. Returns its result and the peak of the memory that it allocated, in bytes.
-pub(crate) fn measure<T>(body: impl FnOnce() -> T) -> (T, usize) {
+/// Runs `body`. Returns its result, the bytes that the result holds, and the peak of the bytes that `body` had allocated.
+pub(crate) fn measure<T>(body: impl FnOnce() -> T) -> (T, usize, usize) {
     let before = LIVE.get();
     PEAK.set(before);
     let result = body();
-    (result, usize::try_from(PEAK.get() - before).unwrap_or(0))
+    let since = |bytes: isize| usize::try_from(bytes - before).unwrap_or(0);
+    (result, since(LIVE.get()), since(PEAK.get()))
 }
 
 fn count(change: isize) {
@@ -79,10 +81,10 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[test]
-fn the_most_memory_at_a_time_is_counted() {
-    let ((), peak) = measure(|| {
-        drop(vec![0u8; 1 << 20]);
+fn memory_that_is_held_and_its_peak_are_counted() {
+    let (_held, held, peak) = measure(|| {
         drop(vec![0u8; 3 << 20]);
+        vec![0u8; 1 << 20]
     });
-    assert_eq!(peak, 3 << 20);
+    assert_eq!((held, peak), (1 << 20, 3 << 20));
 }

@@ -55,7 +55,7 @@ fn a_value_above_the_limit_is_refused_before_it_is_copied() {
     let (_env, db) = store();
     let keys = db.default_partition();
     let huge = vec![0; VALUE_LEN_MAX + 1]; // Zeroed lazily: no page of it is ever touched.
-    let (result, memory) = measure(|| keys.put(b"k", &huge));
+    let (result, _, memory) = measure(|| keys.put(b"k", &huge));
     assert_eq!(result.unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert!(memory < 1 << 20, "{memory} bytes");
     assert_eq!(keys.get(b"k").unwrap(), None);

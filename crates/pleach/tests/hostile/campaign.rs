@@ -90,7 +90,7 @@ impl<'f> Campaign<'f> {
     fn measure_baseline(&mut self) {
         for settles in [false, true] {
             let env = self.fixture.machine();
-            let (verdict, memory) = measure(|| examine(self.fixture, &env, Trust::Full, settles));
+            let (verdict, _, memory) = measure(|| examine(self.fixture, &env, Trust::Full, settles));
             assert_eq!(verdict, Ok(Verdict::Intact), "the intact store");
             self.baseline = Baseline { memory, reads: env.read_count() };
         }
@@ -136,7 +136,7 @@ impl<'f> Campaign<'f> {
                 failpoint::with_skipped(site, || examine(self.fixture, &env, trust, settles))
             }
         };
-        let (outcome, memory) = measure(|| catch_unwind(AssertUnwindSafe(examine)));
+        let (outcome, _, memory) = measure(|| catch_unwind(AssertUnwindSafe(examine)));
         let violation = match outcome {
             Ok(Ok(verdict)) => {
                 self.count(verdict);
