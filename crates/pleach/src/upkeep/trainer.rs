@@ -128,8 +128,8 @@ impl Job for Trainer {
 }
 
 impl Upkeep {
-    /// The reader of `file` with a learned index, if there is one to use. It is tried once, and again only if it took too long:
-    /// the thread gives way to others.
+    /// The reader of `file` with a learned index, if there is one to use. Each file is tried once, and again only if the training
+    /// took too long, because other threads may have had the processor.
     fn train_while_reading(&self, file: &SstFile) -> Option<Sst> {
         let Self { ctx, encoders, .. } = self;
         let started = ctx.env.now();
