@@ -92,6 +92,8 @@ impl Snbc {
         let mut words: SmallVec<_> = words_of(compared, 0, upper_classes, &weights).collect();
         let upper_words = words.len();
         words.extend(words_of(compared + upper, upper, lower_classes, &lower_weights));
+        // Memory counts the words, not what a growing list has left over.
+        words.shrink_to_fit();
         weights.extend(lower_weights);
         Some(Self {
             prefix: prefix.into(),
