@@ -146,3 +146,31 @@ fn a_builder_that_learns_nothing_has_no_obstacle() {
     tied.boundary(b"b", b"c");
     assert_eq!(tied.finish_as(IndexChoice::Learned).1, Some(Obstacle::Ties));
 }
+
+#[test]
+fn a_model_of_other_blocks_or_with_bytes_behind_it_is_refused() {
+    let mixed = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let random = (0..4000).map(|n| format!("{:016}", mixed(n) >> 11));
+    let jumps = (0..4000).map(|n| format!("{:010}", n + n / 100 * 1777));
+    let composite =
+        (0..4000).map(|n| format!("t{:05}/o{:07}/{:03}", n / 900, mixed(n / 3) % 1_200_000, n % 3));
+    for mut keys in [random.collect::<Vec<_>>(), jumps.collect(), composite.collect()] {
+        keys.sort();
+        let keys: Vec<Vec<u8>> = keys.into_iter().map(String::into_bytes).collect();
+        let blocks: Vec<&[Vec<u8>]> = keys.chunks(3).collect();
+        let index = builder_of(&blocks).finish_as(IndexChoice::Learned).0;
+        assert_eq!(index.kind(), IndexKind::Learned);
+        let mut bytes = Vec::new();
+        index.encode(&mut bytes);
+        let count = index.blocks();
+        assert!(Index::decode(&bytes, count).is_ok());
+        for other in [0, 1, 2, index.segments(), count - 1, count + 1, count + 7, u32::MAX] {
+            assert!(Index::decode(&bytes, other).is_err(), "{other} of {count} blocks");
+        }
+        for len in (0..bytes.len()).rev().step_by(5) {
+            assert!(Index::decode(&bytes[..len], count).is_err(), "{len} of {} bytes", bytes.len());
+        }
+        bytes.push(0);
+        assert!(Index::decode(&bytes, count).is_err(), "a byte follows");
+    }
+}

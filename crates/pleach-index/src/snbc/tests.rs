@@ -176,3 +176,63 @@ fn digits_become_their_number() {
     let difference = snbc.encode(&sorted[1001]) - snbc.encode(&sorted[1000]);
     assert_eq!(difference, 37);
 }
+
+#[test]
+fn a_key_above_the_prefix_has_the_largest_code() {
+    // The prefix has a whole word, and tails of a narrow range that does not begin at 0 follow.
+    let key = |n: u32| format!("warehouse/{:05}/{:02}", n / 34, 38 + n % 34).into_bytes();
+    let keys: Vec<_> = (0..8000).map(key).collect();
+    let snbc = train(&keys_of(&keys).unwrap(), false).unwrap();
+    assert!(matches!(snbc.split(), Split::Tail { least: 1.., .. }), "{snbc:?}");
+    let largest = code(&snbc, b"warehouse/99999/99");
+    for above in ["warehousf", "x", "warehouse0"] {
+        assert_eq!(code(&snbc, above.as_bytes()), largest, "{above}");
+    }
+    assert!(largest >= code(&snbc, keys.last().unwrap()));
+}
+
+/// Decodes an encoder of a stored form without a prefix: how often the only class repeats, the class, and what is behind.
+fn load(positions: u8, second_from: u8, class: &[u8], split: &[u8]) -> Result<Snbc, Malformed> {
+    let bytes = [&[0, positions, second_from, positions], class, split].concat();
+    Snbc::load(&mut Decoder(&bytes), |rest| bytes.len() - rest.0.len())
+}
+
+#[test]
+fn encoders_that_no_training_makes_are_refused() {
+    const DIGITS: [u8; 3] = [1, b'0', b'9'];
+    const ANY: [u8; 3] = [1, 0, 0xff];
+    assert!(load(4, 0, &DIGITS, &[]).is_ok());
+    assert!(load(4, 0, &[1, b'9', b'0'], &[]).is_err(), "a range from its end");
+    assert!(load(1, 0, &[[3].as_slice(), &[0; 32]].concat(), &[]).is_err(), "a set of no bytes");
+    assert!(load(1, 0, &[[3].as_slice(), &[1; 32]].concat(), &[]).is_ok());
+    assert!(load(8, 0, &ANY, &[]).is_ok());
+    assert!(load(64, 0, &[1, 0, 1], &[]).is_ok());
+    assert!(load(65, 0, &[1, 0, 1], &[]).is_err(), "more than 64 bits");
+    assert!(load(16, 8, &ANY, &[0]).is_ok());
+    assert!(load(16, 7, &ANY, &[0]).is_err(), "a lower half of more than 64 bits");
+    assert!(load(2, 1, &DIGITS, &[1, 5, 4]).is_ok());
+    assert!(load(2, 1, &DIGITS, &[1, 5, 5]).is_err(), "tails above the numbers of their positions");
+    assert!(load(2, 3, &DIGITS, &[0]).is_err(), "a second part behind the last position");
+    let bytes = [0, 3, 0, 4, 1, b'0', b'9'];
+    let loaded = Snbc::load(&mut Decoder(&bytes), |rest| bytes.len() - rest.0.len());
+    assert!(loaded.is_err(), "more positions than there are");
+}
+
+#[test]
+fn a_key_that_is_cut_off_stands_for_all_that_begin_so() {
+    // Most boundaries differ early and go on far behind what is kept. One differs late, so codes reach far.
+    let early = |n: u32| format!("k{n:03}{:030}", u64::from(n % 7) << 40).into_bytes();
+    let mut sorted: Vec<_> = (100..300).map(early).collect();
+    sorted.extend([format!("k150{:020}1", 7).into_bytes(), format!("k150{:020}2", 7).into_bytes()]);
+    sorted.sort();
+    let keys = keys_of(&sorted).unwrap();
+    let snbc = train(&keys, true).unwrap();
+    let gaps = keys.gaps(|key| code(&snbc, key)).unwrap();
+    let mut is_wider = false;
+    for (pair, gap) in sorted.windows(2).zip(gaps) {
+        assert!(code(&snbc, &pair[0]) <= gap.0, "{:?} is above the end of its block", pair[0]);
+        assert!(code(&snbc, &pair[1]) >= gap.1, "{:?} is below the start of its block", pair[1]);
+        is_wider |= code(&snbc, &pair[0]) < gap.0;
+    }
+    assert!(is_wider, "no key was cut off");
+}

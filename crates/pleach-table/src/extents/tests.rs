@@ -195,3 +195,18 @@ fn impossible_extents_are_rejected() {
         assert_eq!(error.offset, at, "{bytes:?}: {error}");
     }
 }
+
+#[test]
+fn extents_report_the_memory_that_they_hold() {
+    let far = vec![0, 100, 900_000];
+    let regular: Vec<u32> = (0..1000).map(|no| no * 4000 + no * no % 997).collect();
+    for (starts, are_lines) in [(far, false), (regular, true)] {
+        let extents = Extents::new(&starts, 5_000_000, Codec::Lz4);
+        assert_eq!(extents.are_lines(), are_lines);
+        let mut stored = Vec::new();
+        extents.encode(&mut stored);
+        // Lines have more in memory than in the file, starts have one more.
+        assert!(extents.memory() + HEAD_LEN >= stored.len(), "{} {}", extents.memory(), stored.len());
+        assert!(extents.memory() < stored.len() + 64, "{} {}", extents.memory(), stored.len());
+    }
+}

@@ -122,3 +122,60 @@ fn blocks_get_the_memory_of_freed_separators() {
     assert!(freed > 2 * (16 << 10), "more than the cache is rounded down by");
     assert!(after.cache_capacity_bytes >= before.cache_capacity_bytes + freed - (16 << 10));
 }
+
+#[test]
+fn a_busy_machine_is_asked_again_by_itself() {
+    let env = SimEnv::new(5);
+    let db = untrained(&env, KEYS);
+    let mut trainer = Trainer::new(&db.inner().upkeep);
+    for _ in 0..3 {
+        assert!(matches!(trainer.step(), JobStep::IdleFor(_)), "nothing else would wake it");
+    }
+    env.set_processor_use(0.0);
+    assert!(matches!(trainer.step(), JobStep::Again), "there may be more files than one step trains");
+    assert!(db.stats().trained_while_reading > 0);
+    assert!(matches!(trainer.step(), JobStep::Idle));
+}
+
+#[test]
+fn a_closed_store_does_not_train() {
+    let env = SimEnv::new(6);
+    let db = untrained(&env, KEYS);
+    let upkeep = Arc::clone(&db.inner().upkeep);
+    let mut trainer = Trainer::new(&upkeep);
+    env.set_processor_use(0.0);
+    db.close().unwrap();
+    assert!(matches!(trainer.step(), JobStep::Idle));
+    assert_eq!(upkeep.ctx.counters.trained_while_reading.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_file_whose_partition_is_dropped_meanwhile_is_let_alone() {
+    let env = SimEnv::new(7);
+    let db = untrained(&env, KEYS);
+    let gone = db.partition("gone").unwrap();
+    for i in 0..20_000_u64 {
+        gone.put(format!("{i:08}"), [7; 100]).unwrap();
+    }
+    let default_files = version(&db).live_files().len();
+    db.flush().unwrap();
+    drop(gone);
+    drop(db);
+    let db = open(&env, LearnedIndex::Adaptive);
+    let files = version(&db).live_files();
+    assert!(files.len() > default_files);
+    let trained: Vec<Sst> = files
+        .iter()
+        .filter_map(|file| file.sst().learn_index(pleach_table::IndexChoice::Learned).ok())
+        .collect();
+    drop(files);
+    db.drop_partition(db.partition("gone").unwrap()).unwrap();
+    env.run_jobs();
+    db.inner().version_set.replace_ssts(trained);
+    let now = version(&db);
+    let bytes: u64 = now.live_files().iter().map(|file| file.index_bytes()).sum();
+    assert_eq!(db.inner().version_set.lock().files.table_bytes().1, bytes);
+    assert_eq!(now.live_files().len(), default_files);
+    env.run_jobs();
+    db.verify().unwrap();
+}
