@@ -19,8 +19,8 @@ use crate::learned::{KIND_LEARNED, Learned, can_learn};
 use crate::separators::{Separators, SeparatorsBuilder};
 use crate::snbc::Keys;
 
-/// After so many boundaries the builder looks whether their keys have codes, and again whenever there are twice as many, later 8
-/// times. Keys that tie, such as URLs, tie early; then the rest of the SST is packed without advice.
+/// The builder looks whether the keys have codes after 64, 128, 256 and 512 boundaries, and then at every eightfold number. Keys
+/// that tie, such as URLs, tie early; then the rest of the SST is packed without advice.
 const TRIED_FIRST: usize = 64;
 const TRIED_OFTEN: usize = 512;
 
