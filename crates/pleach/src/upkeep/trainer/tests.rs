@@ -138,18 +138,6 @@ fn a_busy_machine_is_asked_again_by_itself() {
 }
 
 #[test]
-fn a_closed_store_does_not_train() {
-    let env = SimEnv::new(6);
-    let db = untrained(&env, KEYS);
-    let upkeep = Arc::clone(&db.inner().upkeep);
-    let mut trainer = Trainer::new(&upkeep);
-    env.set_processor_use(0.0);
-    db.close().unwrap();
-    assert!(matches!(trainer.step(), JobStep::Idle));
-    assert_eq!(upkeep.ctx.counters.trained_while_reading.load(Ordering::Relaxed), 0);
-}
-
-#[test]
 fn a_file_whose_partition_is_dropped_meanwhile_is_let_alone() {
     let env = SimEnv::new(7);
     let db = untrained(&env, KEYS);
