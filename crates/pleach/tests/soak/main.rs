@@ -99,6 +99,10 @@ fn futures_that_end_in_any_way_leave_nothing_behind() {
     }
     // What the process opens once, it keeps. Names of partitions contain the seed, and a failed round leaves some.
     run_round(dir.path(), DRIVERS[0], seed.wrapping_sub(1), &met, &versions, Ending::Closed);
+    // A scope does not wait until its threads have closed their rings.
+    wait_until("the rings of the first round are closed", || {
+        !open_descriptors().iter().any(|link| link.ends_with("anon_inode:[io_uring]"))
+    });
     for number in 0.. {
         let is_over = begin.elapsed() >= Duration::from_secs(seconds);
         if is_over && met.missing().is_empty() {
