@@ -16,7 +16,7 @@ const KEYS: u64 = 2_000_000;
 const SIZES: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
 const DATA_BYTES: u64 = 256_000_000;
 /// Fig. 17: memory in percent of the data.
-const MEMORIES: [u64; 6] = [2, 5, 10, 25, 50, 100];
+const MEMORIES: [u64; 6] = [1, 2, 5, 10, 25, 50];
 /// Key sets of Figs. 16 and 17: the paper's consecutive keys, and random ones.
 const SETS: [&str; 2] = ["decimal", "random16"];
 /// Fig. 19.
