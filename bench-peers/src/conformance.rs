@@ -1,6 +1,6 @@
 //! Every engine of the list against an ordered map: the same random writes, the same answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use pleach_bench::{Direction, Durability, EngineConfig, EngineFactory, Result, Scan, Session, Write};
@@ -39,6 +39,7 @@ fn config(dir: &Path, partitions: usize) -> EngineConfig {
         background_threads: 2,
         partitions,
         tuning: BTreeMap::new(),
+        known_tuning: BTreeSet::new(),
     }
 }
 

@@ -22,10 +22,10 @@ pub(crate) struct StoreArgs {
     /// Directory of the store
     #[arg(long, global = true, value_name = "PATH", env = "PLEACH_DB", hide_env_values = true)]
     pub(crate) db: Option<PathBuf>,
-    /// Partition to work on [default: "default"]
+    /// Partition to work on [default: "default"; of `stats`: all]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) partition: Option<String>,
-    /// Memory to use, such as 64M or 2G [default: 512M]
+    /// Memory to use, such as 64M or 2G [default: a quarter of the machine's, 64M to 1G]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_bytes::<usize>)]
     pub(crate) memory: Option<usize>,
     /// Open the store for reading only: change nothing, share it with other readers; commands that write refuse it

@@ -146,6 +146,7 @@ fn print_text(db: &Db, names: &[String]) -> Result<()> {
     table.print(&mut output)?;
     output.line("")?;
     output.line("ENTRIES are those in files, every version and tombstone; the memtable has more.")?;
-    output.line("Counts of work start at zero with each open.")?;
+    output.line("Counts of work and of training start at zero with each open.")?;
+    output.line("In a learned SST a model finds blocks; its residuals correct it.")?;
     output.finish()
 }

@@ -117,13 +117,13 @@ impl GreedyPlr {
         }
     }
 
-    /// Bytes of memory on the heap, besides this struct.
+    /// Bytes of memory, those of this struct and of the encoder included.
     pub fn memory(&self) -> usize {
         let lines = match &self.lines {
             Width::Narrow(lines) => lines.memory(),
             Width::Wide(lines) => lines.memory(),
         };
-        self.encoder.memory() - size_of::<Snbc>() + lines
+        size_of::<Self>() - size_of::<Snbc>() + self.encoder.memory() + lines
     }
 }
 

@@ -54,12 +54,12 @@ pub struct Stats {
     pub ssts: u64,
     /// Those of [`Stats::ssts`] that have a learned index ([`Options::learned_index`](crate::Options::learned_index)).
     pub ssts_learned: u64,
-    /// SSTs written without a learned index because their keys have long equal parts inside, so that no model can tell them
-    /// apart.
+    /// SSTs that were left without a learned index because their keys have long equal parts inside, so that no model can tell
+    /// them apart. This and the next two count when an SST is written, and again when it is trained later in vain.
     pub index_ties: u64,
-    /// SSTs written without a learned index because a model would be larger than separators.
+    /// SSTs that were left without a learned index because a model would be larger than separators.
     pub index_larger: u64,
-    /// SSTs written without a learned index because they have one block.
+    /// SSTs that were left without a learned index because they have one block.
     pub index_one_block: u64,
     /// SSTs that flushes wrote without training because many threads wrote
     /// ([`LearnedIndex::Adaptive`](crate::LearnedIndex::Adaptive)).
@@ -78,7 +78,8 @@ pub struct Stats {
     pub training_waits: u64,
     /// Bytes of the residuals of learned indexes: a part of [`Stats::index_bytes`].
     pub residual_bytes: u64,
-    /// Largest error of a learned index without its residuals, in blocks: 0 to 4. With them it is 0.
+    /// Largest distance, in blocks, between the line of a model and the right block before residuals correct it: 0 to 4.
+    /// Lookups always read the right block.
     pub index_error_max: u64,
     /// Length of all live SSTs in bytes.
     pub sst_bytes: u64,
@@ -115,7 +116,7 @@ pub struct Stats {
     /// Memory of the cache that is locked for blocks being read, in bytes. A block whose future was forgotten keeps its memory
     /// locked until the store is closed.
     pub cache_locked_bytes: u64,
-    /// Memory of indexes and filters of open SSTs in bytes.
+    /// Memory of open SSTs in bytes: indexes, filters, and 4 bytes for each data block, by which the cache finds it.
     pub index_filter_bytes: u64,
     /// Memory of indexes alone in bytes, the places of blocks included: a part of [`Stats::index_filter_bytes`].
     pub index_bytes: u64,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
 use crate::measure::{SERIES_BUCKET_NS, Sampler};
 
@@ -44,8 +44,11 @@ fn bar(name: &str, ops: Option<u64>) -> ProgressBar {
         Some(ops) => ProgressBar::new(ops),
         None => ProgressBar::no_length(),
     };
-    let template = "{prefix:32} [{bar:30}] {human_pos}/{human_len} {per_sec} {elapsed}";
+    let template = "{prefix:32} [{bar:30}] {human_pos}/{human_len} {rate} {elapsed}";
     let style = ProgressStyle::with_template(template).expect("the template is well-formed");
+    let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let _never_fails = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
+    });
     bar.set_style(style);
     bar.set_prefix(name.to_owned());
     bar

@@ -1,6 +1,6 @@
 //! Settings of a run, from the command line; reports repeat them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -252,6 +252,7 @@ impl Settings {
             background_threads: self.background_threads.unwrap_or(cores),
             partitions: 1,
             tuning,
+            known_tuning: BTreeSet::new(),
         })
     }
 

@@ -11,7 +11,7 @@ mod null;
 mod pleach;
 mod reference;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::pin::Pin;
 
@@ -104,6 +104,9 @@ pub struct EngineConfig {
     pub partitions: usize,
     /// Settings of one engine by their own names; an unknown one is an error.
     pub tuning: BTreeMap<String, String>,
+    /// The settings that the engine has asked for.
+    #[serde(skip)]
+    pub known_tuning: BTreeSet<String>,
 }
 
 /// Statistics of an engine. Counts start at zero with each open.
@@ -299,6 +302,7 @@ pub trait Session {
 impl EngineConfig {
     /// Takes a setting out of [`EngineConfig::tuning`] and parses it; `None` if it is not given.
     pub fn take_tuning<T: std::str::FromStr>(&mut self, name: &str) -> Result<Option<T>> {
+        self.known_tuning.insert(name.to_owned());
         let Some(text) = self.tuning.remove(name) else { return Ok(None) };
         let number =
             text.parse().map_err(|_| format!("setting {name}={text} is not of the kind it takes"))?;
@@ -308,7 +312,10 @@ impl EngineConfig {
     /// An error if settings are left that were not taken.
     pub fn no_tuning_left(&self) -> Result<()> {
         match self.tuning.keys().next() {
-            Some(name) => Err(format!("the engine has no setting {name}").into()),
+            Some(name) => {
+                let known: Vec<_> = self.known_tuning.iter().map(String::as_str).collect();
+                Err(format!("the engine has no setting {name}; it has: {}", known.join(", ")).into())
+            }
             None => Ok(()),
         }
     }

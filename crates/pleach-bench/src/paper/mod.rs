@@ -24,7 +24,7 @@ pub(crate) struct PaperArgs {
     /// Keys, instead of the figure's own scaled-down number.
     #[arg(long)]
     keys: Option<u64>,
-    /// Memory of each engine.
+    /// Memory of each engine. A figure that varies the memory refuses it.
     #[arg(long, value_parser = parse_bytes::<u64>)]
     memory: Option<u64>,
     /// Limit of memory and page cache together for each process, as of runs.
@@ -36,7 +36,11 @@ pub(crate) struct PaperArgs {
     /// Seconds of each measurement of reads, instead of the figure's own.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// A setting of one engine by its own name, as `<engine>.<name>=<value>`; it goes before the figure's.
+    /// How often the indexes of `tridentkv-fig16` to `fig20` are compared, in turns that each begin with another one; the median
+    /// counts.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=99))]
+    rounds: u16,
+    /// A setting of one engine by its own name, as `<engine>.<name>=<value>`. A setting that the figure varies is refused.
     #[arg(long, value_delimiter = ',')]
     tune: Vec<String>,
     /// File that is locked while a workload runs, as of runs.
@@ -235,6 +239,17 @@ impl Session<'_> {
         self.args.keys.unwrap_or(own)
     }
 
+    /// An error if the caller gives the memory. For figures that choose it by the data.
+    fn choose_memory(&self) -> Result<()> {
+        match self.args.memory {
+            Some(_) => {
+                Err(format!("figure {} chooses the memory by the data; leave --memory out", self.args.name)
+                    .into())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Seconds of a measurement as the caller wants them, or the figure's own.
     fn seconds(&self, own: f64) -> f64 {
         self.args.duration.unwrap_or(own)
@@ -252,6 +267,7 @@ impl Session<'_> {
         settings.memory_limit = self.args.memory_limit;
         settings.load_limit = self.args.load_limit;
         settings.machine_lock.clone_from(&self.args.machine_lock);
+        check_tuning(&settings.tune, &self.args.tune)?;
         settings.tune.extend(self.args.tune.iter().cloned());
         settings.check()?;
         let outcome = run_in_child(engine, &settings, &self.interrupt, &mut |_| ());
@@ -265,6 +281,17 @@ impl Session<'_> {
     /// Removes a store that a run has kept.
     fn remove_store(&self, engine: &str) {
         remove_store(&self.args.dir.join(engine));
+    }
+}
+
+/// An error if the caller gives a setting that the figure gives.
+fn check_tuning(figure: &[String], caller: &[String]) -> Result<()> {
+    let name_of = |tune: &str| tune.split_once('=').map_or(tune, |(name, _)| name).to_owned();
+    match caller.iter().find(|tune| figure.iter().any(|own| name_of(own) == name_of(tune))) {
+        Some(tune) => {
+            Err(format!("the figure sets {} itself; leave --tune {tune} out", name_of(tune)).into())
+        }
+        None => Ok(()),
     }
 }
 

@@ -136,6 +136,13 @@ fn lists_and_errors_speak_to_people() {
         ("--engines oracle", "there is no engine"),
         ("--workloads readrandomly", "there is no workload"),
         ("paper sifrdb-fig99", "there is no figure"),
+        ("paper tridentkv-fig17 --keys 100000", "needs 903945 keys"),
+        ("paper tridentkv-fig17 --memory 64MiB", "leave --memory out"),
+        (
+            "paper tridentkv-fig19 --keys 100 --tune pleach.learned_index=never",
+            "the figure sets pleach.learned_index",
+        ),
+        ("--engines pleach --keys 100 --tune pleach.learned=never", "it has: "),
         ("--engines reference --direct", "cannot read past the page cache"),
         ("--engines reference --baseline pleach", "none of the engines"),
         ("report --compare a.json", "takes two files"),

@@ -128,7 +128,7 @@ fn an_index_reports_the_memory_that_it_holds() {
             }
         }
         let builder = builder_of(&keys, 3);
-        let (model, held, _) = measure(|| builder.greedy_plr(2).unwrap());
+        let (model, held, _) = measure(|| Box::new(builder.greedy_plr(2).unwrap()));
         assert_reported(model.memory(), held, set);
     }
     assert!(from_separators >= 3, "{from_separators}");

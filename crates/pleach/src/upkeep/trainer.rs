@@ -136,6 +136,9 @@ impl Upkeep {
         let learned = file.sst().learn_index(ctx.options.learned_choice());
         let time = ctx.env.now().saturating_sub(started);
         let error = learned.as_ref().ok().map(Sst::index_error);
+        if let Err(obstacle) = &learned {
+            ctx.counters.note_obstacle(*obstacle);
+        }
         let verdict = training::judge(ctx.options.training_limits(), time, error);
         ctx.counters.note_training(time, verdict);
         file.note_training(verdict == Verdict::TimedOut);

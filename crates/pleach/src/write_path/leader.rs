@@ -21,6 +21,7 @@ use pleach_log::{Append, Durability, SEQ_MAX};
 use pleach_table::ValueKind;
 
 use super::pressure::SLEEP_FOR_OTHERS_NS;
+use super::recent_writers::is_noted;
 use super::request::{
     admit_to_memory, admitted, admitted_footprint, admitted_mut, refuse_to_wait, waiting_bytes,
 };
@@ -43,7 +44,7 @@ impl WritePath {
     /// Takes the steps of the module's text. The error is that of all requests without a result.
     fn lead_admitted(&self, writer: &mut Writer, group: &mut [WriteRequest]) -> Result<()> {
         self.ctx.status.check_writable()?;
-        if self.ctx.options.is_adaptive() {
+        if self.ctx.options.is_adaptive() && is_noted(group.len(), writer.next_seq) {
             let threads = group.iter().map(|request| request.thread);
             self.recent_writers.lock().note(self.ctx.env.now(), threads);
         }

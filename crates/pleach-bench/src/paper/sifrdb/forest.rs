@@ -139,6 +139,7 @@ impl Forest {
         search: Search<'_>,
         further: &str,
     ) -> Result<Vec<Record>> {
+        session.choose_memory()?;
         let name = engine.name;
         let seconds = session.seconds(SECONDS);
         let mut words = words(&format!(

@@ -6,7 +6,7 @@
 use super::{KEY_BYTES, print_cells, print_row};
 use crate::bench::Record;
 use crate::engine::Result;
-use crate::paper::{Session, tune, words};
+use crate::paper::{Session, is_pleach, tune, words};
 use crate::report::{bytes, count, nanos, print};
 
 /// Bytes of a value, but in Fig. 16.
@@ -17,6 +17,8 @@ const SIZES: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
 const DATA_BYTES: u64 = 256_000_000;
 /// Fig. 17: memory in percent of the data.
 const MEMORIES: [u64; 6] = [1, 2, 5, 10, 25, 50];
+/// The least memory that Pleach takes.
+const MEMORY_MIN: u64 = 1 << 20;
 /// Key sets of Figs. 16 and 17: the paper's consecutive keys, and random ones.
 const SETS: [&str; 2] = ["decimal", "random16"];
 /// Fig. 19.
@@ -36,9 +38,14 @@ const TIMES: [(&str, &str); 4] =
     [("never", "never"), ("writing", "always"), ("reading", "reading"), ("adaptive", "adaptive")];
 
 /// Runs workloads on an empty store, which is removed afterwards.
-fn run(session: &mut Session<'_>, engine: &str, learned_index: &str, text: &str) -> Result<Vec<Record>> {
+fn run(
+    session: &mut Session<'_>,
+    engine: &str,
+    learned_index: Option<&str>,
+    text: &str,
+) -> Result<Vec<Record>> {
     let mut words = words(text);
-    words.push(tune(engine, "learned_index", learned_index));
+    words.extend(learned_index.map(|when| tune(engine, "learned_index", when)));
     let records = session.run(engine, &words);
     session.remove_store(engine);
     records
@@ -48,25 +55,24 @@ fn last(records: Vec<Record>) -> Result<Record> {
     records.into_iter().next_back().ok_or_else(|| "a record was expected".into())
 }
 
-fn ratio(rate: f64, base: f64) -> String {
-    format!("{} ({:.2}x)", count(rate), rate / base)
+fn detail(record: &Record, name: &str) -> f64 {
+    record.engine_stats.details.get(name).map_or(0.0, |&number| number as f64)
 }
 
 /// The share of SSTs that have a model, and the bytes of all indexes.
 fn learned(record: &Record) -> [String; 2] {
-    let detail = |name| record.engine_stats.details.get(name).map_or(0.0, |&number| number as f64);
-    [
-        format!("{:.0} %", 100.0 * detail("ssts_learned") / detail("ssts").max(1.0)),
-        bytes(detail("index_bytes")),
-    ]
+    let share = detail(record, "ssts_learned") / detail(record, "ssts").max(1.0);
+    [format!("{:.0} %", 100.0 * share), bytes(detail(record, "index_bytes"))]
 }
 
 /// Gets by the size of values.
 pub(crate) fn fig16(session: &mut Session<'_>) -> Result<()> {
+    session.choose_memory()?;
     print(&format!(
-        "Theirs, in words: the smaller the pairs, the more the learned index gains. Ours: {} of pairs, all in the cache, one\n\
-         thread; in brackets against separators.\n",
+        "Theirs, in words: the smaller the pairs, the more the learned index gains. Ours: {} of pairs, but at most {} pairs,\n\
+         all in the cache, one thread; in brackets against separators.\n",
         bytes(DATA_BYTES as f64),
+        count(session.keys(KEYS) as f64),
     ));
     print_row(&["engine", "keys", "value", "index", "gets a second", "median", "learned", "indexes"]);
     for engine in session.engines.clone() {
@@ -87,7 +93,16 @@ pub(crate) fn fig16(session: &mut Session<'_>) -> Result<()> {
 
 /// Gets by the size of the cache.
 pub(crate) fn fig17(session: &mut Session<'_>) -> Result<()> {
+    session.choose_memory()?;
     let keys = session.keys(KEYS);
+    let keys_min = (100 * MEMORY_MIN).div_ceil(MEMORIES[0] * (KEY_BYTES + VALUE_BYTES));
+    if keys < keys_min {
+        return Err(format!(
+            "figure 17 needs {keys_min} keys, so that {} % of the data are 1 MiB",
+            MEMORIES[0]
+        )
+        .into());
+    }
     print(&format!(
         "Theirs, in words: the larger the cache, the more the learned index gains. Ours: {} pairs of {} B past the page cache,\n\
          one thread; memory is that of the engine, filters and memtables included; in brackets against separators.\n",
@@ -111,7 +126,8 @@ pub(crate) fn fig17(session: &mut Session<'_>) -> Result<()> {
 }
 
 /// A row for each of `kinds`, on a store of its own: `cells`, the kind, operations a second against the first kind,
-/// `figures`, and what was learned.
+/// `figures`, and what was learned, each of the run of median rate. A kind that has learned nothing is not compared. Engines
+/// other than Pleach have one row.
 fn compare(
     session: &mut Session<'_>,
     engine: &str,
@@ -120,13 +136,37 @@ fn compare(
     text: &str,
     figures: impl Fn(&Record) -> Vec<String>,
 ) -> Result<()> {
+    let kinds: Vec<_> = if is_pleach(engine) {
+        kinds.iter().map(|&(name, when)| (name, Some(when))).collect()
+    } else {
+        vec![("its own", None)]
+    };
+    let mut records: Vec<Vec<Record>> = kinds.iter().map(|_| Vec::new()).collect();
+    for round in 0..usize::from(session.args.rounds) {
+        for turn in 0..kinds.len() {
+            let number = (round + turn) % kinds.len();
+            let (Some((_, learned_index)), Some(records)) = (kinds.get(number), records.get_mut(number))
+            else {
+                continue;
+            };
+            records.push(last(run(session, engine, *learned_index, text)?)?);
+        }
+    }
     let mut base = None;
-    for &(name, learned_index) in kinds {
-        let record = last(run(session, engine, learned_index, text)?)?;
-        let base = *base.get_or_insert(record.ops_per_s);
+    for ((name, _), mut records) in kinds.into_iter().zip(records) {
+        records.sort_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s));
+        let middle = records.len() / 2;
+        let record = records.into_iter().nth(middle).ok_or("a record was expected")?;
+        let rate = count(record.ops_per_s);
+        let rate = match base {
+            Some(_) if detail(&record, "ssts_learned") == 0.0 => format!("{rate} (nothing learned)"),
+            Some(base) => format!("{rate} ({:.2}x)", record.ops_per_s / base),
+            None => rate,
+        };
+        base.get_or_insert(record.ops_per_s);
         let mut row = vec![engine.to_owned()];
         row.extend(cells.iter().cloned());
-        row.extend([name.to_owned(), ratio(record.ops_per_s, base)]);
+        row.extend([name.to_owned(), rate]);
         row.extend(figures(&record).into_iter().chain(learned(&record)));
         print_cells(&row);
     }
@@ -144,7 +184,7 @@ pub(crate) fn fig19(session: &mut Session<'_>) -> Result<()> {
     print(&format!(
         "Theirs, in words: training while reading costs writes nothing; training while writing gains with few threads and loses\n\
          much with more than 8; adaptive is the best of both. Ours: {} pairs of {} B, keys `ar`, {} processors; in brackets\n\
-         against `never`. Compactions train but with `never`.\n",
+         against `never`. Compactions train in all rows but `never`.\n",
         count(keys as f64),
         20 + VALUE_BYTES,
         std::thread::available_parallelism().map_or(1, Into::into),

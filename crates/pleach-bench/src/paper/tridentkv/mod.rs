@@ -49,6 +49,7 @@ struct Reads<'a> {
 impl Reads<'_> {
     fn run(&self, session: &mut Session<'_>, engine: &EngineFactory) -> Result<Vec<Record>> {
         let Self { workloads, keys, value_bytes, cache_percent, is_async, device, tunes } = *self;
+        session.choose_memory()?;
         // Less is for no engine a cache.
         let memory = (keys * (value_bytes + KEY_BYTES) * cache_percent / 100).max(1 << 20);
         let seconds = session.seconds(3.0);
