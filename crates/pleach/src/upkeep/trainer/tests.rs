@@ -114,7 +114,6 @@ fn a_poisoned_store_does_not_train() {
 fn blocks_get_the_memory_of_freed_separators() {
     let env = SimEnv::new(5);
     let db = untrained(&env, 16 * KEYS);
-    env.run_jobs();
     let before = db.stats();
     env.set_processor_use(0.0);
     // Only the trainer is woken, so nothing but its own call wakes the cleaner.
