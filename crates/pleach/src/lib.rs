@@ -117,7 +117,7 @@ mod write_path;
 pub use damage::DamagedPlace;
 pub use db::{Db, GetFuture, GetManyFuture, Partition, Snapshot, VerifyReport, WriteBatch};
 pub use keys::{Key, PartitionId};
-pub use options::{LearnedIndex, Options, Thresholds};
+pub use options::{Options, Thresholds};
 pub use pleach_env::{Error, ErrorKind, ReadDriver, Result};
 pub use pleach_log::Durability;
 pub use read_options::{ReadOptions, ReadPolicy};
@@ -125,6 +125,7 @@ pub use repair::{RepairProgress, RepairReport, repair, survey};
 pub use scan::{Chunk, ChunkFuture, Range, RangeChunks};
 pub use shape::Shape;
 pub use stats::{PartitionStats, SizeEstimate, Stats};
+pub use training::LearnedIndex;
 pub use value::Value;
 
 /// The environment a store runs in: the machine, or a simulator for tests.

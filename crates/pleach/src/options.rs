@@ -8,7 +8,7 @@ use pleach_table::{Codec, IndexChoice};
 
 use crate::filter_policy::StageFill;
 use crate::shape::{Policy, Shape};
-use crate::training::Limits;
+use crate::training::{LearnedIndex, Limits};
 
 /// How to open a store. Every option can be left alone.
 ///
@@ -37,37 +37,6 @@ pub struct Options {
     pub(crate) filter_bits_per_key: f32,
     learned_index: LearnedIndex,
     pub(crate) thresholds: Thresholds,
-}
-
-/// When SSTs get a learned index: [`Options::learned_index`].
-///
-/// # When an SST has no model
-/// These counters of [`Stats`](crate::Stats), since the open, tell why:
-/// - keys that no model can tell apart, such as URLs: `index_ties`;
-/// - a model would be larger than separators, as in SSTs of a few dozen blocks: `index_larger`;
-/// - one block: `index_one_block`;
-/// - a flush while 8 threads or more wrote ([`LearnedIndex::Adaptive`]): `index_many_writers`. It is trained later, when the
-///   machine is idle; `training_waits` counts how often it was not;
-/// - training took a second or more: `index_timed_out`. Tried up to three times.
-///
-/// The setting is about new SSTs. Those of an existing store keep their index until a compaction rewrites them, except that
-/// [`LearnedIndex::Adaptive`] makes models for old SSTs too, in memory, again after each open. A store that is open for
-/// reading only trains nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LearnedIndex {
-    /// Never: every new SST has separators.
-    Never,
-    /// Each new SST for whose keys a model takes no more bytes than separators.
-    Always,
-    /// As [`LearnedIndex::Always`], but flushes write separators while 8 threads or more write. When less than half of the
-    /// machine's processors are busy, a background thread makes models for the SSTs that have separators, whatever wrote
-    /// them: from the separators in memory, without reading the files. These models are in memory only. They are larger
-    /// than those that are made while SSTs are written, and smaller than separators. Each SST is tried once after an open.
-    ///
-    /// After `TridentKV` (section 3.2, algorithm 1).
-    #[default]
-    Adaptive,
 }
 
 /// Sizes above which a store takes paths that small stores never reach. Tests lower them.
