@@ -55,7 +55,7 @@ pub struct Stats {
     /// Those of [`Stats::ssts`] that have a learned index ([`Options::learned_index`](crate::Options::learned_index)).
     pub ssts_learned: u64,
     /// SSTs that were left without a learned index because their keys have long equal parts inside, so that no model can tell
-    /// them apart. This and the next two count when an SST is written, and again when it is trained later in vain.
+    /// them apart. This and the next two count when an SST is written, and again when a later training fails.
     pub index_ties: u64,
     /// SSTs that were left without a learned index because a model would be larger than separators.
     pub index_larger: u64,

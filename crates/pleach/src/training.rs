@@ -21,8 +21,8 @@ use pleach_env::ProcessorTime;
 /// - a model would be larger than separators, as in SSTs of a few dozen blocks: `index_larger`;
 /// - one block: `index_one_block`;
 /// - a flush while 8 threads or more wrote ([`LearnedIndex::Adaptive`]): `index_many_writers`. It is trained later, when the
-///   machine is idle; `training_waits` counts how often it was not;
-/// - training took a second or more: `index_timed_out`. Tried up to three times.
+///   machine is idle; `training_waits` counts how often the machine was busy;
+/// - training took a second or more: `index_timed_out`. A training in idle time is tried up to three times.
 ///
 /// The setting is about new SSTs. Those of an existing store keep their index until a compaction rewrites them, except that
 /// [`LearnedIndex::Adaptive`] makes models for old SSTs too, in memory, again after each open. A store that is open for
@@ -37,7 +37,8 @@ pub enum LearnedIndex {
     /// As [`LearnedIndex::Always`], but flushes write separators while 8 threads or more write. When less than half of the
     /// machine's processors are busy, a background thread makes models for the SSTs that have separators, whatever wrote
     /// them: from the separators in memory, without reading the files. These models are in memory only. They are larger
-    /// than those that are made while SSTs are written, and smaller than separators. Each SST is tried once after an open.
+    /// than those that are made while SSTs are written, and smaller than separators. After an open each SST is
+    /// tried once, and again only if the training took too long.
     ///
     /// After `TridentKV` (section 3.2, algorithm 1).
     #[default]

@@ -28,7 +28,8 @@ use crate::version::SstFile;
 const MEASURED_EVERY: Duration = Duration::from_secs(1);
 /// Blocks whose boundaries one step learns: an SST of 64 MiB, or many small ones.
 const BLOCKS_AT_ONCE: u64 = 16 << 10;
-/// Models are shown when they are so many parts of those to come: each time, the runs of their SSTs are listed anew. Arbitrary.
+/// Models are shown when they cover this part of the blocks that are left, because each time the runs of their SSTs are copied.
+/// Arbitrary.
 const SHOWN_PART: u64 = 64;
 
 /// The job. There is none unless training is adaptive.

@@ -3,7 +3,7 @@
 //! Fig. 3b, gets by the error of a model that is trained while reading, has no counterpart: models of SSTs have no error. Their
 //! papers' form, and the blocks that a search with an error reads, are in design/0011.
 
-use super::{KEY_BYTES, print_cells, print_row};
+use super::{KEY_BYTES, MEMORY_MIN, print_cells, print_row};
 use crate::bench::Record;
 use crate::engine::Result;
 use crate::paper::{Session, is_pleach, tune, words};
@@ -17,8 +17,6 @@ const SIZES: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
 const DATA_BYTES: u64 = 256_000_000;
 /// Fig. 17: memory in percent of the data.
 const MEMORIES: [u64; 6] = [1, 2, 5, 10, 25, 50];
-/// The least memory that Pleach takes.
-const MEMORY_MIN: u64 = 1 << 20;
 /// Key sets of Figs. 16 and 17: the paper's consecutive keys, and random ones.
 const SETS: [&str; 2] = ["decimal", "random16"];
 /// Fig. 19.

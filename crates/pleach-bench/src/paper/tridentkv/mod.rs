@@ -23,6 +23,8 @@ pub(super) use ycsb::fig14;
 /// Keys here; theirs were 40 million.
 const KEYS: u64 = 500_000;
 const KEY_BYTES: u64 = 16;
+/// The least memory of an engine: less would be a cache for none, and Pleach takes no less.
+const MEMORY_MIN: u64 = 1 << 20;
 const VALUE_BYTES: u64 = 1000;
 /// Gets in flight of a thread that reads asynchronously.
 const IN_FLIGHT: usize = 32;
@@ -50,8 +52,7 @@ impl Reads<'_> {
     fn run(&self, session: &mut Session<'_>, engine: &EngineFactory) -> Result<Vec<Record>> {
         let Self { workloads, keys, value_bytes, cache_percent, is_async, device, tunes } = *self;
         session.choose_memory()?;
-        // Less is for no engine a cache.
-        let memory = (keys * (value_bytes + KEY_BYTES) * cache_percent / 100).max(1 << 20);
+        let memory = (keys * (value_bytes + KEY_BYTES) * cache_percent / 100).max(MEMORY_MIN);
         let seconds = session.seconds(3.0);
         let mut words = words(&format!(
             "--workloads {workloads} --keys {keys} --value-size {value_bytes} --memory {memory} --duration {seconds} --keep \
