@@ -23,7 +23,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 50] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 57] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -31,6 +31,13 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 50] {
         ("sst_bytes", stats.sst_bytes, true),
         ("sst_entries", stats.sst_entries, false),
         ("data_blocks", stats.data_blocks, false),
+        ("value_files", stats.value_files, false),
+        ("value_file_bytes", stats.value_file_bytes, true),
+        ("values", stats.values, false),
+        ("value_bytes", stats.value_bytes, true),
+        ("value_table_bytes", stats.value_table_bytes, true),
+        ("value_copied_bytes", stats.value_copied_bytes, true),
+        ("value_moved_bytes", stats.value_moved_bytes, true),
         ("sst_garbage", stats.sst_garbage, false),
         ("pinned_bytes", stats.pinned_bytes, true),
         ("runs", stats.runs, false),

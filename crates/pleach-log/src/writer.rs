@@ -84,8 +84,9 @@ impl LogWriter {
     }
 
     /// Appends a recovered record, with its boundaries and numbers as they were. Errors are as of [`LogWriter::append`].
-    /// A payload of `large_len` bytes or more is written with a call of its own, from where it lies.
-    pub fn append_recovered(&mut self, record: &Record<'_>, large_len: usize) -> Result<()> {
+    /// A payload of `large_len` bytes or more is written with a call of its own, from where it lies. Returns where the payload
+    /// begins in the current segment.
+    pub fn append_recovered(&mut self, record: &Record<'_>, large_len: usize) -> Result<u64> {
         self.current.append_payload(record.payload, (record.first_seq, record.count), large_len)
     }
 
@@ -98,8 +99,8 @@ impl LogWriter {
     }
 
     /// Starts segment `id`; the one before stays listed until it is durable. On error the writer goes on with the
-    /// segment it has.
-    pub fn rotate(&mut self, id: FileId, hint: ManifestHint) -> Result<()> {
+    /// segment it has. Returns where the records of the segment before end.
+    pub fn rotate(&mut self, id: FileId, hint: ManifestHint) -> Result<u64> {
         self.check_not_poisoned()?;
         if id <= self.current.id() {
             return Err(Error::invalid(format!("segment {id} after segment {}", self.current.id())));
@@ -109,11 +110,12 @@ impl LogWriter {
         let (next_seq, durable_seq) = (self.current.next_seq(), self.current.durable_seq());
         let next = create_segment(&*self.env, &self.dir, self.segment_len, id, hint, next_seq, durable_seq)?;
         let full = std::mem::replace(&mut self.current, next);
+        let end = full.offset();
         if full.needs_sync() {
             self.older.push(UnsyncedSegment::of(&full));
         }
         self.unsynced_name = Some(id);
-        Ok(())
+        Ok(end)
     }
 
     /// Notes that SSTs hold everything up to `seq`. Requires: the manifest edit that says so is durable.

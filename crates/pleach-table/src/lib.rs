@@ -54,7 +54,7 @@ mod value_kind;
 
 pub use codec::Codec;
 pub use filter::{Filter, false_positive_rate, probes_for};
-pub use frame::{BlockRef, FrameCache, FrameCacheStats, Warmth};
+pub use frame::{AlignedBuffer, BlockRef, FrameCache, FrameCacheStats, Warmth};
 pub use hash::key_hash;
 pub use pleach_index::{Encoders, IndexChoice, IndexKind, Obstacle, SearchStage};
 pub use sizes::{KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX};

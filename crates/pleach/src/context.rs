@@ -15,6 +15,7 @@ use crate::manifest::CURRENT;
 use crate::options::Options;
 use crate::stats::Counters;
 use crate::status::Status;
+use crate::values::ValueRead;
 
 /// Longest sleep of a throttled compaction or writer before it checks again whether to go on sleeping.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
@@ -30,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) loads: Loads,
     /// Reads what scans will want next.
     pub(crate) read_ahead: LazyReadService<WindowRead>,
+    /// Reads separated values for tasks.
+    pub(crate) value_reads: LazyReadService<ValueRead>,
     /// Chosen at the end of an open.
     pub(crate) read_driver: OnceLock<ReadDriver>,
     /// Wasted probes (a file was searched and did not hold the key) between two reviews of the filters in memory. 0 while all
@@ -74,6 +77,7 @@ impl Context {
     pub(crate) fn close_reads(&self) {
         self.loads.close();
         self.read_ahead.close();
+        self.value_reads.close();
     }
 
     /// Whether less than four times `bytes` are free on the disk.

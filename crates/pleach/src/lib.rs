@@ -110,6 +110,7 @@ mod trace;
 mod training;
 mod upkeep;
 mod value;
+mod values;
 mod version;
 mod version_set;
 mod write_path;

@@ -9,7 +9,7 @@
 //!
 //! # Cost
 //! A cached hit costs one probe per memtable and one filter line per run. Each run whose filter answers maybe costs an
-//! index search and a block, until the key is found.
+//! index search and a block, until the key is found. A separated value costs one read more.
 //!
 //! # Origin
 //! Filters of SSTs in memory: `SifrDB`, section 4.1; parallel search: its section 4.2 ([`pending`]).
@@ -36,6 +36,7 @@ use crate::operations::check_key;
 use crate::read_options::ReadOptions;
 use crate::state::State;
 use crate::value::Value;
+use crate::values::{ValueSegments, read_value};
 use crate::version::edit::RunKind;
 use crate::version::reads::GET_NS;
 use crate::version::{Run, RunFile, SubTree};
@@ -211,6 +212,7 @@ fn search_block(sst: &Sst, block: BlockRef, stored_key: &[u8], hash: u64) -> Sup
     match sst.get_in_block(&block, stored_key, hash) {
         None => Supplied::NotFound,
         Some((ValueKind::Tombstone, _)) => Supplied::Found(None),
+        Some((ValueKind::ValuePointer, range)) => Supplied::Found(Some(Value::pointer(block, range))),
         Some((_, range)) => Supplied::Found(Some(Value::in_block(block, range))),
     }
 }
@@ -255,9 +257,13 @@ pub(crate) fn begin(
     check_key(user_key).map_err(Err)?;
     let mut lookup = Lookup::new(partition, user_key, visible);
     lookup.start(state, tree, visible).map_err(Ok)?;
+    let segments = &state.version.values;
     match lookup.cached_steps(ctx) {
+        Supplied::Found(Some(value)) if value.is_pointer() => {
+            Search::of_value(ctx, segments, lookup.key, &value).map_err(Err)
+        }
         Supplied::Found(answer) => Err(Ok(answer)),
-        Supplied::NotFound => Ok(Search::new(ctx, lookup.to_pending(options.policy), options)),
+        Supplied::NotFound => Ok(Search::new(ctx, lookup.to_pending(options.policy), segments, options)),
     }
 }
 
@@ -280,14 +286,43 @@ pub(crate) fn get_blocking(
         return Ok(answer);
     }
     match lookup.cached_steps(ctx) {
+        Supplied::Found(Some(value)) if value.is_pointer() => {
+            read_value_blocking(ctx, &state.version.values, lookup.key, &value, options)
+        }
         Supplied::Found(answer) => Ok(answer),
-        Supplied::NotFound => search_blocking(ctx, &lookup, options),
+        Supplied::NotFound => search_blocking(ctx, &lookup, &state.version.values, options),
     }
+}
+
+/// Reads the value that the cached blocks point to.
+#[cold]
+#[inline(never)]
+fn read_value_blocking(
+    ctx: &Context,
+    segments: &ValueSegments,
+    key: PartitionKey,
+    value: &Value,
+    options: &ReadOptions,
+) -> Result<Option<Value>> {
+    if options.timeout.is_some() {
+        return Search::of_value(ctx, segments, key, value)?.run(ctx, options);
+    }
+    read_value(ctx, segments, split(&key), value).map(Some)
+}
+
+/// The parts of a partition key that a lookup has made.
+fn split(key: &PartitionKey) -> (PartitionId, &[u8]) {
+    keys::split_partition_key(key).expect("it begins with a partition's number")
 }
 
 /// Goes on where a block is not in the cache. Not inlined, so that cached gets do not pay for its variables.
 #[cold]
 #[inline(never)]
-fn search_blocking(ctx: &Context, lookup: &Lookup<'_>, options: &ReadOptions) -> Result<Option<Value>> {
-    Search::new(ctx, lookup.to_pending(options.policy), options).run(ctx, options)
+fn search_blocking(
+    ctx: &Context,
+    lookup: &Lookup<'_>,
+    segments: &ValueSegments,
+    options: &ReadOptions,
+) -> Result<Option<Value>> {
+    Search::new(ctx, lookup.to_pending(options.policy), segments, options).run(ctx, options)
 }

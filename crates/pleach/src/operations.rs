@@ -4,6 +4,8 @@
 //! a commit copies nothing else. A large value is copied once, into a region of its own: the log is written from the
 //! region, which then becomes part of the memtable.
 //!
+//! A value that is to be separated has a checksum in front. Memtables keep the place of such a value in the log beside it.
+//!
 //! # On disk
 //! Layout: docs/format/batch.md. This module owns the bytes; no other module parses them.
 
@@ -15,14 +17,15 @@ use pleach_table::{ValueKind, key_hash};
 
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, partition_key};
 use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, OPERATIONS_MAX, VALUE_LEN_MAX};
-use crate::memtable::{FOOTPRINT_MAX, Footprint, LARGE_FRONT, LARGE_PER_BATCH, Memtable};
+use crate::memtable::{FOOTPRINT_MAX, Footprint, LARGE_FRONT, LARGE_PER_BATCH, Memtable, PLACE_LEN};
 use crate::options::{LARGE_VALUE_LEN, MEMTABLE_BYTES_LIMIT};
+use crate::values::{CHECKSUM_LEN, checksum};
 
 /// Upper bound of a memtable record's bytes beyond those of the operation (see `memtable/entry`).
-const RECORD_OVERHEAD_MAX: usize = 64;
+const RECORD_OVERHEAD_MAX: usize = 80;
 
-/// Upper bound of an operation's bytes in front of the key: kind, partition and two lengths.
-const HEAD_LEN_MAX: usize = 16;
+/// Upper bound of an operation's bytes beside key and value: kind, partition, two lengths, checksum.
+const HEAD_LEN_MAX: usize = 20;
 
 const _: () = assert!(
     BATCH_BYTES_MAX + OPERATIONS_MAX * RECORD_OVERHEAD_MAX < FOOTPRINT_MAX,
@@ -45,31 +48,42 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
-    /// Adds a put or, with no value, a delete. A value of `large_len` bytes or more gets a region of its own; only such a value
-    /// is compared with [`VALUE_LEN_MAX`].
+    /// Adds a put or, with no value, a delete. `sizes` says whether the value is separated, and whether it gets a region of its
+    /// own; only such a value is compared with [`VALUE_LEN_MAX`].
     pub(crate) fn push(
         &mut self,
         partition: PartitionId,
         key: &[u8],
         value: Option<&[u8]>,
-        large_len: usize,
+        sizes: ValueSizes,
     ) -> Result<()> {
         check_key(key)?;
         let value_bytes = value.unwrap_or_default();
-        if value_bytes.len() >= large_len && self.record.regions().count() < LARGE_PER_BATCH {
-            return self.push_large(partition, key, value_bytes);
+        if value_bytes.len() >= sizes.large && self.record.regions().count() < LARGE_PER_BATCH {
+            return self.push_large(partition, key, value_bytes, value_bytes.len() >= sizes.separated);
         }
         self.check_room_for(key.len() + value_bytes.len())?;
-        self.push_head(partition, key, value);
+        let kind = match value {
+            None => ValueKind::Tombstone,
+            Some(value) if value.len() >= sizes.separated => ValueKind::ValuePointer,
+            Some(_) => ValueKind::Put,
+        };
+        self.push_head(partition, key, kind, value_bytes);
         self.record.bytes_mut().extend_from_slice(value_bytes);
-        self.footprint =
-            self.footprint.and(Memtable::footprint(PARTITION_PREFIX_LEN + key.len(), value_bytes.len()));
+        let len = value_bytes.len() + place_len(kind);
+        self.footprint = self.footprint.and(Memtable::footprint(PARTITION_PREFIX_LEN + key.len(), len));
         Ok(())
     }
 
     /// Adds a put whose value is stored in a region of its own.
     #[cold]
-    fn push_large(&mut self, partition: PartitionId, key: &[u8], value: &[u8]) -> Result<()> {
+    fn push_large(
+        &mut self,
+        partition: PartitionId,
+        key: &[u8],
+        value: &[u8],
+        is_separated: bool,
+    ) -> Result<()> {
         if value.len() > VALUE_LEN_MAX {
             let message = format!("the value has {} bytes; a value has at most {VALUE_LEN_MAX}", value.len());
             return Err(Error::invalid(message));
@@ -81,7 +95,8 @@ impl Operations {
                 value.len()
             )));
         };
-        self.push_head(partition, key, Some(value));
+        let kind = if is_separated { ValueKind::ValuePointer } else { ValueKind::Put };
+        self.push_head(partition, key, kind, value);
         self.record.push_region(piece);
         self.footprint =
             self.footprint.and(Memtable::footprint_of_large(PARTITION_PREFIX_LEN + key.len(), value.len()));
@@ -90,16 +105,18 @@ impl Operations {
 
     /// Adds the bytes in front of the value.
     #[inline]
-    fn push_head(&mut self, partition: PartitionId, key: &[u8], value: Option<&[u8]>) {
+    fn push_head(&mut self, partition: PartitionId, key: &[u8], kind: ValueKind, value: &[u8]) {
         let out = self.record.bytes_mut();
-        let kind = if value.is_some() { ValueKind::Put } else { ValueKind::Tombstone };
         out.push(kind.number());
         put_varint(out, u64::from(partition.get()));
         put_varint(out, key.len() as u64);
-        if let Some(value) = value {
+        if kind != ValueKind::Tombstone {
             put_varint(out, value.len() as u64);
         }
         out.extend_from_slice(key);
+        if kind == ValueKind::ValuePointer {
+            out.extend_from_slice(&checksum(partition, key, value).to_le_bytes());
+        }
         if self.count == 0 {
             self.first_hash = key_hash(partition.get(), key);
         }
@@ -139,6 +156,11 @@ impl Operations {
         self.record.record_len()
     }
 
+    /// Where the payload begins in the log segment to which it was last appended.
+    pub(crate) fn payload_offset(&self) -> u64 {
+        self.record.payload_offset()
+    }
+
     /// Bytes of the log record's payload.
     pub(crate) fn payload_len(&self) -> usize {
         self.record.payload_len()
@@ -149,6 +171,19 @@ impl Operations {
     pub(crate) fn payload(&self) -> &[u8] {
         assert!(self.record.is_contiguous());
         self.record.payload()
+    }
+
+    /// The pieces of the payload.
+    #[cfg(test)]
+    pub(crate) fn payload_bytes(&self) -> std::collections::VecDeque<Vec<u8>> {
+        let (mut pieces, mut start) = (std::collections::VecDeque::new(), 0);
+        for (at, region) in self.record.regions() {
+            pieces.push_back(self.record.payload()[start..at].to_vec());
+            pieces.push_back(region.bytes().to_vec());
+            start = at;
+        }
+        pieces.push_back(self.record.payload()[start..].to_vec());
+        pieces
     }
 
     /// Makes the batch look as if it took this much of a memtable.
@@ -194,13 +229,16 @@ impl Operations {
         visit: &mut dyn FnMut(Operation<'_>, bool),
     ) {
         let (mut rest, mut offsets) = (Decoder(payload), offsets.peekable());
+        let mut region_bytes = 0;
         while !rest.is_empty() {
             let head = Operation::decode_head(&mut rest);
             let (op, value_len) = head.expect("operations were encoded here");
             let at = payload.len() - rest.0.len();
             let is_region = offsets.next_if_eq(&at).is_some();
             let value = rest.take(if is_region { 0 } else { value_len });
-            visit(Operation { value: value.expect("operations were encoded here"), ..op }, is_region);
+            let value = value.expect("operations were encoded here");
+            visit(Operation { value, value_at: at + region_bytes, ..op }, is_region);
+            region_bytes += if is_region { value_len } else { 0 };
         }
     }
 
@@ -224,7 +262,8 @@ impl Operations {
     pub(crate) fn footprint_of(payload: &[u8]) -> Footprint {
         let mut sum = Footprint::default();
         let decoded = Self::decode(payload, &mut |op| {
-            sum = sum.and(Memtable::footprint(PARTITION_PREFIX_LEN + op.user_key.len(), op.value.len()));
+            let len = op.value.len() + place_len(op.kind);
+            sum = sum.and(Memtable::footprint(PARTITION_PREFIX_LEN + op.user_key.len(), len));
         });
         debug_assert!(decoded.is_ok(), "checked before");
         sum
@@ -234,18 +273,44 @@ impl Operations {
     pub(crate) fn decode(payload: &[u8], visit: &mut dyn FnMut(Operation<'_>)) -> Result<(), &'static str> {
         let mut rest = Decoder(payload);
         while !rest.is_empty() {
-            visit(Operation::decode(&mut rest).ok_or("an operation of the batch is malformed")?);
+            let op = Operation::decode(&mut rest).ok_or("an operation of the batch is malformed")?;
+            let value_at = payload.len() - rest.0.len() - op.value.len();
+            visit(Operation { value_at, ..op });
         }
         Ok(())
     }
 }
 
+/// Lengths from which on values are treated in other ways.
+#[derive(Clone, Copy)]
+pub(crate) struct ValueSizes {
+    /// From this length on a value gets a memory region, a block and log calls of its own.
+    pub(crate) large: usize,
+    /// From this length on a value is separated.
+    pub(crate) separated: usize,
+}
+
+impl ValueSizes {
+    /// All values are small.
+    #[cfg(test)]
+    pub(crate) const ALL_SMALL: Self = Self { large: usize::MAX, separated: usize::MAX };
+}
+
+/// Bytes that a memtable takes for the place of a value.
+#[inline]
+fn place_len(kind: ValueKind) -> usize {
+    if kind == ValueKind::ValuePointer { PLACE_LEN } else { 0 }
+}
+
 /// One operation of a batch.
 pub(crate) struct Operation<'a> {
+    /// [`ValueKind::ValuePointer`] is a put whose value is separated.
     pub(crate) kind: ValueKind,
     pub(crate) partition: PartitionId,
     pub(crate) user_key: &'a [u8],
     pub(crate) value: &'a [u8],
+    /// Where the value begins in the payload. In front of a separated one is its checksum.
+    pub(crate) value_at: usize,
 }
 
 impl<'a> Operation<'a> {
@@ -260,9 +325,6 @@ impl<'a> Operation<'a> {
     #[expect(clippy::inline_always, reason = "45 instructions of each put, measured")]
     fn decode_head(rest: &mut Decoder<'a>) -> Option<(Self, usize)> {
         let kind = ValueKind::from_number(rest.u8()?)?;
-        if kind == ValueKind::ValuePointer {
-            return None; // Batches hold values; value pointers stand in files only.
-        }
         let partition = rest.u32()?;
         let key_len = rest.usize()?;
         let value_len = if kind == ValueKind::Tombstone { 0 } else { rest.usize()? };
@@ -270,7 +332,11 @@ impl<'a> Operation<'a> {
             return None;
         }
         let user_key = rest.take(key_len)?;
-        Some((Self { kind, partition: PartitionId(partition), user_key, value: &[] }, value_len))
+        if kind == ValueKind::ValuePointer {
+            rest.take(CHECKSUM_LEN)?;
+        }
+        let op = Self { kind, partition: PartitionId(partition), user_key, value: &[], value_at: 0 };
+        Some((op, value_len))
     }
 
     /// The key by which memtables are ordered.

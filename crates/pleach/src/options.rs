@@ -7,6 +7,7 @@ use pleach_env::{Env, Error, ReadDriver, RealEnv, Result};
 use pleach_table::{Codec, IndexChoice};
 
 use crate::filter_policy::StageFill;
+use crate::operations::ValueSizes;
 use crate::shape::{Policy, Shape};
 use crate::training::{LearnedIndex, Limits};
 
@@ -36,6 +37,7 @@ pub struct Options {
     pub(crate) clean_every: usize,
     pub(crate) filter_bits_per_key: f32,
     learned_index: LearnedIndex,
+    separate_at: usize,
     pub(crate) thresholds: Thresholds,
 }
 
@@ -137,6 +139,7 @@ impl Options {
             clean_every: 10,
             filter_bits_per_key: 10.0,
             learned_index: LearnedIndex::Adaptive,
+            separate_at: 0,
             thresholds: Thresholds::default(),
         }
     }
@@ -323,6 +326,36 @@ impl Options {
     pub fn learned_index(mut self, when: LearnedIndex) -> Self {
         self.learned_index = when;
         self
+    }
+
+    /// Length in bytes from which on values are *separated*: they stay in the log segment to which they were written, and SSTs
+    /// have a pointer of about ten bytes instead. So a large value is written once, and merges move only keys and pointers. A
+    /// read of such a value takes one read more. Default 0: no value is separated.
+    ///
+    /// The option can change with each open; values that are separated stay so. Builds from before this option refuse a store
+    /// that was opened with it (`Unsupported`).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = pleach::Options::new().separate_at(1024).open(dir.path().join("data"))?;
+    /// db.default_partition().put("large", [7; 4096])?;
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    #[must_use]
+    pub fn separate_at(mut self, bytes: usize) -> Self {
+        self.separate_at = bytes;
+        self
+    }
+
+    /// Whether values of any length are separated.
+    pub(crate) fn separates(&self) -> bool {
+        self.separate_at > 0
+    }
+
+    /// How values are treated by their lengths.
+    pub(crate) fn value_sizes(&self) -> ValueSizes {
+        let separated = if self.separates() { self.separate_at } else { usize::MAX };
+        ValueSizes { large: self.thresholds.large_value_len, separated }
     }
 
     /// When SSTs get a learned index.

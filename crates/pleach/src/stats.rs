@@ -21,6 +21,9 @@ pub(crate) struct Counters {
     pub(crate) compaction_written_bytes: AtomicU64,
     pub(crate) moved_bytes: AtomicU64,
     pub(crate) removed_files: AtomicU64,
+    /// Bytes of value files that flushes wrote, and that the cleaner wrote.
+    pub(crate) value_copied_bytes: AtomicU64,
+    pub(crate) value_moved_bytes: AtomicU64,
     pub(crate) stall_ns: AtomicU64,
     /// Counted after a block was searched without a hit, so other lookups pay nothing.
     pub(crate) wasted_probes: AtomicU64,
@@ -87,6 +90,21 @@ pub struct Stats {
     pub data_blocks: u64,
     /// Entries in SSTs: every version and tombstone counts.
     pub sst_entries: u64,
+    /// Files in which separated values are ([`Options::separate_at`](crate::Options::separate_at)): log segments that live on for
+    /// them, and files to which values were copied or moved.
+    pub value_files: u64,
+    /// Length of [`Stats::value_files`] in bytes, without space that is reserved behind their ends.
+    pub value_file_bytes: u64,
+    /// Separated values to which entries of SSTs refer.
+    pub values: u64,
+    /// Their bytes. Values of entries that newer ones shadow count until a compaction removes these entries.
+    pub value_bytes: u64,
+    /// Memory in bytes of the tables by which moved values are found.
+    pub value_table_bytes: u64,
+    /// Bytes of separated values that flushes have copied, because most of their log segments was something else.
+    pub value_copied_bytes: u64,
+    /// Bytes of separated values that were moved to free the space of values that are gone.
+    pub value_moved_bytes: u64,
     /// Runs and sections of all partitions.
     pub runs: u64,
     /// Most runs in one partition: about the number of filters that the lookup of a missing key tests.
@@ -239,6 +257,8 @@ impl Counters {
         stats.compaction_read_bytes = get(&self.compaction_read_bytes);
         stats.compaction_written_bytes = get(&self.compaction_written_bytes);
         stats.moved_bytes = get(&self.moved_bytes);
+        stats.value_copied_bytes = get(&self.value_copied_bytes);
+        stats.value_moved_bytes = get(&self.value_moved_bytes);
         stats.removed_files = get(&self.removed_files);
         stats.wasted_probes = get(&self.wasted_probes);
         stats.index_ties = get(&self.index_ties);

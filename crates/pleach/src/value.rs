@@ -1,6 +1,7 @@
 //! Value: bytes that were read and that stay where they are.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use pleach_table::BlockRef;
 
@@ -26,8 +27,19 @@ pub struct Value(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Block { block: BlockRef, start: u32, len: u32 },
+    Block {
+        block: BlockRef,
+        start: u32,
+        len: u32,
+    },
     Memtable(MemtableValue),
+    Separated(Arc<[u8]>),
+    /// The bytes are those of a value pointer. No caller of the crate gets it.
+    Pointer {
+        block: BlockRef,
+        start: u32,
+        len: u32,
+    },
 }
 
 impl Value {
@@ -37,6 +49,24 @@ impl Value {
         let start = u32::try_from(range.start).expect("blocks are shorter than 4 GiB");
         let len = u32::try_from(range.len()).expect("values are at most VALUE_LEN_MAX");
         Self(Repr::Block { block, start, len })
+    }
+
+    /// A value that is still to be read: bytes `range` of a block are the pointer to it.
+    pub(crate) fn pointer(block: BlockRef, range: std::ops::Range<usize>) -> Self {
+        let start = u32::try_from(range.start).expect("blocks are shorter than 4 GiB");
+        let len = u32::try_from(range.len()).expect("values are at most VALUE_LEN_MAX");
+        Self(Repr::Pointer { block, start, len })
+    }
+
+    /// A value that lay outside of SSTs.
+    pub(crate) fn separated(bytes: Arc<[u8]>) -> Self {
+        Self(Repr::Separated(bytes))
+    }
+
+    /// Whether it is still to be read.
+    #[inline]
+    pub(crate) fn is_pointer(&self) -> bool {
+        matches!(self.0, Repr::Pointer { .. })
     }
 
     #[inline]
@@ -56,8 +86,11 @@ impl Deref for Value {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Repr::Block { block, start, len } => &block[*start as usize..(*start + *len) as usize],
+            Repr::Block { block, start, len } | Repr::Pointer { block, start, len } => {
+                &block[*start as usize..(*start + *len) as usize]
+            }
             Repr::Memtable(value) => value.bytes(),
+            Repr::Separated(bytes) => bytes,
         }
     }
 }

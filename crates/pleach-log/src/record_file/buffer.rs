@@ -13,6 +13,8 @@ pub struct RecordBuf {
     bytes: Vec<u8>,
     /// The pieces in regions, if there are any.
     regions: Option<Box<Regions>>,
+    /// See [`RecordBuf::payload_offset`].
+    payload_offset: u64,
 }
 
 /// Pieces of a payload that stay in memory regions.
@@ -27,19 +29,24 @@ struct Regions {
 impl RecordBuf {
     /// An empty payload.
     pub fn new() -> Self {
-        Self { bytes: vec![0; RECORD_HEADER_LEN], regions: None }
+        Self { bytes: vec![0; RECORD_HEADER_LEN], regions: None, payload_offset: 0 }
     }
 
     /// An empty payload with capacity for `payload_len` bytes.
     pub fn with_capacity(payload_len: usize) -> Self {
         let mut bytes = Vec::with_capacity(RECORD_HEADER_LEN + payload_len);
         bytes.resize(RECORD_HEADER_LEN, 0);
-        Self { bytes, regions: None }
+        Self { bytes, regions: None, payload_offset: 0 }
     }
 
     /// The payload without the pieces in regions.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[RECORD_HEADER_LEN..]
+    }
+
+    /// Where the payload begins in the file to which the record was last appended.
+    pub fn payload_offset(&self) -> u64 {
+        self.payload_offset
     }
 
     /// Length of the payload, regions included.
@@ -95,6 +102,7 @@ impl RecordBuf {
     /// Fills in the header and returns the whole record. Requires: it is contiguous.
     #[inline]
     pub(crate) fn seal(&mut self, header: &RecordHeader, id: FileId, offset: u64) -> &[u8] {
+        self.payload_offset = offset + header.len() as u64;
         let encoded = header.encode(id, offset, self.payload());
         self.bytes[..RECORD_HEADER_LEN].copy_from_slice(&encoded);
         &self.bytes[RECORD_HEADER_LEN - header.len()..]
@@ -107,6 +115,7 @@ impl RecordBuf {
         id: FileId,
         offset: u64,
     ) -> impl Iterator<Item = &[u8]> {
+        self.payload_offset = offset + header.len() as u64;
         let encoded = header
             .encode_with(id, offset, |seed| self.pieces(RECORD_HEADER_LEN).fold(seed, crc32c::crc32c_append));
         self.bytes[..RECORD_HEADER_LEN].copy_from_slice(&encoded);

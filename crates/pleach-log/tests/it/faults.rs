@@ -188,7 +188,7 @@ fn recovered_records_are_written_as_they_were() {
         append(&mut log, &[logged(seq, 1, len)]).unwrap();
     }
     recover(&first.env, &first.dir, &[FileId(1)], 1, &mut |record| {
-        copy.append_recovered(&record, usize::MAX)
+        copy.append_recovered(&record, usize::MAX).map(drop)
     })
     .unwrap();
     assert_eq!(copy.offset(), log.offset());

@@ -4,8 +4,8 @@ use std::ops::{Deref, DerefMut};
 
 use crate::sizes::PAGE;
 
-/// A buffer that starts at a multiple of 4096, unless it is a copy.
-pub(crate) struct AlignedBuffer {
+/// A buffer that starts at a multiple of 4096, unless it is a copy or [`AlignedBuffer::unaligned`].
+pub struct AlignedBuffer {
     memory: Vec<u8>,
     start: usize,
     len: usize,
@@ -13,10 +13,15 @@ pub(crate) struct AlignedBuffer {
 
 impl AlignedBuffer {
     /// `len` zeros.
-    pub(crate) fn zeroed(len: usize) -> Self {
+    pub fn zeroed(len: usize) -> Self {
         let memory = vec![0; len + PAGE - 1];
         let start = memory.as_ptr().addr().wrapping_neg() % PAGE;
         Self { memory, start, len }
+    }
+
+    /// `len` zeros that start anywhere, for reads that need no alignment.
+    pub fn unaligned(len: usize) -> Self {
+        Self { memory: vec![0; len], start: 0, len }
     }
 
     /// A copy of `bytes`; it starts anywhere.
@@ -58,5 +63,12 @@ impl Deref for AlignedBuffer {
 impl DerefMut for AlignedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.len]
+    }
+}
+
+impl std::fmt::Debug for AlignedBuffer {
+    /// Never prints data.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AlignedBuffer").field("len", &self.len).finish_non_exhaustive()
     }
 }

@@ -21,7 +21,7 @@ mod states;
 mod words;
 
 pub use block_ref::BlockRef;
-pub(crate) use buffer::AlignedBuffer;
+pub use buffer::AlignedBuffer;
 pub(crate) use cache::FrameMut;
 pub use cache::{FrameCache, FrameCacheStats, Warmth};
 pub(crate) use words::FrameWords;

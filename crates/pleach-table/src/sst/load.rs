@@ -196,6 +196,14 @@ unsafe impl ReadBuffer for BlockLoad {
     }
 }
 
+// SAFETY: the bytes are a part of a vector, which only the value has and which nothing makes grow.
+#[expect(unsafe_code, reason = "see above")]
+unsafe impl ReadBuffer for AlignedBuffer {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
 /// Memory into which a block is loaded.
 enum BlockMemory {
     Frames(FrameMut),

@@ -30,7 +30,8 @@ use pleach_env::{Error, ErrorKind, Result, failpoint, is_in_waker};
 
 use super::handle::Shared;
 use super::inner::Inner;
-use crate::memtable::{MemtableMemory, MemtableWriter};
+use crate::manifest::Layout;
+use crate::memtable::{Memtable, MemtableMemory, MemtableWriter};
 use crate::state::{LoggedMemtable, State};
 use crate::trace;
 use crate::version::FileTable;
@@ -109,7 +110,7 @@ impl Inner {
 
     fn make_close_durable(&self, writer: &mut Writer) -> Result<()> {
         let Some(cause) = self.ctx.status.poison().cloned() else { return self.close_healthy(writer) };
-        if writer.log.is_poisoned() {
+        if writer.log.is_poisoned() || self.writes.lost_values.load(Ordering::Acquire) {
             let message = format!("the store was closed, but writes may be lost after a failure: {cause}");
             return Err(Error::new(ErrorKind::Poisoned, message));
         }
@@ -126,7 +127,11 @@ impl Inner {
     fn close_healthy(&self, writer: &mut Writer) -> Result<()> {
         self.writes.sync_writer(writer)?;
         let versions = self.version_set.lock();
-        let noted = versions.manifest.note_closed(&*self.ctx.env, &self.ctx.dir, writer.log.last_seq());
+        let state = self.version_set.state.load();
+        let has_separated = |memtable: &Arc<Memtable>| memtable.has_separated();
+        let may_separate = !versions.version.values.is_empty() || state.memtables().any(has_separated);
+        let (layout, last_seq) = (Layout::of(may_separate), writer.log.last_seq());
+        let noted = versions.manifest.note_closed(&*self.ctx.env, &self.ctx.dir, layout, last_seq);
         // Without the note the store is as durable, but the next open notices less damage.
         noted.or_else(|error| if error.is_shortage() { Ok(()) } else { Err(error) })
     }

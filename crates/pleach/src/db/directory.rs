@@ -17,8 +17,9 @@ use super::open::DEFAULT_PARTITION;
 use super::recovery::Found;
 use crate::keys::PartitionId;
 use crate::limits::NEXT_ID_MAX;
-use crate::manifest::{self, CURRENT_TMP, Manifest};
+use crate::manifest::{self, CURRENT_TMP, Layout, Manifest};
 use crate::options::Options;
+use crate::values::{HomeKind, parse_values_name, values_path};
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Version};
 use crate::version_set::reserve::RESERVE;
@@ -35,6 +36,8 @@ const FIRST_MANIFEST: FileId = FileId(1);
 pub(super) struct Listing {
     pub(super) segments: Vec<FileId>,
     ssts: Vec<FileId>,
+    /// Files of copied or moved values.
+    values: Vec<FileId>,
     manifests: Vec<FileId>,
     has_current_tmp: bool,
     /// A name that is not the store's and not hidden.
@@ -92,6 +95,7 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
         let numbered = [
             (parse_segment_name(&name), &mut listing.segments),
             (parse_sst_name(&name), &mut listing.ssts),
+            (parse_values_name(&name), &mut listing.values),
             (manifest::parse_manifest_name(&name), &mut listing.manifests),
         ];
         let numbered = numbered.into_iter().find_map(|(id, list)| id.map(|id| (id, list)));
@@ -125,7 +129,20 @@ impl Listing {
     fn is_fresh(&self) -> bool {
         self.segments.is_empty()
             && self.ssts.is_empty()
+            && self.values.is_empty()
             && self.manifests.iter().all(|id| *id == FIRST_MANIFEST)
+    }
+
+    /// An error when a file is missing in which the version has separated values.
+    pub(super) fn check_values(&self, dir: &Path, version: &Version) -> Result<()> {
+        for (id, (home, _)) in version.values.homes() {
+            let list = if home.kind == HomeKind::Segment { &self.segments } else { &self.values };
+            if !list.contains(&id) {
+                let message = "the manifest names this file of values, but it is missing";
+                return Err(Error::corruption(&home.path(dir), 0, message));
+            }
+        }
+        Ok(())
     }
 
     /// An error when there are files of a store, but no `CURRENT`.
@@ -150,7 +167,14 @@ impl Listing {
     }
 
     pub(super) fn last_id(&self) -> u64 {
-        self.segments.iter().chain(&self.ssts).chain(&self.manifests).map(|id| id.0).max().unwrap_or(0)
+        self.segments
+            .iter()
+            .chain(&self.ssts)
+            .chain(&self.values)
+            .chain(&self.manifests)
+            .map(|id| id.0)
+            .max()
+            .unwrap_or(0)
     }
 }
 
@@ -173,7 +197,7 @@ pub(super) fn create_store(
     edit.push(EditItem::CreatePartition { id: PartitionId(0), name: DEFAULT_PARTITION.to_owned() });
     let applied = Version::empty().apply(&edit, &files, &[]);
     let (version, _no_files) = applied.expect("the first edit fits an empty version");
-    Manifest::create(env, dir, FIRST_MANIFEST, &version)?;
+    Manifest::create(env, dir, (FIRST_MANIFEST, Layout::Plain), &version)?;
     Ok(FIRST_MANIFEST)
 }
 
@@ -181,18 +205,23 @@ pub(super) fn create_store(
 /// `CURRENT` names the new manifest.
 pub(super) fn remove_leftovers(inner: &Inner, found: &Found) {
     let dir = &inner.ctx.dir;
-    let live = inner.version_set.lock().version.live_files();
+    let version = Arc::clone(&inner.version_set.lock().version);
+    let (live, homes) = (version.live_files(), version.values.homes());
     let is_live = |id: &FileId| live.binary_search_by_key(id, |file| file.id).is_ok();
+    let values = found.listing.values.iter().filter(|id| !homes.contains_key(id));
     let manifests = found.listing.manifests.iter().chain([&found.manifest_id]);
     let gone = (found.listing.ssts.iter().filter(|id| !is_live(id)).map(|id| sst_path(dir, *id)))
+        .chain(values.map(|id| values_path(dir, *id)))
         .chain(manifests.map(|id| manifest::manifest_path(dir, *id)))
         .chain(found.listing.has_current_tmp.then(|| dir.join(CURRENT_TMP)));
     remove_all(inner, gone);
 }
 
-/// Removes the segments whose batches are in fresh segments.
+/// Removes the segments whose batches are in fresh segments, except for value segments.
 pub(super) fn remove_old_segments(inner: &Inner, found: &Found) {
-    remove_all(inner, found.listing.segments.iter().map(|id| segment_path(&inner.ctx.dir, *id)));
+    let homes = inner.version_set.lock().version.values.homes();
+    let old = found.listing.segments.iter().filter(|id| !homes.contains_key(id));
+    remove_all(inner, old.map(|id| segment_path(&inner.ctx.dir, *id)));
 }
 
 /// Removes files, as far as possible. The next open removes the others.

@@ -84,6 +84,7 @@ impl Inner {
             status: Status::new(read_only, Arc::clone(&state.closed), options.env.waiter()),
             loads: Loads::new(&options.env),
             read_ahead: LazyReadService::new(&options.env),
+            value_reads: LazyReadService::new(&options.env),
             read_driver: OnceLock::new(),
             filter_review_interval: AtomicU64::new(u64::MAX),
         });

@@ -34,7 +34,7 @@ use super::directory::{
 use super::inner::Inner;
 use super::recovery::{Found, read_store};
 use crate::attached::Attached;
-use crate::manifest::{self, Current, Manifest, manifest_path};
+use crate::manifest::{self, Current, Layout, Manifest, manifest_path};
 use crate::memtable::{MemtableMemory, MemtableWriter};
 use crate::operations::Operations;
 use crate::options::{IMMUTABLE_MEMTABLES_MAX, Options};
@@ -44,7 +44,7 @@ use crate::upkeep::filters::open_ssts;
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Trash};
 use crate::version_set::reserve;
-use crate::write_path::insert_operations;
+use crate::write_path::{PayloadPlace, insert_operations};
 
 /// Name of the partition that every store has.
 pub(crate) const DEFAULT_PARTITION: &str = "default";
@@ -92,7 +92,10 @@ fn open_for_writing(dir: &Path, options: &Options, segment_len: u64) -> Result<I
     let listing = list(&**env, dir)?;
     let current = match manifest::read_current(&**env, dir)? {
         Some(current) => current,
-        None => Current { manifest: create_store(&**env, dir, options, &listing)?, closed: None },
+        None => {
+            let manifest = create_store(&**env, dir, options, &listing)?;
+            Current { layout: Layout::Plain, manifest, closed: None }
+        }
     };
     let ready = read(dir, options, current, listing)?;
     let (inner, found) = start(dir, options, ready, segment_len)?;
@@ -174,7 +177,8 @@ fn start(dir: &Path, options: &Options, ready: Ready, segment_len: u64) -> Resul
     let next_id = version.next_id.max(found.listing.last_id() + 1);
     let (manifest_id, segment) = (FileId(next_id), FileId(next_id + 1));
     version.next_id = next_id + 2;
-    let manifest = Manifest::create(&**env, dir, manifest_id, &version)?;
+    let layout = Layout::of(options.separates() || found.layout == Layout::Values);
+    let manifest = Manifest::create(&**env, dir, (manifest_id, layout), &version)?;
     let (hint, flushed_seq) = (manifest.hint(), version.flushed_seq);
     let created = LogWriter::create(Arc::clone(env), dir, segment, hint, segment_len, flushed_seq);
     let log = created.inspect_err(|_| {
@@ -244,15 +248,17 @@ fn recover_batch(inner: &Inner, record: &Record<'_>) -> Result<()> {
         return Err(Error::new(ErrorKind::Io, message).at_path(&segment_path(&inner.ctx.dir, record.segment)));
     }
     writes.shares.follow_memtables();
+    let mut place = None;
     if is_writable {
         if writer.log.should_rotate(RECORD_HEADER_LEN + record.payload.len()) {
             writes.rotate_log(&mut writer)?;
         }
-        writer.log.append_recovered(record, inner.ctx.options.thresholds.large_value_len)?;
+        let offset = writer.log.append_recovered(record, inner.ctx.options.thresholds.large_value_len)?;
+        place = Some(PayloadPlace { segment: writer.log.segment_id(), offset });
     }
     let mut next_seq = record.first_seq;
     writer.tombstone_spans.announce(next_seq + u64::from(record.count) - 1);
-    insert_operations(&mut writer.memtable, record.payload, &mut next_seq);
+    insert_operations(&mut writer.memtable, record.payload, place, &mut next_seq);
     writer.next_seq = next_seq;
     inner.version_set.state.show_up_to(next_seq - 1);
     Ok(())

@@ -308,8 +308,7 @@ impl Partition {
         // There is no buffer any more while the values of a thread that ends are dropped.
         let mut operations = BUFFER.try_with(Cell::take).ok().flatten().unwrap_or_default();
         operations.clear();
-        let large_len = self.inner().ctx.options.thresholds.large_value_len;
-        operations.push(self.live.id, key, value, large_len)?;
+        operations.push(self.live.id, key, value, self.inner().ctx.options.value_sizes())?;
         let partitions = TouchedPartitions::one(&self.live);
         let request = WriteRequest { may_wait, ..WriteRequest::new(operations, partitions, durability) };
         let (operations, result) = self.inner().writes.commit(request);

@@ -7,14 +7,16 @@ use pleach_env::{Env, Error, ErrorKind, FileId, Result};
 use pleach_log::{ManifestHint, Record, Recovery, recover, segment_path};
 
 use super::directory::Listing;
-use crate::manifest::{self, Closed, Current};
+use crate::manifest::{self, Closed, Current, Layout};
 use crate::operations::Operations;
 use crate::version::{FileTable, Trash, Version};
+use crate::version_set::sst_path;
 
 /// The contents of a store as read before anything is written.
 pub(super) struct Found {
     pub(super) version: Version,
     pub(super) manifest_id: FileId,
+    pub(super) layout: Layout,
     pub(super) listing: Listing,
     /// Segments of the log from the floor on.
     pub(super) segments: Vec<FileId>,
@@ -34,6 +36,13 @@ pub(super) fn read_store(
     let (version, manifest_end) = manifest::read_manifest(env, dir, manifest_id, &mut files)?;
     // These files are removed with the other leftovers.
     drop(files.take_unreferenced());
+    listing.check_values(dir, &version)?;
+    if current.layout == Layout::Plain
+        && let Some(file) = version.live_files().iter().find(|file| file.summary.value_pointers > 0)
+    {
+        let message = "the SST points to separated values, which the store's layout does not have";
+        return Err(Error::unsupported(&sst_path(dir, file.id), message));
+    }
     let floor = version.log_floor;
     let segments: Vec<_> = listing.segments.iter().copied().filter(|id| *id >= floor).collect();
     if floor != FileId(0) && segments.first() != Some(&floor) {
@@ -50,7 +59,8 @@ pub(super) fn read_store(
     if let Some(closed) = current.closed {
         check_closed(dir, closed, (manifest_id, manifest_end), &segments, &recovery)?;
     }
-    Ok((Found { version, manifest_id, listing, segments, recovery }, files))
+    let layout = current.layout;
+    Ok((Found { version, manifest_id, layout, listing, segments, recovery }, files))
 }
 
 /// An error when a log record is no batch of this store.

@@ -56,8 +56,8 @@ impl WriteBatch {
             });
             return;
         }
-        let large_len = self.shared.inner.ctx.options.thresholds.large_value_len;
-        if let Err(error) = self.operations.push(partition.id(), key, value, large_len) {
+        let sizes = self.shared.inner.ctx.options.value_sizes();
+        if let Err(error) = self.operations.push(partition.id(), key, value, sizes) {
             self.error.get_or_insert(error);
         }
         self.partitions.add(&partition.live);

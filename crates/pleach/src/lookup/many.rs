@@ -22,6 +22,7 @@ use crate::operations::check_key;
 use crate::read_options::ReadOptions;
 use crate::state::State;
 use crate::value::Value;
+use crate::values::read_values;
 use crate::version::SubTree;
 
 /// Lookups that take their steps together: enough to hide the latency of memory, and few enough to stay in the first level
@@ -65,7 +66,13 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
             reads.add(*place, lookup);
         }
     }
-    reads.finish()
+    let mut answers = reads.finish()?;
+    if answers.iter().flatten().any(Value::is_pointer) {
+        let found = keys.iter().copied().zip(&mut answers);
+        let found = found.filter_map(|(key, answer)| Some((key, answer.as_mut()?)));
+        read_values(ctx, &state.version.values, partition, found)?;
+    }
+    Ok(answers)
 }
 
 /// Takes the lookups of a group as far as they come without waiting. Each step is made for all of them before the next one, so

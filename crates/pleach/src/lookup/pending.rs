@@ -165,6 +165,11 @@ impl PendingLookup {
         (is_wanted && !self.is_decided).then_some(next)
     }
 
+    /// The partition key.
+    pub(crate) fn key(&self) -> &PartitionKey {
+        &self.key
+    }
+
     /// The SST that the block is in.
     pub(crate) fn sst(&self, wanted: Wanted) -> &Arc<Sst> {
         &self.candidates[wanted.candidate].sst

@@ -1,7 +1,7 @@
-//! Search: a pending lookup and the loads that it waits for. Futures poll it, and so do threads that read more than one
-//! block at a time.
+//! Search: a pending lookup and the loads that it waits for, and then the separated value that it may find. Futures poll it,
+//! and so do threads that read more than one block at a time.
 
-use std::task::{Poll, Waker};
+use std::task::{Poll, Waker, ready};
 
 use pleach_env::{Error, ErrorKind, ReadDriver, Result};
 use pleach_table::Warmth;
@@ -9,12 +9,74 @@ use smallvec::SmallVec;
 
 use super::pending::{PendingLookup, Wanted};
 use crate::context::Context;
+use crate::keys::PartitionKey;
 use crate::loads::{LoadFuture, Paced, block_on};
 use crate::read_options::{ReadOptions, ReadPolicy};
 use crate::value::Value;
+use crate::values::{ValueLoad, ValueSegments, read_value};
 
 /// See the module's text.
-pub(crate) struct Search {
+pub(crate) enum Search {
+    /// Searches blocks of SSTs. A pointer that it finds leads into these segments.
+    Blocks(BlockSearch, ValueSegments),
+    /// Reads the value that was found.
+    Value(ValueLoad),
+}
+
+impl Search {
+    pub(crate) fn new(
+        ctx: &Context,
+        lookup: PendingLookup,
+        segments: &ValueSegments,
+        options: &ReadOptions,
+    ) -> Self {
+        Self::Blocks(BlockSearch::new(ctx, lookup, options), segments.clone())
+    }
+
+    /// A search that has found a pointer to the value of `key`.
+    pub(super) fn of_value(
+        ctx: &Context,
+        segments: &ValueSegments,
+        key: PartitionKey,
+        value: &Value,
+    ) -> Result<Self> {
+        ValueLoad::begin(ctx, segments, key, value).map(Self::Value)
+    }
+
+    /// Goes on until the answer is known or all reads that the lookup wants are in flight.
+    pub(crate) fn poll(&mut self, ctx: &Context, waker: &Waker) -> Poll<Result<Option<Value>>> {
+        if let Self::Blocks(search, segments) = self {
+            match ready!(search.poll(ctx, waker)) {
+                Ok(Some(value)) if value.is_pointer() => {
+                    *self = Self::of_value(ctx, segments, search.lookup.key().clone(), &value)?;
+                }
+                answer => return Poll::Ready(answer),
+            }
+        }
+        let Self::Value(load) = self else { unreachable!("set above") };
+        load.poll(ctx, waker).map_ok(Some)
+    }
+
+    /// Runs the search to its end. A block that is the only one wanted is read by the calling thread, and so is the value.
+    pub(super) fn run(mut self, ctx: &Context, options: &ReadOptions) -> Result<Option<Value>> {
+        if options.timeout.is_none()
+            && let Self::Blocks(search, segments) = self
+        {
+            let key = search.lookup.key().clone();
+            return match search.run(ctx)? {
+                Some(value) if value.is_pointer() => {
+                    read_value(ctx, &segments, super::split(&key), &value).map(Some)
+                }
+                answer => Ok(answer),
+            };
+        }
+        let deadline = options.timeout.map(|timeout| ctx.env.now().saturating_add(timeout));
+        block_on(&*ctx.env, deadline, |waker| self.poll(ctx, waker)).unwrap_or_else(|| Err(timed_out()))
+    }
+}
+
+/// The search in blocks.
+pub(crate) struct BlockSearch {
     lookup: PendingLookup,
     /// By candidates, newest first.
     loads: SmallVec<[(usize, LoadFuture); 1]>,
@@ -23,8 +85,8 @@ pub(crate) struct Search {
     paced: Option<Paced>,
 }
 
-impl Search {
-    pub(crate) fn new(ctx: &Context, mut lookup: PendingLookup, options: &ReadOptions) -> Self {
+impl BlockSearch {
+    fn new(ctx: &Context, mut lookup: PendingLookup, options: &ReadOptions) -> Self {
         let mut paced = None;
         if lookup.policy() == ReadPolicy::Auto {
             // Tasks that read by themselves do it one after the other in any case.
@@ -54,8 +116,8 @@ impl Search {
         Some(answer.map_err(|error| ctx.status.read_failed(error)))
     }
 
-    /// Goes on until the answer is known or all reads that the lookup wants are in flight.
-    pub(crate) fn poll(&mut self, ctx: &Context, waker: &Waker) -> Poll<Result<Option<Value>>> {
+    /// As [`Search::poll`].
+    fn poll(&mut self, ctx: &Context, waker: &Waker) -> Poll<Result<Option<Value>>> {
         loop {
             while let Some(wanted) = self.lookup.want() {
                 self.load(ctx, wanted);
@@ -71,9 +133,9 @@ impl Search {
         }
     }
 
-    /// Runs the search to its end. A block that is the only one wanted is read by the calling thread.
-    pub(super) fn run(mut self, ctx: &Context, options: &ReadOptions) -> Result<Option<Value>> {
-        while options.timeout.is_none() {
+    /// As [`Search::run`], for as long as it takes.
+    fn run(mut self, ctx: &Context) -> Result<Option<Value>> {
+        loop {
             let wanted = self.lookup.want();
             if let Some(answer) = self.answer(ctx) {
                 return answer;
@@ -87,8 +149,7 @@ impl Search {
             let block = ctx.loads.read(self.lookup.sst(wanted), wanted.block, self.warmth);
             self.lookup.supply(wanted.candidate, block);
         }
-        let deadline = options.timeout.map(|timeout| ctx.env.now().saturating_add(timeout));
-        block_on(&*ctx.env, deadline, |waker| self.poll(ctx, waker)).unwrap_or_else(|| Err(timed_out()))
+        block_on(&*ctx.env, None, |waker| self.poll(ctx, waker)).expect("it waits as long as it takes")
     }
 }
 

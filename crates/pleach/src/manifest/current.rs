@@ -15,8 +15,28 @@ pub(crate) const CURRENT: &str = "CURRENT";
 /// Name under which a new `CURRENT` is written.
 pub(crate) const CURRENT_TMP: &str = "CURRENT.tmp";
 
-/// First line of `CURRENT`; the number is the version of the directory's layout.
-const CURRENT_HEADER: &str = "pleach 1";
+/// Version of the directory's layout, in the first line of `CURRENT`. Numbers on disk: never renumber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// No value is separated.
+    Plain = 1,
+    /// Values may be separated.
+    Values = 2,
+}
+
+impl Layout {
+    const ALL: [Self; 2] = [Self::Plain, Self::Values];
+
+    /// The layout of a store that may have separated values.
+    pub(crate) fn of(may_separate: bool) -> Self {
+        if may_separate { Self::Values } else { Self::Plain }
+    }
+
+    /// The first line of `CURRENT`.
+    fn header(self) -> String {
+        format!("pleach {}", self as u8)
+    }
+}
 
 /// `CURRENT` has three or four short lines; more bytes are damage.
 const CURRENT_LEN_MAX: u64 = 256;
@@ -24,6 +44,7 @@ const CURRENT_LEN_MAX: u64 = 256;
 /// The content of `CURRENT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Current {
+    pub(crate) layout: Layout,
     /// The manifest in force.
     pub(crate) manifest: FileId,
     /// The durable state at the close, if the store has not been opened since.
@@ -44,18 +65,18 @@ impl Current {
         let closed = self.closed.map_or_else(String::new, |closed| {
             format!("closed {} {}\n", closed.manifest_len, closed.last_seq)
         });
-        with_checksum(&format!("{CURRENT_HEADER}\nMANIFEST-{}\n{closed}", self.manifest))
+        with_checksum(&format!("{}\nMANIFEST-{}\n{closed}", self.layout.header(), self.manifest))
     }
 
     /// Requires: the first line and the checksum have been checked, and the caller compares the result's bytes to `text`.
-    fn decode(text: &str) -> Option<Self> {
+    fn decode(layout: Layout, text: &str) -> Option<Self> {
         let mut lines = text.lines().skip(1);
         let manifest = parse_manifest_name(lines.next()?)?;
         let closed = lines.next().and_then(|line| {
             let (manifest_len, last_seq) = line.strip_prefix("closed ")?.split_once(' ')?;
             Some(Closed { manifest_len: manifest_len.parse().ok()?, last_seq: last_seq.parse().ok()? })
         });
-        Some(Self { manifest, closed })
+        Some(Self { layout, manifest, closed })
     }
 }
 
@@ -106,17 +127,17 @@ fn parse_current(path: &Path, bytes: &[u8]) -> Result<Current> {
     let Ok(text) = std::str::from_utf8(bytes) else { return damaged("CURRENT is not text") };
     let last_line = text.trim_end_matches('\n').rfind('\n').map_or(0, |at| at + 1);
     let is_whole = with_checksum(&text[..last_line]) == text || failpoint::skipped("current.crc");
-    match text.lines().next() {
-        Some(CURRENT_HEADER) => {}
-        Some(other) if other.starts_with("pleach ") && is_whole => {
-            return Err(Error::unsupported(path, other_layout(other)));
+    let first_line = text.lines().next().unwrap_or_default();
+    let Some(layout) = Layout::ALL.into_iter().find(|layout| layout.header() == first_line) else {
+        if first_line.starts_with("pleach ") && is_whole {
+            return Err(Error::unsupported(path, other_layout(first_line)));
         }
-        _ => return damaged("CURRENT does not begin as it should"),
-    }
+        return damaged("CURRENT does not begin as it should");
+    };
     if !is_whole {
         return damaged("CURRENT does not match its checksum");
     }
-    match Current::decode(text) {
+    match Current::decode(layout, text) {
         Some(current) if current.encode() == text || failpoint::skipped("current.crc") => Ok(current),
         _ => damaged("CURRENT has a valid checksum but cannot be decoded"),
     }
@@ -125,12 +146,13 @@ fn parse_current(path: &Path, bytes: &[u8]) -> Result<Current> {
 /// Advice about a layout that is not this build's.
 fn other_layout(line: &str) -> String {
     let number = |line: &str| line.strip_prefix("pleach ")?.parse::<u64>().ok();
-    let advice = if number(line).is_some_and(|found| Some(found) < number(CURRENT_HEADER)) {
+    let known = Layout::ALL.map(Layout::header);
+    let advice = if number(line).is_some_and(|found| found < Layout::Plain as u64) {
         "an older build wrote it: dump the store with that one and load it with this one"
     } else {
         "a newer build wrote it: open the store with that one"
     };
-    format!("the store's layout is {line:?}, this build knows {CURRENT_HEADER:?}; {advice}")
+    format!("the store's layout is {line:?}, this build knows {known:?}; {advice}")
 }
 
 fn damaged_current(path: &Path, message: &str) -> Error {
@@ -147,7 +169,7 @@ mod tests {
     #[test]
     fn the_bytes_of_current() {
         let path = Path::new("CURRENT");
-        let open = Current { manifest: FileId(7), closed: None };
+        let open = Current { layout: Layout::Plain, manifest: FileId(7), closed: None };
         let closed = Current { closed: Some(Closed { manifest_len: 1944, last_seq: 300 }), ..open };
         for (current, text) in [
             (open, "pleach 1\nMANIFEST-000007\ncrc32c a01b3a2e\n"),
@@ -164,7 +186,7 @@ mod tests {
             let text = with_checksum(body);
             parse_current(Path::new("CURRENT"), text.as_bytes()).unwrap_err().kind()
         };
-        assert_eq!(kind("pleach 2\nanything\n"), ErrorKind::Unsupported);
+        assert_eq!(kind("pleach 3\nanything\n"), ErrorKind::Unsupported);
         assert_eq!(kind("pleach 12\n"), ErrorKind::Unsupported);
         assert!(other_layout("pleach 12").contains("a newer build"));
         assert!(other_layout("pleach 0").contains("an older build"));

@@ -27,7 +27,7 @@ use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
 mod current;
-pub(crate) use current::{CURRENT, CURRENT_TMP, Closed, Current, read_current};
+pub(crate) use current::{CURRENT, CURRENT_TMP, Closed, Current, Layout, read_current};
 
 /// Kind of record file.
 pub(crate) const MANIFEST: FileKind = FileKind { magic: *b"PLCHMAN1", version: 4, name: "manifest" };
@@ -76,13 +76,19 @@ pub(crate) struct Manifest {
     record: RecordBuf,
     /// Length after the first edit.
     first_len: u64,
+    layout: Layout,
 }
 
 impl Manifest {
     /// Writes manifest `id` with `version` as its first edit, makes it durable and makes `CURRENT` name it. After an error
     /// the file is removed, unless `CURRENT` may name it.
-    pub(crate) fn create(env: &dyn Env, dir: &Path, id: FileId, version: &Version) -> Result<Self, Failed> {
-        let prepared = Self::prepare(env, dir, id, version).inspect_err(|_| discard(env, dir, id));
+    pub(crate) fn create(
+        env: &dyn Env,
+        dir: &Path,
+        (id, layout): (FileId, Layout),
+        version: &Version,
+    ) -> Result<Self, Failed> {
+        let prepared = Self::prepare(env, dir, (id, layout), version).inspect_err(|_| discard(env, dir, id));
         let manifest = prepared.map_err(|error| Failed { error, is_in_doubt: false })?;
         if let Err(error) = current::rename_tmp(env, dir) {
             // A shortage is noticed before anything is renamed.
@@ -97,13 +103,13 @@ impl Manifest {
     }
 
     /// Everything up to the renaming of `CURRENT.tmp`.
-    fn prepare(env: &dyn Env, dir: &Path, id: FileId, version: &Version) -> Result<Self> {
+    fn prepare(env: &dyn Env, dir: &Path, (id, layout): (FileId, Layout), version: &Version) -> Result<Self> {
         let writer = RecordWriter::create(env, &manifest_path(dir, id), &record_file_options(id))?;
-        let mut manifest = Self { writer, record: RecordBuf::new(), first_len: 0 };
+        let mut manifest = Self { writer, record: RecordBuf::new(), first_len: 0, layout };
         manifest.append(&version.as_edit())?;
         manifest.first_len = manifest.writer.offset();
         env.sync_dir(dir, "manifest.dir_sync").map_err(|e| Error::io("sync the directory", dir, e))?;
-        current::write_tmp(env, dir, &Current { manifest: id, closed: None })?;
+        current::write_tmp(env, dir, &Current { layout, manifest: id, closed: None })?;
         Ok(manifest)
     }
 
@@ -142,10 +148,17 @@ impl Manifest {
     }
 
     /// Notes in `CURRENT` that the store is closed with everything up to `last_seq` durable. The next open reports missing
-    /// bytes of manifest or log as damage; without the note it would take them for a torn tail.
-    pub(crate) fn note_closed(&self, env: &dyn Env, dir: &Path, last_seq: SeqNo) -> Result<()> {
+    /// bytes of manifest or log as damage; without the note it would take them for a torn tail. `layout` is that of what the
+    /// store holds now.
+    pub(crate) fn note_closed(
+        &self,
+        env: &dyn Env,
+        dir: &Path,
+        layout: Layout,
+        last_seq: SeqNo,
+    ) -> Result<()> {
         let closed = Closed { manifest_len: self.writer.durable_len(), last_seq };
-        current::write_tmp(env, dir, &Current { manifest: self.id(), closed: Some(closed) })?;
+        current::write_tmp(env, dir, &Current { layout, manifest: self.id(), closed: Some(closed) })?;
         current::rename_tmp(env, dir)?;
         current::sync_rename(env, dir)
     }
@@ -156,6 +169,11 @@ impl Manifest {
 
     pub(crate) fn id(&self) -> FileId {
         self.writer.id()
+    }
+
+    /// The layout that `CURRENT` states while the store is open.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// Its hint in log segments.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
-use super::entry::{self, VersionView};
+use super::entry::{self, Place, VersionView};
 use super::tree::LeafCopy;
 use super::{ArenaRef, Memtable, MemtableValue};
 
@@ -83,12 +83,18 @@ impl MemtableCursor {
         entry::key(&self.memtable.arena, self.on().key_at)
     }
 
+    /// [`ValueKind::ValuePointer`] if the value is to be separated; it is here all the same.
     pub(crate) fn kind(&self) -> ValueKind {
         self.on().kind
     }
 
     pub(crate) fn value(&self) -> &[u8] {
         entry::value(&self.memtable.arena, self.on().value_at, self.on().value_len)
+    }
+
+    /// Where in the log the value is. Requires: on an entry of kind value pointer.
+    pub(crate) fn place(&self) -> Place {
+        entry::place(&self.memtable.arena, self.on().value_at)
     }
 
     /// The value, which may outlive the cursor.

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! key record      latest version: u64 (atomic) | key length: u32 | key bytes | zeros to 8
-//! version record  older version: u64 | sequence number << 8 | kind: u64 | value length: u32 | value bytes | zeros to 8
+//! version record  older version: u64 | sequence number << 8 | kind: u64 | value length: u32 | [place] | value bytes | zeros to 8
+//! place           segment: u64 | offset: u64; only of a value that is to be separated (kind value pointer)
 //! links           milestone before: u64 | milestone far before: u64, in front of a milestone's version record
 //! ```
 //!
 //! The first version directly follows its key, so a lookup of a key written once reads adjacent cache lines. An overwrite
 //! adds a version record and stores its reference in the key's `latest` word; neither tree nor index changes.
 //!
-//! A large value lies in a chunk of its own, after the header of its version record and space for links. Its key record is
+//! A large value lies in a chunk of its own, after its place, the header of its version record and space for links. Its key record is
 //! in another chunk.
 //!
 //! References take 48 bits. The 16 bits above hold, in `latest`, the number of overwrites modulo 2^16; in `older`, the
@@ -31,6 +32,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pleach_env::FileId;
 use pleach_env::memory::RegionBytes;
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
@@ -45,8 +47,37 @@ const LINKS: usize = 16;
 /// (arbitrary). It divides 2^16, the modulus of the number of overwrites.
 const MILESTONE_EVERY: u64 = 16;
 
-/// Bytes before a value in a chunk of its own: links, which only a milestone uses, and the header of the version.
-pub(crate) const LARGE_FRONT: usize = LINKS + VERSION_HEADER;
+/// Bytes of a [`Place`].
+pub(crate) const PLACE_LEN: usize = 16;
+
+/// Bytes before a value in a chunk of its own: links, which only a milestone uses, the header of the version, and the place,
+/// which only a separated value uses. Without a place, links and header begin later.
+pub(crate) const LARGE_FRONT: usize = LINKS + VERSION_HEADER + PLACE_LEN;
+
+/// Where in the log a value is that is to be separated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) segment: FileId,
+    /// Of the value's checksum.
+    pub(crate) offset: u64,
+}
+
+/// What a new version holds.
+#[derive(Clone, Copy)]
+pub(super) struct NewVersion<'a> {
+    pub(super) seq: SeqNo,
+    pub(super) kind: ValueKind,
+    /// Of a value pointer.
+    pub(super) place: Option<Place>,
+    pub(super) value: &'a [u8],
+}
+
+impl NewVersion<'_> {
+    /// Bytes of the version record.
+    fn len(&self) -> usize {
+        VERSION_HEADER + self.place.map_or(0, |_| PLACE_LEN) + self.value.len()
+    }
+}
 
 const REF_BITS: u32 = 48;
 const MILESTONE: u64 = 1 << 63;
@@ -59,38 +90,26 @@ pub(super) struct VersionView<'a> {
     pub(super) value: &'a [u8],
     /// The place of the value's bytes, for a handle that outlives the borrow.
     pub(super) value_at: ArenaRef,
+    /// The place of the record.
+    at: ArenaRef,
     older: u64,
 }
 
 /// Adds a record for a key that the memtable does not hold, with its first version.
-pub(super) fn add_key(
-    arena: &mut ArenaWriter<'_>,
-    key: &[u8],
-    seq: SeqNo,
-    kind: ValueKind,
-    value: &[u8],
-) -> ArenaRef {
+pub(super) fn add_key(arena: &mut ArenaWriter<'_>, key: &[u8], new: NewVersion<'_>) -> ArenaRef {
     let key_len = (KEY_HEADER + key.len()).next_multiple_of(8);
-    arena.allocate(key_len + VERSION_HEADER + value.len(), |at, bytes| {
+    arena.allocate(key_len + new.len(), |at, bytes| {
         let (head, version) = bytes.split_at_mut(key_len);
         write_key(head, at.plus(key_len), key);
-        write_version(version, 0, seq, kind, value);
+        write_version(version, 0, new);
     })
 }
 
 /// Adds a version to the key whose record is at `key_at` and makes it the latest.
-pub(super) fn add_version(
-    arena: &mut ArenaWriter<'_>,
-    key_at: ArenaRef,
-    seq: SeqNo,
-    kind: ValueKind,
-    value: &[u8],
-) {
+pub(super) fn add_version(arena: &mut ArenaWriter<'_>, key_at: ArenaRef, new: NewVersion<'_>) {
     extend(arena, key_at, |arena, older, links| match links {
-        None => arena.allocate(VERSION_HEADER + value.len(), |_, bytes| {
-            write_version(bytes, older, seq, kind, value);
-        }),
-        Some(links) => add_milestone(arena, older, links, seq, kind, value),
+        None => arena.allocate(new.len(), |_, bytes| write_version(bytes, older, new)),
+        Some(links) => add_milestone(arena, older, links, new),
     });
 }
 
@@ -99,9 +118,10 @@ pub(super) fn add_large_key(
     arena: &mut ArenaWriter<'_>,
     key: &[u8],
     seq: SeqNo,
+    place: Option<Place>,
     value: RegionBytes,
 ) -> ArenaRef {
-    let version = adopt_version(arena, 0, [0; 2], seq, value);
+    let version = adopt_version(arena, 0, [0; 2], (seq, place), value);
     arena.allocate(footprint_of_key(key.len()), |_, head| write_key(head, version, key))
 }
 
@@ -110,10 +130,11 @@ pub(super) fn add_large_version(
     arena: &mut ArenaWriter<'_>,
     key_at: ArenaRef,
     seq: SeqNo,
+    place: Option<Place>,
     value: RegionBytes,
 ) {
     extend(arena, key_at, |arena, older, links| {
-        adopt_version(arena, older, links.unwrap_or_default(), seq, value)
+        adopt_version(arena, older, links.unwrap_or_default(), (seq, place), value)
     });
 }
 
@@ -142,31 +163,29 @@ fn adopt_version(
     arena: &mut ArenaWriter<'_>,
     older: u64,
     links: [u64; 2],
-    seq: SeqNo,
+    (seq, place): (SeqNo, Option<Place>),
     value: RegionBytes,
 ) -> ArenaRef {
     let value_len = value.bytes().len();
+    let unused = if place.is_some() { 0 } else { PLACE_LEN };
     let at = arena.adopt(value.into_region(), |bytes| {
-        let (front, version) = bytes.split_at_mut(LINKS);
+        let (front, version) = bytes[unused..].split_at_mut(LINKS);
         write_links(front, links);
-        write_version_header(version, older, seq, ValueKind::Put, value_len);
+        let kind = if place.is_some() { ValueKind::ValuePointer } else { ValueKind::Put };
+        write_version_header(version, older, seq, kind, value_len);
+        if let Some(place) = place {
+            write_place(&mut version[VERSION_HEADER..], place);
+        }
     });
-    at.plus(LINKS)
+    at.plus(unused + LINKS)
 }
 
 #[cold]
-fn add_milestone(
-    arena: &mut ArenaWriter<'_>,
-    older: u64,
-    links: [u64; 2],
-    seq: SeqNo,
-    kind: ValueKind,
-    value: &[u8],
-) -> ArenaRef {
-    let at = arena.allocate(LINKS + VERSION_HEADER + value.len(), |_, bytes| {
+fn add_milestone(arena: &mut ArenaWriter<'_>, older: u64, links: [u64; 2], new: NewVersion<'_>) -> ArenaRef {
+    let at = arena.allocate(LINKS + new.len(), |_, bytes| {
         let (front, version) = bytes.split_at_mut(LINKS);
         write_links(front, links);
-        write_version(version, older, seq, kind, value);
+        write_version(version, older, new);
     });
     at.plus(LINKS)
 }
@@ -238,9 +257,28 @@ fn write_key(head: &mut [u8], latest: ArenaRef, key: &[u8]) {
 }
 
 #[inline]
-fn write_version(bytes: &mut [u8], older: u64, seq: SeqNo, kind: ValueKind, value: &[u8]) {
+fn write_version(bytes: &mut [u8], older: u64, new: NewVersion<'_>) {
+    let NewVersion { seq, kind, place, value } = new;
     write_version_header(bytes, older, seq, kind, value.len());
-    bytes[VERSION_HEADER..VERSION_HEADER + value.len()].copy_from_slice(value);
+    let mut value_at = VERSION_HEADER;
+    if let Some(place) = place {
+        write_place(&mut bytes[VERSION_HEADER..], place);
+        value_at += PLACE_LEN;
+    }
+    bytes[value_at..value_at + value.len()].copy_from_slice(value);
+}
+
+#[cold]
+fn write_place(bytes: &mut [u8], place: Place) {
+    bytes[..8].copy_from_slice(&place.segment.0.to_le_bytes());
+    bytes[8..PLACE_LEN].copy_from_slice(&place.offset.to_le_bytes());
+}
+
+/// The place of a value that is to be separated.
+pub(super) fn place(arena: &Arena, value_at: ArenaRef) -> Place {
+    // SAFETY: the version record of such a value has its place in front of it (invariant 1).
+    let bytes = unsafe { arena.bytes(value_at.minus(PLACE_LEN), PLACE_LEN) };
+    Place { segment: FileId(read_u64(&bytes[..8])), offset: read_u64(&bytes[8..]) }
 }
 
 #[inline]
@@ -306,7 +344,7 @@ fn older_version<'a>(
 
 /// Of the milestones that the links of `milestone` lead to, the farthest that is newer than `visible`.
 fn newer_link(arena: &Arena, milestone: &VersionView<'_>, visible: SeqNo) -> Option<ArenaRef> {
-    let links = Links::of(arena, milestone.value_at.minus(VERSION_HEADER));
+    let links = Links::of(arena, milestone.at);
     [links.far, links.before].into_iter().flatten().find(|&at| version(arena, at).seq > visible)
 }
 
@@ -316,12 +354,16 @@ fn version(arena: &Arena, at: ArenaRef) -> VersionView<'_> {
     let header = unsafe { arena.bytes(at, VERSION_HEADER) };
     let tagged = read_u64(&header[8..16]);
     let len = read_u32(&header[16..VERSION_HEADER]);
-    let value_at = at.plus(VERSION_HEADER);
+    let kind =
+        ValueKind::from_number((tagged & 0xff) as u8).expect("kinds in memory were written by add_key");
+    let place_len = if kind == ValueKind::ValuePointer { PLACE_LEN } else { 0 };
+    let value_at = at.plus(VERSION_HEADER + place_len);
     VersionView {
         seq: tagged >> 8,
-        kind: ValueKind::from_number((tagged & 0xff) as u8).expect("kinds in memory were written by add_key"),
+        kind,
         value: value(arena, value_at, len),
         value_at,
+        at,
         older: read_u64(&header[..8]),
     }
 }
@@ -362,6 +404,10 @@ mod tests {
     use super::super::arena::Footprint;
     use super::*;
 
+    fn put(seq: SeqNo, value: &[u8]) -> NewVersion<'_> {
+        NewVersion { seq, kind: ValueKind::Put, place: None, value }
+    }
+
     /// Versions have the odd numbers from 1 on.
     fn overwritten(arena: &Arena, versions: u64) -> ArenaRef {
         let bytes = footprint(3, 8) * usize::try_from(versions).unwrap();
@@ -373,9 +419,11 @@ mod tests {
             records: 1,
             ..Footprint::default()
         }));
-        let key_at = add_key(&mut writer, b"key", 1, ValueKind::Put, &1u64.to_le_bytes());
-        for seq in (1..versions).map(|n| 2 * n + 1) {
-            add_version(&mut writer, key_at, seq, ValueKind::Put, &seq.to_le_bytes());
+        let mut seqs = (0..versions).map(|n| (2 * n + 1, (2 * n + 1).to_le_bytes()));
+        let (seq, value) = seqs.next().unwrap();
+        let key_at = add_key(&mut writer, b"key", put(seq, &value));
+        for (seq, value) in seqs {
+            add_version(&mut writer, key_at, put(seq, &value));
         }
         key_at
     }

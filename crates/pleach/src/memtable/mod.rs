@@ -34,7 +34,7 @@ mod tree;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pleach_env::{Error, ErrorKind, Result};
 use pleach_log::SeqNo;
@@ -43,8 +43,8 @@ use pleach_table::ValueKind;
 use arena::{Arena, ArenaRef};
 pub(crate) use arena::{FOOTPRINT_MAX, Footprint, LARGE_PER_BATCH};
 pub(crate) use cursor::MemtableCursor;
-pub(crate) use entry::LARGE_FRONT;
 use entry::VersionView;
+pub(crate) use entry::{LARGE_FRONT, PLACE_LEN, Place};
 use index::HashIndex;
 use memory::Holding;
 pub(crate) use memory::MemtableMemory;
@@ -57,6 +57,8 @@ pub(crate) struct Memtable {
     tree: Tree,
     index: HashIndex,
     entries: AtomicU64,
+    /// Whether a value is to be separated.
+    is_separated: AtomicBool,
     /// Largest sequence number inserted; 0 while empty.
     last_seq: AtomicU64,
     /// Its bytes, as of the last reservation. After the arena, so that regions that are given back are never missing from the
@@ -72,8 +74,10 @@ impl Memtable {
             let message = "the system gives no memory for another memtable; let the process have more";
             return Err(Error::new(ErrorKind::Io, message));
         };
-        let (entries, last_seq) = (AtomicU64::new(0), AtomicU64::new(0));
-        let memtable = Self { arena, tree, index, entries, last_seq, holding: Holding::new(memory) };
+        let (entries, last_seq, is_separated) =
+            (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let holding = Holding::new(memory);
+        let memtable = Self { arena, tree, index, entries, is_separated, last_seq, holding };
         memtable.holding.grow_to(memtable.bytes());
         Ok(memtable)
     }
@@ -157,6 +161,11 @@ impl Memtable {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.entries() == 0
+    }
+
+    /// Whether it has values that are to be separated.
+    pub(crate) fn has_separated(&self) -> bool {
+        self.is_separated.load(Ordering::Acquire)
     }
 
     /// Largest sequence number inserted; 0 while empty.

@@ -99,7 +99,7 @@ fn check_scans(
 fn put_large(m: &mut MemtableWriter, key: &[u8], seq: u64, value: &[u8]) {
     assert!(m.reserve(Memtable::footprint_of_large(key.len(), value.len())));
     let value = RegionBytes::try_copy(LARGE_FRONT, value).unwrap();
-    m.insert_large(key_hash(0, key), key, seq, value);
+    m.insert_large(key_hash(0, key), key, seq, None, value);
 }
 
 /// Keys of many versions, some of them large, milestones among them: every version is found.

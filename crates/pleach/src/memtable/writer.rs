@@ -14,6 +14,7 @@ use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
 use super::arena::{ArenaRef, ArenaWriter, Footprint};
+use super::entry::{NewVersion, Place};
 use super::{Memtable, MemtableMemory, entry};
 
 /// A memtable and the right to write to it. It is made with the memtable, and is neither `Clone` nor `Copy`.
@@ -47,29 +48,54 @@ impl MemtableWriter {
     /// Adds a version. `hash` is that of the user key under its partition.
     ///
     /// Requires: a reservation that covers it.
+    #[inline]
     pub(crate) fn insert(&mut self, hash: u64, key: &[u8], seq: SeqNo, kind: ValueKind, value: &[u8]) {
+        self.insert_version(hash, key, NewVersion { seq, kind, place: None, value });
+    }
+
+    /// Adds a put whose value is to be separated, and is at `place` in the log.
+    ///
+    /// Requires: a reservation that covers it.
+    pub(crate) fn insert_separated(&mut self, hash: u64, key: &[u8], seq: SeqNo, place: Place, value: &[u8]) {
+        self.0.is_separated.store(true, Ordering::Release);
+        let (kind, place) = (ValueKind::ValuePointer, Some(place));
+        self.insert_version(hash, key, NewVersion { seq, kind, place, value });
+    }
+
+    fn insert_version(&mut self, hash: u64, key: &[u8], new: NewVersion<'_>) {
+        let seq = new.seq;
         debug_assert!(seq >= self.last_seq(), "sequence numbers never go down");
         let (memtable, mut arena) = self.parts();
         if let Some(record) = memtable.find_record(hash, key) {
-            entry::add_version(&mut arena, record, seq, kind, value);
+            entry::add_version(&mut arena, record, new);
         } else {
-            let record = entry::add_key(&mut arena, key, seq, kind, value);
+            let record = entry::add_key(&mut arena, key, new);
             memtable.add_record(&mut arena, hash, record, key);
         }
         self.count_entry(seq);
     }
 
     /// Adds a version whose value lies in a region of its own, after a front of [`super::LARGE_FRONT`] bytes. The region
-    /// becomes part of the memtable.
+    /// becomes part of the memtable. `place` is given if the value is to be separated.
     ///
     /// Requires: a reservation that covers it.
     #[cold]
-    pub(crate) fn insert_large(&mut self, hash: u64, key: &[u8], seq: SeqNo, value: RegionBytes) {
+    pub(crate) fn insert_large(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        seq: SeqNo,
+        place: Option<Place>,
+        value: RegionBytes,
+    ) {
+        if place.is_some() {
+            self.0.is_separated.store(true, Ordering::Release);
+        }
         let (memtable, mut arena) = self.parts();
         if let Some(record) = memtable.find_record(hash, key) {
-            entry::add_large_version(&mut arena, record, seq, value);
+            entry::add_large_version(&mut arena, record, seq, place, value);
         } else {
-            let record = entry::add_large_key(&mut arena, key, seq, value);
+            let record = entry::add_large_key(&mut arena, key, seq, place, value);
             memtable.add_record(&mut arena, hash, record, key);
         }
         self.count_entry(seq);

@@ -11,10 +11,11 @@ fn operations(plain: &[Plain]) -> Operations {
     operations_with(plain, LARGE_VALUE_LEN)
 }
 
-fn operations_with(plain: &[Plain], large_len: usize) -> Operations {
+fn operations_with(plain: &[Plain], large: usize) -> Operations {
+    let sizes = ValueSizes { large, separated: usize::MAX };
     let mut operations = Operations::default();
     for (partition, key, value) in plain {
-        operations.push(PartitionId(*partition), key, value.as_deref(), large_len).unwrap();
+        operations.push(PartitionId(*partition), key, value.as_deref(), sizes).unwrap();
     }
     operations
 }
@@ -39,7 +40,7 @@ fn stored_bytes_are_fixed() {
 fn what_is_no_batch_is_refused() {
     for (payload, why) in [
         (&b"\0\x01\x01x"[..], "no kind"),
-        (b"\x03\x01\x01\0x", "a value pointer"),
+        (b"\x03\x01\x01\0xcrc", "a separated value without a whole checksum"),
         (b"\x04\x01\x01x", "an unknown kind"),
         (b"\x02\x01\0", "an empty key"),
         (b"\x02\x81", "a partition that does not end"),
@@ -62,7 +63,16 @@ fn a_batch_stays_below_its_limit() {
     assert!(!batch.has_room_for(BATCH_BYTES_MAX - batch.payload().len() + 1));
     assert!(!batch.has_room_for(usize::MAX));
     let huge = vec![0; VALUE_LEN_MAX + 1];
-    assert!(batch.push(PartitionId(0), b"k", Some(&huge), LARGE_VALUE_LEN).is_err());
+    assert!(
+        batch
+            .push(
+                PartitionId(0),
+                b"k",
+                Some(&huge),
+                ValueSizes { large: LARGE_VALUE_LEN, separated: 1 << 40 }
+            )
+            .is_err()
+    );
     assert_eq!(batch.count(), 1);
 }
 
@@ -112,5 +122,48 @@ proptest! {
         let mut taken = 0;
         let _any_answer = Operations::decode(&bytes, &mut |op| taken += op.user_key.len() + op.value.len());
         prop_assert!(taken <= bytes.len());
+    }
+}
+
+/// With and without memory regions, the checksum stands in front of the value, where its place says.
+#[test]
+fn separated_values_have_a_checksum_in_front() {
+    for large in [usize::MAX, 500, 20] {
+        let mut batch = Operations::default();
+        for (number, len) in (1u8..).zip([20, 19, 600, 700, 0, 30]) {
+            let sizes = ValueSizes { large, separated: 20 };
+            batch.push(PartitionId(number.into()), &[number; 3], Some(&vec![number; len]), sizes).unwrap();
+        }
+        batch.push(PartitionId(9), b"gone", None, ValueSizes { large, separated: 0 }).unwrap();
+        let mut whole = Vec::new();
+        let mut rest = batch.payload_bytes();
+        while let Some(piece) = rest.pop_front() {
+            whole.extend_from_slice(&piece);
+        }
+        let mut seen = 0;
+        let mut check = |op: Operation<'_>, value: &[u8]| {
+            seen += 1;
+            assert_eq!(op.kind == ValueKind::ValuePointer, value.len() >= 20);
+            if op.kind == ValueKind::ValuePointer {
+                assert_eq!(&whole[op.value_at..][..value.len()], value);
+                let crc = &whole[op.value_at - CHECKSUM_LEN..op.value_at];
+                assert_eq!(crc, checksum(op.partition, op.user_key, value).to_le_bytes());
+            }
+        };
+        Operations::decode(&whole, &mut |op| {
+            let value = op.value;
+            check(op, value);
+        })
+        .unwrap();
+        assert_eq!(Operations::footprint_of(&whole).records, 7);
+        batch.for_each(&mut |op| {
+            let value = op.value.to_vec();
+            check(op, &value);
+        });
+        batch.take_each(&mut |op, large| {
+            let value = large.map_or_else(|| op.value.to_vec(), |large| large.bytes().to_vec());
+            check(op, &value);
+        });
+        assert_eq!(seen, 21);
     }
 }

@@ -39,7 +39,9 @@ impl Salvage<'_> {
         let mut chains = Vec::new();
         for (id, len) in self.files.segments.clone() {
             let path = segment_path(self.dir, id);
-            if id < floor {
+            if id < floor && self.homes.has_segment(id) {
+                // Its values are read with the pointers to them.
+            } else if id < floor {
                 self.report.report.ignored.push(path);
             } else if let Err(error) = self.read_segment(&path, id, &mut chains) {
                 self.report.damage(DamagedPlace::of(&path, error));

@@ -16,6 +16,7 @@ use crate::keys::PartitionId;
 use crate::manifest::{
     CURRENT, Closed, MANIFEST, manifest_path, parse_manifest_name, read_current, read_manifest,
 };
+use crate::values::parse_values_name;
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Version};
 use crate::version_set::parse_sst_name;
@@ -25,6 +26,8 @@ use crate::version_set::parse_sst_name;
 pub(super) struct Files {
     pub(super) segments: BTreeMap<FileId, u64>,
     pub(super) ssts: BTreeMap<FileId, u64>,
+    /// Files of copied or moved values.
+    pub(super) values: BTreeMap<FileId, u64>,
     manifests: BTreeMap<FileId, u64>,
 }
 
@@ -66,6 +69,8 @@ pub(super) fn list(env: &dyn Env, dir: &Path, report: &mut Reporter<'_>) -> Resu
             (&mut files.segments, id)
         } else if let Some(id) = parse_sst_name(&name) {
             (&mut files.ssts, id)
+        } else if let Some(id) = parse_values_name(&name) {
+            (&mut files.values, id)
         } else if let Some(id) = parse_manifest_name(&name) {
             (&mut files.manifests, id)
         } else {

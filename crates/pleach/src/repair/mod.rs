@@ -9,7 +9,8 @@
 //! overwritten values may come back too (docs/format/sst.md, "Salvage").
 //!
 //! # Invariants
-//! 1. *Nothing unproven*: entries come from blocks and records whose checksums are right.
+//! 1. *Nothing unproven*: entries come from blocks, records and separated values whose checksums are right. A key whose
+//!    separated value cannot be read is deleted, so that no older value of it comes back.
 //! 2. *Nothing silent*: the report names everything that was not read.
 //! 3. *Oldest first*: of two entries of a key, the newer one is written later, as far as the age is known.
 //! 4. *Read only*: nothing in the old directory is created, changed or removed.
@@ -20,6 +21,7 @@ mod replay;
 mod report;
 mod sink;
 mod ssts;
+mod values;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +35,7 @@ use replay::Replay;
 pub use report::RepairReport;
 use report::Reporter;
 use sink::Sink;
+use values::Homes;
 
 /// Called with the bytes read and the bytes in all; returns whether to continue.
 pub type RepairProgress<'p> = dyn FnMut(u64, u64) -> bool + 'p;
@@ -130,6 +133,7 @@ struct Salvage<'s> {
     dir: &'s Path,
     files: Files,
     catalog: Catalog,
+    homes: Homes,
     sink: Sink<'s>,
     report: Reporter<'s>,
 }
@@ -146,7 +150,8 @@ impl<'s> Salvage<'s> {
         let files = manifest::list(&**env, dir, &mut report)?;
         let catalog = manifest::read(env, dir, &files, &mut report);
         report.total = files.bytes_of_data();
-        Ok(Self { env, dir, files, catalog, sink: Sink::new(db), report })
+        let homes = Homes::find(env, dir, &files, &catalog, &mut report);
+        Ok(Self { env, dir, files, catalog, homes, sink: Sink::new(db), report })
     }
 
     /// Reads everything, oldest first.
@@ -163,6 +168,9 @@ impl<'s> Salvage<'s> {
         }
         replay.replay(u64::MAX, &mut self)?;
         self.sink.commit()?;
+        for place in self.sink.take_lost() {
+            self.report.damage(place);
+        }
         Ok(self.report.finish(&self.sink))
     }
 }

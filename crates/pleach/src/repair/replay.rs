@@ -130,7 +130,7 @@ impl Salvage<'_> {
                 return;
             }
             self.report.report.entries += 1;
-            let value = (op.kind == ValueKind::Put).then_some(op.value);
+            let value = (op.kind != ValueKind::Tombstone).then_some(op.value);
             result = self.sink.write(Owner::Partition(op.partition), op.user_key, value);
         });
         if let Err(message) = decoded {

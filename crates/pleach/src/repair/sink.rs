@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use pleach_env::Result;
 
 use super::manifest::Catalog;
+use crate::damage::DamagedPlace;
 use crate::db::{DEFAULT_PARTITION, Db, Partition, WriteBatch};
 use crate::keys::PartitionId;
 use pleach_log::Durability;
@@ -29,6 +30,9 @@ pub(super) struct Sink<'d> {
     taken: HashSet<String>,
     recovered: Vec<String>,
     partitions: BTreeMap<Owner, Partition>,
+    /// Keys whose separated value could not be read, unless they were written later: a value that a newer entry hides may be
+    /// gone.
+    lost: BTreeMap<(Owner, Vec<u8>), DamagedPlace>,
 }
 
 impl<'d> Sink<'d> {
@@ -41,6 +45,7 @@ impl<'d> Sink<'d> {
             taken: HashSet::new(),
             recovered: Vec::new(),
             partitions: BTreeMap::new(),
+            lost: BTreeMap::new(),
         }
     }
 
@@ -95,6 +100,9 @@ impl<'d> Sink<'d> {
 
     /// Puts an entry, or with no value deletes it.
     pub(super) fn write(&mut self, owner: Owner, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        if !self.lost.is_empty() {
+            self.lost.remove(&(owner, key.to_vec()));
+        }
         let partition = self.open(owner)?;
         let (Some(partition), Some(batch)) = (partition, &mut self.batch) else { return Ok(()) };
         match value {
@@ -102,6 +110,20 @@ impl<'d> Sink<'d> {
             None => batch.delete(&partition, key),
         }
         if batch.bytes() >= BATCH_BYTES { self.commit() } else { Ok(()) }
+    }
+
+    /// Deletes a key whose separated value could not be read.
+    pub(super) fn lose(&mut self, owner: Owner, key: &[u8], mut place: DamagedPlace) -> Result<()> {
+        self.write(owner, key, None)?;
+        place.partition = Some(self.name(owner));
+        (place.lower, place.upper, place.entries) = (Some(key.to_vec()), Some(key.to_vec()), Some(1));
+        self.lost.insert((owner, key.to_vec()), place);
+        Ok(())
+    }
+
+    /// The places of the values that are lost.
+    pub(super) fn take_lost(&mut self) -> Vec<DamagedPlace> {
+        std::mem::take(&mut self.lost).into_values().collect()
     }
 
     /// Commits the entries of the batch, and begins another.

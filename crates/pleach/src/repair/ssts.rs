@@ -251,20 +251,35 @@ impl<'a> Reading<'a, '_> {
         if is_hidden {
             return Ok(());
         }
-        let value = match kind {
-            ValueKind::Put => Some(value),
-            ValueKind::Tombstone => None,
-            ValueKind::ValuePointer => {
-                self.refuse("a value pointer, which this layout does not have");
-                return Ok(());
-            }
-        };
         if !(1..=KEY_LEN_MAX).contains(&user_key.len()) {
             self.refuse("a key that is empty or too long");
             return Ok(());
         }
         self.salvage.report.report.entries += 1;
-        self.salvage.sink.write(owner, user_key, value)
+        match kind {
+            ValueKind::Put => self.salvage.sink.write(owner, user_key, Some(value)),
+            ValueKind::Tombstone => self.salvage.sink.write(owner, user_key, None),
+            ValueKind::ValuePointer => self.separated(owner, user_key, value),
+        }
+    }
+
+    /// Takes an entry whose value is separated.
+    fn separated(&mut self, owner: Owner, user_key: &[u8], pointer: &[u8]) -> Result<()> {
+        let Salvage { env, dir, homes, sink, .. } = &mut *self.salvage;
+        let read = match owner {
+            Owner::Partition(partition) => homes.read(env, (dir, self.path), (partition, user_key), pointer),
+            Owner::File(_) => {
+                let message = "the value cannot be proved, because the partition of its key is unknown";
+                Err(Error::corruption(self.path, 0, message))
+            }
+        };
+        match read {
+            Ok(value) => sink.write(owner, user_key, Some(&value)),
+            Err(error) => {
+                let path = error.path().unwrap_or(self.path).to_path_buf();
+                sink.lose(owner, user_key, DamagedPlace::of(&path, error))
+            }
+        }
     }
 
     fn refuse(&mut self, what: &str) {

@@ -7,11 +7,12 @@ use std::task::{Poll, Waker, ready};
 use pleach_env::{Error, ErrorKind, Result};
 use pleach_table::{SeekStep, SstCursor, ValueKind};
 
-use super::merge::{Direction, SeekTo};
+use super::merge::{Direction, PassedValues, SeekTo};
 use super::run_cursor::{RunCursor, RunReads};
 use crate::keys::{PartitionId, partition_key, split_partition_key};
 use crate::memtable::MemtableCursor;
 use crate::value::Value;
+use crate::values::ValuePointer;
 use crate::version::edit::RunFileMeta;
 use crate::version::{Run, RunFile, SubTree};
 
@@ -168,26 +169,41 @@ impl SourceCursor {
         }
     }
 
-    /// The error for an entry that is not above the one before it, in a file whose checksums are right. Requires: on an
-    /// entry.
-    pub(crate) fn disorder(&self, dir: &Path) -> Error {
-        let error = Error::new(ErrorKind::Corruption, "expected keys in ascending order");
+    /// The error for an entry that cannot be, in a file whose checksums are right. Requires: on an entry.
+    pub(crate) fn damaged(&self, dir: &Path, what: &str) -> Error {
+        let error = Error::new(ErrorKind::Corruption, what);
         match &self.source {
             Source::Memtable(_) => error.at_path(dir),
             Source::Run(cursor) => error.at_path(cursor.path()),
         }
     }
 
+    /// Adds what a value pointer refers to. Requires: on an entry.
+    pub(super) fn note_value(&self, passed: &mut PassedValues) {
+        if let Source::Run(cursor) = &self.source
+            && cursor.sst.kind() == ValueKind::ValuePointer
+            && let Some(pointer) = ValuePointer::decode(cursor.sst.value())
+        {
+            let uses = passed.entry(cursor.file_meta().file).or_default();
+            uses.entry(pointer.segment).or_default().add(pointer.bytes());
+        }
+    }
+
+    /// The kind of the entry. Memtables hold the values that are to be separated, so there they are puts.
+    ///
     /// Requires: on an entry.
     #[inline]
     pub(crate) fn kind(&self) -> ValueKind {
         match &self.source {
-            Source::Memtable(cursor) => cursor.kind(),
+            Source::Memtable(cursor) => match cursor.kind() {
+                ValueKind::ValuePointer => ValueKind::Put,
+                kind => kind,
+            },
             Source::Run(cursor) => cursor.sst.kind(),
         }
     }
 
-    /// Requires: on an entry.
+    /// The value, or the bytes of the pointer to it. Requires: on an entry.
     #[inline]
     pub(crate) fn value_bytes(&self) -> &[u8] {
         match &self.source {
@@ -196,13 +212,16 @@ impl SourceCursor {
         }
     }
 
-    /// The value, pinned. Requires: on an entry.
+    /// The value or the pointer to it, pinned. Requires: on an entry.
     #[inline]
     pub(crate) fn value(&self) -> Value {
         match &self.source {
             Source::Memtable(cursor) => Value::in_memtable(cursor.pinned_value()),
             Source::Run(cursor) => {
                 let (block, range) = cursor.sst.value_pin();
+                if cursor.sst.kind() == ValueKind::ValuePointer {
+                    return Value::pointer(block, range);
+                }
                 Value::in_block(block, range)
             }
         }

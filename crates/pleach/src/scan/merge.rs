@@ -24,16 +24,18 @@
 //! equal. A seek waits for memory and for the device about as long as the slowest source alone: see
 //! [`seek_reads`](super::seek_reads).
 
+use std::collections::BTreeMap;
 use std::task::{Poll, Waker, ready};
 
 use pleach_coding::{common_prefix_len, head};
-use pleach_env::Result;
+use pleach_env::{FileId, Result};
 use smallvec::SmallVec;
 
 use super::cursor::SourceCursor;
 use super::seek_loads::SeekLoads;
 use super::seek_reads::{finish_seeks, take_cached};
 use crate::context::Context;
+use crate::values::SegmentUses;
 use crate::version::SubTree;
 
 /// The direction of a walk: ascending or descending keys.
@@ -78,7 +80,12 @@ pub(crate) struct Merge {
     shadowed_bytes: u64,
     /// What keeps the merge from the next entry.
     pending: Pending,
+    /// For a compaction: what the value pointers that it has passed refer to, by the file of the pointer.
+    passed_values: Option<Box<PassedValues>>,
 }
+
+/// See [`Merge::count_passed_values`].
+pub(crate) type PassedValues = BTreeMap<FileId, SegmentUses>;
 
 /// What a merge waits for. While it waits it is on no entry.
 enum Pending {
@@ -130,7 +137,18 @@ impl Merge {
             ties_max: TIES_MIN,
             shadowed_bytes: 0,
             pending: Pending::Nothing,
+            passed_values: None,
         }
+    }
+
+    /// From now on counts what the value pointers refer to that the merge passes, shadowed ones too.
+    pub(crate) fn count_passed_values(&mut self) {
+        self.passed_values = Some(Box::default());
+    }
+
+    /// What was counted since the last call, by the file of the pointer. Files that were skipped do not count.
+    pub(crate) fn take_passed_values(&mut self) -> PassedValues {
+        self.passed_values.as_mut().map_or_else(PassedValues::new, |passed| std::mem::take(&mut **passed))
     }
 
     /// Bytes of the shadowed entries that were skipped so far.
@@ -271,6 +289,9 @@ impl Merge {
         // None while a source waits that stood on the same key.
         let Some(&OrderedSource { source, .. }) = self.order.get(at) else { return Ok(()) };
         let cursor = &mut self.sources[source as usize];
+        if let Some(passed) = &mut self.passed_values {
+            cursor.note_value(passed);
+        }
         match self.direction {
             Direction::Up => cursor.next(),
             Direction::Down => cursor.prev(),

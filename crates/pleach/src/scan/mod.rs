@@ -8,6 +8,6 @@ mod seek_loads;
 mod seek_reads;
 
 pub(crate) use cursor::SourceCursor;
-pub(crate) use merge::{Direction, Merge, SeekTo};
+pub(crate) use merge::{Direction, Merge, PassedValues, SeekTo};
 pub use range::{Chunk, ChunkFuture, Range, RangeChunks};
 pub(crate) use run_cursor::RunReads;

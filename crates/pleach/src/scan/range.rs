@@ -14,7 +14,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use pleach_env::{Error, Result};
-use pleach_table::{BackgroundReads, ScanHints};
+use pleach_table::{BackgroundReads, ScanHints, ValueKind};
 
 use super::cursor::SourceCursor;
 use super::merge::{Direction, Merge, SeekTo};
@@ -24,6 +24,7 @@ use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
 use crate::tombstone_spans::PassedTombstones;
 use crate::value::Value;
+use crate::values::read_value;
 use crate::version::ScanLength;
 
 pub use chunks::{Chunk, ChunkFuture, RangeChunks};
@@ -57,6 +58,8 @@ pub struct Range {
     returned_by: Option<Direction>,
     /// The result of the first call instead of an entry.
     error: Option<Error>,
+    /// The separated value of the entry that was lent.
+    lent: Option<Value>,
     /// How many entries are wanted; 0 if unknown.
     expected_entries: u64,
     fills_cache: bool,
@@ -142,6 +145,7 @@ impl Range {
             ends,
             returned_by: None,
             error,
+            lent: None,
             expected_entries: 0,
             fills_cache: false,
         }
@@ -287,14 +291,20 @@ impl Range {
         self.narrow(Direction::Down, key.as_ref());
     }
 
-    /// The entry that an end stands on, pinned.
+    /// The entry that an end stands on, pinned. A separated value is still to be read.
     fn copy_entry(&self, direction: Direction) -> Option<(Key, Value)> {
         self.entry(direction).map(|(key, source)| (Key::new(key), source.value()))
     }
 
     fn take_entry(&mut self, direction: Direction) -> Option<Result<(Key, Value)>> {
         match self.walk(direction) {
-            Ok(true) => self.copy_entry(direction).map(Ok),
+            Ok(true) => {
+                let (key, value) = self.copy_entry(direction)?;
+                if !value.is_pointer() {
+                    return Some(Ok((key, value)));
+                }
+                Some(self.read_value(&key, &value).map(|value| (key, value)))
+            }
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
@@ -302,7 +312,25 @@ impl Range {
 
     fn lend_entry(&mut self, direction: Direction) -> Result<Option<(&[u8], &[u8])>> {
         self.walk(direction)?;
+        if self.entry(direction).is_some_and(|(_, source)| source.kind() == ValueKind::ValuePointer)
+            && let Some((key, value)) = self.copy_entry(direction)
+        {
+            self.lent = Some(self.read_value(&key, &value)?);
+            let lent = self.lent.as_deref().unwrap_or_default();
+            return Ok(self.entry(direction).map(|(key, _)| (key, lent)));
+        }
         Ok(self.entry(direction).map(|(key, source)| (key, source.value_bytes())))
+    }
+
+    /// Reads the separated value of an entry that an end stands on. After an error the range has ended.
+    #[cold]
+    fn read_value(&mut self, key: &[u8], value: &Value) -> Result<Value> {
+        let Some(view) = &self.view else { return Err(Error::closed()) };
+        let read = read_value(&self.ctx, &view.state.version.values, (self.partition, key), value);
+        read.or_else(|error| match self.finish(Err(error)) {
+            Err(error) => Err(error),
+            Ok(_) => unreachable!("the range fails with the error it is given"),
+        })
     }
 
     /// The next entry from the start, as by [`Iterator::next`], but lent: nothing is copied or pinned. This is the fastest

@@ -23,6 +23,7 @@ use pleach_table::SstSummary;
 use super::story::{number, numbers, option};
 use crate::picker::Plan;
 use crate::shape::{Policy, STAGE_BOTTOM, Shape};
+use crate::values::ValueRefs;
 use crate::version::edit::{JobMeta, RunFileMeta, RunId, RunKind, RunMeta};
 use crate::version::reads::SEEK_NS;
 use crate::version::{Run, RunFile, SstFile, SubTree};
@@ -96,6 +97,7 @@ pub(super) fn file_meta(id: u64, bytes: u64, smallest: &str, largest: &str) -> R
         tombstones: 0,
         tombstones_since: 0,
         overwrites: 0,
+        values: ValueRefs::default(),
     }
 }
 

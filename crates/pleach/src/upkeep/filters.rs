@@ -44,12 +44,6 @@ pub(crate) fn open_ssts(
         if metadata.is_none() {
             return Err(Error::corruption(&path, 0, "the manifest names this SST, but it is missing"));
         }
-        if file.summary.value_pointers > 0 {
-            return Err(Error::unsupported(
-                &path,
-                "the SST points to separated values, which this build cannot read",
-            ));
-        }
         let (summary, cache) = (Some(&file.summary), Arc::clone(&cache));
         let mut sst = Sst::open(env, &path, file.id, summary, cache, options.direct_reads)?;
         sst.share_encoder(encoders);

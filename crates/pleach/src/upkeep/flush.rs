@@ -4,7 +4,8 @@
 //! own. Small slices become sections of one shared file, so that a flush of many partitions costs one file and one sync.
 //!
 //! # Invariants
-//! 1. *Order of durability*: the files' data, their names, then the edit that names them and moves the log's floor.
+//! 1. *Order of durability*: separated values, the files' data, all names, then the edit that names them and moves the log's
+//!    floor.
 //! 2. *Oldest first*: memtables are flushed in the order in which they became immutable, by one thread at a time.
 //! 3. *Age order*: a run goes directly to stage 1 only if stage 0 holds nothing of its partition: otherwise readers would ask
 //!    the older entries of stage 0 first.
@@ -12,6 +13,8 @@
 //! # Origin
 //! `TridentKV`, section 3.3. Departure: the paper keeps the rest of a partition in memory until a block is full; here it
 //! becomes a durable section at once, so that it does not pin the log.
+
+mod separated;
 
 use std::sync::Arc;
 
@@ -29,6 +32,7 @@ use crate::training::Purpose;
 use crate::upkeep::{NewEntry, SstOutput, Upkeep};
 use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
 use crate::version::{OlderRuns, Origin, SstFile, Version};
+use separated::SeparatedValues;
 
 /// The flush of one memtable, and its output so far.
 struct Flush<'i> {
@@ -39,6 +43,7 @@ struct Flush<'i> {
     /// The unfinished SST of a large slice.
     own: Option<SstOutput<'i>>,
     shared: Option<SharedFile<'i>>,
+    values: SeparatedValues<'i>,
     /// Now, in seconds since 1970.
     now: u64,
     /// The last sequence number in the memtable.
@@ -84,6 +89,7 @@ impl Upkeep {
             written: Vec::new(),
             own: None,
             shared: None,
+            values: SeparatedValues::plan(self, &state.version, &oldest.memtable),
             now: self.ctx.env.wall_clock().as_secs(),
             newest_seq: oldest.memtable.last_seq(),
         };
@@ -91,9 +97,9 @@ impl Upkeep {
             flush.abandon();
             return Err(error);
         }
-        let (edit, written) = (flush.edit, flush.written);
+        let Flush { edit, written, values, .. } = flush;
         span.made(written.len(), written.iter().map(|file| file.summary.file_len).sum());
-        self.install_flush(&state, oldest, edit, written)?;
+        self.install_flush(&state, oldest, edit, written, values)?;
         Ok(true)
     }
 
@@ -104,17 +110,30 @@ impl Upkeep {
         oldest: &Arc<LoggedMemtable>,
         mut edit: Edit,
         written: Vec<Arc<SstFile>>,
+        values: SeparatedValues<'_>,
     ) -> Result<()> {
         let bytes = written.iter().map(|file| file.summary.file_len).sum();
         // The name of the floor's segment may be new too.
         self.ctx.sync_dir("flush.dir_sync")?;
+        let segments = values.segments();
+        // From the edit on, versions own them.
+        self.version_set.record_files.lock().give_up(&segments);
         let floor = state.immutable.iter().rev().nth(1).unwrap_or(&state.active).first_segment;
         edit.push(EditItem::FlushedSeq(oldest.memtable.last_seq()));
         edit.push(EditItem::LogFloor(floor));
-        self.version_set.commit_edit(edit, written, |state, version| State {
+        let committed = self.version_set.commit_edit(edit, written, |state, version| State {
             immutable: state.immutable.iter().filter(|m| !Arc::ptr_eq(m, oldest)).cloned().collect(),
             ..state.with_version(version)
-        })?;
+        });
+        if let Err(error) = committed {
+            self.version_set.record_files.lock().take_back(&segments);
+            // In a poisoned store the edit may be durable.
+            if self.ctx.status.poison().is_none() {
+                values.abandon();
+            }
+            return Err(error);
+        }
+        values.free_reserved();
         let mut flushed = self.flushed_memtables.lock();
         flushed.retain(|memtable| memtable.strong_count() > 0);
         flushed.push(Arc::downgrade(&oldest.memtable));
@@ -135,7 +154,18 @@ impl<'i> Flush<'i> {
         if let Some(shared) = self.shared.take() {
             self.finish_shared(shared)?;
         }
+        self.values.sync()?;
+        self.values.name_in(&mut self.edit);
         Ok(())
+    }
+
+    /// The pointer to the value under `cursor`, if it is to be separated.
+    fn pointer(&mut self, cursor: &MemtableCursor) -> Result<PointerBytes> {
+        let mut bytes = PointerBytes::new();
+        if cursor.kind() == ValueKind::ValuePointer {
+            self.values.pointer(cursor)?.encode(&mut bytes);
+        }
+        Ok(bytes)
     }
 
     /// Writes the slice of the partition that `cursor` is on, and moves the cursor behind it.
@@ -188,6 +218,7 @@ impl<'i> Flush<'i> {
         let mut run_bits = None;
         while on_partition(cursor, partition) {
             if !shadows_nothing(older, cursor) {
+                let pointer = self.pointer(cursor)?;
                 if let Some(full) = self.own.take_if(|own| own.is_full(sst_bytes)) {
                     let rest = || lens_from(memtable, partition, cursor.key()).count() as u64;
                     let entries = || full.entries() + rest();
@@ -199,7 +230,7 @@ impl<'i> Flush<'i> {
                     None => self.own.insert(self.upkeep.new_sst_output(origin, Purpose::Flush)?),
                 };
                 let user_key = &cursor.key()[PARTITION_PREFIX_LEN..];
-                sst.add(&new_entry(cursor, user_key, self.now), older)?;
+                sst.add(&new_entry(cursor, user_key, &pointer, self.now), older)?;
             }
             cursor.next();
         }
@@ -231,14 +262,27 @@ impl<'i> Flush<'i> {
         if let Some(full) = self.shared.take_if(|shared| shared.output.is_full(u64::MAX)) {
             self.finish_shared(full)?;
         }
-        let shared = match &mut self.shared {
+        let mut shared = match self.shared.take() {
             Some(shared) => shared,
-            None => self.shared.insert(SharedFile::new(self.upkeep, self.newest_seq)?),
+            None => SharedFile::new(self.upkeep, self.newest_seq)?,
         };
+        let written = self.write_section_to(&mut shared, partition, older, cursor);
+        self.shared = Some(shared);
+        written
+    }
+
+    fn write_section_to(
+        &mut self,
+        shared: &mut SharedFile<'i>,
+        partition: PartitionId,
+        older: &OlderRuns,
+        cursor: &mut MemtableCursor,
+    ) -> Result<()> {
         let (mut smallest, mut largest) = (Vec::new(), Vec::new());
         while on_partition(cursor, partition) {
             if !shadows_nothing(older, cursor) {
-                shared.output.add(&new_entry(cursor, cursor.key(), self.now), older)?;
+                let pointer = self.pointer(cursor)?;
+                shared.output.add(&new_entry(cursor, cursor.key(), &pointer, self.now), older)?;
                 largest.clear();
                 largest.extend_from_slice(&cursor.key()[PARTITION_PREFIX_LEN..]);
                 if smallest.is_empty() {
@@ -286,6 +330,7 @@ impl<'i> Flush<'i> {
     /// flush be tried again.
     fn abandon(self) {
         self.own.into_iter().chain(self.shared.map(|shared| shared.output)).for_each(SstOutput::abandon);
+        self.values.abandon();
         for file in self.written {
             let id = file.id;
             drop(file);
@@ -299,13 +344,21 @@ fn shadows_nothing(older: &OlderRuns, cursor: &MemtableCursor) -> bool {
     cursor.kind() == ValueKind::Tombstone && !older.may_hold(&cursor.key()[PARTITION_PREFIX_LEN..])
 }
 
-/// The entry under `cursor`.
-fn new_entry<'c>(cursor: &'c MemtableCursor, stored_key: &'c [u8], now: u64) -> NewEntry<'c> {
+/// The bytes of a value pointer, or none.
+type PointerBytes = Vec<u8>;
+
+/// The entry under `cursor`, with `pointer` instead of a value that is to be separated.
+fn new_entry<'c>(
+    cursor: &'c MemtableCursor,
+    stored_key: &'c [u8],
+    pointer: &'c [u8],
+    now: u64,
+) -> NewEntry<'c> {
     NewEntry {
         user_key: &cursor.key()[PARTITION_PREFIX_LEN..],
         stored_key,
         kind: cursor.kind(),
-        value: cursor.value(),
+        value: if pointer.is_empty() { cursor.value() } else { pointer },
         since: now,
     }
 }
@@ -318,13 +371,17 @@ fn on_partition(cursor: &MemtableCursor, partition: PartitionId) -> bool {
     cursor.is_valid() && partition_of(cursor) == partition
 }
 
+/// About the bytes of a value pointer.
+const POINTER_LEN: usize = 10;
+
 /// Lengths of the entries of `partition` in the memtable from `key`, a partition key, on.
 fn lens_from(memtable: &Arc<Memtable>, partition: PartitionId, key: &[u8]) -> impl Iterator<Item = usize> {
     let mut cursor = memtable.cursor(u64::MAX);
     cursor.seek(key);
     std::iter::from_fn(move || {
         on_partition(&cursor, partition).then(|| {
-            let len = cursor.key().len() + cursor.value().len();
+            let is_separated = cursor.kind() == ValueKind::ValuePointer;
+            let len = cursor.key().len() + if is_separated { POINTER_LEN } else { cursor.value().len() };
             cursor.next();
             len
         })

@@ -14,6 +14,7 @@ use crate::filter_policy;
 use crate::shape::STAGE_FIRST;
 use crate::stats::add;
 use crate::training::{self, LearnedIndex, Purpose, Verdict};
+use crate::values::{SegmentUses, ValuePointer, ValueRefs};
 use crate::version::edit::{RunFileMeta, RunId};
 use crate::version::{OlderRuns, Origin, SstFile, SubTree};
 use crate::version_set::sst_path;
@@ -41,13 +42,15 @@ pub(crate) struct NewEntry<'a> {
 }
 
 /// Counts of the entries of one run in a file.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Tally {
     entries: u64,
     bytes: u64,
     tombstones: u64,
     tombstones_since: u64,
     overwrites: Overwrites,
+    /// What value pointers refer to.
+    values: SegmentUses,
 }
 
 /// An estimate of the overwrites, from a sample.
@@ -98,6 +101,11 @@ impl Tally {
                 if is_first { entry.since } else { self.tombstones_since.min(entry.since) };
             self.tombstones += 1;
         }
+        if entry.kind == ValueKind::ValuePointer
+            && let Some(pointer) = ValuePointer::decode(entry.value)
+        {
+            self.values.entry(pointer.segment).or_default().add(pointer.bytes());
+        }
     }
 
     fn meta(&self, file: FileId, smallest: &[u8], largest: &[u8], bytes: u64) -> RunFileMeta {
@@ -110,6 +118,7 @@ impl Tally {
             tombstones: self.tombstones,
             tombstones_since: self.tombstones_since,
             overwrites: self.overwrites.of(self.entries),
+            values: ValueRefs::new(&self.values),
         }
     }
 }

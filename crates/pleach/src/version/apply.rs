@@ -1,5 +1,6 @@
 //! Applying edits: each makes the next version. Every reference is checked, because edits come from disk.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pleach_env::FileId;
@@ -11,6 +12,7 @@ use super::run::Run;
 use super::sst_file::SstFile;
 use super::{PartitionState, SubTree, Version};
 use crate::keys::PartitionId;
+use crate::values::{ValueHome, ValueRefs};
 
 impl Version {
     /// The version after `edit`, and the edit's changes of the file table; an error message if the edit does not fit this
@@ -23,9 +25,19 @@ impl Version {
     ) -> Result<(Self, FileChanges), String> {
         let mut next = self.clone();
         let mut files = ChangedFiles::new(files, added);
+        let mut homes = BTreeMap::new();
         for item in &edit.items {
-            next.apply_item(item, &mut files)?;
+            if let EditItem::ValueHome { segment, file, kind, len } = *item {
+                let known = homes.values().find(|home: &&Arc<ValueHome>| home.file == file);
+                let home = known
+                    .cloned()
+                    .unwrap_or_else(|| Arc::new(ValueHome::new(file, kind, len, Arc::clone(files.trash()))));
+                homes.insert(segment, home);
+            } else {
+                next.apply_item(item, &mut files)?;
+            }
         }
+        next.values = self.values.changed(&homes, files.uses())?;
         next.check_changed(edit)?;
         Ok((next, files.finish()))
     }
@@ -103,6 +115,7 @@ impl SubTree {
                 self.remove_files(*run, removed, files)?;
             }
             EditItem::RemoveRun { run, .. } => self.remove_run(*run, files)?,
+            EditItem::ValueRefs { run, file, refs, .. } => self.set_refs(*run, *file, refs, files)?,
             EditItem::StartJob { job, .. } => self.jobs.push(job.clone()),
             EditItem::EndJob { output, .. } => self.jobs.retain(|job| job.output != *output),
             _ => {}
@@ -154,6 +167,23 @@ impl SubTree {
                 files.release(file);
             }
             Ok(run.with_files(kept))
+        })
+    }
+
+    /// States anew what a file of a run refers to.
+    fn set_refs(
+        &mut self,
+        id: RunId,
+        file: FileId,
+        refs: &ValueRefs,
+        files: &mut ChangedFiles<'_>,
+    ) -> Result<(), String> {
+        self.replace_run(id, |run| {
+            let at = run.files.iter().position(|f| f.file.id == file);
+            let at = at.ok_or_else(|| format!("run {} does not have file {file}", id.0))?;
+            let mut all = run.files.clone();
+            files.restate(&mut all[at], refs);
+            Ok(run.with_files(all))
         })
     }
 

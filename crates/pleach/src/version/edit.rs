@@ -10,6 +10,7 @@ use pleach_log::SeqNo;
 use pleach_table::SstSummary;
 
 use crate::keys::PartitionId;
+use crate::values::{HomeKind, ValueRefs};
 
 mod encoding;
 use encoding::Field;
@@ -51,6 +52,9 @@ pub(crate) struct RunFileMeta {
     pub(crate) tombstones_since: u64,
     /// About how many of the entries shadow one of an older run. An estimate, made when the file was written.
     pub(crate) overwrites: u64,
+    /// Separated values that this run's pointers in the file refer to, above the run's clip. In the manifest they are items of
+    /// their own: [`EditItem::ValueRefs`].
+    pub(crate) values: ValueRefs,
 }
 
 /// A run as the manifest records it.
@@ -130,6 +134,20 @@ pub(crate) enum EditItem {
     },
     /// Partition numbers below this are taken.
     NextPartition(u32),
+    /// The values of a segment are in this file from now on. A segment to which nothing refers after the edit is gone.
+    ValueHome {
+        segment: FileId,
+        file: FileId,
+        kind: HomeKind,
+        len: u64,
+    },
+    /// What a file of a run refers to, in place of what was stated before.
+    ValueRefs {
+        partition: PartitionId,
+        run: RunId,
+        file: FileId,
+        refs: ValueRefs,
+    },
 }
 
 /// A version edit.
@@ -155,6 +173,7 @@ impl Edit {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         for item in &self.items {
             item.put(out);
+            item.value_refs().for_each(|refs| refs.put(out));
         }
     }
 
@@ -178,9 +197,23 @@ impl EditItem {
             | Self::RemoveRunFiles { partition, .. }
             | Self::RemoveRun { partition, .. }
             | Self::StartJob { partition, .. }
-            | Self::EndJob { partition, .. } => Some(*partition),
+            | Self::EndJob { partition, .. }
+            | Self::ValueRefs { partition, .. } => Some(*partition),
             _ => None,
         }
+    }
+
+    /// The items by which the manifest states what the files of the item refer to.
+    fn value_refs(&self) -> impl Iterator<Item = EditItem> {
+        let (of, files): (_, &[RunFileMeta]) = match self {
+            Self::AddRun { partition, run } => (Some((*partition, run.id)), &run.files),
+            Self::ExtendRun { partition, run, files, .. } => (Some((*partition, *run)), files),
+            _ => (None, &[]),
+        };
+        files.iter().filter(|file| !file.values.is_empty()).filter_map(move |file| {
+            let (partition, run) = of?;
+            Some(Self::ValueRefs { partition, run, file: file.file, refs: file.values.clone() })
+        })
     }
 }
 

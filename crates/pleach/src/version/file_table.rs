@@ -6,8 +6,8 @@
 //! # Cost
 //! The time of an edit depends on the files that it changes, not on the number of files.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use pleach_env::FileId;
@@ -15,7 +15,9 @@ use pleach_table::{Sst, SstSummary};
 
 use super::edit::RunFileMeta;
 use super::run::RunFile;
-use super::sst_file::{SstFile, Trash};
+use super::sst_file::SstFile;
+use super::trash::Trash;
+use crate::values::{SegmentUse, ValueRefs};
 
 /// A file and how many runs refer to it.
 type Counted = (Arc<SstFile>, usize);
@@ -41,6 +43,8 @@ pub(crate) struct FileChanges(HashMap<FileId, Counted>);
 pub(super) struct ChangedFiles<'t> {
     table: &'t FileTable,
     changes: FileChanges,
+    /// Changes of the values, and of their bytes, that runs refer to, by segment.
+    uses: BTreeMap<FileId, (i64, i64)>,
 }
 
 impl FileTable {
@@ -105,7 +109,7 @@ impl FileTable {
 
     /// Every file, with how many runs refer to it.
     #[cfg(test)]
-    pub(crate) fn counts(&self) -> std::collections::BTreeMap<FileId, usize> {
+    pub(crate) fn counts(&self) -> BTreeMap<FileId, usize> {
         self.files.iter().map(|(id, (_, references))| (*id, *references)).collect()
     }
 }
@@ -115,7 +119,33 @@ impl<'t> ChangedFiles<'t> {
     pub(super) fn new(table: &'t FileTable, added: &[Arc<SstFile>]) -> Self {
         let added = added.iter().filter(|file| !table.files.contains_key(&file.id));
         let changes = FileChanges(added.map(|file| (file.id, (Arc::clone(file), 0))).collect());
-        Self { table, changes }
+        Self { table, changes, uses: BTreeMap::new() }
+    }
+
+    pub(super) fn trash(&self) -> &Arc<Trash> {
+        &self.table.trash
+    }
+
+    /// See the field.
+    pub(super) fn uses(&self) -> &BTreeMap<FileId, (i64, i64)> {
+        &self.uses
+    }
+
+    /// Adds references, or takes them away.
+    fn count(&mut self, refs: &ValueRefs, sign: i64) {
+        for (segment, SegmentUse { values, bytes }) in refs.iter() {
+            let (all_values, all_bytes) = self.uses.entry(segment).or_default();
+            // Numbers from disk are limited (`version::edit`), so a store has far too few files for an overflow.
+            *all_values = all_values.saturating_add(sign.saturating_mul(values.cast_signed()));
+            *all_bytes = all_bytes.saturating_add(sign.saturating_mul(bytes.cast_signed()));
+        }
+    }
+
+    /// Replaces the references of a run's file.
+    pub(super) fn restate(&mut self, file: &mut RunFile, refs: &ValueRefs) {
+        self.count(&file.meta.values, -1);
+        self.count(refs, 1);
+        file.meta.values = refs.clone();
     }
 
     pub(super) fn finish(self) -> FileChanges {
@@ -134,12 +164,15 @@ impl<'t> ChangedFiles<'t> {
         let (file, references) =
             self.entry(meta.file).ok_or_else(|| format!("file {} is unknown", meta.file))?;
         *references += 1;
-        Ok(RunFile::new(Arc::clone(file), meta.clone()))
+        let file = RunFile::new(Arc::clone(file), meta.clone());
+        self.count(&meta.values, 1);
+        Ok(file)
     }
 
     pub(super) fn release(&mut self, file: &RunFile) {
         let (_, references) = self.entry(file.file.id).expect("a run's files are in the table");
         *references -= 1;
+        self.count(&file.meta.values, -1);
     }
 
     /// The file as the edit has left it so far.

@@ -22,6 +22,7 @@ mod run;
 mod scan_length;
 pub(crate) mod size;
 mod sst_file;
+mod trash;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use pleach_env::FileId;
 use pleach_log::SeqNo;
 
 use crate::keys::PartitionId;
+use crate::values::{LiveSegment, SegmentUses, ValueHome, ValueSegments};
 use edit::{Edit, EditItem, JobMeta, RunId};
 pub(crate) use file_table::{FileChanges, FileTable};
 use map::PartitionMap;
@@ -37,7 +39,8 @@ pub(crate) use origin::Origin;
 use reads::ReadCost;
 pub(crate) use run::{Run, RunFile};
 pub(crate) use scan_length::ScanLength;
-pub(crate) use sst_file::{SstFile, Trash};
+pub(crate) use sst_file::SstFile;
+pub(crate) use trash::{Obsolete, Trash};
 
 /// A partition's runs and compactions.
 #[derive(Clone, Default)]
@@ -125,6 +128,8 @@ pub(crate) struct PartitionState {
 #[derive(Clone)]
 pub(crate) struct Version {
     partitions: PartitionMap,
+    /// The segments to which value pointers refer.
+    pub(crate) values: ValueSegments,
     pub(crate) next_id: u64,
     pub(crate) next_partition: u32,
     pub(crate) log_floor: FileId,
@@ -136,6 +141,7 @@ impl Version {
     pub(crate) fn empty() -> Self {
         Self {
             partitions: PartitionMap::default(),
+            values: ValueSegments::default(),
             next_id: 1,
             next_partition: 0,
             log_floor: FileId(0),
@@ -145,7 +151,7 @@ impl Version {
 
     /// The same numbers without partitions: the version that readers of a closed store see.
     pub(crate) fn without_partitions(&self) -> Self {
-        Self { partitions: PartitionMap::default(), ..self.clone() }
+        Self { partitions: PartitionMap::default(), values: ValueSegments::default(), ..self.clone() }
     }
 
     /// The sub-tree of a partition; `None` when it was dropped.
@@ -180,6 +186,10 @@ impl Version {
         for file in self.live_files() {
             edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
         }
+        for LiveSegment { id, home, .. } in self.values.iter() {
+            let ValueHome { file, kind, len, .. } = **home;
+            edit.push(EditItem::ValueHome { segment: *id, file, kind, len });
+        }
         for (id, partition) in self.partitions() {
             edit.push(EditItem::CreatePartition { id, name: partition.name.to_string() });
             for run in &partition.tree.runs {
@@ -204,9 +214,42 @@ impl Version {
         files
     }
 
+    /// Marks the homes of values as obsolete that `next` does not have.
+    ///
+    /// Requires: the edit that leads to `next` is durable.
+    pub(crate) fn mark_homes_missing_in(&self, next: &Self) {
+        if self.values.is_same(&next.values) {
+            return;
+        }
+        let live = next.values.homes();
+        for (_, (home, _)) in self.values.homes().into_iter().filter(|(file, _)| !live.contains_key(file)) {
+            home.mark_obsolete();
+        }
+    }
+
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
         for (id, partition) in self.partitions() {
             self.check_partition(id, partition)?;
+        }
+        self.check_values()
+    }
+
+    /// An error message unless what is live of each segment is what the files of all runs refer to.
+    fn check_values(&self) -> Result<(), String> {
+        let mut sums = SegmentUses::new();
+        let runs = self.partitions().flat_map(|(_, partition)| partition.tree.runs.iter());
+        for (segment, used) in runs.flat_map(|run| &run.files).flat_map(|file| file.meta.values.iter()) {
+            let sum = sums.entry(segment).or_default();
+            sum.values += used.values;
+            sum.bytes += used.bytes;
+        }
+        let live: SegmentUses = self.values.iter().map(|segment| (segment.id, segment.live)).collect();
+        if sums != live {
+            return Err("the references to value segments do not add up".to_owned());
+        }
+        let is_numbered = |segment: &LiveSegment| segment.id.max(segment.home.file).0 < self.next_id;
+        if !self.values.iter().all(is_numbered) {
+            return Err("the number of a value segment is at or above the next free one".to_owned());
         }
         Ok(())
     }
@@ -223,7 +266,7 @@ impl Version {
             let checked = tree.check_order().and_then(|()| tree.check_jobs());
             checked.map_err(|message| format!("partition {id} ({:?}): {message}", partition.name))?;
         }
-        Ok(())
+        if cfg!(any(debug_assertions, feature = "paranoid")) { self.check_values() } else { Ok(()) }
     }
 
     fn check_partition(&self, id: PartitionId, partition: &PartitionState) -> Result<(), String> {

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use pleach_env::FileId;
 use pleach_env::sync::Mutex;
-use pleach_env::{FileId, JobWaker};
 use pleach_table::{Filter, IndexKind, Sst, SstSummary, false_positive_rate, probes_for};
 
+use super::trash::{Obsolete, Trash};
 use crate::filter_policy::FilterUse;
 
 /// How often training while reading is tried if it takes too long. Arbitrary.
@@ -193,7 +194,7 @@ impl SstFile {
     /// Requires: the edit that removed the last reference is durable.
     pub(crate) fn mark_obsolete(&self) {
         if !self.obsolete.swap(true, Ordering::AcqRel) {
-            self.trash.pinned_bytes.fetch_add(self.summary.file_len, Ordering::Relaxed);
+            self.trash.pin(self.summary.file_len);
         }
     }
 }
@@ -201,42 +202,8 @@ impl SstFile {
 impl Drop for SstFile {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
-            self.trash.pinned_bytes.fetch_sub(self.summary.file_len, Ordering::Relaxed);
-            self.trash.put(self.id);
+            self.trash.put(Obsolete::Sst(self.id), self.summary.file_len);
         }
-    }
-}
-
-/// Obsolete SSTs without references, which the cleaner is to remove.
-#[derive(Default)]
-pub(crate) struct Trash {
-    files: Mutex<Vec<FileId>>,
-    /// Length of the obsolete files that a reader, a range or a snapshot still holds.
-    pinned_bytes: AtomicU64,
-    cleaner: OnceLock<JobWaker>,
-}
-
-impl Trash {
-    fn put(&self, file: FileId) {
-        self.files.lock().push(file);
-        if let Some(cleaner) = self.cleaner.get() {
-            cleaner.wake();
-        }
-    }
-
-    /// Sets the job that is woken when there is something to remove.
-    pub(crate) fn set_cleaner(&self, waker: JobWaker) {
-        let _set_once = self.cleaner.set(waker);
-    }
-
-    /// Length of the obsolete files that are still referenced.
-    pub(crate) fn pinned_bytes(&self) -> u64 {
-        self.pinned_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Takes all files that are to be removed.
-    pub(crate) fn take(&self) -> Vec<FileId> {
-        std::mem::take(&mut self.files.lock())
     }
 }
 

@@ -11,16 +11,17 @@
 //! # Concurrency
 //! All steps run under [`VersionSet::lock`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{Error, ErrorKind, Result, failpoint};
+use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
 
 use super::{VersionSet, Versions};
 use crate::keys::PartitionId;
 use crate::manifest::Manifest;
 use crate::state::State;
+use crate::values::{HomeKind, ValueHome};
 use crate::version::edit::{Edit, EditItem, RunId};
 use crate::version::{FileChanges, SstFile, Version};
 
@@ -40,6 +41,7 @@ impl VersionSet {
         change: impl FnOnce(&State, Arc<Version>) -> State,
     ) -> Result<()> {
         let mut versions = self.lock();
+        let homes = homes_named_in(&edit);
         let (next, changes, changed) = match self.make_durable(&mut versions, edit, &added) {
             Ok(made) => made,
             Err(error) => {
@@ -52,8 +54,12 @@ impl VersionSet {
             }
         };
         drop(added);
+        let live = if homes.is_empty() { BTreeMap::new() } else { next.values.homes() };
+        let unused: Vec<_> = (homes.into_iter().filter(|(file, ..)| !live.contains_key(file)))
+            .map(|(file, kind, len)| ValueHome::new(file, kind, len, Arc::clone(&self.trash)))
+            .collect();
         versions.files.install(changes);
-        versions.version = Arc::clone(&next);
+        let before = std::mem::replace(&mut versions.version, Arc::clone(&next));
         let mut ledger = self.ledger.lock();
         for id in changed {
             ledger.update(id, next.tree(id).map(|tree| &**tree));
@@ -62,6 +68,10 @@ impl VersionSet {
         self.state.swap(|state| change(state, next));
         for file in versions.files.take_unreferenced() {
             file.mark_obsolete();
+        }
+        before.mark_homes_missing_in(&versions.version);
+        for home in unused {
+            home.mark_obsolete();
         }
         Ok(())
     }
@@ -124,7 +134,8 @@ impl VersionSet {
         let id = self.new_file_id();
         let mut version = Version::clone(&versions.version);
         version.next_id = self.next_id.load(Ordering::Relaxed);
-        match Manifest::create(&*self.ctx.env, &self.ctx.dir, id, &version) {
+        let layout = versions.manifest.layout();
+        match Manifest::create(&*self.ctx.env, &self.ctx.dir, (id, layout), &version) {
             Ok(manifest) => {
                 let old = std::mem::replace(&mut *versions.manifest, manifest);
                 self.record_files.lock().old_manifests.push(old.id());
@@ -147,6 +158,15 @@ impl VersionSet {
             error
         }
     }
+}
+
+/// The files that an edit names as homes of values.
+fn homes_named_in(edit: &Edit) -> BTreeSet<(FileId, HomeKind, u64)> {
+    let home = |item: &EditItem| match *item {
+        EditItem::ValueHome { file, kind, len, .. } => Some((file, kind, len)),
+        _ => None,
+    };
+    edit.items.iter().filter_map(home).collect()
 }
 
 #[cfg(test)]

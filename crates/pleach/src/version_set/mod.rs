@@ -5,13 +5,14 @@
 //! # Concurrency
 //! An edit is made durable and shown under one lock, [`VersionSet::lock`]. The others are leaf locks.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::MutexGuard;
-use pleach_env::FileId;
 use pleach_env::sync::Mutex;
+use pleach_env::{File, FileId};
 use pleach_log::{ManifestHint, RetiredSegments, segment_path};
 use pleach_table::Sst;
 
@@ -60,12 +61,47 @@ pub(crate) struct Versions {
 /// Log segments and replaced manifests, which the cleaner removes when they are not needed any more.
 #[derive(Default)]
 pub(crate) struct RecordFiles {
-    /// Segments, ascending, those in use included.
+    /// Segments of the log, ascending, those in use included. Versions own those that were made value segments.
     pub(crate) segments: Vec<FileId>,
+    /// Those of the segments that are not written any more.
+    full: BTreeMap<FileId, FullSegment>,
     /// Manifests that a newer one replaced.
     pub(crate) old_manifests: Vec<FileId>,
     /// Handles of segments that the log does not need any more.
     pub(crate) retired: RetiredSegments,
+}
+
+/// A log segment that is not written any more.
+#[derive(Clone)]
+pub(crate) struct FullSegment {
+    /// Where its records end.
+    pub(crate) end: u64,
+    /// Open for writing, if it holds values that are to be separated.
+    pub(crate) handle: Option<Arc<dyn File>>,
+}
+
+impl RecordFiles {
+    /// Notes that the log goes on in segment `id`, and that `before` is full.
+    pub(crate) fn began_segment(&mut self, id: FileId, before: FileId, full: FullSegment) {
+        self.segments.push(id);
+        self.full.insert(before, full);
+    }
+
+    /// A segment that is not written any more.
+    pub(crate) fn full_segment(&self, segment: FileId) -> Option<FullSegment> {
+        self.full.get(&segment).cloned()
+    }
+
+    /// Gives segments away that versions own from now on.
+    pub(crate) fn give_up(&mut self, segments: &[FileId]) {
+        self.segments.retain(|id| !segments.contains(id));
+    }
+
+    /// Takes segments back.
+    pub(crate) fn take_back(&mut self, segments: &[FileId]) {
+        self.segments.extend(segments);
+        self.segments.sort_unstable();
+    }
 }
 
 impl VersionSet {
@@ -147,8 +183,8 @@ impl VersionSet {
     pub(crate) fn remove_obsolete(&self) -> usize {
         let obsolete = self.trash.take();
         let mut removed = obsolete.len();
-        for id in obsolete {
-            let _stays_for_the_next_open = self.ctx.env.remove_file(&sst_path(&self.ctx.dir, id));
+        for file in obsolete {
+            let _stays_for_the_next_open = self.ctx.env.remove_file(&file.path(&self.ctx.dir));
             add(&self.ctx.counters.removed_files, 1);
         }
         let floor = self.state.load().version.log_floor;
@@ -156,6 +192,7 @@ impl VersionSet {
             let mut files = self.record_files.lock();
             let keep = files.segments.partition_point(|id| *id < floor);
             let segments: Vec<_> = files.segments.drain(..keep).collect();
+            files.full.retain(|id, _| *id >= floor);
             (segments, std::mem::take(&mut files.old_manifests), std::mem::take(&mut files.retired))
         };
         drop(retired);

@@ -16,8 +16,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pleach_env::{Error, ErrorKind, Result, failpoint};
-use pleach_log::{Append, Durability, SEQ_MAX};
+use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
+use pleach_log::{Append, Durability, SEQ_MAX, SeqNo};
 use pleach_table::ValueKind;
 
 use super::pressure::SLEEP_FOR_OTHERS_NS;
@@ -26,10 +26,11 @@ use super::request::{
     admit_to_memory, admitted, admitted_footprint, admitted_mut, refuse_to_wait, waiting_bytes,
 };
 use super::{WritePath, WriteRequest, Writer, dropped_error};
-use crate::memtable::{Memtable, MemtableWriter};
+use crate::memtable::{Memtable, MemtableWriter, Place};
 use crate::operations::{Operation, Operations};
 use crate::stats::add;
 use crate::trace;
+use crate::values::CHECKSUM_LEN;
 
 impl WritePath {
     /// Commits a group: sets the result of each request.
@@ -164,9 +165,10 @@ impl WritePath {
                 });
             });
         }
+        let segment = writer.log.segment_id();
         let memtable = &mut writer.memtable;
         for request in admitted_mut(group) {
-            insert_batch(memtable, &mut request.operations, &mut writer.next_seq);
+            insert_batch(memtable, &mut request.operations, segment, &mut writer.next_seq);
             add(&self.ctx.counters.operations, u64::from(request.operations.count()));
             request.result = Some(Ok(()));
         }
@@ -182,35 +184,95 @@ fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
     }
 }
 
-/// Inserts a batch's operations under consecutive sequence numbers from `next_seq` on.
+/// Inserts a batch's operations, which were appended to `segment`, under consecutive sequence numbers from `next_seq` on.
 #[inline]
-fn insert_batch(memtable: &mut MemtableWriter, operations: &mut Operations, next_seq: &mut u64) {
+fn insert_batch(
+    memtable: &mut MemtableWriter,
+    operations: &mut Operations,
+    segment: FileId,
+    next_seq: &mut u64,
+) {
+    let place = PayloadPlace { segment, offset: operations.payload_offset() };
     if operations.has_large() {
-        return insert_with_large(memtable, operations, next_seq);
+        return insert_with_large(memtable, operations, place, next_seq);
     }
-    operations.for_each(&mut |op| insert(memtable, &op, next_seq));
+    operations.for_each(&mut |op| insert(memtable, &op, Some(place), next_seq));
+}
+
+/// Where in the log a batch is.
+#[derive(Clone, Copy)]
+pub(crate) struct PayloadPlace {
+    pub(crate) segment: FileId,
+    /// Of the payload.
+    pub(crate) offset: u64,
+}
+
+impl PayloadPlace {
+    /// The place of an operation's value, if it is to be separated.
+    #[inline]
+    fn of_value(self, op: &Operation<'_>) -> Option<Place> {
+        let offset = || self.offset + (op.value_at - CHECKSUM_LEN) as u64;
+        (op.kind == ValueKind::ValuePointer).then(|| Place { segment: self.segment, offset: offset() })
+    }
 }
 
 /// The same, where large values become part of the memtable with the regions they lie in.
 #[cold]
-fn insert_with_large(memtable: &mut MemtableWriter, operations: &mut Operations, next_seq: &mut u64) {
+fn insert_with_large(
+    memtable: &mut MemtableWriter,
+    operations: &mut Operations,
+    place: PayloadPlace,
+    next_seq: &mut u64,
+) {
     operations.take_each(&mut |op, large| match large {
-        None => insert(memtable, &op, next_seq),
+        None => insert(memtable, &op, Some(place), next_seq),
         Some(value) => {
-            memtable.insert_large(op.hash(), &op.partition_key(), *next_seq, value);
+            let place = place.of_value(&op);
+            memtable.insert_large(op.hash(), &op.partition_key(), *next_seq, place, value);
             *next_seq += 1;
         }
     });
 }
 
 #[inline]
-fn insert(memtable: &mut MemtableWriter, op: &Operation<'_>, next_seq: &mut u64) {
-    memtable.insert(op.hash(), &op.partition_key(), *next_seq, op.kind, op.value);
+fn insert(
+    memtable: &mut MemtableWriter,
+    op: &Operation<'_>,
+    place: Option<PayloadPlace>,
+    next_seq: &mut u64,
+) {
+    if op.kind == ValueKind::ValuePointer {
+        insert_separated(memtable, op, place, *next_seq);
+    } else {
+        memtable.insert(op.hash(), &op.partition_key(), *next_seq, op.kind, op.value);
+    }
     *next_seq += 1;
 }
 
-/// Inserts the operations of a recovered record under consecutive sequence numbers from `next_seq` on.
-pub(crate) fn insert_operations(memtable: &mut MemtableWriter, payload: &[u8], next_seq: &mut u64) {
-    Operations::decode(payload, &mut |op| insert(memtable, &op, next_seq))
+/// Inserts a put whose value is to be separated. Without a place in the log, which a store has that is open for reading only,
+/// it is an ordinary put.
+#[cold]
+fn insert_separated(
+    memtable: &mut MemtableWriter,
+    op: &Operation<'_>,
+    place: Option<PayloadPlace>,
+    seq: SeqNo,
+) {
+    let (hash, key) = (op.hash(), op.partition_key());
+    match place.and_then(|place| place.of_value(op)) {
+        Some(place) => memtable.insert_separated(hash, &key, seq, place, op.value),
+        None => memtable.insert(hash, &key, seq, ValueKind::Put, op.value),
+    }
+}
+
+/// Inserts the operations of a recovered record under consecutive sequence numbers from `next_seq` on. `place` is where it was
+/// appended again, if it was.
+pub(crate) fn insert_operations(
+    memtable: &mut MemtableWriter,
+    payload: &[u8],
+    place: Option<PayloadPlace>,
+    next_seq: &mut u64,
+) {
+    Operations::decode(payload, &mut |op| insert(memtable, &op, place, next_seq))
         .expect("operations were checked by recovery");
 }

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use pleach_env::sync::Mutex;
-use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
-use pleach_log::{CommitQueue, LogWriter, SeqNo};
+use pleach_env::{Error, ErrorKind, File, FileId, OpenOptions, Result, failpoint};
+use pleach_log::{CommitQueue, LogWriter, SeqNo, segment_path};
 
 use crate::attached::Attached;
 use crate::context::Context;
@@ -30,7 +30,7 @@ use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
 use crate::tombstone_spans::TombstoneSpans;
 use crate::trace;
-use crate::version_set::VersionSet;
+use crate::version_set::{FullSegment, VersionSet};
 
 mod leader;
 mod pressure;
@@ -39,7 +39,7 @@ mod request;
 mod room;
 mod touched;
 
-pub(crate) use leader::insert_operations;
+pub(crate) use leader::{PayloadPlace, insert_operations};
 use pressure::Pressure;
 use recent_writers::RecentWriters;
 use request::would_wait;
@@ -64,6 +64,9 @@ pub(crate) struct WritePath {
     pub(crate) pressure: Pressure,
     /// For adaptive training. Leaf lock.
     recent_writers: Mutex<RecentWriters>,
+    /// Whether the sync of a segment failed that a flush has made a value segment: its writes may be lost. Set before the store
+    /// is poisoned.
+    pub(crate) lost_values: AtomicBool,
     /// Whether a commit leader waits for a flush or sleeps. A request that comes now would wait too.
     writers_wait: AtomicBool,
 }
@@ -100,6 +103,7 @@ impl WritePath {
             switched_at_ns: AtomicU64::new(0),
             pressure: Pressure::default(),
             recent_writers: Mutex::default(),
+            lost_values: AtomicBool::new(false),
             writers_wait: AtomicBool::new(false),
         }
     }
@@ -180,10 +184,22 @@ impl WritePath {
     pub(crate) fn rotate_log(&self, writer: &mut Writer) -> Result<()> {
         self.forget_flushed(writer);
         let id = self.version_set.new_file_id();
+        let full = writer.log.segment_id();
+        let handle = writer.memtable.has_separated().then(|| self.open_again(full)).flatten();
         let rotated = writer.log.rotate(id, self.version_set.manifest_hint());
-        rotated.map_err(|e| self.log_failed(&writer.log, e))?;
-        self.version_set.record_files.lock().segments.push(id);
+        let end = rotated.map_err(|e| self.log_failed(&writer.log, e))?;
+        self.version_set.record_files.lock().began_segment(id, full, FullSegment { end, handle });
         Ok(())
+    }
+
+    /// Opens a segment once more, so that a flush can sync it and learns of every failed write. The system reports a failure to
+    /// each handle that was open then, but only once to each, and the log's own handle may be synced at the same time. No sync
+    /// runs now, because that takes `writer`; so a failure of before is reported to the new handle, or has poisoned the store.
+    ///
+    /// `None` if that fails: then the flush copies the values of the segment.
+    fn open_again(&self, segment: FileId) -> Option<Arc<dyn File>> {
+        let options = OpenOptions { write: true, direct: false };
+        self.ctx.env.open_file(&segment_path(&self.ctx.dir, segment), options).ok()
     }
 
     /// Whether the active memtable should be switched rather than take `footprint` bytes more.

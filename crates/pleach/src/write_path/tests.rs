@@ -14,7 +14,14 @@ fn open(env: &Arc<SimEnv>) -> Db {
 
 fn put(partition: &Partition, key: &str, value: &str, durability: Durability) -> WriteRequest {
     let mut operations = Operations::default();
-    operations.push(partition.id(), key.as_bytes(), Some(value.as_bytes()), usize::MAX).unwrap();
+    operations
+        .push(
+            partition.id(),
+            key.as_bytes(),
+            Some(value.as_bytes()),
+            crate::operations::ValueSizes::ALL_SMALL,
+        )
+        .unwrap();
     WriteRequest::new(operations, TouchedPartitions::one(&partition.live), durability)
 }
 
@@ -99,7 +106,10 @@ fn one_refused_request_leaves_the_others_of_its_group() {
 fn put_that_panics(partition: &Partition) -> WriteRequest {
     let mut request = put(partition, "half", "batch", Durability::Buffered);
     request.operations.record_mut().bytes_mut().push(0xff);
-    request.operations.push(partition.id(), b"never", Some(b"seen"), usize::MAX).unwrap();
+    request
+        .operations
+        .push(partition.id(), b"never", Some(b"seen"), crate::operations::ValueSizes::ALL_SMALL)
+        .unwrap();
     request
 }
 

@@ -27,7 +27,7 @@ const UNSUPPORTED: (ErrorKind, bool) = (ErrorKind::Unsupported, true);
 #[test]
 fn a_newer_layout_is_unsupported() {
     let found = error_after(FileKind::Current, |bytes| {
-        let body = "pleach 2\nMANIFEST-000007\nand what we cannot know\n";
+        let body = "pleach 3\nMANIFEST-000007\nand what we cannot know\n";
         *bytes = format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes();
     });
     assert_eq!(found, UNSUPPORTED);

@@ -50,7 +50,9 @@ fn setups() -> Vec<(Setup, Upkeep)> {
         compression: false,
         direct_reads: false,
         learned: Some(LearnedIndex::Never),
+        separate_at: Some(0),
     };
+    let separated = Setup { separate_at: Some(1), ..plain };
     let learned = Setup { learned: Some(LearnedIndex::Always), ..plain };
     let adaptive = Setup { learned: Some(LearnedIndex::Adaptive), ..plain };
     vec![
@@ -77,6 +79,11 @@ fn setups() -> Vec<(Setup, Upkeep)> {
         ),
         (Setup { sst_bytes: 1 << 20, memtable_bytes: 64 << 10, ..plain }, Upkeep::AsPlanned),
         (Setup { clean_every: 1, direct_reads: true, compression: true, ..plain }, Upkeep::Eager),
+        (separated, Upkeep::AsPlanned),
+        (Setup { runs_per_stage: 2, clean_every: 1, ..separated }, Upkeep::Eager),
+        (Setup { separate_at: Some(64), direct_reads: true, ..learned }, Upkeep::AsPlanned),
+        (Setup { separate_at: None, shape: None, compaction_threads: 2, ..plain }, Upkeep::Eager),
+        (Setup { separate_at: None, shape: Some(Shape::Leveled), ..plain }, Upkeep::AsPlanned),
     ]
 }
 

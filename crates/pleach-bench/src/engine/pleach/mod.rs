@@ -181,6 +181,12 @@ impl Engine for PleachEngine {
             ("compaction_written_bytes", stats.compaction_written_bytes),
             ("compaction_read_bytes", stats.compaction_read_bytes),
             ("moved_bytes", stats.moved_bytes),
+            ("value_files", stats.value_files),
+            ("value_file_bytes", stats.value_file_bytes),
+            ("value_bytes", stats.value_bytes),
+            ("value_table_bytes", stats.value_table_bytes),
+            ("value_copied_bytes", stats.value_copied_bytes),
+            ("value_moved_bytes", stats.value_moved_bytes),
             ("tombstones_passed", stats.tombstones_passed),
             ("cache_bytes", stats.cache_bytes),
             ("memtable_bytes", stats.memtable_bytes),
@@ -190,7 +196,13 @@ impl Engine for PleachEngine {
             ("wasted_reads", stats.wasted_reads),
         ];
         Ok(EngineStats {
-            written_bytes: Some(stats.log_bytes + stats.flush_bytes + stats.compaction_written_bytes),
+            written_bytes: Some(
+                stats.log_bytes
+                    + stats.flush_bytes
+                    + stats.compaction_written_bytes
+                    + stats.value_copied_bytes
+                    + stats.value_moved_bytes,
+            ),
             log_bytes: Some(stats.log_bytes),
             read_bytes: None,
             index_filter_bytes: Some(stats.index_filter_bytes),

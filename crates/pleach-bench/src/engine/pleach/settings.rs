@@ -70,6 +70,9 @@ pub(super) fn chosen(mut config: EngineConfig, shape: Shape) -> Result<Chosen> {
     if let Some(bits) = config.take_tuning("filter_bits_per_key")? {
         options = options.filter_bits_per_key(bits);
     }
+    if let Some(bytes) = config.take_tuning("separate_at")? {
+        options = options.separate_at(bytes);
+    }
     if let Some(driver) = config.take_tuning("read_driver")? {
         options = options.read_driver(driver);
     }

@@ -30,17 +30,18 @@ impl RecordWriter {
 
     /// Appends one record whose payload is in memory of the caller's: a small one with one call, a large one with one call
     /// for the header and one for the payload. A crash between the two leaves a torn record. Errors are those of
-    /// [`RecordWriter::append`].
+    /// [`RecordWriter::append`]. Returns where the payload begins in the file.
     pub(crate) fn append_payload(
         &mut self,
         payload: &[u8],
         numbers: (SeqNo, u32),
         large_len: usize,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         self.check_writable()?;
         self.make_ready()?;
         let mut end = self.position;
         let header = self.next_header(&mut end, payload.len(), numbers)?;
+        let payload_offset = self.offset() + header.len() as u64;
         let encoded = header.encode(self.id, self.offset(), payload);
         let encoded = &encoded[RECORD_HEADER_LEN - header.len()..];
         self.reserve(end)?;
@@ -53,7 +54,7 @@ impl RecordWriter {
             self.group.clear();
             written
         };
-        self.finish_append(written, end)
+        self.finish_append(written, end).map(|()| payload_offset)
     }
 
     /// Settles the fence of a failed append; an error when there were too many.

@@ -78,7 +78,7 @@ impl Ordered for TreeAlone {
     fn put(&mut self, key: &[u8], seq: u64) {
         assert!(self.0.reserve(Memtable::footprint(key.len(), VALUE.len())));
         let (memtable, mut arena) = self.0.parts();
-        let record = entry::add_key(&mut arena, key, seq, ValueKind::Put, &VALUE);
+        let record = entry::add_key(&mut arena, key, put(seq));
         memtable.tree.insert(&mut arena, record, key);
     }
 
@@ -137,7 +137,7 @@ impl Ordered for OverArena {
 
     fn put(&mut self, key: &[u8], seq: u64) {
         assert!(self.memtable.reserve(Memtable::footprint(key.len(), VALUE.len())));
-        let at = entry::add_key(&mut self.memtable.parts().1, key, seq, ValueKind::Put, &VALUE);
+        let at = entry::add_key(&mut self.memtable.parts().1, key, put(seq));
         self.order.insert(Record { memtable: Arc::clone(&self.memtable), at });
     }
 
@@ -231,4 +231,8 @@ fn keys_like_urls() {
     compare("URLs", |n| {
         format!("https://www.example{:03}.org/users/{:05}/orders/{n:010}", n % 1_000, n % 99_991).into_bytes()
     });
+}
+
+fn put(seq: u64) -> entry::NewVersion<'static> {
+    entry::NewVersion { seq, kind: ValueKind::Put, place: None, value: &VALUE }
 }

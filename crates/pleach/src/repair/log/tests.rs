@@ -78,7 +78,14 @@ fn machine(segments: &[(u64, SeqNo, &[u32])]) -> (Arc<pleach_env::SimEnv>, Arc<d
             let mut operations = Operations::default();
             for i in 0..count {
                 let key = (writer.next_seq() + u64::from(i)).to_le_bytes();
-                operations.push(crate::keys::PartitionId(0), &key, Some(&[9; 200]), usize::MAX).unwrap();
+                operations
+                    .push(
+                        crate::keys::PartitionId(0),
+                        &key,
+                        Some(&[9; 200]),
+                        crate::operations::ValueSizes::ALL_SMALL,
+                    )
+                    .unwrap();
             }
             let (count, first_seq) = (operations.count(), writer.next_seq());
             let record = operations.record_mut();

@@ -4,13 +4,14 @@
 //! has the task woken when they are there. What it waits for is kept by the range, so a future can be dropped at any time.
 
 use std::pin::Pin;
-use std::task::{self, Poll, Waker};
+use std::task::{self, Poll, Waker, ready};
 
 use pleach_env::{Error, Result};
 
 use super::{Direction, Range};
-use crate::keys::Key;
+use crate::keys::{Key, partition_key};
 use crate::value::Value;
+use crate::values::{ValueLoad, ValueSegments};
 
 /// Room that a chunk takes at once, in entries (arbitrary).
 const ROOM: usize = 64;
@@ -35,6 +36,8 @@ pub struct RangeChunks {
     entries_max: usize,
     /// Returned instead of the next chunk.
     error: Option<Error>,
+    /// A chunk whose separated values are being read: the places of these, and their reads.
+    loading: Option<(Chunk, Vec<(usize, ValueLoad)>)>,
 }
 
 /// A chunk that is being read: [`RangeChunks::next_chunk`]. Any executor can poll it, and it can be dropped at any time
@@ -83,9 +86,26 @@ impl Range {
     }
 }
 
+impl Range {
+    /// The segments of separated values that its view has.
+    fn segments(&self) -> ValueSegments {
+        self.view.as_ref().map_or_else(ValueSegments::default, |view| view.state.version.values.clone())
+    }
+
+    /// Begins to read the separated values of a chunk: their places, and their reads.
+    fn begin_values(&self, segments: &ValueSegments, chunk: &Chunk) -> Result<Vec<(usize, ValueLoad)>> {
+        let pointers = chunk.iter().enumerate().filter(|(_, (_, value))| value.is_pointer());
+        let begin = |(place, (key, value)): (usize, &(Key, Value))| {
+            let key = partition_key(self.partition, key);
+            Ok((place, ValueLoad::begin(&self.ctx, segments, key, value)?))
+        };
+        pointers.map(begin).collect()
+    }
+}
+
 impl RangeChunks {
     fn new(range: Range, direction: Direction, entries_max: usize) -> Self {
-        Self { range, direction, entries_max: entries_max.max(1), error: None }
+        Self { range, direction, entries_max: entries_max.max(1), error: None, loading: None }
     }
 
     /// The next entries; `None` at the end of the range.
@@ -98,6 +118,57 @@ impl RangeChunks {
     }
 
     fn poll(&mut self, waker: &Waker) -> Poll<Result<Option<Chunk>>> {
+        if self.loading.is_some() {
+            return self.poll_values(waker);
+        }
+        let segments = self.range.segments();
+        let chunk = match ready!(self.poll_entries(waker)) {
+            Ok(Some(chunk)) if chunk.iter().any(|(_, value)| value.is_pointer()) => chunk,
+            polled => return Poll::Ready(polled),
+        };
+        match self.range.begin_values(&segments, &chunk) {
+            Ok(loads) => self.loading = Some((chunk, loads)),
+            Err(error) => return Poll::Ready(Err(self.fail(error))),
+        }
+        self.poll_values(waker)
+    }
+
+    /// Ends the range with an error.
+    fn fail(&mut self, error: Error) -> Error {
+        self.loading = None;
+        self.range.finish(Err(error)).err().unwrap_or_else(Error::closed)
+    }
+
+    /// The chunk, once its separated values are there.
+    fn poll_values(&mut self, waker: &Waker) -> Poll<Result<Option<Chunk>>> {
+        if self.range.is_closed() {
+            return Poll::Ready(Err(self.fail(Error::closed())));
+        }
+        let Some((chunk, loads)) = &mut self.loading else { return Poll::Ready(Ok(None)) };
+        let mut failed = None;
+        loads.retain_mut(|(place, load)| match load.poll(&self.range.ctx, waker) {
+            Poll::Pending => true,
+            Poll::Ready(Ok(value)) => {
+                chunk[*place].1 = value;
+                false
+            }
+            Poll::Ready(Err(error)) => {
+                failed.get_or_insert(error);
+                false
+            }
+        });
+        if let Some(error) = failed {
+            return Poll::Ready(Err(self.fail(error)));
+        }
+        if loads.is_empty() {
+            Poll::Ready(Ok(self.loading.take().map(|(chunk, _)| chunk)))
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// The next entries, with pointers to separated values.
+    fn poll_entries(&mut self, waker: &Waker) -> Poll<Result<Option<Chunk>>> {
         if let Some(error) = self.error.take() {
             return Poll::Ready(Err(error));
         }

@@ -208,7 +208,7 @@ impl Range {
     }
 
     /// Whether the store was closed while the range had a view.
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.view.is_some() && !self.is_open()
     }
 }

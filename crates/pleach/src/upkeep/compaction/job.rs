@@ -13,13 +13,14 @@
 
 use std::sync::Arc;
 
-use pleach_env::{FileId, Result, failpoint};
+use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
 
 use super::merging::Merging;
 use super::outputs::{Outputs, trace_output};
 use super::partial;
 use crate::keys::{PartitionId, successor};
 use crate::picker::{PartialPlan, WholePlan};
+use crate::scan::PassedValues;
 use crate::shape::STAGE_BOTTOM;
 use crate::state::State;
 use crate::stats::add;
@@ -160,7 +161,7 @@ impl CompactionJob {
     /// Makes the progress durable and shows it to readers.
     fn commit(&mut self, upkeep: &Upkeep, is_done: bool) -> Result<()> {
         self.outputs.sync_names(upkeep)?;
-        let Some((edit, files)) = self.edit(upkeep, is_done) else {
+        let Some((edit, files)) = self.edit(upkeep, is_done)? else {
             self.abandon();
             return Ok(());
         };
@@ -182,59 +183,72 @@ impl CompactionJob {
     }
 
     /// The edit that commits the progress, and the new files that it names; `None` when the partition was dropped.
-    pub(super) fn edit(&mut self, upkeep: &Upkeep, is_done: bool) -> Option<(Edit, Vec<Arc<SstFile>>)> {
+    pub(super) fn edit(
+        &mut self,
+        upkeep: &Upkeep,
+        is_done: bool,
+    ) -> Result<Option<(Edit, Vec<Arc<SstFile>>)>> {
         let state = upkeep.version_set.state.load();
-        let tree = state.version.tree(self.partition)?;
+        let Some(tree) = state.version.tree(self.partition) else { return Ok(None) };
         let mut edit = Edit::default();
         let (files, metas) = self.outputs.name_in(&mut edit);
         match &self.kind {
             &Kind::Whole { output, .. } => {
-                self.push_progress(&mut edit, tree, output, metas, is_done);
+                let passed = self.merging.take_passed_values();
+                self.push_progress(&mut edit, tree, output, metas);
+                if is_done {
+                    self.push_end(&mut edit, tree, output);
+                } else {
+                    self.push_clip(&mut edit, tree, &passed).map_err(|message| {
+                        Error::new(ErrorKind::Corruption, message).at_path(&upkeep.ctx.dir)
+                    })?;
+                }
             }
             Kind::Partial(plan) => {
                 let newest_seq = state.version.newest_seq(self.partition, &self.inputs);
                 partial::push_changes(plan, self.partition, &mut edit, tree, newest_seq, metas);
             }
         }
-        Some((edit, files))
+        Ok(Some((edit, files)))
     }
 
-    /// Adds `files` to the output; ends the job, or raises its clip.
-    fn push_progress(
-        &self,
-        edit: &mut Edit,
-        tree: &SubTree,
-        output: RunId,
-        files: Vec<RunFileMeta>,
-        is_done: bool,
-    ) {
-        let (partition, run) = (self.partition, tree.run(output));
-        let output_stays_empty = files.is_empty() && run.is_none_or(|run| run.files.is_empty());
+    /// Adds `files` to the output.
+    fn push_progress(&self, edit: &mut Edit, tree: &SubTree, output: RunId, files: Vec<RunFileMeta>) {
         if !files.is_empty() {
-            let newest_seq = run.map_or(0, |run| run.newest_seq);
-            edit.push(EditItem::ExtendRun { partition, run: output, newest_seq, files });
+            let newest_seq = tree.run(output).map_or(0, |run| run.newest_seq);
+            edit.push(EditItem::ExtendRun { partition: self.partition, run: output, newest_seq, files });
         }
-        if !is_done {
-            self.push_clip(edit, tree);
-            return;
-        }
+    }
+
+    /// Ends the job, and removes its inputs, and an output that stays empty.
+    fn push_end(&self, edit: &mut Edit, tree: &SubTree, output: RunId) {
+        let partition = self.partition;
+        let is_extended = edit.items.iter().any(|item| matches!(item, EditItem::ExtendRun { .. }));
+        let stays_empty = !is_extended && tree.run(output).is_none_or(|run| run.files.is_empty());
         edit.push(EditItem::EndJob { partition, output });
-        for &run in self.inputs.iter().chain(output_stays_empty.then_some(&output)) {
+        for &run in self.inputs.iter().chain(stays_empty.then_some(&output)) {
             edit.push(EditItem::RemoveRun { partition, run });
         }
     }
 
-    /// Raises the clip above the last key merged and removes the inputs' files below it.
-    fn push_clip(&self, edit: &mut Edit, tree: &SubTree) {
+    /// Raises the clip above the last key merged, and removes the inputs' files below it. Of the files that the clip cuts it
+    /// states what they still refer to: `passed` is what was merged of each since the last commit.
+    fn push_clip(&self, edit: &mut Edit, tree: &SubTree, passed: &PassedValues) -> Result<(), String> {
         let partition = self.partition;
         let clip = successor(self.merging.last_key());
         for run in self.inputs.iter().filter_map(|id| tree.run(*id)) {
             edit.push(EditItem::SetClip { partition, run: run.id, clip: clip.clone() });
             let below: Vec<_> = files_below(run, &clip);
+            for file in run.files.iter().skip(below.len()) {
+                let Some(passed) = passed.get(&file.meta.file) else { continue };
+                let (file, refs) = (file.meta.file, file.meta.values.without(passed)?);
+                edit.push(EditItem::ValueRefs { partition, run: run.id, file, refs });
+            }
             if !below.is_empty() {
                 edit.push(EditItem::RemoveRunFiles { partition, run: run.id, files: below });
             }
         }
+        Ok(())
     }
 
     /// Makes the files obsolete that no edit names.

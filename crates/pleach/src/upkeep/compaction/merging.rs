@@ -11,10 +11,11 @@ use pleach_table::ValueKind;
 use super::outputs::OutputFile;
 use super::pace::ChargedOutput;
 use crate::keys::PartitionId;
-use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
+use crate::scan::{Direction, Merge, PassedValues, RunReads, SeekTo, SourceCursor};
 use crate::stats::add;
 use crate::training::Purpose;
 use crate::upkeep::{NewEntry, SstOutput, Upkeep};
+use crate::values::ValuePointer;
 use crate::version::edit::{RunFileMeta, RunId};
 use crate::version::{OlderRuns, Origin, Run, SubTree};
 
@@ -58,8 +59,10 @@ impl Merging {
         let newest_seq = inputs.iter().map(|run| run.newest_seq).max().unwrap_or(0);
         let inputs = inputs.into_iter().filter(|run| !run.files.is_empty());
         let sources = inputs.map(|run| SourceCursor::over_run(partition, run, RunReads::Stream)).collect();
+        let mut merge = Merge::new(sources, Direction::Up);
+        merge.count_passed_values();
         Self {
-            merge: Merge::new(sources, Direction::Up),
+            merge,
             is_open: false,
             origin: Origin { partition: Some(partition), stage, newest_seq },
             drops_tombstones,
@@ -72,6 +75,11 @@ impl Merging {
     /// Whether all is merged.
     pub(super) fn is_done(&self) -> bool {
         self.is_open && self.merge.current().is_none()
+    }
+
+    /// What the value pointers refer to that were merged since the last call, by the file of the pointer.
+    pub(super) fn take_passed_values(&mut self) -> PassedValues {
+        self.merge.take_passed_values()
     }
 
     /// Last key merged; empty before the first.
@@ -162,11 +170,14 @@ impl Merging {
             }
             let key = source.key().expect("the current source is on an entry");
             if key <= self.last_key.as_slice() {
-                return Err(source.disorder(&upkeep.ctx.dir));
+                return Err(source.damaged(&upkeep.ctx.dir, "expected keys in ascending order"));
             }
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
             let (kind, value) = (source.kind(), source.value_bytes());
+            if kind == ValueKind::ValuePointer && ValuePointer::decode(value).is_none() {
+                return Err(source.damaged(&upkeep.ctx.dir, "expected a value pointer, found other bytes"));
+            }
             read_bytes += (key.len() + value.len()) as u64;
             let is_tombstone = kind == ValueKind::Tombstone;
             let shadows_nothing = is_tombstone && (self.drops_tombstones || !older.may_hold(&self.last_key));

@@ -142,7 +142,7 @@ mod tests {
             partial.write_file(upkeep, &older, &trace::compaction(DEFAULT, stage, 1)).unwrap();
         }
         partial.outputs.sync_names(upkeep).unwrap();
-        let (edit, files) = partial.edit(upkeep, true).unwrap();
+        let (edit, files) = partial.edit(upkeep, true).unwrap().unwrap();
 
         let (Plan::Whole(plan), output) = pick(upkeep, &partial.inputs) else {
             panic!("the bottom is foreign")

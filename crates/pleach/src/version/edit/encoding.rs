@@ -16,6 +16,7 @@ use crate::keys::PartitionId;
 use crate::limits::{
     KEY_LEN_MAX, NEXT_ID_MAX, PARTITION_KEY_LEN_MAX, PARTITION_NAME_LEN_MAX, PARTITIONS_MAX, STAGE_MAX,
 };
+use crate::values::{HomeKind, SegmentUse, ValueRefs};
 
 /// A part of an edit that has bytes.
 pub(super) trait Field: Sized {
@@ -24,16 +25,16 @@ pub(super) trait Field: Sized {
     fn take(rest: &mut Decoder<'_>) -> Option<Self>;
 }
 
-/// A struct: its fields in the order of the bytes, and what must hold of them.
+/// A struct: its fields in the order of the bytes, a field without bytes, and what must hold of them.
 macro_rules! record {
-    ($type:ident { $($field:ident),* } if $is_valid:expr) => {
+    ($type:ident { $($field:ident),* } $(and $apart:ident)? if $is_valid:expr) => {
         impl Field for $type {
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*
             }
 
             fn take(rest: &mut Decoder<'_>) -> Option<Self> {
-                let record = Self { $($field: Field::take(rest)?),* };
+                let record = Self { $($field: Field::take(rest)?,)* $($apart: Default::default())? };
                 let is_valid: fn(&Self) -> bool = $is_valid;
                 is_valid(&record).then_some(record)
             }
@@ -47,7 +48,7 @@ record!(RunMeta { id, stage, kind, clip, newest_seq, files } if |run| {
         && run.clip.as_ref().is_none_or(|clip| clip.len() <= CLIP_LEN_MAX)
 });
 record!(
-    RunFileMeta { file, smallest, largest, entries, bytes, tombstones, tombstones_since, overwrites }
+    RunFileMeta { file, smallest, largest, entries, bytes, tombstones, tombstones_since, overwrites } and values
     if |file| [&file.smallest, &file.largest].iter().all(|key| (1..=KEY_LEN_MAX).contains(&key.len()))
 );
 record!(JobMeta { output, drops_tombstones, inputs } if |_| true);
@@ -103,6 +104,8 @@ items! {
     12 StartJob { partition, job };
     13 EndJob { partition, output };
     14 NextPartition(id);
+    15 ValueHome { segment, file, kind, len };
+    16 ValueRefs { partition, run, file, refs };
 }
 
 /// A clip may be the successor of a key.
@@ -116,6 +119,9 @@ impl EditItem {
             Self::NextPartition(id) => *id <= PARTITIONS_MAX,
             Self::CreatePartition { name, .. } => name.len() <= PARTITION_NAME_LEN_MAX,
             Self::SetClip { clip, .. } => clip.len() <= CLIP_LEN_MAX,
+            Self::ValueHome { segment, file, len, .. } => {
+                segment.0 < NEXT_ID_MAX && file.0 < NEXT_ID_MAX && *len <= u32::MAX.into()
+            }
             _ => true,
         }
     }
@@ -147,12 +153,40 @@ fields! {
     PartitionId: |id, out| id.0.put(out), |rest| rest.u32().filter(|id| *id < PARTITIONS_MAX).map(Self);
     RunKind: |kind, out| out.push(*kind as u8),
         |rest| [Self::Ssts, Self::Section].get(usize::from(rest.u8()?)).copied();
+    HomeKind: |kind, out| out.push(*kind as u8), |rest| Self::from_number(rest.u8()?);
     Box<[u8]>: |key, out| put_bytes(out, key), |rest| rest.bytes().map(Box::from);
     // A clip. None is empty, so no bytes stand for none.
     Option<Box<[u8]>>: |clip, out| put_bytes(out, clip.as_deref().unwrap_or_default()),
         |rest| rest.bytes().map(|clip| (!clip.is_empty()).then(|| clip.into()));
     String: |name, out| put_bytes(out, name.as_bytes()),
         |rest| std::str::from_utf8(rest.bytes()?).ok().map(str::to_owned);
+}
+
+impl Field for ValueRefs {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.iter().count() as u64);
+        for (segment, SegmentUse { values, bytes }) in self.iter() {
+            segment.put(out);
+            values.put(out);
+            bytes.put(out);
+        }
+    }
+
+    /// Segments ascend, and each is referred to.
+    fn take(rest: &mut Decoder<'_>) -> Option<Self> {
+        let count = rest.usize()?;
+        // Each element takes three bytes at least, so a forged count takes no memory.
+        (count <= rest.0.len() / 3).then_some(())?;
+        let mut uses: Vec<(FileId, SegmentUse)> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (segment, values, bytes) = (FileId::take(rest)?, rest.varint()?, rest.varint()?);
+            let is_next = uses.last().is_none_or(|(last, _)| *last < segment);
+            // Sums over files stay far below the limits of their types.
+            (is_next && values > 0 && values.max(bytes) < 1 << 48).then_some(())?;
+            uses.push((segment, SegmentUse { values, bytes }));
+        }
+        Some(Self::from_sorted(uses))
+    }
 }
 
 impl<T: Field> Field for Vec<T> {

@@ -16,7 +16,17 @@ fn file() -> impl Strategy<Value = RunFileMeta> {
     (any::<u64>(), key(), key(), any::<[u64; 5]>()).prop_map(|(id, smallest, largest, numbers)| {
         let [entries, bytes, tombstones, tombstones_since, overwrites] = numbers;
         let file = FileId(id);
-        RunFileMeta { file, smallest, largest, entries, bytes, tombstones, tombstones_since, overwrites }
+        RunFileMeta {
+            file,
+            smallest,
+            largest,
+            entries,
+            bytes,
+            tombstones,
+            tombstones_since,
+            overwrites,
+            values: ValueRefs::default(),
+        }
     })
 }
 
@@ -115,6 +125,7 @@ fn example() -> Edit {
         tombstones: 1,
         tombstones_since: 1000,
         overwrites: 2,
+        values: ValueRefs::default(),
     };
     let run = RunMeta {
         id: RunId(10),

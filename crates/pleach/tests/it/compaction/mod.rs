@@ -25,6 +25,7 @@ const SETUP: Setup = Setup {
     compression: false,
     direct_reads: false,
     learned: Some(LearnedIndex::Never),
+    separate_at: Some(0),
 };
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -16,7 +16,9 @@ use crate::rig::action::Action;
 use crate::rig::catch::catch;
 use crate::rig::compare;
 use crate::rig::driver::Driver;
-use crate::rig::happened::{FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, SNAPSHOTS, TRAINED_LATER};
+use crate::rig::happened::{
+    COPIES, FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, SEGMENTS, SNAPSHOTS, TRAINED_LATER,
+};
 use crate::rig::plan::Plan;
 use crate::rig::setup::{DIR, Setup};
 use crate::rig::threads::in_parallel;
@@ -182,7 +184,7 @@ fn damage_is_noticed_or_harmless() {
         Ok(())
     });
     happened.check(
-        &[CLOSED, UNCLOSED, GROUPS, SNAPSHOTS, MERGES, LEARNED, TRAINED_LATER, FULL_DISKS],
+        &[CLOSED, UNCLOSED, GROUPS, SNAPSHOTS, MERGES, SEGMENTS, COPIES, LEARNED, TRAINED_LATER, FULL_DISKS],
         cases >= CASES,
     );
 }

@@ -27,6 +27,8 @@ pub(super) const SITES: &[Site] = &[
     site("log.dir_sync", Catcher::Crash),
     site("log.fence_sync", Catcher::Crash),
     site("sst.sync", Catcher::Crash),
+    site("value_segment.sync", Catcher::Crash),
+    site("values.sync", Catcher::Crash),
     site("flush.dir_sync", Catcher::Crash),
     site("compaction.dir_sync", Catcher::Crash),
     site("manifest.sync", Catcher::Crash),
@@ -39,6 +41,7 @@ pub(super) const SITES: &[Site] = &[
     site("sst.block.crc", Catcher::Damage),
     site("sst.tail.crc", Catcher::Damage),
     site("sst.footer.crc", Catcher::Damage),
+    site("value.crc", Catcher::Damage),
 ];
 
 /// The sites whose absence `catcher` must notice.

@@ -23,6 +23,7 @@ const SETUP: Setup = Setup {
     compression: false,
     direct_reads: false,
     learned: Some(LearnedIndex::Never),
+    separate_at: Some(0),
 };
 
 /// Crashes tried at one call, each with its own seed.

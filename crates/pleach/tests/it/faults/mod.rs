@@ -11,7 +11,9 @@ use pleach::env::FaultKind;
 use pleach::{LearnedIndex, Shape};
 
 use crate::rig::catch::catch;
-use crate::rig::happened::{GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, SNAPSHOTS, TRAINED_LATER};
+use crate::rig::happened::{
+    COPIES, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, SEGMENTS, SNAPSHOTS, TRAINED_LATER,
+};
 use crate::rig::threads::{alone, clock, in_parallel};
 use crate::rig::tuning::with_site;
 use crate::rig::vars;
@@ -39,11 +41,16 @@ const SHORT_MANIFESTS: &str = "tune.short_manifests";
 /// Gives SSTs learned indexes, some of them when the machine is idle.
 const LEARNED_INDEXES: &str = "tune.learned_indexes";
 
+/// Separates values.
+const SEPARATED_VALUES: &str = "tune.separated_values";
+
 /// The history that `seed`, or one soon behind it, makes with the tuning `site`: where manifests are short, in a store of levels.
 fn script(seed: u64, site: &'static str) -> Script {
     let shape = if site == SHORT_MANIFESTS { Shape::Leveled } else { Shape::ForestOverBottom };
     let learned = if site == LEARNED_INDEXES { LearnedIndex::Adaptive } else { LearnedIndex::Never };
-    let mut histories = (seed..).map(|seed| alone(|| with_site(site, || Script::new(seed, shape, learned))));
+    let separate_at = if site == SEPARATED_VALUES { 100 } else { 0 };
+    let make = |seed| alone(|| with_site(site, || Script::new(seed, shape, learned, separate_at)));
+    let mut histories = (seed..).map(make);
     histories.find_map(|script| script).expect("another seed makes one")
 }
 
@@ -110,6 +117,11 @@ fn a_fault_while_large_values_are_written_breaks_no_promise() {
 #[test]
 fn a_fault_beside_learned_indexes_breaks_no_promise() {
     some_strikes(LEARNED_INDEXES).check(&[GROUPS, SNAPSHOTS, LEARNED, TRAINED_LATER], true);
+}
+
+#[test]
+fn a_fault_beside_separated_values_breaks_no_promise() {
+    some_strikes(SEPARATED_VALUES).check(&[GROUPS, SNAPSHOTS, SEGMENTS, COPIES], true);
 }
 
 /// One strike in [`TUNED_EVERY`], with the tuning `site`; what happened.

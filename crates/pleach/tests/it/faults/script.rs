@@ -37,7 +37,7 @@ impl Script {
     /// two blocks which a model needs. The clients that run together must make a commit of several batches, and learned
     /// indexes must be trained while the machine is idle too. `None` if they do not, as with one seed in ten: take the next
     /// one.
-    pub(super) fn new(seed: u64, shape: Shape, learned: LearnedIndex) -> Option<Self> {
+    pub(super) fn new(seed: u64, shape: Shape, learned: LearnedIndex, separate_at: usize) -> Option<Self> {
         let setup = Setup {
             memtable_bytes: 16 << 10,
             sst_bytes: if learned == LearnedIndex::Never { 4 << 10 } else { 16 << 10 },
@@ -49,6 +49,7 @@ impl Script {
             compression: false,
             direct_reads: false,
             learned: Some(learned),
+            separate_at: Some(separate_at),
         };
         let (actions, names, of_jobs) = Default::default();
         let mut script = Self { setup, actions, seed, names, of_jobs, reads: 0, opens: 0 };

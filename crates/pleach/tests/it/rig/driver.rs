@@ -9,7 +9,9 @@ use pleach::{Db, Durability, Error, ErrorKind, Partition, Snapshot};
 
 use super::action::{Action, Op};
 use super::compare;
-use super::happened::{FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, SNAPSHOTS, TRAINED_LATER};
+use super::happened::{
+    COPIES, FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, SEGMENTS, SNAPSHOTS, TRAINED_LATER,
+};
 use super::query::{Query, Source};
 use super::setup::Setup;
 use super::timeline::{Timeline, When};
@@ -86,13 +88,15 @@ impl Driver {
     }
 
     /// Counts so far, for [`Happened`](super::happened::Happened).
-    pub(crate) fn happened(&self) -> [(&'static str, u64); 7] {
+    pub(crate) fn happened(&self) -> [(&'static str, u64); 9] {
         let [groups, snapshots, merges] = self.timeline.happened();
         [
             (GROUPS, groups),
             (SNAPSHOTS, snapshots),
             (MERGES, merges),
             (TRAINED_LATER, self.trained_later),
+            (SEGMENTS, self.db.as_ref().map_or(0, |db| db.stats().value_files)),
+            (COPIES, self.db.as_ref().map_or(0, |db| u64::from(db.stats().value_copied_bytes > 0))),
             (LEARNED, self.db.as_ref().map_or(0, |db| db.stats().ssts_learned)),
             (FULL_DISKS, self.full_disks),
             (KEPT_MANIFESTS, self.manifests_kept),

@@ -14,6 +14,9 @@ pub(crate) const DIR: &str = "/store";
 
 const CHOICES: [LearnedIndex; 3] = [LearnedIndex::Never, LearnedIndex::Always, LearnedIndex::Adaptive];
 
+/// Of [`Setup::separate_at`]. Values of the rigs have up to some hundred bytes, and a few have thousands.
+const SEPARATIONS: [usize; 4] = [0, 1, 40, 200];
+
 /// The options of a store, as numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
@@ -29,6 +32,8 @@ pub(crate) struct Setup {
     pub(crate) direct_reads: bool,
     /// Which new SSTs get a learned index, if they have two blocks. `None`: another answer with each open.
     pub(crate) learned: Option<LearnedIndex>,
+    /// Length from which on values are separated; 0 for never. `None`: another one with each open.
+    pub(crate) separate_at: Option<usize>,
 }
 
 impl Setup {
@@ -44,6 +49,7 @@ impl Setup {
             compression: rng.u8(..4) == 0,
             direct_reads: rng.u8(..4) == 0,
             learned: CHOICES.get(rng.usize(..=CHOICES.len())).copied(),
+            separate_at: SEPARATIONS.get(rng.usize(..=SEPARATIONS.len())).copied(),
         }
     }
 
@@ -53,6 +59,8 @@ impl Setup {
 
     pub(crate) fn options(&self, env: &Arc<SimEnv>) -> Options {
         let learned = self.learned.unwrap_or_else(|| CHOICES[usize::try_from(env.random_u64() % 3).unwrap()]);
+        let any = || SEPARATIONS[usize::try_from(env.random_u64() % SEPARATIONS.len() as u64).unwrap()];
+        let separate_at = self.separate_at.unwrap_or_else(any);
         // At 0 only compactions train while they write, and the rest is left for idle time.
         let training_writers = if env.random_u64().is_multiple_of(2) { 0 } else { 8 };
         Options::new()
@@ -68,6 +76,7 @@ impl Setup {
             .compression(self.compression)
             .direct_reads(self.direct_reads)
             .learned_index(learned)
+            .separate_at(separate_at)
             .thresholds(Thresholds { larger_models: true, training_writers, ..thresholds() })
     }
 }

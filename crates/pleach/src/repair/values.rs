@@ -1,0 +1,87 @@
+//! Separated values of a damaged store: which file has the values of each segment.
+//!
+//! The manifest says it. Without it, every log segment and every file of values is taken for the home of its own values, and the
+//! table of a file of moved values says whose they are. A value proves itself, so a wrong home gives no wrong value.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach_env::{Env, Error, FileId, Result};
+
+use super::manifest::{Catalog, Files};
+use super::report::Reporter;
+use crate::damage::DamagedPlace;
+use crate::keys::PartitionId;
+use crate::values::{HomeKind, ValueHome, ValuePointer, kind_of, values_path};
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Homes(BTreeMap<FileId, Vec<Arc<ValueHome>>>);
+
+impl Homes {
+    /// The homes that the manifest names, or those that the files may be.
+    pub(super) fn find(
+        env: &Arc<dyn Env>,
+        dir: &Path,
+        files: &Files,
+        catalog: &Catalog,
+        report: &mut Reporter<'_>,
+    ) -> Self {
+        let mut homes = Self::default();
+        if catalog.is_exact {
+            for segment in catalog.version.values.iter() {
+                homes.0.entry(segment.id).or_default().push(Arc::clone(&segment.home));
+            }
+            return homes;
+        }
+        let home = |id, kind, len| Arc::new(ValueHome::new(id, kind, len, Arc::default()));
+        for (&id, &len) in &files.values {
+            let path = values_path(dir, id);
+            let found = kind_of(&**env, &path, id).and_then(|kind| {
+                let home = home(id, kind, len);
+                Ok((home.segments(env, dir)?, home))
+            });
+            match found {
+                Ok((segments, home)) => {
+                    for segment in segments {
+                        homes.0.entry(segment).or_default().push(Arc::clone(&home));
+                    }
+                }
+                Err(error) => report.damage(DamagedPlace::of(&path, error)),
+            }
+        }
+        for (&id, &len) in &files.segments {
+            homes.0.entry(id).or_default().push(home(id, HomeKind::Segment, len));
+        }
+        homes
+    }
+
+    /// Whether the log segment is the home of values.
+    pub(super) fn has_segment(&self, id: FileId) -> bool {
+        let homes = self.0.get(&id);
+        homes.is_some_and(|homes| homes.iter().any(|home| home.kind == HomeKind::Segment))
+    }
+
+    /// Reads the value of a key to which `bytes`, in the SST at `sst`, point.
+    pub(super) fn read(
+        &self,
+        env: &Arc<dyn Env>,
+        (dir, sst): (&Path, &Path),
+        key: (PartitionId, &[u8]),
+        bytes: &[u8],
+    ) -> Result<Arc<[u8]>> {
+        let damaged = |message: String| Error::corruption(sst, 0, message);
+        let pointer = ValuePointer::decode(bytes)
+            .ok_or_else(|| damaged("expected a value pointer, found other bytes".to_owned()))?;
+        let homes = self.0.get(&pointer.segment).map_or(&[][..], |homes| homes);
+        let mut failed = damaged(format!("no file has the values of segment {}", pointer.segment));
+        for home in homes {
+            match home.read(env, dir, pointer, key) {
+                Ok(value) => return Ok(value),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+}

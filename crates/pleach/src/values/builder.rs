@@ -1,0 +1,222 @@
+//! Builders of value files: values that a flush copies, and values that are left of other homes.
+//!
+//! # On disk
+//! Layout: docs/format/values.md.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pleach_coding::put_varint;
+use pleach_env::{Env, Error, File, FileId, Result, Site};
+
+use super::file::{Anchor, HEADER_LEN, MOVED_MAGIC, encode_header, table_checksum};
+use super::home::{HomeKind, values_path};
+use super::pointer::{CHECKSUM_LEN, ValuePointer, checksum};
+use crate::keys::PartitionId;
+
+/// Bytes that are written with one call.
+const BUFFER_LEN: usize = 1 << 20;
+
+/// Bytes of a group of moved values, but for the last value, at most: as much as a device reads in one piece.
+const GROUP_LEN: usize = 4 << 10;
+
+/// Bytes of a value file at most: offsets in tables have 32 bits.
+const FILE_LEN_MAX: u64 = 1 << 31;
+
+/// A file being written, from its beginning on.
+struct Writer {
+    env: Arc<dyn Env>,
+    file: Arc<dyn File>,
+    path: PathBuf,
+    id: FileId,
+    buffer: Vec<u8>,
+    written: u64,
+}
+
+impl Writer {
+    fn create(env: &Arc<dyn Env>, dir: &Path, id: FileId, kind: HomeKind) -> Result<Self> {
+        let path = values_path(dir, id);
+        let file = env.create_file(&path).map_err(|e| Error::io("create the file of values", &path, e))?;
+        let buffer = encode_header(id, kind).to_vec();
+        Ok(Self { env: Arc::clone(env), file, path, id, buffer, written: 0 })
+    }
+
+    /// Bytes of the file, if it ended here.
+    fn len(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Appends pieces.
+    fn append(&mut self, pieces: [&[u8]; 2]) -> Result<()> {
+        for piece in pieces {
+            if piece.len() >= BUFFER_LEN {
+                self.flush()?;
+                self.write(piece)?;
+            } else {
+                self.buffer.extend_from_slice(piece);
+            }
+        }
+        if self.buffer.len() >= BUFFER_LEN { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let written = self.write(&buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+        written
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all_at(bytes, self.written);
+        written.map_err(|e| Error::io("write the values", &self.path, e))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Makes the file's bytes durable; its name is the caller's. Returns its length.
+    fn finish(mut self, site: Site) -> Result<u64> {
+        self.flush()?;
+        self.file.sync(site).map_err(|e| Error::io("sync the values", &self.path, e))?;
+        Ok(self.written)
+    }
+
+    /// Removes the unfinished file. Best effort: the next open removes what is left.
+    fn abandon(self) {
+        drop(self.file);
+        let _left_for_the_next_open = self.env.remove_file(&self.path);
+    }
+}
+
+/// A file of copied values being written.
+pub(crate) struct ValueFileBuilder(Writer);
+
+impl ValueFileBuilder {
+    /// Creates value file `id` in `dir`.
+    pub(crate) fn create(env: &Arc<dyn Env>, dir: &Path, id: FileId) -> Result<Self> {
+        Writer::create(env, dir, id, HomeKind::Values).map(Self)
+    }
+
+    /// Its number, which pointers to its values have.
+    pub(crate) fn id(&self) -> FileId {
+        self.0.id
+    }
+
+    /// Whether another file should be begun.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= FILE_LEN_MAX
+    }
+
+    /// Appends a value. Returns the pointer to it.
+    pub(crate) fn add(
+        &mut self,
+        partition: PartitionId,
+        user_key: &[u8],
+        value: &[u8],
+    ) -> Result<ValuePointer> {
+        let offset = self.0.len();
+        self.0.append([&checksum(partition, user_key, value).to_le_bytes(), value])?;
+        let len = u32::try_from(value.len()).expect("values are at most VALUE_LEN_MAX");
+        Ok(ValuePointer { segment: self.0.id, offset, len })
+    }
+
+    /// Makes the file durable, but for its name. Returns its length.
+    pub(crate) fn finish(self, site: Site) -> Result<u64> {
+        self.0.finish(site)
+    }
+
+    /// Removes the unfinished file.
+    pub(crate) fn abandon(self) {
+        self.0.abandon();
+    }
+}
+
+/// A file of moved values being written.
+pub(crate) struct MovedFileBuilder {
+    writer: Writer,
+    /// Segments, ascending, with their anchors.
+    parts: Vec<(FileId, Vec<Anchor>)>,
+    /// The old place of the value before.
+    last_old: u64,
+    entry: Vec<u8>,
+}
+
+impl MovedFileBuilder {
+    /// Creates value file `id` in `dir`.
+    pub(crate) fn create(env: &Arc<dyn Env>, dir: &Path, id: FileId) -> Result<Self> {
+        let writer = Writer::create(env, dir, id, HomeKind::Moved)?;
+        Ok(Self { writer, parts: Vec::new(), last_old: 0, entry: Vec::new() })
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> FileId {
+        self.writer.id
+    }
+
+    /// Bytes so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.writer.len()
+    }
+
+    /// Whether values of `bytes` more have room.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        // Half of the limit is for the heads of entries.
+        self.writer.len() + bytes <= FILE_LEN_MAX / 2
+    }
+
+    /// Appends a value with its checksum, `stored`, which was at `pointer`.
+    ///
+    /// Requires: pointers ascend, by segment and then by offset.
+    pub(crate) fn add(&mut self, pointer: ValuePointer, stored: &[u8]) -> Result<()> {
+        debug_assert_eq!(stored.len() as u64, pointer.bytes(), "checksum and value");
+        let new = self.writer.len();
+        let small = |number: u64| u32::try_from(number).expect("a value file is shorter than 2 GiB");
+        let anchor = Anchor { old: small(pointer.offset), new: small(new) };
+        let is_new = self.parts.last().is_none_or(|(segment, _)| *segment != pointer.segment);
+        if is_new {
+            self.parts.push((pointer.segment, Vec::new()));
+        }
+        let (_, anchors) = self.parts.last_mut().expect("pushed above");
+        let begins = anchors
+            .last()
+            .is_none_or(|last| new - u64::from(last.new) + stored.len() as u64 > GROUP_LEN as u64);
+        if begins {
+            anchors.push(anchor);
+            self.last_old = pointer.offset;
+        }
+        self.entry.clear();
+        put_varint(&mut self.entry, pointer.offset - self.last_old);
+        put_varint(&mut self.entry, (stored.len() - CHECKSUM_LEN) as u64);
+        self.last_old = pointer.offset;
+        self.writer.append([&self.entry, stored])
+    }
+
+    /// Makes the file durable, but for its name. Returns its length.
+    ///
+    /// Requires: it has a value.
+    pub(crate) fn finish(mut self, site: Site) -> Result<u64> {
+        let mut table = Vec::new();
+        let mut new = HEADER_LEN as u32;
+        for (segment, anchors) in &self.parts {
+            put_varint(&mut table, segment.0);
+            put_varint(&mut table, anchors.len() as u64);
+            let mut old = 0;
+            for anchor in anchors {
+                put_varint(&mut table, (anchor.old - old).into());
+                put_varint(&mut table, (anchor.new - new).into());
+                (old, new) = (anchor.old, anchor.new);
+            }
+        }
+        let len = u32::try_from(table.len()).expect("a table is shorter than its file");
+        let crc = table_checksum(self.writer.id, &table);
+        table.extend_from_slice(&len.to_le_bytes());
+        table.extend_from_slice(&crc.to_le_bytes());
+        self.writer.append([&table, &MOVED_MAGIC])?;
+        self.writer.finish(site)
+    }
+
+    /// Removes the unfinished file.
+    pub(crate) fn abandon(self) {
+        self.writer.abandon();
+    }
+}

@@ -1,0 +1,161 @@
+//! Value files: what is written is found, and nothing else.
+
+use pleach_env::SimEnv;
+
+use super::super::builder::{MovedFileBuilder, ValueFileBuilder};
+use super::*;
+
+const PARTITION: PartitionId = PartitionId(3);
+
+fn env() -> Arc<dyn Env> {
+    SimEnv::new(1)
+}
+
+fn value(number: u64) -> Vec<u8> {
+    let mut rng = fastrand::Rng::with_seed(number);
+    let len = if number.is_multiple_of(17) { rng.usize(..20_000) } else { rng.usize(..900) };
+    (0..len).map(|_| rng.u8(..)).collect()
+}
+
+fn open(env: &Arc<dyn Env>, id: u64, kind: HomeKind, len: u64) -> Result<ValueFile> {
+    let home = ValueHome::new(FileId(id), kind, len, Arc::default());
+    ValueFile::open(env, &home.path(Path::new("/")), &home, false)
+}
+
+fn read(file: &ValueFile, pointer: ValuePointer, key: &[u8]) -> Result<Arc<[u8]>> {
+    let span = file.span(pointer)?;
+    file.take(pointer, (PARTITION, key), &span, file.read(&span))
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number}").into_bytes()
+}
+
+/// Copies some values; a file of them, and their pointers.
+fn copied(env: &Arc<dyn Env>, id: u64, count: u64) -> (u64, Vec<ValuePointer>) {
+    let mut builder = ValueFileBuilder::create(env, Path::new("/"), FileId(id)).unwrap();
+    let add = |n| builder.add(PARTITION, &key(n), &value(n)).unwrap();
+    let pointers = (0..count).map(add).collect();
+    (builder.finish("values.sync").unwrap(), pointers)
+}
+
+#[test]
+fn copied_values_are_found_by_their_pointers() {
+    let env = env();
+    let (len, pointers) = copied(&env, 7, 200);
+    let file = open(&env, 7, HomeKind::Values, len).unwrap();
+    for (number, pointer) in (0..).zip(&pointers) {
+        assert_eq!(*read(&file, *pointer, &key(number)).unwrap(), *value(number));
+    }
+    let error = read(&file, pointers[3], &key(4)).unwrap_err();
+    assert_eq!((error.path(), error.offset()), (Some(&*file.path), Some(pointers[3].offset)));
+    let out = ValuePointer { offset: len, ..pointers[3] };
+    assert!(read(&file, out, &key(3)).unwrap_err().to_string().contains("out of the file"));
+    let header = ValuePointer { offset: 8, ..pointers[3] };
+    assert!(read(&file, header, &key(3)).unwrap_err().to_string().contains("out of the file"));
+}
+
+#[test]
+fn moved_values_are_found_by_their_old_pointers() {
+    let env = env();
+    let sources: Vec<_> = [5, 6, 9].map(|id| (id, copied(&env, id, 300))).into_iter().collect();
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut builder = MovedFileBuilder::create(&env, Path::new("/"), FileId(12)).unwrap();
+    let mut moved = Vec::new();
+    let mut left = Vec::new();
+    for (id, (len, pointers)) in &sources {
+        let file = open(&env, *id, HomeKind::Values, *len).unwrap();
+        for (number, pointer) in (0..).zip(pointers) {
+            if rng.u8(..3) == 0 {
+                left.push((*pointer, number));
+                continue;
+            }
+            let span = file.span(*pointer).unwrap();
+            let bytes = file.read(&span).unwrap();
+            builder.add(*pointer, file.stored(*pointer, &span, &bytes).unwrap()).unwrap();
+            moved.push((*pointer, number));
+        }
+    }
+    let len = builder.finish("moved.sync").unwrap();
+    let file = open(&env, 12, HomeKind::Moved, len).unwrap();
+    for (pointer, number) in &moved {
+        assert_eq!(*read(&file, *pointer, &key(*number)).unwrap(), *value(*number));
+    }
+    for (pointer, number) in left {
+        assert!(read(&file, pointer, &key(number)).is_err(), "it was not moved");
+    }
+    let values: u64 = moved.iter().map(|(pointer, _)| pointer.bytes()).sum();
+    assert!(file.memory() as u64 <= values / 256 + 200, "{} bytes for {values}", file.memory());
+
+    // A second move, from the file of moved values.
+    let mut builder = MovedFileBuilder::create(&env, Path::new("/"), FileId(13)).unwrap();
+    let again: Vec<_> = moved.iter().filter(|(pointer, _)| pointer.segment == FileId(6)).collect();
+    for (pointer, _) in &again {
+        let span = file.span(*pointer).unwrap();
+        let bytes = file.read(&span).unwrap();
+        builder.add(*pointer, file.stored(*pointer, &span, &bytes).unwrap()).unwrap();
+    }
+    let len = builder.finish("moved.sync").unwrap();
+    let file = open(&env, 13, HomeKind::Moved, len).unwrap();
+    for (pointer, number) in again {
+        assert_eq!(*read(&file, *pointer, &key(*number)).unwrap(), *value(*number));
+    }
+    assert!(read(&file, moved[0].0, &key(moved[0].1)).is_err(), "another segment");
+}
+
+#[test]
+fn every_changed_byte_is_an_error_or_changes_no_answer() {
+    let sim = SimEnv::new(1);
+    let env: Arc<dyn Env> = Arc::<SimEnv>::clone(&sim);
+    let mut builder = MovedFileBuilder::create(&env, Path::new("/"), FileId(12)).unwrap();
+    let mut pointers = Vec::new();
+    for number in 0..40u64 {
+        let (offset, value) = (100 + 700 * number, vec![b'v'; 300]);
+        let pointer = ValuePointer { segment: FileId(4 + number / 20), offset, len: 300 };
+        let mut stored = checksum(PARTITION, &key(number), &value).to_le_bytes().to_vec();
+        stored.extend_from_slice(&value);
+        builder.add(pointer, &stored).unwrap();
+        pointers.push(pointer);
+    }
+    let len = builder.finish("moved.sync").unwrap();
+    let path = super::super::home::values_path(Path::new("/"), FileId(12));
+    let original = env.open_file(&path, pleach_env::OpenOptions::default()).unwrap();
+    let mut bytes = vec![0; usize::try_from(len).unwrap()];
+    original.read_exact_at(&mut bytes, 0).unwrap();
+    let file = env.open_file(&path, pleach_env::OpenOptions { write: true, direct: false }).unwrap();
+    let mut errors = 0;
+    for at in 0..bytes.len() {
+        for flipped in [bytes[at] ^ 1, bytes[at] ^ 0x80, 0, 0xff] {
+            file.write_all_at(&[flipped], at as u64).unwrap();
+            if let Ok(file) = open(&env, 12, HomeKind::Moved, len) {
+                for (number, pointer) in (0..).zip(&pointers) {
+                    match read(&file, *pointer, &key(number)) {
+                        Ok(found) => assert_eq!(*found, [b'v'; 300]),
+                        Err(_) => errors += 1,
+                    }
+                }
+            } else {
+                errors += 1;
+            }
+        }
+        file.write_all_at(&bytes[at..=at], at as u64).unwrap();
+    }
+    assert!(errors > bytes.len(), "changes are noticed");
+    for shorter in (0..len).rev() {
+        file.set_len(shorter).unwrap();
+        assert!(open(&env, 12, HomeKind::Moved, len).is_err());
+    }
+}
+
+#[test]
+fn hostile_tables_take_no_memory_and_do_not_panic() {
+    let mut rng = fastrand::Rng::with_seed(3);
+    for _ in 0..20_000 {
+        let table: Vec<u8> = (0..rng.usize(..40)).map(|_| rng.u8(..)).collect();
+        if let Some(parts) = decode_table(&table, 5_000) {
+            assert!(parts.iter().all(|part| part.end <= 5_000 && !part.anchors.is_empty()));
+        }
+    }
+    assert_eq!(decode_table(&[1, 0xff, 0xff, 0xff, 0x7f, 1, 1], 5_000), None, "a forged count");
+    assert_eq!(decode_table(&[], 5_000), None);
+}

@@ -1,0 +1,93 @@
+//! Value pointer: which bytes of which segment are a value.
+//!
+//! # On disk
+//! Layout: docs/format/values.md.
+
+use pleach_coding::{Decoder, put_varint};
+use pleach_env::FileId;
+
+use crate::keys::PartitionId;
+use crate::limits::{NEXT_ID_MAX, VALUE_LEN_MAX};
+
+/// Bytes of the checksum in front of a value.
+pub(crate) const CHECKSUM_LEN: usize = 4;
+
+/// Bytes of a segment at most: a record of 1 GiB has a segment of its own.
+const OFFSET_MAX: u64 = u32::MAX as u64;
+
+/// A value's place. The bytes there are the value's checksum and the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ValuePointer {
+    pub(crate) segment: FileId,
+    /// Of the checksum, in the file as it was when the pointer was made.
+    pub(crate) offset: u64,
+    /// Bytes of the value.
+    pub(crate) len: u32,
+}
+
+impl ValuePointer {
+    /// Bytes that it refers to: checksum and value.
+    pub(crate) fn bytes(self) -> u64 {
+        CHECKSUM_LEN as u64 + u64::from(self.len)
+    }
+
+    /// Appends its bytes.
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        put_varint(out, self.segment.0);
+        put_varint(out, self.offset);
+        put_varint(out, self.len.into());
+    }
+
+    /// Decodes the value of an entry of kind value pointer; `None` if it is malformed.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Decoder(bytes);
+        let (segment, offset, len) = (rest.varint()?, rest.varint()?, rest.u32()?);
+        let is_valid =
+            rest.is_empty() && segment < NEXT_ID_MAX && offset <= OFFSET_MAX && len as usize <= VALUE_LEN_MAX;
+        is_valid.then_some(Self { segment: FileId(segment), offset, len })
+    }
+}
+
+/// The checksum of a separated value: CRC-32C of partition, key and value. It has no length of the key: a value with a part of
+/// its key in front is not what a pointer of this length refers to.
+pub(crate) fn checksum(partition: PartitionId, user_key: &[u8], value: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&partition.0.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, user_key), value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_round_trip_and_malformed_ones_are_refused() {
+        for (segment, offset, len) in [(0, 0, 0), (7, 96, 512), (NEXT_ID_MAX - 1, OFFSET_MAX, 1 << 29)] {
+            let pointer = ValuePointer { segment: FileId(segment), offset, len };
+            let mut bytes = Vec::new();
+            pointer.encode(&mut bytes);
+            assert_eq!(ValuePointer::decode(&bytes), Some(pointer));
+            assert_eq!(ValuePointer::decode(&bytes[..bytes.len() - 1]), None);
+            bytes.push(0);
+            assert_eq!(ValuePointer::decode(&bytes), None, "nothing may follow");
+        }
+        let mut bytes = Vec::new();
+        ValuePointer { segment: FileId(NEXT_ID_MAX), offset: 0, len: 0 }.encode(&mut bytes);
+        assert_eq!(ValuePointer::decode(&bytes), None);
+        bytes.clear();
+        ValuePointer { segment: FileId(1), offset: OFFSET_MAX + 1, len: 0 }.encode(&mut bytes);
+        assert_eq!(ValuePointer::decode(&bytes), None);
+        bytes.clear();
+        ValuePointer { segment: FileId(1), offset: 0, len: (1 << 29) + 1 }.encode(&mut bytes);
+        assert_eq!(ValuePointer::decode(&bytes), None);
+    }
+
+    #[test]
+    fn a_checksum_covers_partition_key_and_value() {
+        let of = |partition, key: &[u8], value: &[u8]| checksum(PartitionId(partition), key, value);
+        let base = of(1, b"key", b"value");
+        assert_eq!(base, of(1, b"key", b"value"));
+        for other in [of(2, b"key", b"value"), of(1, b"kez", b"value"), of(1, b"key", b"valuf")] {
+            assert_ne!(base, other);
+        }
+    }
+}
