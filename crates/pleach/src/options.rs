@@ -38,6 +38,7 @@ pub struct Options {
     pub(crate) filter_bits_per_key: f32,
     learned_index: LearnedIndex,
     separate_at: usize,
+    pub(crate) space_target: f64,
     pub(crate) thresholds: Thresholds,
 }
 
@@ -140,6 +141,7 @@ impl Options {
             filter_bits_per_key: 10.0,
             learned_index: LearnedIndex::Adaptive,
             separate_at: 0,
+            space_target: 1.3,
             thresholds: Thresholds::default(),
         }
     }
@@ -347,6 +349,15 @@ impl Options {
         self
     }
 
+    /// Space that a store with separated values may take, as a multiple of its live data: 1.1 to 4, default 1.3. Above it, files
+    /// with much garbage are cleaned: their live values are moved to new files. A lower target writes more. What obsolete files
+    /// take that snapshots pin, and the log of what is not flushed, comes on top.
+    #[must_use]
+    pub fn space_target(mut self, ratio: f64) -> Self {
+        self.space_target = ratio;
+        self
+    }
+
     /// Whether values of any length are separated.
     pub(crate) fn separates(&self) -> bool {
         self.separate_at > 0
@@ -416,6 +427,12 @@ impl Options {
                 let message = format!("option {name} is {value}; it must be between {low} and {high}{unit}");
                 return Err(Error::invalid(message));
             }
+        }
+        if !(1.1..=4.0).contains(&self.space_target) {
+            let target = self.space_target;
+            return Err(Error::invalid(format!(
+                "option space_target is {target}; it must be between 1.1 and 4"
+            )));
         }
         if !(0.0..=32.0).contains(&self.filter_bits_per_key) {
             let bits = self.filter_bits_per_key;

@@ -56,6 +56,8 @@ pub(crate) struct Wakers {
     pub(crate) cleaner: JobWaker,
     /// Only if training is adaptive.
     pub(crate) trainer: Option<JobWaker>,
+    /// Only if the store may have separated values.
+    pub(crate) relocator: Option<JobWaker>,
 }
 
 impl Status {

@@ -4,6 +4,7 @@
 //! - `forest_over_bottom`: [`Shape::ForestOverBottom`], a forest above a single large run.
 //! - `leveled`: [`Shape::Leveled`], one run a stage, merged file by file.
 //! - `sparse`: shared flush files of which little is live.
+//! - `value_files`: which files of separated values are cleaned.
 //! - here, for any shape: everything on demand, old tombstones, the bottom run of another shape.
 //!
 //! Every picker accepts a sub-tree of any shape; its merges turn the sub-tree into its own shape.
@@ -15,6 +16,7 @@ mod forest;
 mod forest_over_bottom;
 mod leveled;
 mod sparse;
+pub(crate) mod value_files;
 
 use std::ops::Range;
 

@@ -28,11 +28,13 @@ use crate::write_path::WritePath;
 mod compaction;
 pub(crate) mod filters;
 mod flush;
+mod relocation;
 mod sst_output;
 mod trainer;
 
 use compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use compaction::{Pacer, Requests};
+use relocation::{RelocationState, Relocator};
 use trainer::Trainer;
 
 pub(crate) use sst_output::{NewEntry, SstOutput};
@@ -57,11 +59,16 @@ pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
     let is_adaptive = upkeep.ctx.options.is_adaptive();
     let trainer = is_adaptive.then(|| spawn(upkeep, "pleach-train", Trainer::new(upkeep)));
     let trainer = trainer.and_then(Result::ok);
+    let may_have_values =
+        upkeep.ctx.options.separates() || !upkeep.version_set.state.load().version.values.is_empty();
+    let relocator =
+        may_have_values.then(|| spawn(upkeep, "pleach-values", Relocator::new(upkeep))).transpose()?;
     let wakers = Wakers {
         flush: flush.waker(),
         compaction: workers.iter().map(JobHandle::waker).collect(),
         cleaner: cleaner.waker(),
         trainer: trainer.as_ref().map(JobHandle::waker),
+        relocator: relocator.as_ref().map(JobHandle::waker),
     };
     upkeep.version_set.trash.set_cleaner(wakers.cleaner.clone());
     upkeep.ctx.status.set_wakers(wakers);
@@ -69,6 +76,7 @@ pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
     let mut jobs = vec![flush, cleaner];
     jobs.extend(workers);
     jobs.extend(trainer);
+    jobs.extend(relocator);
     Ok(jobs)
 }
 
@@ -117,6 +125,8 @@ pub(crate) struct Upkeep {
     trained_while_writing: AtomicUsize,
     /// Flushed memtables that snapshots, ranges or values may still pin. Leaf lock.
     pub(crate) flushed_memtables: Mutex<Vec<Weak<Memtable>>>,
+    /// Leaf lock.
+    relocation: Mutex<RelocationState>,
     /// The bytes that compactions may write in a second.
     pacer: Pacer,
     /// Threads that wait for all compactions to end.
@@ -153,6 +163,7 @@ impl Upkeep {
             encoders,
             trained_while_writing: AtomicUsize::new(0),
             flushed_memtables: Mutex::new(Vec::new()),
+            relocation: Mutex::default(),
             pacer: Pacer::new(ctx.options.compaction_bytes_per_second),
             settle_waiters: AtomicUsize::new(0),
             background: Mutex::new(Background::default()),
@@ -182,6 +193,7 @@ impl Upkeep {
             wakers.compaction.iter().for_each(JobWaker::wake);
             wakers.cleaner.wake();
             wakers.trainer.iter().for_each(JobWaker::wake);
+            wakers.relocator.iter().for_each(JobWaker::wake);
         }
     }
 
@@ -250,12 +262,15 @@ impl Upkeep {
         }
     }
 
-    /// Whether no compaction is at work, or due when it is quiet.
+    /// Whether no compaction is at work, or due when it is quiet, and no file of values is to be cleaned.
     fn is_settled(&self, version: &Version) -> bool {
         let (is_busy, sparse) = {
             let ledger = self.version_set.ledger.lock();
             (ledger.is_busy(), ledger.in_sparse_files())
         };
+        if !self.is_relocation_settled(version) {
+            return false;
+        }
         let has_plan = |id| version.tree(id).is_some_and(|tree| picker::pick_sparse(tree).is_some());
         !is_busy && !sparse.into_iter().any(has_plan)
     }

@@ -148,20 +148,9 @@ impl MovedFileBuilder {
         Ok(Self { writer, parts: Vec::new(), last_old: 0, entry: Vec::new() })
     }
 
-    /// Its number.
-    pub(crate) fn id(&self) -> FileId {
-        self.writer.id
-    }
-
     /// Bytes so far.
     pub(crate) fn len(&self) -> u64 {
         self.writer.len()
-    }
-
-    /// Whether values of `bytes` more have room.
-    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
-        // Half of the limit is for the heads of entries.
-        self.writer.len() + bytes <= FILE_LEN_MAX / 2
     }
 
     /// Appends a value with its checksum, `stored`, which was at `pointer`.

@@ -36,6 +36,11 @@ pub(super) const TAIL_LEN: usize = 16;
 /// Failpoint of the checksum of values.
 const VALUE_CRC: &str = "value.crc";
 
+/// Bytes between two values that share a read when values are moved, at most.
+const MOVE_GAP_MAX: u64 = 32 << 10;
+/// Bytes of such a read, at most.
+const MOVE_SPAN_MAX: u64 = 1 << 20;
+
 /// Reads of a device begin and end at multiples of this.
 const PAGE: usize = 4096;
 
@@ -103,6 +108,9 @@ impl ValueSpan {
 impl ValueFile {
     /// Opens `home` at `path`, and reads its header and its table, if it has them.
     pub(super) fn open(env: &Arc<dyn Env>, path: &Path, home: &ValueHome, direct: bool) -> Result<Self> {
+        if home.kind == HomeKind::Gone {
+            return Err(Error::corruption(path, 0, "an entry points to a value that is gone"));
+        }
         let metadata = env.metadata(path).map_err(|e| Error::io("look for the file", path, e))?;
         let Some(metadata) = metadata else {
             return Err(Error::corruption(
@@ -150,7 +158,7 @@ impl ValueFile {
                 let first = if self.kind == HomeKind::Segment { FILE_HEADER_LEN } else { HEADER_LEN };
                 (ValueSpan::plain(pointer.offset, len), first)
             }
-            HomeKind::Moved => (self.group(pointer)?, HEADER_LEN),
+            HomeKind::Moved | HomeKind::Gone => (self.group(pointer)?, HEADER_LEN),
         };
         if span.offset < first as u64 || span.offset + span.len as u64 > self.len {
             return Err(self.damaged(pointer, "the pointer leads out of the file"));
@@ -238,15 +246,48 @@ impl ValueFile {
         Ok(value.into())
     }
 
-    /// The checksum and bytes of a value, unproved, for a move.
-    pub(crate) fn stored<'b>(
+    /// Reads the values of `pointers`, which ascend, and shows `visit` the checksum and the bytes of each, unproved. Values that
+    /// are close to each other share a read.
+    pub(crate) fn read_each(
         &self,
-        pointer: ValuePointer,
-        span: &ValueSpan,
-        bytes: &'b AlignedBuffer,
-    ) -> Result<&'b [u8]> {
-        let bytes = self.bytes_of(span, bytes);
-        Ok(&bytes[self.locate(pointer, span, bytes)?])
+        pointers: impl Iterator<Item = ValuePointer>,
+        visit: &mut dyn FnMut(ValuePointer, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut group: Vec<(ValuePointer, ValueSpan)> = Vec::new();
+        let mut all = ValueSpan::plain(0, 0);
+        for pointer in pointers {
+            let span = self.span(pointer)?;
+            let (all_end, span_end) = (all.offset + all.len as u64, span.offset + span.len as u64);
+            let is_close =
+                span.offset <= all_end + MOVE_GAP_MAX && span_end - all.offset.min(span_end) <= MOVE_SPAN_MAX;
+            if group.is_empty() || !is_close {
+                self.visit_group(&all, &group, visit)?;
+                group.clear();
+                all = ValueSpan::plain(span.offset, span.len);
+            } else {
+                all.len =
+                    usize::try_from(span_end.max(all_end) - all.offset).expect("a read fits into memory");
+            }
+            group.push((pointer, span));
+        }
+        self.visit_group(&all, &group, visit)
+    }
+
+    fn visit_group(
+        &self,
+        all: &ValueSpan,
+        group: &[(ValuePointer, ValueSpan)],
+        visit: &mut dyn FnMut(ValuePointer, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let Some((first, _)) = group.first() else { return Ok(()) };
+        let buffer = self.read(all).map_err(|error| self.read_failed(*first, error))?;
+        let bytes = self.bytes_of(all, &buffer);
+        for (pointer, span) in group {
+            let skip = usize::try_from(span.offset - all.offset).expect("inside of the read");
+            let bytes = &bytes[skip..][..span.len];
+            visit(*pointer, &bytes[self.locate(*pointer, span, bytes)?])?;
+        }
+        Ok(())
     }
 
     /// Where in the bytes of its span checksum and value are.

@@ -21,12 +21,14 @@ pub(crate) enum HomeKind {
     Values = 1,
     /// A file of values that were left of one or more other homes. A table leads from the old places to the new ones.
     Moved = 2,
+    /// No file: entries that newer ones hide still refer to the segment, and no other ones do.
+    Gone = 3,
 }
 
 impl HomeKind {
     /// The kind with this number.
     pub(crate) fn from_number(number: u8) -> Option<Self> {
-        [Self::Segment, Self::Values, Self::Moved].get(usize::from(number)).copied()
+        [Self::Segment, Self::Values, Self::Moved, Self::Gone].get(usize::from(number)).copied()
     }
 }
 
@@ -53,7 +55,7 @@ impl ValueHome {
     pub(crate) fn path(&self, dir: &Path) -> PathBuf {
         match self.kind {
             HomeKind::Segment => segment_path(dir, self.file),
-            HomeKind::Values | HomeKind::Moved => values_path(dir, self.file),
+            HomeKind::Values | HomeKind::Moved | HomeKind::Gone => values_path(dir, self.file),
         }
     }
 
@@ -114,13 +116,12 @@ impl ValueHome {
 impl Drop for ValueHome {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
-            self.trash.put(
-                match self.kind {
-                    HomeKind::Segment => Obsolete::Segment(self.file),
-                    HomeKind::Values | HomeKind::Moved => Obsolete::Values(self.file),
-                },
-                self.len,
-            );
+            let file = match self.kind {
+                HomeKind::Segment => Obsolete::Segment(self.file),
+                HomeKind::Values | HomeKind::Moved => Obsolete::Values(self.file),
+                HomeKind::Gone => return,
+            };
+            self.trash.put(file, self.len);
         }
     }
 }

@@ -25,14 +25,12 @@ impl Version {
     ) -> Result<(Self, FileChanges), String> {
         let mut next = self.clone();
         let mut files = ChangedFiles::new(files, added);
-        let mut homes = BTreeMap::new();
+        let (mut homes, mut by_file) = (BTreeMap::new(), BTreeMap::new());
         for item in &edit.items {
             if let EditItem::ValueHome { segment, file, kind, len } = *item {
-                let known = homes.values().find(|home: &&Arc<ValueHome>| home.file == file);
-                let home = known
-                    .cloned()
-                    .unwrap_or_else(|| Arc::new(ValueHome::new(file, kind, len, Arc::clone(files.trash()))));
-                homes.insert(segment, home);
+                let new = || Arc::new(ValueHome::new(file, kind, len, Arc::clone(files.trash())));
+                let home = by_file.entry((file, kind)).or_insert_with(new);
+                homes.insert(segment, Arc::clone(home));
             } else {
                 next.apply_item(item, &mut files)?;
             }

@@ -222,8 +222,10 @@ impl Version {
             return;
         }
         let live = next.values.homes();
-        for (_, (home, _)) in self.values.homes().into_iter().filter(|(file, _)| !live.contains_key(file)) {
-            home.mark_obsolete();
+        for (file, (home, _)) in self.values.homes() {
+            if live.get(&file).is_none_or(|(other, _)| other.kind != home.kind) {
+                home.mark_obsolete();
+            }
         }
     }
 

@@ -55,7 +55,10 @@ impl VersionSet {
         };
         drop(added);
         let live = if homes.is_empty() { BTreeMap::new() } else { next.values.homes() };
-        let unused: Vec<_> = (homes.into_iter().filter(|(file, ..)| !live.contains_key(file)))
+        let is_unused = |(file, kind, _): &(FileId, HomeKind, u64)| {
+            live.get(file).is_none_or(|(home, _)| home.kind != *kind)
+        };
+        let unused: Vec<_> = (homes.into_iter().filter(is_unused))
             .map(|(file, kind, len)| ValueHome::new(file, kind, len, Arc::clone(&self.trash)))
             .collect();
         versions.files.install(changes);

@@ -10,7 +10,8 @@ use crate::rig::action::Action;
 use crate::rig::catch::catch;
 use crate::rig::driver::Driver;
 use crate::rig::happened::{
-    COPIES, FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, SEGMENTS, SNAPSHOTS, TRAINED_LATER,
+    COPIES, FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, SEGMENTS, SNAPSHOTS,
+    TRAINED_LATER,
 };
 use crate::rig::plan::Plan;
 use crate::rig::query::{Query, Source};
@@ -44,7 +45,18 @@ fn random_actions_and_reads_agree_with_maps() {
         })
     });
     happened.check(
-        &[GROUPS, SNAPSHOTS, MERGES, SEGMENTS, COPIES, LEARNED, TRAINED_LATER, FULL_DISKS, KEPT_MANIFESTS],
+        &[
+            GROUPS,
+            SNAPSHOTS,
+            MERGES,
+            SEGMENTS,
+            COPIES,
+            MOVES,
+            LEARNED,
+            TRAINED_LATER,
+            FULL_DISKS,
+            KEPT_MANIFESTS,
+        ],
         cases >= CASES,
     );
     let seen = seen.into_inner().unwrap();

@@ -73,6 +73,9 @@ pub(super) fn chosen(mut config: EngineConfig, shape: Shape) -> Result<Chosen> {
     if let Some(bytes) = config.take_tuning("separate_at")? {
         options = options.separate_at(bytes);
     }
+    if let Some(target) = config.take_tuning("space_target")? {
+        options = options.space_target(target);
+    }
     if let Some(driver) = config.take_tuning("read_driver")? {
         options = options.read_driver(driver);
     }

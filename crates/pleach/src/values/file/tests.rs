@@ -70,9 +70,8 @@ fn moved_values_are_found_by_their_old_pointers() {
                 left.push((*pointer, number));
                 continue;
             }
-            let span = file.span(*pointer).unwrap();
-            let bytes = file.read(&span).unwrap();
-            builder.add(*pointer, file.stored(*pointer, &span, &bytes).unwrap()).unwrap();
+            file.read_each([*pointer].into_iter(), &mut |pointer, stored| builder.add(pointer, stored))
+                .unwrap();
             moved.push((*pointer, number));
         }
     }
@@ -90,11 +89,8 @@ fn moved_values_are_found_by_their_old_pointers() {
     // A second move, from the file of moved values.
     let mut builder = MovedFileBuilder::create(&env, Path::new("/"), FileId(13)).unwrap();
     let again: Vec<_> = moved.iter().filter(|(pointer, _)| pointer.segment == FileId(6)).collect();
-    for (pointer, _) in &again {
-        let span = file.span(*pointer).unwrap();
-        let bytes = file.read(&span).unwrap();
-        builder.add(*pointer, file.stored(*pointer, &span, &bytes).unwrap()).unwrap();
-    }
+    let pointers = again.iter().map(|(pointer, _)| *pointer);
+    file.read_each(pointers, &mut |pointer, stored| builder.add(pointer, stored)).unwrap();
     let len = builder.finish("moved.sync").unwrap();
     let file = open(&env, 13, HomeKind::Moved, len).unwrap();
     for (pointer, number) in again {

@@ -17,7 +17,7 @@ use crate::rig::catch::catch;
 use crate::rig::compare;
 use crate::rig::driver::Driver;
 use crate::rig::happened::{
-    COPIES, FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, SEGMENTS, SNAPSHOTS, TRAINED_LATER,
+    COPIES, FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, MOVES, SEGMENTS, SNAPSHOTS, TRAINED_LATER,
 };
 use crate::rig::plan::Plan;
 use crate::rig::setup::{DIR, Setup};
@@ -184,7 +184,19 @@ fn damage_is_noticed_or_harmless() {
         Ok(())
     });
     happened.check(
-        &[CLOSED, UNCLOSED, GROUPS, SNAPSHOTS, MERGES, SEGMENTS, COPIES, LEARNED, TRAINED_LATER, FULL_DISKS],
+        &[
+            CLOSED,
+            UNCLOSED,
+            GROUPS,
+            SNAPSHOTS,
+            MERGES,
+            SEGMENTS,
+            COPIES,
+            MOVES,
+            LEARNED,
+            TRAINED_LATER,
+            FULL_DISKS,
+        ],
         cases >= CASES,
     );
 }

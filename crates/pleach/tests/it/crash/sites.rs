@@ -29,6 +29,8 @@ pub(super) const SITES: &[Site] = &[
     site("sst.sync", Catcher::Crash),
     site("value_segment.sync", Catcher::Crash),
     site("values.sync", Catcher::Crash),
+    site("moved.sync", Catcher::Crash),
+    site("moved.dir_sync", Catcher::Crash),
     site("flush.dir_sync", Catcher::Crash),
     site("compaction.dir_sync", Catcher::Crash),
     site("manifest.sync", Catcher::Crash),
@@ -42,6 +44,7 @@ pub(super) const SITES: &[Site] = &[
     site("sst.tail.crc", Catcher::Damage),
     site("sst.footer.crc", Catcher::Damage),
     site("value.crc", Catcher::Damage),
+    site("moved.crc", Catcher::Damage),
 ];
 
 /// The sites whose absence `catcher` must notice.

@@ -10,7 +10,7 @@ use pleach::{Db, Durability, Error, ErrorKind, Partition, Snapshot};
 use super::action::{Action, Op};
 use super::compare;
 use super::happened::{
-    COPIES, FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, SEGMENTS, SNAPSHOTS, TRAINED_LATER,
+    COPIES, FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, SEGMENTS, SNAPSHOTS, TRAINED_LATER,
 };
 use super::query::{Query, Source};
 use super::setup::Setup;
@@ -88,7 +88,7 @@ impl Driver {
     }
 
     /// Counts so far, for [`Happened`](super::happened::Happened).
-    pub(crate) fn happened(&self) -> [(&'static str, u64); 9] {
+    pub(crate) fn happened(&self) -> [(&'static str, u64); 10] {
         let [groups, snapshots, merges] = self.timeline.happened();
         [
             (GROUPS, groups),
@@ -97,6 +97,7 @@ impl Driver {
             (TRAINED_LATER, self.trained_later),
             (SEGMENTS, self.db.as_ref().map_or(0, |db| db.stats().value_files)),
             (COPIES, self.db.as_ref().map_or(0, |db| u64::from(db.stats().value_copied_bytes > 0))),
+            (MOVES, self.db.as_ref().map_or(0, |db| u64::from(db.stats().value_moved_bytes > 0))),
             (LEARNED, self.db.as_ref().map_or(0, |db| db.stats().ssts_learned)),
             (FULL_DISKS, self.full_disks),
             (KEPT_MANIFESTS, self.manifests_kept),

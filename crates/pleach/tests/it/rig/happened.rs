@@ -12,6 +12,7 @@ pub(crate) const LEARNED: &str = "SSTs with a learned index at the end of a hist
 pub(crate) const TRAINED_LATER: &str = "SSTs that got a learned index while the machine was idle";
 pub(crate) const SEGMENTS: &str = "files of separated values at the end of a history";
 pub(crate) const COPIES: &str = "histories whose flushes have copied separated values";
+pub(crate) const MOVES: &str = "histories whose separated values were moved";
 pub(crate) const FULL_DISKS: &str = "full disks met";
 pub(crate) const KEPT_MANIFESTS: &str = "manifests kept because the next one found no room";
 

@@ -1,0 +1,117 @@
+//! Which files of separated values are cleaned: a pure choice from their lengths, what of them is live, and their ages.
+//!
+//! A file is cleaned by moving its live values, so the price of the space that it frees is the bytes that are moved. Files with
+//! much garbage are cheap. Of two files with as much garbage, the older one comes first: the values in it that are still live
+//! have not been overwritten for long, so waiting would not make it much cheaper.
+//!
+//! # Origin
+//! Cost and benefit of cleaning: Rosenblum and Ousterhout, "The design and implementation of a log-structured file system",
+//! section 3.6. `LearnedKV` moves all values at once (section 4.2).
+
+use pleach_env::FileId;
+
+/// A file that may be cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValueFileState {
+    pub(crate) file: FileId,
+    pub(crate) len: u64,
+    /// Bytes of live values, with their checksums.
+    pub(crate) live: u64,
+    /// Number of the newest segment whose values are in it.
+    pub(crate) newest: FileId,
+}
+
+impl ValueFileState {
+    /// Bytes that cleaning it frees.
+    pub(crate) fn garbage(&self) -> u64 {
+        self.len.saturating_sub(self.live)
+    }
+}
+
+/// What a store takes for its separated values, and for the SSTs that point to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ValueSpace {
+    /// Length of all files of values.
+    pub(crate) files: u64,
+    /// Length of all SSTs.
+    pub(crate) ssts: u64,
+    /// Bytes of live values.
+    pub(crate) live: u64,
+}
+
+impl ValueSpace {
+    /// Bytes above `target` times the live ones; 0 if there are none. SSTs count as live.
+    pub(crate) fn excess(&self, target: f64) -> u64 {
+        let allowed = target * as_f64(self.live) + (target - 1.0) * as_f64(self.ssts);
+        as_u64(as_f64(self.files) - allowed)
+    }
+}
+
+/// The least share of garbage in a file that is worth cleaning: half of the mean share at the target.
+fn garbage_share_min(target: f64) -> f64 {
+    (1.0 - 1.0 / target) / 2.0
+}
+
+/// The files that are worth cleaning at a space target, the best first. `now` is a number above those of all files.
+pub(crate) fn rank(files: &[ValueFileState], target: f64, now: FileId) -> Vec<ValueFileState> {
+    let share = |file: &ValueFileState| as_f64(file.garbage()) / as_f64(file.len.max(1));
+    let benefit = |file: &ValueFileState| {
+        let age = as_f64(now.0.saturating_sub(file.newest.0)).max(1.0);
+        share(file) * age / (2.0 - share(file))
+    };
+    let is_worth_it = |file: &&ValueFileState| file.garbage() > 0 && share(file) >= garbage_share_min(target);
+    let mut ranked: Vec<_> = files.iter().filter(is_worth_it).copied().collect();
+    ranked.sort_by(|a, b| benefit(b).total_cmp(&benefit(a)).then(a.file.cmp(&b.file)));
+    ranked
+}
+
+/// The first files of a ranking that free `wanted` bytes together, or all of them.
+pub(crate) fn first_that_free(ranked: &[ValueFileState], wanted: u64) -> &[ValueFileState] {
+    let mut freed = 0u64;
+    let count = ranked.iter().take_while(|file| {
+        let is_wanted = freed < wanted;
+        freed = freed.saturating_add(file.garbage());
+        is_wanted
+    });
+    &ranked[..count.count()]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes to choose by")]
+fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0")]
+fn as_u64(bytes: f64) -> u64 {
+    bytes.max(0.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(id: u64, live: u64) -> ValueFileState {
+        ValueFileState { file: FileId(id), len: 100, live, newest: FileId(id) }
+    }
+
+    #[test]
+    fn files_with_much_garbage_come_first_and_old_ones_before_young_ones() {
+        let files = [file(1, 95), file(2, 60), file(3, 20), file(90, 60), file(91, 100), file(92, 130)];
+        let order =
+            |target| -> Vec<_> { rank(&files, target, FileId(100)).iter().map(|file| file.file.0).collect() };
+        assert_eq!(order(1.3), [3, 2, 90], "1 has too little garbage");
+        assert_eq!(order(1.05), [3, 2, 1, 90]);
+        assert_eq!(order(4.0), [3, 2, 90]);
+        let ranked = rank(&files, 1.3, FileId(100));
+        let chosen = |wanted| first_that_free(&ranked, wanted).len();
+        assert_eq!([0, 1, 80, 81, 120, 121, 1000].map(chosen), [0, 1, 1, 2, 2, 3, 3]);
+    }
+
+    #[test]
+    fn the_excess_is_what_exceeds_the_target() {
+        let space = ValueSpace { files: 1400, ssts: 100, live: 1000 };
+        assert!((69..=70).contains(&space.excess(1.3)), "1400 - 1300 - 30");
+        assert_eq!((space.excess(1.4), space.excess(4.0)), (0, 0));
+        assert_eq!(ValueSpace::default().excess(1.3), 0);
+    }
+}

@@ -1,0 +1,69 @@
+//! Marking: which separated values a version's readers can see, by a merge of all runs. It writes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pleach_env::{Error, FileId, Result};
+use pleach_table::ValueKind;
+
+use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
+use crate::upkeep::Upkeep;
+use crate::values::{SegmentUses, ValuePointer};
+use crate::version::Version;
+
+/// Places of live values in a segment: offset and length.
+pub(super) type Places = Vec<(u32, u32)>;
+
+/// What is live.
+pub(super) struct Marked {
+    /// Of every segment.
+    pub(super) live: SegmentUses,
+    /// The places, of the segments that were asked for.
+    pub(super) places: BTreeMap<FileId, Places>,
+}
+
+/// Entries between two looks at whether the store is being closed.
+const LOOK_EVERY: u32 = 4096;
+
+/// Marks the values that readers of `version` see, with the places of those in `segments`.
+pub(super) fn mark(upkeep: &Upkeep, version: &Version, segments: &BTreeSet<FileId>) -> Result<Marked> {
+    let places = segments.iter().map(|id| (*id, Places::new())).collect();
+    let mut marked = Marked { live: SegmentUses::new(), places };
+    let mut looked = 0u32;
+    for (partition, state) in version.partitions() {
+        let runs = state.tree.runs.iter().filter(|run| run.totals.value_bytes > 0 || run.totals.entries > 0);
+        let sources: Vec<_> = runs
+            .filter(|run| !run.files.is_empty())
+            .map(|run| SourceCursor::over_run(partition, Arc::clone(run), RunReads::Stream))
+            .collect();
+        if state.tree.sum(|run| run.totals.value_bytes) == 0 {
+            continue;
+        }
+        let mut merge = Merge::new(sources, Direction::Up);
+        merge.seek(SeekTo::Start)?;
+        while let Some(source) = merge.current() {
+            if source.kind() == ValueKind::ValuePointer {
+                let pointer = ValuePointer::decode(source.value_bytes()).ok_or_else(|| {
+                    source.damaged(&upkeep.ctx.dir, "expected a value pointer, found other bytes")
+                })?;
+                marked.add(pointer);
+            }
+            looked += 1;
+            if looked.is_multiple_of(LOOK_EVERY) && upkeep.ctx.status.is_closed() {
+                return Err(Error::closed());
+            }
+            merge.advance()?;
+        }
+    }
+    Ok(marked)
+}
+
+impl Marked {
+    fn add(&mut self, pointer: ValuePointer) {
+        self.live.entry(pointer.segment).or_default().add(pointer.bytes());
+        if let Some(places) = self.places.get_mut(&pointer.segment) {
+            let offset = u32::try_from(pointer.offset).expect("a segment is shorter than 4 GiB");
+            places.push((offset, pointer.len));
+        }
+    }
+}

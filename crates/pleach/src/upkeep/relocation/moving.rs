@@ -1,0 +1,122 @@
+//! Moving: the live values of some files are copied to a new one, which takes their places in the version.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use pleach_env::{FileId, Result, failpoint};
+
+use super::{Places, Victim};
+use crate::state::State;
+use crate::stats::add;
+use crate::upkeep::Upkeep;
+use crate::values::{HomeKind, MovedFileBuilder, ValueHome, ValuePointer, values_path};
+use crate::version::edit::{Edit, EditItem};
+
+impl Upkeep {
+    /// Cleans the first files: as many as fill a new file of about an SST's length.
+    ///
+    /// After an error nothing has changed; in a poisoned store the edit may be durable.
+    pub(super) fn move_some(&self, victims: &mut VecDeque<Victim>) -> Result<()> {
+        let some = take_some(victims, self.ctx.options.sst_bytes);
+        let mut segments: Vec<(Arc<ValueHome>, FileId, Places)> = Vec::new();
+        for victim in some {
+            for (segment, mut places) in victim.segments {
+                places.sort_unstable();
+                segments.push((Arc::clone(&victim.home), segment, places));
+            }
+        }
+        segments.sort_by_key(|(_, segment, _)| *segment);
+        let moved = self.copy(&segments)?;
+        let mut edit = Edit::default();
+        for (_, segment, _) in &segments {
+            let (file, kind, len) = match moved {
+                Some((file, len)) => (file, HomeKind::Moved, len),
+                None => (*segment, HomeKind::Gone, 0),
+            };
+            edit.push(EditItem::ValueHome { segment: *segment, file, kind, len });
+        }
+        let committed = self.version_set.commit_edit(edit, Vec::new(), State::with_version);
+        if let (Err(_), Some((file, _)), None) = (&committed, moved, self.ctx.status.poison()) {
+            let _left_for_the_next_open = self.ctx.env.remove_file(&values_path(&self.ctx.dir, file));
+        }
+        failpoint::reached("relocation.committed");
+        committed
+    }
+
+    /// Copies the live values to a new file, and makes it durable with its name. Returns its number and length; `None` if
+    /// nothing is live.
+    fn copy(&self, segments: &[(Arc<ValueHome>, FileId, Places)]) -> Result<Option<(FileId, u64)>> {
+        if segments.iter().all(|(.., places)| places.is_empty()) {
+            return Ok(None);
+        }
+        let (ctx, id) = (&self.ctx, self.version_set.new_file_id());
+        let mut builder = MovedFileBuilder::create(&ctx.env, &ctx.dir, id)?;
+        if let Err(error) = self.fill(&mut builder, segments) {
+            builder.abandon();
+            return Err(error);
+        }
+        let finished = builder.finish("moved.sync").and_then(|len| {
+            self.ctx.sync_dir("moved.dir_sync")?;
+            Ok(len)
+        });
+        let len = finished.inspect_err(|_| {
+            let _left_for_the_next_open = ctx.env.remove_file(&values_path(&ctx.dir, id));
+        })?;
+        add(&ctx.counters.value_moved_bytes, len);
+        Ok(Some((id, len)))
+    }
+
+    fn fill(
+        &self,
+        builder: &mut MovedFileBuilder,
+        segments: &[(Arc<ValueHome>, FileId, Places)],
+    ) -> Result<()> {
+        let ctx = &self.ctx;
+        for (home, segment, places) in segments {
+            let file = home.reader(&ctx.env, &ctx.dir, ctx.options.direct_reads)?;
+            let pointers = places.iter().map(|&(offset, len)| ValuePointer {
+                segment: *segment,
+                offset: offset.into(),
+                len,
+            });
+            let mut charged = builder.len();
+            file.read_each(pointers, &mut |pointer, stored| {
+                builder.add(pointer, stored)?;
+                if builder.len() - charged >= PIECE_BYTES {
+                    self.keep_pace(builder.len() - charged);
+                    charged = builder.len();
+                    ctx.status.check_not_closed()?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes between two charges of the pace.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Live values that are moved to one file, but for those of the last source: offsets in its table have 32 bits.
+const MOVED_BYTES_MAX: u64 = 1 << 30;
+
+/// Takes files whose live values are about `bytes` together, at least one.
+fn take_some(victims: &mut VecDeque<Victim>, bytes: u64) -> Vec<Victim> {
+    let (mut some, mut live, bytes) = (Vec::new(), 0u64, bytes.min(MOVED_BYTES_MAX));
+    while let Some(victim) = victims.pop_front() {
+        live += victim.live();
+        some.push(victim);
+        if live >= bytes {
+            break;
+        }
+    }
+    some
+}
+
+impl Victim {
+    /// Bytes of its live values.
+    fn live(&self) -> u64 {
+        let places = self.segments.iter().flat_map(|(_, places)| places);
+        places.map(|(_, len)| u64::from(*len)).fold(0, u64::saturating_add)
+    }
+}
