@@ -38,7 +38,7 @@ pub struct Options {
     pub(crate) filter_bits_per_key: f32,
     learned_index: LearnedIndex,
     separate_at: usize,
-    pub(crate) space_target: f64,
+    space_target: f64,
     pub(crate) thresholds: Thresholds,
 }
 
@@ -67,6 +67,8 @@ pub struct Thresholds {
     pub training_error: u32,
     /// A model whose training took so long is not used.
     pub training_time: Duration,
+    /// In place of [`Options::space_target`], with lower bound 1: values are moved wherever that frees space.
+    pub space_target: Option<f64>,
 }
 
 impl Default for Thresholds {
@@ -81,6 +83,7 @@ impl Default for Thresholds {
             training_writers: 8,
             training_error: 6,
             training_time: Duration::from_secs(1),
+            space_target: None,
         }
     }
 }
@@ -356,6 +359,11 @@ impl Options {
     pub fn space_target(mut self, ratio: f64) -> Self {
         self.space_target = ratio;
         self
+    }
+
+    /// Space that separated values may take, as a multiple of what is live.
+    pub(crate) fn space_target_now(&self) -> f64 {
+        self.thresholds.space_target.unwrap_or(self.space_target)
     }
 
     /// Whether values of any length are separated.

@@ -167,7 +167,7 @@ impl Status {
             wakers.flush.wake();
             wakers.compaction.iter().for_each(JobWaker::wake);
             wakers.cleaner.wake();
-            wakers.trainer.iter().for_each(JobWaker::wake);
+            wakers.trainer.iter().chain(&wakers.relocator).for_each(JobWaker::wake);
         }
     }
 

@@ -15,7 +15,7 @@ use pleach_env::FileId;
 pub(crate) struct ValueFileState {
     pub(crate) file: FileId,
     pub(crate) len: u64,
-    /// Bytes of live values, with their checksums.
+    /// Bytes that its live values would take in a new file.
     pub(crate) live: u64,
     /// Number of the newest segment whose values are in it.
     pub(crate) newest: FileId,

@@ -59,10 +59,10 @@ pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
     let is_adaptive = upkeep.ctx.options.is_adaptive();
     let trainer = is_adaptive.then(|| spawn(upkeep, "pleach-train", Trainer::new(upkeep)));
     let trainer = trainer.and_then(Result::ok);
-    let may_have_values =
-        upkeep.ctx.options.separates() || !upkeep.version_set.state.load().version.values.is_empty();
-    let relocator =
-        may_have_values.then(|| spawn(upkeep, "pleach-values", Relocator::new(upkeep))).transpose()?;
+    let relocator = upkeep
+        .may_have_values()
+        .then(|| spawn(upkeep, "pleach-values", Relocator::new(upkeep)))
+        .transpose()?;
     let wakers = Wakers {
         flush: flush.waker(),
         compaction: workers.iter().map(JobHandle::waker).collect(),
@@ -273,6 +273,14 @@ impl Upkeep {
         }
         let has_plan = |id| version.tree(id).is_some_and(|tree| picker::pick_sparse(tree).is_some());
         !is_busy && !sparse.into_iter().any(has_plan)
+    }
+
+    /// Whether the store has separated values, in SSTs or in the log, or makes them.
+    fn may_have_values(&self) -> bool {
+        let state = self.version_set.state.load();
+        self.ctx.options.separates()
+            || !state.version.values.is_empty()
+            || state.memtables().any(|memtable| memtable.has_separated())
     }
 
     /// Whether nothing has been written for a while, or a thread waits for the compactions to end.

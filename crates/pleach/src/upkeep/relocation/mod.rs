@@ -40,6 +40,10 @@ const PLACES_MAX: u64 = 1 << 20;
 /// A pass looks at files that seem to free so many times what is wanted, because only the marking says what they really free.
 const LOOKED_AT: u64 = 3;
 
+/// A pass that frees less than this part of what was wanted is not repeated at once. So each repeated pass makes the files
+/// shorter, and passes end. Arbitrary.
+const FREED_PART: u64 = 4;
+
 /// A pass frees this part of the live values more than it must, so that not every flush makes one due. Arbitrary: 2 %.
 const SLACK_PART: u64 = 50;
 
@@ -48,7 +52,7 @@ const SLACK_PART: u64 = 50;
 pub(crate) struct RelocationState {
     /// Whether a pass is under way.
     is_busy: bool,
-    /// After a pass that could free nothing: the length of all files of values from which on another one is tried.
+    /// After a pass that has freed little: the length of all files of values from which on another one is tried.
     retry_at: u64,
     /// By how much the estimate of hidden values was off when they were last counted.
     hidden_factor: Option<f64>,
@@ -59,6 +63,9 @@ pub(super) struct Relocator {
     upkeep: Arc<Upkeep>,
     /// Files that are still to be cleaned in this pass.
     victims: VecDeque<Victim>,
+    /// Bytes that this pass was to free, and those that it has freed so far.
+    wanted: u64,
+    freed: u64,
 }
 
 /// A file to be cleaned.
@@ -70,13 +77,16 @@ struct Victim {
 
 impl Relocator {
     pub(super) fn new(upkeep: &Arc<Upkeep>) -> Self {
-        Self { upkeep: Arc::clone(upkeep), victims: VecDeque::new() }
+        Self { upkeep: Arc::clone(upkeep), victims: VecDeque::new(), wanted: 0, freed: 0 }
     }
 
     /// Marks and chooses, or cleans some files. Returns whether there may be more to do.
     fn try_step(&mut self) -> Result<bool> {
         if !self.victims.is_empty() {
-            self.upkeep.move_some(&mut self.victims)?;
+            self.freed += self.upkeep.move_some(&mut self.victims)?;
+            if self.victims.is_empty() && self.freed < (self.wanted / FREED_PART).max(1) {
+                self.upkeep.put_off_relocation();
+            }
             return Ok(true);
         }
         let version = Arc::clone(&self.upkeep.version_set.state.load().version);
@@ -85,7 +95,11 @@ impl Relocator {
             return Ok(false);
         }
         self.upkeep.relocation.lock().is_busy = true;
-        self.victims = self.upkeep.choose_victims(&version)?;
+        (self.victims, self.wanted) = self.upkeep.choose_victims(&version)?;
+        self.freed = 0;
+        if self.victims.is_empty() {
+            self.upkeep.put_off_relocation();
+        }
         Ok(true)
     }
 }
@@ -129,12 +143,18 @@ impl Upkeep {
         };
         let hidden = scaled(hidden_estimate(version), factor);
         let space = space_of(version, hidden);
-        space.files >= retry_at && space.excess(self.ctx.options.space_target) > 0
+        space.files >= retry_at && space.excess(self.ctx.options.space_target_now()) > 0
     }
 
-    /// Marks, and chooses the files of a pass. If none can be chosen, the next pass waits until the files have grown.
-    fn choose_victims(&self, version: &Arc<Version>) -> Result<VecDeque<Victim>> {
-        let target = self.ctx.options.space_target;
+    /// Puts off the next pass until the files of values have grown: the last one has freed little.
+    fn put_off_relocation(&self) {
+        let files = space_of(&self.version_set.state.load().version, 0).files;
+        self.relocation.lock().retry_at = files + (files / SLACK_PART).max(1);
+    }
+
+    /// Marks, and chooses the files of a pass. Returns also how many bytes they are to free.
+    fn choose_victims(&self, version: &Arc<Version>) -> Result<(VecDeque<Victim>, u64)> {
+        let target = self.ctx.options.space_target_now();
         let estimate = hidden_estimate(version);
         let space = space_of(version, estimate);
         let wanted = space.excess(target).max(1) + space.live / SLACK_PART;
@@ -144,13 +164,9 @@ impl Upkeep {
         let references = sum_of_references(version);
         let exact = ValueSpace { live, ..space };
         let excess = exact.excess(target);
-        let mut state = self.relocation.lock();
-        state.hidden_factor = Some(ratio(references.saturating_sub(live), estimate));
+        self.relocation.lock().hidden_factor = Some(ratio(references.saturating_sub(live), estimate));
         let wanted = if excess > 0 { excess + live / SLACK_PART } else { 0 };
-        let victims = victims_of(version, marked, target, wanted);
-        // Nothing to gain now: wait for a part of what is allowed.
-        state.retry_at = if victims.is_empty() { exact.files + (exact.files / SLACK_PART).max(1) } else { 0 };
-        Ok(victims)
+        Ok((victims_of(version, marked, target, wanted), wanted))
     }
 
     /// The segments that a pass looks at closely: those of the files that seem best.
@@ -158,8 +174,8 @@ impl Upkeep {
         let references = sum_of_references(version);
         // Hidden values are taken to be spread evenly.
         let live_share = ratio(space.live, references).min(1.0);
-        let files = states_of(version, |home, used| scaled(used.bytes, live_share).min(home.len));
-        let ranked = rank(&files, self.ctx.options.space_target, FileId(version.next_id));
+        let files = states_of(version, |home, used| scaled(moved_len(used), live_share).min(home.len));
+        let ranked = rank(&files, self.ctx.options.space_target_now(), FileId(version.next_id));
         let chosen = first_that_free(&ranked, wanted.saturating_mul(LOOKED_AT));
         let (mut segments, mut values) = (BTreeSet::new(), 0);
         let homes: BTreeSet<_> = chosen.iter().map(|file| file.file).collect();
@@ -184,7 +200,12 @@ fn victims_of(version: &Version, mut marked: Marked, target: f64, wanted: u64) -
     let homes = version.values.homes();
     let live_in = |file: FileId| {
         let segments = by_home.get(&file).into_iter().flatten();
-        segments.filter_map(|segment| marked.live.get(segment)).map(|used| used.bytes).sum::<u64>()
+        let mut sum = SegmentUse::default();
+        for used in segments.filter_map(|segment| marked.live.get(segment)) {
+            sum.values += used.values;
+            sum.bytes += used.bytes;
+        }
+        moved_len(sum)
     };
     let mut files = states_of(version, |home, _| live_in(home.file));
     files.retain(|file| by_home.contains_key(&file.file));
@@ -215,6 +236,13 @@ fn states_of(version: &Version, live: impl Fn(&ValueHome, SegmentUse) -> u64) ->
         newest: newest.get(&file).copied().unwrap_or(file),
     };
     version.values.homes().into_iter().map(state).collect()
+}
+
+/// About the bytes that values take in a file of moved values: with the heads of entries, and the table.
+fn moved_len(used: SegmentUse) -> u64 {
+    const HEAD: u64 = 5;
+    const FILE: u64 = 100;
+    if used.values == 0 { 0 } else { used.bytes + HEAD * used.values + FILE }
 }
 
 /// Bytes of all values to which entries refer, hidden ones too.

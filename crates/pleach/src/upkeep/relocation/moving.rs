@@ -15,9 +15,12 @@ use crate::version::edit::{Edit, EditItem};
 impl Upkeep {
     /// Cleans the first files: as many as fill a new file of about an SST's length.
     ///
+    /// Returns the bytes by which the files have become shorter.
+    ///
     /// After an error nothing has changed; in a poisoned store the edit may be durable.
-    pub(super) fn move_some(&self, victims: &mut VecDeque<Victim>) -> Result<()> {
+    pub(super) fn move_some(&self, victims: &mut VecDeque<Victim>) -> Result<u64> {
         let some = take_some(victims, self.ctx.options.sst_bytes);
+        let before: u64 = some.iter().map(|victim| victim.home.len).sum();
         let mut segments: Vec<(Arc<ValueHome>, FileId, Places)> = Vec::new();
         for victim in some {
             for (segment, mut places) in victim.segments {
@@ -40,7 +43,8 @@ impl Upkeep {
             let _left_for_the_next_open = self.ctx.env.remove_file(&values_path(&self.ctx.dir, file));
         }
         failpoint::reached("relocation.committed");
-        committed
+        committed?;
+        Ok(before.saturating_sub(moved.map_or(0, |(_, len)| len)))
     }
 
     /// Copies the live values to a new file, and makes it durable with its name. Returns its number and length; `None` if

@@ -44,7 +44,6 @@ pub(super) const SITES: &[Site] = &[
     site("sst.tail.crc", Catcher::Damage),
     site("sst.footer.crc", Catcher::Damage),
     site("value.crc", Catcher::Damage),
-    site("moved.crc", Catcher::Damage),
 ];
 
 /// The sites whose absence `catcher` must notice.

@@ -90,14 +90,15 @@ impl Driver {
     /// Counts so far, for [`Happened`](super::happened::Happened).
     pub(crate) fn happened(&self) -> [(&'static str, u64); 10] {
         let [groups, snapshots, merges] = self.timeline.happened();
+        let stats = self.db.as_ref().map(Db::stats);
         [
             (GROUPS, groups),
             (SNAPSHOTS, snapshots),
             (MERGES, merges),
             (TRAINED_LATER, self.trained_later),
-            (SEGMENTS, self.db.as_ref().map_or(0, |db| db.stats().value_files)),
-            (COPIES, self.db.as_ref().map_or(0, |db| u64::from(db.stats().value_copied_bytes > 0))),
-            (MOVES, self.db.as_ref().map_or(0, |db| u64::from(db.stats().value_moved_bytes > 0))),
+            (SEGMENTS, stats.as_ref().map_or(0, |s| s.value_files)),
+            (COPIES, stats.as_ref().map_or(0, |s| u64::from(s.value_copied_bytes > 0))),
+            (MOVES, stats.as_ref().map_or(0, |s| u64::from(s.value_moved_bytes + s.value_table_bytes > 0))),
             (LEARNED, self.db.as_ref().map_or(0, |db| db.stats().ssts_learned)),
             (FULL_DISKS, self.full_disks),
             (KEPT_MANIFESTS, self.manifests_kept),

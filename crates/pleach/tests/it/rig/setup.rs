@@ -61,7 +61,8 @@ impl Setup {
         let learned = self.learned.unwrap_or_else(|| CHOICES[usize::try_from(env.random_u64() % 3).unwrap()]);
         let any = || SEPARATIONS[usize::try_from(env.random_u64() % SEPARATIONS.len() as u64).unwrap()];
         let separate_at = self.separate_at.unwrap_or_else(any);
-        let space_target = if env.random_u64().is_multiple_of(2) { 1.1 } else { 1.3 };
+        let space_target =
+            [None, Some(1.0), Some(1.0), Some(1.2)][usize::try_from(env.random_u64() % 4).unwrap()];
         // At 0 only compactions train while they write, and the rest is left for idle time.
         let training_writers = if env.random_u64().is_multiple_of(2) { 0 } else { 8 };
         Options::new()
@@ -78,8 +79,7 @@ impl Setup {
             .direct_reads(self.direct_reads)
             .learned_index(learned)
             .separate_at(separate_at)
-            .space_target(space_target)
-            .thresholds(Thresholds { larger_models: true, training_writers, ..thresholds() })
+            .thresholds(Thresholds { larger_models: true, training_writers, space_target, ..thresholds() })
     }
 }
 
