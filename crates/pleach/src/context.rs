@@ -33,6 +33,8 @@ pub(crate) struct Context {
     pub(crate) read_ahead: LazyReadService<WindowRead>,
     /// Reads separated values for tasks.
     pub(crate) value_reads: LazyReadService<ValueRead>,
+    /// By how much separated values exceed their space: a debt ratio, as bits. Relaxed: writers may see it late.
+    pub(crate) value_debt: AtomicU64,
     /// Chosen at the end of an open.
     pub(crate) read_driver: OnceLock<ReadDriver>,
     /// Wasted probes (a file was searched and did not hold the key) between two reviews of the filters in memory. 0 while all

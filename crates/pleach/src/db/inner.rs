@@ -85,6 +85,7 @@ impl Inner {
             loads: Loads::new(&options.env),
             read_ahead: LazyReadService::new(&options.env),
             value_reads: LazyReadService::new(&options.env),
+            value_debt: AtomicU64::new(0),
             read_driver: OnceLock::new(),
             filter_review_interval: AtomicU64::new(u64::MAX),
         });

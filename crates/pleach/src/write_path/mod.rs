@@ -118,9 +118,11 @@ impl WritePath {
         MemtableWriter::new(self.ctx.options.memtable_budget(), &self.shares.memtables)
     }
 
-    /// Sets the charge of writers by the debt of the newest version.
+    /// Sets the charge of writers by the debt of the newest version, and by that of separated values when it was last measured.
     pub(crate) fn measure_pressure(&self) {
-        self.pressure.measure(self.version_set.ledger.lock().debt_ratios());
+        let debts = self.version_set.ledger.lock().debt_ratios();
+        let value_debt = f64::from_bits(self.ctx.value_debt.load(Ordering::Relaxed));
+        self.pressure.measure(debts, value_debt);
     }
 
     /// Makes the log durable.

@@ -40,10 +40,11 @@ pub(super) const SLEEP_FOR_OTHERS_NS: u64 = 1_000_000;
 const OWED_MAX_NS: u64 = 100_000_000;
 
 impl Pressure {
-    /// Sets the charge by the largest debt ratios of all partitions.
-    pub(crate) fn measure(&self, (runs_ratio, garbage_ratio): (f64, f64)) {
+    /// Sets the charge by the largest debt ratios of all partitions, and by that of separated values.
+    pub(crate) fn measure(&self, (runs_ratio, garbage_ratio): (f64, f64), values_ratio: f64) {
         self.has_garbage_debt.store(garbage_ratio > 0.0, Ordering::Relaxed);
-        self.per_kib_ns.store(charge_ns(runs_ratio.max(garbage_ratio)), Ordering::Relaxed);
+        let ratio = runs_ratio.max(garbage_ratio).max(values_ratio);
+        self.per_kib_ns.store(charge_ns(ratio), Ordering::Relaxed);
     }
 
     /// Whether garbage exceeds its soft limit.

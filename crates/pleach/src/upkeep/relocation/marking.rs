@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pleach_env::{Error, FileId, Result};
+use pleach_env::{FileId, Result};
 use pleach_table::ValueKind;
 
 use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
@@ -22,8 +22,9 @@ pub(super) struct Marked {
     pub(super) places: BTreeMap<FileId, Places>,
 }
 
-/// Entries between two looks at whether the store is being closed.
-const LOOK_EVERY: u32 = 4096;
+/// Entries between two looks at whether the store is being closed, and how far the values exceed their space: about a
+/// millisecond.
+const LOOK_EVERY: u32 = 1 << 14;
 
 /// Marks the values that readers of `version` see, with the places of those in `segments`.
 pub(super) fn mark(upkeep: &Upkeep, version: &Version, segments: &BTreeSet<FileId>) -> Result<Marked> {
@@ -49,8 +50,9 @@ pub(super) fn mark(upkeep: &Upkeep, version: &Version, segments: &BTreeSet<FileI
                 marked.add(pointer);
             }
             looked += 1;
-            if looked.is_multiple_of(LOOK_EVERY) && upkeep.ctx.status.is_closed() {
-                return Err(Error::closed());
+            if looked.is_multiple_of(LOOK_EVERY) {
+                upkeep.ctx.status.check_not_closed()?;
+                upkeep.measure_value_debt();
             }
             merge.advance()?;
         }

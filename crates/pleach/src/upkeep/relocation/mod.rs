@@ -25,14 +25,18 @@ mod moving;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pleach_env::{FileId, Job, JobStep, Result};
 
 use super::Upkeep;
 use crate::picker::value_files::{ValueFileState, ValueSpace, first_that_free, rank};
-use crate::values::{SegmentUse, ValueHome};
+use crate::values::{LiveSegment, SegmentUse, ValueHome};
 use crate::version::{Run, SubTree, Version};
 use marking::{Marked, Places, mark};
+
+/// Writers nearly stop when the files exceed their space by so many memtables, and one more.
+const DEBT_MEMTABLES: u64 = 3;
 
 /// Values whose places a pass remembers, at most: 8 bytes each.
 const PLACES_MAX: u64 = 1 << 20;
@@ -40,64 +44,82 @@ const PLACES_MAX: u64 = 1 << 20;
 /// A pass looks at files that seem to free so many times what is wanted, because only the marking says what they really free.
 const LOOKED_AT: u64 = 3;
 
-/// A pass that frees less than this part of what was wanted is not repeated at once. So each repeated pass makes the files
-/// shorter, and passes end. Arbitrary.
-const FREED_PART: u64 = 4;
+/// A marking chooses files that free this part of the live values, 10 %, and is used until as much has been written. A marking
+/// reads all SSTs, so it should serve for long; but values that die after it are moved all the same.
+const USED_PART: u64 = 10;
 
-/// A pass frees this part of the live values more than it must, so that not every flush makes one due. Arbitrary: 2 %.
-const SLACK_PART: u64 = 50;
+/// If nothing could be freed, the next try waits until this part of the files is wanted in addition: 2 %. Arbitrary.
+const PUT_OFF_PART: u64 = 50;
 
 /// State of relocation that threads share with the job.
 #[derive(Default)]
 pub(crate) struct RelocationState {
     /// Whether a pass is under way.
     is_busy: bool,
-    /// After a pass that has freed little: the length of all files of values from which on another one is tried.
-    retry_at: u64,
+    /// After a marking or a move that could free nothing: the excess of space above which the next one is tried.
+    retry_above: u64,
     /// By how much the estimate of hidden values was off when they were last counted.
     hidden_factor: Option<f64>,
+    /// Live bytes of files when they were last counted, as they would take them in a new file.
+    counted: BTreeMap<FileId, u64>,
 }
 
 /// The job. There is none if the store neither has nor makes separated values.
 pub(super) struct Relocator {
     upkeep: Arc<Upkeep>,
-    /// Files that are still to be cleaned in this pass.
+    /// Files that the last marking has found worth cleaning, and that have not been cleaned. They are cleaned when space is
+    /// short, as long as the marking is not too old.
     victims: VecDeque<Victim>,
-    /// Bytes that this pass was to free, and those that it has freed so far.
-    wanted: u64,
+    /// Bytes of the log when that marking began, and those up to which it is used.
+    marked_at: u64,
+    used_until: u64,
+    /// Bytes freed since the last marking.
     freed: u64,
 }
 
 /// A file to be cleaned.
 struct Victim {
-    home: Arc<ValueHome>,
+    file: FileId,
+    len: u64,
     /// All segments whose values are in it, with the places of the live ones.
     segments: Vec<(FileId, Places)>,
 }
 
 impl Relocator {
     pub(super) fn new(upkeep: &Arc<Upkeep>) -> Self {
-        Self { upkeep: Arc::clone(upkeep), victims: VecDeque::new(), wanted: 0, freed: 0 }
+        let (victims, marked_at, used_until, freed) = (VecDeque::new(), 0, 0, 0);
+        Self { upkeep: Arc::clone(upkeep), victims, marked_at, used_until, freed }
     }
 
-    /// Marks and chooses, or cleans some files. Returns whether there may be more to do.
+    /// Cleans some files, or marks and chooses. Returns whether there may be more to do.
     fn try_step(&mut self) -> Result<bool> {
-        if !self.victims.is_empty() {
-            self.freed += self.upkeep.move_some(&mut self.victims)?;
-            if self.victims.is_empty() && self.freed < (self.wanted / FREED_PART).max(1) {
-                self.upkeep.put_off_relocation();
-            }
-            return Ok(true);
+        let version = self.upkeep.measure_value_debt();
+        let log_bytes = self.upkeep.ctx.counters.log_bytes.load(Ordering::Relaxed);
+        if log_bytes > self.used_until {
+            self.victims.clear();
         }
-        let version = Arc::clone(&self.upkeep.version_set.state.load().version);
         if !self.upkeep.is_relocation_due(&version) {
             self.upkeep.relocation.lock().is_busy = false;
             return Ok(false);
         }
         self.upkeep.relocation.lock().is_busy = true;
-        (self.victims, self.wanted) = self.upkeep.choose_victims(&version)?;
-        self.freed = 0;
         if self.victims.is_empty() {
+            if self.marked_at == log_bytes && self.freed == 0 {
+                // Nothing was written and nothing could be freed since the last marking.
+                self.upkeep.put_off_relocation();
+                return Ok(true);
+            }
+            let live;
+            (self.victims, live) = self.upkeep.choose_victims(&version)?;
+            (self.marked_at, self.used_until, self.freed) = (log_bytes, log_bytes + live / USED_PART, 0);
+            if self.victims.is_empty() {
+                self.upkeep.put_off_relocation();
+            }
+            return Ok(true);
+        }
+        let freed = self.upkeep.move_some(&mut self.victims)?;
+        self.freed += freed;
+        if freed == 0 {
             self.upkeep.put_off_relocation();
         }
         Ok(true)
@@ -137,87 +159,138 @@ impl Upkeep {
         if version.values.is_empty() {
             return false;
         }
-        let (retry_at, factor) = {
-            let state = self.relocation.lock();
-            (state.retry_at, state.hidden_factor.unwrap_or(1.0))
+        let excess = self.estimated_space(version).excess(self.ctx.options.space_target_now());
+        let mut state = self.relocation.lock();
+        if excess == 0 {
+            state.retry_above = 0;
+        }
+        excess > state.retry_above
+    }
+
+    fn estimated_space(&self, version: &Version) -> ValueSpace {
+        let factor = self.relocation.lock().hidden_factor.unwrap_or(1.0);
+        space_of(version, scaled(hidden_estimate(version), factor))
+    }
+
+    /// Measures by how much separated values exceed their space, for the charge of writers. Returns the newest version.
+    fn measure_value_debt(&self) -> Arc<Version> {
+        let version = Arc::clone(&self.version_set.state.load().version);
+        let excess = match version.values.is_empty() {
+            true => 0,
+            false => self.estimated_space(&version).excess(self.ctx.options.space_target_now()),
         };
-        let hidden = scaled(hidden_estimate(version), factor);
-        let space = space_of(version, hidden);
-        space.files >= retry_at && space.excess(self.ctx.options.space_target_now()) > 0
+        let soft = self.ctx.options.memtable_budget() as u64;
+        let debt = ratio(excess.saturating_sub(soft), DEBT_MEMTABLES * soft).min(1.0);
+        self.ctx.value_debt.store(debt.to_bits(), Ordering::Relaxed);
+        self.writes.measure_pressure();
+        version
     }
 
-    /// Puts off the next pass until the files of values have grown: the last one has freed little.
+    /// Puts off relocation until more space is wanted: nothing could be freed.
     fn put_off_relocation(&self) {
-        let files = space_of(&self.version_set.state.load().version, 0).files;
-        self.relocation.lock().retry_at = files + (files / SLACK_PART).max(1);
+        let space = self.estimated_space(&self.version_set.state.load().version);
+        let excess = space.excess(self.ctx.options.space_target_now());
+        self.relocation.lock().retry_above = excess + (space.files / PUT_OFF_PART).max(1);
     }
 
-    /// Marks, and chooses the files of a pass. Returns also how many bytes they are to free.
+    /// Marks, and chooses files to clean. Returns also the bytes of live values.
     fn choose_victims(&self, version: &Arc<Version>) -> Result<(VecDeque<Victim>, u64)> {
         let target = self.ctx.options.space_target_now();
-        let estimate = hidden_estimate(version);
-        let space = space_of(version, estimate);
-        let wanted = space.excess(target).max(1) + space.live / SLACK_PART;
-        let candidates = self.candidates(version, &space, wanted);
-        let marked = mark(self, version, &candidates)?;
+        let space = self.estimated_space(version);
+        let wanted = space.excess(target).max(space.live / USED_PART).max(1);
+        let mut marked = mark(self, version, &self.candidates(version, &space, wanted))?;
         let live = marked.live.values().map(|used| used.bytes).fold(0, u64::saturating_add);
-        let references = sum_of_references(version);
-        let exact = ValueSpace { live, ..space };
-        let excess = exact.excess(target);
-        self.relocation.lock().hidden_factor = Some(ratio(references.saturating_sub(live), estimate));
-        let wanted = if excess > 0 { excess + live / SLACK_PART } else { 0 };
-        Ok((victims_of(version, marked, target, wanted), wanted))
+        let excess = ValueSpace { live, ..space }.excess(target);
+        let wanted = if excess > 0 { excess.max(live / USED_PART) } else { 0 };
+        let files = counted_states(version, &marked);
+        self.note_counts(version, live, &files);
+        let ranked = rank(&files, target, FileId(version.next_id));
+        let mut best = first_that_free(&ranked, wanted).to_vec();
+        // Values of about the same age come into the same file, because they die at about the same pace.
+        best.sort_by_key(|file| file.newest);
+        let best = &best[..];
+        let mut victims = victims_of(version, best, &mut marked);
+        let freed: u64 = best.iter().filter(|f| has(&victims, f.file)).map(ValueFileState::garbage).sum();
+        if freed < wanted && victims.len() < best.len() {
+            // Other files are better than those that were looked at.
+            marked = mark(self, version, &segments_in(version, best))?;
+            victims = victims_of(version, best, &mut marked);
+        }
+        Ok((victims, live))
+    }
+
+    /// Remembers what a marking has counted, to choose better next time.
+    fn note_counts(&self, version: &Version, live: u64, files: &[ValueFileState]) {
+        let hidden = sum_of_references(version).saturating_sub(live);
+        let mut state = self.relocation.lock();
+        state.hidden_factor = Some(ratio(hidden, hidden_estimate(version)));
+        state.counted = files.iter().map(|file| (file.file, file.live)).collect();
     }
 
     /// The segments that a pass looks at closely: those of the files that seem best.
     fn candidates(&self, version: &Version, space: &ValueSpace, wanted: u64) -> BTreeSet<FileId> {
-        let references = sum_of_references(version);
-        // Hidden values are taken to be spread evenly.
-        let live_share = ratio(space.live, references).min(1.0);
-        let files = states_of(version, |home, used| scaled(moved_len(used), live_share).min(home.len));
+        // Hidden values are taken to be spread evenly, but for what was counted.
+        let live_share = ratio(space.live, sum_of_references(version)).min(1.0);
+        let state = self.relocation.lock();
+        let files = states_of(version, |home, used| {
+            let even = scaled(moved_len(used), live_share).min(home.len);
+            state.counted.get(&home.file).map_or(even, |counted| (*counted).min(moved_len(used)))
+        });
+        drop(state);
         let ranked = rank(&files, self.ctx.options.space_target_now(), FileId(version.next_id));
-        let chosen = first_that_free(&ranked, wanted.saturating_mul(LOOKED_AT));
-        let (mut segments, mut values) = (BTreeSet::new(), 0);
-        let homes: BTreeSet<_> = chosen.iter().map(|file| file.file).collect();
-        for segment in version.values.iter().filter(|segment| homes.contains(&segment.home.file)) {
-            values += segment.live.values;
-            if values > PLACES_MAX && !segments.is_empty() {
-                break;
-            }
-            segments.insert(segment.id);
-        }
-        segments
+        segments_in(version, first_that_free(&ranked, wanted.saturating_mul(LOOKED_AT)))
     }
 }
 
-/// The files to clean, the best first: those that free `wanted` bytes, of the files whose segments were all looked at.
-fn victims_of(version: &Version, mut marked: Marked, target: f64, wanted: u64) -> VecDeque<Victim> {
-    let mut by_home: BTreeMap<FileId, Vec<FileId>> = BTreeMap::new();
+/// The segments whose values are in `files`: as many as a pass remembers the places of.
+fn segments_in(version: &Version, files: &[ValueFileState]) -> BTreeSet<FileId> {
+    let mut by_home: BTreeMap<FileId, Vec<&LiveSegment>> = BTreeMap::new();
     for segment in version.values.iter() {
-        by_home.entry(segment.home.file).or_default().push(segment.id);
+        by_home.entry(segment.home.file).or_default().push(segment);
     }
-    by_home.retain(|_, segments| segments.iter().all(|segment| marked.places.contains_key(segment)));
-    let homes = version.values.homes();
-    let live_in = |file: FileId| {
-        let segments = by_home.get(&file).into_iter().flatten();
-        let mut sum = SegmentUse::default();
-        for used in segments.filter_map(|segment| marked.live.get(segment)) {
-            sum.values += used.values;
-            sum.bytes += used.bytes;
+    let (mut segments, mut values) = (BTreeSet::new(), 0);
+    for segment in files.iter().filter_map(|file| by_home.get(&file.file)).flatten() {
+        values += segment.live.values;
+        if values > PLACES_MAX && !segments.is_empty() {
+            break;
         }
-        moved_len(sum)
-    };
-    let mut files = states_of(version, |home, _| live_in(home.file));
-    files.retain(|file| by_home.contains_key(&file.file));
-    let ranked = rank(&files, target, FileId(version.next_id));
+        segments.insert(segment.id);
+    }
+    segments
+}
+
+/// The states of all files of values, by what a marking has counted.
+fn counted_states(version: &Version, marked: &Marked) -> Vec<ValueFileState> {
+    let mut live: BTreeMap<FileId, SegmentUse> = BTreeMap::new();
+    for segment in version.values.iter() {
+        let sum = live.entry(segment.home.file).or_default();
+        let used = marked.live.get(&segment.id).copied().unwrap_or_default();
+        sum.values += used.values;
+        sum.bytes += used.bytes;
+    }
+    states_of(version, |home, _| live.get(&home.file).map_or(0, |used| moved_len(*used)))
+}
+
+fn has(victims: &VecDeque<Victim>, file: FileId) -> bool {
+    victims.iter().any(|victim| victim.file == file)
+}
+
+/// Those of `files` whose segments were all looked at.
+fn victims_of(version: &Version, files: &[ValueFileState], marked: &mut Marked) -> VecDeque<Victim> {
+    let mut by_home: BTreeMap<FileId, Vec<&LiveSegment>> = BTreeMap::new();
+    for segment in version.values.iter() {
+        by_home.entry(segment.home.file).or_default().push(segment);
+    }
     let mut victims = VecDeque::new();
-    for file in first_that_free(&ranked, wanted) {
-        let (Some((home, _)), Some(segments)) = (homes.get(&file.file), by_home.get(&file.file)) else {
+    for segments in files.iter().filter_map(|file| by_home.remove(&file.file)) {
+        let Some(first) = segments.first() else { continue };
+        if !segments.iter().all(|segment| marked.places.contains_key(&segment.id)) {
             continue;
-        };
-        let segments =
-            segments.iter().map(|id| (*id, marked.places.remove(id).unwrap_or_default())).collect();
-        victims.push_back(Victim { home: Arc::clone(home), segments });
+        }
+        let (file, len) = (first.home.file, first.home.len);
+        let mut places = |id: FileId| marked.places.remove(&id).unwrap_or_default();
+        let segments = segments.iter().map(|segment| (segment.id, places(segment.id))).collect();
+        victims.push_back(Victim { file, len, segments });
     }
     victims
 }

@@ -9,7 +9,7 @@ use super::{Places, Victim};
 use crate::state::State;
 use crate::stats::add;
 use crate::upkeep::Upkeep;
-use crate::values::{HomeKind, MovedFileBuilder, ValueHome, ValuePointer, values_path};
+use crate::values::{HomeKind, LiveSegment, MovedFileBuilder, ValueHome, ValuePointer, values_path};
 use crate::version::edit::{Edit, EditItem};
 
 impl Upkeep {
@@ -20,13 +20,21 @@ impl Upkeep {
     /// After an error nothing has changed; in a poisoned store the edit may be durable.
     pub(super) fn move_some(&self, victims: &mut VecDeque<Victim>) -> Result<u64> {
         let some = take_some(victims, self.ctx.options.sst_bytes);
-        let before: u64 = some.iter().map(|victim| victim.home.len).sum();
+        let before: u64 = some.iter().map(|victim| victim.len).sum();
+        let version = Arc::clone(&self.version_set.state.load().version);
         let mut segments: Vec<(Arc<ValueHome>, FileId, Places)> = Vec::new();
         for victim in some {
             for (segment, mut places) in victim.segments {
+                // Since the marking, a segment may have lost its last reference.
+                let Some(LiveSegment { home, .. }) = version.values.find(segment) else { continue };
+                debug_assert_eq!(home.file, victim.file, "only relocation changes homes");
                 places.sort_unstable();
-                segments.push((Arc::clone(&victim.home), segment, places));
+                segments.push((Arc::clone(home), segment, places));
             }
+        }
+        drop(version);
+        if segments.is_empty() {
+            return Ok(before);
         }
         segments.sort_by_key(|(_, segment, _)| *segment);
         let moved = self.copy(&segments)?;
@@ -90,6 +98,7 @@ impl Upkeep {
                     self.keep_pace(builder.len() - charged);
                     charged = builder.len();
                     ctx.status.check_not_closed()?;
+                    self.measure_value_debt();
                 }
                 Ok(())
             })?;
