@@ -2,7 +2,18 @@
 //!
 //! A file is cleaned by moving its live values, so the price of the space that it frees is the bytes that are moved. Files with
 //! much garbage are cheap. Of two files with as much garbage, the older one comes first: the values in it that are still live
-//! have not been overwritten for long, so waiting would not make it much cheaper.
+//! have not been overwritten for long, so waiting would not make it much cheaper. The benefit is the share of garbage times the
+//! logarithm of the age. In a simulation of overwrites at a space target of 1.3, bytes written for each byte of the user:
+//!
+//! | benefit | uniform | Zipf 0.99 |
+//! |---|---|---|
+//! | share | 2.37 | 1.97 |
+//! | share * ln(1 + age) | 2.42 | 2.00 |
+//! | share * sqrt(age) / (2 - share) | 2.50 | 2.05 |
+//! | share * age / (2 - share) (log-structured file systems) | 2.77 | 2.98 |
+//!
+//! That is with markings that serve for a tenth of the data. With a marking for each file the second is the best for Zipf, 1.88
+//! against 2.23 of the first.
 //!
 //! # Origin
 //! Cost and benefit of cleaning: Rosenblum and Ousterhout, "The design and implementation of a log-structured file system",
@@ -33,17 +44,18 @@ impl ValueFileState {
 pub(crate) struct ValueSpace {
     /// Length of all files of values.
     pub(crate) files: u64,
-    /// Length of all SSTs.
+    /// Length of all SSTs, and about what of it is live.
     pub(crate) ssts: u64,
+    pub(crate) live_ssts: u64,
     /// Bytes of live values.
     pub(crate) live: u64,
 }
 
 impl ValueSpace {
-    /// Bytes above `target` times the live ones; 0 if there are none. SSTs count as live.
+    /// Bytes above `target` times the live ones; 0 if there are none.
     pub(crate) fn excess(&self, target: f64) -> u64 {
-        let allowed = target * as_f64(self.live) + (target - 1.0) * as_f64(self.ssts);
-        as_u64(as_f64(self.files) - allowed)
+        let allowed = target * as_f64(self.live.saturating_add(self.live_ssts));
+        as_u64(as_f64(self.files.saturating_add(self.ssts)) - allowed)
     }
 }
 
@@ -56,8 +68,8 @@ fn garbage_share_min(target: f64) -> f64 {
 pub(crate) fn rank(files: &[ValueFileState], target: f64, now: FileId) -> Vec<ValueFileState> {
     let share = |file: &ValueFileState| as_f64(file.garbage()) / as_f64(file.len.max(1));
     let benefit = |file: &ValueFileState| {
-        let age = as_f64(now.0.saturating_sub(file.newest.0)).max(1.0);
-        share(file) * age / (2.0 - share(file))
+        let age = as_f64(now.0.saturating_sub(file.newest.0));
+        share(file) * (2.0 + age).ln()
     };
     let is_worth_it = |file: &&ValueFileState| file.garbage() > 0 && share(file) >= garbage_share_min(target);
     let mut ranked: Vec<_> = files.iter().filter(is_worth_it).copied().collect();
@@ -100,7 +112,7 @@ mod tests {
         let order =
             |target| -> Vec<_> { rank(&files, target, FileId(100)).iter().map(|file| file.file.0).collect() };
         assert_eq!(order(1.3), [3, 2, 90], "1 has too little garbage");
-        assert_eq!(order(1.05), [3, 2, 1, 90]);
+        assert_eq!(order(1.05), [3, 2, 90, 1]);
         assert_eq!(order(4.0), [3, 2, 90]);
         let ranked = rank(&files, 1.3, FileId(100));
         let chosen = |wanted| first_that_free(&ranked, wanted).len();
@@ -109,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_excess_is_what_exceeds_the_target() {
-        let space = ValueSpace { files: 1400, ssts: 100, live: 1000 };
+        let space = ValueSpace { files: 1400, ssts: 100, live_ssts: 100, live: 1000 };
         assert!((69..=70).contains(&space.excess(1.3)), "1400 - 1300 - 30");
         assert_eq!((space.excess(1.4), space.excess(4.0)), (0, 0));
         assert_eq!(ValueSpace::default().excess(1.3), 0);

@@ -35,8 +35,11 @@ use crate::values::{LiveSegment, SegmentUse, ValueHome};
 use crate::version::{Run, SubTree, Version};
 use marking::{Marked, Places, mark};
 
-/// Writers nearly stop when the files exceed their space by so many memtables, and one more.
-const DEBT_MEMTABLES: u64 = 3;
+/// Writers are charged when files exceed their space by half a memtable, at most so many bytes. They nearly stop at
+/// [`DEBT_HARD`] times as much more. Arbitrary.
+const DEBT_SOFT_MAX: u64 = 16 << 20;
+/// See [`DEBT_SOFT_MAX`].
+const DEBT_HARD: u64 = 3;
 
 /// Values whose places a pass remembers, at most: 8 bytes each.
 const PLACES_MAX: u64 = 1 << 20;
@@ -179,8 +182,8 @@ impl Upkeep {
             true => 0,
             false => self.estimated_space(&version).excess(self.ctx.options.space_target_now()),
         };
-        let soft = self.ctx.options.memtable_budget() as u64;
-        let debt = ratio(excess.saturating_sub(soft), DEBT_MEMTABLES * soft).min(1.0);
+        let soft = (self.ctx.options.memtable_budget() as u64 / 2).min(DEBT_SOFT_MAX);
+        let debt = ratio(excess.saturating_sub(soft), DEBT_HARD * soft).min(1.0);
         self.ctx.value_debt.store(debt.to_bits(), Ordering::Relaxed);
         self.writes.measure_pressure();
         version
@@ -335,10 +338,18 @@ fn hidden_estimate(version: &Version) -> u64 {
 }
 
 fn space_of(version: &Version, hidden: u64) -> ValueSpace {
-    let ssts = |run: &Run| run.totals.bytes;
+    let (mut ssts, mut live_ssts) = (0u64, 0u64);
+    for (_, partition) in version.partitions() {
+        let sum = |of: fn(&Run) -> u64| partition.tree.sum(of);
+        let (bytes, entries) = (sum(|run| run.totals.bytes), sum(|run| run.totals.entries));
+        let garbage = sum(|run| run.totals.garbage).min(entries);
+        ssts = ssts.saturating_add(bytes);
+        live_ssts = live_ssts.saturating_add(scaled(bytes, ratio(entries - garbage, entries)));
+    }
     ValueSpace {
         files: version.values.homes().values().map(|(home, _)| home.len).fold(0, u64::saturating_add),
-        ssts: version.partitions().map(|(_, partition)| partition.tree.sum(ssts)).sum(),
+        ssts,
+        live_ssts,
         live: sum_of_references(version).saturating_sub(hidden),
     }
 }

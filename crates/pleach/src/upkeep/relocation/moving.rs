@@ -13,13 +13,15 @@ use crate::values::{HomeKind, LiveSegment, MovedFileBuilder, ValueHome, ValuePoi
 use crate::version::edit::{Edit, EditItem};
 
 impl Upkeep {
-    /// Cleans the first files: as many as fill a new file of about an SST's length.
+    /// Cleans the first files: as many as fill a new file of about the length of a log segment.
     ///
     /// Returns the bytes by which the files have become shorter.
     ///
     /// After an error nothing has changed; in a poisoned store the edit may be durable.
     pub(super) fn move_some(&self, victims: &mut VecDeque<Victim>) -> Result<u64> {
-        let some = take_some(victims, self.ctx.options.sst_bytes);
+        // Files stay on the disk until those that replace them are complete.
+        let bytes = self.ctx.options.sst_bytes.min(self.ctx.options.memtable_budget() as u64);
+        let some = take_some(victims, bytes);
         let before: u64 = some.iter().map(|victim| victim.len).sum();
         let version = Arc::clone(&self.version_set.state.load().version);
         let mut segments: Vec<(Arc<ValueHome>, FileId, Places)> = Vec::new();
