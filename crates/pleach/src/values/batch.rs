@@ -14,7 +14,7 @@ use pleach_env::{ReadQueue, Result, is_out_of_files};
 use pleach_table::AlignedBuffer;
 
 use super::file::ValueSpan;
-use super::reads::Place;
+use super::reads::{Place, cached_value};
 use super::segments::ValueSegments;
 use crate::context::Context;
 use crate::keys::PartitionId;
@@ -53,11 +53,14 @@ struct Group {
 
 /// The values that one call reads, in the order of their places.
 struct Batch<'s, 'k, 'v> {
+    ctx: &'s Context,
+    fills_cache: bool,
     partition: PartitionId,
     wanted: Vec<Wanted<'s, 'k, 'v>>,
 }
 
-/// Reads the values of keys of a partition: replaces all pointers among the values of `entries`. After an error some are left.
+/// Gets the values of keys of a partition, from the cache or from their homes: replaces all pointers among the values of
+/// `entries`. After an error some are left. If it `fills_cache`, values that were read enter the cache.
 ///
 /// # Errors
 /// As [`read_value`](super::read_value), of any of them.
@@ -66,11 +69,12 @@ pub(crate) fn read_values<'k, 'v>(
     segments: &ValueSegments,
     partition: PartitionId,
     entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
+    fills_cache: bool,
 ) -> Result<()> {
     let read = || {
-        let mut batch = Batch::new(ctx, segments, partition, entries)?;
+        let mut batch = Batch::new((ctx, fills_cache), segments, partition, entries)?;
         batch.read_resident()?;
-        batch.read_rest(ctx)
+        batch.read_rest()
     };
     read().map_err(|error| ctx.status.read_failed(error))
 }
@@ -85,23 +89,30 @@ pub(crate) fn read_resident_values<'k, 'v>(
     partition: PartitionId,
     entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
 ) -> Result<()> {
-    let read = || Batch::new(ctx, segments, partition, entries)?.read_resident();
+    let read = || Batch::new((ctx, false), segments, partition, entries)?.read_resident();
     read().map_err(|error| ctx.status.read_failed(error))
 }
 
 impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
     fn new(
-        ctx: &Context,
+        (ctx, fills_cache): (&'s Context, bool),
         segments: &'s ValueSegments,
         partition: PartitionId,
         entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
     ) -> Result<Self> {
         let mut wanted = Vec::with_capacity(entries.size_hint().0);
         for (key, value) in entries.filter(|(_, value)| value.is_pointer()) {
+            if let Some(found) = cached_value(ctx, value, fills_cache) {
+                *value = found;
+                continue;
+            }
             wanted.push(Wanted { place: Place::find(ctx, segments, value)?, key, value });
         }
+        if fills_cache {
+            ctx.value_cache.note_reads(wanted.len() as u64);
+        }
         wanted.sort_unstable_by_key(|wanted| (wanted.place.home.file, wanted.place.span.offset));
-        Ok(Self { partition, wanted })
+        Ok(Self { ctx, fills_cache, partition, wanted })
     }
 
     /// What is still to be read, by the reads that bring it.
@@ -152,6 +163,9 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
                     usize::try_from(place.span.offset - group.span.offset).expect("inside of the read");
                 let bytes = &bytes[skip..][..place.span.len];
                 let found = place.file.prove(place.pointer, (self.partition, key), &place.span, bytes)?;
+                if self.fills_cache {
+                    self.ctx.value_cache.admit(place.pointer, &found);
+                }
                 **value = Value::separated(found);
             }
         }
@@ -166,14 +180,14 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
     }
 
     /// Reads what is left: a lone group by this thread, others by a queue.
-    fn read_rest(&mut self, ctx: &Context) -> Result<()> {
+    fn read_rest(&mut self) -> Result<()> {
         let groups = self.groups(ON_DEVICE);
         match &groups[..] {
             [] => return Ok(()),
             [group] => return self.end(group, self.first(group).file.read(&group.span)),
             _ => {}
         }
-        let mut queue: ReadQueue<'_, AlignedBuffer> = ctx.read_queue(READS_MAX)?;
+        let mut queue: ReadQueue<'_, AlignedBuffer> = self.ctx.read_queue(READS_MAX)?;
         for (tag, group) in groups.iter().enumerate() {
             while queue.is_full() {
                 self.end_one(&groups, &mut queue)?;

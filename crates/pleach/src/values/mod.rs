@@ -22,6 +22,7 @@
 
 mod batch;
 mod builder;
+mod cache;
 mod file;
 mod home;
 mod pointer;
@@ -30,8 +31,9 @@ mod segments;
 
 pub(crate) use batch::{read_resident_values, read_values};
 pub(crate) use builder::{MovedFileBuilder, ValueFileBuilder};
+pub(crate) use cache::ValueCache;
 pub(crate) use file::kind_of;
 pub(crate) use home::{HomeKind, ValueHome, parse_values_name, values_path};
 pub(crate) use pointer::{CHECKSUM_LEN, ValuePointer, checksum};
-pub(crate) use reads::{ValueLoad, ValueRead, read_value};
+pub(crate) use reads::{ValueLoad, ValueRead, cached_value, get_value, read_value};
 pub(crate) use segments::{LiveSegment, SegmentUse, SegmentUses, ValueRefs, ValueSegments};

@@ -44,22 +44,59 @@ impl<'v> Place<'v> {
     }
 }
 
-/// Reads the value of `user_key` to which `value` points.
+/// The value to which `value` points, if it is cached. If the read `fills_cache`, the value is kept longer.
+pub(crate) fn cached_value(ctx: &Context, value: &Value, fills_cache: bool) -> Option<Value> {
+    let pointer = ValuePointer::decode(value)?;
+    ctx.value_cache.get(pointer, fills_cache).map(Value::separated)
+}
+
+/// The value of `user_key` to which `value` points: from the cache, or from its home and then, if the read `fills_cache`, into
+/// the cache.
+///
+/// # Errors
+/// As [`read_value`].
+pub(crate) fn get_value(
+    ctx: &Context,
+    segments: &ValueSegments,
+    key: (PartitionId, &[u8]),
+    value: &Value,
+    fills_cache: bool,
+) -> Result<Value> {
+    if let Some(found) = cached_value(ctx, value, fills_cache) {
+        return Ok(found);
+    }
+    ctx.value_cache.note_reads(1);
+    let (pointer, found) = read(ctx, segments, key, value)?;
+    if fills_cache {
+        ctx.value_cache.admit(pointer, &found);
+    }
+    Ok(Value::separated(found))
+}
+
+/// Reads the value of `user_key` to which `value` points, past the cache.
 ///
 /// # Errors
 /// `Io` if it cannot be read, `Corruption` if it is not there.
-#[cold]
 pub(crate) fn read_value(
     ctx: &Context,
     segments: &ValueSegments,
     key: (PartitionId, &[u8]),
     value: &Value,
 ) -> Result<Value> {
+    read(ctx, segments, key, value).map(|(_, found)| Value::separated(found))
+}
+
+fn read(
+    ctx: &Context,
+    segments: &ValueSegments,
+    key: (PartitionId, &[u8]),
+    value: &Value,
+) -> Result<(ValuePointer, Arc<[u8]>)> {
     let read = || {
         let Place { pointer, file, span, .. } = Place::find(ctx, segments, value)?;
-        file.take(pointer, key, &span, file.read(&span))
+        Ok((pointer, file.take(pointer, key, &span, file.read(&span))?))
     };
-    read().map(Value::separated).map_err(|error| ctx.status.read_failed(error))
+    read().map_err(|error| ctx.status.read_failed(error))
 }
 
 /// A value that is being read for a task.
@@ -112,6 +149,7 @@ pub(crate) struct ValueLoad {
     key: PartitionKey,
     read: Arc<ValueRead>,
     service: Arc<ReadService<ValueRead>>,
+    fills_cache: bool,
 }
 
 impl ValueLoad {
@@ -121,6 +159,7 @@ impl ValueLoad {
         segments: &ValueSegments,
         key: PartitionKey,
         value: &Value,
+        fills_cache: bool,
     ) -> Result<Self> {
         let begin = || {
             let Place { pointer, home, span, .. } = Place::find(ctx, segments, value)?;
@@ -130,7 +169,8 @@ impl ValueLoad {
             if !service.submit(Arc::clone(&read)) {
                 return Err(Error::closed());
             }
-            Ok(Self { key, read, service })
+            ctx.value_cache.note_reads(1);
+            Ok(Self { key, read, service, fills_cache })
         };
         begin().map_err(|error| ctx.status.read_failed(error))
     }
@@ -146,6 +186,9 @@ impl ValueLoad {
         let key = split_partition_key(&self.key).expect("a partition key");
         let ValueRead { pointer, span, .. } = &*self.read;
         let value = self.read.file().take(*pointer, key, span, read);
+        if let (Ok(value), true) = (&value, self.fills_cache) {
+            ctx.value_cache.admit(*pointer, value);
+        }
         Poll::Ready(value.map(Value::separated).map_err(|error| ctx.status.read_failed(error)))
     }
 

@@ -20,7 +20,7 @@ use pleach_table::ValueKind;
 use super::{Bound, Direction, Range};
 use crate::keys::Key;
 use crate::value::Value;
-use crate::values::{ValuePointer, read_value, read_values};
+use crate::values::{ValuePointer, get_value, read_values};
 
 /// Entries of the first batch of a scan of unknown length (arbitrary): a short scan reads little that it does not want.
 const ENTRIES_MIN: usize = 4;
@@ -175,7 +175,13 @@ impl Range {
                 if !value.is_pointer() {
                     return Ok(Stepped::Entry(key, value));
                 }
-                read_value(&self.ctx, &view.state.version.values, (self.partition, &key), &value)
+                get_value(
+                    &self.ctx,
+                    &view.state.version.values,
+                    (self.partition, &key),
+                    &value,
+                    self.fills_cache,
+                )
             }
             _ => Err(Error::closed()),
         };
@@ -213,7 +219,8 @@ impl Range {
         if let Some(view) = &self.view {
             let fitting = ahead.entries.iter_mut().take(fitting).map(|(key, value)| (&key[..], value));
             // What could not be read is read again, and fails, when it is next.
-            let _read_again = read_values(&self.ctx, &view.state.version.values, self.partition, fitting);
+            let segments = &view.state.version.values;
+            let _read_again = read_values(&self.ctx, segments, self.partition, fitting, self.fills_cache);
         }
         self.ahead = Some(ahead);
     }

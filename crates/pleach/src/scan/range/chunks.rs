@@ -107,7 +107,13 @@ impl Range {
         let _read_again = read_resident_values(&self.ctx, segments, self.partition, entries);
         let mut loads = Vec::new();
         for (place, (key, value)) in chunk.iter().enumerate().filter(|(_, (_, value))| value.is_pointer()) {
-            match ValueLoad::begin(&self.ctx, segments, partition_key(self.partition, key), value) {
+            match ValueLoad::begin(
+                &self.ctx,
+                segments,
+                partition_key(self.partition, key),
+                value,
+                self.fills_cache,
+            ) {
                 Ok(load) => loads.push((place, load)),
                 Err(error) => return (loads, Some((place, error))),
             }
