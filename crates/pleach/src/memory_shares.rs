@@ -1,9 +1,10 @@
 //! Shares of the memory budget: what the memtables hold now, and what the cache has of the rest.
 //!
 //! Memtables may take three eighths of the budget, but most of the time they hold less. The cache borrows the difference. The
-//! commit leader calls [`MemoryShares::follow_memtables`] when it has reserved memory and before it fills it: if the memtables
-//! hold more than they were granted, the cache evicts blocks, or separated values ([`ValueCache`]), and gives their memory back. The cleaner calls
-//! [`MemoryShares::review`] when filters and indexes have changed, and when nothing was written for a while.
+//! commit leader calls [`MemoryShares::follow_memtables`] when it has reserved memory and before it fills it: if the
+//! memtables hold more than they were granted, the cache evicts blocks, or separated values ([`ValueCache`]), and gives their
+//! memory back. The cleaner calls [`MemoryShares::review`] when filters and indexes have changed, and when nothing was
+//! written for a while.
 //!
 //! Filters borrow nothing, because one that was evicted has to be read again.
 //!
