@@ -23,7 +23,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 57] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 59] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -52,6 +52,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 57] {
         ("cache_bytes", stats.cache_bytes, true),
         ("cache_capacity_bytes", stats.cache_capacity_bytes, true),
         ("cache_locked_bytes", stats.cache_locked_bytes, true),
+        ("value_cache_bytes", stats.value_cache_bytes, true),
         ("index_filter_bytes", stats.index_filter_bytes, true),
         ("index_bytes", stats.index_bytes, true),
         ("residual_bytes", stats.residual_bytes, true),
@@ -61,6 +62,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 57] {
         ("wasted_probes", stats.wasted_probes, false),
         ("lookup_reads", stats.lookup_reads, false),
         ("wasted_reads", stats.wasted_reads, false),
+        ("value_reads", stats.value_reads, false),
         ("operations", stats.operations, false),
         ("log_bytes", stats.log_bytes, true),
         ("flushes", stats.flushes, false),

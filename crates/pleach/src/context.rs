@@ -15,7 +15,7 @@ use crate::manifest::CURRENT;
 use crate::options::Options;
 use crate::stats::Counters;
 use crate::status::Status;
-use crate::values::ValueRead;
+use crate::values::{ValueCache, ValueRead};
 
 /// Longest sleep of a throttled compaction or writer before it checks again whether to go on sleeping.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
@@ -35,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) value_reads: LazyReadService<ValueRead>,
     /// By how much separated values exceed their space: a debt ratio, as bits. Relaxed: writers may see it late.
     pub(crate) value_debt: AtomicU64,
+    /// Separated values in memory.
+    pub(crate) value_cache: Arc<ValueCache>,
     /// Chosen at the end of an open.
     pub(crate) read_driver: OnceLock<ReadDriver>,
     /// Wasted probes (a file was searched and did not hold the key) between two reviews of the filters in memory. 0 while all

@@ -36,7 +36,7 @@ use crate::operations::check_key;
 use crate::read_options::ReadOptions;
 use crate::state::State;
 use crate::value::Value;
-use crate::values::{ValueSegments, read_value};
+use crate::values::{ValueSegments, cached_value, get_value};
 use crate::version::edit::RunKind;
 use crate::version::reads::GET_NS;
 use crate::version::{Run, RunFile, SubTree};
@@ -260,7 +260,10 @@ pub(crate) fn begin(
     let segments = &state.version.values;
     match lookup.cached_steps(ctx) {
         Supplied::Found(Some(value)) if value.is_pointer() => {
-            Search::of_value(ctx, segments, lookup.key, &value).map_err(Err)
+            if let Some(found) = cached_value(ctx, &value, options.fill_cache) {
+                return Err(Ok(Some(found)));
+            }
+            Search::of_value(ctx, segments, lookup.key, &value, options.fill_cache).map_err(Err)
         }
         Supplied::Found(answer) => Err(Ok(answer)),
         Supplied::NotFound => Ok(Search::new(ctx, lookup.to_pending(options.policy), segments, options)),
@@ -294,8 +297,7 @@ pub(crate) fn get_blocking(
     }
 }
 
-/// Reads the value that the cached blocks point to.
-#[cold]
+/// Gets the value that the cached blocks point to.
 #[inline(never)]
 fn read_value_blocking(
     ctx: &Context,
@@ -304,10 +306,13 @@ fn read_value_blocking(
     value: &Value,
     options: &ReadOptions,
 ) -> Result<Option<Value>> {
-    if options.timeout.is_some() {
-        return Search::of_value(ctx, segments, key, value)?.run(ctx, options);
+    if options.timeout.is_none() {
+        return get_value(ctx, segments, split(&key), value, options.fill_cache).map(Some);
     }
-    read_value(ctx, segments, split(&key), value).map(Some)
+    match cached_value(ctx, value, options.fill_cache) {
+        Some(found) => Ok(Some(found)),
+        None => Search::of_value(ctx, segments, key, value, options.fill_cache)?.run(ctx, options),
+    }
 }
 
 /// The parts of a partition key that a lookup has made.

@@ -1,9 +1,10 @@
 //! Shares of the memory budget: what the memtables hold now, and what the cache has of the rest.
 //!
 //! Memtables may take three eighths of the budget, but most of the time they hold less. The cache borrows the difference. The
-//! commit leader calls [`MemoryShares::follow_memtables`] when it has reserved memory and before it fills it: if the memtables
-//! hold more than they were granted, the cache evicts blocks and gives their memory back. The cleaner calls
-//! [`MemoryShares::review`] when filters and indexes have changed, and when nothing was written for a while.
+//! commit leader calls [`MemoryShares::follow_memtables`] when it has reserved memory and before it fills it: if the
+//! memtables hold more than they were granted, the cache evicts blocks, or separated values ([`ValueCache`]), and gives their
+//! memory back. The cleaner calls [`MemoryShares::review`] when filters and indexes have changed, and when nothing was
+//! written for a while.
 //!
 //! Filters borrow nothing, because one that was evicted has to be read again.
 //!
@@ -19,14 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pleach_env::sync::Mutex;
-use pleach_table::FrameCache;
 
 use crate::memtable::MemtableMemory;
+use crate::values::ValueCache;
 
 /// See the module's text.
 pub(crate) struct MemoryShares {
     pub(crate) memtables: Arc<MemtableMemory>,
-    cache: Arc<FrameCache>,
+    /// The caches of blocks and of values, which share what they have.
+    cache: Arc<ValueCache>,
     /// The largest share of the memtables, in bytes.
     memtables_max: usize,
     /// Bytes that memtables may hold before the cache has to give up more; `usize::MAX` when it has given up their largest
@@ -42,7 +44,7 @@ impl MemoryShares {
     pub(crate) fn new(
         memtables: Arc<MemtableMemory>,
         memtables_max: usize,
-        cache: Arc<FrameCache>,
+        cache: Arc<ValueCache>,
         cache_min: usize,
     ) -> Self {
         let (granted, cache_min) = (AtomicUsize::new(0), Mutex::new(cache_min));
@@ -75,7 +77,7 @@ impl MemoryShares {
             }
             self.granted.store(granted, Ordering::SeqCst);
         }
-        self.cache.set_capacity(cache_min + self.memtables_max.saturating_sub(granted));
+        self.cache.set_total(cache_min + self.memtables_max.saturating_sub(granted));
     }
 
     /// Notes the memory that filters and indexes leave to the cache. If `is_idle`, the memory that is kept for the next
@@ -88,7 +90,7 @@ impl MemoryShares {
             self.grant_what_is_held(cache_min);
         } else {
             let granted = self.granted.load(Ordering::SeqCst);
-            self.cache.set_capacity(cache_min + self.memtables_max.saturating_sub(granted));
+            self.cache.set_total(cache_min + self.memtables_max.saturating_sub(granted));
         }
     }
 }

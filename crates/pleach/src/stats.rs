@@ -101,6 +101,11 @@ pub struct Stats {
     pub value_bytes: u64,
     /// Memory in bytes of the tables by which moved values are found.
     pub value_table_bytes: u64,
+    /// Memory in bytes of separated values that are cached. With [`Stats::cache_bytes`] it stays within what memtables, indexes
+    /// and filters leave of the budget.
+    pub value_cache_bytes: u64,
+    /// Separated values that point reads read from files because they were not cached.
+    pub value_reads: u64,
     /// Bytes of separated values that flushes have copied, because most of their log segments was something else.
     pub value_copied_bytes: u64,
     /// Bytes of separated values that were moved to free the space of values that are gone.

@@ -11,8 +11,8 @@
 //! A hit is one atomic addition, and one subtraction later, in the cache line of the frame's state.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -54,6 +54,11 @@ pub struct FrameCache {
     locked_max: AtomicU32,
     /// Frames of all [`FrameMut`]s. Relaxed: it orders no other memory.
     locked: AtomicU32,
+    /// Frames ever used, of all shards. Relaxed: it orders no other memory.
+    used: AtomicU32,
+    /// The frames whose use [`FrameCache::when_grown`] reports. Relaxed, as `used`.
+    watched: AtomicU32,
+    when_grown: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Statistics only.
     admissions: AtomicU64,
     heap_fallbacks: AtomicU64,
@@ -100,6 +105,9 @@ impl FrameCache {
             shard_frames,
             locked_max,
             locked: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+            watched: AtomicU32::new(u32::MAX),
+            when_grown: OnceLock::new(),
             admissions: AtomicU64::new(0),
             heap_fallbacks: AtomicU64::new(0),
         }))
@@ -113,10 +121,39 @@ impl FrameCache {
         let mut limit = 0;
         for shard in &self.shards {
             let mut shard = shard.lock();
+            let used = shard.used();
             shard.set_limit(slab, frames);
+            self.used.fetch_sub(used - shard.used(), Ordering::Relaxed);
             limit += shard.limit();
         }
         self.locked_max.store(locked_max(limit), Ordering::Relaxed);
+    }
+
+    /// Bytes of the frames that were ever used.
+    pub fn used_bytes(&self) -> usize {
+        self.used.load(Ordering::Relaxed) as usize * PAGE
+    }
+
+    /// Has `report` called by threads that admit blocks while more bytes of frames are used than [`FrameCache::watch`] says. It
+    /// is set once. It may call methods of the cache.
+    pub fn when_grown(&self, report: impl Fn() + Send + Sync + 'static) {
+        let _set_once = self.when_grown.set(Box::new(report));
+    }
+
+    /// Sets the bytes of used frames above which growth is reported. Before the first call, none is.
+    pub fn watch(&self, bytes: usize) {
+        self.watched.store(u32::try_from(bytes / PAGE).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// Counts frames that are used for the first time. Requires: no lock is held.
+    #[cold]
+    fn note_grown(&self, frames: u32) {
+        let used = self.used.fetch_add(frames, Ordering::Relaxed) + frames;
+        if used > self.watched.load(Ordering::Relaxed)
+            && let Some(report) = self.when_grown.get()
+        {
+            report();
+        }
     }
 
     /// The statistics so far.
@@ -183,12 +220,20 @@ impl FrameCache {
         }
         let frames = u32::try_from(len.div_ceil(PAGE).max(1)).expect("at most four");
         let shard = block.wrapping_add(words.salt()) as usize % self.shards.len();
+        let mut grown = 0;
         let run =
             if self.locked.fetch_add(frames, Ordering::Relaxed) < self.locked_max.load(Ordering::Relaxed) {
-                self.shards[shard].lock().reserve(slab, frames, words, block, warmth == Warmth::Cold)
+                let mut shard = self.shards[shard].lock();
+                let used = shard.used();
+                let run = shard.reserve(slab, frames, words, block, warmth == Warmth::Cold);
+                grown = shard.used() - used;
+                run
             } else {
                 None
             };
+        if grown > 0 {
+            self.note_grown(grown);
+        }
         let Some(run) = run else {
             self.locked.fetch_sub(frames, Ordering::Relaxed);
             self.heap_fallbacks.fetch_add(1, Ordering::Relaxed);

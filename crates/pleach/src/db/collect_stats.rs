@@ -61,6 +61,8 @@ impl Inner {
         stats.cache_bytes = cache.used;
         stats.cache_capacity_bytes = cache.capacity;
         stats.cache_locked_bytes = cache.locked;
+        stats.value_cache_bytes = self.ctx.value_cache.bytes();
+        stats.value_reads = self.ctx.value_cache.reads();
         stats.log_was_torn = self.recovery.torn.is_some();
         stats.log_dropped_records = self.recovery.dropped_records;
         stats.log_dropped_bytes = self.recovery.dropped_bytes;

@@ -25,6 +25,7 @@ use crate::stats::Counters;
 use crate::status::Status;
 use crate::tombstone_spans::TombstoneSpans;
 use crate::upkeep::Upkeep;
+use crate::values::ValueCache;
 use crate::version::Version;
 use crate::version_set::{VersionSet, Versions};
 use crate::write_path::{LivePartition, WritePath, Writer};
@@ -86,6 +87,7 @@ impl Inner {
             read_ahead: LazyReadService::new(&options.env),
             value_reads: LazyReadService::new(&options.env),
             value_debt: AtomicU64::new(0),
+            value_cache: ValueCache::new(Arc::clone(&cache)),
             read_driver: OnceLock::new(),
             filter_review_interval: AtomicU64::new(u64::MAX),
         });
@@ -99,7 +101,8 @@ impl Inner {
         };
         let (filter_bytes, index_bytes) = files.table_bytes();
         let cache_min = options.cache_bytes(filter_bytes.saturating_add(index_bytes));
-        let shares = MemoryShares::new(memtables, options.memtables_share(), Arc::clone(&cache), cache_min);
+        let shares =
+            MemoryShares::new(memtables, options.memtables_share(), Arc::clone(&ctx.value_cache), cache_min);
         let versions = Versions { version, files, manifest, floor_is_pinned: true };
         let state = CurrentState::new(state, last_seq);
         let version_set = Arc::new(VersionSet::new(&ctx, versions, state, trash, (next_id, segments)));

@@ -70,7 +70,7 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     if answers.iter().flatten().any(Value::is_pointer) {
         let found = keys.iter().copied().zip(&mut answers);
         let found = found.filter_map(|(key, answer)| Some((key, answer.as_mut()?)));
-        read_values(ctx, &state.version.values, partition, found)?;
+        read_values(ctx, &state.version.values, partition, found, options.fill_cache)?;
     }
     Ok(answers)
 }

@@ -13,7 +13,7 @@ use crate::keys::PartitionKey;
 use crate::loads::{LoadFuture, Paced, block_on};
 use crate::read_options::{ReadOptions, ReadPolicy};
 use crate::value::Value;
-use crate::values::{ValueLoad, ValueSegments, read_value};
+use crate::values::{ValueLoad, ValueSegments, cached_value, get_value};
 
 /// See the module's text.
 pub(crate) enum Search {
@@ -39,8 +39,9 @@ impl Search {
         segments: &ValueSegments,
         key: PartitionKey,
         value: &Value,
+        fills_cache: bool,
     ) -> Result<Self> {
-        ValueLoad::begin(ctx, segments, key, value).map(Self::Value)
+        ValueLoad::begin(ctx, segments, key, value, fills_cache).map(Self::Value)
     }
 
     /// Goes on until the answer is known or all reads that the lookup wants are in flight.
@@ -48,7 +49,11 @@ impl Search {
         if let Self::Blocks(search, segments) = self {
             match ready!(search.poll(ctx, waker)) {
                 Ok(Some(value)) if value.is_pointer() => {
-                    *self = Self::of_value(ctx, segments, search.lookup.key().clone(), &value)?;
+                    let fills_cache = search.fills_cache();
+                    if let Some(found) = cached_value(ctx, &value, fills_cache) {
+                        return Poll::Ready(Ok(Some(found)));
+                    }
+                    *self = Self::of_value(ctx, segments, search.lookup.key().clone(), &value, fills_cache)?;
                 }
                 answer => return Poll::Ready(answer),
             }
@@ -65,7 +70,7 @@ impl Search {
             let key = search.lookup.key().clone();
             return match search.run(ctx)? {
                 Some(value) if value.is_pointer() => {
-                    read_value(ctx, &segments, super::split(&key), &value).map(Some)
+                    get_value(ctx, &segments, super::split(&key), &value, options.fill_cache).map(Some)
                 }
                 answer => Ok(answer),
             };
@@ -98,6 +103,11 @@ impl BlockSearch {
             }
         }
         Self { lookup, loads: SmallVec::new(), warmth: warmth(options), paced }
+    }
+
+    /// Whether what it reads enters the caches.
+    fn fills_cache(&self) -> bool {
+        self.warmth != Warmth::Uncached
     }
 
     fn load(&mut self, ctx: &Context, wanted: Wanted) {

@@ -3,10 +3,12 @@
 //! Each end has a merge of its own over the same sources.
 //!
 //! # Invariants
-//! 1. *Entries can be lent*: the end that returned an entry stands on it until the next call, of either end.
+//! 1. *Entries can be lent*: the end that returned an entry stands on it until the next call, of either end, or has gathered
+//!    it and those behind it ([`ahead`]).
 //! 2. *The ends never cross*: when the other end is walked next, the bound of the end that returned an entry moves behind
 //!    that entry.
 
+mod ahead;
 mod chunks;
 mod steps;
 
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use pleach_env::{Error, Result};
 use pleach_table::{BackgroundReads, ScanHints, ValueKind};
 
+use self::ahead::Ahead;
 use super::cursor::SourceCursor;
 use super::merge::{Direction, Merge, SeekTo};
 use super::run_cursor::RunReads;
@@ -24,7 +27,6 @@ use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
 use crate::tombstone_spans::PassedTombstones;
 use crate::value::Value;
-use crate::values::read_value;
 use crate::version::ScanLength;
 
 pub use chunks::{Chunk, ChunkFuture, RangeChunks};
@@ -58,8 +60,8 @@ pub struct Range {
     returned_by: Option<Direction>,
     /// The result of the first call instead of an entry.
     error: Option<Error>,
-    /// The separated value of the entry that was lent.
-    lent: Option<Value>,
+    /// Once it has come to a separated value.
+    ahead: Option<Box<Ahead>>,
     /// How many entries are wanted; 0 if unknown.
     expected_entries: u64,
     fills_cache: bool,
@@ -145,7 +147,7 @@ impl Range {
             ends,
             returned_by: None,
             error,
-            lent: None,
+            ahead: None,
             expected_entries: 0,
             fills_cache: false,
         }
@@ -246,14 +248,14 @@ impl Range {
             Bound::Included(bound) | Bound::Excluded(bound) => is_passed(bound),
             Bound::Unbounded => false,
         };
-        let stands_on_entry = self.returned_by == Some(direction);
-        let is_behind = stands_on_entry && self.entry(direction).is_some_and(|(entry, _)| is_passed(entry));
+        let is_behind = self.returned_key(direction).is_some_and(is_passed);
         if self.view.is_none() || is_outside || is_behind {
             return;
         }
+        self.discard_ahead();
         let end = &mut self.ends[direction as usize];
         (end.bound, end.must_seek) = (Bound::Included(key.to_vec()), true);
-        if stands_on_entry {
+        if self.returned_by == Some(direction) {
             self.returned_by = None;
         }
     }
@@ -297,13 +299,13 @@ impl Range {
     }
 
     fn take_entry(&mut self, direction: Direction) -> Option<Result<(Key, Value)>> {
+        if self.ahead.is_some() {
+            return self.take_ahead(direction);
+        }
         match self.walk(direction) {
             Ok(true) => {
                 let (key, value) = self.copy_entry(direction)?;
-                if !value.is_pointer() {
-                    return Some(Ok((key, value)));
-                }
-                Some(self.read_value(&key, &value).map(|value| (key, value)))
+                if value.is_pointer() { self.take_first_ahead(direction) } else { Some(Ok((key, value))) }
             }
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -311,26 +313,14 @@ impl Range {
     }
 
     fn lend_entry(&mut self, direction: Direction) -> Result<Option<(&[u8], &[u8])>> {
+        if self.ahead.is_some() {
+            return self.lend_ahead(direction);
+        }
         self.walk(direction)?;
-        if self.entry(direction).is_some_and(|(_, source)| source.kind() == ValueKind::ValuePointer)
-            && let Some((key, value)) = self.copy_entry(direction)
-        {
-            self.lent = Some(self.read_value(&key, &value)?);
-            let lent = self.lent.as_deref().unwrap_or_default();
-            return Ok(self.entry(direction).map(|(key, _)| (key, lent)));
+        if self.entry(direction).is_some_and(|(_, source)| source.kind() == ValueKind::ValuePointer) {
+            return self.lend_first_ahead(direction);
         }
         Ok(self.entry(direction).map(|(key, source)| (key, source.value_bytes())))
-    }
-
-    /// Reads the separated value of an entry that an end stands on. After an error the range has ended.
-    #[cold]
-    fn read_value(&mut self, key: &[u8], value: &Value) -> Result<Value> {
-        let Some(view) = &self.view else { return Err(Error::closed()) };
-        let read = read_value(&self.ctx, &view.state.version.values, (self.partition, key), value);
-        read.or_else(|error| match self.finish(Err(error)) {
-            Err(error) => Err(error),
-            Ok(_) => unreachable!("the range fails with the error it is given"),
-        })
     }
 
     /// The next entry from the start, as by [`Iterator::next`], but lent: nothing is copied or pinned. This is the fastest

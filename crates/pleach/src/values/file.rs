@@ -98,8 +98,19 @@ pub(crate) struct ValueSpan {
 
 impl ValueSpan {
     /// Bytes that are no group.
-    pub(super) fn plain(offset: u64, len: usize) -> Self {
+    fn plain(offset: u64, len: usize) -> Self {
         Self { offset, len, group: None }
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.len as u64
+    }
+
+    /// Makes the span cover another one, which does not begin before it.
+    pub(super) fn extend(&mut self, other: &Self) {
+        let end = self.end().max(other.end());
+        self.len = usize::try_from(end - self.offset).expect("a read fits into memory");
+        self.group = None;
     }
 }
 
@@ -206,6 +217,19 @@ impl ValueFile {
             }
         }
         Ok(buffer)
+    }
+
+    /// Reads a span into `buffer` if the system has it in memory; otherwise `None`, at once. `None` also for direct reads, which
+    /// bypass the system's memory.
+    pub(super) fn read_resident<'b>(&self, span: &ValueSpan, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+        if self.direct {
+            return None;
+        }
+        if buffer.len() < span.len {
+            buffer.resize(span.len, 0);
+        }
+        let bytes = &mut buffer[..span.len];
+        self.file.read_resident_at(bytes, span.offset).then_some(&*bytes)
     }
 
     /// The value in the bytes that were read for its span.

@@ -20,16 +20,20 @@
 //! `LearnedKV`, sections 2.2 and 4; values stay in the log as in `WiscKey`. Departure: segments are cleaned one by one, and no
 //! pointer is rewritten.
 
+mod batch;
 mod builder;
+mod cache;
 mod file;
 mod home;
 mod pointer;
 mod reads;
 mod segments;
 
+pub(crate) use batch::{read_resident_values, read_values};
 pub(crate) use builder::{MovedFileBuilder, ValueFileBuilder};
+pub(crate) use cache::ValueCache;
 pub(crate) use file::kind_of;
 pub(crate) use home::{HomeKind, ValueHome, parse_values_name, values_path};
 pub(crate) use pointer::{CHECKSUM_LEN, ValuePointer, checksum};
-pub(crate) use reads::{ValueLoad, ValueRead, read_value, read_values};
+pub(crate) use reads::{ValueLoad, ValueRead, cached_value, get_value, read_value};
 pub(crate) use segments::{LiveSegment, SegmentUse, SegmentUses, ValueRefs, ValueSegments};

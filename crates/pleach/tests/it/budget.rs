@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use pleach::env::{Env, SimEnv};
-use pleach::{Db, Options, Stats};
+use pleach::{Db, Options, ReadOptions, Stats};
 
 use crate::rig::setup::DIR;
+use crate::rig::tasks::block_on;
 use crate::rig::vars;
 
 /// Memtables of 512 KiB, which grow by regions of 32 KiB.
@@ -52,7 +53,7 @@ fn get_some(db: &Db, rng: &mut Rng) {
 /// Checks that the budget holds, but for `excess_max`.
 fn checked_but_for(db: &Db, excess_max: u64) -> Stats {
     let stats = db.stats();
-    let used = stats.cache_bytes + stats.index_filter_bytes + stats.memtable_bytes;
+    let used = stats.cache_bytes + stats.value_cache_bytes + stats.index_filter_bytes + stats.memtable_bytes;
     assert!(used <= BUDGET + excess_max, "{used} bytes of {BUDGET}: {stats:?}");
     stats
 }
@@ -130,4 +131,86 @@ fn regions_that_are_kept_for_the_next_memtable_are_not_the_caches() {
         let after = checked_but_for(&db, REGION);
         assert!(after.memtable_bytes > before.memtable_bytes + 2 * REGION, "{after:?}");
     }
+}
+
+/// A store of separated values and small ones, more than fits into memory.
+fn filled_with_separated(rng: &mut Rng, count: u64) -> (Arc<SimEnv>, Db) {
+    let env = SimEnv::new(rng.u64(..));
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(MEMORY).separate_at(500);
+    let db = options.open(DIR).unwrap();
+    put(&db, 0..count, &[b's'; 1000]);
+    put(&db, count..2 * count, &[b'v'; 100]);
+    leave_alone(&env, &db);
+    (env, db)
+}
+
+#[test]
+fn cached_values_give_way_to_memtables_and_blocks() {
+    let mut rng = Rng::with_seed(vars::seed());
+    let count = 8_000;
+    let (env, db) = filled_with_separated(&mut rng, count);
+    let partition = db.default_partition();
+    let get = |n: u64| drop(partition.get(key(n)).unwrap().unwrap());
+    for turn in 0..3 {
+        (0..count).for_each(get);
+        let full = checked(&db);
+        assert!(full.value_cache_bytes > BUDGET / 16, "{full:?}");
+        if turn == 0 {
+            assert!(full.value_cache_bytes > BUDGET / 4, "blocks use little: {full:?}");
+        }
+        // Blocks of small values are read among the others.
+        for _ in 0..4_000 {
+            get(rng.u64(..2 * count));
+            if rng.u8(..50) == 0 {
+                checked(&db);
+            }
+        }
+        let mut next = 2 * count;
+        while next < 2 * count + 8_000 {
+            let burst = rng.u64(1..200);
+            put(&db, next..next + burst, &[b'v'; 100]);
+            next += burst;
+            checked(&db);
+            (0..rng.u64(..100)).for_each(|_| get(rng.u64(..2 * count)));
+            if rng.u8(..20) == 0 {
+                env.run_jobs();
+            }
+        }
+        let busy = checked(&db);
+        let caches = |stats: &Stats| stats.cache_bytes + stats.value_cache_bytes;
+        assert!(caches(&busy) < caches(&full), "{busy:?}");
+        leave_alone(&env, &db);
+    }
+    db.verify().unwrap();
+}
+
+#[test]
+fn point_reads_fill_the_cache_of_values_and_scans_do_not() {
+    let mut rng = Rng::with_seed(vars::seed());
+    let (_env, db) = filled_with_separated(&mut rng, 1_000);
+    let partition = db.default_partition();
+    let reads = || db.stats().value_reads;
+    assert_eq!(partition.iter().map(Result::unwrap).count(), 2_000);
+    let uncached = ReadOptions::new().fill_cache(false);
+    assert!(partition.get_with(key(1), &uncached).unwrap().is_some());
+    assert_eq!(db.stats().value_cache_bytes, 0, "neither admits a value");
+    let before = reads();
+    assert!(partition.get(key(1)).unwrap().is_some());
+    assert_eq!(partition.get_many([key(2), key(3), key(1)]).unwrap().iter().flatten().count(), 3);
+    assert!(block_on(partition.get_async(key(4))).unwrap().is_some());
+    assert_eq!(reads() - before, 4);
+    let bytes = db.stats().value_cache_bytes;
+    assert!((4_000..=5_000).contains(&bytes), "{bytes} bytes for four values of 1000");
+    for n in 1..=4 {
+        assert_eq!(partition.get(key(n)).unwrap().unwrap()[..], [b's'; 1000]);
+        assert_eq!(block_on(partition.get_async(key(n))).unwrap().unwrap()[..], [b's'; 1000]);
+    }
+    assert_eq!(partition.get_many((1..=4).map(key)).unwrap().len(), 4);
+    assert_eq!(reads() - before, 4, "all were cached");
+    // A new value of the key is another value.
+    partition.put(key(1), [b'n'; 1000]).unwrap();
+    db.flush().unwrap();
+    assert_eq!(partition.get(key(1)).unwrap().unwrap()[..], [b'n'; 1000]);
+    partition.iter().fill_cache().for_each(|entry| drop(entry.unwrap()));
+    assert!(db.stats().value_cache_bytes > 500_000);
 }

@@ -35,6 +35,7 @@ mod repair_faults;
 mod repair_order;
 mod rig;
 mod scans;
+mod separated_scans;
 mod shortage;
 mod threads;
 mod tombstones;

@@ -189,11 +189,13 @@ impl Engine for PleachEngine {
             ("value_moved_bytes", stats.value_moved_bytes),
             ("tombstones_passed", stats.tombstones_passed),
             ("cache_bytes", stats.cache_bytes),
+            ("value_cache_bytes", stats.value_cache_bytes),
             ("memtable_bytes", stats.memtable_bytes),
             ("filter_bytes", stats.filter_bytes),
             ("wasted_probes", stats.wasted_probes),
             ("lookup_reads", stats.lookup_reads),
             ("wasted_reads", stats.wasted_reads),
+            ("value_reads", stats.value_reads),
         ];
         Ok(EngineStats {
             written_bytes: Some(

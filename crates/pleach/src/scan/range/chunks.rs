@@ -11,7 +11,7 @@ use pleach_env::{Error, Result};
 use super::{Direction, Range};
 use crate::keys::{Key, partition_key};
 use crate::value::Value;
-use crate::values::{ValueLoad, ValueSegments};
+use crate::values::{ValueLoad, ValueSegments, read_resident_values};
 
 /// Room that a chunk takes at once, in entries (arbitrary).
 const ROOM: usize = 64;
@@ -37,8 +37,11 @@ pub struct RangeChunks {
     /// Returned instead of the next chunk.
     error: Option<Error>,
     /// A chunk whose separated values are being read: the places of these, and their reads.
-    loading: Option<(Chunk, Vec<(usize, ValueLoad)>)>,
+    loading: Option<(Chunk, Vec<Load>)>,
 }
+
+/// The place of an entry in its chunk, and the read of its value.
+type Load = (usize, ValueLoad);
 
 /// A chunk that is being read: [`RangeChunks::next_chunk`]. Any executor can poll it, and it can be dropped at any time
 /// ([rules](crate#reads-that-do-not-block)): the next one goes on where it was.
@@ -92,19 +95,36 @@ impl Range {
         self.view.as_ref().map_or_else(ValueSegments::default, |view| view.state.version.values.clone())
     }
 
-    /// Begins to read the separated values of a chunk: their places, and their reads.
-    fn begin_values(&self, segments: &ValueSegments, chunk: &Chunk) -> Result<Vec<(usize, ValueLoad)>> {
-        let pointers = chunk.iter().enumerate().filter(|(_, (_, value))| value.is_pointer());
-        let begin = |(place, (key, value)): (usize, &(Key, Value))| {
-            let key = partition_key(self.partition, key);
-            Ok((place, ValueLoad::begin(&self.ctx, segments, key, value)?))
-        };
-        pointers.map(begin).collect()
+    /// Takes the separated values of a chunk that the system has in memory, and begins to read the others: their places, and
+    /// their reads. Also the first error, and its place.
+    fn begin_values(
+        &self,
+        segments: &ValueSegments,
+        chunk: &mut Chunk,
+    ) -> (Vec<Load>, Option<(usize, Error)>) {
+        let entries = chunk.iter_mut().map(|(key, value)| (&key[..], value));
+        // What could not be read is read again, and fails, by itself.
+        let _read_again = read_resident_values(&self.ctx, segments, self.partition, entries);
+        let mut loads = Vec::new();
+        for (place, (key, value)) in chunk.iter().enumerate().filter(|(_, (_, value))| value.is_pointer()) {
+            match ValueLoad::begin(
+                &self.ctx,
+                segments,
+                partition_key(self.partition, key),
+                value,
+                self.fills_cache,
+            ) {
+                Ok(load) => loads.push((place, load)),
+                Err(error) => return (loads, Some((place, error))),
+            }
+        }
+        (loads, None)
     }
 }
 
 impl RangeChunks {
-    fn new(range: Range, direction: Direction, entries_max: usize) -> Self {
+    fn new(mut range: Range, direction: Direction, entries_max: usize) -> Self {
+        range.discard_ahead();
         Self { range, direction, entries_max: entries_max.max(1), error: None, loading: None }
     }
 
@@ -122,49 +142,61 @@ impl RangeChunks {
             return self.poll_values(waker);
         }
         let segments = self.range.segments();
-        let chunk = match ready!(self.poll_entries(waker)) {
+        let mut chunk = match ready!(self.poll_entries(waker)) {
             Ok(Some(chunk)) if chunk.iter().any(|(_, value)| value.is_pointer()) => chunk,
             polled => return Poll::Ready(polled),
         };
-        match self.range.begin_values(&segments, &chunk) {
-            Ok(loads) => self.loading = Some((chunk, loads)),
-            Err(error) => return Poll::Ready(Err(self.fail(error))),
+        let (loads, failed) = self.range.begin_values(&segments, &mut chunk);
+        self.loading = Some((chunk, loads));
+        if let Some((place, error)) = failed {
+            self.end_at(place, error);
         }
         self.poll_values(waker)
     }
 
     /// Ends the range with an error.
     fn fail(&mut self, error: Error) -> Error {
-        self.loading = None;
         self.range.finish(Err(error)).err().unwrap_or_else(Error::closed)
+    }
+
+    /// Ends the range with the error of the entry at `place` of the chunk that is being read. The entries before it come first.
+    fn end_at(&mut self, place: usize, error: Error) {
+        self.error = Some(self.fail(error));
+        if let Some((chunk, _)) = &mut self.loading {
+            chunk.truncate(place);
+        }
     }
 
     /// The chunk, once its separated values are there.
     fn poll_values(&mut self, waker: &Waker) -> Poll<Result<Option<Chunk>>> {
         if self.range.is_closed() {
+            self.loading = None;
             return Poll::Ready(Err(self.fail(Error::closed())));
         }
         let Some((chunk, loads)) = &mut self.loading else { return Poll::Ready(Ok(None)) };
         let mut failed = None;
-        loads.retain_mut(|(place, load)| match load.poll(&self.range.ctx, waker) {
-            Poll::Pending => true,
-            Poll::Ready(Ok(value)) => {
-                chunk[*place].1 = value;
-                false
+        loads.retain_mut(|(place, load)| {
+            // Nobody gets an entry behind one that failed.
+            let polled = if failed.is_none() { load.poll(&self.range.ctx, waker) } else { return false };
+            match polled {
+                Poll::Pending => return true,
+                Poll::Ready(Ok(value)) => chunk[*place].1 = value,
+                Poll::Ready(Err(error)) => failed = Some((*place, error)),
             }
-            Poll::Ready(Err(error)) => {
-                failed.get_or_insert(error);
-                false
-            }
+            false
         });
-        if let Some(error) = failed {
-            return Poll::Ready(Err(self.fail(error)));
+        let is_pending = !loads.is_empty();
+        if let Some((place, error)) = failed {
+            self.end_at(place, error);
         }
-        if loads.is_empty() {
-            Poll::Ready(Ok(self.loading.take().map(|(chunk, _)| chunk)))
-        } else {
-            Poll::Pending
+        if is_pending {
+            return Poll::Pending;
         }
+        let chunk = self.loading.take().map(|(chunk, _)| chunk).filter(|chunk| !chunk.is_empty());
+        Poll::Ready(match (chunk, &mut self.error) {
+            (None, error) => error.take().map_or(Ok(None), Err),
+            (chunk, _) => Ok(chunk),
+        })
     }
 
     /// The next entries, with pointers to separated values.

@@ -196,6 +196,7 @@ impl Range {
             end = Err(Error::closed());
         }
         self.view = None;
+        self.ahead = None;
         self.ends.iter_mut().for_each(|end| end.merge = None);
         self.returned_by = None;
         end
@@ -203,7 +204,7 @@ impl Range {
 
     /// Whether there is a view, of a store that is open.
     #[inline]
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.view.as_ref().is_some_and(|view| !view.state.is_closed())
     }
 

@@ -1,0 +1,213 @@
+//! Batches: many separated values read by one thread.
+//!
+//! Values are read in the order of their places. Values that lie close to each other share a read. First comes what the system
+//! has in memory, by plain calls; a queue of reads then brings the rest from the device.
+//!
+//! # Cost
+//! A value that the system has in memory costs a call, or a share of one. A value that it does not have costs a call more than
+//! the read of the device.
+
+use std::io;
+use std::ops::Range;
+
+use pleach_env::{ReadQueue, Result, is_out_of_files};
+use pleach_table::AlignedBuffer;
+
+use super::file::ValueSpan;
+use super::reads::{Place, cached_value};
+use super::segments::ValueSegments;
+use crate::context::Context;
+use crate::keys::PartitionId;
+use crate::value::Value;
+
+/// Reads in flight at most, as for blocks.
+const READS_MAX: u32 = 128;
+
+/// How close values have to be to share a read.
+#[derive(Clone, Copy)]
+struct Closeness {
+    /// Bytes between two values at most.
+    gap_max: u64,
+    /// Bytes of the read at most.
+    span_max: u64,
+}
+
+/// A device reads a gap of 16 KiB in less time than another read takes.
+const ON_DEVICE: Closeness = Closeness { gap_max: 16 << 10, span_max: 256 << 10 };
+
+/// A call costs as much as a copy of 4 KiB (measured); a larger span would not fit into a processor's cache.
+const IN_MEMORY: Closeness = Closeness { gap_max: 4 << 10, span_max: 64 << 10 };
+
+/// A value that is wanted, its key, and where to put it.
+struct Wanted<'s, 'k, 'v> {
+    place: Place<'s>,
+    key: &'k [u8],
+    value: &'v mut Value,
+}
+
+/// Values that share a read: those of these that were not read before.
+struct Group {
+    span: ValueSpan,
+    members: Range<usize>,
+}
+
+/// The values that one call reads, in the order of their places.
+struct Batch<'s, 'k, 'v> {
+    ctx: &'s Context,
+    fills_cache: bool,
+    partition: PartitionId,
+    wanted: Vec<Wanted<'s, 'k, 'v>>,
+}
+
+/// Gets the values of keys of a partition, from the cache or from their homes: replaces all pointers among the values of
+/// `entries`. After an error some are left. If it `fills_cache`, values that were read enter the cache.
+///
+/// # Errors
+/// As [`read_value`](super::read_value), of any of them.
+pub(crate) fn read_values<'k, 'v>(
+    ctx: &Context,
+    segments: &ValueSegments,
+    partition: PartitionId,
+    entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
+    fills_cache: bool,
+) -> Result<()> {
+    let read = || {
+        let mut batch = Batch::new((ctx, fills_cache), segments, partition, entries)?;
+        batch.read_resident()?;
+        batch.read_rest()
+    };
+    read().map_err(|error| ctx.status.read_failed(error))
+}
+
+/// As [`read_values`], but only those that can be had without waiting for the device. The other pointers are left.
+///
+/// # Errors
+/// As [`read_values`].
+pub(crate) fn read_resident_values<'k, 'v>(
+    ctx: &Context,
+    segments: &ValueSegments,
+    partition: PartitionId,
+    entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
+) -> Result<()> {
+    let read = || Batch::new((ctx, false), segments, partition, entries)?.read_resident();
+    read().map_err(|error| ctx.status.read_failed(error))
+}
+
+impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
+    fn new(
+        (ctx, fills_cache): (&'s Context, bool),
+        segments: &'s ValueSegments,
+        partition: PartitionId,
+        entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
+    ) -> Result<Self> {
+        let mut wanted = Vec::with_capacity(entries.size_hint().0);
+        for (key, value) in entries.filter(|(_, value)| value.is_pointer()) {
+            if let Some(found) = cached_value(ctx, value, fills_cache) {
+                *value = found;
+                continue;
+            }
+            wanted.push(Wanted { place: Place::find(ctx, segments, value)?, key, value });
+        }
+        if fills_cache {
+            ctx.value_cache.note_reads(wanted.len() as u64);
+        }
+        wanted.sort_unstable_by_key(|wanted| (wanted.place.home.file, wanted.place.span.offset));
+        Ok(Self { ctx, fills_cache, partition, wanted })
+    }
+
+    /// What is still to be read, by the reads that bring it.
+    fn groups(&self, closeness: Closeness) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for (at, next) in self.wanted.iter().enumerate().filter(|(_, next)| next.value.is_pointer()) {
+            let place = &next.place;
+            match groups.last_mut() {
+                Some(group) if self.is_close(group, place, closeness) => {
+                    group.span.extend(&place.span);
+                    group.members.end = at + 1;
+                }
+                _ => groups.push(Group { span: place.span, members: at..at + 1 }),
+            }
+        }
+        groups
+    }
+
+    /// Whether a value is read together with a group in front of it.
+    fn is_close(&self, group: &Group, next: &Place<'_>, closeness: Closeness) -> bool {
+        let (end, next_end) = (group.span.end(), next.span.end());
+        self.first(group).home.file == next.home.file
+            && next.span.offset <= end + closeness.gap_max
+            && next_end.max(end) - group.span.offset <= closeness.span_max
+    }
+
+    fn first(&self, group: &Group) -> &Place<'s> {
+        &self.wanted[group.members.start].place
+    }
+
+    /// Reads what the system has in memory.
+    fn read_resident(&mut self) -> Result<()> {
+        let mut buffer = Vec::new();
+        for group in self.groups(IN_MEMORY) {
+            let file = self.first(&group).file;
+            if let Some(bytes) = file.read_resident(&group.span, &mut buffer) {
+                self.take(&group, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the values of a group from the bytes of its span.
+    fn take(&mut self, group: &Group, bytes: &[u8]) -> Result<()> {
+        for Wanted { place, key, value } in &mut self.wanted[group.members.clone()] {
+            if value.is_pointer() {
+                let skip =
+                    usize::try_from(place.span.offset - group.span.offset).expect("inside of the read");
+                let bytes = &bytes[skip..][..place.span.len];
+                let found = place.file.prove(place.pointer, (self.partition, key), &place.span, bytes)?;
+                if self.fills_cache {
+                    self.ctx.value_cache.admit(place.pointer, &found);
+                }
+                **value = Value::separated(found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the values of a read that has ended.
+    fn end(&mut self, group: &Group, read: io::Result<AlignedBuffer>) -> Result<()> {
+        let &Place { file, pointer, .. } = self.first(group);
+        let buffer = read.map_err(|error| file.read_failed(pointer, error))?;
+        self.take(group, file.bytes_of(&group.span, &buffer))
+    }
+
+    /// Reads what is left: a lone group by this thread, others by a queue.
+    fn read_rest(&mut self) -> Result<()> {
+        let groups = self.groups(ON_DEVICE);
+        match &groups[..] {
+            [] => return Ok(()),
+            [group] => return self.end(group, self.first(group).file.read(&group.span)),
+            _ => {}
+        }
+        let mut queue: ReadQueue<'_, AlignedBuffer> = self.ctx.read_queue(READS_MAX)?;
+        for (tag, group) in groups.iter().enumerate() {
+            while queue.is_full() {
+                self.end_one(&groups, &mut queue)?;
+            }
+            let &Place { file, pointer, .. } = self.first(group);
+            while let Err(error) = queue.push(file.request(&group.span, tag as u64)) {
+                // A read in flight owns its descriptor until it has ended.
+                if !is_out_of_files(&error) || !self.end_one(&groups, &mut queue)? {
+                    return Err(file.read_failed(pointer, error));
+                }
+            }
+        }
+        while self.end_one(&groups, &mut queue)? {}
+        Ok(())
+    }
+
+    /// Waits for a read. Returns whether one was in flight.
+    fn end_one(&mut self, groups: &[Group], queue: &mut ReadQueue<'_, AlignedBuffer>) -> Result<bool> {
+        let Some(done) = queue.next() else { return Ok(false) };
+        let tag = usize::try_from(done.tag).expect("a place in memory");
+        self.end(&groups[tag], done.result).map(|()| true)
+    }
+}
