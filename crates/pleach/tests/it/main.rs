@@ -39,3 +39,4 @@ mod shortage;
 mod threads;
 mod tombstones;
 mod torn_logs;
+mod values;
