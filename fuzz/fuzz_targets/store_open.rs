@@ -14,7 +14,8 @@ const PARTITIONS: [&str; 3] = ["default", "many", "few"];
 const KEYS: u32 = 60;
 
 fn options(env: &Arc<SimEnv>) -> Options {
-    Options::new().env(Arc::clone(env) as _).memory(1 << 20).memtable_bytes(16 << 10).sst_bytes(8 << 10)
+    let options = Options::new().env(Arc::clone(env) as _).memory(1 << 20).memtable_bytes(16 << 10);
+    options.sst_bytes(8 << 10).separate_at(60)
 }
 
 fn value(partition: &str, key: u32, round: u32) -> Option<Vec<u8>> {

@@ -9,8 +9,10 @@ use pleach_env::{Env, FileId, SimEnv, failpoint};
 use pleach_log::{Append, RecordBuf, RecordWriter};
 use pleach_table::ValueKind;
 
+use crate::keys::PartitionId;
 use crate::manifest;
-use crate::operations::{Operation, Operations};
+use crate::operations::{Operation, Operations, ValueSizes};
+use crate::values::{HomeKind, MovedFileBuilder, ValueHome, ValuePointer, checksum, values_path};
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
@@ -37,8 +39,10 @@ pub fn batch(bytes: &[u8]) {
     let note = |op: &Operation<'_>| (op.kind, op.partition, op.user_key.to_vec(), op.value.to_vec());
     let (mut again, mut first, mut second) = (Operations::default(), Vec::new(), Vec::new());
     let decoded = Operations::decode(bytes, &mut |op| {
-        let value = (op.kind == ValueKind::Put).then_some(op.value);
-        again.push(op.partition, op.user_key, value, usize::MAX).expect("what decodes is within the limits");
+        let value = (op.kind != ValueKind::Tombstone).then_some(op.value);
+        let separated = if op.kind == ValueKind::ValuePointer { 0 } else { usize::MAX };
+        let sizes = ValueSizes { separated, ..ValueSizes::ALL_SMALL };
+        again.push(op.partition, op.user_key, value, sizes).expect("what decodes is within the limits");
         first.push(note(&op));
     });
     if decoded.is_err() {
@@ -87,4 +91,64 @@ pub fn manifest(edits: &[&[u8]], tail: &[u8]) {
             version.check_invariants().expect("recovery checks them");
         }
     }
+}
+
+/// A value pointer: encoding and decoding gives it back.
+pub fn value_pointer(bytes: &[u8]) {
+    let Some(pointer) = ValuePointer::decode(bytes) else { return };
+    let mut encoded = Vec::new();
+    pointer.encode(&mut encoded);
+    assert_eq!(ValuePointer::decode(&encoded), Some(pointer), "a pointer comes back");
+    assert!(encoded.len() <= bytes.len(), "it is encoded in the shortest form");
+}
+
+/// A file of moved values, changed by `damage`: a value is read right or not at all, also if the table's checksum is right again.
+/// Of each value that was moved `lens` has the length, and how far from the one before it was.
+pub fn moved_values(lens: &[(u8, u8)], damage: impl FnOnce(&mut Vec<u8>)) {
+    let sim = SimEnv::new(1);
+    let (env, dir, id): (Arc<dyn Env>, _, _) = (Arc::<SimEnv>::clone(&sim), Path::new("/store"), FileId(99));
+    env.create_dir_all(dir).expect("the simulator makes directories");
+    let mut builder = MovedFileBuilder::create(&env, dir, id).expect("the simulator takes files");
+    let (mut values, mut offset) = (Vec::new(), 64);
+    for (number, &(len, step)) in (0u64..).zip(lens) {
+        let value = vec![len ^ step; 16 * usize::from(len)];
+        let pointer = ValuePointer { segment: FileId(number / 8), offset, len: 16 * u32::from(len) };
+        let mut stored = checksum(PartitionId(1), &[len], &value).to_le_bytes().to_vec();
+        stored.extend_from_slice(&value);
+        builder.add(pointer, &stored).expect("the simulator takes writes");
+        offset += pointer.bytes() + u64::from(step);
+        values.push((pointer, len, value));
+    }
+    if values.is_empty() {
+        return;
+    }
+    builder.finish("moved.sync").expect("the simulator syncs");
+    let path = values_path(dir, id);
+    let mut bytes = sim.read_file(&path).expect("it was written");
+    damage(&mut bytes);
+    for is_forged in [false, true] {
+        if is_forged {
+            forge_table(&mut bytes, id);
+        }
+        sim.write_file(&path, &bytes);
+        let home = ValueHome::new(id, HomeKind::Moved, bytes.len() as u64, Arc::default());
+        for (pointer, key, value) in &values {
+            let found = home.read(&env, dir, *pointer, (PartitionId(1), &[*key]));
+            assert!(
+                found.is_err() || found.is_ok_and(|found| *found == **value),
+                "a value is right or missing"
+            );
+        }
+        assert!(home.memory() <= 64 * bytes.len(), "memory is in proportion to the file");
+    }
+}
+
+/// Makes the checksum of a table right, if its length is one.
+fn forge_table(bytes: &mut [u8], id: FileId) {
+    const TAIL_LEN: usize = 16;
+    let Some(tail_at) = bytes.len().checked_sub(TAIL_LEN) else { return };
+    let len = pleach_coding::u32_at(bytes, tail_at) as usize;
+    let Some(table_at) = tail_at.checked_sub(len) else { return };
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&id.0.to_le_bytes()), &bytes[table_at..tail_at]);
+    bytes[tail_at + 4..tail_at + 8].copy_from_slice(&crc.to_le_bytes());
 }

@@ -292,7 +292,7 @@ pub(crate) struct ValueSizes {
 
 impl ValueSizes {
     /// All values are small.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) const ALL_SMALL: Self = Self { large: usize::MAX, separated: usize::MAX };
 }
 

@@ -129,7 +129,7 @@ impl Inner {
         let versions = self.version_set.lock();
         let state = self.version_set.state.load();
         let has_separated = |memtable: &Arc<Memtable>| memtable.has_separated();
-        let may_separate = !versions.version.values.is_empty() || state.memtables().any(has_separated);
+        let may_separate = versions.version.has_value_pointers() || state.memtables().any(has_separated);
         let (layout, last_seq) = (Layout::of(may_separate), writer.log.last_seq());
         let noted = versions.manifest.note_closed(&*self.ctx.env, &self.ctx.dir, layout, last_seq);
         // Without the note the store is as durable, but the next open notices less damage.

@@ -6,6 +6,7 @@ use pleach_table::IndexKind;
 
 use super::inner::Inner;
 use crate::stats::{PartitionStats, Stats};
+use crate::values::LiveSegment;
 use crate::version::SubTree;
 use crate::version::edit::RunKind;
 
@@ -37,12 +38,14 @@ impl Inner {
             stats.filter_bytes += filter_bytes;
             stats.filters_missing += u64::from(is_missing);
         }
-        for (home, live) in state.version.values.homes().into_values() {
+        for (home, _) in state.version.values.homes().into_values() {
             stats.value_files += 1;
             stats.value_file_bytes += home.len;
+            stats.value_table_bytes += home.memory() as u64;
+        }
+        for LiveSegment { live, .. } in state.version.values.iter() {
             stats.values += live.values;
             stats.value_bytes += live.bytes;
-            stats.value_table_bytes += home.memory() as u64;
         }
         stats.tombstones_passed = self.version_set.state.load().tombstone_spans.passed();
         stats.pinned_bytes = self.version_set.trash.pinned_bytes();

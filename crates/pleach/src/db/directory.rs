@@ -135,9 +135,7 @@ impl Listing {
 
     /// An error when a file is missing in which the version has separated values.
     pub(super) fn check_values(&self, dir: &Path, version: &Version) -> Result<()> {
-        for (id, (home, _)) in
-            version.values.homes().into_iter().filter(|(_, (home, _))| home.kind != HomeKind::Gone)
-        {
+        for (id, (home, _)) in version.values.homes() {
             let list = if home.kind == HomeKind::Segment { &self.segments } else { &self.values };
             if !list.contains(&id) {
                 let message = "the manifest names this file of values, but it is missing";

@@ -174,6 +174,11 @@ mod tests {
         for (current, text) in [
             (open, "pleach 1\nMANIFEST-000007\ncrc32c a01b3a2e\n"),
             (closed, "pleach 1\nMANIFEST-000007\nclosed 1944 300\ncrc32c 6d960dbf\n"),
+            (Current { layout: Layout::Values, ..open }, "pleach 2\nMANIFEST-000007\ncrc32c b1a03c53\n"),
+            (
+                Current { layout: Layout::Values, ..closed },
+                "pleach 2\nMANIFEST-000007\nclosed 1944 300\ncrc32c ee8b91cc\n",
+            ),
         ] {
             assert_eq!(current.encode(), text);
             assert_eq!(parse_current(path, text.as_bytes()).unwrap(), current);

@@ -34,6 +34,15 @@ fn stored_bytes_are_fixed() {
     let batch = operations(&[(1, b"alice".to_vec(), Some(b"1".to_vec())), (258, b"x".to_vec(), None)]);
     assert_eq!(batch.payload(), b"\x01\x01\x05\x01alice1\x02\x82\x02\x01x");
     assert_eq!(batch.count(), 2);
+    // Also in docs/format/values.md: the value is as long as the least that is separated.
+    let mut separated = Operations::default();
+    let sizes = ValueSizes { separated: 9, ..ValueSizes::ALL_SMALL };
+    separated.push(PartitionId(1), b"alice", Some(b"a picture"), sizes).unwrap();
+    separated.push(PartitionId(1), b"bob", Some(b"a letter"), sizes).unwrap();
+    assert_eq!(
+        separated.payload(),
+        b"\x03\x01\x05\x09alice\x9e\xdf\x15\x51a picture\x01\x01\x03\x08boba letter"
+    );
 }
 
 #[test]

@@ -50,9 +50,7 @@ impl Salvage<'_> {
                 return Vec::new();
             }
         }
-        let parts = choose(chains, due);
-        self.report_gaps(&parts, due);
-        parts
+        choose(chains, due)
     }
 
     /// Adds the chains of a segment.
@@ -77,11 +75,16 @@ impl Salvage<'_> {
         .map(|_| ())
     }
 
-    /// Reports the sequence numbers that no part has.
-    fn report_gaps(&mut self, parts: &[ChainPart], due: SeqNo) {
-        let is_exact = self.catalog.is_exact;
+    /// Reports the sequence numbers above `flushed` that no part has. Without a manifest, value segments are read as segments of
+    /// the log, and there are gaps between them: the writes there are in SSTs.
+    pub(super) fn report_gaps(&mut self, parts: &[ChainPart], flushed: SeqNo) {
+        let (is_exact, due) = (self.catalog.is_exact, self.catalog.version.flushed_seq + 1);
         let mut next = if is_exact { due } else { parts.first().map_or(0, |part| part.first_seq) };
         let mut gap = |path: &Path, from: SeqNo, to: SeqNo| {
+            let from = from.max(flushed + 1);
+            if from >= to {
+                return;
+            }
             let message = format!("the writes {from} to {} are missing", to - 1);
             let error = Error::new(ErrorKind::Corruption, message).at_path(path);
             self.report.damage(DamagedPlace { entries: Some(to - from), ..DamagedPlace::of(path, error) });

@@ -156,9 +156,15 @@ impl<'s> Salvage<'s> {
 
     /// Reads everything, oldest first.
     fn run(mut self) -> Result<RepairReport> {
-        let mut replay = Replay::new(self.index_log());
+        let parts = self.index_log();
         self.sink.name_partitions(&self.catalog)?;
-        for sst in self.ssts_by_age() {
+        let ssts = self.ssts_by_age();
+        let flushed = ssts.iter().filter_map(|sst| sst.replay_log_before).max();
+        if !self.report.stopped {
+            self.report_gaps(&parts, flushed.unwrap_or(0));
+        }
+        let mut replay = Replay::new(parts);
+        for sst in ssts {
             if let Some(newest_seq) = sst.replay_log_before {
                 replay.replay(newest_seq, &mut self)?;
             }

@@ -19,6 +19,7 @@
 //! # Origin
 //! `LearnedKV`, sections 2.2 and 4; values stay in the log as in `WiscKey`. Departure: segments are cleaned one by one, and no
 //! pointer is rewritten.
+#![cfg_attr(doc, doc = include_str!("../../../../docs/format/values.md"))]
 
 mod batch;
 mod builder;

@@ -81,6 +81,15 @@ mod tests {
         assert_eq!(ValuePointer::decode(&bytes), None);
     }
 
+    /// The worked example of docs/format/values.md.
+    #[test]
+    fn stored_bytes_are_fixed() {
+        let mut bytes = Vec::new();
+        ValuePointer { segment: FileId(7), offset: 137, len: 9 }.encode(&mut bytes);
+        assert_eq!(bytes, b"\x07\x89\x01\x09");
+        assert_eq!(checksum(PartitionId(1), b"alice", b"a picture").to_le_bytes(), *b"\x9e\xdf\x15\x51");
+    }
+
     #[test]
     fn a_checksum_covers_partition_key_and_value() {
         let of = |partition, key: &[u8], value: &[u8]| checksum(PartitionId(partition), key, value);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pleach_env::FileId;
 
-use super::home::ValueHome;
+use super::home::{HomeKind, ValueHome};
 
 /// A sum of references: values, and their bytes with checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,10 +116,12 @@ impl ValueSegments {
         list.binary_search_by_key(&id, |segment| segment.id).ok().map(|at| &list[at])
     }
 
-    /// Each home once, by number, with the use of all segments in it.
+    /// Each home that is a file once, by number, with the use of all segments in it.
     pub(crate) fn homes(&self) -> BTreeMap<FileId, (Arc<ValueHome>, SegmentUse)> {
         let mut homes: BTreeMap<FileId, (Arc<ValueHome>, SegmentUse)> = BTreeMap::new();
-        for LiveSegment { home, live, .. } in self.iter() {
+        for LiveSegment { home, live, .. } in
+            self.iter().filter(|segment| segment.home.kind != HomeKind::Gone)
+        {
             let (_, sum) =
                 homes.entry(home.file).or_insert_with(|| (Arc::clone(home), SegmentUse::default()));
             sum.values += live.values;
@@ -160,7 +162,6 @@ impl ValueSegments {
 
 #[cfg(test)]
 mod tests {
-    use super::super::home::HomeKind;
     use super::*;
 
     fn home(file: u64) -> Arc<ValueHome> {

@@ -202,6 +202,13 @@ impl Version {
         edit
     }
 
+    /// Whether a file that a run refers to has value pointers, also such as no reader sees: those of a dropped partition's
+    /// section, and those below a clip.
+    pub(crate) fn has_value_pointers(&self) -> bool {
+        let runs = self.partitions().flat_map(|(_, partition)| partition.tree.runs.iter());
+        runs.flat_map(|run| &run.files).any(|file| file.file.summary.value_pointers > 0)
+    }
+
     /// Every file that a run refers to, once, by number.
     pub(crate) fn live_files(&self) -> Vec<Arc<SstFile>> {
         let mut files: Vec<_> = self

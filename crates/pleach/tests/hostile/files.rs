@@ -1,11 +1,12 @@
 //! Damaged files: one test for each kind of file and codec.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use crate::campaign::{Campaign, is_full, rng};
 use crate::damage::{Damage, of_bytes, of_ranges};
 use crate::examine::Trust;
-use crate::fixture::{FileKind, Fixture};
+use crate::fixture::{DIR, FileKind, Fixture};
 
 /// Offsets tried in all files of a kind together, beyond those at the files' ends, in a run that does not try every byte.
 const SAMPLES: usize = 300;
@@ -46,7 +47,12 @@ fn a_damaged_manifest_is_noticed() {
 
 #[test]
 fn a_damaged_log_segment_is_noticed() {
-    damage_all(&PLAIN, FileKind::Log, "log", &["log.record.crc", "log.header.crc"]);
+    damage_all(&PLAIN, FileKind::Log, "log", &["log.record.crc", "log.header.crc", "value.crc"]);
+}
+
+#[test]
+fn a_damaged_file_of_values_is_noticed() {
+    damage_all(&PLAIN, FileKind::Values, "values", &["value.crc"]);
 }
 
 #[test]
@@ -69,6 +75,8 @@ fn a_missing_check_is_noticed() {
         ("log.record.crc", FileKind::Log),
         ("sst.block.crc", FileKind::Sst),
         ("sst.tail.crc", FileKind::Sst),
+        ("value.crc", FileKind::Log),
+        ("value.crc", FileKind::Values),
     ] {
         let mut campaign = Campaign::new(&PLAIN, check);
         campaign.expects_violations = true;
@@ -94,5 +102,12 @@ fn the_stores_hold_everything_that_can_be_damaged() {
         }
         assert_eq!((count(FileKind::Current), count(FileKind::Manifest)), (1, 1));
         assert!(count(FileKind::Log) >= 3 && count(FileKind::Sst) >= 8);
+        let kinds =
+            fixture.files.iter().filter(|file| file.kind() == FileKind::Values).map(|file| file.bytes[12]);
+        let kinds: BTreeSet<_> = kinds.collect();
+        assert!(fixture.compressed || kinds == BTreeSet::from([1, 2]), "copied and moved values");
+        let db = fixture.options(&fixture.machine()).read_only(true).open(DIR).expect("it opens");
+        let stats = db.stats();
+        assert!(stats.value_files > count(FileKind::Values) as u64, "some are value segments: {stats:?}");
     }
 }

@@ -34,6 +34,7 @@ impl StoreFile {
             Some(("MANIFEST", _)) => FileKind::Manifest,
             Some((_, "log")) => FileKind::Log,
             Some((_, "sst")) => FileKind::Sst,
+            Some((_, "val")) => FileKind::Values,
             _ => FileKind::Current,
         }
     }
@@ -43,8 +44,11 @@ impl StoreFile {
 pub(crate) enum FileKind {
     Current,
     Manifest,
+    /// A log segment, which may be a value segment.
     Log,
     Sst,
+    /// Copied or moved values.
+    Values,
 }
 
 /// A closed store.
@@ -66,7 +70,8 @@ impl Fixture {
     }
 
     /// Builds the store of `seed`. It is opened three times and has large and small partitions, a dropped one, deletes, several
-    /// stages, a compaction in progress, and batches in several log segments that are not flushed.
+    /// stages, a compaction in progress, separated values in log segments and in files of copied and of moved values, and batches
+    /// in several log segments that are not flushed.
     pub(crate) fn build(seed: u64, compressed: bool) -> Self {
         let env = SimEnv::new(seed);
         let mut builder = Builder {
@@ -92,7 +97,12 @@ fn options(env: &Arc<SimEnv>, compressed: bool) -> Options {
         .clean_every(1)
         .runs_per_stage(2)
         .compression(compressed)
+        .separate_at(SEPARATED)
+        .space_target(1.1)
 }
+
+/// Values of this length are separated: some segments are mostly such values, and others are not.
+const SEPARATED: usize = 100;
 
 struct Builder {
     env: Arc<SimEnv>,

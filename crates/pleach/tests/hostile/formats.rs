@@ -73,7 +73,11 @@ fn another_sst_version_is_unsupported() {
 fn the_names_in_the_store_are_the_documented_ones() {
     let env = STORE.machine();
     for name in env.file_names(Path::new(DIR)) {
-        let stem = name.strip_prefix("MANIFEST-").or(name.strip_suffix(".log")).or(name.strip_suffix(".sst"));
+        let suffixes = [".log", ".sst", ".val"].into_iter();
+        let stem = suffixes
+            .filter_map(|suffix| name.strip_suffix(suffix))
+            .chain(name.strip_prefix("MANIFEST-"))
+            .next();
         let documented = name == "LOCK"
             || name == "RESERVE"
             || name == "CURRENT"

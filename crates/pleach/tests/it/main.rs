@@ -40,3 +40,4 @@ mod shortage;
 mod threads;
 mod tombstones;
 mod torn_logs;
+mod values;

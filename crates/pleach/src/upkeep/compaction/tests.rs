@@ -1,17 +1,20 @@
 //! Compactions step by step, as a store's own workers do them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pleach_env::{Env, Job, JobStep, SimEnv};
+use pleach_env::{CrashPolicy, Env, FileId, Job, JobStep, SimEnv};
+use pleach_table::ValueKind;
 
 use super::job::{CompactionJob, Progress};
 use super::worker::{Compactions, Worker};
 use crate::keys::PartitionId;
 use crate::picker::{self, Plan, Situation, WholePlan};
+use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
 use crate::upkeep::Upkeep;
+use crate::values::{SegmentUses, ValuePointer, ValueRefs};
 use crate::{Db, Options, Shape};
 
 const DIR: &str = "/store";
@@ -250,4 +253,71 @@ fn a_compact_ends_with_the_merge_that_it_asked_for() {
     let (jobs, runs, files) = sums(&db.inner().upkeep);
     assert_eq!((jobs, runs), (0, 1));
     assert!(files > 4, "it took several steps: {files} files");
+}
+
+/// Checks that each file of each run states exactly what its entries above the clip refer to. Returns how many files a clip cuts.
+fn check_references(upkeep: &Upkeep) -> usize {
+    let version = Arc::clone(&upkeep.version_set.state.load().version);
+    let mut cut = 0;
+    for (id, partition) in version.partitions() {
+        for run in partition.tree.runs.iter().filter(|run| !run.files.is_empty()) {
+            let mut found: BTreeMap<FileId, SegmentUses> = BTreeMap::new();
+            let source = SourceCursor::over_run(id, Arc::clone(run), RunReads::Stream);
+            let mut merge = Merge::new(vec![source], Direction::Up);
+            merge.seek(SeekTo::Start).unwrap();
+            while let Some(entry) = merge.current() {
+                if entry.kind() == ValueKind::ValuePointer {
+                    let pointer = ValuePointer::decode(&entry.value()).unwrap();
+                    let uses = found.entry(entry.file_meta().unwrap().file).or_default();
+                    uses.entry(pointer.segment).or_default().add(pointer.bytes());
+                }
+                merge.advance().unwrap();
+            }
+            for file in &run.files {
+                let uses = found.get(&file.meta.file).map_or_else(ValueRefs::default, ValueRefs::new);
+                assert_eq!(file.meta.values, uses, "file {} of run {}", file.meta.file, run.id.0);
+            }
+            cut += usize::from(run.clip.as_ref().is_some_and(|clip| run.files[0].meta.smallest < *clip));
+        }
+    }
+    version.check_invariants().unwrap();
+    cut
+}
+
+/// Hidden pointers, files that a clip cuts, sections and files that are moved are all counted.
+#[test]
+fn references_are_those_of_the_entries_above_the_clip() {
+    let env = SimEnv::new(1);
+    let options = |env: &Arc<SimEnv>, k| {
+        let options = Options::new().env(Arc::<SimEnv>::clone(env)).memory(1 << 20).memtable_bytes(64 << 10);
+        options.sst_bytes(4 << 10).runs_per_stage(k).clean_every(1).separate_at(100).compaction_threads(1)
+    };
+    let db = options(&env, 64).open(DIR).unwrap();
+    let (large, small) = (db.default_partition(), db.partition("small").unwrap());
+    let mut rng = fastrand::Rng::with_seed(5);
+    for round in 0..5 {
+        for _ in 0..600 {
+            let key = format!("{:04}", rng.u32(..1500));
+            match rng.u8(..10) {
+                0 => large.delete(&key).unwrap(),
+                1 => small.put(key, vec![round; rng.usize(..300)]).unwrap(),
+                _ => large.put(key, vec![round; rng.usize(..300)]).unwrap(),
+            }
+        }
+        db.flush().unwrap();
+        check_references(&db.inner().upkeep);
+    }
+    drop((large, small, db));
+    let db = options(&env, 2).open(DIR).unwrap();
+    let mut worker = Worker(Arc::new(Compactions::new(Arc::clone(&db.inner().upkeep))));
+    let mut cut = 0;
+    while matches!(worker.step(), JobStep::Again) {
+        let now = check_references(&db.inner().upkeep);
+        if now > 0 && cut % 8 == 0 {
+            let killed = options(&env.crash_image(CrashPolicy::ProcessKill, 1), 2).open(DIR).unwrap();
+            assert!(check_references(&killed.inner().upkeep) > 0, "the clip is in the manifest");
+        }
+        cut += now;
+    }
+    assert!(cut > 10, "{cut} cut files");
 }

@@ -155,3 +155,68 @@ fn hostile_tables_take_no_memory_and_do_not_panic() {
     assert_eq!(decode_table(&[1, 0xff, 0xff, 0xff, 0x7f, 1, 1], 5_000), None, "a forged count");
     assert_eq!(decode_table(&[], 5_000), None);
 }
+
+fn bytes_of(env: &Arc<dyn Env>, id: u64) -> Vec<u8> {
+    let path = super::super::home::values_path(Path::new("/"), FileId(id));
+    let file = env.open_file(&path, pleach_env::OpenOptions::default()).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// The worked examples of docs/format/values.md.
+#[test]
+fn stored_bytes_of_value_files_are_fixed() {
+    let env = env();
+    let mut builder = ValueFileBuilder::create(&env, Path::new("/"), FileId(12)).unwrap();
+    let pointer = builder.add(PartitionId(1), b"carol", b"a third").unwrap();
+    assert_eq!(pointer, ValuePointer { segment: FileId(12), offset: 64, len: 7 });
+    builder.finish("values.sync").unwrap();
+    let copied = b"PLCHVAL1\x01\0\0\0\x01\0\0\0\x0c\0\0\0\0\0\0\0\
+        \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x4c\x3f\x2a\x4b\
+        \xc6\xa6\x4a\x01a third";
+    assert_eq!(bytes_of(&env, 12).escape_ascii().to_string(), copied.escape_ascii().to_string());
+
+    let mut builder = MovedFileBuilder::create(&env, Path::new("/"), FileId(14)).unwrap();
+    for (segment, offset, key, value) in [
+        (7, 137, &b"alice"[..], &b"a picture"[..]),
+        (7, 400, b"bob", b"another"),
+        (12, 64, b"carol", b"a third"),
+    ] {
+        let mut stored = checksum(PartitionId(1), key, value).to_le_bytes().to_vec();
+        stored.extend_from_slice(value);
+        let len = u32::try_from(value.len()).unwrap();
+        builder.add(ValuePointer { segment: FileId(segment), offset, len }, &stored).unwrap();
+    }
+    builder.finish("moved.sync").unwrap();
+    let moved = b"PLCHVAL1\x01\0\0\0\x02\0\0\0\x0e\0\0\0\0\0\0\0\
+        \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x3e\x50\xf3\xaf\
+        \0\x09\x9e\xdf\x15\x51a picture\x87\x02\x07\x1f\x3c\x30\x02another\
+        \0\x07\xc6\xa6\x4a\x01a third\
+        \x07\x01\x89\x01\0\x0c\x01\x40\x1d\x09\0\0\0\x58\x99\xcf\x21PLCHMOVD";
+    assert_eq!(bytes_of(&env, 14).escape_ascii().to_string(), moved.escape_ascii().to_string());
+}
+
+/// A file of another kind or version, or of another number.
+#[test]
+fn another_header_is_refused() {
+    let sim = SimEnv::new(1);
+    let env: Arc<dyn Env> = Arc::<SimEnv>::clone(&sim);
+    let (len, _) = copied(&env, 7, 3);
+    let path = super::super::home::values_path(Path::new("/"), FileId(7));
+    let bytes = sim.read_file(&path).unwrap();
+    let error_of = |change: &dyn Fn(&mut [u8])| {
+        let mut header: [u8; HEADER_LEN] = bytes[..HEADER_LEN].try_into().unwrap();
+        change(&mut header);
+        let crc = crc32c::crc32c(&header[..60]);
+        header[60..].copy_from_slice(&crc.to_le_bytes());
+        sim.write_file(&path, &[&header, &bytes[HEADER_LEN..]].concat());
+        let error = open(&env, 7, HomeKind::Values, len).err().expect("it is refused");
+        assert_eq!(error.path(), Some(&*path));
+        error.kind()
+    };
+    assert_eq!(error_of(&|header| header[8] = 2), pleach_env::ErrorKind::Unsupported);
+    for at in [0, 12, 16, 24, 40, 59] {
+        assert_eq!(error_of(&|header| header[at] ^= 4), pleach_env::ErrorKind::Corruption, "byte {at}");
+    }
+}

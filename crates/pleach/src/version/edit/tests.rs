@@ -7,6 +7,7 @@ use pleach_log::SEQ_MAX;
 
 use super::*;
 use crate::limits::{NEXT_ID_MAX, PARTITIONS_MAX, STAGE_MAX};
+use crate::values::{SegmentUse, SegmentUses};
 
 fn key() -> impl Strategy<Value = Box<[u8]>> {
     vec(any::<u8>(), 1..20).prop_map(Vec::into_boxed_slice)
@@ -62,6 +63,33 @@ fn run() -> impl Strategy<Value = RunMeta> {
     )
 }
 
+fn uses() -> impl Strategy<Value = SegmentUses> {
+    let used = (1..1u64 << 48, 0..1u64 << 48).prop_map(|(values, bytes)| SegmentUse { values, bytes });
+    proptest::collection::btree_map(any::<u64>().prop_map(FileId), used, 0..5)
+}
+
+fn home_kind() -> impl Strategy<Value = HomeKind> {
+    use HomeKind::{Gone, Moved, Segment, Values};
+    proptest::sample::select(vec![Segment, Values, Moved, Gone])
+}
+
+fn value_item() -> impl Strategy<Value = EditItem> {
+    let id = || (0..NEXT_ID_MAX).prop_map(FileId);
+    let partition = (0..PARTITIONS_MAX).prop_map(PartitionId);
+    prop_oneof![
+        (id(), id(), home_kind(), 0..=u64::from(u32::MAX))
+            .prop_map(|(segment, file, kind, len)| EditItem::ValueHome { segment, file, kind, len }),
+        (partition, any::<u64>(), any::<u64>(), uses()).prop_map(|(partition, run, file, uses)| {
+            EditItem::ValueRefs {
+                partition,
+                run: RunId(run),
+                file: FileId(file),
+                refs: ValueRefs::new(&uses),
+            }
+        }),
+    ]
+}
+
 fn item() -> impl Strategy<Value = EditItem> {
     let partition = || (0..PARTITIONS_MAX).prop_map(PartitionId);
     let run_id = || any::<u64>().prop_map(RunId);
@@ -92,6 +120,7 @@ fn item() -> impl Strategy<Value = EditItem> {
             }
         ),
         (partition(), run_id()).prop_map(|(partition, output)| EditItem::EndJob { partition, output }),
+        value_item(),
     ]
 }
 
@@ -176,11 +205,59 @@ fn stored_bytes_are_fixed() {
     assert_eq!(encoded(&small).escape_ascii().to_string(), bytes.escape_ascii().to_string());
 }
 
+fn refs(uses: &[(u64, u64, u64)]) -> ValueRefs {
+    let used = |&(id, values, bytes)| (FileId(id), SegmentUse { values, bytes });
+    ValueRefs::from_sorted(uses.iter().map(used).collect())
+}
+
+/// The worked examples of docs/format/manifest.md with separated values.
+#[test]
+fn stored_bytes_of_value_items_are_fixed() {
+    let home = |id, kind, len| EditItem::ValueHome { segment: FileId(id), file: FileId(id), kind, len };
+    let refers =
+        |refs| EditItem::ValueRefs { partition: PartitionId(1), run: RunId(10), file: FileId(9), refs };
+    let items = vec![
+        home(7, HomeKind::Segment, 3000),
+        home(12, HomeKind::Values, 75),
+        refers(refs(&[(7, 2, 1952), (12, 1, 11)])),
+    ];
+    let bytes = encoded(&Edit { items });
+    assert_eq!(
+        bytes,
+        b"\x0f\x07\x07\0\xb8\x17\x0f\x0c\x0c\x01K\x10\x01\x0a\x09\x02\x07\x02\xa0\x0f\x0c\x01\x0b"
+    );
+    assert_eq!(encoded(&Edit { items: vec![refers(refs(&[]))] }), b"\x10\x01\x0a\x09\0");
+}
+
+#[test]
+fn an_added_file_is_followed_by_its_references() {
+    let mut file_meta = match &example().items[1] {
+        EditItem::AddRun { run, .. } => run.files[0].clone(),
+        other => panic!("{other:?}"),
+    };
+    file_meta.values = refs(&[(7, 2, 1952)]);
+    let (partition, run) = (PartitionId(1), RunId(10));
+    let edit = Edit {
+        items: vec![EditItem::ExtendRun { partition, run, newest_seq: 300, files: vec![file_meta.clone()] }],
+    };
+    let decoded = Edit::decode(&encoded(&edit)).expect("it is an edit");
+    let expected = EditItem::ValueRefs { partition, run, file: FileId(9), refs: file_meta.values.clone() };
+    assert_eq!(decoded.items[1..], [expected]);
+}
+
 #[test]
 fn what_is_no_edit_is_refused() {
     for (bytes, why) in [
         (&b"\0"[..], "no tag"),
-        (b"\x0f\x01", "an unknown tag"),
+        (b"\x11\x01", "an unknown tag"),
+        (b"\x0f\x07\x07\x04\x01", "an unknown kind of home"),
+        (b"\x0f\x07\x07\0\x80\x80\x80\x80\x10", "a home of 4 GiB"),
+        (b"\x0f\x80\x80\x80\x80\x80\x80\x80\x80\x10\x07\0\x01", "a segment above the limit"),
+        (b"\x10\x01\x0a\x09\x02\x07\x01\x08\x07\x01\x08", "a segment twice"),
+        (b"\x10\x01\x0a\x09\x02\x08\x01\x08\x07\x01\x08", "segments that descend"),
+        (b"\x10\x01\x0a\x09\x01\x07\0\x08", "a segment without values"),
+        (b"\x10\x01\x0a\x09\x01\x07\x01\x80\x80\x80\x80\x80\x80\x40", "bytes of 2^48"),
+        (b"\x10\x01\x0a\x09\xff\xff\xff\xff\x0f\x07\x01\x08", "more segments than bytes"),
         (b"\x01", "a tag alone"),
         (b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a number near overflow"),
         (b"\x03\x80\x80\x80\x80\x80\x80\x80\x80\x01", "a sequence number above the limit"),
@@ -195,6 +272,28 @@ fn what_is_no_edit_is_refused() {
 }
 
 proptest! {
+    /// What is subtracted comes back by addition, and more than there is cannot be subtracted.
+    #[test]
+    fn references_are_subtracted_exactly(all in uses(), picks in vec((any::<bool>(), any::<u64>(), any::<u64>()), 5)) {
+        let mut gone = SegmentUses::new();
+        for ((id, used), (is_whole, values, bytes)) in all.iter().zip(picks) {
+            let part = SegmentUse { values: values % used.values, bytes: bytes % (used.bytes + 1) };
+            gone.insert(*id, if is_whole { *used } else { part });
+        }
+        let left = ValueRefs::new(&all).without(&gone).unwrap();
+        for (id, used) in &all {
+            let left = left.iter().find(|(other, _)| other == id).map_or_else(SegmentUse::default, |(_, left)| left);
+            let gone = gone[id];
+            prop_assert_eq!(left.values + gone.values, used.values);
+            prop_assert!(left.values == 0 || left.bytes + gone.bytes == used.bytes);
+        }
+        prop_assert!(left.iter().all(|(_, left)| left.values > 0));
+        for (id, used) in &all {
+            let more = SegmentUses::from([(*id, SegmentUse { values: used.values + 1, bytes: 0 })]);
+            prop_assert!(ValueRefs::new(&all).without(&more).is_err());
+        }
+    }
+
     #[test]
     fn edits_come_back(items in vec(item(), 0..8)) {
         let edit = Edit { items };

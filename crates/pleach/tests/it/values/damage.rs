@@ -1,0 +1,159 @@
+//! Damage of the files of separated values: the value that it strikes is an error with file and offset, all others are read.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach::env::{Capture, CrashPolicy, SimEnv};
+use pleach::{ErrorKind, repair};
+
+use super::{SEPARATED, files, key, open, options, value};
+use crate::rig::setup::DIR;
+
+const KEYS: u64 = 5;
+
+/// A closed store with a value segment and a file of copies, and the partition for each.
+fn store() -> Capture {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let (kept, copied) = (db.default_partition(), db.partition("copied").unwrap());
+    for number in 0..KEYS {
+        kept.put(key(number), value(number, 0, SEPARATED)).unwrap();
+    }
+    db.flush().unwrap();
+    for number in 0..KEYS {
+        copied.put(key(number), value(number, 1, SEPARATED)).unwrap();
+        copied.put(format!("small{number}"), value(number, 0, SEPARATED - 1)).unwrap();
+        copied.put(format!("other{number}"), value(number, 0, SEPARATED - 1)).unwrap();
+    }
+    db.flush().unwrap();
+    assert_eq!((db.stats().values, db.stats().value_files), (2 * KEYS, 2));
+    db.close().unwrap();
+    env.capture()
+}
+
+fn is_copies(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "val")
+}
+
+/// The number of the key whose value, or the value's checksum, is at `at`.
+fn owner(bytes: &[u8], round: u64, at: usize) -> Option<u64> {
+    (0..KEYS).find(|number| {
+        let value = value(*number, round, SEPARATED);
+        let start = bytes.windows(value.len()).position(|window| window == value).expect("it is in the file");
+        (start - 4..start + value.len()).contains(&at)
+    })
+}
+
+/// Changes each byte of `name`, which has the values of the partition, and returns how many gets failed.
+fn damage_each_byte(disk: &Capture, name: &str, partition: &str, round: u64) -> usize {
+    let path = Path::new(DIR).join(name);
+    let machine = || disk.crash_image(CrashPolicy::Everything, 1);
+    let bytes = machine().read_file(&path).unwrap();
+    // Behind the records a segment has space that nothing reads.
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let mut failed = 0;
+    for at in 0..end {
+        let env: Arc<SimEnv> = machine();
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        env.write_file(&path, &damaged);
+        let db = options(&env).read_only(true).open(DIR).unwrap();
+        let owner = owner(&bytes, round, at);
+        let is_header = is_copies(name) && at < 64;
+        for (name, round) in [("default", 0), ("copied", 1)] {
+            let handle = db.find_partition(name).unwrap();
+            for number in 0..KEYS {
+                let is_struck = name == partition && (is_header || owner == Some(number));
+                match handle.get(key(number)) {
+                    Ok(found) => {
+                        assert!(!is_struck, "byte {at}: {number} of {name}");
+                        assert_eq!(found.as_deref(), Some(&*value(number, round, SEPARATED)), "byte {at}");
+                    }
+                    Err(error) => {
+                        assert!(is_struck, "byte {at}: {number} of {name}: {error}");
+                        let is_damage =
+                            [ErrorKind::Corruption, ErrorKind::Unsupported].contains(&error.kind());
+                        assert!(is_damage && error.path() == Some(&path), "{error}");
+                        let offset = usize::try_from(error.offset().unwrap()).unwrap();
+                        assert!(
+                            offset == if is_header { 0 } else { offset.clamp(at.saturating_sub(203), at) },
+                            "{error}"
+                        );
+                        failed += 1;
+                    }
+                }
+            }
+        }
+        if at.is_multiple_of(16) && owner.is_some() {
+            let (report, places) = db.verify_all(&mut |_, _| true).unwrap();
+            assert_eq!((report.values, places.len()), (2 * KEYS, 1), "the others are checked all the same");
+            assert_eq!(places[0].entries, Some(1));
+        }
+    }
+    failed
+}
+
+#[test]
+fn a_changed_byte_of_a_value_segment_is_an_error_of_its_value() {
+    let disk = store();
+    let env = disk.crash_image(CrashPolicy::Everything, 1);
+    let segment = files(&env, ".log").remove(0);
+    assert_eq!(damage_each_byte(&disk, &segment, "default", 0), 5 * (SEPARATED + 4));
+}
+
+#[test]
+fn a_changed_byte_of_a_file_of_copies_is_an_error_of_its_value() {
+    let disk = store();
+    let env = disk.crash_image(CrashPolicy::Everything, 1);
+    let copies = files(&env, ".val").remove(0);
+    assert_eq!(damage_each_byte(&disk, &copies, "copied", 1), 5 * (SEPARATED + 4) + 5 * 64);
+}
+
+#[test]
+fn a_missing_or_shorter_file_of_values_is_damage() {
+    let disk = store();
+    let env = disk.crash_image(CrashPolicy::Everything, 1);
+    for name in [files(&env, ".log").remove(0), files(&env, ".val").remove(0)] {
+        let path = Path::new(DIR).join(&name);
+        let env = disk.crash_image(CrashPolicy::Everything, 1);
+        let bytes = env.read_file(&path).unwrap();
+        env.write_file(&path, &bytes[..100]);
+        let db = open(&env);
+        let partition = db.find_partition(if is_copies(&name) { "copied" } else { "default" }).unwrap();
+        let error = partition.get(key(KEYS - 1)).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*path)));
+        let env = disk.crash_image(CrashPolicy::Everything, 1);
+        pleach::env::Env::remove_file(&*env, &path).unwrap();
+        let error = options(&env).open(DIR).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*path)));
+    }
+}
+
+/// A repair takes every other value, and reports the one that is lost with its key.
+#[test]
+fn a_repair_loses_the_damaged_value_only() {
+    let disk = store();
+    for (suffix, partition, round) in [(".log", "default", 0), (".val", "copied", 1)] {
+        let env = disk.crash_image(CrashPolicy::Everything, 1);
+        let path = Path::new(DIR).join(files(&env, suffix).remove(0));
+        let mut bytes = env.read_file(&path).unwrap();
+        let struck = value(2, round, SEPARATED);
+        let at = bytes.windows(struck.len()).position(|window| window == struck).unwrap();
+        bytes[at + 50] ^= 1;
+        env.write_file(&path, &bytes);
+        let report = repair(DIR, "/new", options(&env), &mut |_, _| true).unwrap();
+        assert_eq!((report.damaged_places, report.complete), (1, true), "{report:#?}");
+        let place = &report.damage[0];
+        assert_eq!((&place.path, place.partition.as_deref()), (&path, Some(partition)));
+        assert_eq!(place.lower.as_deref(), Some(key(2).as_bytes()));
+        let db = options(&env).open("/new").unwrap();
+        for (name, round) in [("default", 0), ("copied", 1)] {
+            let handle = db.find_partition(name).unwrap();
+            for number in 0..KEYS {
+                let expected =
+                    Some(value(number, round, SEPARATED)).filter(|_| name != partition || number != 2);
+                assert_eq!(handle.get(key(number)).unwrap().as_deref(), expected.as_deref());
+            }
+        }
+    }
+}
