@@ -377,9 +377,9 @@ fn moments(seed: u64, shape: Shape, with_deletes: bool) -> Vec<Arc<SimEnv>> {
     captured.iter().map(|(_, capture)| capture.crash_image(CrashPolicy::ProcessKill, seed)).collect()
 }
 
-/// Every other shape separates about half of the values.
+/// Two of three shapes separate most of the values.
 fn simulated(env: &Arc<SimEnv>, shape: Shape) -> Options {
-    let separate_at = if shape == Shape::Forest { 0 } else { 60 };
+    let separate_at = if shape == Shape::Forest { 0 } else { 30 };
     let options = Options::new().env(Arc::<SimEnv>::clone(env)).memory(8 << 20).shape(shape);
     options
         .runs_per_stage(2)
