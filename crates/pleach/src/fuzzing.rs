@@ -9,10 +9,11 @@ use pleach_env::{Env, FileId, SimEnv, failpoint};
 use pleach_log::{Append, RecordBuf, RecordWriter};
 use pleach_table::ValueKind;
 
+use crate::file_names::values_path;
 use crate::keys::PartitionId;
 use crate::manifest;
 use crate::operations::{Operation, Operations, ValueSizes};
-use crate::values::{HomeKind, MovedFileBuilder, ValueHome, ValuePointer, checksum, values_path};
+use crate::values::{HomeKind, MovedFileBuilder, ValueHome, ValuePointer, checksum};
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 

@@ -82,6 +82,7 @@ mod attached;
 mod context;
 mod damage;
 mod db;
+mod file_names;
 mod filter_policy;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -108,8 +109,10 @@ mod tests;
 mod tombstone_spans;
 mod trace;
 mod training;
+mod trash;
 mod upkeep;
 mod value;
+mod value_reads;
 mod values;
 mod version;
 mod version_set;

@@ -18,7 +18,7 @@ use pleach_table::{ValueKind, key_hash};
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, partition_key};
 use crate::limits::{BATCH_BYTES_MAX, KEY_LEN_MAX, OPERATIONS_MAX, VALUE_LEN_MAX};
 use crate::memtable::{FOOTPRINT_MAX, Footprint, LARGE_FRONT, LARGE_PER_BATCH, Memtable, PLACE_LEN};
-use crate::options::{LARGE_VALUE_LEN, MEMTABLE_BYTES_LIMIT};
+use crate::options::{LARGE_VALUE_LEN, MEMTABLE_BYTES_LIMIT, ValueSizes};
 use crate::values::{CHECKSUM_LEN, checksum};
 
 /// Upper bound of a memtable record's bytes beyond those of the operation (see `memtable/entry`).
@@ -279,21 +279,6 @@ impl Operations {
         }
         Ok(())
     }
-}
-
-/// Lengths from which on values are treated in other ways.
-#[derive(Clone, Copy)]
-pub(crate) struct ValueSizes {
-    /// From this length on a value gets a memory region, a block and log calls of its own.
-    pub(crate) large: usize,
-    /// From this length on a value is separated.
-    pub(crate) separated: usize,
-}
-
-impl ValueSizes {
-    /// All values are small.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) const ALL_SMALL: Self = Self { large: usize::MAX, separated: usize::MAX };
 }
 
 /// Bytes that a memtable takes for the place of a value.

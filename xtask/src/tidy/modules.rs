@@ -10,14 +10,15 @@ use super::tree::Tree;
 
 /// Every module of the crate's root from the bottom up; modules on one line do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["attached", "keys", "training"],
+    &["attached", "file_names", "keys", "training"],
     &["stats"],
-    &["damage", "limits", "loads", "read_options", "tombstone_spans", "trace"],
-    &["memtable", "shape"],
+    &["damage", "limits", "loads", "read_options", "tombstone_spans", "trace", "trash"],
+    &["memtable", "shape", "values"],
     &["filter_policy", "memory_shares", "value"],
     &["options", "version"],
     &["manifest", "operations", "picker", "state", "status"],
     &["context"],
+    &["value_reads"],
     &["lookup", "scan", "version_set"],
     &["write_path"],
     &["upkeep"],

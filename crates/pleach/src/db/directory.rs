@@ -15,15 +15,16 @@ use pleach_log::{parse_segment_name, segment_path};
 use super::inner::Inner;
 use super::open::DEFAULT_PARTITION;
 use super::recovery::Found;
+use crate::file_names::{parse_sst_name, sst_path};
+use crate::file_names::{parse_values_name, values_path};
 use crate::keys::PartitionId;
 use crate::limits::NEXT_ID_MAX;
 use crate::manifest::{self, CURRENT_TMP, Layout, Manifest};
 use crate::options::Options;
-use crate::values::{HomeKind, parse_values_name, values_path};
+use crate::values::HomeKind;
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Version};
 use crate::version_set::reserve::RESERVE;
-use crate::version_set::{parse_sst_name, sst_path};
 
 /// Name of the lock file. It is never removed.
 pub(crate) const LOCK: &str = "LOCK";

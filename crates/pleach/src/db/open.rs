@@ -40,9 +40,10 @@ use crate::operations::Operations;
 use crate::options::{IMMUTABLE_MEMTABLES_MAX, Options};
 use crate::state::State;
 use crate::trace;
+use crate::trash::Trash;
 use crate::upkeep::filters::open_ssts;
+use crate::version::FileTable;
 use crate::version::edit::{Edit, EditItem};
-use crate::version::{FileTable, Trash};
 use crate::version_set::reserve;
 use crate::write_path::{PayloadPlace, insert_operations};
 
@@ -90,12 +91,11 @@ fn open_as_possible(dir: &Path, options: &Options) -> Result<Inner> {
 fn open_for_writing(dir: &Path, options: &Options, segment_len: u64) -> Result<Inner> {
     let env = &options.env;
     let listing = list(&**env, dir)?;
-    let current = match manifest::read_current(&**env, dir)? {
-        Some(current) => current,
-        None => {
-            let manifest = create_store(&**env, dir, options, &listing)?;
-            Current { layout: Layout::Plain, manifest, closed: None }
-        }
+    let current = if let Some(current) = manifest::read_current(&**env, dir)? {
+        current
+    } else {
+        let manifest = create_store(&**env, dir, options, &listing)?;
+        Current { layout: Layout::Plain, manifest, closed: None }
     };
     let ready = read(dir, options, current, listing)?;
     let (inner, found) = start(dir, options, ready, segment_len)?;

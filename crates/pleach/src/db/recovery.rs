@@ -7,10 +7,11 @@ use pleach_env::{Env, Error, ErrorKind, FileId, Result};
 use pleach_log::{ManifestHint, Record, Recovery, recover, segment_path};
 
 use super::directory::Listing;
+use crate::file_names::sst_path;
 use crate::manifest::{self, Closed, Current, Layout};
 use crate::operations::Operations;
-use crate::version::{FileTable, Trash, Version};
-use crate::version_set::sst_path;
+use crate::trash::Trash;
+use crate::version::{FileTable, Version};
 
 /// The contents of a store as read before anything is written.
 pub(super) struct Found {

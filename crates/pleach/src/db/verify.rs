@@ -8,12 +8,12 @@ use pleach_table::{ValueKind, key_hash};
 
 use super::inner::Inner;
 use crate::damage::{DamagedPlace, damage_of};
+use crate::file_names::sst_path;
 use crate::keys::{PartitionId, split_partition_key};
 use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
-use crate::values::read_value;
+use crate::value_reads::read_value;
 use crate::version::edit::RunKind;
 use crate::version::{SstFile, Version};
-use crate::version_set::sst_path;
 
 /// What [`Db::verify`](crate::Db::verify) has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

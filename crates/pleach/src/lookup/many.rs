@@ -22,7 +22,7 @@ use crate::operations::check_key;
 use crate::read_options::ReadOptions;
 use crate::state::State;
 use crate::value::Value;
-use crate::values::read_values;
+use crate::value_reads::read_values;
 use crate::version::SubTree;
 
 /// Lookups that take their steps together: enough to hide the latency of memory, and few enough to stay in the first level

@@ -13,7 +13,8 @@ use crate::keys::PartitionKey;
 use crate::loads::{LoadFuture, Paced, block_on};
 use crate::read_options::{ReadOptions, ReadPolicy};
 use crate::value::Value;
-use crate::values::{ValueLoad, ValueSegments, cached_value, get_value};
+use crate::value_reads::{ValueLoad, cached_value, get_value};
+use crate::values::ValueSegments;
 
 /// See the module's text.
 pub(crate) enum Search {

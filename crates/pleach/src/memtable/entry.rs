@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! key record      latest version: u64 (atomic) | key length: u32 | key bytes | zeros to 8
-//! version record  older version: u64 | sequence number << 8 | kind: u64 | value length: u32 | [place] | value bytes | zeros to 8
+//! version record  older version: u64 | sequence number << 8 | kind: u64 | value length: u32 | [place] | value | zeros to 8
 //! place           segment: u64 | offset: u64; only of a value that is to be separated (kind value pointer)
 //! links           milestone before: u64 | milestone far before: u64, in front of a milestone's version record
 //! ```
@@ -10,8 +10,8 @@
 //! The first version directly follows its key, so a lookup of a key written once reads adjacent cache lines. An overwrite
 //! adds a version record and stores its reference in the key's `latest` word; neither tree nor index changes.
 //!
-//! A large value lies in a chunk of its own, after its place, the header of its version record and space for links. Its key record is
-//! in another chunk.
+//! A large value lies in a chunk of its own, after its place, the header of its version record and space for links. Its key
+//! record is in another chunk.
 //!
 //! References take 48 bits. The 16 bits above hold, in `latest`, the number of overwrites modulo 2^16; in `older`, the
 //! mark of a milestone; in the first link, the rank of the second one.

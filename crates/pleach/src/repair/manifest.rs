@@ -12,14 +12,14 @@ use pleach_log::{
 use super::report::{Reporter, missing};
 use crate::damage::DamagedPlace;
 use crate::db::DEFAULT_PARTITION;
+use crate::file_names::parse_sst_name;
+use crate::file_names::parse_values_name;
 use crate::keys::PartitionId;
 use crate::manifest::{
     CURRENT, Closed, MANIFEST, manifest_path, parse_manifest_name, read_current, read_manifest,
 };
-use crate::values::parse_values_name;
 use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Version};
-use crate::version_set::parse_sst_name;
 
 /// The store's files, each with its length, in ascending order of their numbers.
 #[derive(Default)]

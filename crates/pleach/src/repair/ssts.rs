@@ -14,12 +14,12 @@ use super::manifest::Catalog;
 use super::report::missing;
 use super::sink::{Owner, Sink};
 use crate::damage::DamagedPlace;
+use crate::file_names::sst_path;
 use crate::keys::{PartitionId, split_partition_key};
 use crate::limits::KEY_LEN_MAX;
 use crate::shape::STAGE_SECTIONS;
 use crate::version::edit::RunKind;
 use crate::version::{Origin, Run, RunFile};
-use crate::version_set::sst_path;
 
 /// The part of a file that belongs to a run.
 struct RunPart {

@@ -12,8 +12,9 @@ use pleach_env::{Env, Error, FileId, Result};
 use super::manifest::{Catalog, Files};
 use super::report::Reporter;
 use crate::damage::DamagedPlace;
+use crate::file_names::values_path;
 use crate::keys::PartitionId;
-use crate::values::{HomeKind, ValueHome, ValuePointer, kind_of, values_path};
+use crate::values::{HomeKind, ValueHome, ValuePointer, kind_of};
 
 /// See the module's text.
 #[derive(Default)]

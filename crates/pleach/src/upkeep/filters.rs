@@ -12,10 +12,10 @@ use pleach_env::{Env, Error, JobStep, Result};
 use pleach_table::{Encoders, FrameCache, Sst};
 
 use super::Upkeep;
+use crate::file_names::sst_path;
 use crate::filter_policy;
 use crate::options::Options;
 use crate::version::{SstFile, Version};
-use crate::version_set::sst_path;
 
 /// Bytes of filters that one step of the cleaner loads.
 const LOADED_AT_ONCE: u64 = 8 << 20;

@@ -10,6 +10,7 @@ use pleach_table::{IndexChoice, Sst, SstBuilder, SstOptions, ValueKind};
 
 use super::Upkeep;
 use super::trainer::TrainingWhileWriting;
+use crate::file_names::sst_path;
 use crate::filter_policy;
 use crate::shape::STAGE_FIRST;
 use crate::stats::add;
@@ -17,7 +18,6 @@ use crate::training::{self, LearnedIndex, Purpose, Verdict};
 use crate::values::{SegmentUses, ValuePointer, ValueRefs};
 use crate::version::edit::{RunFileMeta, RunId};
 use crate::version::{OlderRuns, Origin, SstFile, SubTree};
-use crate::version_set::sst_path;
 
 /// The SST. Until it is finished, a crash leaves a file that no manifest names; the next open removes it.
 pub(crate) struct SstOutput<'i> {

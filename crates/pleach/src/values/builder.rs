@@ -9,9 +9,10 @@ use std::sync::Arc;
 use pleach_coding::put_varint;
 use pleach_env::{Env, Error, File, FileId, Result, Site};
 
-use super::file::{Anchor, HEADER_LEN, MOVED_MAGIC, encode_header, table_checksum};
-use super::home::{HomeKind, values_path};
+use super::file::{Anchor, HEADER_LEN_U32, MOVED_MAGIC, encode_header, table_checksum};
+use super::home::HomeKind;
 use super::pointer::{CHECKSUM_LEN, ValuePointer, checksum};
+use crate::file_names::values_path;
 use crate::keys::PartitionId;
 
 /// Bytes that are written with one call.
@@ -185,7 +186,7 @@ impl MovedFileBuilder {
     /// Requires: it has a value.
     pub(crate) fn finish(mut self, site: Site) -> Result<u64> {
         let mut table = Vec::new();
-        let mut new = HEADER_LEN as u32;
+        let mut new = HEADER_LEN_U32;
         for (segment, anchors) in &self.parts {
             put_varint(&mut table, segment.0);
             put_varint(&mut table, anchors.len() as u64);

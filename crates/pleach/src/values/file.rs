@@ -31,6 +31,7 @@ pub(super) const MOVED_MAGIC: [u8; 8] = *b"PLCHMOVD";
 pub(super) const VERSION: u32 = 1;
 /// Length of the header of a value file.
 pub(super) const HEADER_LEN: usize = 64;
+pub(super) const HEADER_LEN_U32: u32 = 64;
 /// Bytes behind the table of a file of moved values: its length, its checksum, a magic.
 pub(super) const TAIL_LEN: usize = 16;
 
@@ -102,12 +103,12 @@ impl ValueSpan {
         Self { offset, len, group: None }
     }
 
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.offset + self.len as u64
     }
 
     /// Makes the span cover another one, which does not begin before it.
-    pub(super) fn extend(&mut self, other: &Self) {
+    pub(crate) fn extend(&mut self, other: &Self) {
         let end = self.end().max(other.end());
         self.len = usize::try_from(end - self.offset).expect("a read fits into memory");
         self.group = None;
@@ -221,7 +222,7 @@ impl ValueFile {
 
     /// Reads a span into `buffer` if the system has it in memory; otherwise `None`, at once. `None` also for direct reads, which
     /// bypass the system's memory.
-    pub(super) fn read_resident<'b>(&self, span: &ValueSpan, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+    pub(crate) fn read_resident<'b>(&self, span: &ValueSpan, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
         if self.direct {
             return None;
         }
@@ -248,12 +249,12 @@ impl ValueFile {
     }
 
     /// The bytes of a span in what was read for it.
-    pub(super) fn bytes_of<'b>(&self, span: &ValueSpan, buffer: &'b AlignedBuffer) -> &'b [u8] {
+    pub(crate) fn bytes_of<'b>(&self, span: &ValueSpan, buffer: &'b AlignedBuffer) -> &'b [u8] {
         &buffer[self.skip(span)..][..span.len]
     }
 
     /// As [`ValueFile::take`], of the bytes of the span.
-    pub(super) fn prove(
+    pub(crate) fn prove(
         &self,
         pointer: ValuePointer,
         (partition, user_key): (PartitionId, &[u8]),
@@ -332,7 +333,7 @@ impl ValueFile {
     }
 
     /// The error of a value whose read failed.
-    pub(super) fn read_failed(&self, pointer: ValuePointer, error: io::Error) -> Error {
+    pub(crate) fn read_failed(&self, pointer: ValuePointer, error: io::Error) -> Error {
         if error.kind() == io::ErrorKind::UnexpectedEof {
             return self.damaged(pointer, "the file ends before the value");
         }
@@ -409,7 +410,7 @@ fn read_table(file: &dyn File, path: &Path, home: &ValueHome) -> Result<Vec<Part
 fn decode_table(table: &[u8], end: u64) -> Option<Vec<Part>> {
     let (mut rest, end) = (Decoder(table), u32::try_from(end).ok()?);
     let mut parts: Vec<Part> = Vec::new();
-    let mut new = HEADER_LEN as u32;
+    let mut new = HEADER_LEN_U32;
     while !rest.is_empty() {
         let segment = FileId(rest.varint()?);
         let count = rest.usize()?;

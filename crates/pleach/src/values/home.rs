@@ -9,8 +9,9 @@ use pleach_log::segment_path;
 
 use super::file::ValueFile;
 use super::pointer::ValuePointer;
+use crate::file_names::values_path;
 use crate::keys::PartitionId;
-use crate::version::{Obsolete, Trash};
+use crate::trash::{Obsolete, Trash};
 
 /// What a home is. The numbers are on disk: never renumber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,16 +135,4 @@ impl std::fmt::Debug for ValueHome {
             .field("len", &self.len)
             .finish_non_exhaustive()
     }
-}
-
-const SUFFIX: &str = ".val";
-
-/// Path of value file `id` in `dir`.
-pub(crate) fn values_path(dir: &Path, id: FileId) -> PathBuf {
-    dir.join(format!("{id}{SUFFIX}"))
-}
-
-/// The number in a value file's name.
-pub(crate) fn parse_values_name(name: &str) -> Option<FileId> {
-    FileId::parse(name.strip_suffix(SUFFIX)?)
 }

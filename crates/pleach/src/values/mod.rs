@@ -21,20 +21,18 @@
 //! pointer is rewritten.
 #![cfg_attr(doc, doc = include_str!("../../../../docs/format/values.md"))]
 
-mod batch;
 mod builder;
 mod cache;
 mod file;
 mod home;
 mod pointer;
-mod reads;
+mod read;
 mod segments;
 
-pub(crate) use batch::{read_resident_values, read_values};
 pub(crate) use builder::{MovedFileBuilder, ValueFileBuilder};
 pub(crate) use cache::ValueCache;
-pub(crate) use file::kind_of;
-pub(crate) use home::{HomeKind, ValueHome, parse_values_name, values_path};
+pub(crate) use file::{ValueFile, ValueSpan, kind_of};
+pub(crate) use home::{HomeKind, ValueHome};
 pub(crate) use pointer::{CHECKSUM_LEN, ValuePointer, checksum};
-pub(crate) use reads::{ValueLoad, ValueRead, cached_value, get_value, read_value};
+pub(crate) use read::ValueRead;
 pub(crate) use segments::{LiveSegment, SegmentUse, SegmentUses, ValueRefs, ValueSegments};

@@ -16,7 +16,7 @@ use pleach_table::{Sst, SstSummary};
 use super::edit::RunFileMeta;
 use super::run::RunFile;
 use super::sst_file::SstFile;
-use super::trash::Trash;
+use crate::trash::Trash;
 use crate::values::{SegmentUse, ValueRefs};
 
 /// A file and how many runs refer to it.

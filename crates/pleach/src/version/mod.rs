@@ -22,7 +22,6 @@ mod run;
 mod scan_length;
 pub(crate) mod size;
 mod sst_file;
-mod trash;
 
 use std::sync::Arc;
 
@@ -40,7 +39,6 @@ use reads::ReadCost;
 pub(crate) use run::{Run, RunFile};
 pub(crate) use scan_length::ScanLength;
 pub(crate) use sst_file::SstFile;
-pub(crate) use trash::{Obsolete, Trash};
 
 /// A partition's runs and compactions.
 #[derive(Clone, Default)]

@@ -51,7 +51,7 @@ mod tests {
     use pleach_table::SalvageSst;
 
     use super::*;
-    use crate::version_set::sst_path;
+    use crate::file_names::sst_path;
     use crate::{Db, Options};
 
     /// The newest sequence numbers of the default partition's runs, and those in the notes of their SSTs.

@@ -7,8 +7,8 @@ use pleach_env::FileId;
 use pleach_env::sync::Mutex;
 use pleach_table::{Filter, IndexKind, Sst, SstSummary, false_positive_rate, probes_for};
 
-use super::trash::{Obsolete, Trash};
 use crate::filter_policy::FilterUse;
+use crate::trash::{Obsolete, Trash};
 
 /// How often training while reading is tried if it takes too long. Arbitrary.
 const TRAININGS_MAX: u8 = 3;

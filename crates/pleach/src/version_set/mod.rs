@@ -6,7 +6,6 @@
 //! An edit is made durable and shown under one lock, [`VersionSet::lock`]. The others are leaf locks.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,8 +20,9 @@ use crate::context::Context;
 use crate::manifest::{Manifest, manifest_path};
 use crate::state::CurrentState;
 use crate::stats::add;
+use crate::trash::Trash;
 use crate::version::edit::RunId;
-use crate::version::{FileTable, Trash, Version};
+use crate::version::{FileTable, Version};
 
 pub(crate) mod debt;
 mod edits;
@@ -204,14 +204,4 @@ impl VersionSet {
         }
         removed
     }
-}
-
-/// Path of SST `id` in `dir`.
-pub(crate) fn sst_path(dir: &Path, id: FileId) -> PathBuf {
-    dir.join(format!("{id}.sst"))
-}
-
-/// The number in an SST's file name.
-pub(crate) fn parse_sst_name(name: &str) -> Option<FileId> {
-    FileId::parse(name.strip_suffix(".sst")?)
 }

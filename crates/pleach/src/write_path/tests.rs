@@ -15,12 +15,7 @@ fn open(env: &Arc<SimEnv>) -> Db {
 fn put(partition: &Partition, key: &str, value: &str, durability: Durability) -> WriteRequest {
     let mut operations = Operations::default();
     operations
-        .push(
-            partition.id(),
-            key.as_bytes(),
-            Some(value.as_bytes()),
-            crate::operations::ValueSizes::ALL_SMALL,
-        )
+        .push(partition.id(), key.as_bytes(), Some(value.as_bytes()), crate::options::ValueSizes::ALL_SMALL)
         .unwrap();
     WriteRequest::new(operations, TouchedPartitions::one(&partition.live), durability)
 }
@@ -108,7 +103,7 @@ fn put_that_panics(partition: &Partition) -> WriteRequest {
     request.operations.record_mut().bytes_mut().push(0xff);
     request
         .operations
-        .push(partition.id(), b"never", Some(b"seen"), crate::operations::ValueSizes::ALL_SMALL)
+        .push(partition.id(), b"never", Some(b"seen"), crate::options::ValueSizes::ALL_SMALL)
         .unwrap();
     request
 }

@@ -174,9 +174,10 @@ fn compare(
         let record = records.into_iter().nth(middle).ok_or("a record was expected")?;
         let mut rate = count(record.ops_per_s);
         if let (Some(own), Some(base), true) = (rates.get(number), rates.first(), number > 0) {
-            rate = match detail(&record, "ssts_learned") == 0.0 {
-                true => format!("{rate} (nothing learned)"),
-                false => format!("{rate} ({})", ratio(own, base)),
+            rate = if detail(&record, "ssts_learned") == 0.0 {
+                format!("{rate} (nothing learned)")
+            } else {
+                format!("{rate} ({})", ratio(own, base))
             };
         }
         let mut row = vec![engine.to_owned()];

@@ -83,7 +83,7 @@ fn machine(segments: &[(u64, SeqNo, &[u32])]) -> (Arc<pleach_env::SimEnv>, Arc<d
                         crate::keys::PartitionId(0),
                         &key,
                         Some(&[9; 200]),
-                        crate::operations::ValueSizes::ALL_SMALL,
+                        crate::options::ValueSizes::ALL_SMALL,
                     )
                     .unwrap();
             }

@@ -20,7 +20,8 @@ use pleach_table::ValueKind;
 use super::{Bound, Direction, Range};
 use crate::keys::Key;
 use crate::value::Value;
-use crate::values::{ValuePointer, get_value, read_values};
+use crate::value_reads::{get_value, read_values};
+use crate::values::ValuePointer;
 
 /// Entries of the first batch of a scan of unknown length (arbitrary): a short scan reads little that it does not want.
 const ENTRIES_MIN: usize = 4;

@@ -11,7 +11,8 @@ use pleach_env::{Error, Result};
 use super::{Direction, Range};
 use crate::keys::{Key, partition_key};
 use crate::value::Value;
-use crate::values::{ValueLoad, ValueSegments, read_resident_values};
+use crate::value_reads::{ValueLoad, read_resident_values};
+use crate::values::ValueSegments;
 
 /// Room that a chunk takes at once, in entries (arbitrary).
 const ROOM: usize = 64;

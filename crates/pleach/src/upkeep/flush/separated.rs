@@ -17,11 +17,12 @@ use pleach_log::segment_path;
 use pleach_table::ValueKind;
 
 use super::{on_partition, partition_of};
+use crate::file_names::values_path;
 use crate::keys::PARTITION_PREFIX_LEN;
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::stats::add;
 use crate::upkeep::Upkeep;
-use crate::values::{HomeKind, SegmentUses, ValueFileBuilder, ValuePointer, values_path};
+use crate::values::{HomeKind, SegmentUses, ValueFileBuilder, ValuePointer};
 use crate::version::Version;
 use crate::version::edit::{Edit, EditItem};
 
@@ -74,13 +75,12 @@ impl<'i> SeparatedValues<'i> {
         if let Some(full) = self.copies.take_if(|copies| copies.is_full()) {
             self.finish_copies(full)?;
         }
-        let copies = match &mut self.copies {
-            Some(copies) => copies,
-            None => {
-                let ctx = &self.upkeep.ctx;
-                let id = self.upkeep.version_set.new_file_id();
-                self.copies.insert(ValueFileBuilder::create(&ctx.env, &ctx.dir, id)?)
-            }
+        let copies = if let Some(copies) = &mut self.copies {
+            copies
+        } else {
+            let ctx = &self.upkeep.ctx;
+            let id = self.upkeep.version_set.new_file_id();
+            self.copies.insert(ValueFileBuilder::create(&ctx.env, &ctx.dir, id)?)
         };
         copies.add(partition_of(cursor), &cursor.key()[PARTITION_PREFIX_LEN..], value)
     }

@@ -178,9 +178,10 @@ impl Upkeep {
     /// Measures by how much separated values exceed their space, for the charge of writers. Returns the newest version.
     fn measure_value_debt(&self) -> Arc<Version> {
         let version = Arc::clone(&self.version_set.state.load().version);
-        let excess = match version.values.is_empty() {
-            true => 0,
-            false => self.estimated_space(&version).excess(self.ctx.options.space_target_now()),
+        let excess = if version.values.is_empty() {
+            0
+        } else {
+            self.estimated_space(&version).excess(self.ctx.options.space_target_now())
         };
         let soft = (self.ctx.options.memtable_budget() as u64 / 2).min(DEBT_SOFT_MAX);
         let debt = ratio(excess.saturating_sub(soft), DEBT_HARD * soft).min(1.0);

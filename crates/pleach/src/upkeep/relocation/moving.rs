@@ -6,10 +6,11 @@ use std::sync::Arc;
 use pleach_env::{FileId, Result, failpoint};
 
 use super::{Places, Victim};
+use crate::file_names::values_path;
 use crate::state::State;
 use crate::stats::add;
 use crate::upkeep::Upkeep;
-use crate::values::{HomeKind, LiveSegment, MovedFileBuilder, ValueHome, ValuePointer, values_path};
+use crate::values::{HomeKind, LiveSegment, MovedFileBuilder, ValueHome, ValuePointer};
 use crate::version::edit::{Edit, EditItem};
 
 impl Upkeep {

@@ -114,7 +114,7 @@ fn every_changed_byte_is_an_error_or_changes_no_answer() {
         pointers.push(pointer);
     }
     let len = builder.finish("moved.sync").unwrap();
-    let path = super::super::home::values_path(Path::new("/"), FileId(12));
+    let path = crate::file_names::values_path(Path::new("/"), FileId(12));
     let original = env.open_file(&path, pleach_env::OpenOptions::default()).unwrap();
     let mut bytes = vec![0; usize::try_from(len).unwrap()];
     original.read_exact_at(&mut bytes, 0).unwrap();
@@ -157,7 +157,7 @@ fn hostile_tables_take_no_memory_and_do_not_panic() {
 }
 
 fn bytes_of(env: &Arc<dyn Env>, id: u64) -> Vec<u8> {
-    let path = super::super::home::values_path(Path::new("/"), FileId(id));
+    let path = crate::file_names::values_path(Path::new("/"), FileId(id));
     let file = env.open_file(&path, pleach_env::OpenOptions::default()).unwrap();
     let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
     file.read_exact_at(&mut bytes, 0).unwrap();
@@ -203,7 +203,7 @@ fn another_header_is_refused() {
     let sim = SimEnv::new(1);
     let env: Arc<dyn Env> = Arc::<SimEnv>::clone(&sim);
     let (len, _) = copied(&env, 7, 3);
-    let path = super::super::home::values_path(Path::new("/"), FileId(7));
+    let path = crate::file_names::values_path(Path::new("/"), FileId(7));
     let bytes = sim.read_file(&path).unwrap();
     let error_of = |change: &dyn Fn(&mut [u8])| {
         let mut header: [u8; HEADER_LEN] = bytes[..HEADER_LEN].try_into().unwrap();

@@ -13,12 +13,11 @@ use std::ops::Range;
 use pleach_env::{ReadQueue, Result, is_out_of_files};
 use pleach_table::AlignedBuffer;
 
-use super::file::ValueSpan;
-use super::reads::{Place, cached_value};
-use super::segments::ValueSegments;
+use super::{Place, cached_value};
 use crate::context::Context;
 use crate::keys::PartitionId;
 use crate::value::Value;
+use crate::values::{ValueSegments, ValueSpan};
 
 /// Reads in flight at most, as for blocks.
 const READS_MAX: u32 = 128;

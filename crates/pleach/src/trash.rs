@@ -8,8 +8,7 @@ use pleach_env::sync::Mutex;
 use pleach_env::{FileId, JobWaker};
 use pleach_log::segment_path;
 
-use crate::values::values_path;
-use crate::version_set::sst_path;
+use crate::file_names::{sst_path, values_path};
 
 /// A file that is to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,26 +1,21 @@
-//! Reads of single separated values: by a thread, or for a task.
+//! Reads of separated values: single ones by a thread or for a task, and many at once ([`batch`]).
 //!
-//! # Concurrency
-//! A read for a task is made by a service. Its state is locked for a moment by the task and by the thread that reads, and not
-//! while a task is woken, because a waker is the caller's code.
+//! An entry gives a pointer, the version the file, the cache or the file the value. What is read for a task is a
+//! [`ValueRead`], which a service makes.
 
-use std::io;
-use std::mem;
+mod batch;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 
-use pleach_env::sync::Mutex;
-use pleach_env::{Error, ErrorKind, QueuedRead, ReadRequest, ReadService, Result, wake};
-use pleach_table::AlignedBuffer;
+use pleach_env::{Error, ErrorKind, ReadService, Result};
 
-use super::file::{ValueFile, ValueSpan};
-use super::home::ValueHome;
-use super::pointer::ValuePointer;
-use super::segments::ValueSegments;
 use crate::context::Context;
 use crate::keys::{PartitionId, PartitionKey, split_partition_key};
 use crate::value::Value;
+use crate::values::{ValueFile, ValueHome, ValuePointer, ValueRead, ValueSegments, ValueSpan};
+
+pub(crate) use batch::{read_resident_values, read_values};
 
 /// A value that is to be read: its home and its place there.
 pub(super) struct Place<'v> {
@@ -99,51 +94,6 @@ fn read(
     read().map_err(|error| ctx.status.read_failed(error))
 }
 
-/// A value that is being read for a task.
-pub(crate) struct ValueRead {
-    home: Arc<ValueHome>,
-    pointer: ValuePointer,
-    span: ValueSpan,
-    /// Whether nobody wants it any more. Relaxed: a read more does no harm.
-    is_given_up: AtomicBool,
-    state: Mutex<ReadState>,
-}
-
-#[derive(Default)]
-struct ReadState {
-    ended: Option<io::Result<AlignedBuffer>>,
-    /// Woken at the end: the task of the last poll.
-    task: Option<Waker>,
-}
-
-impl ValueRead {
-    fn file(&self) -> &ValueFile {
-        self.home.opened().expect("it was opened to find the place")
-    }
-}
-
-impl QueuedRead for ValueRead {
-    type Buffer = AlignedBuffer;
-
-    fn request(&self, tag: u64) -> ReadRequest<'_, AlignedBuffer> {
-        self.file().request(&self.span, tag)
-    }
-
-    fn give_up(&self) -> bool {
-        self.is_given_up.load(Ordering::Relaxed)
-    }
-
-    fn complete(&self, result: io::Result<AlignedBuffer>) {
-        let mut state = self.state.lock();
-        state.ended = Some(result);
-        let task = state.task.take();
-        drop(state);
-        if let Some(task) = task {
-            wake(task);
-        }
-    }
-}
-
 /// The value of a key, for a task. It can be dropped at any time.
 pub(crate) struct ValueLoad {
     key: PartitionKey,
@@ -164,8 +114,7 @@ impl ValueLoad {
         let begin = || {
             let Place { pointer, home, span, .. } = Place::find(ctx, segments, value)?;
             let service = ctx.value_reads.get(ctx.read_driver()).ok_or_else(Error::closed)?;
-            let (home, is_given_up) = (Arc::clone(home), AtomicBool::new(false));
-            let read = Arc::new(ValueRead { home, pointer, span, is_given_up, state: Mutex::default() });
+            let read = Arc::new(ValueRead::new(Arc::clone(home), pointer, span));
             if !service.submit(Arc::clone(&read)) {
                 return Err(Error::closed());
             }
@@ -177,38 +126,19 @@ impl ValueLoad {
 
     /// The value, once it is there. It is given once.
     pub(crate) fn poll(&mut self, ctx: &Context, waker: &Waker) -> Poll<Result<Value>> {
-        // Where those who wait read, the task does so at its second turn, so that others can ask for their reads before.
-        let is_first = self.set_task(waker);
-        if self.service.wants_help() && (is_first || self.service.help()) {
-            waker.wake_by_ref();
-        }
-        let Some(read) = self.read.state.lock().ended.take() else { return Poll::Pending };
+        let Poll::Ready(read) = self.read.poll(&self.service, waker) else { return Poll::Pending };
         let key = split_partition_key(&self.key).expect("a partition key");
-        let ValueRead { pointer, span, .. } = &*self.read;
-        let value = self.read.file().take(*pointer, key, span, read);
+        let (value, pointer) = (self.read.take(key, read), self.read.pointer());
         if let (Ok(value), true) = (&value, self.fills_cache) {
-            ctx.value_cache.admit(*pointer, value);
+            ctx.value_cache.admit(pointer, value);
         }
         Poll::Ready(value.map(Value::separated).map_err(|error| ctx.status.read_failed(error)))
-    }
-
-    /// Sets the task to wake. Returns whether there was none.
-    fn set_task(&self, waker: &Waker) -> bool {
-        let mut state = self.read.state.lock();
-        if state.task.as_ref().is_some_and(|task| task.will_wake(waker)) {
-            return false;
-        }
-        let before = mem::replace(&mut state.task, Some(waker.clone()));
-        drop(state);
-        before.is_none()
     }
 }
 
 impl Drop for ValueLoad {
     fn drop(&mut self) {
-        self.read.is_given_up.store(true, Ordering::Relaxed);
+        self.read.give_up();
         self.service.withdraw(&self.read);
-        let task = self.read.state.lock().task.take();
-        drop(task);
     }
 }
