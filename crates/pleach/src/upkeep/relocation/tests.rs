@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach_env::SimEnv;
+use pleach_log::parse_segment_name;
 
+use crate::file_names::parse_values_name;
 use crate::{Db, Options};
 
 const VALUE_LEN: usize = 1000;
@@ -98,7 +100,9 @@ fn a_snapshot_reads_old_values_and_their_files_go_with_it() {
     let named = usize::try_from(db.stats().value_files).unwrap();
     let names = env.file_names(Path::new("/store"));
     let of_log = db.inner().version_set.record_files.lock().segments.len();
-    let values = names.iter().filter(|name| name.ends_with(".val") || name.ends_with(".log")).count();
+    let holds_values =
+        |name: &&String| parse_values_name(name).is_some() || parse_segment_name(name).is_some();
+    let values = names.iter().filter(holds_values).count();
     assert!(values <= named + of_log, "{names:?} for {named} files of values");
     check(&db, &model);
 }
