@@ -182,6 +182,7 @@ impl Builder {
             } else if *written_before.get_or_insert(stats.compaction_written_bytes)
                 < stats.compaction_written_bytes
                 && self.has_sections_and_stages(&db)
+                && self.has_homes_of_all_kinds(&db)
             {
                 break;
             }
@@ -213,6 +214,16 @@ impl Builder {
         let partitions = self.truth.keys().filter_map(|name| db.find_partition(name));
         let stats: Vec<_> = partitions.map(|partition| partition.stats().expect("it is live")).collect();
         stats.iter().any(|s| s.sections > 0) && stats.iter().any(|s| s.stages > 1)
+    }
+
+    /// Whether values lie in segments, in a file of copies, and in one of moved values.
+    fn has_homes_of_all_kinds(&self, db: &Db) -> bool {
+        let dir = Path::new(DIR);
+        let names = self.env.file_names(dir).into_iter().filter(|name| name.ends_with(".val"));
+        let files: Vec<_> =
+            names.map(|name| self.env.read_file(&dir.join(name)).expect("it is listed")).collect();
+        let has = |kind| files.iter().any(|bytes| bytes.get(12) == Some(&kind));
+        db.stats().value_files > files.len() as u64 && has(1) && has(2)
     }
 
     fn note_history(&mut self) {
