@@ -31,7 +31,8 @@ const MEMTABLES: u64 = 2;
 
 /// The factory of fjall. Settings by name: `cache_bytes`, `memtable_bytes`, `journal_bytes`, `workers`, `block_bytes`,
 /// `hash_ratio`, `restart_interval`, `filter_bits`, `pin`, `split`, `l0_threshold`, `level_ratio`, `table_bytes`, and
-/// `blob_threshold`, which turns key-value separation on for values of so many bytes.
+/// `blob_threshold`, which turns key-value separation on for values of so many bytes, and with it `blob_file_bytes`,
+/// `blob_staleness` and `blob_age_cutoff`.
 pub(crate) const FJALL: EngineFactory = EngineFactory {
     name: "fjall",
     about: concat!(
@@ -50,6 +51,25 @@ pub(crate) const FJALL: EngineFactory = EngineFactory {
     },
     open,
 };
+
+/// The factory of fjall with key-value separation. Settings are those of [`FJALL`].
+pub(crate) const FJALL_BLOB: EngineFactory = EngineFactory {
+    name: "fjall-blob",
+    about: concat!(
+        "fjall ",
+        env!("FJALL_VERSION"),
+        ", values of 512 B and more in blob files, else as fjall"
+    ),
+    open: |config| {
+        let mut config = config.clone();
+        config.tuning.entry("blob_threshold".to_owned()).or_insert_with(|| BLOB_THRESHOLD.to_owned());
+        open(&config)
+    },
+    ..FJALL
+};
+
+/// Length of values from which on `fjall-blob` keeps them apart: that of `rocksdb-blob`.
+const BLOB_THRESHOLD: &str = "512";
 
 struct Fjall {
     db: Database,
@@ -142,10 +162,29 @@ fn keyspace_options(
         levels = levels.with_table_target_size(bytes);
     }
     if let Some(threshold) = config.take_tuning("blob_threshold")? {
-        let separation = KvSeparationOptions::default().separation_threshold(threshold);
-        options = options.with_kv_separation(Some(separation.compression(compression)));
+        options = options.with_kv_separation(Some(separation(config, threshold, compression)?));
     }
     Ok(options.compaction_strategy(Arc::new(levels)))
+}
+
+/// Key-value separation, with fjall's own collector unless a setting says otherwise.
+fn separation(
+    config: &mut EngineConfig,
+    threshold: u32,
+    compression: CompressionType,
+) -> Result<KvSeparationOptions> {
+    let mut separation =
+        KvSeparationOptions::default().separation_threshold(threshold).compression(compression);
+    if let Some(bytes) = config.take_tuning("blob_file_bytes")? {
+        separation = separation.file_target_size(bytes);
+    }
+    if let Some(share) = config.take_tuning("blob_staleness")? {
+        separation = separation.staleness_threshold(share);
+    }
+    if let Some(share) = config.take_tuning("blob_age_cutoff")? {
+        separation = separation.age_cutoff(share);
+    }
+    Ok(separation)
 }
 
 impl Fjall {

@@ -15,7 +15,7 @@ mod wiredtiger;
 
 use std::process::ExitCode;
 
-use pleach_bench::{EngineFactory, PLEACH, PLEACH_FOREST, PLEACH_LEVELED, REFERENCE};
+use pleach_bench::{EngineFactory, PLEACH, PLEACH_FOREST, PLEACH_LEVELED, PLEACH_SEPARATED, REFERENCE};
 
 /// For all engines, those in C and C++ included. It gives back to the system what RocksDB's memtables have freed.
 #[global_allocator]
@@ -29,16 +29,19 @@ fn main() -> ExitCode {
 fn engines() -> Vec<EngineFactory> {
     vec![
         PLEACH,
+        PLEACH_SEPARATED,
         PLEACH_FOREST,
         PLEACH_LEVELED,
         rocksdb::LEVELLED,
         rocksdb::UNIVERSAL,
         rocksdb::BLOB,
+        rocksdb::BLOB_SPACE,
         #[cfg(leveldb)]
         leveldb::factory(),
         lmdb::LMDB,
         redb::REDB,
         fjall::FJALL,
+        fjall::FJALL_BLOB,
         #[cfg(wiredtiger)]
         wiredtiger::factory(),
         REFERENCE,

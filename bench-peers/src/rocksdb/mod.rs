@@ -1,5 +1,5 @@
-//! RocksDB behind the benchmark's trait, in three configurations: levelled, universal, and levelled with values in
-//! blob files.
+//! RocksDB behind the benchmark's trait, in four configurations: levelled, universal, and levelled with values in
+//! blob files, these with the collector as its authors advise or bound by space.
 //!
 //! Partitions are column families, and partition 0 is the default one. Reads show the block's own bytes (pinned); a
 //! session keeps one iterator for each partition and brings it up to date before a scan, which is cheaper than a new
@@ -48,6 +48,14 @@ pub(crate) const BLOB: EngineFactory = EngineFactory {
     about: "RocksDB 11.8.1 (crate rocksdb 0.25), values of 512 B and more in blob files, else as rocksdb",
     capabilities: CAPABILITIES,
     open: |config| open(config, Style::Blob),
+};
+
+/// The factory of RocksDB with blob files whose collector keeps to a space target. Settings by name: see `options`.
+pub(crate) const BLOB_SPACE: EngineFactory = EngineFactory {
+    name: "rocksdb-blob-space",
+    about: "RocksDB 11.8.1 (crate rocksdb 0.25), blob files at 1.3 times the live values at most, else as rocksdb-blob",
+    capabilities: CAPABILITIES,
+    open: |config| open(config, Style::BlobWithinSpace),
 };
 
 const CAPABILITIES: Capabilities = Capabilities {

@@ -1,8 +1,9 @@
-//! RocksDB's options: what a careful user sets for a given memory, and what differs among the three configurations.
+//! RocksDB's options: what a careful user sets for a given memory, and what differs among the four configurations.
 //! Each choice and its reason stands in docs/benchmarks.md.
 //!
 //! Settings by name: `memtable_bytes`, `level_multiplier`, `filter_bits`, `block_bytes`, `cache` (`hyper` or `lru`),
-//! `metadata` (`pinned` in the cache, `cached` without pinning, or `heap` outside it), `hash_index`, `min_blob_bytes`, and
+//! `metadata` (`pinned` in the cache, `cached` without pinning, or `heap` outside it), `hash_index`, `min_blob_bytes`,
+//! `blob_file_bytes`, `blob_gc_age_cutoff`, `blob_gc_force_threshold`, `blob_space_target` (sets the two before it), and
 //! `options`, which takes any of RocksDB's own in its own syntax: `a=1;b=2;block_based_table_factory={c=3}`.
 
 use std::ffi::c_int;
@@ -27,12 +28,20 @@ const HIDDEN_IN_MEMTABLE_MAX: usize = 2000;
 /// An SST in which half of so many neighbouring entries are tombstones is compacted at once.
 const TOMBSTONE_WINDOW: usize = 1024;
 
+/// Space of values over that of live ones, where the collector is bound by it: as LearnedKV over-provisions.
+const SPACE_TARGET: f64 = 1.3;
+/// What RocksDB has by default and its authors advise to begin with: the oldest quarter of the blob files is collected, and
+/// nothing is forced.
+const BLOB_AGE_CUTOFF: f64 = 0.25;
+const BLOB_FORCE_THRESHOLD: f64 = 1.0;
+
 /// Which of the configurations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     Levelled,
     Universal,
     Blob,
+    BlobWithinSpace,
 }
 
 /// Options ready for opening, and what they share.
@@ -66,7 +75,10 @@ pub(super) fn prepare(mut config: EngineConfig, style: Style) -> Result<Prepared
     match style {
         Style::Levelled => {}
         Style::Universal => set_universal(&mut options),
-        Style::Blob => set_blob(&mut options, &mut config, &cache, memtable_bytes)?,
+        Style::Blob | Style::BlobWithinSpace => {
+            let space_target = (style == Style::BlobWithinSpace).then_some(SPACE_TARGET);
+            set_blob(&mut options, &mut config, &cache, memtable_bytes, space_target)?;
+        }
     }
     // The crate has no call for it.
     options = options
@@ -140,6 +152,7 @@ fn set_blob(
     config: &mut EngineConfig,
     cache: &Cache,
     memtable_bytes: u64,
+    space_target: Option<f64>,
 ) -> Result<()> {
     options.set_enable_blob_files(true);
     options.set_min_blob_size(config.take_tuning("min_blob_bytes")?.unwrap_or(512));
@@ -149,9 +162,27 @@ fn set_blob(
     options.set_blob_compaction_readahead_size(2 * MIB);
     // What RocksDB's authors advise: a blob file for each memtable, and SSTs smaller in proportion, for they hold
     // little more than keys.
-    options.set_blob_file_size(memtable_bytes);
+    options.set_blob_file_size(config.take_tuning("blob_file_bytes")?.unwrap_or(memtable_bytes));
     let sst_bytes = (memtable_bytes / 8).max(2 * MIB);
     options.set_target_file_size_base(sst_bytes);
     options.set_max_bytes_for_level_base(sst_bytes * 8);
+    set_blob_collector(options, config, space_target)
+}
+
+/// Which blob files are collected, and when. A space target of `s` times the live bytes is a share of garbage of `1 - 1/s`: all
+/// blob files are eligible, and above that share RocksDB compacts whatever refers to the oldest ones.
+fn set_blob_collector(
+    options: &mut Options,
+    config: &mut EngineConfig,
+    space_target: Option<f64>,
+) -> Result<()> {
+    let space_target: Option<f64> = config.take_tuning("blob_space_target")?.or(space_target);
+    let (cutoff, threshold) = match space_target {
+        Some(target) if target > 1.0 => (1.0, 1.0 - 1.0 / target),
+        Some(target) => return Err(format!("blob_space_target={target} must be above 1").into()),
+        None => (BLOB_AGE_CUTOFF, BLOB_FORCE_THRESHOLD),
+    };
+    options.set_blob_gc_age_cutoff(config.take_tuning("blob_gc_age_cutoff")?.unwrap_or(cutoff));
+    options.set_blob_gc_force_threshold(config.take_tuning("blob_gc_force_threshold")?.unwrap_or(threshold));
     Ok(())
 }

@@ -12,6 +12,13 @@ use rocksdb::{BoundColumnFamily, Cache, WriteBufferManager};
 
 use super::Db;
 
+/// Properties of blob files, which the crate has no names for.
+const BLOBS: [(&str, &str); 3] = [
+    ("blob_files", "rocksdb.num-blob-files"),
+    ("blob_file_bytes", "rocksdb.live-blob-file-size"),
+    ("blob_garbage_bytes", "rocksdb.live-blob-file-garbage-size"),
+];
+
 /// Memory that the store's parts share.
 pub(super) struct Caches {
     pub(super) cache: Cache,
@@ -31,6 +38,10 @@ pub(super) fn stats(
         for (_, property, sum) in &mut sums {
             *sum += db.property_int_value_cf(family, *property)?.unwrap_or(0);
         }
+        for (name, property) in BLOBS {
+            let number = db.property_int_value_cf(family, property)?.unwrap_or(0);
+            *details.entry(name.to_owned()).or_default() += number;
+        }
         let tables = db.property_value_cf(family, AGGREGATED_TABLE_PROPERTIES)?.unwrap_or_default();
         index_bytes += number(&tables, "index block size");
         filter_bytes += number(&tables, "filter block size");
@@ -38,6 +49,7 @@ pub(super) fn stats(
     }
     details.extend(sums.map(|(name, _, sum)| (name.to_owned(), sum)));
     details.insert("index_bytes".to_owned(), index_bytes);
+    details.insert("filter_bytes".to_owned(), filter_bytes);
     details.insert("data_blocks".to_owned(), data_blocks);
     details.insert("cache_bytes".to_owned(), caches.cache.get_usage() as u64);
     details.insert("write_buffer_bytes".to_owned(), caches.write_buffers.get_usage() as u64);

@@ -32,7 +32,7 @@ fn final_disk_bytes(store: &Store<'_>, shape: Shape) -> u64 {
 /// The record, without its costs.
 pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, samples: &Sampler) -> Record {
     let settings = store.settings;
-    let Planned { workload, threads } = *planned;
+    let Planned { workload, threads, .. } = *planned;
     let Outcome { recorder, tally, seconds, beside } = &seen.outcome;
     let latency = Latency::of(&recorder.all_kinds());
     let mut by_kind = BTreeMap::new();

@@ -107,7 +107,7 @@ pub(crate) fn execute(session: &mut dyn Session, op: &Op, tally: &mut Tally) -> 
             turn(session, op, tally)?;
             1
         }
-        OpKind::Next | OpKind::DropPartition => unreachable!("no stream gives these"),
+        OpKind::Next | OpKind::DropPartition | OpKind::Convert => unreachable!("no stream gives these"),
     };
     tally.ops += ops;
     Ok(ops)

@@ -7,17 +7,21 @@ use super::execute::Tally;
 use super::phase::{Outcome, Phase, Work};
 use super::progress::watched;
 use super::settings::Settings;
+use super::stages::run_stages;
 use super::store::Store;
 use crate::engine::{Direction, Result};
 use crate::measure::{Latency, Recorder, Stopwatch};
 use crate::workload::{DROPPED, OpKind, PARTITIONS, Planned, Shape, partition_of};
 
 /// Total operations of a workload; `None` if only the stream's end or the time ends it.
-pub(super) fn ops_of(store: &Store<'_>, shape: Shape) -> Option<u64> {
+pub(super) fn ops_of(store: &Store<'_>, planned: &Planned) -> Option<u64> {
+    let shape = planned.workload.shape;
     match shape {
         Shape::Fill { .. } => Some(store.settings.keys),
+        Shape::FillStages => Some(2 * store.settings.keys),
         Shape::DropPartitions => Some(DROPPED.len() as u64),
-        _ if store.settings.ops.is_some() => store.settings.ops,
+        Shape::Convert => Some(1),
+        _ if planned.ops.or(store.settings.ops).is_some() => planned.ops.or(store.settings.ops),
         Shape::Delete => shape.ops_by_default(store.settings.keys),
         _ if store.settings.load_limit.is_some() && shape.is_load() => Some(store.settings.keys),
         _ if store.settings.duration.is_some() => None,
@@ -35,16 +39,18 @@ fn limit_s(settings: &Settings, shape: Shape) -> Option<f64> {
 }
 
 /// The limit that has ended a load early.
-pub(super) fn stopped_after_s(store: &Store<'_>, shape: Shape, outcome: &Outcome) -> Option<f64> {
+pub(super) fn stopped_after_s(store: &Store<'_>, planned: &Planned, outcome: &Outcome) -> Option<f64> {
+    let shape = planned.workload.shape;
     let limit_s = store.settings.load_limit.filter(|_| shape.is_load());
-    limit_s.filter(|_| ops_of(store, shape).is_some_and(|ops| outcome.tally.ops < ops))
+    limit_s.filter(|_| ops_of(store, planned).is_some_and(|ops| outcome.tally.ops < ops))
 }
 
 /// One stream for each thread.
 pub(super) fn streams(store: &Store<'_>, planned: &Planned, purpose: &'static str) -> Vec<Work> {
-    let Planned { workload, threads } = *planned;
+    let Planned { workload, threads, turn, .. } = *planned;
     let stream = |thread| {
         let mut context = store.context(purpose, workload.shape, thread, threads);
+        context.turn = turn;
         context.scan_len = workload.scan_len.unwrap_or(context.scan_len);
         let stream = workload.shape.stream(&context, store.settings.distribution);
         match store
@@ -66,14 +72,16 @@ pub(super) fn run_shape(
     progress: &AtomicU64,
 ) -> Result<(Outcome, BTreeMap<String, f64>)> {
     let settings = store.settings;
-    let Planned { workload, threads } = *planned;
+    let Planned { workload, threads, .. } = *planned;
     let shape = workload.shape;
     let mut measured = store.phase(Vec::new(), progress);
-    measured.ops = ops_of(store, shape).unwrap_or(u64::MAX);
+    measured.ops = ops_of(store, planned).unwrap_or(u64::MAX);
     measured.duration_s = limit_s(settings, shape);
     measured.rate = settings.rate.filter(|_| !matches!(shape, Shape::Fill { .. }));
     match shape {
         Shape::DropPartitions => return Ok((drop_partitions(store, progress)?, BTreeMap::new())),
+        Shape::Convert => return Ok((convert(store)?, BTreeMap::new())),
+        Shape::FillStages => return run_stages(store, planned, progress),
         Shape::ReadAfterDrop => return read_after_drop(store, planned, measured),
         Shape::ReadAll { reverse } => {
             let direction = if reverse { Direction::Reverse } else { Direction::Forward };
@@ -114,6 +122,19 @@ fn drop_partitions(store: &Store<'_>, progress: &AtomicU64) -> Result<Outcome> {
     Ok(Outcome { recorder, tally, seconds, beside: None })
 }
 
+/// Converts everything by the engine's own call; nothing if it has none.
+fn convert(store: &Store<'_>) -> Result<Outcome> {
+    let mut recorder = Recorder::new(Stopwatch::start(), store.timing_cost_ns, true);
+    let begin_ns = recorder.now_ns();
+    if store.factory.capabilities.compaction {
+        store.engine().convert()?;
+    }
+    let end_ns = recorder.now_ns();
+    recorder.timed(OpKind::Convert, begin_ns, end_ns, 1);
+    let seconds = (end_ns - begin_ns) as f64 / 1e9;
+    Ok(Outcome { recorder, tally: Tally { ops: 1, ..Tally::default() }, seconds, beside: None })
+}
+
 /// Bytes of keys and values in the partitions that are dropped.
 fn dropped_bytes(store: &Store<'_>) -> u64 {
     let mut key = Vec::new();
@@ -132,7 +153,7 @@ pub(super) fn run_before(store: &Store<'_>, planned: &Planned) -> Result<Option<
         return Err(format!("{name} needs at least {PARTITIONS} keys").into());
     }
     let progress = AtomicU64::new(0);
-    let ops = ops_of(store, shape);
+    let ops = ops_of(store, planned);
     let mut phase = store.phase(streams(store, planned, "before"), &progress);
     phase.ops = ops.unwrap_or(u64::MAX);
     phase.duration_s = limit_s(store.settings, shape);

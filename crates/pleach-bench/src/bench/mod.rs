@@ -15,6 +15,7 @@ mod progress;
 mod record;
 mod runner;
 mod settings;
+mod stages;
 mod steps;
 mod store;
 #[cfg(test)]

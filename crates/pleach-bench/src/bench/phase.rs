@@ -51,6 +51,15 @@ pub(super) struct Outcome {
     pub(super) beside: Option<(Recorder, Tally)>,
 }
 
+impl Outcome {
+    /// Adds a phase that came after this one. Its operations over time begin where these end.
+    pub(super) fn follow_with(&mut self, next: &Self) {
+        self.recorder.follow_with(&next.recorder);
+        self.tally.join(next.tally);
+        self.seconds += next.seconds;
+    }
+}
+
 struct ThreadOutcome {
     recorder: Recorder,
     tally: Tally,

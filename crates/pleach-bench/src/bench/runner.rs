@@ -125,12 +125,12 @@ fn run_round(
     reset_peak_rss();
     let stats_before = store.engine().stats()?;
     let counts_before = ProcessCounts::now();
-    let (seen, samples) = watched(&label, ops_of(store, shape), store.dir(), &progress, || {
+    let (seen, samples) = watched(&label, ops_of(store, planned), store.dir(), &progress, || {
         let (outcome, mut extra) = run_shape(store, planned, purpose, &progress)?;
         extra.extend(before.iter().flat_map(|before| compared_with(before, &outcome)));
         let cpu_ops_ns = ProcessCounts::now().since(counts_before).cpu_ns;
         let settle_s = settle(store, shape)?;
-        let stopped_after_s = stopped_after_s(store, shape, &outcome);
+        let stopped_after_s = stopped_after_s(store, planned, &outcome);
         Ok::<_, Error>(Seen { outcome, extra, settle_s, cpu_ops_ns, stopped_after_s })
     });
     let counts = ProcessCounts::now().since(counts_before);
@@ -172,7 +172,9 @@ fn warm_up(store: &Store<'_>, planned: &Planned) -> Result<()> {
 
 /// Time per operation on the null engine.
 fn overhead_ns(store: &Store<'_>, planned: &Planned) -> Result<f64> {
-    if matches!(planned.workload.shape, Shape::ReadAll { .. } | Shape::DropPartitions) {
+    let has_no_stream =
+        |shape| matches!(shape, Shape::ReadAll { .. } | Shape::DropPartitions | Shape::Convert);
+    if has_no_stream(planned.workload.shape) {
         return Ok(0.0);
     }
     let Some(Work::Ops(mut stream)) = streams(store, planned, planned.workload.name).into_iter().next()

@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     pub(crate) engines: Vec<String>,
 
     /// Workloads in the order in which they run, by name (see `list`); `readrandom@2` runs with two threads for any
-    /// `--threads`.
+    /// `--threads`, `readrandom:500` with 500 operations for any `--ops`. The next turn of a workload draws other keys.
     #[arg(long, value_delimiter = ',', default_value = "fillrandom,readrandom")]
     pub(crate) workloads: Vec<String>,
 
@@ -226,7 +226,14 @@ impl Settings {
 
     /// The workloads with their threads.
     pub(crate) fn plan(&self) -> Result<Vec<Planned>> {
-        let planned = self.workloads.iter().map(|text| Planned::parse(text, self.threads));
+        let mut turns = BTreeMap::new();
+        let planned = self.workloads.iter().map(|text| {
+            let planned = Planned::parse(text, self.threads)?;
+            let next: &mut u64 = turns.entry((planned.workload.name, planned.threads)).or_default();
+            let turn = *next;
+            *next += 1;
+            Ok(Planned { turn, ..planned })
+        });
         Ok(planned.collect::<Result<_, String>>()?)
     }
 

@@ -114,6 +114,7 @@ impl<'a> Store<'a> {
             purpose,
             thread,
             threads,
+            turn: 0,
             batch: self.settings.batch,
             many,
             scan_len: ScanLen::Fixed(self.settings.scan_len),

@@ -57,6 +57,7 @@ mod tests {
         assert!(text(KeySet::Url, 3).starts_with("https://"));
         assert!(text(KeySet::Path, 3).starts_with("/srv/data/"));
         assert_eq!(key(KeySet::Binary, 3).len(), 8);
+        assert_eq!(key(KeySet::Dense8, 300), [0, 0, 0, 0, 0, 0, 1, 44]);
         assert_eq!(text(KeySet::Seg1, 250), "0000000000002050");
         assert_eq!(text(KeySet::Sparse, 250)[..12], *"000000000000");
         assert_eq!(text(KeySet::Random16, 7).len(), 16);

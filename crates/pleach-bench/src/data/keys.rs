@@ -28,6 +28,7 @@ pub(crate) enum KeySet {
     Random16,
     Seg1,
     Binary,
+    Dense8,
     User,
     Uuid,
     Hex40,
@@ -39,12 +40,13 @@ pub(crate) enum KeySet {
 }
 
 impl KeySet {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Decimal,
         Self::Sparse,
         Self::Random16,
         Self::Seg1,
         Self::Binary,
+        Self::Dense8,
         Self::User,
         Self::Uuid,
         Self::Hex40,
@@ -63,6 +65,7 @@ impl KeySet {
             Self::Random16 => ("random16", "16 random digits"),
             Self::Seg1 => ("seg1", "`decimal` with a gap of 900 after each 100: 16 bytes"),
             Self::Binary => ("binary", "random 64-bit numbers, big-endian: 8 bytes"),
+            Self::Dense8 => ("dense8", "consecutive 64-bit numbers, big-endian: 8 bytes"),
             Self::User => ("user", "YCSB's `user` and a hash in decimal, not padded: up to 23 bytes"),
             Self::Uuid => ("uuid", "random UUIDs in text: 36 bytes"),
             Self::Hex40 => ("hex40", "40 hexadecimal digits, as of a hash"),
@@ -78,7 +81,7 @@ impl KeySet {
 
     /// Whether a larger index always has a larger key.
     pub(crate) fn is_ordered(self) -> bool {
-        matches!(self, Self::Decimal | Self::Sparse | Self::Seg1)
+        matches!(self, Self::Decimal | Self::Sparse | Self::Seg1 | Self::Dense8)
     }
 
     /// Puts the key with `index` into `key`.
@@ -91,6 +94,7 @@ impl KeySet {
             Self::Random16 => decimal(Permutation::new(10_u64.pow(16), 0).apply(index), 16, key),
             Self::Seg1 => decimal(index / SEGMENT[0] * SEGMENT[1] + index % SEGMENT[0], 16, key),
             Self::Binary => key.extend_from_slice(&mix64(index).swap_bytes().to_le_bytes()),
+            Self::Dense8 => key.extend_from_slice(&index.swap_bytes().to_le_bytes()),
             Self::User => user(index, key),
             Self::Uuid => uuid(index, key),
             Self::Hex40 => {
@@ -115,6 +119,10 @@ impl KeySet {
             Self::Decimal => {
                 self.write(index, key);
                 key.push(b'.');
+            }
+            Self::Dense8 => {
+                self.write(index, key);
+                key.push(0);
             }
             Self::Sparse => {
                 let other = (mix64(index) + 1 + mix64(!index) % (SPARSE - 1)) % SPARSE;

@@ -19,7 +19,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use null::NullEngine;
-pub use pleach::{PLEACH, PLEACH_FOREST, PLEACH_LEVELED};
+pub use pleach::{PLEACH, PLEACH_FOREST, PLEACH_LEVELED, PLEACH_SEPARATED};
 pub use reference::REFERENCE;
 
 /// An error as text.
@@ -227,6 +227,14 @@ pub trait Engine: Send + Sync {
     /// If the engine has no such call: see [`Capabilities::compaction`].
     fn compact(&self) -> Result<()> {
         Err("the engine has no call for a compaction of everything".into())
+    }
+
+    /// Brings everything into the form that is read best, and waits for the end: a compaction where the engine knows no more.
+    ///
+    /// # Errors
+    /// As [`Engine::compact`].
+    fn convert(&self) -> Result<()> {
+        self.compact()
     }
 
     /// Its statistics.

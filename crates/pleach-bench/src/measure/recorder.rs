@@ -171,17 +171,27 @@ impl Recorder {
 
     /// Adds what another thread has recorded.
     pub(crate) fn join(&mut self, other: &Self) {
-        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
-            if let Some(theirs) = theirs {
-                let mine = mine.get_or_insert_with(|| Box::new(histogram()));
-                mine.add(theirs.as_ref()).expect("all have the same bounds");
-            }
-        }
+        self.join_latencies(other);
         if self.series.len() < other.series.len() {
             self.series.resize(other.series.len(), 0);
         }
         for (mine, theirs) in self.series.iter_mut().zip(&other.series) {
             *mine += theirs;
+        }
+    }
+
+    /// Adds what was recorded in a phase after this one.
+    pub(crate) fn follow_with(&mut self, next: &Self) {
+        self.join_latencies(next);
+        self.series.extend_from_slice(&next.series);
+    }
+
+    fn join_latencies(&mut self, other: &Self) {
+        for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
+            if let Some(theirs) = theirs {
+                let mine = mine.get_or_insert_with(|| Box::new(histogram()));
+                mine.add(theirs.as_ref()).expect("all have the same bounds");
+            }
         }
         self.longest_gap_ns = self.longest_gap_ns.max(other.longest_gap_ns);
         self.interval_max = self.interval_max.max(other.interval_max);
@@ -286,5 +296,7 @@ mod tests {
         assert_eq!(one.series, [1, 0, 1]);
         assert_eq!(one.by_kind().map(|(kind, _)| kind).collect::<Vec<_>>(), [OpKind::Get, OpKind::Put]);
         assert_eq!(one.all_kinds().len(), 2);
+        one.follow_with(&other);
+        assert_eq!((one.series.len(), one.all_kinds().len()), (3 + other.series.len(), 3));
     }
 }

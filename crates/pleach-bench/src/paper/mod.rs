@@ -1,6 +1,7 @@
 //! Figures of papers, repeated on smaller data. Each figure is a function that runs its workloads and prints the paper's
 //! results beside ours. docs/papers.md maps the figures to the papers.
 
+mod learnedkv;
 mod sifrdb;
 mod tridentkv;
 
@@ -27,6 +28,9 @@ pub(crate) struct PaperArgs {
     /// Memory of each engine. A figure that varies the memory refuses it.
     #[arg(long, value_parser = parse_bytes::<u64>)]
     memory: Option<u64>,
+    /// The figures of LearnedKV with memory of a tenth of the pairs, and past the page cache where the engine can.
+    #[arg(long)]
+    uncached: bool,
     /// Limit of memory and page cache together for each process, as of runs.
     #[arg(long, value_parser = parse_bytes::<u64>)]
     memory_limit: Option<u64>,
@@ -71,7 +75,76 @@ const FORESTS: &[&str] = &["pleach-forest", "pleach"];
 /// All shapes.
 const SHAPES: &[&str] = &["pleach-forest", "pleach", "pleach-leveled"];
 
+/// Values apart from keys, and in the tree.
+const APART: &[&str] = &["pleach-separated", "pleach"];
+
 const FIGURES: &[Figure] = &[
+    Figure {
+        name: "learnedkv-fig3",
+        about: "LearnedKV, Fig. 3: time of a put and of a get by ten stages of a growing store",
+        engines: APART,
+        run: learnedkv::fig3,
+    },
+    Figure {
+        name: "learnedkv-fig8",
+        about: "LearnedKV, Fig. 8: reads and writes of a load and three phases of half gets, half updates",
+        engines: APART,
+        run: learnedkv::fig8,
+    },
+    Figure {
+        name: "learnedkv-fig9",
+        about: "LearnedKV, Fig. 9: reads and writes by their shares, 7:3 to 0:10",
+        engines: APART,
+        run: learnedkv::fig9,
+    },
+    Figure {
+        name: "learnedkv-fig10",
+        about: "LearnedKV, Fig. 10: range scans of 500 KB after no, 0.5 and 1 update a key, and after a conversion",
+        engines: APART,
+        run: learnedkv::fig10,
+    },
+    Figure {
+        name: "learnedkv-fig12",
+        about: "LearnedKV, Fig. 12: reads and writes against B-trees",
+        engines: APART,
+        run: learnedkv::fig12,
+    },
+    Figure {
+        name: "learnedkv-fig13",
+        about: "LearnedKV, Fig. 13: reads and writes with filters off and on",
+        engines: APART,
+        run: learnedkv::fig13,
+    },
+    Figure {
+        name: "learnedkv-table1",
+        about: "LearnedKV, Table 1: bytes of keys with pointers, models, upper runs and values",
+        engines: APART,
+        run: learnedkv::table1,
+    },
+    Figure {
+        name: "learnedkv-table2",
+        about: "LearnedKV, Table 2: time of reads through the bottom, through the upper runs, and of the value",
+        engines: APART,
+        run: learnedkv::table2,
+    },
+    Figure {
+        name: "learnedkv-values",
+        about: "LearnedKV, section 5: reads and writes by the size of values, 128 B to 16 KiB",
+        engines: APART,
+        run: learnedkv::values,
+    },
+    Figure {
+        name: "learnedkv-space",
+        about: "LearnedKV, section 5: reads and writes by the space allowed, 1.1 to 2 times the pairs",
+        engines: &["pleach-separated"],
+        run: learnedkv::space,
+    },
+    Figure {
+        name: "learnedkv-overwrites",
+        about: "LearnedKV, beside it: write amplification and space of a load and of overwrites of four times the data",
+        engines: APART,
+        run: learnedkv::overwrites,
+    },
     Figure {
         name: "sifrdb-fig2",
         about: "SifrDB, Figs. 2 and 3: write amplification, storage and read latency by growth factor",
@@ -298,6 +371,16 @@ fn check_tuning(figure: &[String], caller: &[String]) -> Result<()> {
 /// Whether it is Pleach, in any shape.
 fn is_pleach(engine: &str) -> bool {
     engine == "pleach" || engine.starts_with("pleach-")
+}
+
+/// The name of an engine's setting for the bits per key of its filters; none where it has no filters.
+fn filter_setting(engine: &str) -> Option<&'static str> {
+    match engine {
+        "leveldb" | "fjall" | "fjall-blob" => Some("filter_bits"),
+        _ if engine.starts_with("rocksdb") => Some("filter_bits"),
+        _ if is_pleach(engine) => Some("filter_bits_per_key"),
+        _ => None,
+    }
 }
 
 /// The words of a command line.

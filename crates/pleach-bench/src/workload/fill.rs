@@ -1,5 +1,6 @@
 //! Loads: every key once, in key order or shuffled.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::op::{Op, OpKind, OpStream};
@@ -14,11 +15,18 @@ pub(super) struct FillStream {
     partitioned: bool,
     batch: usize,
     position: u64,
+    /// Where it ends.
+    end: u64,
     step: u64,
 }
 
 impl FillStream {
     pub(super) fn new(context: &StreamContext, sorted: bool) -> Self {
+        Self::of_part(context, sorted, 0..context.dataset.keys)
+    }
+
+    /// Puts only keys of a part of the order.
+    pub(super) fn of_part(context: &StreamContext, sorted: bool, part: Range<u64>) -> Self {
         let thread = context.thread as u64;
         Self {
             dataset: Arc::clone(&context.dataset),
@@ -26,14 +34,15 @@ impl FillStream {
             sorted,
             partitioned: context.partitioned,
             batch: context.batch,
-            position: thread,
+            position: part.start + thread,
+            end: part.end,
             step: context.threads as u64,
         }
     }
 
     fn next_index(&mut self) -> Option<u64> {
         let position = self.position;
-        if position >= self.dataset.keys {
+        if position >= self.end {
             return None;
         }
         self.position += self.step;

@@ -65,7 +65,11 @@ impl MixStream {
         Self {
             values: dataset.values.for_thread(thread),
             // With another number of threads other keys are read, so that they are not cached by an earlier run.
-            random: Random::new(dataset.seed, context.purpose, thread | ((threads - 1) << 32)),
+            random: Random::new(
+                dataset.seed,
+                context.purpose,
+                thread | ((threads - 1) << 32) | (context.turn << 48),
+            ),
             chooser: Chooser::new(distribution, choices),
             mix,
             scan_len: context.scan_len,
@@ -243,6 +247,7 @@ mod tests {
             purpose: "test",
             thread: 0,
             threads: 1,
+            turn: 0,
             batch: 1,
             many: 1,
             scan_len: ScanLen::Fixed(1),

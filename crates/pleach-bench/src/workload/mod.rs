@@ -18,5 +18,5 @@ pub(crate) use mix::Mix;
 pub(crate) use op::{Entry, Op, OpKind, OpStream};
 pub(crate) use planned::Planned;
 pub(crate) use queue::QUEUE_KEY_LEN;
-pub(crate) use shape::{DROPPED, Needs, PARTITIONS, ScanLen, Shape, StreamContext, partition_of};
+pub(crate) use shape::{DROPPED, Needs, PARTITIONS, STAGES, ScanLen, Shape, StreamContext, partition_of};
 pub(crate) use table::{WORKLOADS, Workload, find};

@@ -23,10 +23,12 @@ pub(crate) enum OpKind {
     /// A queue's turn: append one, find the first, remove it.
     Turn,
     DropPartition,
+    /// The engine's conversion of everything.
+    Convert,
 }
 
 impl OpKind {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Get,
         Self::GetMany,
         Self::Put,
@@ -37,6 +39,7 @@ impl OpKind {
         Self::ReadModifyWrite,
         Self::Turn,
         Self::DropPartition,
+        Self::Convert,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -51,6 +54,7 @@ impl OpKind {
             Self::ReadModifyWrite => "read_modify_write",
             Self::Turn => "turn",
             Self::DropPartition => "drop_partition",
+            Self::Convert => "convert",
         }
     }
 }

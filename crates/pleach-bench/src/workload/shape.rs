@@ -15,6 +15,9 @@ pub(crate) const PARTITIONS: usize = 10;
 /// Those that are dropped: half of them. Never the first, which engines may have by default.
 pub(crate) const DROPPED: Range<usize> = 1..6;
 
+/// Stages of a store that grows.
+pub(crate) const STAGES: u64 = 10;
+
 /// The partition of a key where there are [`PARTITIONS`].
 #[inline]
 pub(crate) fn partition_of(index: u64) -> usize {
@@ -55,6 +58,10 @@ pub(crate) enum Shape {
     ReadWhileWriting,
     /// Reads before and while the engine merges everything.
     ReadWhileCompacting,
+    /// Puts and gets in turn, on a store that grows.
+    FillStages,
+    /// The engine's conversion of everything.
+    Convert,
     /// Everything, entry by entry.
     ReadAll { reverse: bool },
     /// Half of the keys.
@@ -75,6 +82,8 @@ pub(crate) struct StreamContext {
     pub(crate) purpose: &'static str,
     pub(crate) thread: usize,
     pub(crate) threads: usize,
+    /// Which turn of the workload it is; another one draws other numbers.
+    pub(crate) turn: u64,
     /// Keys per batch of writes.
     pub(crate) batch: usize,
     /// Keys per read of many; one for single reads.
@@ -91,7 +100,7 @@ pub(crate) struct StreamContext {
 impl Shape {
     pub(crate) fn needs(self) -> Needs {
         match self {
-            Self::Fill { .. } => Needs::Fresh,
+            Self::Fill { .. } | Self::FillStages => Needs::Fresh,
             Self::Queue => Needs::Queues,
             Self::DropPartitions | Self::ReadAfterDrop => Needs::Partitioned,
             _ => Needs::Loaded,
@@ -112,8 +121,8 @@ impl Shape {
             | Self::ReadWhileCompacting
             | Self::ReadAfterDrop => "gets",
             Self::Mix { mix: Mix::SCANS, .. } | Self::ReadAll { .. } => "scans",
-            Self::Mix { .. } => "mixes",
-            Self::Queue | Self::DropPartitions => "other",
+            Self::Mix { .. } | Self::FillStages => "mixes",
+            Self::Queue | Self::DropPartitions | Self::Convert => "other",
         }
     }
 
@@ -134,7 +143,7 @@ impl Shape {
     /// Operations unless the command line says otherwise; none means as many as the stream has.
     pub(crate) fn ops_by_default(self, keys: u64) -> Option<u64> {
         match self {
-            Self::Fill { .. } | Self::DropPartitions => None,
+            Self::Fill { .. } | Self::FillStages | Self::DropPartitions | Self::Convert => None,
             Self::Delete => Some((keys / 2).max(1)),
             _ => Some(keys),
         }
@@ -151,6 +160,8 @@ impl Shape {
             | Self::ReadWhileCompacting
             | Self::ReadAfterDrop
             | Self::ReadAll { .. }
+            | Self::FillStages
+            | Self::Convert
             | Self::DropPartitions => Box::new(MixStream::new(context, Mix::GETS, by_default)),
             Self::Delete => Box::new(DeleteStream::new(context)),
             Self::Queue => Box::new(QueueStream::new(context, false)),
@@ -160,6 +171,11 @@ impl Shape {
     /// The stream that overwrites, beside readers or before them.
     pub(crate) fn writer_stream(context: &StreamContext) -> Box<dyn OpStream> {
         Box::new(MixStream::new(context, Mix::PUTS, Distribution::Uniform))
+    }
+
+    /// The stream that puts a part of the keys in random order, by their position in a load.
+    pub(crate) fn part_stream(context: &StreamContext, part: Range<u64>) -> Box<dyn OpStream> {
+        Box::new(FillStream::of_part(context, false, part))
     }
 
     /// The stream that fills one thread's queue.

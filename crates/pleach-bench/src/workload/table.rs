@@ -41,6 +41,11 @@ const fn ycsb(name: &'static str, about: &'static str, shares: [u8; 5], latest: 
     Workload { name, about, shape, scan_len: Some(ScanLen::UpTo(100)) }
 }
 
+/// So many percent gets, the rest puts.
+const fn read_update(name: &'static str, about: &'static str, get: u8) -> Workload {
+    workload(name, about, mix(Mix { get, put: 100 - get, ..Mix::NOTHING }, None))
+}
+
 const MIXGRAPH: Mix = Mix { get: 83, put: 14, insert: 0, scan: 3, read_modify_write: 0 };
 
 /// All workloads.
@@ -97,6 +102,19 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     ycsb("ycsb-d", "95 % gets of the latest keys, 5 % inserts", [95, 0, 5, 0, 0], true),
     ycsb("ycsb-e", "95 % scans of 1 to 100 entries, 5 % inserts, Zipfian", [0, 0, 5, 95, 0], false),
     ycsb("ycsb-f", "50 % gets, 50 % read-modify-writes, Zipfian", [50, 0, 0, 0, 50], false),
+    read_update("readupdate70", "70 % gets, 30 % puts of existing keys", 70),
+    read_update("readupdate50", "50 % gets, 50 % puts of existing keys", 50),
+    read_update("readupdate30", "30 % gets, 70 % puts of existing keys", 30),
+    workload(
+        "fillstages",
+        "ten times: put a tenth of the keys in random order, then get as many of those that are there",
+        Shape::FillStages,
+    ),
+    workload(
+        "convert",
+        "bring everything into the form that is read best, by the engine's own call",
+        Shape::Convert,
+    ),
     workload("delete_partition", "drop five of ten partitions, one by one", Shape::DropPartitions),
     workload(
         "readafterdelete",

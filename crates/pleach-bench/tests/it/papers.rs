@@ -130,6 +130,68 @@ fn stores_mixes_and_ranges_are_measured() {
 }
 
 #[test]
+fn values_apart_are_measured_by_phase_mix_and_state() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words = "--keys 2000 --engines pleach-separated,reference";
+    let (printed, records) = paper(dir.path(), "learnedkv-fig8", words);
+    assert_eq!(
+        (row(&printed, "pleach-separated   random").len(), records.len()),
+        (14, 2 * 2 * 4),
+        "{printed}"
+    );
+    for record in &records {
+        assert_eq!(
+            (&record["wrong"], &record["missed"], &record["ops"]),
+            (&0.into(), &0.into(), &2000.into())
+        );
+    }
+    assert!(records[3]["engine_stats"]["details"]["value_file_bytes"].as_u64() > Some(0), "{}", records[3]);
+    let kinds =
+        |record: &Value| ["get", "put"].map(|kind| record["by_kind"][kind]["count"].as_u64().unwrap_or(0));
+    assert!(kinds(&records[1]).iter().all(|&count| count > 900), "{}", records[1]);
+    assert_ne!(kinds(&records[1]), kinds(&records[2]), "another turn draws other numbers");
+    let (_, records) = paper(dir.path(), "learnedkv-fig9", words);
+    assert_eq!(records[31]["workload"], "overwrite");
+    assert_eq!(records.len(), 2 * 4 * 2 * 4);
+    let (printed, records) = paper(dir.path(), "learnedkv-fig10", &format!("{words} --uncached"));
+    assert_eq!(row(&printed, "pleach-separated   dense").len(), 8, "{printed}");
+    let scans = |engine: &str| {
+        let is_it = |record: &&Value| record["engine"] == engine && record["workload"] == "seekrandom";
+        records.iter().filter(is_it).count()
+    };
+    assert_eq!((scans("pleach-separated"), scans("reference")), (2 * 4, 2 * 3));
+    assert!(records.iter().all(|record| record["wrong"] == 0));
+}
+
+#[test]
+fn stages_filters_and_sizes_of_values_apart_are_measured() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words = "--keys 1000 --engines pleach-separated,reference";
+    let (printed, records) = paper(dir.path(), "learnedkv-fig3", words);
+    assert_eq!((row(&printed, "reference").len(), records.len()), (15, 4), "{printed}");
+    assert_eq!((&records[0]["ops"], &records[0]["missed"]), (&2000.into(), &0.into()));
+    let (printed, _) = paper(dir.path(), "learnedkv-fig12", words);
+    assert!(printed.contains("lmdb,redb,wiredtiger") && printed.contains("more than 5x"), "{printed}");
+    let (printed, _) = paper(dir.path(), "learnedkv-fig13", words);
+    assert!(printed.contains("has no filters") && printed.contains("1.32x"), "{printed}");
+    let (printed, _) = paper(dir.path(), "learnedkv-table1", words);
+    assert!(printed.contains("11.9 MB"), "{printed}");
+    assert_eq!(row(&printed, "pleach-separated").len(), 9, "{printed}");
+    let (printed, records) = paper(dir.path(), "learnedkv-table2", words);
+    assert_eq!((row(&printed, "pleach-separated").len(), records.len()), (8, 2 * (5 + 4) * 2), "{printed}");
+    let (printed, records) = paper(dir.path(), "learnedkv-values", words);
+    assert_eq!((row(&printed, "16.0 KiB").len(), records.len()), (8, 8 * 2 * 4), "{printed}");
+    let (printed, _) = paper(dir.path(), "learnedkv-space", words);
+    assert!(row(&printed, "1.10").len() >= 3 && printed.contains("has no setting for space"), "{printed}");
+    let (printed, records) = paper(dir.path(), "learnedkv-overwrites", words);
+    assert_eq!(
+        (row(&printed, "pleach-separated   random             zipfian").len(), records.len()),
+        (10, 8)
+    );
+    assert_eq!(records[1]["ops"], 4000);
+}
+
+#[test]
 fn reads_are_measured_by_value_device_and_mix() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let words = "--keys 500 --duration 0.05";

@@ -18,10 +18,10 @@ use super::{
 };
 
 /// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`, `runs_per_stage`,
-/// `sst_bytes`, `clean_every`, `filter_bits_per_key`, `learned_index` (`never`, `always`, `adaptive`, `reading`: as adaptive,
-/// but flushes never train), `read_driver` (`ring`, `device-polled`, `kernel-polled`, `threads`, `blocking`), `read_policy`
-/// (`auto`, `serial`, `fc<searches>`, `pa`), `fill_cache` (`true`, `false`), `expect_entries` (`true`, `false`: whether scans
-/// say how many entries they take), `simulated_device` (`sata`, `hdd`).
+/// `sst_bytes`, `clean_every`, `separate_at`, `filter_bits_per_key`, `learned_index` (`never`, `always`, `adaptive`, `reading`:
+/// as adaptive, but flushes never train), `read_driver` (`ring`, `device-polled`, `kernel-polled`, `threads`, `blocking`),
+/// `read_policy` (`auto`, `serial`, `fc<searches>`, `pa`), `fill_cache` (`true`, `false`), `expect_entries` (`true`, `false`:
+/// whether scans say how many entries they take), `simulated_device` (`sata`, `hdd`).
 pub const PLEACH: EngineFactory = EngineFactory {
     name: "pleach",
     about: concat!(
@@ -31,6 +31,18 @@ pub const PLEACH: EngineFactory = EngineFactory {
     ),
     capabilities: CAPABILITIES,
     open: |config| open(config, Shape::ForestOverBottom),
+};
+
+/// The factory of Pleach with large values apart from keys. Settings are those of [`PLEACH`].
+pub const PLEACH_SEPARATED: EngineFactory = EngineFactory {
+    name: "pleach-separated",
+    about: concat!(
+        "Pleach ",
+        env!("CARGO_PKG_VERSION"),
+        ", values of 512 B and more apart from keys, else as pleach"
+    ),
+    capabilities: CAPABILITIES,
+    open: |config| open_separated(config),
 };
 
 /// The factory of Pleach as a forest without a bottom, which writes least. Settings are those of [`PLEACH`].
@@ -85,6 +97,15 @@ fn open(config: &EngineConfig, shape: Shape) -> Result<Box<dyn Engine>> {
     let mut settings = settings::for_record(config, shape);
     settings.insert("read_driver".to_owned(), db.stats().read_driver.to_string());
     Ok(Box::new(PleachEngine { db, partitions, durability, reads, expects_entries, settings }))
+}
+
+/// Length of values from which on [`PLEACH_SEPARATED`] keeps them apart: that of `rocksdb-blob`.
+const SEPARATE_AT: &str = "512";
+
+fn open_separated(config: &EngineConfig) -> Result<Box<dyn Engine>> {
+    let mut config = config.clone();
+    config.tuning.entry("separate_at".to_owned()).or_insert_with(|| SEPARATE_AT.to_owned());
+    open(&config, Shape::ForestOverBottom)
 }
 
 /// Values of `learned_index` with which an idle store trains.

@@ -17,7 +17,7 @@ mod stages;
 mod stores;
 mod ycsb;
 
-use super::{Session, is_pleach, tune, words};
+use super::{Session, filter_setting, is_pleach, tune, words};
 use crate::bench::Record;
 use crate::report::{bytes, count, print};
 
@@ -51,16 +51,6 @@ fn scaled(engine: &str) -> Vec<String> {
         _ => Vec::new(),
     };
     settings.into_iter().map(|(name, value)| tune(engine, name, &value)).collect()
-}
-
-/// The name of an engine's setting for the bits per key of its filters; none where it has no filters.
-fn filter_setting(engine: &str) -> Option<&'static str> {
-    match engine {
-        "leveldb" | "fjall" => Some("filter_bits"),
-        _ if engine.starts_with("rocksdb") => Some("filter_bits"),
-        _ if is_pleach(engine) => Some("filter_bits_per_key"),
-        _ => None,
-    }
 }
 
 fn print_setup(session: &Session<'_>, keys: u64) {
