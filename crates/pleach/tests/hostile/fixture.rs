@@ -219,7 +219,11 @@ impl Builder {
     /// Whether values lie in segments, in a file of copies, and in one of moved values.
     fn has_homes_of_all_kinds(&self, db: &Db) -> bool {
         let dir = Path::new(DIR);
-        let names = self.env.file_names(dir).into_iter().filter(|name| name.ends_with(".val"));
+        let names = self
+            .env
+            .file_names(dir)
+            .into_iter()
+            .filter(|name| Path::new(name).extension().is_some_and(|end| end == "val"));
         let files: Vec<_> =
             names.map(|name| self.env.read_file(&dir.join(name)).expect("it is listed")).collect();
         let has = |kind| files.iter().any(|bytes| bytes.get(12) == Some(&kind));
