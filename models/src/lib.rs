@@ -31,7 +31,7 @@ mod wakers;
 
 pub use store::*;
 pub use sync::{Mutex, MutexGuard};
-pub use wakers::{is_in_waker, run_waker, wake};
+pub use wakers::{WaitingTask, is_in_waker, run_waker, wake};
 
 /// Points of races, which loom finds by itself.
 pub mod failpoint {

@@ -43,4 +43,4 @@ pub use sim::Clients;
 pub use sim::{Capture, CrashPolicy, Fault, FaultKind, JOB_PANIC, SimEnv};
 pub use slow::SlowEnv;
 pub use waiter::Waiter;
-pub use wakers::{is_in_waker, run_waker, wake};
+pub use wakers::{WaitingTask, is_in_waker, run_waker, wake};

@@ -8,6 +8,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
+use crate::sync::Mutex;
+
 thread_local! {
     /// Calls of [`run_waker`] that this thread is in.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -29,6 +31,43 @@ pub fn run_waker(call: impl FnOnce()) {
 /// Whether the calling thread runs a waker.
 pub fn is_in_waker() -> bool {
     DEPTH.get() > 0
+}
+
+/// The task that waits for a read: that of its last poll.
+///
+/// A poll sets the task before it looks whether the read has ended, and the end is noted before the task is woken. So a task
+/// that does not see the end is woken.
+///
+/// # Concurrency
+/// Its lock is not held while a task is woken or a waker is dropped, because a waker is the caller's code.
+#[derive(Default)]
+pub struct WaitingTask(Mutex<Option<Waker>>);
+
+impl WaitingTask {
+    /// Sets the task. Returns whether there was none.
+    pub fn set(&self, waker: &Waker) -> bool {
+        let mut task = self.0.lock();
+        if task.as_ref().is_some_and(|task| task.will_wake(waker)) {
+            return false;
+        }
+        let before = task.replace(waker.clone());
+        drop(task);
+        before.is_none()
+    }
+
+    /// Wakes the task, if there is one.
+    pub fn wake(&self) {
+        let task = self.0.lock().take();
+        if let Some(task) = task {
+            wake(task);
+        }
+    }
+
+    /// Forgets the task.
+    pub fn forget(&self) {
+        let task = self.0.lock().take();
+        drop(task);
+    }
 }
 
 #[cfg(test)]

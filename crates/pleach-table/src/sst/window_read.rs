@@ -3,8 +3,7 @@
 //! A scan that comes to it too early waits: a thread for the condition, a task for its waker.
 //!
 //! # Concurrency
-//! `state` is locked for a moment by the scan and by the thread that reads. It is not locked while a task is woken or a waker
-//! is dropped, because a waker is the caller's code. `models/` runs this module in all orders of threads.
+//! `phase` is locked for a moment by the scan and by the thread that reads. `models/` runs this module in all orders of threads.
 
 use std::io;
 use std::mem;
@@ -12,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use pleach_env::sync::{Condvar, Mutex};
-use pleach_env::{QueuedRead, ReadRequest, ReadService, Result, wake};
+use pleach_env::{QueuedRead, ReadRequest, ReadService, Result, WaitingTask};
 
 use super::reader::Sst;
 use super::window::{Span, Window, WindowBuffer};
@@ -21,14 +20,9 @@ use super::window::{Span, Window, WindowBuffer};
 pub struct WindowRead {
     sst: Arc<Sst>,
     pub(super) span: Span,
-    state: Mutex<ReadState>,
+    phase: Mutex<Phase>,
     ended: Condvar,
-}
-
-struct ReadState {
-    phase: Phase,
-    /// Woken at the end: the task of the last poll.
-    task: Option<Waker>,
+    task: WaitingTask,
 }
 
 enum Phase {
@@ -53,24 +47,24 @@ impl Phase {
 
 impl WindowRead {
     pub(super) fn new(sst: &Arc<Sst>, span: Span, spare: Option<WindowBuffer>) -> Self {
-        let state = Mutex::new(ReadState { phase: Phase::Waiting(spare), task: None });
-        Self { sst: Arc::clone(sst), span, state, ended: Condvar::default() }
+        let phase = Mutex::new(Phase::Waiting(spare));
+        Self { sst: Arc::clone(sst), span, phase, ended: Condvar::default(), task: WaitingTask::default() }
     }
 
     /// Waits for the window.
     ///
     /// Requires: the read was handed to `service`, and the window has not been taken.
     pub(super) fn wait(&self, service: &ReadService<Self>) -> Result<Window> {
-        let mut state = self.state.lock();
+        let mut phase = self.phase.lock();
         loop {
-            if let Some(read) = state.phase.take_ended() {
+            if let Some(read) = phase.take_ended() {
                 return Window::of_read(&self.sst, &self.span, read);
             }
-            drop(state);
+            drop(phase);
             let helped = service.help();
-            state = self.state.lock();
-            if !helped && !matches!(state.phase, Phase::Ended(_)) {
-                self.ended.wait(&mut state);
+            phase = self.phase.lock();
+            if !helped && !matches!(*phase, Phase::Ended(_)) {
+                self.ended.wait(&mut phase);
             }
         }
     }
@@ -80,23 +74,12 @@ impl WindowRead {
     /// Requires: as [`WindowRead::wait`].
     pub(super) fn poll(&self, service: &ReadService<Self>, waker: &Waker) -> Poll<Result<Window>> {
         // Where those who wait read, the task does so at its second turn, so that others can ask for their reads before.
-        let is_first = self.set_task(waker);
+        let is_first = self.task.set(waker);
         if service.wants_help() && (is_first || service.help()) {
             waker.wake_by_ref();
         }
-        let read = self.state.lock().phase.take_ended();
+        let read = self.phase.lock().take_ended();
         read.map_or(Poll::Pending, |read| Poll::Ready(Window::of_read(&self.sst, &self.span, read)))
-    }
-
-    /// Sets the task to wake. Returns whether there was none.
-    fn set_task(&self, waker: &Waker) -> bool {
-        let mut state = self.state.lock();
-        if state.task.as_ref().is_some_and(|task| task.will_wake(waker)) {
-            return false;
-        }
-        let before = state.task.replace(waker.clone());
-        drop(state);
-        before.is_none()
     }
 }
 
@@ -104,7 +87,7 @@ impl QueuedRead for WindowRead {
     type Buffer = WindowBuffer;
 
     fn request(&self, tag: u64) -> ReadRequest<'_, WindowBuffer> {
-        let spare = match mem::replace(&mut self.state.lock().phase, Phase::Reading) {
+        let spare = match mem::replace(&mut *self.phase.lock(), Phase::Reading) {
             Phase::Waiting(spare) => spare,
             _ => None,
         };
@@ -112,14 +95,9 @@ impl QueuedRead for WindowRead {
     }
 
     fn complete(&self, result: io::Result<WindowBuffer>) {
-        let mut state = self.state.lock();
-        state.phase = Phase::Ended(result);
-        let task = state.task.take();
-        drop(state);
+        *self.phase.lock() = Phase::Ended(result);
         self.ended.notify_all();
-        if let Some(task) = task {
-            wake(task);
-        }
+        self.task.wake();
     }
 }
 

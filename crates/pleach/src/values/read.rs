@@ -1,8 +1,7 @@
 //! A separated value that is being read for a task, by a service of reads.
 //!
 //! # Concurrency
-//! `state` is locked for a moment by the task and by the thread that reads. It is not locked while a task is woken or a waker is
-//! dropped, because a waker is the caller's code.
+//! `ended` is locked for a moment by the task and by the thread that reads.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 
 use pleach_env::sync::Mutex;
-use pleach_env::{QueuedRead, ReadRequest, ReadService, Result, wake};
+use pleach_env::{QueuedRead, ReadRequest, ReadService, Result, WaitingTask};
 use pleach_table::AlignedBuffer;
 
 use super::file::{ValueFile, ValueSpan};
@@ -25,20 +24,16 @@ pub(crate) struct ValueRead {
     span: ValueSpan,
     /// Whether nobody wants it any more. Relaxed: a read more does no harm.
     is_given_up: AtomicBool,
-    state: Mutex<ReadState>,
-}
-
-#[derive(Default)]
-struct ReadState {
-    ended: Option<io::Result<AlignedBuffer>>,
-    /// Woken at the end: the task of the last poll.
-    task: Option<Waker>,
+    /// What was read, until it is taken.
+    ended: Mutex<Option<io::Result<AlignedBuffer>>>,
+    task: WaitingTask,
 }
 
 impl ValueRead {
     /// Requires: `home` was opened to find the span.
     pub(crate) fn new(home: Arc<ValueHome>, pointer: ValuePointer, span: ValueSpan) -> Self {
-        Self { home, pointer, span, is_given_up: AtomicBool::new(false), state: Mutex::default() }
+        let (is_given_up, ended, task) = (AtomicBool::new(false), Mutex::default(), WaitingTask::default());
+        Self { home, pointer, span, is_given_up, ended, task }
     }
 
     pub(crate) fn pointer(&self) -> ValuePointer {
@@ -55,11 +50,11 @@ impl ValueRead {
     /// Requires: the read was handed to `service`.
     pub(crate) fn poll(&self, service: &ReadService<Self>, waker: &Waker) -> Poll<io::Result<AlignedBuffer>> {
         // Where those who wait read, the task does so at its second turn, so that others can ask for their reads before.
-        let is_first = self.set_task(waker);
+        let is_first = self.task.set(waker);
         if service.wants_help() && (is_first || service.help()) {
             waker.wake_by_ref();
         }
-        self.state.lock().ended.take().map_or(Poll::Pending, Poll::Ready)
+        self.ended.lock().take().map_or(Poll::Pending, Poll::Ready)
     }
 
     /// The value of the key in what was read.
@@ -74,19 +69,7 @@ impl ValueRead {
     /// Notes that nobody wants it any more.
     pub(crate) fn give_up(&self) {
         self.is_given_up.store(true, Ordering::Relaxed);
-        let task = self.state.lock().task.take();
-        drop(task);
-    }
-
-    /// Sets the task to wake. Returns whether there was none.
-    fn set_task(&self, waker: &Waker) -> bool {
-        let mut state = self.state.lock();
-        if state.task.as_ref().is_some_and(|task| task.will_wake(waker)) {
-            return false;
-        }
-        let before = state.task.replace(waker.clone());
-        drop(state);
-        before.is_none()
+        self.task.forget();
     }
 }
 
@@ -102,12 +85,7 @@ impl QueuedRead for ValueRead {
     }
 
     fn complete(&self, result: io::Result<AlignedBuffer>) {
-        let mut state = self.state.lock();
-        state.ended = Some(result);
-        let task = state.task.take();
-        drop(state);
-        if let Some(task) = task {
-            wake(task);
-        }
+        *self.ended.lock() = Some(result);
+        self.task.wake();
     }
 }
