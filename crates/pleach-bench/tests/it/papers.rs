@@ -136,7 +136,7 @@ fn values_apart_are_measured_by_phase_mix_and_state() {
     let (printed, records) = paper(dir.path(), "learnedkv-fig8", words);
     assert_eq!(
         (row(&printed, "pleach-separated   random").len(), records.len()),
-        (14, 2 * 2 * 4),
+        (17, 2 * 2 * 4),
         "{printed}"
     );
     for record in &records {
@@ -150,7 +150,8 @@ fn values_apart_are_measured_by_phase_mix_and_state() {
         |record: &Value| ["get", "put"].map(|kind| record["by_kind"][kind]["count"].as_u64().unwrap_or(0));
     assert!(kinds(&records[1]).iter().all(|&count| count > 900), "{}", records[1]);
     assert_ne!(kinds(&records[1]), kinds(&records[2]), "another turn draws other numbers");
-    let (_, records) = paper(dir.path(), "learnedkv-fig9", words);
+    let (printed, records) = paper(dir.path(), "learnedkv-fig9", words);
+    assert_eq!(row(&printed, "pleach-separated   dense").len(), 12, "{printed}");
     assert_eq!(records[31]["workload"], "overwrite");
     assert_eq!(records.len(), 2 * 4 * 2 * 4);
     let (printed, records) = paper(dir.path(), "learnedkv-fig10", &format!("{words} --uncached"));

@@ -3,7 +3,7 @@
 
 use super::{
     B_TREES, BLOB_DBS, Best, Run, SETS, bytes_or_dash, detail, is_b_tree, is_blob_db, print_cells,
-    print_hint, print_row, print_setup, rate_of, rivals_first, value_file_bytes,
+    print_hint, print_row, print_setup, rate_of, ratio, rivals_first, value_file_bytes,
 };
 use crate::bench::Record;
 use crate::engine::{EngineFactory, Result};
@@ -44,6 +44,11 @@ pub(super) fn last_phase(records: &[Record]) -> Result<&Record> {
     records.last().ok_or_else(|| "a record was expected".into())
 }
 
+/// Bytes written over the user's bytes, as the engine counts them or else as the system does.
+pub(super) fn write_amp(record: &Record) -> Option<f64> {
+    record.write_amp_engine.or(record.write_amp)
+}
+
 /// Throughput of each phase.
 pub(crate) fn fig8(session: &mut Session<'_>) -> Result<()> {
     print_setup(
@@ -55,6 +60,7 @@ pub(crate) fn fig8(session: &mut Session<'_>) -> Result<()> {
         "engine",
         "keys",
         "phase",
+        "operations/s",
         "reads/s",
         "theirs",
         "writes/s",
@@ -62,13 +68,15 @@ pub(crate) fn fig8(session: &mut Session<'_>) -> Result<()> {
         "get p99",
         "put p99.9",
         "settled after",
+        "WA",
         "disk, peak",
         "disk, end",
+        "space, end",
         "value files",
         "SSTs",
     ]);
     for (name, set) in SETS {
-        let mut best = [[Best::default(); 2]; PHASES + 1];
+        let mut best = [[Best::default(); 3]; PHASES + 1];
         for engine in rivals_first(session, is_blob_db) {
             let records = run_phases(session, &engine, set, "readupdate50", &[])?;
             for (number, record) in records.iter().enumerate() {
@@ -84,7 +92,7 @@ fn phase_row(
     cells: [&str; 2],
     record: &Record,
     theirs: [&str; 2],
-    best: &mut [Best; 2],
+    best: &mut [Best; 3],
 ) {
     let is_rival = is_blob_db(engine.name);
     let tail = |kind, of: fn(&crate::measure::Latency) -> u64| {
@@ -94,15 +102,18 @@ fn phase_row(
         engine.name.to_owned(),
         cells[0].to_owned(),
         cells[1].to_owned(),
-        best[0].compare(rate_of(record, "get"), is_rival),
+        best[0].compare(Some(record.ops_per_s), is_rival),
+        best[1].compare(rate_of(record, "get"), is_rival),
         theirs[0].to_owned(),
-        best[1].compare(rate_of(record, "put"), is_rival),
+        best[2].compare(rate_of(record, "put"), is_rival),
         theirs[1].to_owned(),
         tail("get", |latency| latency.p99_ns),
         tail("put", |latency| latency.p999_ns),
         nanos(record.settle_s * 1e9),
+        ratio(write_amp(record)),
         bytes(record.peak_disk_bytes as f64),
         bytes(record.final_disk_bytes as f64),
+        ratio(record.space_amp),
         bytes_or_dash(value_file_bytes(record)),
         bytes_or_dash(detail(record, "sst_bytes")),
     ]);
@@ -124,8 +135,10 @@ pub(crate) fn fig9(session: &mut Session<'_>) -> Result<()> {
         "reads/s",
         "writes/s",
         "settled after",
+        "WA",
         "disk, peak",
         "disk, end",
+        "space, end",
     ]);
     for (name, set) in SETS {
         for (shares, mix) in MIXES {
@@ -150,8 +163,10 @@ fn mix_row(engine: &EngineFactory, cells: [&str; 2], record: &Record, best: &mut
         best[1].compare(rate_of(record, "get"), is_rival),
         best[2].compare(rate_of(record, "put"), is_rival),
         nanos(record.settle_s * 1e9),
+        ratio(write_amp(record)),
         bytes(record.peak_disk_bytes as f64),
         bytes(record.final_disk_bytes as f64),
+        ratio(record.space_amp),
     ]);
 }
 

@@ -1,6 +1,6 @@
 //! `LearnedKV`'s questions without a figure: how performance depends on the size of values and on the over-provision of space.
 
-use super::phases::{PHASES, phases};
+use super::phases::{PHASES, phases, write_amp};
 use super::{
     BLOB_DBS, Best, KEY_BYTES, Run, is_blob_db, is_pleach, print_cells, print_hint, print_row, print_setup,
     rate_of, ratio, rivals_first,
@@ -106,7 +106,7 @@ fn row(engine: &EngineFactory, first: &str, records: &[Record], best: &mut [Best
         best[0].compare(Some(load.ops_per_s), is_rival),
         best[1].compare(rate_of(last, "get"), is_rival),
         best[2].compare(rate_of(last, "put"), is_rival),
-        ratio(last.write_amp_engine.or(last.write_amp)),
+        ratio(write_amp(last)),
         bytes(peak),
         ratio((last.live_bytes > 0).then(|| peak / last.live_bytes as f64)),
     ]);
