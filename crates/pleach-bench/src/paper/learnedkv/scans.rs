@@ -8,9 +8,11 @@ use crate::engine::{EngineFactory, Result};
 use crate::paper::Session;
 use crate::report::{bytes, nanos};
 
-/// Bytes that a scan reads, and scans of a measurement, as theirs.
+/// Bytes that a scan reads, as theirs.
 const SCAN_BYTES: u64 = 500_000;
-const SCANS: u64 = 1000;
+/// Keys for each scan of a measurement, so that a million keys have a thousand scans as theirs; and the fewest scans.
+const KEYS_A_SCAN: u64 = 1000;
+const SCANS_MIN: u64 = 100;
 /// What has come before the scans, and `LearnedKV` over RocksDB.
 const STATES: [(&str, &str); 4] = [
     ("no updates", "4.69x"),
@@ -44,7 +46,9 @@ fn rows(
     set: &str,
     best: &mut [Best; STATES.len()],
 ) -> Result<()> {
-    let (seeks, half) = (format!("seekrandom:{SCANS}"), (session.keys(super::KEYS) / 2).max(1));
+    let keys = session.keys(super::KEYS);
+    let (scans, half) = ((keys / KEYS_A_SCAN).max(SCANS_MIN), (keys / 2).max(1));
+    let seeks = format!("seekrandom:{scans}");
     let convert = if engine.capabilities.compaction { ",convert" } else { "" };
     let last = if engine.capabilities.compaction { format!(",convert,{seeks}") } else { String::new() };
     let workloads =
