@@ -27,16 +27,7 @@ pub(crate) fn values(session: &mut Session<'_>) -> Result<()> {
     );
     print(&format!("{} of pairs, at most {} keys.\n", bytes(DATA_BYTES as f64), super::KEYS));
     print_hint(session, is_blob_db, BLOB_DBS);
-    print_row(&[
-        "value",
-        "engine",
-        "load, puts/s",
-        "reads/s",
-        "writes/s",
-        "WA of P3",
-        "disk, peak",
-        "space, peak",
-    ]);
+    print_head("value");
     for value_bytes in SIZES {
         let mut best = [Best::default(); 3];
         for engine in rivals_first(session, is_blob_db) {
@@ -54,16 +45,7 @@ pub(crate) fn values(session: &mut Session<'_>) -> Result<()> {
 pub(crate) fn space(session: &mut Session<'_>) -> Result<()> {
     print_setup(session, "30 % throughout; the text names the question and shows no figure.");
     print_hint(session, is_blob_db, BLOB_DBS);
-    print_row(&[
-        "space",
-        "engine",
-        "load, puts/s",
-        "reads/s",
-        "writes/s",
-        "WA of P3",
-        "disk, peak",
-        "space, peak",
-    ]);
+    print_head("space");
     for percent in OVER_PROVISIONS {
         let mut best = [Best::default(); 3];
         for engine in rivals_first(session, is_blob_db) {
@@ -92,6 +74,20 @@ fn space_setting(engine: &str) -> Option<&'static str> {
         _ if is_pleach(engine) => Some("space_target"),
         _ => None,
     }
+}
+
+/// The head of a table whose first column is `first`.
+fn print_head(first: &str) {
+    print_row(&[
+        first,
+        "engine",
+        "load, puts/s",
+        "reads/s",
+        "writes/s",
+        "WA of P3",
+        "disk, peak",
+        "space, peak",
+    ]);
 }
 
 fn row(engine: &EngineFactory, first: &str, records: &[Record], best: &mut [Best; 3]) -> Result<()> {
