@@ -1,4 +1,4 @@
-//! Thresholds: sizes that users need not set and tests lower, and the lengths by which values are told apart.
+//! Thresholds: sizes that users need not set and tests lower, and the lengths from which values are stored differently.
 
 use std::time::Duration;
 

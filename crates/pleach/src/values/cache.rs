@@ -10,6 +10,8 @@
 //! # Invariants
 //! 1. *One budget*: frames that were ever used and values take no more than the total. The cache of blocks reports when it uses
 //!    more than it was granted, and values are evicted before it uses as much again.
+//! 2. *Proved when admitted*: a value enters after its checksum has proved it for a key. A hit does not prove it again: it
+//!    relies on the pointer, which the checksum of its block covers.
 //!
 //! # Concurrency
 //! A hit locks its shard for reading. Shares change under the lock of `total`, which is taken before those of shards.

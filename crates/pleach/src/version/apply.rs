@@ -168,7 +168,7 @@ impl SubTree {
         })
     }
 
-    /// States anew what a file of a run refers to.
+    /// Replaces what a file of a run refers to.
     fn set_refs(
         &mut self,
         id: RunId,

@@ -217,6 +217,34 @@ fn a_read_that_fails_ends_a_scan_behind_the_entries_before_it() {
 }
 
 #[test]
+fn entries_before_a_value_that_fails_come_first_in_a_chunk() {
+    let (env, db) = machine(3, true);
+    let partition = db.default_partition();
+    let range = || partition.range(&key(500)[..]..&key(800)[..]);
+    // Their blocks are cached now, and the values are not.
+    let expected: Vec<_> = range().map(Result::unwrap).collect();
+    let mut cut_short = 0;
+    for nth in 0..60 {
+        let first = env.read_count() + nth;
+        (first..first + 1_000).for_each(|at_op| env.add_fault(Fault { at_op, kind: FaultKind::ReadEio }));
+        let mut chunks = range().into_chunks(50);
+        let mut entries = Vec::new();
+        let ended = loop {
+            match block_on(chunks.next_chunk()) {
+                Ok(Some(chunk)) => entries.extend(chunk),
+                ended => break ended,
+            }
+        };
+        env.clear_faults();
+        assert!(entries[..] == expected[..entries.len()], "what was read is right");
+        assert_eq!(ended.err().map(|error| error.kind()), Some(ErrorKind::Io));
+        assert!(block_on(chunks.next_chunk()).unwrap().is_none(), "the range has ended");
+        cut_short += usize::from(entries.len() % 50 != 0);
+    }
+    assert!(cut_short > 20, "{cut_short} chunks were cut short");
+}
+
+#[test]
 fn values_that_were_read_ahead_are_not_given_out_of_a_closed_store() {
     let (_env, db) = machine(3, false);
     let partition = db.default_partition();

@@ -171,7 +171,7 @@ impl RangeChunks {
     /// The chunk, once its separated values are there.
     fn poll_values(&mut self, waker: &Waker) -> Poll<Result<Option<Chunk>>> {
         if self.range.is_closed() {
-            self.loading = None;
+            (self.loading, self.error) = (None, None);
             return Poll::Ready(Err(self.fail(Error::closed())));
         }
         let Some((chunk, loads)) = &mut self.loading else { return Poll::Ready(Ok(None)) };

@@ -8,7 +8,7 @@ use pleach::env::{CrashPolicy, SimEnv};
 use super::{check, fill, layout, open, options};
 use crate::rig::setup::DIR;
 
-/// Writes `CURRENT` anew with another first line.
+/// Replaces `CURRENT` by one with another first line.
 fn set_layout(env: &SimEnv, header: &str) {
     let path = Path::new(DIR).join("CURRENT");
     let text = String::from_utf8(env.read_file(&path).unwrap()).unwrap();

@@ -97,6 +97,17 @@ fn mixed(db: &Db, model: &mut BTreeMap<Vec<u8>, Vec<u8>>, lens: &[usize]) {
 
 const LENS: [usize; 5] = [0, SEPARATED - 1, SEPARATED, SEPARATED + 1, 3000];
 
+/// Compares what lies in memtables, what a recovery has made of the log, and what is flushed and merged.
+fn compare_after_recovery_and_flush(db: Db, open: impl Fn() -> Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Db {
+    compare(&db, model);
+    drop(db);
+    let db = open();
+    compare(&db, model);
+    db.settle().unwrap();
+    compare(&db, model);
+    db
+}
+
 #[test]
 fn all_reads_find_separated_values() {
     for driver in [ReadDriver::Threads, ReadDriver::Blocking] {
@@ -105,12 +116,7 @@ fn all_reads_find_separated_values() {
             let open = || options(&env).read_driver(driver).direct_reads(direct).open(DIR).unwrap();
             let (db, mut model) = (open(), BTreeMap::new());
             mixed(&db, &mut model, &LENS);
-            compare(&db, &model);
-            drop(db);
-            let db = open();
-            compare(&db, &model);
-            db.settle().unwrap();
-            compare(&db, &model);
+            let db = compare_after_recovery_and_flush(db, open, &model);
             assert!(db.stats().values > 0);
             let report = db.verify().unwrap();
             let separated = model.values().filter(|value| value.len() >= SEPARATED).count();
@@ -167,12 +173,7 @@ fn large_values_are_separated_too() {
         };
         let (db, mut model) = (open(), BTreeMap::new());
         mixed(&db, &mut model, &[10, 400, 1000, 4999, 5000, 9000]);
-        compare(&db, &model);
-        drop(db);
-        let db = open();
-        compare(&db, &model);
-        db.settle().unwrap();
-        compare(&db, &model);
+        let db = compare_after_recovery_and_flush(db, open, &model);
         db.verify().unwrap();
     }
 }
