@@ -41,7 +41,7 @@ pub struct Options {
     pub(crate) filter_bits_per_key: f32,
     learned_index: LearnedIndex,
     separate_at: usize,
-    space_target: f64,
+    pub(crate) space_target: f64,
     pub(crate) thresholds: Thresholds,
 }
 

@@ -21,9 +21,10 @@ pub(crate) struct Counters {
     pub(crate) compaction_written_bytes: AtomicU64,
     pub(crate) moved_bytes: AtomicU64,
     pub(crate) removed_files: AtomicU64,
-    /// Bytes of value files that flushes wrote, and that the cleaner wrote.
+    /// Bytes of value files that flushes, the cleaner and conversions wrote.
     pub(crate) value_copied_bytes: AtomicU64,
     pub(crate) value_moved_bytes: AtomicU64,
+    pub(crate) value_converted_bytes: AtomicU64,
     pub(crate) stall_ns: AtomicU64,
     /// Counted after a block was searched without a hit, so other lookups pay nothing.
     pub(crate) wasted_probes: AtomicU64,
@@ -110,6 +111,8 @@ pub struct Stats {
     pub value_copied_bytes: u64,
     /// Bytes of separated values that were moved to free the space of values that are gone.
     pub value_moved_bytes: u64,
+    /// Bytes of separated values that were copied in the order of their keys.
+    pub value_converted_bytes: u64,
     /// Runs and sections of all partitions.
     pub runs: u64,
     /// Most runs in one partition: about the number of filters that the lookup of a missing key tests.
@@ -264,6 +267,7 @@ impl Counters {
         stats.moved_bytes = get(&self.moved_bytes);
         stats.value_copied_bytes = get(&self.value_copied_bytes);
         stats.value_moved_bytes = get(&self.value_moved_bytes);
+        stats.value_converted_bytes = get(&self.value_converted_bytes);
         stats.removed_files = get(&self.removed_files);
         stats.wasted_probes = get(&self.wasted_probes);
         stats.index_ties = get(&self.index_ties);

@@ -30,6 +30,11 @@ impl BlockRef {
         Self(Home::Heap(Arc::new(bytes)))
     }
 
+    /// A copy of `bytes`, outside the cache.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        Self::heap(AlignedBuffer::copy_of(bytes))
+    }
+
     /// Whether it occupies frames of the cache.
     pub fn is_cached(&self) -> bool {
         matches!(self.0, Home::Frames(_))

@@ -211,6 +211,33 @@ impl Db {
         ids.into_iter().try_for_each(|id| self.inner().upkeep.compact_partition(id))
     }
 
+    /// As [`Db::compact`], and copies separated values to new files in the order of their keys, which makes scans fast. Values
+    /// that are in order already, or so large that it gains nothing, stay where they are.
+    ///
+    /// Old copies are removed as it goes on, and the space stays below
+    /// [`Options::space_target`](crate::Options::space_target): if there is no room for all copies, it is done in several passes.
+    /// If snapshots pin old copies, some values may be left where they are. Reads and writes go on meanwhile.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = pleach::Options::new().separate_at(512).open(dir.path())?;
+    /// let users = db.partition("users")?;
+    /// for i in (0..1000u32).rev() {
+    ///     users.put(i.to_be_bytes(), [7; 1000])?;
+    /// }
+    /// db.convert()?;
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn convert(&self) -> Result<()> {
+        self.flush()?;
+        let ids: Vec<_> =
+            self.inner().version_set.state.load().version.partitions().map(|(id, _)| id).collect();
+        ids.into_iter().try_for_each(|id| self.inner().upkeep.convert_partition(id))
+    }
+
     /// Flushes the memtables, and waits until no compaction is due.
     pub fn settle(&self) -> Result<()> {
         self.flush()?;

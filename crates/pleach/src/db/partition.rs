@@ -371,6 +371,15 @@ impl Partition {
         self.check_live()
     }
 
+    /// As [`Partition::compact`], and copies separated values in the order of their keys: see
+    /// [`Db::convert`](crate::Db::convert).
+    pub fn convert(&self) -> Result<()> {
+        self.check_live()?;
+        self.inner().upkeep.flush_all()?;
+        self.inner().upkeep.convert_partition(self.live.id)?;
+        self.check_live()
+    }
+
     /// Its statistics.
     pub fn stats(&self) -> Result<PartitionStats> {
         failpoint::reached("partition.read");

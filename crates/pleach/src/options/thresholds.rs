@@ -30,6 +30,8 @@ pub struct Thresholds {
     /// In place of [`Options::space_target`](super::Options::space_target), with lower bound 1: values are moved wherever that
     /// frees space.
     pub space_target: Option<f64>,
+    /// A conversion leaves values that are at most so many bytes apart: a scan reads both at once.
+    pub ordered_gap: u64,
 }
 
 impl Default for Thresholds {
@@ -45,6 +47,7 @@ impl Default for Thresholds {
             training_error: 6,
             training_time: Duration::from_secs(1),
             space_target: None,
+            ordered_gap: 16 << 10,
         }
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct WholePlan {
     pub(crate) output_stage: u8,
     /// Whether no run is older than the inputs.
     pub(crate) drops_tombstones: bool,
+    /// Whether separated values are copied in the order of keys.
+    pub(crate) converts: bool,
 }
 
 /// A merge of one file of a run into the run of the next stage.
@@ -99,6 +101,17 @@ pub(crate) fn pick_all(policy: &Policy, situation: Situation<'_>) -> Option<Whol
         return None;
     }
     Some(situation.merge_from(0, oldest_stage(policy, tree, 0)?))
+}
+
+/// The merge of everything into one run, with separated values in the order of keys; `None` if there are none, or a job is at
+/// work.
+pub(crate) fn pick_conversion(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
+    let tree = situation.tree;
+    if tree.sum(|run| run.totals.value_bytes) == 0 || !situation.are_free(0..tree.runs.len()) {
+        return None;
+    }
+    let plan = situation.merge_from(0, oldest_stage(policy, tree, 0)?);
+    Some(WholePlan { converts: true, ..plan })
 }
 
 /// The merge of the newest run with tombstones above the maximal age, and all older runs.
@@ -189,6 +202,7 @@ impl Situation<'_> {
             inputs: self.tree.runs[start..start + len].iter().map(|run| run.id).collect(),
             output_stage,
             drops_tombstones: start + len == self.tree.runs.len(),
+            converts: false,
         }
     }
 }

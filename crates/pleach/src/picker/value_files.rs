@@ -52,6 +52,17 @@ pub(crate) struct ValueSpace {
 }
 
 impl ValueSpace {
+    /// Bytes that are free below `target` times the live ones.
+    pub(crate) fn room(&self, target: f64) -> u64 {
+        let allowed = target * as_f64(self.live.saturating_add(self.live_ssts));
+        as_u64(allowed - as_f64(self.files.saturating_add(self.ssts)))
+    }
+
+    /// Bytes that garbage may take at `target`.
+    pub(crate) fn garbage_max(&self, target: f64) -> u64 {
+        as_u64((target - 1.0) * as_f64(self.live.saturating_add(self.live_ssts)))
+    }
+
     /// Bytes above `target` times the live ones; 0 if there are none.
     pub(crate) fn excess(&self, target: f64) -> u64 {
         let allowed = target * as_f64(self.live.saturating_add(self.live_ssts));

@@ -31,6 +31,7 @@ mod flush;
 mod relocation;
 mod sst_output;
 mod trainer;
+mod value_files;
 
 use compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use compaction::{Pacer, Requests};
@@ -142,6 +143,8 @@ pub(crate) struct Background {
     pub(crate) to_compact: Requests,
     /// Threads that wait for each of them.
     pub(crate) waiters: BTreeMap<PartitionId, usize>,
+    /// Bytes of values that the last conversion of each of them has left for want of room.
+    values_left: BTreeMap<PartitionId, u64>,
     /// Number of runs in partial compactions, which the version does not record.
     pub(crate) partial_runs: usize,
 }
@@ -229,10 +232,36 @@ impl Upkeep {
 
     /// Requests that the partition's runs are merged into one, and waits until they are.
     pub(crate) fn compact_partition(&self, partition: PartitionId) -> Result<()> {
-        self.background.lock().begin_wait(partition);
+        self.request(partition, false).map(|_| ())
+    }
+
+    /// Requests that the partition's runs are merged into one, with separated values in the order of keys, and waits until they
+    /// are. If the space target leaves no room for all copies, it is done in several passes, and space is freed between them.
+    pub(crate) fn convert_partition(&self, partition: PartitionId) -> Result<()> {
+        let done = self.convert_in_passes(partition);
+        self.want_space(0);
+        done
+    }
+
+    fn convert_in_passes(&self, partition: PartitionId) -> Result<()> {
+        let mut left_before = u64::MAX;
+        // Every pass but the last has less to do than the one before.
+        while let Some(left) = self.request(partition, true)?
+            && left > 0
+            && left < left_before
+        {
+            left_before = left;
+            self.make_room_for_values(left)?;
+        }
+        Ok(())
+    }
+
+    /// Requests a merge, and waits for it. Returns the bytes of values that a conversion has left, if there was one.
+    fn request(&self, partition: PartitionId, converts: bool) -> Result<Option<u64>> {
+        self.background.lock().begin_wait(partition, converts);
         let result = self.ctx.status.wait_until(|| !self.background.lock().to_compact.contains(partition));
-        self.background.lock().end_wait(partition);
-        result
+        let left = self.background.lock().end_wait(partition);
+        result.map(|()| left)
     }
 
     /// Waits until no compaction is at work or due.
@@ -345,20 +374,32 @@ impl Upkeep {
 
 impl Background {
     /// Requests that the partition's runs are merged into one.
-    fn begin_wait(&mut self, partition: PartitionId) {
-        self.to_compact.insert(partition);
+    fn begin_wait(&mut self, partition: PartitionId, converts: bool) {
+        self.to_compact.insert(partition, converts);
+        self.values_left.remove(&partition);
         *self.waiters.entry(partition).or_default() += 1;
     }
 
     /// Ends what [`Background::begin_wait`] began. A failed request stays until its last waiter has seen the failure, so that
-    /// no waiter takes it for fulfilled.
-    fn end_wait(&mut self, partition: PartitionId) {
+    /// no waiter takes it for fulfilled. Returns the bytes of values
+    /// that a conversion has left since then.
+    fn end_wait(&mut self, partition: PartitionId) -> Option<u64> {
+        let left = self.values_left.get(&partition).copied();
         if let Entry::Occupied(mut waiters) = self.waiters.entry(partition) {
             *waiters.get_mut() -= 1;
             if *waiters.get() == 0 {
                 waiters.remove();
                 self.to_compact.remove(partition);
+                self.values_left.remove(&partition);
             }
+        }
+        left
+    }
+
+    /// Notes the bytes of values that a conversion has left, for those who wait for it.
+    fn note_conversion(&mut self, partition: PartitionId, left: u64) {
+        if self.waiters.contains_key(&partition) {
+            self.values_left.insert(partition, left);
         }
     }
 }

@@ -91,8 +91,8 @@ fn a_repeated_step_wakes_those_who_wait() {
 #[test]
 fn a_failed_request_stays_until_its_last_waiter_has_seen_the_failure() {
     let (mut background, partition) = (Background::default(), PartitionId(7));
-    background.begin_wait(partition);
-    background.begin_wait(partition);
+    background.begin_wait(partition, false);
+    background.begin_wait(partition, false);
     background.end_wait(partition);
     assert!(background.to_compact.contains(partition));
     background.end_wait(partition);

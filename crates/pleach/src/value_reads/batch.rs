@@ -10,7 +10,7 @@
 use std::io;
 use std::ops::Range;
 
-use pleach_env::{ReadQueue, Result, is_out_of_files};
+use pleach_env::{ErrorKind, ReadQueue, Result, is_out_of_files};
 use pleach_table::AlignedBuffer;
 
 use super::{Place, cached_value};
@@ -50,10 +50,19 @@ struct Group {
     members: Range<usize>,
 }
 
+/// What happens to a value that cannot be proved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnDamage {
+    Fails,
+    /// Its pointer is left.
+    Leaves,
+}
+
 /// The values that one call reads, in the order of their places.
 struct Batch<'s, 'k, 'v> {
     ctx: &'s Context,
     fills_cache: bool,
+    on_damage: OnDamage,
     partition: PartitionId,
     wanted: Vec<Wanted<'s, 'k, 'v>>,
 }
@@ -71,7 +80,25 @@ pub(crate) fn read_values<'k, 'v>(
     fills_cache: bool,
 ) -> Result<()> {
     let read = || {
-        let mut batch = Batch::new((ctx, fills_cache), segments, partition, entries)?;
+        let mut batch = Batch::new((ctx, fills_cache, OnDamage::Fails), segments, partition, entries)?;
+        batch.read_resident()?;
+        batch.read_rest()
+    };
+    read().map_err(|error| ctx.status.read_failed(error))
+}
+
+/// As [`read_values`], but past the cache. Values that cannot be proved are left as pointers.
+///
+/// # Errors
+/// `Io` if any cannot be read.
+pub(crate) fn read_movable_values<'k, 'v>(
+    ctx: &Context,
+    segments: &ValueSegments,
+    partition: PartitionId,
+    entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
+) -> Result<()> {
+    let read = || {
+        let mut batch = Batch::new((ctx, false, OnDamage::Leaves), segments, partition, entries)?;
         batch.read_resident()?;
         batch.read_rest()
     };
@@ -88,30 +115,44 @@ pub(crate) fn read_resident_values<'k, 'v>(
     partition: PartitionId,
     entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
 ) -> Result<()> {
-    let read = || Batch::new((ctx, false), segments, partition, entries)?.read_resident();
+    let read = || Batch::new((ctx, false, OnDamage::Fails), segments, partition, entries)?.read_resident();
     read().map_err(|error| ctx.status.read_failed(error))
+}
+
+impl OnDamage {
+    /// `None` for damage that does not fail.
+    fn check<T>(self, found: Result<T>) -> Result<Option<T>> {
+        match found {
+            Err(error) if self == Self::Leaves && error.kind() == ErrorKind::Corruption => Ok(None),
+            found => found.map(Some),
+        }
+    }
 }
 
 impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
     fn new(
-        (ctx, fills_cache): (&'s Context, bool),
+        (ctx, fills_cache, on_damage): (&'s Context, bool, OnDamage),
         segments: &'s ValueSegments,
         partition: PartitionId,
         entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
     ) -> Result<Self> {
         let mut wanted = Vec::with_capacity(entries.size_hint().0);
         for (key, value) in entries.filter(|(_, value)| value.is_pointer()) {
-            if let Some(found) = cached_value(ctx, value, fills_cache) {
+            if on_damage == OnDamage::Fails
+                && let Some(found) = cached_value(ctx, value, fills_cache)
+            {
                 *value = found;
                 continue;
             }
-            wanted.push(Wanted { place: Place::find(ctx, segments, value)?, key, value });
+            if let Some(place) = on_damage.check(Place::find(ctx, segments, value))? {
+                wanted.push(Wanted { place, key, value });
+            }
         }
         if fills_cache {
             ctx.value_cache.note_reads(wanted.len() as u64);
         }
         wanted.sort_unstable_by_key(|wanted| (wanted.place.home.file, wanted.place.span.offset));
-        Ok(Self { ctx, fills_cache, partition, wanted })
+        Ok(Self { ctx, fills_cache, on_damage, partition, wanted })
     }
 
     /// What is still to be read, by the reads that bring it.
@@ -161,7 +202,8 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
                 let skip =
                     usize::try_from(place.span.offset - group.span.offset).expect("inside of the read");
                 let bytes = &bytes[skip..][..place.span.len];
-                let found = place.file.prove(place.pointer, (self.partition, key), &place.span, bytes)?;
+                let found = place.file.prove(place.pointer, (self.partition, key), &place.span, bytes);
+                let Some(found) = self.on_damage.check(found)? else { continue };
                 if self.fills_cache {
                     self.ctx.value_cache.admit(place.pointer, &found);
                 }

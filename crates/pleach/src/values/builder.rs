@@ -103,6 +103,11 @@ impl ValueFileBuilder {
         self.0.id
     }
 
+    /// Bytes so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len()
+    }
+
     /// Whether another file should be begun.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= FILE_LEN_MAX

@@ -185,6 +185,10 @@ impl Engine for PleachEngine {
         Ok(self.db.compact()?)
     }
 
+    fn convert(&self) -> Result<()> {
+        Ok(self.db.convert()?)
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         let stats = self.db.stats();
         let details = [
@@ -208,6 +212,7 @@ impl Engine for PleachEngine {
             ("value_table_bytes", stats.value_table_bytes),
             ("value_copied_bytes", stats.value_copied_bytes),
             ("value_moved_bytes", stats.value_moved_bytes),
+            ("value_converted_bytes", stats.value_converted_bytes),
             ("tombstones_passed", stats.tombstones_passed),
             ("cache_bytes", stats.cache_bytes),
             ("value_cache_bytes", stats.value_cache_bytes),
@@ -224,7 +229,8 @@ impl Engine for PleachEngine {
                     + stats.flush_bytes
                     + stats.compaction_written_bytes
                     + stats.value_copied_bytes
-                    + stats.value_moved_bytes,
+                    + stats.value_moved_bytes
+                    + stats.value_converted_bytes,
             ),
             log_bytes: Some(stats.log_bytes),
             read_bytes: None,

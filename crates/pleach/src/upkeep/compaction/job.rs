@@ -73,6 +73,7 @@ impl CompactionJob {
         plan: WholePlan,
         output: RunId,
     ) -> Result<Option<Self>> {
+        let converts = plan.converts;
         let meta = JobMeta { output, inputs: plan.inputs, drops_tombstones: plan.drops_tombstones };
         let mut edit = Edit::default();
         let (stage, kind) = (plan.output_stage, RunKind::Ssts);
@@ -86,10 +87,17 @@ impl CompactionJob {
         {
             tree.reads.reset();
         }
-        Ok(Self::resume(upkeep, partition, &meta))
+        let mut job = Self::resume(upkeep, partition, &meta);
+        if let Some(job) = &mut job
+            && converts
+        {
+            job.merging.convert(partition);
+        }
+        Ok(job)
     }
 
-    /// Resumes a whole job that the version records; `None` when the partition was dropped meanwhile.
+    /// Resumes a whole job that the version records; `None` when the partition was dropped meanwhile. If it converted, it does
+    /// not any more: what it has still to merge keeps its values where they are.
     pub(super) fn resume(upkeep: &Upkeep, partition: PartitionId, meta: &JobMeta) -> Option<Self> {
         let state = upkeep.version_set.state.load_full();
         let tree = state.version.tree(partition)?;
@@ -171,6 +179,9 @@ impl CompactionJob {
         }
         upkeep.version_set.commit_edit(edit, files, State::with_version)?;
         if is_done {
+            if let Some(left) = self.merging.values_left() {
+                upkeep.background.lock().note_conversion(self.partition, left);
+            }
             add(&upkeep.ctx.counters.compactions, 1);
             add(&upkeep.ctx.counters.partial_compactions, u64::from(!is_whole));
         } else if let Some(tree) = upkeep.version_set.state.load().version.tree(self.partition) {

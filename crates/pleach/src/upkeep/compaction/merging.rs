@@ -8,6 +8,7 @@ use std::sync::Arc;
 use pleach_env::Result;
 use pleach_table::ValueKind;
 
+use super::conversion::{Conversion, VALUES_PER_SST};
 use super::outputs::OutputFile;
 use super::pace::ChargedOutput;
 use crate::keys::PartitionId;
@@ -32,6 +33,8 @@ pub(super) struct Merging {
     sst_bytes: u64,
     /// Last key merged; empty before the first.
     last_key: Vec<u8>,
+    /// If values are copied in the order of keys.
+    conversion: Option<Conversion>,
 }
 
 /// A step that reads this many SST lengths without writing output commits its progress and ends.
@@ -69,7 +72,18 @@ impl Merging {
             filter_bits: upkeep.filter_bits_of_merged(tree, merged, stage),
             sst_bytes: upkeep.ctx.options.compacted_sst_bytes(tree.sum(|run| run.totals.bytes)),
             last_key: Vec::new(),
+            conversion: None,
         }
+    }
+
+    /// Makes it copy separated values in the order of keys.
+    pub(super) fn convert(&mut self, partition: PartitionId) {
+        self.conversion = Some(Conversion::new(partition));
+    }
+
+    /// If values are copied: bytes of those that were left because there was no room.
+    pub(super) fn values_left(&self) -> Option<u64> {
+        self.conversion.as_ref().map(Conversion::left)
     }
 
     /// Whether all is merged.
@@ -113,19 +127,45 @@ impl Merging {
         let merged = self.fill(upkeep, older, &mut output);
         match (merged, output) {
             (Ok(_), None) => Ok(None),
-            (Ok(mut charged), Some(output)) => {
-                let (file, meta) = output.finish(self.filter_bits)?;
-                upkeep.keep_pace(charged.rest(file.summary.file_len));
-                add(&upkeep.ctx.counters.compaction_written_bytes, file.summary.file_len);
-                Ok(Some(OutputFile::Written(file, meta)))
-            }
+            (Ok(charged), Some(output)) => self.finish(upkeep, output, charged).map(Some),
             (Err(error), output) => {
                 if let Some(output) = output {
                     output.abandon();
                 }
+                if let Some(conversion) = &mut self.conversion {
+                    conversion.abandon();
+                }
                 Err(error)
             }
         }
+    }
+
+    /// Ends an output, and the file of its values.
+    fn finish(
+        &mut self,
+        upkeep: &Upkeep,
+        output: SstOutput<'_>,
+        mut charged: ChargedOutput,
+    ) -> Result<OutputFile> {
+        let values = match &mut self.conversion {
+            Some(conversion) => conversion.finish_file(upkeep),
+            None => Ok(None),
+        };
+        let values = match values {
+            Ok(values) => values,
+            Err(error) => {
+                output.abandon();
+                return Err(error);
+            }
+        };
+        let (file, meta) = output.finish(self.filter_bits).inspect_err(|_| {
+            if let Some(values) = &values {
+                values.mark_obsolete();
+            }
+        })?;
+        upkeep.keep_pace(charged.rest(file.summary.file_len));
+        add(&upkeep.ctx.counters.compaction_written_bytes, file.summary.file_len);
+        Ok(OutputFile::Written { file, meta, values })
     }
 
     /// The file that can be moved now: the merge is at its beginning, and no other input has a key in its range.
@@ -133,8 +173,9 @@ impl Merging {
         let file = self.merge.current()?.whole_file_ahead()?;
         let is_large = file.meta.bytes >= upkeep.ctx.options.moved_bytes_min();
         let is_clean = !self.drops_tombstones || file.meta.tombstones == 0;
+        let is_converted = self.conversion.is_none() || file.meta.values.is_empty();
         let is_alone = || self.merge.others_are_behind(&file.meta.largest);
-        (is_large && is_clean && is_alone()).then(|| file.meta.clone())
+        (is_large && is_clean && is_converted && is_alone()).then(|| file.meta.clone())
     }
 
     /// Writes entries until the output is complete; returns the part of it that the pacer was charged for.
@@ -159,7 +200,8 @@ impl Merging {
                 if let Some(bytes) = charged.piece(sst.len()) {
                     upkeep.keep_pace(bytes);
                 }
-                let is_full = sst.is_full(sst_bytes);
+                let values = self.conversion.as_ref().map_or(0, Conversion::file_len);
+                let is_full = sst.is_full(sst_bytes) || values >= sst_bytes.saturating_mul(VALUES_PER_SST);
                 // End the output early if a file can be moved next, but write no small SSTs.
                 let is_cut = || {
                     sst.len() >= upkeep.ctx.options.moved_bytes_min() && self.movable_file(upkeep).is_some()
@@ -189,9 +231,22 @@ impl Merging {
                 let since =
                     if is_tombstone { source.file_meta().map_or(0, |m| m.tombstones_since) } else { 0 };
                 let (user_key, stored_key) = (&*self.last_key, &*self.last_key);
-                sst.add(&NewEntry { user_key, stored_key, kind, value, since }, older)?;
+                match &mut self.conversion {
+                    None => sst.add(&NewEntry { user_key, stored_key, kind, value, since }, older)?,
+                    Some(conversion) => {
+                        conversion.push(user_key, kind, value, since);
+                        if conversion.is_full() {
+                            conversion.write(upkeep, sst, older)?;
+                        }
+                    }
+                }
             }
             self.merge.advance()?;
+        }
+        if let (Some(conversion), Some(sst)) = (&mut self.conversion, output)
+            && conversion.is_waiting()
+        {
+            conversion.write(upkeep, sst, older)?;
         }
         let read = read_bytes + self.merge.shadowed_bytes() - shadowed_before;
         add(&upkeep.ctx.counters.compaction_read_bytes, read);

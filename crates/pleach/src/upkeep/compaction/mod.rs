@@ -15,6 +15,7 @@
 //! manifest edit plays the parts of the paper's journal and redirection map; the "twice check" is not needed because
 //! versions are immutable.
 
+mod conversion;
 mod job;
 mod merging;
 mod outputs;

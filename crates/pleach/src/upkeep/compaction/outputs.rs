@@ -6,13 +6,14 @@ use pleach_env::Result;
 
 use crate::trace::Span;
 use crate::upkeep::Upkeep;
+use crate::values::ValueHome;
 use crate::version::SstFile;
 use crate::version::edit::{Edit, EditItem, RunFileMeta};
 
 /// A file of the output.
 pub(super) enum OutputFile {
-    /// A new file.
-    Written(Arc<SstFile>, RunFileMeta),
+    /// A new file, with the file of the values that were copied for it.
+    Written { file: Arc<SstFile>, meta: RunFileMeta, values: Option<Arc<ValueHome>> },
     /// A file of an input.
     Moved(RunFileMeta),
 }
@@ -26,7 +27,7 @@ impl OutputFile {
     /// Bytes that were written for it; none for a moved file.
     fn written_bytes(&self) -> u64 {
         match self {
-            Self::Written(_, meta) => meta.bytes,
+            Self::Written { meta, values, .. } => meta.bytes + values.as_ref().map_or(0, |home| home.len),
             Self::Moved(_) => 0,
         }
     }
@@ -59,9 +60,13 @@ impl Outputs {
     pub(super) fn name_in(&mut self, edit: &mut Edit) -> (Vec<Arc<SstFile>>, Vec<RunFileMeta>) {
         let (mut files, mut metas) = (Vec::new(), Vec::new());
         for output in self.0.drain(..) {
-            let (OutputFile::Written(_, meta) | OutputFile::Moved(meta)) = &output;
+            let (OutputFile::Written { meta, .. } | OutputFile::Moved(meta)) = &output;
             metas.push(meta.clone());
-            if let OutputFile::Written(file, _) = output {
+            if let OutputFile::Written { file, values, .. } = output {
+                if let Some(home) = values {
+                    let &ValueHome { file, kind, len, .. } = &*home;
+                    edit.push(EditItem::ValueHome { segment: file, file, kind, len });
+                }
                 edit.push(EditItem::AddFile { file: file.id, summary: file.summary.clone() });
                 files.push(file);
             }
@@ -72,8 +77,11 @@ impl Outputs {
     /// Makes the new files obsolete.
     pub(super) fn abandon(&mut self) {
         for output in self.0.drain(..) {
-            if let OutputFile::Written(file, _) = output {
+            if let OutputFile::Written { file, values, .. } = output {
                 file.mark_obsolete();
+                if let Some(values) = values {
+                    values.mark_obsolete();
+                }
             }
         }
     }

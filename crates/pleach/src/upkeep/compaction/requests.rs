@@ -19,15 +19,19 @@ pub(crate) struct Requests {
 #[derive(Clone, Copy, Debug)]
 struct Request {
     number: u64,
+    /// Whether separated values are to be copied in the order of keys.
+    converts: bool,
     /// The output of the merge that was started for it.
     merge: Option<RunId>,
 }
 
 impl Requests {
-    /// Requests the merge of all runs that the partition has now. A merge in progress does not fulfil it.
-    pub(crate) fn insert(&mut self, partition: PartitionId) {
+    /// Requests the merge of all runs that the partition has now, and if it `converts`, copies of their separated values in the
+    /// order of keys. A merge in progress does not fulfil it.
+    pub(crate) fn insert(&mut self, partition: PartitionId, converts: bool) {
         self.made += 1;
-        self.pending.insert(partition, Request { number: self.made, merge: None });
+        let converts = converts || self.pending.get(&partition).is_some_and(|before| before.converts);
+        self.pending.insert(partition, Request { number: self.made, converts, merge: None });
     }
 
     /// Whether a request for the partition is pending.
@@ -50,10 +54,10 @@ impl Requests {
         self.pending.get(&partition).is_some_and(|request| request.merge.is_none())
     }
 
-    /// Partitions for which a merge has yet to be started, with the number of the request.
-    pub(super) fn open(&self) -> impl Iterator<Item = (PartitionId, u64)> {
+    /// Partitions for which a merge has yet to be started, with the number of the request and whether it converts.
+    pub(super) fn open(&self) -> impl Iterator<Item = (PartitionId, u64, bool)> {
         let open = self.pending.iter().filter(|(_, request)| request.merge.is_none());
-        open.map(|(id, request)| (*id, request.number))
+        open.map(|(id, request)| (*id, request.number, request.converts))
     }
 
     /// Notes that the merge into `output` was started for request `number`, if that is still pending.
@@ -65,10 +69,11 @@ impl Requests {
         }
     }
 
-    /// Keeps the requests that `is_pending` selects, by the merge that was started for them; returns whether any was removed.
-    pub(super) fn retain(&mut self, is_pending: impl Fn(PartitionId, Option<RunId>) -> bool) -> bool {
+    /// Keeps the requests that `is_pending` selects, by the merge that was started for them, and whether they convert; returns
+    /// whether any was removed.
+    pub(super) fn retain(&mut self, is_pending: impl Fn(PartitionId, Option<RunId>, bool) -> bool) -> bool {
         let before = self.pending.len();
-        self.pending.retain(|id, request| is_pending(*id, request.merge));
+        self.pending.retain(|id, request| is_pending(*id, request.merge, request.converts));
         self.pending.len() < before
     }
 }

@@ -12,8 +12,8 @@ use super::job::CompactionJob;
 use super::requests::Requests;
 use super::worker::{Compactions, List};
 use crate::keys::PartitionId;
-use crate::picker::{self, Plan, Situation};
-use crate::shape::STAGE_FIRST;
+use crate::picker::{self, Plan, Situation, WholePlan};
+use crate::shape::{Policy, STAGE_FIRST};
 use crate::version::Version;
 use crate::version::edit::RunId;
 
@@ -152,10 +152,10 @@ impl Compactions {
             let is_urgent = before.is_none_or(|before| plan.output_stage() < before);
             is_urgent.then_some(Picked { partition, plan, request })
         };
-        let requested = requests.open().find_map(|(id, number)| {
+        let requested = requests.open().find_map(|(id, number, converts)| {
             let busy = list.busy(id);
             let situation = Situation { tree: version.tree(id)?, busy: &busy, now };
-            picked(id, Plan::Whole(picker::pick_all(&policy, situation)?), Some(number))
+            picked(id, Plan::Whole(pick_requested(&policy, situation, converts)?), Some(number))
         });
         let by_policy = || {
             let due = self.upkeep.version_set.ledger.lock().due(is_quiet, list.last_started, before);
@@ -182,14 +182,16 @@ impl Compactions {
         let mut background = self.upkeep.background.lock();
         // Loaded after the requests are seen: it has what was flushed before they were made.
         let version = Arc::clone(&self.upkeep.version_set.state.load().version);
-        let any_fulfilled = background.to_compact.retain(|id, merge| {
+        let any_fulfilled = background.to_compact.retain(|id, merge, converts| {
             let Some(tree) = version.tree(id) else { return false };
             if let Some(output) = merge {
                 return tree.jobs.iter().any(|job| job.output == output);
             }
             let busy = list.busy(id);
             let situation = Situation { tree, busy: &busy, now: 0 };
-            !tree.jobs.is_empty() || !busy.is_empty() || picker::pick_all(&policy, situation).is_some()
+            !tree.jobs.is_empty()
+                || !busy.is_empty()
+                || pick_requested(&policy, situation, converts).is_some()
         });
         let requests = background.to_compact.clone();
         drop(background);
@@ -198,4 +200,10 @@ impl Compactions {
         }
         (version, requests)
     }
+}
+
+/// The merge of everything that was requested.
+fn pick_requested(policy: &Policy, situation: Situation<'_>, converts: bool) -> Option<WholePlan> {
+    let conversion = if converts { picker::pick_conversion(policy, situation) } else { None };
+    conversion.or_else(|| picker::pick_all(policy, situation))
 }

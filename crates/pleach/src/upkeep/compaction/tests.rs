@@ -77,7 +77,7 @@ fn a_request_is_fulfilled_beside_writers() {
         db.flush().unwrap();
     };
     (0..30).for_each(|_| write());
-    db.inner().upkeep.background.lock().to_compact.insert(DEFAULT);
+    db.inner().upkeep.background.lock().to_compact.insert(DEFAULT, false);
     db.inner().ctx.status.wake_jobs();
     let rounds = (0..1000).take_while(|_| {
         write();
@@ -152,7 +152,8 @@ fn a_moved_file_hides_nothing_when_nothing_older_is_left() {
     let (version, output) = upkeep.version_set.plan_basis();
     let newest = &version.tree(DEFAULT).unwrap().runs[0];
     assert!(newest.totals.garbage > 0, "some of it overwrites others");
-    let plan = WholePlan { inputs: vec![newest.id], output_stage: newest.stage, drops_tombstones: true };
+    let (inputs, output_stage) = (vec![newest.id], newest.stage);
+    let plan = WholePlan { inputs, output_stage, drops_tombstones: true, converts: false };
     let mut job = CompactionJob::start(upkeep, DEFAULT, plan, output).unwrap().unwrap();
     while job.step(upkeep).unwrap() == Progress::More {}
     assert!(db.stats().moved_bytes > 0);

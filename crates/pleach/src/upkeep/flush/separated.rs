@@ -17,7 +17,6 @@ use pleach_log::segment_path;
 use pleach_table::ValueKind;
 
 use super::{on_partition, partition_of};
-use crate::file_names::values_path;
 use crate::keys::PARTITION_PREFIX_LEN;
 use crate::memtable::{Memtable, MemtableCursor};
 use crate::stats::add;
@@ -78,9 +77,7 @@ impl<'i> SeparatedValues<'i> {
         let copies = if let Some(copies) = &mut self.copies {
             copies
         } else {
-            let ctx = &self.upkeep.ctx;
-            let id = self.upkeep.version_set.new_file_id();
-            self.copies.insert(ValueFileBuilder::create(&ctx.env, &ctx.dir, id)?)
+            self.copies.insert(self.upkeep.new_value_file()?)
         };
         copies.add(partition_of(cursor), &cursor.key()[PARTITION_PREFIX_LEN..], value)
     }
@@ -144,9 +141,8 @@ impl<'i> SeparatedValues<'i> {
         if let Some(copies) = self.copies {
             copies.abandon();
         }
-        let ctx = &self.upkeep.ctx;
         for (id, _) in self.copied {
-            let _left_for_the_next_open = ctx.env.remove_file(&values_path(&ctx.dir, id));
+            self.upkeep.remove_value_file(id);
         }
     }
 }

@@ -7,7 +7,8 @@
 //! # Why nothing can come back, and nothing is lost
 //! 1. *No key is written*: neither pointers nor tombstones change. What a reader finds under a key is decided by SSTs alone.
 //! 2. *All that is visible is moved.* The marking sees a version. Later versions can have no other pointers to its segments:
-//!    compactions copy pointers, and a flush points to the segments of its memtable, which are newer. So the newest entries of
+//!    compactions copy pointers, or point to values that they have copied to segments of their own; and a flush points to the
+//!    segments of its memtable, which are newer. So the newest entries of
 //!    later versions that point to these segments are among those that were marked.
 //! 3. *Hidden pointers dangle*, and are never followed: what hides an entry is removed only together with it, or merged with it.
 //! 4. *Snapshots* hold the old files by their versions.
@@ -61,6 +62,8 @@ pub(crate) struct RelocationState {
     is_busy: bool,
     /// After a marking or a move that could free nothing: the excess of space above which the next one is tried.
     retry_above: u64,
+    /// Space that conversions want to be freed below the target.
+    wanted: u64,
     /// By how much the estimate of hidden values was off when they were last counted.
     hidden_factor: Option<f64>,
     /// Live bytes of files when they were last counted, as they would take them in a new file.
@@ -162,7 +165,7 @@ impl Upkeep {
         if version.values.is_empty() {
             return false;
         }
-        let excess = self.estimated_space(version).excess(self.ctx.options.space_target_now());
+        let excess = self.wanted_space(version);
         let mut state = self.relocation.lock();
         if excess == 0 {
             state.retry_above = 0;
@@ -170,7 +173,24 @@ impl Upkeep {
         excess > state.retry_above
     }
 
-    fn estimated_space(&self, version: &Version) -> ValueSpace {
+    /// Bytes to be freed: those above the target, and those that conversions want.
+    fn wanted_space(&self, version: &Version) -> u64 {
+        let mut space = self.estimated_space(version);
+        space.files = space.files.saturating_add(self.relocation.lock().wanted);
+        space.excess(self.ctx.options.space_target_now())
+    }
+
+    /// Has `bytes` freed below the target, as far as there is garbage; 0 ends that.
+    pub(super) fn want_space(&self, bytes: u64) {
+        let mut state = self.relocation.lock();
+        (state.wanted, state.retry_above) = (bytes, 0);
+        drop(state);
+        if let Some(relocator) = self.ctx.status.wakers().and_then(|wakers| wakers.relocator.as_ref()) {
+            relocator.wake();
+        }
+    }
+
+    pub(super) fn estimated_space(&self, version: &Version) -> ValueSpace {
         let factor = self.relocation.lock().hidden_factor.unwrap_or(1.0);
         space_of(version, scaled(hidden_estimate(version), factor))
     }
@@ -192,15 +212,16 @@ impl Upkeep {
 
     /// Puts off relocation until more space is wanted: nothing could be freed.
     fn put_off_relocation(&self) {
-        let space = self.estimated_space(&self.version_set.state.load().version);
-        let excess = space.excess(self.ctx.options.space_target_now());
-        self.relocation.lock().retry_above = excess + (space.files / PUT_OFF_PART).max(1);
+        let version = Arc::clone(&self.version_set.state.load().version);
+        let (excess, files) = (self.wanted_space(&version), self.estimated_space(&version).files);
+        self.relocation.lock().retry_above = excess + (files / PUT_OFF_PART).max(1);
     }
 
     /// Marks, and chooses files to clean. Returns also the bytes of live values.
     fn choose_victims(&self, version: &Arc<Version>) -> Result<(VecDeque<Victim>, u64)> {
         let target = self.ctx.options.space_target_now();
-        let space = self.estimated_space(version);
+        let mut space = self.estimated_space(version);
+        space.files = space.files.saturating_add(self.relocation.lock().wanted);
         let wanted = space.excess(target).max(space.live / USED_PART).max(1);
         let mut marked = mark(self, version, &self.candidates(version, &space, wanted))?;
         let live = marked.live.values().map(|used| used.bytes).fold(0, u64::saturating_add);

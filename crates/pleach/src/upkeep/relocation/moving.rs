@@ -6,7 +6,6 @@ use std::sync::Arc;
 use pleach_env::{FileId, Result, failpoint};
 
 use super::{Places, Victim};
-use crate::file_names::values_path;
 use crate::state::State;
 use crate::stats::add;
 use crate::upkeep::Upkeep;
@@ -51,7 +50,7 @@ impl Upkeep {
         }
         let committed = self.version_set.commit_edit(edit, Vec::new(), State::with_version);
         if let (Err(_), Some((file, _)), None) = (&committed, moved, self.ctx.status.poison()) {
-            let _left_for_the_next_open = self.ctx.env.remove_file(&values_path(&self.ctx.dir, file));
+            self.remove_value_file(file);
         }
         failpoint::reached("relocation.committed");
         committed?;
@@ -75,7 +74,7 @@ impl Upkeep {
             Ok(len)
         });
         let len = finished.inspect_err(|_| {
-            let _left_for_the_next_open = ctx.env.remove_file(&values_path(&ctx.dir, id));
+            self.remove_value_file(id);
         })?;
         add(&ctx.counters.value_moved_bytes, len);
         Ok(Some((id, len)))

@@ -17,7 +17,8 @@ use crate::rig::catch::catch;
 use crate::rig::compare;
 use crate::rig::driver::Driver;
 use crate::rig::happened::{
-    COPIES, FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, MOVES, SEGMENTS, SNAPSHOTS, TRAINED_LATER,
+    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, MOVES, SEGMENTS, SNAPSHOTS,
+    TRAINED_LATER,
 };
 use crate::rig::plan::Plan;
 use crate::rig::setup::{DIR, Setup};
@@ -193,6 +194,7 @@ fn damage_is_noticed_or_harmless() {
             SEGMENTS,
             COPIES,
             MOVES,
+            CONVERSIONS,
             LEARNED,
             TRAINED_LATER,
             FULL_DISKS,

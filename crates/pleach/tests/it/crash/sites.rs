@@ -29,6 +29,7 @@ pub(super) const SITES: &[Site] = &[
     site("sst.sync", Catcher::Crash),
     site("value_segment.sync", Catcher::Crash),
     site("values.sync", Catcher::Crash),
+    site("conversion.sync", Catcher::Crash),
     site("moved.sync", Catcher::Crash),
     site("moved.dir_sync", Catcher::Crash),
     site("flush.dir_sync", Catcher::Crash),

@@ -92,7 +92,7 @@ impl Script {
     }
 
     /// Runs the history; what came up in it.
-    fn record(&mut self) -> [(&'static str, u64); 10] {
+    fn record(&mut self) -> [(&'static str, u64); 11] {
         let env = self.machine();
         let calls: Arc<Mutex<Vec<(&'static str, bool)>>> = Arc::default();
         let (noted, machine) = (Arc::clone(&calls), Arc::downgrade(&env));
@@ -128,6 +128,7 @@ impl Script {
                 100 => Action::Settle,
                 120 => Action::Reopen,
                 150 => Action::Compact,
+                154 => Action::Convert,
                 160 if driver.world().has(1) => Action::Drop(1),
                 _ => plan.next(driver.world()),
             };

@@ -28,6 +28,8 @@ pub(crate) enum Action {
     Flush,
     Compact,
     CompactPartition(usize),
+    /// Compacts, and copies separated values in the order of keys.
+    Convert,
     Settle,
     /// So many steps of background jobs.
     Step(u32),
@@ -73,6 +75,7 @@ impl std::fmt::Debug for Action {
             Action::Flush => f.write_str("flush"),
             Action::Compact => f.write_str("compact"),
             Action::CompactPartition(slot) => write!(f, "compact {slot}"),
+            Action::Convert => f.write_str("convert"),
             Action::Settle => f.write_str("settle"),
             Action::Step(count) => write!(f, "step {count}"),
             Action::Reopen => f.write_str("reopen"),

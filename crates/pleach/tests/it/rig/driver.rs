@@ -10,7 +10,8 @@ use pleach::{Db, Durability, Error, ErrorKind, Partition, Snapshot};
 use super::action::{Action, Op};
 use super::compare;
 use super::happened::{
-    COPIES, FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, SEGMENTS, SNAPSHOTS, TRAINED_LATER,
+    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, SEGMENTS, SNAPSHOTS,
+    TRAINED_LATER,
 };
 use super::query::{Query, Source};
 use super::setup::Setup;
@@ -33,6 +34,8 @@ pub(crate) struct Driver {
     struck: Arc<Mutex<Option<&'static str>>>,
     full_disks: u64,
     manifests_kept: u64,
+    /// Whether separated values were put in order.
+    has_converted: bool,
     trained_later: u64,
 }
 
@@ -50,8 +53,20 @@ impl Driver {
     /// Continues with an open store.
     pub(crate) fn resume(env: Arc<SimEnv>, setup: Setup, db: Db, timeline: Timeline) -> Self {
         let (kept, violation, struck, full_disks, manifests_kept, trained_later) = Default::default();
-        let db = Some(db);
-        Self { env, setup, db, timeline, kept, violation, struck, full_disks, manifests_kept, trained_later }
+        let (db, has_converted) = (Some(db), false);
+        Self {
+            env,
+            setup,
+            db,
+            timeline,
+            kept,
+            violation,
+            struck,
+            full_disks,
+            manifests_kept,
+            has_converted,
+            trained_later,
+        }
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -83,12 +98,15 @@ impl Driver {
         }
         self.manifests_kept += u64::from(failpoint::take_report("manifest.kept").is_some());
         self.trained_later += failpoint::take_report("index.trained").unwrap_or(0);
+        let converts = matches!(action.itself(), Action::Convert | Action::Together(_));
+        let has_converted = |db: &Db| db.stats().value_converted_bytes > 0;
+        self.has_converted |= converts && self.db.as_ref().is_some_and(has_converted);
         self.account(action.itself(), when, seen_seq);
         result
     }
 
     /// Counts so far, for [`Happened`](super::happened::Happened).
-    pub(crate) fn happened(&self) -> [(&'static str, u64); 10] {
+    pub(crate) fn happened(&self) -> [(&'static str, u64); 11] {
         let [groups, snapshots, merges] = self.timeline.happened();
         let stats = self.db.as_ref().map(Db::stats);
         [
@@ -99,6 +117,7 @@ impl Driver {
             (SEGMENTS, stats.as_ref().map_or(0, |s| s.value_files)),
             (COPIES, stats.as_ref().map_or(0, |s| u64::from(s.value_copied_bytes > 0))),
             (MOVES, stats.as_ref().map_or(0, |s| u64::from(s.value_moved_bytes + s.value_table_bytes > 0))),
+            (CONVERSIONS, u64::from(self.has_converted)),
             (LEARNED, self.db.as_ref().map_or(0, |db| db.stats().ssts_learned)),
             (FULL_DISKS, self.full_disks),
             (KEPT_MANIFESTS, self.manifests_kept),
@@ -212,6 +231,7 @@ impl Driver {
             Action::Flush => db.flush(),
             Action::Compact => db.compact(),
             Action::CompactPartition(slot) => partition(*slot).compact(),
+            Action::Convert => db.convert(),
             Action::Settle => db.settle(),
             _ => unreachable!("done above"),
         }

@@ -13,6 +13,7 @@ pub(crate) const TRAINED_LATER: &str = "SSTs that got a learned index while the 
 pub(crate) const SEGMENTS: &str = "files of separated values at the end of a history";
 pub(crate) const COPIES: &str = "histories whose flushes have copied separated values";
 pub(crate) const MOVES: &str = "histories whose separated values were moved";
+pub(crate) const CONVERSIONS: &str = "histories whose separated values were put in order";
 pub(crate) const FULL_DISKS: &str = "full disks met";
 pub(crate) const KEPT_MANIFESTS: &str = "manifests kept because the next one found no room";
 

@@ -98,10 +98,10 @@ impl Plan {
             return Action::Flush;
         }
         if falls(compactions) {
-            return if self.rng.bool() {
-                Action::Compact
-            } else {
-                Action::CompactPartition(self.slot(world))
+            return match self.rng.u8(..4) {
+                0 => Action::Compact,
+                1 => Action::CompactPartition(self.slot(world)),
+                _ => Action::Convert,
             };
         }
         if falls(settles) {
@@ -163,7 +163,7 @@ impl Plan {
         match self.rng.u8(..40) {
             0 | 1 => Step::Do(Action::Sync),
             2 if !calm => Step::Do(Action::Flush),
-            3 if !calm => Step::Do(Action::Compact),
+            3 if !calm => Step::Do(if self.rng.bool() { Action::Compact } else { Action::Convert }),
             4..8 => Step::Ask(Query::random(self, world)),
             8..11 => {
                 let count = self.rng.usize(1..4);

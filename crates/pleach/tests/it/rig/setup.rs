@@ -65,6 +65,9 @@ impl Setup {
             [None, Some(1.0), Some(1.0), Some(1.2)][usize::try_from(env.random_u64() % 4).unwrap()];
         // At 0 only compactions train while they write, and the rest is left for idle time.
         let training_writers = if env.random_u64().is_multiple_of(2) { 0 } else { 8 };
+        // Values in order are those that a conversion wrote. At 1.3 it has room for few copies at a time.
+        let (ordered_gap, space_for_copies) = (0, [1.3, 4.0][usize::try_from(env.random_u64() % 2).unwrap()]);
+        let others = thresholds();
         Options::new()
             .env(Arc::<SimEnv>::clone(env))
             .memory(1 << 20)
@@ -79,7 +82,14 @@ impl Setup {
             .direct_reads(self.direct_reads)
             .learned_index(learned)
             .separate_at(separate_at)
-            .thresholds(Thresholds { larger_models: true, training_writers, space_target, ..thresholds() })
+            .space_target(space_for_copies)
+            .thresholds(Thresholds {
+                larger_models: true,
+                training_writers,
+                space_target,
+                ordered_gap,
+                ..others
+            })
     }
 }
 

@@ -185,6 +185,7 @@ impl Client {
             Action::Sync => (self.db.sync(), true),
             Action::Flush => (self.db.flush(), false),
             Action::Compact => (self.db.compact(), false),
+            Action::Convert => (self.db.convert(), false),
             Action::Settle => (self.db.settle(), false),
             action => unreachable!("clients are not given {action:?}"),
         }

@@ -1,0 +1,40 @@
+//! Files of separated values that the jobs write, and the room that they may take.
+
+use std::sync::Arc;
+
+use pleach_env::{FileId, Result};
+
+use super::Upkeep;
+use crate::file_names::values_path;
+use crate::values::ValueFileBuilder;
+
+impl Upkeep {
+    /// Begins a file of values. Until an edit names it, a crash leaves a file that the next open removes.
+    pub(super) fn new_value_file(&self) -> Result<ValueFileBuilder> {
+        ValueFileBuilder::create(&self.ctx.env, &self.ctx.dir, self.version_set.new_file_id())
+    }
+
+    /// Removes a file of values that no version names. Best effort: the next open removes what is left.
+    pub(super) fn remove_value_file(&self, id: FileId) {
+        let _left_for_the_next_open = self.ctx.env.remove_file(&values_path(&self.ctx.dir, id));
+    }
+
+    /// Up to `wanted` bytes: what separated values may take in addition, by the space target, and of half of the disk's free
+    /// space. Files that are still pinned count.
+    pub(super) fn room_for_values(&self, wanted: u64) -> u64 {
+        let version = Arc::clone(&self.version_set.state.load().version);
+        let room = self.estimated_space(&version).room(self.ctx.options.space_target);
+        let free = self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX);
+        wanted.min(room.saturating_sub(self.version_set.trash.pinned_bytes())).min(free / 2)
+    }
+
+    /// Has garbage of separated values removed, to make room for copies of `bytes`, and waits for it.
+    pub(super) fn make_room_for_values(&self, bytes: u64) -> Result<()> {
+        let space = self.estimated_space(&self.version_set.state.load().version);
+        self.want_space(bytes.min(space.garbage_max(self.ctx.options.space_target) / 2));
+        self.ctx.status.wait_until(|| {
+            let version = Arc::clone(&self.version_set.state.load().version);
+            self.is_relocation_settled(&version)
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! Conversion: separated values are copied in the order of their keys, within the space target.
+
+use std::sync::Arc;
+
+use pleach::env::SimEnv;
+use pleach::{Db, Options, Partition};
+
+use super::{check, key, options, value};
+use crate::rig::setup::DIR;
+
+const KEYS: u64 = 2000;
+const LEN: usize = 500;
+
+fn ready(env: &Arc<SimEnv>, change: impl Fn(Options) -> Options) -> Db {
+    let db = change(options(env)).open(DIR).unwrap();
+    fill_at_random(&db.default_partition(), 0, 1);
+    db.compact().unwrap();
+    db
+}
+
+/// Puts every `step`th key, in an order that is not that of the keys.
+fn fill_at_random(partition: &Partition, round: u64, step: u64) {
+    for number in (0..KEYS).map(|number| number * 787 % KEYS).filter(|number| number % step == 0) {
+        partition.put(key(number), value(number, round, LEN)).unwrap();
+    }
+}
+
+/// Reads that a scan makes whose values are in the system's memory no more.
+fn reads_of_a_scan(env: &SimEnv, partition: &Partition) -> u64 {
+    let before = env.read_count();
+    assert_eq!(partition.iter().map(Result::unwrap).count() as u64, KEYS);
+    env.read_count() - before
+}
+
+#[test]
+fn values_come_into_the_order_of_their_keys() {
+    let env = SimEnv::new(1);
+    let db = ready(&env, |options| options.space_target(4.0));
+    let partition = db.default_partition();
+    let before = reads_of_a_scan(&env, &partition);
+    db.convert().unwrap();
+    env.run_jobs();
+    let stats = db.stats();
+    assert!(stats.value_converted_bytes >= KEYS * LEN as u64, "{stats:?}");
+    assert_eq!(stats.values, KEYS);
+    let after = reads_of_a_scan(&env, &partition);
+    assert!(after * 10 < before, "{after} reads after the conversion, {before} before");
+    check(&partition, KEYS, 0, LEN);
+    db.verify().unwrap();
+    // The old copies are gone, and nothing is left to be done.
+    assert!(stats.value_file_bytes < KEYS * (LEN as u64 + 20), "{stats:?}");
+    db.convert().unwrap();
+    assert_eq!(db.stats().value_converted_bytes, stats.value_converted_bytes, "values in order stay");
+    drop((partition, db));
+    let db = options(&env).open(DIR).unwrap();
+    check(&db.default_partition(), KEYS, 0, LEN);
+    db.verify().unwrap();
+}
+
+#[test]
+fn a_second_conversion_copies_what_has_come_since() {
+    let env = SimEnv::new(1);
+    let db = ready(&env, |options| options.space_target(4.0));
+    let partition = db.default_partition();
+    db.convert().unwrap();
+    let before = db.stats().value_converted_bytes;
+    fill_at_random(&partition, 1, 4);
+    db.convert().unwrap();
+    let copied = db.stats().value_converted_bytes - before;
+    let new = KEYS / 4 * LEN as u64;
+    assert!((new / 2..new * 5 / 4).contains(&copied), "{copied} bytes for {new} new ones");
+    let expected = |number: u64| value(number, u64::from(number.is_multiple_of(4)), LEN);
+    for number in 0..KEYS {
+        assert_eq!(partition.get(key(number)).unwrap().as_deref(), Some(&*expected(number)));
+    }
+    db.verify().unwrap();
+}
+
+/// A conversion at a tight target takes several passes. All of them together find the disk full if they take more than the
+/// target, and what is being written.
+#[test]
+fn a_conversion_stays_within_the_space_target() {
+    let env = SimEnv::new(1);
+    let db = ready(&env, |options| options.space_target(1.3));
+    let partition = db.default_partition();
+    db.settle().unwrap();
+    let before = reads_of_a_scan(&env, &partition);
+    let live = KEYS * LEN as u64;
+    let slack = 700 << 10;
+    env.set_capacity(live * 13 / 10 + slack);
+    db.convert().unwrap();
+    let stats = db.stats();
+    assert!(stats.value_converted_bytes >= live, "{stats:?}");
+    assert!(stats.value_moved_bytes > 0, "space was freed between passes: {stats:?}");
+    let after = reads_of_a_scan(&env, &partition);
+    assert!(after * 5 < before, "{after} reads after the conversion, {before} before");
+    check(&partition, KEYS, 0, LEN);
+    db.verify().unwrap();
+}
+
+#[test]
+fn a_snapshot_reads_old_values_across_a_conversion() {
+    let env = SimEnv::new(1);
+    let db = ready(&env, |options| options.space_target(4.0));
+    let partition = db.default_partition();
+    let snapshot = db.snapshot();
+    fill_at_random(&partition, 1, 2);
+    db.convert().unwrap();
+    env.run_jobs();
+    assert!(db.stats().pinned_bytes > 0);
+    for number in 0..KEYS {
+        let found = snapshot.get(&partition, key(number)).unwrap();
+        assert_eq!(found.as_deref(), Some(&*value(number, 0, LEN)));
+        let found = partition.get(key(number)).unwrap();
+        assert_eq!(found.as_deref(), Some(&*value(number, u64::from(number % 2 == 0), LEN)));
+    }
+    drop(snapshot);
+    env.run_jobs();
+    assert_eq!(db.stats().pinned_bytes, 0);
+}
