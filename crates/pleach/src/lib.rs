@@ -127,7 +127,7 @@ pub use pleach_log::Durability;
 pub use read_options::{ReadOptions, ReadPolicy};
 pub use repair::{RepairProgress, RepairReport, repair, survey};
 pub use scan::{Chunk, ChunkFuture, Range, RangeChunks};
-pub use shape::Shape;
+pub use shape::{Conversion, Shape};
 pub use stats::{PartitionStats, SizeEstimate, Stats};
 pub use training::LearnedIndex;
 pub use value::Value;

@@ -7,7 +7,7 @@ use pleach_env::{Env, Error, ReadDriver, RealEnv, Result};
 use pleach_table::{Codec, IndexChoice};
 
 use crate::filter_policy::StageFill;
-use crate::shape::{Policy, Shape};
+use crate::shape::{Conversion, Policy, Shape};
 use crate::training::{LearnedIndex, Limits};
 
 mod thresholds;
@@ -42,6 +42,7 @@ pub struct Options {
     learned_index: LearnedIndex,
     separate_at: usize,
     pub(crate) space_target: f64,
+    conversion: Conversion,
     pub(crate) thresholds: Thresholds,
 }
 
@@ -99,6 +100,7 @@ impl Options {
             learned_index: LearnedIndex::Adaptive,
             separate_at: 0,
             space_target: 1.3,
+            conversion: Conversion::default(),
             thresholds: Thresholds::default(),
         }
     }
@@ -315,6 +317,13 @@ impl Options {
         self
     }
 
+    /// When separated values are copied into the order of their keys. Default: [`Conversion::ForScans`].
+    #[must_use]
+    pub fn conversion(mut self, conversion: Conversion) -> Self {
+        self.conversion = conversion;
+        self
+    }
+
     /// Space that separated values may take, as a multiple of what is live.
     pub(crate) fn space_target_now(&self) -> f64 {
         self.thresholds.space_target.unwrap_or(self.space_target)
@@ -457,6 +466,7 @@ impl Options {
             is_quiet,
             memtable_bytes: self.memtable_budget() as u64,
             tombstone_age_max: self.tombstone_age_max.as_secs(),
+            conversion: self.conversion,
         }
     }
 

@@ -21,6 +21,25 @@ pub enum Shape {
     Leveled,
 }
 
+/// When separated values are copied into the order of their keys without [`Db::convert`](crate::Db::convert).
+///
+/// Scans read values in order many at a time. Values that were written in random order are read one by one, each at another
+/// place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Conversion {
+    /// Never.
+    Never,
+    /// Once scans of a partition have spent as much time on values in disorder as the copies take: at worst, both together cost
+    /// twice as much as the better choice.
+    ///
+    /// After `LearnedKV` (section 4.6.1), which moves pointers alone if there are few scans.
+    #[default]
+    ForScans,
+    /// At each merge of everything, as `LearnedKV` does at each garbage collection (section 4.2). Writes most.
+    Always,
+}
+
 /// The intended shape of a store, and the numbers by which pickers judge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
@@ -33,6 +52,7 @@ pub(crate) struct Policy {
     pub(crate) memtable_bytes: u64,
     /// Seconds after which a tombstone is merged with the entries that it shadows.
     pub(crate) tombstone_age_max: u64,
+    pub(crate) conversion: Conversion,
 }
 
 /// Stage of sections, and of flushed runs that are newer than sections.

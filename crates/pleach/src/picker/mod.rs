@@ -5,7 +5,7 @@
 //! - `leveled`: [`Shape::Leveled`], one run a stage, merged file by file.
 //! - `sparse`: shared flush files of which little is live.
 //! - `value_files`: which files of separated values are cleaned.
-//! - here, for any shape: everything on demand, old tombstones, the bottom run of another shape.
+//! - here, for any shape: everything on demand, old tombstones, the bottom run of another shape, conversions for scans.
 //!
 //! Every picker accepts a sub-tree of any shape; its merges turn the sub-tree into its own shape.
 //!
@@ -22,9 +22,9 @@ use std::ops::Range;
 
 use pleach_env::FileId;
 
-use crate::shape::{Policy, STAGE_BOTTOM, STAGE_FIRST, Shape};
-use crate::version::SubTree;
+use crate::shape::{Conversion, Policy, STAGE_BOTTOM, STAGE_FIRST, Shape};
 use crate::version::edit::RunId;
+use crate::version::{Run, SubTree};
 
 pub(crate) use sparse::{is_sparse, pick_sparse};
 
@@ -89,8 +89,15 @@ pub(crate) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<Plan> {
         Shape::ForestOverBottom => forest_over_bottom::pick(policy, situation).map(Plan::Whole),
         Shape::Leveled => leveled::pick(policy, situation),
     };
-    let of_any_shape = || pick_aged(policy, situation).or_else(|| pick_foreign_bottom(policy, situation));
-    by_shape.or_else(|| of_any_shape().map(Plan::Whole))
+    let of_any_shape = || {
+        let aged = pick_aged(policy, situation).or_else(|| pick_foreign_bottom(policy, situation));
+        aged.or_else(|| pick_for_scans(policy, situation))
+    };
+    let mut plan = by_shape.or_else(|| of_any_shape().map(Plan::Whole))?;
+    if let Plan::Whole(plan) = &mut plan {
+        plan.converts = plan.inputs.len() == situation.tree.runs.len() && situation.is_order_worth_it(policy);
+    }
+    Some(plan)
 }
 
 /// The merge of everything into one run; `None` if there is one run already, or a job is at work.
@@ -100,7 +107,8 @@ pub(crate) fn pick_all(policy: &Policy, situation: Situation<'_>) -> Option<Whol
     if !situation.are_free(0..tree.runs.len()) || (tree.runs.len() == 1 && first.stage >= STAGE_FIRST) {
         return None;
     }
-    Some(situation.merge_from(0, oldest_stage(policy, tree, 0)?))
+    let plan = situation.merge_from(0, oldest_stage(policy, tree, 0)?);
+    Some(WholePlan { converts: situation.is_order_worth_it(policy), ..plan })
 }
 
 /// The merge of everything into one run, with separated values in the order of keys; `None` if there are none, or a job is at
@@ -112,6 +120,12 @@ pub(crate) fn pick_conversion(policy: &Policy, situation: Situation<'_>) -> Opti
     }
     let plan = situation.merge_from(0, oldest_stage(policy, tree, 0)?);
     Some(WholePlan { converts: true, ..plan })
+}
+
+/// The conversion, if scans have spent as much time on values in disorder as it takes.
+fn pick_for_scans(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
+    let is_due = policy.conversion == Conversion::ForScans && situation.is_order_worth_it(policy);
+    if is_due { pick_conversion(policy, situation) } else { None }
 }
 
 /// The merge of the newest run with tombstones above the maximal age, and all older runs.
@@ -174,6 +188,21 @@ impl Situation<'_> {
     /// Whether no compaction reads or writes the runs.
     fn are_free(&self, runs: Range<usize>) -> bool {
         self.tree.runs[runs].iter().all(|run| !self.is_busy(run.id))
+    }
+
+    /// Whether a merge of everything should put separated values in order.
+    fn is_order_worth_it(&self, policy: &Policy) -> bool {
+        let bytes = |of: fn(&Run) -> u64| self.tree.sum(of);
+        match policy.conversion {
+            _ if bytes(|run| run.totals.value_bytes) == 0 => false,
+            Conversion::Never => false,
+            Conversion::Always => true,
+            Conversion::ForScans => {
+                let written =
+                    bytes(|run| run.totals.bytes).saturating_add(bytes(|run| run.totals.value_bytes));
+                self.tree.reads.outweighs_conversion_of(written)
+            }
+        }
     }
 
     /// The first run and the number of runs of each stage, newest first.

@@ -22,7 +22,7 @@ use pleach_table::SstSummary;
 
 use super::story::{number, numbers, option};
 use crate::picker::Plan;
-use crate::shape::{Policy, STAGE_BOTTOM, Shape};
+use crate::shape::{Conversion, Policy, STAGE_BOTTOM, Shape};
 use crate::values::ValueRefs;
 use crate::version::edit::{JobMeta, RunFileMeta, RunId, RunKind, RunMeta};
 use crate::version::reads::SEEK_NS;
@@ -30,7 +30,8 @@ use crate::version::{Run, RunFile, SstFile, SubTree};
 
 /// A policy with three runs a stage, memtables of 100 bytes and tombstones of 100 seconds at most.
 pub(crate) fn policy(shape: Shape) -> Policy {
-    Policy { shape, k: 3, is_quiet: true, memtable_bytes: 100, tombstone_age_max: 100 }
+    let conversion = Conversion::ForScans;
+    Policy { shape, k: 3, is_quiet: true, memtable_bytes: 100, tombstone_age_max: 100, conversion }
 }
 
 /// A sub-tree from words.

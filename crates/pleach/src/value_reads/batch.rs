@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::keys::PartitionId;
 use crate::value::Value;
 use crate::values::{ValueSegments, ValueSpan};
+use crate::version::reads::{DEVICE_VALUE_NS, MEMORY_VALUE_NS};
 
 /// Reads in flight at most, as for blocks.
 const READS_MAX: u32 = 128;
@@ -58,6 +59,25 @@ enum OnDamage {
     Leaves,
 }
 
+/// Reads that were made.
+#[derive(Default)]
+struct Reads {
+    count: u64,
+    bytes: u64,
+}
+
+impl Reads {
+    fn add(&mut self, group: &Group) {
+        self.count += 1;
+        self.bytes += group.span.len as u64;
+    }
+
+    /// How many more there were than values in order need.
+    fn needless(&self, closeness: Closeness) -> u64 {
+        self.count.saturating_sub(1 + self.bytes / closeness.span_max)
+    }
+}
+
 /// The values that one call reads, in the order of their places.
 struct Batch<'s, 'k, 'v> {
     ctx: &'s Context,
@@ -65,10 +85,14 @@ struct Batch<'s, 'k, 'v> {
     on_damage: OnDamage,
     partition: PartitionId,
     wanted: Vec<Wanted<'s, 'k, 'v>>,
+    /// The time that reads took because values lie apart.
+    disorder_ns: u64,
 }
 
 /// Gets the values of keys of a partition, from the cache or from their homes: replaces all pointers among the values of
 /// `entries`. After an error some are left. If it `fills_cache`, values that were read enter the cache.
+///
+/// Returns about the time, in nanoseconds, that would have been saved if the values had been in the order of their keys.
 ///
 /// # Errors
 /// As [`read_value`](super::read_value), of any of them.
@@ -78,11 +102,12 @@ pub(crate) fn read_values<'k, 'v>(
     partition: PartitionId,
     entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
     fills_cache: bool,
-) -> Result<()> {
+) -> Result<u64> {
     let read = || {
         let mut batch = Batch::new((ctx, fills_cache, OnDamage::Fails), segments, partition, entries)?;
         batch.read_resident()?;
-        batch.read_rest()
+        batch.read_rest()?;
+        Ok(batch.disorder_ns)
     };
     read().map_err(|error| ctx.status.read_failed(error))
 }
@@ -152,7 +177,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
             ctx.value_cache.note_reads(wanted.len() as u64);
         }
         wanted.sort_unstable_by_key(|wanted| (wanted.place.home.file, wanted.place.span.offset));
-        Ok(Self { ctx, fills_cache, on_damage, partition, wanted })
+        Ok(Self { ctx, fills_cache, on_damage, partition, wanted, disorder_ns: 0 })
     }
 
     /// What is still to be read, by the reads that bring it.
@@ -185,13 +210,15 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
 
     /// Reads what the system has in memory.
     fn read_resident(&mut self) -> Result<()> {
-        let mut buffer = Vec::new();
+        let (mut buffer, mut read) = (Vec::new(), Reads::default());
         for group in self.groups(IN_MEMORY) {
             let file = self.first(&group).file;
             if let Some(bytes) = file.read_resident(&group.span, &mut buffer) {
+                read.add(&group);
                 self.take(&group, bytes)?;
             }
         }
+        self.disorder_ns += read.needless(IN_MEMORY) * MEMORY_VALUE_NS;
         Ok(())
     }
 
@@ -223,6 +250,11 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
     /// Reads what is left: a lone group by this thread, others by a queue.
     fn read_rest(&mut self) -> Result<()> {
         let groups = self.groups(ON_DEVICE);
+        let mut read = Reads::default();
+        for group in &groups {
+            read.add(group);
+        }
+        self.disorder_ns += read.needless(ON_DEVICE) * DEVICE_VALUE_NS;
         match &groups[..] {
             [] => return Ok(()),
             [group] => return self.end(group, self.first(group).file.read(&group.span)),

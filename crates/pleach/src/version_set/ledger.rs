@@ -21,7 +21,7 @@ use crate::keys::PartitionId;
 use crate::options::Options;
 use crate::picker::{self, Situation};
 use crate::shape::Policy;
-use crate::version::{SubTree, Version};
+use crate::version::{Run, SubTree, Version};
 
 mod shared_files;
 use shared_files::SharedFiles;
@@ -222,9 +222,11 @@ fn due_stages(policies: &Policies, tree: &SubTree, now: u64) -> DueStages {
     [quiet.and_then(|_| stage(&policies[0])), quiet]
 }
 
-/// Whether time or reads may make a merge due: tombstones grow old, and reads of several runs may pay for a merge.
+/// Whether time or reads may make a merge due: tombstones grow old, reads of several runs may pay for a merge, and scans of
+/// separated values for a conversion.
 fn may_come_due(tree: &SubTree) -> bool {
-    tree.runs.len() > 1 || tree.runs.iter().any(|run| run.totals.tombstones_since.is_some())
+    let may_run = |run: &Run| run.totals.tombstones_since.is_some() || run.totals.value_bytes > 0;
+    tree.runs.len() > 1 || tree.runs.iter().any(|run| may_run(run))
 }
 
 fn set_member(set: &mut BTreeSet<PartitionId>, id: PartitionId, is_member: bool) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach::env::{RealEnv, SlowEnv};
-use pleach::{LearnedIndex, Options, ReadOptions, ReadPolicy, Shape, Thresholds};
+use pleach::{Conversion, LearnedIndex, Options, ReadOptions, ReadPolicy, Shape, Thresholds};
 
 use crate::engine::{EngineConfig, Result};
 
@@ -76,6 +76,9 @@ pub(super) fn chosen(mut config: EngineConfig, shape: Shape) -> Result<Chosen> {
     if let Some(target) = config.take_tuning("space_target")? {
         options = options.space_target(target);
     }
+    if let Some(name) = config.take_tuning::<String>("conversion")? {
+        options = options.conversion(conversion(&name)?);
+    }
     if let Some(driver) = config.take_tuning("read_driver")? {
         options = options.read_driver(driver);
     }
@@ -118,6 +121,15 @@ fn learned_index(options: Options, text: &str) -> Result<Options> {
                 format!("{text:?} is no value of learned_index: choose never, always, adaptive or reading");
             Err(error.into())
         }
+    }
+}
+
+fn conversion(text: &str) -> Result<Conversion> {
+    match text {
+        "never" => Ok(Conversion::Never),
+        "scans" => Ok(Conversion::ForScans),
+        "always" => Ok(Conversion::Always),
+        _ => Err(format!("{text:?} is no value of conversion: choose never, scans or always").into()),
     }
 }
 

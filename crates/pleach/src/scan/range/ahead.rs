@@ -221,7 +221,10 @@ impl Range {
             let fitting = ahead.entries.iter_mut().take(fitting).map(|(key, value)| (&key[..], value));
             // What could not be read is read again, and fails, when it is next.
             let segments = &view.state.version.values;
-            let _read_again = read_values(&self.ctx, segments, self.partition, fitting, self.fills_cache);
+            let read = read_values(&self.ctx, segments, self.partition, fitting, self.fills_cache);
+            if let (Ok(disorder_ns), Some(tree)) = (read, view.state.version.tree(self.partition)) {
+                tree.reads.note_values(disorder_ns);
+            }
         }
         self.ahead = Some(ahead);
     }

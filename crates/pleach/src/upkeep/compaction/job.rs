@@ -92,6 +92,9 @@ impl CompactionJob {
             && converts
         {
             job.merging.convert(partition);
+            if let Some(tree) = upkeep.version_set.state.load().version.tree(partition) {
+                tree.reads.reset_values();
+            }
         }
         Ok(job)
     }
@@ -177,11 +180,12 @@ impl CompactionJob {
         if !is_whole {
             failpoint::reached("compaction.partial_commit");
         }
+        if is_done && let Some(left) = self.merging.values_left() {
+            // Before the edit, which ends the wait of those who want to know.
+            upkeep.background.lock().note_conversion(self.partition, left);
+        }
         upkeep.version_set.commit_edit(edit, files, State::with_version)?;
         if is_done {
-            if let Some(left) = self.merging.values_left() {
-                upkeep.background.lock().note_conversion(self.partition, left);
-            }
             add(&upkeep.ctx.counters.compactions, 1);
             add(&upkeep.ctx.counters.partial_compactions, u64::from(!is_whole));
         } else if let Some(tree) = upkeep.version_set.state.load().version.tree(self.partition) {

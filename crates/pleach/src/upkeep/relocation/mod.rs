@@ -105,7 +105,11 @@ impl Relocator {
             self.victims.clear();
         }
         if !self.upkeep.is_relocation_due(&version) {
-            self.upkeep.relocation.lock().is_busy = false;
+            let was_busy = std::mem::take(&mut self.upkeep.relocation.lock().is_busy);
+            if was_busy {
+                // Only then: threads that wait wake the jobs whenever they are notified.
+                self.upkeep.ctx.status.notify();
+            }
             return Ok(false);
         }
         self.upkeep.relocation.lock().is_busy = true;
@@ -142,10 +146,7 @@ impl Job for Relocator {
                 self.upkeep.note_progress();
                 JobStep::Again
             }
-            Ok(false) => {
-                self.upkeep.ctx.status.notify();
-                JobStep::Idle
-            }
+            Ok(false) => JobStep::Idle,
             Err(error) => {
                 self.victims.clear();
                 self.upkeep.relocation.lock().is_busy = false;

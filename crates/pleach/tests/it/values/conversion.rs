@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pleach::env::SimEnv;
-use pleach::{Db, Options, Partition};
+use pleach::{Conversion, Db, Options, Partition};
 
 use super::{check, key, options, value};
 use crate::rig::setup::DIR;
@@ -117,4 +117,30 @@ fn a_snapshot_reads_old_values_across_a_conversion() {
     drop(snapshot);
     env.run_jobs();
     assert_eq!(db.stats().pinned_bytes, 0);
+}
+
+#[test]
+fn scans_pay_for_a_conversion() {
+    for (conversion, is_done) in
+        [(Conversion::Never, false), (Conversion::ForScans, true), (Conversion::Always, true)]
+    {
+        let env = SimEnv::new(1);
+        let db = ready(&env, |options| options.space_target(4.0).conversion(conversion));
+        let partition = db.default_partition();
+        db.settle().unwrap();
+        assert_eq!(db.stats().value_converted_bytes > 0, conversion == Conversion::Always);
+        for _ in 0..40 {
+            assert_eq!(partition.iter().count() as u64, KEYS);
+        }
+        db.settle().unwrap();
+        let converted = db.stats().value_converted_bytes;
+        assert_eq!(converted > 0, is_done, "{conversion:?}");
+        // Scans of values in order do not pay for another one.
+        for _ in 0..40 {
+            assert_eq!(partition.iter().count() as u64, KEYS);
+        }
+        db.settle().unwrap();
+        assert_eq!(db.stats().value_converted_bytes, converted, "{conversion:?}");
+        check(&partition, KEYS, 0, LEN);
+    }
 }
