@@ -248,8 +248,8 @@ fn a_block_read_by_others_is_admitted() {
                 buffer.bytes_mut()[..needed].copy_from_slice(&file[offset..offset + needed]);
                 sst.finish_load(no, Ok(buffer)).unwrap()
             });
-            let (found, range) = sst.get_in_block(&block, key, hash(key)).unwrap();
-            assert_eq!((found, &block[range]), (*kind, value.as_slice()));
+            let (found, place) = sst.get_in_block(&block, key, hash(key)).unwrap();
+            assert_eq!((found, place.bytes(&block)), (*kind, value.as_slice()));
         }
     }
 }
