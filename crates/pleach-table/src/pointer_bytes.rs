@@ -26,22 +26,22 @@ impl PointerBytes {
     pub(crate) fn of_numbers(segment: u64, offset: u32, len: u32) -> Self {
         let mut pointer = Self::default();
         for number in [segment, offset.into(), len.into()] {
-            pointer.push(number);
+            pointer.push_varint(number);
         }
         pointer
     }
 
     #[inline]
-    fn push(&mut self, mut number: u64) {
+    fn push_varint(&mut self, mut number: u64) {
         while number >= 0x80 {
-            self.push_byte((number & 0x7f) as u8 | 0x80);
+            self.push((number & 0x7f) as u8 | 0x80);
             number >>= 7;
         }
-        self.push_byte((number & 0x7f) as u8);
+        self.push((number & 0x7f) as u8);
     }
 
     #[inline]
-    fn push_byte(&mut self, byte: u8) {
+    fn push(&mut self, byte: u8) {
         self.bytes[usize::from(self.len)] = byte;
         self.len += 1;
     }
@@ -70,7 +70,13 @@ mod tests {
 
     #[test]
     fn numbers_are_varints() {
-        for numbers in [(0, 0, 0), (127, 128, 1 << 20), ((1 << 63) - 1, u32::MAX, u32::MAX)] {
+        for numbers in [
+            (0, 0, 0),
+            (127, 128, 1 << 14),
+            (1 << 21, (1 << 21) - 1, 1 << 28),
+            (u32::MAX.into(), 1 << 27, 99),
+            ((1 << 63) - 1, u32::MAX, u32::MAX),
+        ] {
             let mut expected = Vec::new();
             put_varint(&mut expected, numbers.0);
             put_varint(&mut expected, numbers.1.into());

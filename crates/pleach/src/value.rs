@@ -47,8 +47,8 @@ impl Value {
         Self(Repr::Block { block, start, len })
     }
 
-    /// A value that is still to be read: `bytes` are the pointer to it. Bytes that are too long for a pointer become none, which are
-    /// no pointer either.
+    /// A value that is still to be read: `bytes` are the pointer to it. Of bytes that are too long for one, none are kept:
+    /// those are no pointer either.
     pub(crate) fn pointer(bytes: &[u8]) -> Self {
         Self(Repr::Pointer(PointerBytes::copy_of(bytes).unwrap_or_default()))
     }

@@ -17,7 +17,7 @@ use pleach_coding::common_prefix_len;
 use pleach_index::{Cuts, GIVEN_UP_MAX};
 use smallvec::SmallVec;
 
-use super::columns::{self, Pointers};
+use super::columns::{self, Shape};
 use super::fill::{Fill, Form};
 use super::header::BlockType;
 use super::rows;
@@ -75,7 +75,7 @@ impl BlockPacker {
     pub(crate) fn new(packing: Packing, columns: bool) -> Self {
         let stride = columns.then_some(0);
         let waiting = WaitingEntries::new(columns);
-        let fill = Fill::empty(stride.map(Pointers::new));
+        let fill = Fill::empty(stride.map(Shape::new));
         Self {
             packing,
             cuts: Cuts::default(),
@@ -106,14 +106,16 @@ impl BlockPacker {
     /// The next full block, if there is one.
     pub(crate) fn next_cut(&mut self) -> Option<Cut> {
         while self.fill.entries < self.waiting.len() {
-            let grown = self.fill.with_next(&self.waiting);
-            let (len, form) = grown.len();
+            let before = self.fill;
+            let len = self.fill.add_next(&self.waiting);
             if len <= self.limit {
-                self.fill = grown;
-            } else if self.fill.entries == 0 {
+                continue;
+            }
+            let grown = std::mem::replace(&mut self.fill, before);
+            if self.fill.entries == 0 {
                 let padded_len = self.padded(len);
                 if padded_len == 0 || padded_len > BLOCK_LEN_MAX {
-                    return Some(Cut { entries: 1, padded_len, form });
+                    return Some(Cut { entries: 1, padded_len, form: grown.form() });
                 }
                 self.limit = padded_len;
             } else if let Some(cut) = self.cut_or_grow() {
@@ -146,8 +148,11 @@ impl BlockPacker {
     /// All waiting entries, as one block.
     pub(crate) fn last_cut(&mut self) -> Option<Cut> {
         let entries = self.fill.entries;
-        let (len, form) = self.fill.len();
-        (entries > 0).then(|| Cut { entries, padded_len: self.padded(len), form })
+        (entries > 0).then(|| Cut {
+            entries,
+            padded_len: self.padded(self.fill.len()),
+            form: self.fill.form(),
+        })
     }
 
     fn padded(&self, len: usize) -> usize {
@@ -159,7 +164,7 @@ impl BlockPacker {
 
     /// The next entry does not fit below the limit: cut here, or raise the limit.
     fn cut_or_grow(&mut self) -> Option<Cut> {
-        let ((len, form), limit) = (self.fill.len(), self.limit);
+        let (len, form, limit) = (self.fill.len(), self.fill.form(), self.limit);
         if self.packing != Packing::Paged {
             return Some(Cut { entries: self.fill.entries, padded_len: 0, form });
         }
@@ -179,12 +184,13 @@ impl BlockPacker {
     ///
     /// Requires: `cut` is the last one, or the same with fewer entries.
     pub(crate) fn encode(&mut self, cut: Cut, out: &mut Vec<u8>) -> BlockType {
-        match (cut.form, &mut self.stride) {
-            (Form::Columns, Some(stride)) => {
-                *stride = columns::encode(&self.waiting, cut.entries, *stride, out);
+        match &cut.form {
+            Form::Columns(shape) => {
+                columns::encode(&self.waiting, cut.entries, shape, out);
+                self.stride = Some(shape.mean_stride());
                 BlockType::Columns
             }
-            _ => {
+            Form::Rows => {
                 rows::encode(&self.waiting, cut.entries, out);
                 BlockType::Data
             }
@@ -195,7 +201,7 @@ impl BlockPacker {
     pub(crate) fn drain(&mut self, entries: usize) {
         self.cuts.end_block(entries);
         self.waiting.drain(entries, 16 * BLOCK_LEN_MAX);
-        self.fill = Fill::empty(self.stride.map(Pointers::new));
+        self.fill = Fill::empty(self.stride.map(Shape::new));
         (self.limit, self.best, self.best_gap) = (self.packing.limit(), None, 0);
     }
 }

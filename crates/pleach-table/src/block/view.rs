@@ -190,6 +190,11 @@ impl<'a> DataBlock<'a> {
     pub(crate) fn search(self, key: &[u8]) -> Search {
         let prefix = self.prefix();
         if key.starts_with(prefix) {
+            if let Self::Columns(block) = self
+                && let Some(answer) = block.lower_bound(key)
+            {
+                return Search::ended(answer);
+            }
             let search = Search::of(self.count());
             self.prefetch_middle(search);
             return search;

@@ -279,10 +279,9 @@ impl Sst {
             return Ok(None);
         }
         let block = self.read_block(self.block_for(key))?;
-        Ok(self.get_in_block(&block, key, hash).map(|(kind, place)| {
-            let (block, range) = block.with_place(&place);
-            (kind, block, range)
-        }))
+        let Some((kind, place)) = self.get_in_block(&block, key, hash) else { return Ok(None) };
+        let (block, range) = block.with_place(&place);
+        Ok(Some((kind, block, range)))
     }
 
     /// The error of malformed bytes in this file.

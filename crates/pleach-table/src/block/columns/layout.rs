@@ -2,11 +2,11 @@
 
 use pleach_coding::{u16_at, u32_at, u64_at};
 
-use super::NUMBER_LEN_MAX;
+use super::key_line::{KeyLine, NUMBER_LEN_MAX};
 use crate::sizes::HEADER_LEN;
 
 /// Bytes of the payload in front of the prefix.
-pub(super) const FIXED_LEN: usize = 28;
+pub(super) const FIXED_LEN: usize = 36;
 /// Where the prefix begins in a block.
 pub(super) const PREFIX_AT: usize = HEADER_LEN + FIXED_LEN;
 
@@ -46,6 +46,16 @@ impl Bases {
             stride: u32_at(bytes, HEADER_LEN + 20),
             len: u32_at(bytes, HEADER_LEN + 24),
         }
+    }
+}
+
+/// The line of keys; zeros if keys are not numbers.
+#[inline]
+pub(super) fn key_line(bytes: &[u8]) -> KeyLine {
+    KeyLine {
+        slope: u32_at(bytes, HEADER_LEN + 28),
+        error: u16_at(bytes, HEADER_LEN + 32),
+        shift: bytes[HEADER_LEN + 34],
     }
 }
 

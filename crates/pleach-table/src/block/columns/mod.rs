@@ -1,7 +1,8 @@
 //! Columns: the layout of data blocks whose entries have no values of their own: value pointers and tombstones.
 //!
 //! Keys stand together, and so do the parts of pointers that are not the same for all entries. Keys of one length need no
-//! offsets. If the part of the key behind the prefix has at most eight bytes, keys are searched as numbers and need no tags.
+//! offsets. If the part of the key behind the prefix has at most eight bytes, keys are searched as numbers: near the place that a
+//! line gives. They need no tags.
 //! Values of one size that lie in key order take no bytes: their offsets are a base and a stride.
 //!
 //! A pointer is the three varints of docs/format/values.md. This crate does not follow it. An entry whose value has another
@@ -15,8 +16,10 @@
 //! needs one page of it; keys without their common prefix; the positions that a line predicts are not stored.
 
 mod builder;
+mod key_line;
 mod layout;
 mod reader;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -25,13 +28,12 @@ use pleach_coding::{Decoder, varint_len};
 
 use crate::pointer_bytes::PointerBytes;
 
-pub(super) use builder::{Keys, Pointers, block_len, encode};
+pub(super) use builder::encode;
 pub(super) use layout::ColumnLayout;
 pub(super) use reader::ColumnBlock;
+pub(super) use shape::Shape;
 pub(super) use validate::validate;
 
-/// Longest part of a key behind the prefix that is searched as a number.
-const NUMBER_LEN_MAX: usize = 8;
 /// Most bits of a part of a pointer.
 const BITS_MAX: u32 = 32;
 /// Segments are below this, so that a base and a difference do not overflow.

@@ -1,7 +1,9 @@
-//! Reader of a columnar block: lookups and seeks by binary search or by tag.
+//! Reader of a columnar block. Keys that are numbers are found by a search without
+//! branches. Other keys are found by tags, and sought by bisection.
 //!
 //! # Cost
-//! A lookup among numbers is one binary search without a branch that depends on keys. A pointer is one to three loads.
+//! A search among 500 numbers takes 27 loads in four steps, or 12 in two if they are evenly spread. A pointer is one to three
+//! loads.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -9,12 +11,16 @@ use std::ops::Range;
 use pleach_coding::bits::mask;
 use pleach_coding::u16_at;
 
-use super::layout::{Bases, ColumnLayout, PREFIX_AT};
-use super::{NUMBER_LEN_MAX, Pointer};
+use super::Pointer;
+use super::key_line::{big_endian, lowest_bytes, number_at_end, padded_number};
+use super::layout::{Bases, ColumnLayout, PREFIX_AT, key_line};
 use crate::block::view::Entry;
 use crate::hash::tag_of;
 use crate::value_kind::ValueKind;
 use crate::value_place::ValuePlace;
+
+/// Parts into which a step of the search among numbers divides its range. Measured: more take more loads, fewer more steps.
+const WAYS: usize = 8;
 
 /// A validated, uncompressed columnar block.
 #[derive(Clone, Copy)]
@@ -108,10 +114,12 @@ impl<'a> ColumnBlock<'a> {
         if self.layout.has_numbers() { self.rank_of_number(key) } else { self.rank_by_tag(key, hash) }
     }
 
+    #[inline]
     fn rank_by_tag(self, key: &[u8], hash: u64) -> Option<usize> {
-        let suffix = key.strip_prefix(self.prefix())?;
+        let (prefix, suffix) = key.split_at_checked(self.layout.prefix_len())?;
         let tags = &self.bytes[self.layout.tags_at()..self.layout.ends_at()];
-        memchr::memchr_iter(tag_of(hash), tags).find(|&i| suffix == &self.bytes[self.suffix_place(i)])
+        memchr::memchr_iter(tag_of(hash), tags)
+            .find(|&i| suffix == &self.bytes[self.suffix_place(i)] && prefix == self.prefix())
     }
 
     #[inline]
@@ -120,21 +128,46 @@ impl<'a> ColumnBlock<'a> {
         if key.len() != prefix_len + suffix_len {
             return None;
         }
-        let number = number(&key[prefix_len..], suffix_len);
+        let number = number_at_end(key, suffix_len);
         let i = self.last_not_above(number);
         (self.number(i) == number && key[..prefix_len] == *self.prefix()).then_some(i)
     }
 
-    /// The last entry whose number is not above `number`, or 0.
+    /// The last entry whose number is not above `number`, or 0. It is near the place that the line of keys gives.
+    ///
+    /// Each step compares seven entries at once and keeps an eighth of the range. No branch depends on the keys, and the loads
+    /// of a step wait for memory together.
     #[inline]
     fn last_not_above(self, number: u64) -> usize {
-        let (mut base, mut size) = (0, self.layout.count());
-        while size > 1 {
-            let half = size / 2;
-            base += if self.number(base + half) <= number { half } else { 0 };
-            size -= half;
+        let (mut base, mut size) = self.range_of(number);
+        while size >= WAYS {
+            let part = size / WAYS;
+            let passed: usize = (1..WAYS).map(|k| usize::from(self.number(base + k * part) <= number)).sum();
+            base += passed * part;
+            size -= (WAYS - 1) * part;
         }
-        base
+        base + (1..size).map(|k| usize::from(self.number(base + k) <= number)).sum::<usize>()
+    }
+
+    /// The first entry and the number of those among which [`ColumnBlock::last_not_above`] is.
+    #[inline]
+    fn range_of(self, number: u64) -> (usize, usize) {
+        let (line, end) = (key_line(self.bytes), self.layout.count() - 1);
+        let place = line.place(number.saturating_sub(self.number(0))).min(end);
+        let error = usize::from(line.error);
+        let low = place.saturating_sub(error + 1);
+        (low, (place + error).min(end) - low + 1)
+    }
+
+    /// Number of entries whose keys are below `key`, which begins with the prefix, if keys are numbers.
+    #[inline]
+    pub(crate) fn lower_bound(self, key: &[u8]) -> Option<usize> {
+        if !self.layout.has_numbers() {
+            return None;
+        }
+        let suffix = &key[self.layout.prefix_len()..];
+        let i = self.last_not_above(padded_number(suffix, self.layout.suffix_len()));
+        Some(if self.compare(i, key) == Ordering::Less { i + 1 } else { i })
     }
 
     /// The key of entry `i` behind the prefix, as a number. Requires: keys are numbers.
@@ -144,7 +177,7 @@ impl<'a> ColumnBlock<'a> {
         let end = self.layout.keys_at() + (i + 1) * len;
         // There are eight bytes before the end: those of the header, at least.
         let eight = self.bytes[..end].last_chunk().expect("a header has 16 bytes");
-        u64::from_be_bytes(*eight) & lowest_bytes(len)
+        big_endian(*eight) & lowest_bytes(len)
     }
 
     /// The order of the key of entry `i` and of `key`, which begins with the prefix.
@@ -155,7 +188,7 @@ impl<'a> ColumnBlock<'a> {
             return self.bytes[self.suffix_place(i)].cmp(suffix);
         }
         let len = self.layout.suffix_len();
-        self.number(i).cmp(&number(suffix, len)).then(len.cmp(&suffix.len()))
+        self.number(i).cmp(&padded_number(suffix, len)).then(len.cmp(&suffix.len()))
     }
 
     /// Where a lookup reads first.
@@ -170,21 +203,6 @@ impl<'a> ColumnBlock<'a> {
     pub(crate) fn key_place(self, i: usize) -> usize {
         self.suffix_place(i).start
     }
-}
-
-/// The lowest `len` bytes, at most 8.
-#[inline]
-fn lowest_bytes(len: usize) -> u64 {
-    if len == 0 { 0 } else { u64::MAX >> (64 - 8 * len) }
-}
-
-/// The first `len` bytes of `suffix` as a number, at most 8; zeros where it is shorter.
-#[inline]
-fn number(suffix: &[u8], len: usize) -> u64 {
-    let mut bytes = [0; NUMBER_LEN_MAX];
-    let given = suffix.len().min(len);
-    bytes[..given].copy_from_slice(&suffix[..given]);
-    if len == 0 { 0 } else { u64::from_be_bytes(bytes) >> (64 - 8 * len) }
 }
 
 /// The bytes of a number of which there are fewer than eight.

@@ -1,4 +1,5 @@
 //! Tests of columnar blocks: the same answers as rows, fixed bytes, lengths, damage.
+#![expect(clippy::big_endian_bytes, reason = "numbers whose order is that of their bytes")]
 
 use pleach_coding::put_varint;
 use proptest::collection::vec;
@@ -42,7 +43,9 @@ fn pack(entries: &[Entry], packing: Packing, columns: bool) -> Vec<(Vec<u8>, Hea
 
 fn pointer(segment: u64, offset: u64, len: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
-    [segment, offset, len].into_iter().for_each(|number| put_varint(&mut bytes, number));
+    for number in [segment, offset, len] {
+        put_varint(&mut bytes, number);
+    }
     bytes
 }
 
@@ -155,7 +158,7 @@ proptest! {
         let rows = pack(&entries[..count.min(300)], Packing::UpTo(60_000), false).swap_remove(0).0;
         let (columns, rows) = (DataBlock::new(&bytes), DataBlock::new(&rows));
         prop_assume!(rows.count() == count);
-        let shortened = entries.iter().map(|(key, ..)| key[..1 + cut.index(key.len())].to_vec());
+        let shortened = entries.iter().map(|(key, ..)| key[..=cut.index(key.len())].to_vec());
         let longer = entries.iter().map(|(key, ..)| [&key[..], &[255, 0, 1]].concat());
         for key in others.into_iter().chain(shortened).chain(longer) {
             let hash = key_hash(0, &key);
@@ -191,13 +194,12 @@ proptest! {
     }
 }
 
-/// The worked example of docs/format/sst.md.
 #[test]
 fn stored_bytes_are_fixed() {
     let entries = in_order((0u8..40).map(|i| vec![b'k', i / 10 + b'0', i % 10 + b'0']), 1000);
     let (block, header) = pack(&entries, Packing::Paged, true).swap_remove(0);
     assert_eq!((header.block_type, header.count), (BlockType::Columns, 40));
-    let fixed = b"\x01\0\x02\0\0\0\0\0\x07\0\0\0\0\0\0\0\x40\0\0\0\xec\x03\0\0\xe8\x03\0\0k";
+    let fixed = b"\x01\0\x02\0\0\0\0\0\x07\0\0\0\0\0\0\0\x40\0\0\0\xec\x03\0\0\xe8\x03\0\0\xa5\x73\xd9\x0c\x09\0\0\0k";
     let keys: Vec<u8> = entries.iter().flat_map(|(key, ..)| key[1..].to_vec()).collect();
     assert_eq!(block[HEADER_LEN..], [&fixed[..], &keys].concat());
 }
@@ -261,4 +263,68 @@ fn a_huge_key_is_a_block_of_its_own() {
             assert!(blocks.iter().any(|(block, header)| block.len() > KEY_LEN_MAX && header.count == 1));
         }
     }
+}
+
+/// A block of two keys `ka` and `kb`, with these bytes from `at` of the payload on, and `records`.
+fn forged(at: usize, bytes: &[u8], records: usize) -> (Vec<u8>, Header) {
+    let mut payload = b"\x01\0\x01\0\0\0\0\0\x07\0\0\0\0\0\0\0\x40\0\0\0\xec\x03\0\0\xe8\x03\0\0\xff\xff\xff\xff\x01\0\0\0kab".to_vec();
+    payload[at..at + bytes.len()].copy_from_slice(bytes);
+    payload.resize(payload.len() + records, 0);
+    let header = Header::uncompressed(BlockType::Columns, 2, u32::try_from(payload.len()).unwrap());
+    ([&header.encode()[..], &payload].concat(), header)
+}
+
+#[test]
+fn impossible_fixed_parts_are_refused() {
+    let is_valid = |at, bytes: &[u8], records| {
+        let (block, header) = forged(at, bytes, records);
+        validate(&block, &header).map_err(|malformed| malformed.offset).is_ok()
+    };
+    assert!(is_valid(0, b"\x01\0", 0));
+    assert!(is_valid(5, &[32, 32, 32], 24), "parts of 32 bits");
+    for (what, at, bytes, records) in [
+        ("a prefix behind the payload", 0, &b"\xff\xff"[..], 0),
+        ("keys behind the payload", 2, b"\xff\xff", 0),
+        ("keys that end before the payload", 2, b"\0\0", 0),
+        ("an unknown flag", 4, b"\x04", 0),
+        ("a length of keys that vary", 4, b"\x01", 0),
+        ("parts of 33 bits", 5, &[33, 0, 0], 9),
+        ("parts of 33 bits", 5, &[0, 33, 0], 9),
+        ("parts of 255 bits", 5, &[0, 0, 255], 64),
+        ("missing records", 5, &[0, 8, 0], 1),
+        ("records without bits", 5, &[0, 0, 0], 1),
+        ("a segment of 2^63", 15, b"\x80", 0),
+        ("a line with a shift of 64", 34, &[64], 0),
+        ("a reserved byte", 35, &[1], 0),
+    ] {
+        assert!(!is_valid(at, bytes, records), "{what}");
+    }
+}
+
+#[test]
+fn impossible_ends_of_keys_are_refused() {
+    let entries = in_order(
+        (0..40u8)
+            .map(|i| [b"key".repeat(1 + usize::from(i % 2)), vec![b'0' + i]].concat())
+            .collect::<std::collections::BTreeSet<_>>(),
+        1000,
+    );
+    let (good, header) = pack(&entries, Packing::Paged, true).swap_remove(0);
+    assert_eq!(header.block_type, BlockType::Columns);
+    validate(&good, &header).unwrap();
+    let ends_at = HEADER_LEN + 36 + 3 + usize::from(header.count);
+    let mut refused = 0;
+    for at in ends_at..ends_at + 2 * usize::from(header.count) {
+        for byte in [0, 1, 0x7f, 0xff] {
+            let mut block = good.clone();
+            block[at] = byte;
+            if validate(&block, &header).is_err() {
+                refused += 1;
+                continue;
+            }
+            let view = DataBlock::new(&block);
+            (0..view.count()).for_each(|i| assert!(view.entry(i).suffix.end <= block.len()));
+        }
+    }
+    assert!(refused > 100);
 }

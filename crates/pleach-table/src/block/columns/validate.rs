@@ -4,7 +4,8 @@
 
 use pleach_coding::{Malformed, bits};
 
-use super::layout::{Bases, ColumnLayout, FIXED_LEN, HAS_TOMBSTONES, PREFIX_AT, VARIES};
+use super::key_line::KeyLine;
+use super::layout::{Bases, ColumnLayout, FIXED_LEN, HAS_TOMBSTONES, PREFIX_AT, VARIES, key_line};
 use super::{BITS_MAX, SEGMENT_END};
 use crate::block::header::Header;
 use crate::sizes::{HEADER_LEN, KEY_LEN_MAX};
@@ -20,7 +21,7 @@ pub(crate) fn validate(bytes: &[u8], header: &Header) -> Result<(), Malformed> {
         return Err(Malformed::new(6, "at least one entry"));
     }
     let layout = ColumnLayout::of_fixed_part(bytes);
-    check_fixed_part(layout, &Bases::of(bytes))?;
+    check_fixed_part(bytes, layout)?;
     if layout.keys_at() > payload_end {
         return Err(Malformed::new(PREFIX_AT, "prefix, tags, ends and kinds within the payload"));
     }
@@ -39,7 +40,9 @@ pub(crate) fn validate(bytes: &[u8], header: &Header) -> Result<(), Malformed> {
     Ok(())
 }
 
-fn check_fixed_part(layout: ColumnLayout, bases: &Bases) -> Result<(), Malformed> {
+fn check_fixed_part(bytes: &[u8], layout: ColumnLayout) -> Result<(), Malformed> {
+    let (bases, line) = (Bases::of(bytes), key_line(bytes));
+    let last_byte = bytes.get(PREFIX_AT - 1).copied().unwrap_or_default();
     if layout.flags() & !(VARIES | HAS_TOMBSTONES) != 0 {
         return Err(Malformed::new(HEADER_LEN + 4, "flags that this build knows").found(layout.flags()));
     }
@@ -48,6 +51,9 @@ fn check_fixed_part(layout: ColumnLayout, bases: &Bases) -> Result<(), Malformed
     }
     if layout.bits().iter().any(|&bits| bits > BITS_MAX) {
         return Err(Malformed::new(HEADER_LEN + 5, "parts of a record of at most 32 bits"));
+    }
+    if line.shift >= 64 || last_byte != 0 || (line != KeyLine::default() && !layout.has_numbers()) {
+        return Err(Malformed::new(HEADER_LEN + 28, "a line of keys with a shift below 64, or zeros"));
     }
     if bases.segment >= SEGMENT_END {
         return Err(Malformed::new(HEADER_LEN + 8, "a segment below 2^63"));
