@@ -1,5 +1,7 @@
 //! Entries that wait for their block: keys, values and what the layouts need to know of them.
 
+use std::ops::RangeInclusive;
+
 use pleach_coding::varint_len;
 
 use super::columns::Pointer;
@@ -85,8 +87,8 @@ impl WaitingEntries {
         &self.list[..entries]
     }
 
-    /// The first keys from entry `start` on.
-    pub(super) fn keys(&self, range: std::ops::RangeInclusive<usize>) -> impl Iterator<Item = &[u8]> {
+    /// The keys of these entries.
+    pub(super) fn keys(&self, range: RangeInclusive<usize>) -> impl Iterator<Item = &[u8]> {
         range.map(|i| self.key(i))
     }
 

@@ -211,6 +211,7 @@ impl SstBuilder {
         let block_type = self.packer.encode(cut, &mut self.buffer);
         let raw_len = block_len(self.buffer.len() - start - HEADER_LEN);
         if cut.padded_len > 0 {
+            assert!(self.buffer.len() - start <= cut.padded_len, "a block fits where it was cut");
             self.buffer.resize(start + cut.padded_len, 0);
         }
         self.seal_data(start, &Header::uncompressed(block_type, count, raw_len));

@@ -1,6 +1,10 @@
 //! Reader of a columnar block. Keys that are numbers are found by a search without
 //! branches. Other keys are found by tags, and sought by bisection.
 //!
+//! # Invariants
+//! 1. *Ascending*: keys ascend strictly, and the line of keys has the error that it states. The builder ensures both; only
+//!    `Sst::verify` checks them. A block that violates them under a good checksum hides keys and has no other effect.
+//!
 //! # Cost
 //! A search among 500 numbers takes 27 loads in four steps, or 12 in two if they are evenly spread. A pointer is one to three
 //! loads.
