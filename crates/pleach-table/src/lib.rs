@@ -46,17 +46,20 @@ mod filter;
 mod footer;
 mod frame;
 mod hash;
+mod pointer_bytes;
 mod properties;
 mod sizes;
 mod sst;
 mod summary;
 mod value_kind;
+mod value_place;
 
 pub use codec::Codec;
 pub use filter::{Filter, false_positive_rate, probes_for};
 pub use frame::{AlignedBuffer, BlockRef, FrameCache, FrameCacheStats, Warmth};
 pub use hash::key_hash;
 pub use pleach_index::{Encoders, IndexChoice, IndexKind, Obstacle, SearchStage};
+pub use pointer_bytes::PointerBytes;
 pub use sizes::{KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX};
 pub use sst::{
     BackgroundReads, BlockLoad, CursorHints, CursorMode, SalvageSst, Salvaged, ScanHints, SeekStep, Sst,
@@ -64,3 +67,4 @@ pub use sst::{
 };
 pub use summary::SstSummary;
 pub use value_kind::ValueKind;
+pub use value_place::ValuePlace;

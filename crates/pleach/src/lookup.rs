@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use pleach_env::Result;
 use pleach_log::SeqNo;
-use pleach_table::{BlockRef, SearchStage, Sst, ValueKind, key_hash};
+use pleach_table::{BlockRef, SearchStage, Sst, ValueKind, ValuePlace, key_hash};
 use smallvec::SmallVec;
 
 pub(crate) use many::get_many;
@@ -213,8 +213,10 @@ fn search_block(sst: &Sst, block: BlockRef, stored_key: &[u8], hash: u64) -> Sup
     match sst.get_in_block(&block, stored_key, hash) {
         None => Supplied::NotFound,
         Some((ValueKind::Tombstone, _)) => Supplied::Found(None),
-        Some((ValueKind::ValuePointer, range)) => Supplied::Found(Some(Value::pointer(block, range))),
-        Some((_, range)) => Supplied::Found(Some(Value::in_block(block, range))),
+        Some((ValueKind::Put, ValuePlace::Block(range))) => {
+            Supplied::Found(Some(Value::in_block(block, range)))
+        }
+        Some((_, place)) => Supplied::Found(Some(Value::pointer(place.bytes(&block)))),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use pleach_table::BlockRef;
+use pleach_table::{BlockRef, PointerBytes};
 
 use crate::keys::impl_bytes;
 use crate::memtable::MemtableValue;
@@ -35,11 +35,7 @@ enum Repr {
     Memtable(MemtableValue),
     Separated(Arc<[u8]>),
     /// The bytes are those of a value pointer. No caller of the crate gets it.
-    Pointer {
-        block: BlockRef,
-        start: u32,
-        len: u32,
-    },
+    Pointer(PointerBytes),
 }
 
 impl Value {
@@ -51,11 +47,10 @@ impl Value {
         Self(Repr::Block { block, start, len })
     }
 
-    /// A value that is still to be read: bytes `range` of a block are the pointer to it.
-    pub(crate) fn pointer(block: BlockRef, range: std::ops::Range<usize>) -> Self {
-        let start = u32::try_from(range.start).expect("blocks are shorter than 4 GiB");
-        let len = u32::try_from(range.len()).expect("values are at most VALUE_LEN_MAX");
-        Self(Repr::Pointer { block, start, len })
+    /// A value that is still to be read: `bytes` are the pointer to it. Of bytes that are too long for one, none are kept:
+    /// those are no pointer either.
+    pub(crate) fn pointer(bytes: &[u8]) -> Self {
+        Self(Repr::Pointer(PointerBytes::copy_of(bytes).unwrap_or_default()))
     }
 
     /// A value that lay outside of SSTs.
@@ -66,7 +61,7 @@ impl Value {
     /// Whether it is still to be read.
     #[inline]
     pub(crate) fn is_pointer(&self) -> bool {
-        matches!(self.0, Repr::Pointer { .. })
+        matches!(self.0, Repr::Pointer(_))
     }
 
     #[inline]
@@ -86,9 +81,8 @@ impl Deref for Value {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Repr::Block { block, start, len } | Repr::Pointer { block, start, len } => {
-                &block[*start as usize..(*start + *len) as usize]
-            }
+            Repr::Block { block, start, len } => &block[*start as usize..(*start + *len) as usize],
+            Repr::Pointer(bytes) => bytes,
             Repr::Memtable(value) => value.bytes(),
             Repr::Separated(bytes) => bytes,
         }

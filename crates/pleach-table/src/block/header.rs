@@ -17,11 +17,38 @@ pub(crate) enum BlockType {
     Index = 2,
     Filter = 3,
     Properties = 4,
+    /// Data, in columns.
+    Columns = 5,
+}
+
+/// Types of data blocks.
+pub(crate) const DATA_TYPES: &[BlockType] = &[BlockType::Data, BlockType::Columns];
+/// Types of data blocks in an SST whose format version knows no columns.
+pub(crate) const ROWS_ONLY: &[BlockType] = &[BlockType::Data];
+
+impl BlockType {
+    fn from_number(number: u8) -> Option<Self> {
+        let all = [Self::Data, Self::Index, Self::Filter, Self::Properties, Self::Columns];
+        all.into_iter().find(|block_type| *block_type as u8 == number)
+    }
+
+    /// Whether the type of a block with a whole header is [`BlockType::Columns`].
+    #[inline]
+    pub(crate) fn is_columns(block: &[u8]) -> bool {
+        block.get(5) == Some(&(Self::Columns as u8))
+    }
+
+    /// Whether it is a type of data blocks.
+    pub(crate) fn is_data(self) -> bool {
+        DATA_TYPES.contains(&self)
+    }
 }
 
 /// A block's header without its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
+    /// The block's type.
+    pub(crate) block_type: BlockType,
     /// How the payload is compressed.
     pub(crate) codec: Codec,
     /// Entries of a data block; 0 in others.
@@ -34,30 +61,24 @@ pub(crate) struct Header {
 
 impl Header {
     /// The header of an uncompressed block.
-    pub(crate) fn uncompressed(count: u16, raw_len: u32) -> Self {
-        Self { codec: Codec::None, count, raw_len, stored_len: raw_len }
+    pub(crate) fn uncompressed(block_type: BlockType, count: u16, raw_len: u32) -> Self {
+        Self { block_type, codec: Codec::None, count, raw_len, stored_len: raw_len }
     }
 
     /// Its bytes, the checksum left zero.
-    pub(crate) fn encode(&self, block_type: BlockType) -> [u8; HEADER_LEN] {
+    pub(crate) fn encode(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
-        (bytes[4], bytes[5]) = (self.codec.number(), block_type as u8);
+        (bytes[4], bytes[5]) = (self.codec.number(), self.block_type as u8);
         bytes[6..8].copy_from_slice(&self.count.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.raw_len.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.stored_len.to_le_bytes());
         bytes
     }
 
-    /// Type and header of the block that `bytes` may be the start of: for a search. Nothing of it is checked.
-    pub(crate) fn guess(bytes: &[u8; HEADER_LEN]) -> Option<(BlockType, Self)> {
-        let block_type = match bytes[5] {
-            1 => BlockType::Data,
-            2 => BlockType::Index,
-            3 => BlockType::Filter,
-            4 => BlockType::Properties,
-            _ => return None,
-        };
-        Self::decode(bytes, block_type).ok().map(|header| (block_type, header))
+    /// Header of the block that `bytes` may be the start of: for a search. Nothing of it is checked.
+    pub(crate) fn guess(bytes: &[u8; HEADER_LEN]) -> Option<Self> {
+        let block_type = BlockType::from_number(bytes[5])?;
+        Self::decode(bytes, &[block_type]).ok()
     }
 
     /// Whether a block can have these lengths.
@@ -68,11 +89,10 @@ impl Header {
         }
     }
 
-    fn decode(bytes: &[u8; HEADER_LEN], block_type: BlockType) -> Result<Self, Malformed> {
-        if bytes[5] != block_type as u8 {
-            return Err(Malformed::new(5, "a block of the type that belongs here"));
-        }
+    fn decode(bytes: &[u8; HEADER_LEN], types: &[BlockType]) -> Result<Self, Malformed> {
+        let block_type = BlockType::from_number(bytes[5]).filter(|block_type| types.contains(block_type));
         Ok(Self {
+            block_type: block_type.ok_or(Malformed::new(5, "a block of the type that belongs here"))?,
             codec: Codec::from_number(bytes[4]).ok_or(Malformed::new(4, "a codec this build knows"))?,
             count: u16_at(bytes, 6),
             raw_len: u32_at(bytes, 8),
@@ -95,20 +115,20 @@ pub(crate) fn seal_parts(head: &mut [u8], rest: &[&[u8]], file_id: FileId, offse
     *crc = rest.iter().fold(sum, |sum, part| crc32c::crc32c_append(sum, part)).to_le_bytes();
 }
 
-/// The header and the stored payload of a block read from `offset`, both checked.
-pub(crate) fn check(
-    block: &[u8],
+/// The header and the stored payload of a block of one of `types`, read from `offset`, both checked.
+pub(crate) fn check<'a>(
+    block: &'a [u8],
     file_id: FileId,
     offset: u64,
-    block_type: BlockType,
+    types: &[BlockType],
     site: Site,
-) -> Result<(Header, &[u8]), Malformed> {
+) -> Result<(Header, &'a [u8]), Malformed> {
     let (head, rest) = block.split_first_chunk::<HEADER_LEN>().ok_or(Malformed::new(0, "a block header"))?;
     let covered = block.get(4..).unwrap_or_default();
     if address_crc(file_id, offset, covered) != u32_at(head, 0) && !failpoint::skipped(site) {
         return Err(Malformed::new(0, "bytes that match the block's checksum"));
     }
-    let header = Header::decode(head, block_type)?;
+    let header = Header::decode(head, types)?;
     let payload =
         rest.get(..header.stored_len as usize).ok_or(Malformed::new(12, "a payload within the block"))?;
     if !header.has_possible_lengths() {

@@ -11,15 +11,15 @@ type Entries = Vec<(Vec<u8>, ValueKind, Vec<u8>)>;
 
 /// Unfolded blocks of the entries, each with its header, and how long they are stored.
 fn pack(entries: &Entries, packing: Packing) -> Vec<(Vec<u8>, Header, usize)> {
-    let mut packer = BlockPacker::new(packing);
+    let mut packer = BlockPacker::new(packing, true);
     let mut blocks = Vec::new();
     let mut put = |packer: &mut BlockPacker, cut: Cut| {
         let mut block = vec![0; HEADER_LEN];
-        packer.encode(cut.entries, &mut block);
+        let block_type = packer.encode(cut, &mut block);
         packer.drain(cut.entries);
         let raw_len = u32::try_from(block.len() - HEADER_LEN).unwrap();
-        let header = Header::uncompressed(u16::try_from(cut.entries).unwrap(), raw_len);
-        block[..HEADER_LEN].copy_from_slice(&header.encode(BlockType::Data));
+        let header = Header::uncompressed(block_type, u16::try_from(cut.entries).unwrap(), raw_len);
+        block[..HEADER_LEN].copy_from_slice(&header.encode());
         assert!(
             packing != Packing::Paged
                 || (block.len() <= cut.padded_len && cut.padded_len.is_multiple_of(PAGE))
@@ -45,11 +45,11 @@ fn read_back(blocks: &[(Vec<u8>, Header, usize)]) -> Entries {
         let block = DataBlock::new(bytes);
         for i in 0..block.count() {
             let entry = block.entry(i);
-            let key = [block.prefix(), block.slice(entry.suffix.clone())].concat();
-            assert_eq!(block.find(&key, key_hash(0, &key)), Some(entry.clone()));
+            let key = [block.prefix(), &bytes[entry.suffix.clone()]].concat();
+            assert_eq!(block.find(&key, key_hash(0, &key)), Some((entry.kind, entry.value.clone())));
             assert_eq!(block.lower_bound(&key), i);
             assert_eq!(block.lower_bound(&[&key[..], &[0]].concat()), i + 1);
-            entries.push((key, entry.kind, block.slice(entry.value).to_vec()));
+            entries.push((key, entry.kind, entry.value.bytes(bytes).to_vec()));
         }
     }
     entries
@@ -88,7 +88,7 @@ proptest! {
             let view = DataBlock::new(&block);
             for i in 0..view.count() {
                 let entry = view.entry(i);
-                let _any = (view.slice(entry.suffix), view.slice(entry.value));
+                let _any = (&block[entry.suffix], entry.value.bytes(&block));
             }
             view.find(&entries[0].0, key_hash(0, &entries[0].0));
             view.lower_bound(&entries[0].0);
@@ -120,7 +120,7 @@ fn a_sealed_block_belongs_to_its_file_and_offset() {
     let id = pleach_env::FileId;
     seal(&mut block, id(3), 8192);
     let check = |block: &[u8], file, offset| {
-        check(block, file, offset, BlockType::Data, "sst.block.crc").map(|(header, _)| header)
+        check(block, file, offset, DATA_TYPES, "sst.block.crc").map(|(header, _)| header)
     };
     assert_eq!(check(&block, id(3), 8192).unwrap(), header);
     assert!(check(&block, id(4), 8192).is_err());
@@ -203,10 +203,11 @@ fn an_entry_alone_has_the_bytes_of_a_block_of_one() {
         for value_len in [0, 1, 100, 5000, 70_000] {
             let (key, value) = (vec![b'k'; key_len], vec![b'v'; value_len]);
             let hash = key_hash(0, &key);
-            let mut packer = BlockPacker::new(Packing::Paged);
+            let mut packer = BlockPacker::new(Packing::Paged, true);
             packer.push(&key, ValueKind::Put, &value, hash);
             let (mut packed, mut alone) = (Vec::new(), Vec::new());
-            packer.encode(1, &mut packed);
+            let cut = packer.next_cut().or_else(|| packer.last_cut()).unwrap();
+            packer.encode(cut, &mut packed);
             encode_alone(&key, ValueKind::Put, value_len, hash, &mut alone);
             alone.extend_from_slice(&value);
             assert!(packed == alone, "a key of {key_len} bytes, a value of {value_len}");

@@ -1,11 +1,12 @@
 //! A reader's hold on a block.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::buffer::AlignedBuffer;
 use super::slab::Pin;
+use crate::value_place::ValuePlace;
 
 /// The bytes of a block, which stay in memory while this exists: a pinned run of frames, or memory of its own.
 ///
@@ -33,6 +34,14 @@ impl BlockRef {
     /// A copy of `bytes`, outside the cache.
     pub fn copy_of(bytes: &[u8]) -> Self {
         Self::heap(AlignedBuffer::copy_of(bytes))
+    }
+
+    /// Bytes that have the value at `place` of this block, and where they have it.
+    pub(crate) fn with_place(self, place: &ValuePlace) -> (Self, Range<usize>) {
+        match place {
+            ValuePlace::Block(range) => (self, range.clone()),
+            ValuePlace::Pointer(bytes) => (Self::heap(AlignedBuffer::copy_of(bytes)), 0..bytes.len()),
+        }
     }
 
     /// Whether it occupies frames of the cache.

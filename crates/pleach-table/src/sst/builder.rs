@@ -45,6 +45,9 @@ pub struct SstOptions {
     /// Which kind of index the SST gets. If a model is wanted, blocks may end a little early to make it small
     /// ([`pleach_index::Cuts`]).
     pub index: IndexChoice,
+    /// Whether blocks of value pointers may be columnar: those without puts, if columns are smaller than rows. Such an SST has
+    /// format version 5.
+    pub columns: bool,
 }
 
 impl Default for SstOptions {
@@ -54,6 +57,7 @@ impl Default for SstOptions {
             filter_bits_per_key: 10.0,
             large_value_len: usize::MAX,
             index: IndexChoice::Separators,
+            columns: true,
         }
     }
 }
@@ -75,6 +79,7 @@ pub struct SstBuilder {
     /// Bytes to be written at offset `written`.
     buffer: Vec<u8>,
     written: u64,
+    has_columns: bool,
     /// Scratch for the payload of a compressed block.
     payload: Vec<u8>,
     failed: Option<Error>,
@@ -94,12 +99,13 @@ impl SstBuilder {
             file,
             file_id,
             options,
-            packer: BlockPacker::new(packing),
+            packer: BlockPacker::new(packing, options.columns),
             boundaries: Boundaries::new(options.index),
             filter: FilterBuilder::new(options.filter_bits_per_key),
             properties: Properties::default(),
             buffer: Vec::with_capacity(WRITE_LEN + BLOCK_LEN_MAX),
             written: 0,
+            has_columns: false,
             payload: Vec::new(),
             failed: None,
         })
@@ -202,24 +208,25 @@ impl SstBuilder {
     fn put_raw_block(&mut self, cut: Cut, count: u16) {
         let start = self.buffer.len();
         self.buffer.resize(start + HEADER_LEN, 0);
-        self.packer.encode(cut.entries, &mut self.buffer);
+        let block_type = self.packer.encode(cut, &mut self.buffer);
         let raw_len = block_len(self.buffer.len() - start - HEADER_LEN);
         if cut.padded_len > 0 {
+            assert!(self.buffer.len() - start <= cut.padded_len, "a block fits where it was cut");
             self.buffer.resize(start + cut.padded_len, 0);
         }
-        self.seal(start, BlockType::Data, &Header::uncompressed(count, raw_len));
+        self.seal_data(start, &Header::uncompressed(block_type, count, raw_len));
     }
 
     fn put_compressed_block(&mut self, cut: Cut, count: u16) {
         self.payload.clear();
-        self.packer.encode(cut.entries, &mut self.payload);
+        let block_type = self.packer.encode(cut, &mut self.payload);
         let raw_len = self.payload.len();
         let start = self.buffer.len();
         let room = lz4_flex::block::get_maximum_output_size(raw_len);
         self.buffer.resize(start + HEADER_LEN + room, 0);
         let packed = lz4_flex::block::compress_into(&self.payload, &mut self.buffer[start + HEADER_LEN..])
             .expect("there is room for the worst case");
-        let mut header = Header::uncompressed(count, block_len(raw_len));
+        let mut header = Header::uncompressed(block_type, count, block_len(raw_len));
         if packed <= raw_len - raw_len / 8 && may_decompress_to(packed, raw_len) {
             (header.codec, header.stored_len) = (Codec::Lz4, block_len(packed));
             self.buffer.truncate(start + HEADER_LEN + packed);
@@ -228,14 +235,19 @@ impl SstBuilder {
             self.buffer.extend_from_slice(&self.payload);
         }
         self.payload.shrink_to(16 * BLOCK_LEN_MAX);
-        self.seal(start, BlockType::Data, &header);
+        self.seal_data(start, &header);
+    }
+
+    fn seal_data(&mut self, start: usize, header: &Header) {
+        self.has_columns |= header.block_type == BlockType::Columns;
+        self.seal(start, header);
     }
 
     /// Completes the block that begins at `start` of the buffer and ends with it.
-    fn seal(&mut self, start: usize, block_type: BlockType, header: &Header) {
+    fn seal(&mut self, start: usize, header: &Header) {
         let offset = self.written + start as u64;
         let block = &mut self.buffer[start..];
-        block[..HEADER_LEN].copy_from_slice(&header.encode(block_type));
+        block[..HEADER_LEN].copy_from_slice(&header.encode());
         seal(block, self.file_id, offset);
     }
 

@@ -22,8 +22,8 @@ use super::scan_hints::CursorHints;
 use super::stream::BlockStream;
 use crate::block::{DataBlock, Layout};
 use crate::frame::{AlignedBuffer, BlockRef};
-use crate::hash::tag_of;
 use crate::value_kind::ValueKind;
+use crate::value_place::ValuePlace;
 
 use seek::Seek;
 pub use seek::{SeekStep, Toward};
@@ -69,7 +69,7 @@ struct Place {
     layout: Layout,
     i: usize,
     kind: ValueKind,
-    value: Range<usize>,
+    value: ValuePlace,
 }
 
 enum Source {
@@ -153,8 +153,7 @@ impl SstCursor {
         let block = place.block;
         if place.i + 1 < place.layout.count() {
             let view = DataBlock::with_layout(self.source.bytes(), place.layout);
-            let entry = view.entry_behind(place.value.end);
-            view.prefetch(entry.value.end + AHEAD);
+            let entry = view.entry_behind(place.i, &place.value, AHEAD);
             self.key.set_suffix(view.prefix(), self.source.bytes(), entry.suffix);
             (place.i, place.kind, place.value) = (place.i + 1, entry.kind, entry.value);
             if place.i + NEAR_END == place.layout.count() && block + 1 < self.sst.blocks() {
@@ -227,13 +226,13 @@ impl SstCursor {
     /// Value of the entry.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        &self.source.bytes()[self.here().value.clone()]
+        self.here().value.bytes(self.source.bytes())
     }
 
-    /// Value of the entry: a block that outlives the cursor's next move, and the value's place in it.
+    /// Value of the entry: bytes that outlive the cursor's next move, and the value's place in them.
     pub fn value_pin(&self) -> (BlockRef, Range<usize>) {
         match &self.source {
-            Source::Cached(blocks) => (blocks.pin(), self.here().value.clone()),
+            Source::Cached(blocks) => blocks.pin().with_place(&self.here().value),
             Source::Streaming(_) => {
                 let value = self.value();
                 let mut copy = AlignedBuffer::zeroed(value.len());
@@ -248,10 +247,10 @@ impl SstCursor {
         self.here().block
     }
 
-    /// Whether the block has the tag of this hash for the entry.
-    pub(super) fn is_tagged(&self, hash: u64) -> bool {
+    /// Whether a lookup of the entry's key, whose hash is `hash`, finds the entry in its block.
+    pub(super) fn is_found(&self, hash: u64) -> bool {
         let view = DataBlock::with_layout(self.source.bytes(), self.here().layout);
-        view.tag(self.here().i) == tag_of(hash)
+        view.finds(self.here().i, self.key(), hash)
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use pleach_coding::Malformed;
 use pleach_env::{Error, File, ReadBuffer, ReadRequest, Result};
 
 use super::reader::Sst;
-use crate::block::{BlockType, Header, check, validate};
+use crate::block::{Header, check, validate};
 use crate::codec::Codec;
 use crate::frame::{AlignedBuffer, BlockRef, FrameMut, Warmth};
 use crate::sizes::{HEADER_LEN, PAGE};
@@ -116,7 +116,7 @@ impl Sst {
     /// Checks the header and checksum of a stored block.
     pub(super) fn check_stored<'a>(&self, block: u32, stored: &'a [u8]) -> Result<(Header, &'a [u8])> {
         let (offset, _) = self.block_extent(block);
-        check(stored, self.file_id, offset, BlockType::Data, BLOCK_CRC).map_err(|m| self.damaged(offset, m))
+        check(stored, self.file_id, offset, self.data_types, BLOCK_CRC).map_err(|m| self.damaged(offset, m))
     }
 
     /// Checks a stored block of an uncompressed SST, and validates it.
@@ -230,8 +230,8 @@ impl BlockMemory {
 /// Writes the uncompressed form of a checked block to `out`, which has exactly its length, and validates it.
 pub(super) fn decompress(header: &Header, payload: &[u8], out: &mut [u8]) -> Result<(), Malformed> {
     let (head, body) = out.split_at_mut(HEADER_LEN);
-    let uncompressed = Header::uncompressed(header.count, header.raw_len);
-    head.copy_from_slice(&uncompressed.encode(BlockType::Data));
+    let uncompressed = Header::uncompressed(header.block_type, header.count, header.raw_len);
+    head.copy_from_slice(&uncompressed.encode());
     match header.codec {
         Codec::None => body.copy_from_slice(payload),
         Codec::Lz4 => match lz4_flex::block::decompress_into(payload, body) {

@@ -59,6 +59,7 @@ impl Sst {
             file_id,
             direct,
             codec: footer.codec,
+            data_types: footer.version.data_types(),
             extents,
             index,
             filter,
@@ -75,6 +76,7 @@ impl Sst {
 /// The parts of a tail that salvage needs.
 pub(super) struct Tail {
     pub(super) codec: Codec,
+    pub(super) data_types: &'static [BlockType],
     pub(super) extents: Extents,
     pub(super) summary: SstSummary,
     pub(super) note: Box<[u8]>,
@@ -85,7 +87,7 @@ pub(super) fn read_tail(file: &dyn File, path: &Path, file_id: FileId) -> Result
     let opening = Opening { file, path, file_id, direct: false };
     let (file_len, tail_len) = opening.lengths()?;
     let Parts { footer, extents, summary, note, .. } = opening.read_tail(file_len, tail_len)?;
-    Ok(Tail { codec: footer.codec, extents, summary, note })
+    Ok(Tail { codec: footer.codec, data_types: footer.version.data_types(), extents, summary, note })
 }
 
 /// The decoded tail.
@@ -158,7 +160,8 @@ impl Opening<'_> {
             let (extents, rest) = Extents::decode(payload, data_end, footer.codec)?;
             let index = Index::decode(rest, extents.blocks())
                 .map_err(|m| Malformed::new(payload.len() - rest.len() + m.offset, m.expected))?;
-            if Version::of(&extents, index.kind()) == footer.version {
+            let has_columns = footer.version == Version::Columns;
+            if Version::of(&extents, index.kind(), has_columns) == footer.version {
                 Ok((extents, index))
             } else {
                 Err(Malformed::new(0, "extents and an index of the kinds of the footer's format version"))
@@ -196,7 +199,7 @@ impl TailBlocks<'_> {
         let (block, rest) =
             self.rest.split_at_checked(len as usize).expect("the footer's lengths fill the tail");
         (self.rest, self.offset) = (rest, offset + u64::from(len));
-        let (_, payload) = check(block, self.opening.file_id, offset, block_type, TAIL_CRC)
+        let (_, payload) = check(block, self.opening.file_id, offset, &[block_type], TAIL_CRC)
             .map_err(|m| Error::malformed(path, offset, m))?;
         let payload_at = offset + (block.len() - payload.len()) as u64;
         decode(payload).map_err(|m| Error::malformed(path, payload_at, m))

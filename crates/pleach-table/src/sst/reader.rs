@@ -18,6 +18,7 @@ use crate::filter::Filter;
 use crate::frame::{BlockRef, FrameCache, FrameWords, Warmth};
 use crate::summary::SstSummary;
 use crate::value_kind::ValueKind;
+use crate::value_place::ValuePlace;
 
 /// A file of sorted entries, open for reading.
 ///
@@ -34,6 +35,8 @@ pub struct Sst {
     /// Whether reads must be aligned.
     pub(super) direct: bool,
     pub(super) codec: Codec,
+    /// Types that its data blocks may have.
+    pub(super) data_types: &'static [BlockType],
     pub(super) extents: Extents,
     pub(super) index: Index,
     /// `None` if the file has none or it was taken.
@@ -137,6 +140,7 @@ impl Sst {
             file_id: self.file_id,
             direct: self.direct,
             codec: self.codec,
+            data_types: self.data_types,
             extents: self.extents.clone(),
             index,
             filter: None,
@@ -186,7 +190,7 @@ impl Sst {
             return Ok(None);
         }
         let block = self.read(offset, len as usize)?;
-        let (_, payload) = check(&block, self.file_id, offset, BlockType::Filter, TAIL_CRC)
+        let (_, payload) = check(&block, self.file_id, offset, &[BlockType::Filter], TAIL_CRC)
             .map_err(|m| self.damaged(offset, m))?;
         let payload_at = offset + (block.len() - payload.len()) as u64;
         Filter::decode(payload).map(Some).map_err(|m| self.damaged(payload_at, m))
@@ -245,7 +249,7 @@ impl Sst {
     /// Asks for the memory that [`Sst::get_in_block`] will search first. Looks at the block's beginning.
     #[inline]
     pub fn prefetch_in_block(&self, block: &BlockRef) {
-        DataBlock::new(block).prefetch_tags();
+        DataBlock::new(block).prefetch_first();
     }
 
     /// The block, if it is in the cache. Counts as a use of the cache.
@@ -262,19 +266,22 @@ impl Sst {
         }
     }
 
-    /// The entry of `key` in the block of [`Sst::block_for`]: its kind, and the place of its value in the block.
+    /// The entry of `key` in the block of [`Sst::block_for`]: its kind, and the place of its value. Values of puts are in the
+    /// block.
     #[inline]
-    pub fn get_in_block(&self, block: &BlockRef, key: &[u8], hash: u64) -> Option<(ValueKind, Range<usize>)> {
-        DataBlock::new(block).find(key, hash).map(|entry| (entry.kind, entry.value))
+    pub fn get_in_block(&self, block: &BlockRef, key: &[u8], hash: u64) -> Option<(ValueKind, ValuePlace)> {
+        DataBlock::new(block).find(key, hash)
     }
 
-    /// The entry of `key`: its kind, and the block and place of its value.
+    /// The entry of `key`: its kind, and bytes that have its value, and where they have it.
     pub fn get(&self, key: &[u8], hash: u64) -> Result<Option<(ValueKind, BlockRef, Range<usize>)>> {
         if !self.may_contain(hash) {
             return Ok(None);
         }
         let block = self.read_block(self.block_for(key))?;
-        Ok(self.get_in_block(&block, key, hash).map(|(kind, value)| (kind, block, value)))
+        let Some((kind, place)) = self.get_in_block(&block, key, hash) else { return Ok(None) };
+        let (block, range) = block.with_place(&place);
+        Ok(Some((kind, block, range)))
     }
 
     /// The error of malformed bytes in this file.

@@ -132,7 +132,7 @@ impl SalvageSst {
         let mut reporter = Reporter { visit, last_key: None, pending: None };
         let mut each = |found: Found<'_>| reporter.take(found);
         let go_on = match &self.tail {
-            Ok(tail) => walk.follow(&tail.extents, tail.codec, &mut each)?,
+            Ok(tail) => walk.follow(tail, &mut each)?,
             Err(_) => walk.search(0, &mut each)?,
         };
         if go_on {
@@ -184,7 +184,7 @@ impl Reporter<'_> {
                     return Ok(false);
                 }
             }
-            let found = Salvaged::Entry { key: &key, kind: entry.kind, value: &bytes[entry.value] };
+            let found = Salvaged::Entry { key: &key, kind: entry.kind, value: entry.value.bytes(bytes) };
             if !(self.visit)(found)? {
                 return Ok(false);
             }

@@ -32,8 +32,8 @@ impl Sst {
             if filter.as_ref().is_some_and(|filter| !filter.may_contain(hash)) {
                 return wrong("expected a filter that contains every key");
             }
-            if !cursor.is_tagged(hash) {
-                return wrong("expected every key's tag in its block");
+            if !cursor.is_found(hash) {
+                return wrong("expected a block in which a lookup finds each of its keys");
             }
             found.count(key, cursor.kind(), cursor.value().len());
             cursor.next()?;

@@ -7,7 +7,10 @@ use pleach_env::{ErrorKind, FileId, Result, failpoint};
 use pleach_table::{Codec, CursorMode, FrameCache, IndexChoice, Sst, SstCursor, SstOptions, ValueKind};
 use proptest::prelude::*;
 
-use crate::support::{Entries, FILE, PATH, build, get, hash, learned, machine, numbered, open, options};
+use crate::support::{
+    Entries, FILE, PATH, apart, build, eight_bytes, get, hash, learned, machine, numbered, open, options,
+    pages, version_of,
+};
 
 /// Reads everything in all ways; whatever is found without an error must be right.
 fn read_everything(sst: &Arc<Sst>, entries: &Entries) -> Result<()> {
@@ -69,10 +72,26 @@ fn small(options: SstOptions) -> (Entries, Vec<u8>) {
     (entries, bytes)
 }
 
+/// Small SSTs of all kinds: [`small`] ones, one of a columnar block with numbers, and one with keys of different lengths.
+fn samples() -> Vec<(SstOptions, Entries, Vec<u8>)> {
+    let rows = all_options().map(|options| {
+        let (entries, bytes) = small(options);
+        (options, entries, bytes)
+    });
+    let columns = [(apart(eight_bytes(150)), options(Codec::None)), (apart(pages(80)), options(Codec::Lz4))];
+    let columns = columns.map(|(entries, options)| {
+        let (sim, env) = machine();
+        build(&env, &entries, options);
+        let bytes = sim.read_file(Path::new(PATH)).unwrap();
+        assert_eq!(version_of(&bytes), 5);
+        (options, entries, bytes)
+    });
+    rows.into_iter().chain(columns).collect()
+}
+
 #[test]
 fn every_changed_byte_is_noticed() {
-    for options in all_options() {
-        let (entries, good) = small(options);
+    for (options, entries, good) in samples() {
         let mut rng = fastrand::Rng::with_seed(5);
         for at in 0..good.len() {
             let mut bytes = good.clone();
@@ -187,8 +206,7 @@ fn survive(bytes: &[u8], entries: &Entries) {
 
 #[test]
 fn forged_bytes_behind_good_checksums_are_survived() {
-    for options in all_options() {
-        let (entries, good) = small(options);
+    for (_, entries, good) in samples() {
         let mut rng = fastrand::Rng::with_seed(6);
         for site in ["sst.block.crc", "sst.footer.crc", "sst.tail.crc"] {
             for at in 0..good.len() {
@@ -209,10 +227,10 @@ proptest! {
     #[test]
     fn scrambled_ssts_are_survived(
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
-        options in 0usize..4,
+        sample in 0usize..6,
         site in 0usize..3,
     ) {
-        let (entries, mut bytes) = small(all_options()[options]);
+        let (_, entries, mut bytes) = samples().swap_remove(sample);
         for (at, value) in edits {
             let at = at.index(bytes.len());
             bytes[at] = value;

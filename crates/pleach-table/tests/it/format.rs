@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use pleach_coding::put_varint;
 use pleach_table::{Codec, FrameCache, IndexChoice, SstOptions, ValueKind};
 
 use crate::support::{Entries, PATH, build, learned, machine, open, options};
@@ -36,6 +37,20 @@ fn uneven() -> Entries {
     [9000, 16_000, 12_000, 10_000].into_iter().zip(b'a'..).map(|(len, key)| (vec![key], value(len))).collect()
 }
 
+/// Pointers to values of 1000 bytes in key order, and a tombstone.
+fn pictures() -> Entries {
+    let pointer = |i: u64| {
+        let mut bytes = Vec::new();
+        for number in [7, 64 + 1004 * i, 1000] {
+            put_varint(&mut bytes, number);
+        }
+        (ValueKind::ValuePointer, bytes)
+    };
+    let mut entries: Entries = (0..6).map(|i| (format!("k{i}").into_bytes(), pointer(i))).collect();
+    entries.insert(b"k6".to_vec(), (ValueKind::Tombstone, Vec::new()));
+    entries
+}
+
 /// The bytes of an SST of `entries`.
 fn written(entries: &Entries, options: SstOptions) -> String {
     let (sim, env) = machine();
@@ -53,6 +68,7 @@ fn the_worked_example_is_what_is_written() {
         written(&tiny(), options(Codec::Lz4)),
         written(&regular(), no_filter),
         written(&uneven(), SstOptions { codec: Codec::Lz4, index: IndexChoice::Separators, ..no_filter }),
+        written(&pictures(), SstOptions { filter_bits_per_key: 0.0, ..options(Codec::Lz4) }),
     ] {
         assert!(document.contains(&dump), "an example should read\n{dump}");
     }

@@ -10,7 +10,7 @@ use pleach_table::{
 };
 use proptest::prelude::*;
 
-use crate::support::{Entries, PATH, build, get, hash, machine, numbered, open, options};
+use crate::support::{Entries, PATH, apart, build, get, hash, machine, numbered, open, options};
 
 const MODES: [CursorMode; 3] =
     [CursorMode::Cached, CursorMode::Streaming { forget: false }, CursorMode::Streaming { forget: true }];
@@ -49,17 +49,27 @@ fn entries(count: usize) -> impl Strategy<Value = Entries> {
     proptest::collection::btree_map(key(), kind, 1..count)
 }
 
+/// Entries of which blocks may be columnar.
+fn apart_entries(count: usize) -> impl Strategy<Value = Entries> {
+    let keys = prop_oneof![
+        1 => proptest::collection::btree_set(key(), 1..count),
+        1 => proptest::collection::btree_set(any::<u64>().prop_map(|n| n.to_le_bytes().to_vec()), 1..count),
+    ];
+    keys.prop_map(apart)
+}
+
 fn sst_options() -> impl Strategy<Value = SstOptions> {
     let index = prop_oneof![
         1 => Just(IndexChoice::Separators),
         1 => Just(IndexChoice::Smallest),
         2 => Just(IndexChoice::Learned),
     ];
-    (any::<bool>(), prop_oneof![Just(0.0f32), Just(6.0), Just(10.0)], index).prop_map(
-        |(lz4, filter_bits_per_key, index)| SstOptions {
+    (any::<bool>(), prop_oneof![Just(0.0f32), Just(6.0), Just(10.0)], index, any::<bool>()).prop_map(
+        |(lz4, filter_bits_per_key, index, columns)| SstOptions {
             codec: if lz4 { Codec::Lz4 } else { Codec::None },
             filter_bits_per_key,
             index,
+            columns,
             ..SstOptions::default()
         },
     )
@@ -130,7 +140,7 @@ proptest! {
 
     #[test]
     fn an_sst_is_the_map_it_was_built_from(
-        entries in entries(120),
+        entries in prop_oneof![2 => entries(120), 1 => apart_entries(600)],
         targets in proptest::collection::vec(key(), 0..30),
         options in sst_options(),
         cache in cache(),
@@ -248,8 +258,8 @@ fn a_block_read_by_others_is_admitted() {
                 buffer.bytes_mut()[..needed].copy_from_slice(&file[offset..offset + needed]);
                 sst.finish_load(no, Ok(buffer)).unwrap()
             });
-            let (found, range) = sst.get_in_block(&block, key, hash(key)).unwrap();
-            assert_eq!((found, &block[range]), (*kind, value.as_slice()));
+            let (found, place) = sst.get_in_block(&block, key, hash(key)).unwrap();
+            assert_eq!((found, place.bytes(&block)), (*kind, value.as_slice()));
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use pleach_coding::put_varint;
 use pleach_env::{Env, FileId, Result, SimEnv};
 use pleach_table::{
     Codec, FrameCache, IndexChoice, Sst, SstBuilder, SstOptions, SstSummary, ValueKind, key_hash,
@@ -64,6 +65,38 @@ pub(crate) fn numbered(count: usize, value_len: usize) -> Entries {
             (format!("key{:08}", i * 3).into_bytes(), (ValueKind::Put, value))
         })
         .collect()
+}
+
+/// Entries without a value of their own: pointers to values of different sizes that lie in no order, and some tombstones.
+pub(crate) fn apart(keys: impl IntoIterator<Item = Vec<u8>>) -> Entries {
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut entry = || {
+        if rng.u8(..20) == 0 {
+            return (ValueKind::Tombstone, Vec::new());
+        }
+        let mut bytes = Vec::new();
+        for number in [rng.u64(300..303), rng.u64(..1 << 26), rng.u64(500..2000)] {
+            put_varint(&mut bytes, number);
+        }
+        (ValueKind::ValuePointer, bytes)
+    };
+    keys.into_iter().map(|key| (key, entry())).collect()
+}
+
+/// Keys that a columnar block has as numbers.
+#[expect(clippy::big_endian_bytes, reason = "byte order is key order")]
+pub(crate) fn eight_bytes(count: u64) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(|i| (i * i * 1000).to_be_bytes().to_vec())
+}
+
+/// Keys of different lengths.
+pub(crate) fn pages(count: usize) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(|i| format!("https://example.org/{}/{i}", "page/".repeat(i * 7 % 5)).into_bytes())
+}
+
+/// Format version in the footer of an SST.
+pub(crate) fn version_of(bytes: &[u8]) -> u8 {
+    bytes[bytes.len() - 60]
 }
 
 pub(crate) fn get(sst: &Sst, key: &[u8]) -> Result<Option<(ValueKind, Vec<u8>)>> {

@@ -217,11 +217,11 @@ impl SourceCursor {
     pub(crate) fn value(&self) -> Value {
         match &self.source {
             Source::Memtable(cursor) => Value::in_memtable(cursor.pinned_value()),
+            Source::Run(cursor) if cursor.sst.kind() == ValueKind::ValuePointer => {
+                Value::pointer(cursor.sst.value())
+            }
             Source::Run(cursor) => {
                 let (block, range) = cursor.sst.value_pin();
-                if cursor.sst.kind() == ValueKind::ValuePointer {
-                    return Value::pointer(block, range);
-                }
                 Value::in_block(block, range)
             }
         }

@@ -173,6 +173,7 @@ impl Upkeep {
                 Some(_) => self.ctx.options.learned_choice(),
                 None => IndexChoice::Separators,
             },
+            columns: true,
         };
         let mut builder = SstBuilder::create(&self.ctx.env, &sst_path(&self.ctx.dir, id), id, options)?;
         builder.set_note(&origin.encode());

@@ -39,9 +39,9 @@ impl SstBuilder {
             Codec::None => &ZEROS[..unpadded_len.next_multiple_of(PAGE) - unpadded_len],
             Codec::Lz4 => &[],
         };
-        let header = Header::uncompressed(1, block_len(unpadded_len - HEADER_LEN));
+        let header = Header::uncompressed(BlockType::Data, 1, block_len(unpadded_len - HEADER_LEN));
         let head = &mut self.buffer[start..];
-        head[..HEADER_LEN].copy_from_slice(&header.encode(BlockType::Data));
+        head[..HEADER_LEN].copy_from_slice(&header.encode());
         seal_parts(head, &[value, padding], self.file_id, offset);
         self.flush()?;
         self.file.write_all_at(value, self.written).map_err(|e| write_error(&self.path, e))?;

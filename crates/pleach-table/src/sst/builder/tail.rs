@@ -66,7 +66,7 @@ impl SstBuilder {
             return Err(self.too_long());
         }
         let footer = Footer {
-            version: Version::of(&extents, index.kind()),
+            version: Version::of(&extents, index.kind(), self.has_columns),
             codec: self.options.codec,
             file_id: self.file_id,
             index_len,
@@ -86,7 +86,7 @@ impl SstBuilder {
         self.buffer.resize(start + HEADER_LEN, 0);
         payload(&mut self.buffer);
         let raw_len = block_len(self.buffer.len() - start - HEADER_LEN);
-        self.seal(start, block_type, &Header::uncompressed(0, raw_len));
+        self.seal(start, &Header::uncompressed(block_type, 0, raw_len));
         block_len(self.buffer.len() - start)
     }
 }

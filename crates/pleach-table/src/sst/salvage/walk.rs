@@ -7,13 +7,12 @@ use pleach_coding::{Malformed, u32_at};
 use pleach_env::{Error, Result};
 
 use super::super::load::{BLOCK_CRC, decompress};
-use super::super::open::TAIL_CRC;
+use super::super::open::{TAIL_CRC, Tail};
 use super::SalvageSst;
 use super::window::{WINDOW_LEN, Window};
-use crate::block::{BlockType, Header, check};
+use crate::block::{BlockType, DATA_TYPES, Header, check};
 use crate::codec::Codec;
 use crate::crc::address_crc;
-use crate::extents::Extents;
 use crate::properties::Properties;
 use crate::sizes::{BLOCK_LEN_MAX, FILE_LEN_MAX, FOOTER_LEN, HEADER_LEN, PAGE};
 
@@ -34,6 +33,19 @@ pub(super) enum Found<'a> {
 /// Called for everything that a walk finds; returns whether to go on.
 type Visit<'v> = dyn FnMut(Found<'_>) -> Result<bool> + 'v;
 
+/// What a data block may be.
+#[derive(Clone, Copy)]
+struct Allowed {
+    /// With [`Codec::None`], uncompressed blocks only.
+    codec: Codec,
+    types: &'static [BlockType],
+}
+
+impl Allowed {
+    /// Anything: the tail is not known.
+    const ANY: Self = Self { codec: Codec::Lz4, types: DATA_TYPES };
+}
+
 /// A walk over the file. Its methods return whether `visit` wants to go on.
 pub(super) struct Walk<'s> {
     sst: &'s SalvageSst,
@@ -49,10 +61,11 @@ impl<'s> Walk<'s> {
     }
 
     /// Visits the blocks of the index.
-    pub(super) fn follow(&mut self, extents: &Extents, codec: Codec, visit: &mut Visit<'_>) -> Result<bool> {
-        for number in 0..extents.blocks() {
-            let (offset, len) = extents.get(number);
-            if !self.visit_block(offset, len.into(), codec, visit)? {
+    pub(super) fn follow(&mut self, tail: &Tail, visit: &mut Visit<'_>) -> Result<bool> {
+        let allowed = Allowed { codec: tail.codec, types: tail.data_types };
+        for number in 0..tail.extents.blocks() {
+            let (offset, len) = tail.extents.get(number);
+            if !self.visit_block(offset, len.into(), allowed, visit)? {
                 return Ok(false);
             }
         }
@@ -60,15 +73,21 @@ impl<'s> Walk<'s> {
     }
 
     /// Visits the data block at `offset`, or the damage there.
-    fn visit_block(&mut self, offset: u64, len: u64, codec: Codec, visit: &mut Visit<'_>) -> Result<bool> {
-        match self.load(offset, len, codec) {
+    fn visit_block(
+        &mut self,
+        offset: u64,
+        len: u64,
+        allowed: Allowed,
+        visit: &mut Visit<'_>,
+    ) -> Result<bool> {
+        match self.load(offset, len, allowed) {
             Ok(()) => visit(Found::Block(&self.uncompressed, offset + len)),
             Err(error) => visit(Found::Damage(offset, len, error)),
         }
     }
 
     /// Loads the data block at `offset` into `uncompressed`.
-    fn load(&mut self, offset: u64, len: u64, codec: Codec) -> Result<()> {
+    fn load(&mut self, offset: u64, len: u64, allowed: Allowed) -> Result<()> {
         let sst = self.sst;
         let damaged = |malformed| Error::malformed(&sst.path, offset, malformed);
         if offset + len > sst.len {
@@ -82,8 +101,8 @@ impl<'s> Walk<'s> {
         }
         let stored = self.window.get(offset, usize::try_from(len).expect("a file is shorter than 4 GiB"))?;
         let (header, payload) =
-            check(stored, sst.file_id, offset, BlockType::Data, BLOCK_CRC).map_err(damaged)?;
-        if codec == Codec::None && header.codec != Codec::None {
+            check(stored, sst.file_id, offset, allowed.types, BLOCK_CRC).map_err(damaged)?;
+        if allowed.codec == Codec::None && header.codec != Codec::None {
             return Err(damaged(Malformed::new(4, "no compression in an uncompressed SST")));
         }
         self.uncompressed.clear();
@@ -141,11 +160,11 @@ impl<'s> Walk<'s> {
         visit: &mut Visit<'_>,
     ) -> Result<bool> {
         match block_type {
-            BlockType::Data => self.visit_block(offset, len, Codec::Lz4, visit),
+            BlockType::Data | BlockType::Columns => self.visit_block(offset, len, Allowed::ANY, visit),
             BlockType::Properties => {
                 let len = usize::try_from(len).expect("a file is shorter than 4 GiB");
                 let stored = self.window.get(offset, len)?;
-                let payload = check(stored, self.sst.file_id, offset, block_type, TAIL_CRC);
+                let payload = check(stored, self.sst.file_id, offset, &[block_type], TAIL_CRC);
                 let properties = payload.and_then(|(_, payload)| Properties::decode(payload));
                 properties.map_or(Ok(true), |properties| visit(Found::Properties(properties)))
             }
@@ -156,7 +175,7 @@ impl<'s> Walk<'s> {
     /// The next offset from `from` on at which a block may begin, by the codec and type in its header.
     fn next_candidate(&self, from: u64, end: u64) -> u64 {
         let bytes = self.window.held_from(from + 4);
-        let place = bytes.windows(2).position(|pair| pair[0] <= 1 && (1..=4).contains(&pair[1]));
+        let place = bytes.windows(2).position(|pair| pair[0] <= 1 && (1..=5).contains(&pair[1]));
         let skipped = place.unwrap_or(bytes.len().saturating_sub(2)) as u64;
         (from + skipped).min(end).max(from)
     }
@@ -164,12 +183,13 @@ impl<'s> Walk<'s> {
     /// Type and length of the block that begins at `offset`, if its checksum confirms them.
     fn prove(&mut self, offset: u64) -> Result<Option<(BlockType, u64)>> {
         let head = self.window.get(offset, HEADER_LEN)?.first_chunk().expect("as many as were asked for");
-        let Some((block_type, header)) = Header::guess(head) else { return Ok(None) };
+        let Some(header) = Header::guess(head) else { return Ok(None) };
+        let block_type = header.block_type;
         let stored_crc = u32_at(head, 0);
         let packed = HEADER_LEN as u64 + u64::from(header.stored_len);
         let padded = packed.next_multiple_of(PAGE as u64);
         let left = self.sst.len.min(FILE_LEN_MAX) - offset;
-        if packed > left || !is_plausible(block_type, &header) {
+        if packed > left || !is_plausible(&header) {
             return Ok(None);
         }
         let crc = self.crc(offset, packed)?;
@@ -178,7 +198,7 @@ impl<'s> Walk<'s> {
         }
         let may_be_padded = offset.is_multiple_of(PAGE as u64) && header.codec == Codec::None;
         if may_be_padded
-            && block_type == BlockType::Data
+            && block_type.is_data()
             && padded <= left
             && self.window.crc(crc, offset + packed, padded - packed)? == stored_crc
         {
@@ -193,11 +213,11 @@ impl<'s> Walk<'s> {
 }
 
 /// Whether a block can have such a header.
-fn is_plausible(block_type: BlockType, header: &Header) -> bool {
-    let entries = match (block_type, header.count) {
-        (BlockType::Data, 0) => false,
-        (BlockType::Data, 1) => true,
-        (BlockType::Data, _) => HEADER_LEN + header.raw_len as usize <= BLOCK_LEN_MAX,
+fn is_plausible(header: &Header) -> bool {
+    let entries = match (header.block_type.is_data(), header.count) {
+        (true, 0) => false,
+        (true, 1) => true,
+        (true, _) => HEADER_LEN + header.raw_len as usize <= BLOCK_LEN_MAX,
         (_, count) => count == 0 && header.codec == Codec::None,
     };
     entries && header.stored_len > 0 && header.has_possible_lengths()

@@ -1,9 +1,4 @@
-//! Reader of an uncompressed data block: lookups by tag, seeks by binary search.
-//!
-//! A binary search can be done one comparison at a time, so that searches in several blocks wait for memory together.
-//!
-//! [`validate`] checks every length and offset once, when the block is admitted. Afterwards a [`DataBlock`] decodes only the
-//! entries that it needs.
+//! Reader of a block in rows: lookups by tag, seeks by binary search.
 //!
 //! # Invariants
 //! 1. *Packed*: entry 0 begins where the offsets end, entry i + 1 where entry i ends, the last ends with the payload.
@@ -12,20 +7,20 @@
 //!    a good checksum hides keys and has no other effect.
 
 use std::cmp::Ordering;
-use std::ops::Range;
 
 use pleach_coding::{take_varint_u32, u16_at};
-use pleach_env::memory::prefetch;
 
+use crate::block::view::Entry;
 use crate::hash::tag_of;
 use crate::sizes::HEADER_LEN;
 use crate::value_kind::ValueKind;
+use crate::value_place::ValuePlace;
 
 pub(crate) use validate::validate;
 
-/// Where the parts of a data block begin.
+/// Where the parts of a block in rows begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct RowLayout {
     count: usize,
     prefix_len: usize,
 }
@@ -33,7 +28,7 @@ pub(crate) struct Layout {
 /// Bytes before the prefix: header and prefix length.
 const PREFIX_AT: usize = HEADER_LEN + 2;
 
-impl Layout {
+impl RowLayout {
     /// Of a block that has been validated.
     #[inline]
     pub(crate) fn of(bytes: &[u8]) -> Self {
@@ -62,54 +57,21 @@ impl Layout {
     }
 }
 
-/// An entry's parts, as positions in the block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) kind: ValueKind,
-    /// The key without the block's prefix.
-    pub(crate) suffix: Range<usize>,
-    pub(crate) value: Range<usize>,
-}
-
-/// A validated, uncompressed data block.
+/// A validated, uncompressed block in rows.
 #[derive(Clone, Copy)]
-pub(crate) struct DataBlock<'a> {
-    bytes: &'a [u8],
-    layout: Layout,
+pub(crate) struct RowBlock<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) layout: RowLayout,
 }
 
-impl<'a> DataBlock<'a> {
-    /// Requires: `bytes` have been validated.
-    #[inline]
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, layout: Layout::of(bytes) }
-    }
-
-    /// As [`DataBlock::new`], with a layout decoded before.
-    #[inline]
-    pub(crate) fn with_layout(bytes: &'a [u8], layout: Layout) -> Self {
-        Self { bytes, layout }
-    }
-
-    /// Number of entries.
-    #[inline]
-    pub(crate) fn count(self) -> usize {
-        self.layout.count
-    }
-
+impl<'a> RowBlock<'a> {
     /// The common prefix of all keys.
     #[inline]
     pub(crate) fn prefix(self) -> &'a [u8] {
         &self.bytes[PREFIX_AT..PREFIX_AT + self.layout.prefix_len]
     }
 
-    /// Bytes at a range of an [`Entry`].
-    #[cfg(test)]
-    pub(crate) fn slice(self, range: Range<usize>) -> &'a [u8] {
-        &self.bytes[range]
-    }
-
-    /// Entry `i` of [`DataBlock::count`].
+    /// Entry `i`.
     #[inline]
     pub(crate) fn entry(self, i: usize) -> Entry {
         decode_entry(self.bytes, self.entry_start(i)).expect("validated when the block was admitted")
@@ -126,26 +88,33 @@ impl<'a> DataBlock<'a> {
         suffix.expect("validated when the block was admitted")
     }
 
+    /// Where entry `i` begins.
     #[inline]
-    fn entry_start(self, i: usize) -> usize {
+    pub(crate) fn entry_start(self, i: usize) -> usize {
         self.layout.entries_at() + usize::from(u16_at(self.bytes, self.layout.offsets_at() + 2 * i))
     }
 
-    /// Tag of entry `i`.
-    pub(crate) fn tag(self, i: usize) -> u8 {
-        self.bytes[self.layout.tags_at() + i]
+    /// Whether the tag of entry `i` is that of this hash.
+    pub(crate) fn is_tagged(self, i: usize, hash: u64) -> bool {
+        self.bytes[self.layout.tags_at() + i] == tag_of(hash)
     }
 
-    /// The entry of `key`, by its hash's tag.
+    /// Where the tags begin.
     #[inline]
-    pub(crate) fn find(self, key: &[u8], hash: u64) -> Option<Entry> {
+    pub(crate) fn tags_at(self) -> usize {
+        self.layout.tags_at()
+    }
+
+    /// Kind and value of `key`, by its hash's tag.
+    #[inline]
+    pub(crate) fn find(self, key: &[u8], hash: u64) -> Option<(ValueKind, ValuePlace)> {
         let tags = &self.bytes[self.layout.tags_at()..self.layout.offsets_at()];
         for i in memchr::memchr_iter(tag_of(hash), tags) {
             let entry = self.entry(i);
             if key.len() == self.layout.prefix_len + entry.suffix.len() {
                 let (prefix, suffix) = key.split_at(self.layout.prefix_len);
                 if suffix == &self.bytes[entry.suffix.clone()] && prefix == self.prefix() {
-                    return Some(entry);
+                    return Some((entry.kind, entry.value));
                 }
             }
         }
@@ -158,88 +127,10 @@ impl<'a> DataBlock<'a> {
         decode_entry(self.bytes, end).expect("validated when the block was admitted")
     }
 
-    /// Asks for what [`DataBlock::find`] searches first.
+    /// The order of the key of entry `i` and of `key`, which begins with the prefix.
     #[inline]
-    pub(crate) fn prefetch_tags(self) {
-        self.prefetch(self.layout.tags_at());
-    }
-
-    /// Prefetches the beginning of entry `i`.
-    #[inline]
-    pub(crate) fn prefetch_entry(self, i: usize) {
-        self.prefetch(self.entry_start(i));
-    }
-
-    /// Prefetches the bytes at `at`.
-    #[inline]
-    pub(crate) fn prefetch(self, at: usize) {
-        prefetch(self.bytes.as_ptr().wrapping_add(at));
-    }
-
-    /// Number of entries whose keys are below `key`.
-    #[cfg(test)]
-    pub(crate) fn lower_bound(self, key: &[u8]) -> usize {
-        let mut search = self.search(key);
-        while !search.is_over() {
-            self.narrow(&mut search, key);
-        }
-        search.base
-    }
-
-    /// Starts to count the entries whose keys are below `key`, and prefetches the first entry to compare.
-    #[inline]
-    pub(crate) fn search(self, key: &[u8]) -> Search {
-        let prefix = self.prefix();
-        if key.starts_with(prefix) {
-            let search = Search { base: 0, size: self.count() };
-            self.prefetch_middle(search);
-            return search;
-        }
-        Search { base: if key > prefix { self.count() } else { 0 }, size: 0 }
-    }
-
-    /// One comparison of a search for `key` that is not over. Prefetches the next entry to compare.
-    #[inline]
-    pub(crate) fn narrow(self, search: &mut Search, key: &[u8]) {
-        let half = search.size / 2;
-        let middle = self.suffix(search.base + half);
-        match middle.cmp(&key[self.layout.prefix_len..]) {
-            Ordering::Less => {
-                search.base += half + 1;
-                search.size -= half + 1;
-            }
-            Ordering::Equal => *search = Search { base: search.base + half, size: 0 },
-            Ordering::Greater => search.size = half,
-        }
-        self.prefetch_middle(*search);
-    }
-
-    #[inline]
-    fn prefetch_middle(self, search: Search) {
-        if !search.is_over() {
-            self.prefetch_entry(search.base + search.size / 2);
-        }
-    }
-}
-
-/// A binary search in a block: the answer is between `base` and `base + size`.
-#[derive(Clone, Copy)]
-pub(crate) struct Search {
-    base: usize,
-    size: usize,
-}
-
-impl Search {
-    /// Whether the answer is known.
-    #[inline]
-    pub(crate) fn is_over(self) -> bool {
-        self.size == 0
-    }
-
-    /// The answer. Requires: over.
-    #[inline]
-    pub(crate) fn answer(self) -> usize {
-        self.base
+    pub(crate) fn compare(self, i: usize, key: &[u8]) -> Ordering {
+        self.suffix(i).cmp(&key[self.layout.prefix_len..])
     }
 }
 
@@ -253,7 +144,11 @@ fn decode_entry(bytes: &[u8], at: usize) -> Option<Entry> {
     let suffix_at = at + first + second;
     let value_at = suffix_at + suffix_len as usize;
     let end = value_at + (value_word >> 2) as usize;
-    (end <= bytes.len()).then_some(Entry { kind, suffix: suffix_at..value_at, value: value_at..end })
+    (end <= bytes.len()).then_some(Entry {
+        kind,
+        suffix: suffix_at..value_at,
+        value: ValuePlace::Block(value_at..end),
+    })
 }
 
 mod validate {
@@ -263,9 +158,10 @@ mod validate {
 
     use pleach_coding::Malformed;
 
-    use super::{Layout, PREFIX_AT, decode_entry};
+    use super::{PREFIX_AT, RowLayout, decode_entry};
     use crate::block::header::Header;
     use crate::sizes::{HEADER_LEN, KEY_LEN_MAX, VALUE_LEN_MAX};
+    use crate::value_place::ValuePlace;
 
     /// Checks all lengths and offsets of an uncompressed data block; `header` is its own, already checked.
     pub(crate) fn validate(bytes: &[u8], header: &Header) -> Result<(), Malformed> {
@@ -274,7 +170,7 @@ mod validate {
         let prefix_len = bytes.get(HEADER_LEN..).and_then(|p| p.first_chunk::<2>());
         let prefix_len =
             u16::from_le_bytes(*prefix_len.ok_or(Malformed::new(HEADER_LEN, "a prefix length"))?);
-        let layout = Layout { count: usize::from(header.count), prefix_len: usize::from(prefix_len) };
+        let layout = RowLayout { count: usize::from(header.count), prefix_len: usize::from(prefix_len) };
         if layout.count == 0 {
             return Err(Malformed::new(6, "at least one entry"));
         }
@@ -290,11 +186,12 @@ mod validate {
             }
             let entry =
                 decode_entry(bytes, start).ok_or(Malformed::new(at, "an entry within the payload"))?;
+            let ValuePlace::Block(value) = entry.value else { continue };
             let key_len = layout.prefix_len + entry.suffix.len();
-            if key_len == 0 || key_len > KEY_LEN_MAX || entry.value.len() > VALUE_LEN_MAX {
+            if key_len == 0 || key_len > KEY_LEN_MAX || value.len() > VALUE_LEN_MAX {
                 return Err(Malformed::new(at, "lengths of a key and a value within their limits"));
             }
-            at = entry.value.end;
+            at = value.end;
         }
         if at != payload_end {
             return Err(Malformed::new(at, "the end of the payload"));

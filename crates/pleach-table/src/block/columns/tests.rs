@@ -1,0 +1,330 @@
+//! Tests of columnar blocks: the same answers as rows, fixed bytes, lengths, damage.
+#![expect(clippy::big_endian_bytes, reason = "numbers whose order is that of their bytes")]
+
+use pleach_coding::put_varint;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::block::{BlockPacker, BlockType, DataBlock, Header, Packing, validate};
+use crate::key_hash;
+use crate::sizes::{BLOCK_LEN_MAX, HEADER_LEN, KEY_LEN_MAX, PAGE};
+use crate::value_kind::ValueKind;
+
+type Entry = (Vec<u8>, ValueKind, Vec<u8>);
+
+/// Unfolded blocks of the entries, each with its header.
+fn pack(entries: &[Entry], packing: Packing, columns: bool) -> Vec<(Vec<u8>, Header)> {
+    let mut packer = BlockPacker::new(packing, columns);
+    let mut blocks = Vec::new();
+    let mut put = |packer: &mut BlockPacker, last: bool| {
+        let Some(cut) = (if last { packer.last_cut() } else { packer.next_cut() }) else { return false };
+        let mut block = vec![0; HEADER_LEN];
+        let block_type = packer.encode(cut, &mut block);
+        packer.drain(cut.entries);
+        let raw_len = u32::try_from(block.len() - HEADER_LEN).unwrap();
+        let header = Header::uncompressed(block_type, u16::try_from(cut.entries).unwrap(), raw_len);
+        block[..HEADER_LEN].copy_from_slice(&header.encode());
+        let len_max = match packing {
+            Packing::Paged => cut.padded_len,
+            Packing::UpTo(len) if cut.entries > 1 => len,
+            Packing::UpTo(_) => usize::MAX,
+        };
+        assert!(block.len() <= len_max, "{} bytes in place of {len_max}", block.len());
+        blocks.push((block, header));
+        true
+    };
+    for (key, kind, value) in entries {
+        packer.push(key, *kind, value, key_hash(0, key));
+        while put(&mut packer, false) {}
+    }
+    put(&mut packer, true);
+    blocks
+}
+
+fn pointer(segment: u64, offset: u64, len: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in [segment, offset, len] {
+        put_varint(&mut bytes, number);
+    }
+    bytes
+}
+
+/// Entries of pointers to values of `len` bytes that lie in key order.
+fn in_order(keys: impl IntoIterator<Item = Vec<u8>>, len: u64) -> Vec<Entry> {
+    let value = |i| pointer(7, 64 + (len + 4) * i, len);
+    (0..).zip(keys).map(|(i, key)| (key, ValueKind::ValuePointer, value(i))).collect()
+}
+
+fn dense(count: u64) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(|i| i.to_be_bytes().to_vec())
+}
+
+fn keys() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        vec(any::<u8>(), 1..6),
+        vec(any::<u8>(), 8),
+        (0u64..1 << 20).prop_map(|i| i.to_be_bytes().to_vec()),
+        (0u32..5000).prop_map(|i| format!("{i:016}").into_bytes()),
+        "https://example\\.org/[a-c]{1,9}/[0-9]{0,30}".prop_map(String::into_bytes),
+        (1usize..3000).prop_map(|len| vec![b'a'; len]),
+    ]
+}
+
+/// Keys of one kind, or of all.
+fn key_lists() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let one_kind = prop_oneof![
+        vec(vec(any::<u8>(), 8), 1..300),
+        vec(vec(any::<u8>(), 20), 1..300),
+        (any::<u64>(), 1u64..3000).prop_map(|(first, count)| {
+            (0..count).map(|i| (first.saturating_add(i)).to_be_bytes().to_vec()).collect()
+        }),
+        vec(keys(), 1..300),
+    ];
+    one_kind.prop_map(|mut keys: Vec<Vec<u8>>| {
+        keys.sort();
+        keys.dedup();
+        keys
+    })
+}
+
+/// Pointers of all kinds, tombstones, and sometimes values of other forms.
+fn values() -> impl Strategy<Value = (ValueKind, Vec<u8>)> {
+    let number = |bits: u32| (0..=bits).prop_flat_map(|bits| 0..=(1u64 << bits) - 1);
+    prop_oneof![
+        400 => (number(2), number(32), number(20))
+            .prop_map(|(segment, offset, len)| (ValueKind::ValuePointer, pointer(segment, offset, len))),
+        40 => Just((ValueKind::Tombstone, Vec::new())),
+        1 => (number(63), number(32), number(32))
+            .prop_map(|(segment, offset, len)| (ValueKind::ValuePointer, pointer(segment, offset, len))),
+        1 => vec(any::<u8>(), 0..30).prop_map(|value| (ValueKind::ValuePointer, value)),
+        1 => vec(any::<u8>(), 0..30).prop_map(|value| (ValueKind::Put, value)),
+    ]
+}
+
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    (key_lists(), vec(values(), 3000), any::<bool>(), 0u64..3000).prop_map(|(keys, values, ordered, len)| {
+        if ordered {
+            return in_order(keys, len);
+        }
+        keys.into_iter().zip(values).map(|(key, (kind, value))| (key, kind, value)).collect()
+    })
+}
+
+fn packings() -> impl Strategy<Value = Packing> {
+    prop_oneof![Just(Packing::Paged), Just(Packing::UpTo(PAGE)), Just(Packing::UpTo(BLOCK_LEN_MAX))]
+}
+
+/// The entries that the blocks hold; each is found by lookups and by seeks.
+fn read_back(blocks: &[(Vec<u8>, Header)]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (bytes, header) in blocks {
+        validate(bytes, header).unwrap();
+        let block = DataBlock::new(bytes);
+        for i in 0..block.count() {
+            let entry = block.entry(i);
+            let key = [block.prefix(), &bytes[entry.suffix.clone()]].concat();
+            let hash = key_hash(0, &key);
+            assert_eq!(block.find(&key, hash), Some((entry.kind, entry.value.clone())));
+            assert!(block.finds(i, &key, hash));
+            assert_eq!(block.lower_bound(&key), i);
+            assert_eq!(block.lower_bound(&[&key[..], &[0]].concat()), i + 1);
+            if i + 1 < block.count() {
+                assert_eq!(block.entry_behind(i, &entry.value, 0), block.entry(i + 1));
+            }
+            entries.push((key, entry.kind, entry.value.bytes(bytes).to_vec()));
+        }
+    }
+    entries
+}
+
+proptest! {
+    #[test]
+    fn packed_entries_come_back(entries in entries(), packing in packings()) {
+        prop_assert!(read_back(&pack(&entries, packing, true)) == entries);
+        let rows = pack(&entries, packing, false);
+        prop_assert!(rows.iter().all(|(_, header)| header.block_type == BlockType::Data));
+        prop_assert!(read_back(&rows) == entries);
+    }
+
+    /// One block of each layout with the same entries: every search has the same answer.
+    #[test]
+    fn columns_answer_as_rows(
+        entries in entries(),
+        others in vec(keys(), 0..50),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let (bytes, header) = pack(&entries, Packing::UpTo(BLOCK_LEN_MAX), true).swap_remove(0);
+        let count = usize::from(header.count);
+        let rows = pack(&entries[..count.min(300)], Packing::UpTo(60_000), false).swap_remove(0).0;
+        let (columns, rows) = (DataBlock::new(&bytes), DataBlock::new(&rows));
+        prop_assume!(rows.count() == count);
+        let shortened = entries.iter().map(|(key, ..)| key[..=cut.index(key.len())].to_vec());
+        let longer = entries.iter().map(|(key, ..)| [&key[..], &[255, 0, 1]].concat());
+        for key in others.into_iter().chain(shortened).chain(longer) {
+            let hash = key_hash(0, &key);
+            prop_assert_eq!(columns.find(&key, hash).map(|(kind, _)| kind), rows.find(&key, hash).map(|(kind, _)| kind));
+            prop_assert_eq!(columns.lower_bound(&key), rows.lower_bound(&key));
+        }
+    }
+
+    #[test]
+    fn changed_blocks_are_valid_or_rejected(
+        entries in entries(),
+        edits in vec((any::<prop::sample::Index>(), any::<bool>(), any::<u8>()), 1..5),
+        raw_len in prop_oneof![9 => Just(None), 1 => (0u32..5000).prop_map(Some)],
+    ) {
+        let (mut block, mut header) = pack(&entries, Packing::Paged, true).swap_remove(0);
+        for (at, early, value) in edits {
+            let len = block.len() - HEADER_LEN;
+            block[HEADER_LEN + at.index(if early { len.min(48) } else { len })] = value;
+        }
+        header.raw_len = raw_len.unwrap_or(header.raw_len);
+        if validate(&block, &header).is_ok() {
+            block.truncate(HEADER_LEN + header.raw_len as usize);
+            let view = DataBlock::new(&block);
+            for i in 0..view.count() {
+                let entry = view.entry(i);
+                let _any = (&block[entry.suffix], entry.value.bytes(&block));
+            }
+            for (key, ..) in &entries {
+                view.find(key, key_hash(0, key));
+                view.lower_bound(key);
+            }
+        }
+    }
+}
+
+#[test]
+fn stored_bytes_are_fixed() {
+    let entries = in_order((0u8..40).map(|i| vec![b'k', i / 10 + b'0', i % 10 + b'0']), 1000);
+    let (block, header) = pack(&entries, Packing::Paged, true).swap_remove(0);
+    assert_eq!((header.block_type, header.count), (BlockType::Columns, 40));
+    let fixed = b"\x01\0\x02\0\0\0\0\0\x07\0\0\0\0\0\0\0\x40\0\0\0\xec\x03\0\0\xe8\x03\0\0\xa5\x73\xd9\x0c\x09\0\0\0k";
+    let keys: Vec<u8> = entries.iter().flat_map(|(key, ..)| key[1..].to_vec()).collect();
+    assert_eq!(block[HEADER_LEN..], [&fixed[..], &keys].concat());
+}
+
+/// Payload bytes an entry, and how many of the blocks are columnar.
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn bytes_an_entry(entries: &[Entry]) -> (f64, usize, usize) {
+    let blocks = pack(entries, Packing::Paged, true);
+    let bytes: usize = blocks.iter().map(|(block, _)| block.len()).sum();
+    let columnar = blocks.iter().filter(|(_, header)| header.block_type == BlockType::Columns).count();
+    (bytes as f64 / entries.len() as f64, columnar, blocks.len())
+}
+
+#[test]
+fn values_of_one_size_in_key_order_take_no_bytes() {
+    let (bytes, columnar, blocks) = bytes_an_entry(&in_order(dense(20_000), 1016));
+    assert!(bytes < 2.2, "{bytes:.2} bytes an entry");
+    assert_eq!(columnar, blocks);
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut keys: Vec<Vec<u8>> = (0..20_000).map(|_| rng.u64(..).to_be_bytes().to_vec()).collect();
+    keys.sort();
+    let (bytes, ..) = bytes_an_entry(&in_order(keys, 1016));
+    assert!(bytes < 8.2, "{bytes:.2} bytes an entry");
+}
+
+#[test]
+fn puts_and_pointers_of_other_forms_are_in_rows() {
+    for (kind, value) in [
+        (ValueKind::Put, pointer(1, 2, 3)),
+        (ValueKind::ValuePointer, vec![1, 2]),
+        (ValueKind::ValuePointer, vec![0x81, 0, 2, 3]),
+        (ValueKind::ValuePointer, [pointer(1, 2, 3), vec![0]].concat()),
+        (ValueKind::ValuePointer, pointer(1 << 63, 2, 3)),
+        (ValueKind::ValuePointer, pointer(1, 1 << 32, 3)),
+        (ValueKind::Tombstone, vec![1]),
+    ] {
+        let mut entries = in_order(dense(100), 1000);
+        (entries[50].1, entries[50].2) = (kind, value);
+        let blocks = pack(&entries, Packing::Paged, true);
+        assert!(blocks.iter().all(|(_, header)| header.block_type == BlockType::Data));
+        assert!(read_back(&blocks) == entries);
+    }
+}
+
+#[test]
+fn tombstones_alone_stay_in_rows() {
+    let entries: Vec<Entry> = dense(2000).map(|key| (key, ValueKind::Tombstone, Vec::new())).collect();
+    assert_eq!(bytes_an_entry(&entries).1, 0);
+}
+
+#[test]
+fn a_huge_key_is_a_block_of_its_own() {
+    for (before, behind) in [(0, 0), (500, 0), (0, 500), (500, 500)] {
+        let low = dense(before);
+        let huge = [vec![b'k'; KEY_LEN_MAX]];
+        let high = (0..behind).map(|i: u64| (i | 0xff << 56).to_be_bytes().to_vec());
+        let entries = in_order(low.chain(huge).chain(high), 5000);
+        for packing in [Packing::Paged, Packing::UpTo(BLOCK_LEN_MAX)] {
+            let blocks = pack(&entries, packing, true);
+            assert!(read_back(&blocks) == entries);
+            assert!(blocks.iter().any(|(block, header)| block.len() > KEY_LEN_MAX && header.count == 1));
+        }
+    }
+}
+
+/// A block of two keys `ka` and `kb`, with these bytes from `at` of the payload on, and `records`.
+fn forged(at: usize, bytes: &[u8], records: usize) -> (Vec<u8>, Header) {
+    let mut payload = b"\x01\0\x01\0\0\0\0\0\x07\0\0\0\0\0\0\0\x40\0\0\0\xec\x03\0\0\xe8\x03\0\0\xff\xff\xff\xff\x01\0\0\0kab".to_vec();
+    payload[at..at + bytes.len()].copy_from_slice(bytes);
+    payload.resize(payload.len() + records, 0);
+    let header = Header::uncompressed(BlockType::Columns, 2, u32::try_from(payload.len()).unwrap());
+    ([&header.encode()[..], &payload].concat(), header)
+}
+
+#[test]
+fn impossible_fixed_parts_are_refused() {
+    let is_valid = |at, bytes: &[u8], records| {
+        let (block, header) = forged(at, bytes, records);
+        validate(&block, &header).map_err(|malformed| malformed.offset).is_ok()
+    };
+    assert!(is_valid(0, b"\x01\0", 0));
+    assert!(is_valid(5, &[32, 32, 32], 24), "parts of 32 bits");
+    for (what, at, bytes, records) in [
+        ("a prefix behind the payload", 0, &b"\xff\xff"[..], 0),
+        ("keys behind the payload", 2, b"\xff\xff", 0),
+        ("keys that end before the payload", 2, b"\0\0", 0),
+        ("an unknown flag", 4, b"\x04", 0),
+        ("a length of keys that vary", 4, b"\x01", 0),
+        ("parts of 33 bits", 5, &[33, 0, 0], 9),
+        ("parts of 33 bits", 5, &[0, 33, 0], 9),
+        ("parts of 255 bits", 5, &[0, 0, 255], 64),
+        ("missing records", 5, &[0, 8, 0], 1),
+        ("records without bits", 5, &[0, 0, 0], 1),
+        ("a segment of 2^63", 15, b"\x80", 0),
+        ("a line with a shift of 64", 34, &[64], 0),
+        ("a reserved byte", 35, &[1], 0),
+    ] {
+        assert!(!is_valid(at, bytes, records), "{what}");
+    }
+}
+
+#[test]
+fn impossible_ends_of_keys_are_refused() {
+    let entries = in_order(
+        (0..40u8)
+            .map(|i| [b"key".repeat(1 + usize::from(i % 2)), vec![b'0' + i]].concat())
+            .collect::<std::collections::BTreeSet<_>>(),
+        1000,
+    );
+    let (good, header) = pack(&entries, Packing::Paged, true).swap_remove(0);
+    assert_eq!(header.block_type, BlockType::Columns);
+    validate(&good, &header).unwrap();
+    let ends_at = HEADER_LEN + 36 + 3 + usize::from(header.count);
+    let mut refused = 0;
+    for at in ends_at..ends_at + 2 * usize::from(header.count) {
+        for byte in [0, 1, 0x7f, 0xff] {
+            let mut block = good.clone();
+            block[at] = byte;
+            if validate(&block, &header).is_err() {
+                refused += 1;
+                continue;
+            }
+            let view = DataBlock::new(&block);
+            (0..view.count()).for_each(|i| assert!(view.entry(i).suffix.end <= block.len()));
+        }
+    }
+    assert!(refused > 100);
+}

@@ -1,0 +1,76 @@
+//! The block being filled: its entries and its length in either layout, entry by entry.
+
+use pleach_coding::common_prefix_len;
+
+use super::columns::Shape;
+use super::rows;
+use super::waiting::WaitingEntries;
+
+/// How a block's entries are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Rows,
+    Columns(Shape),
+}
+
+/// The first entries of those that wait.
+#[derive(Clone, Copy)]
+pub(super) struct Fill {
+    pub(super) entries: usize,
+    prefix_len: usize,
+    /// Their length in rows without a prefix.
+    rows_len: usize,
+    /// `None` if the block cannot be columnar.
+    shape: Option<Shape>,
+}
+
+impl Fill {
+    /// No entries. `shape` is `None` if the block must not be columnar.
+    pub(super) fn empty(shape: Option<Shape>) -> Self {
+        Self { entries: 0, prefix_len: 0, rows_len: 0, shape }
+    }
+
+    /// Adds the next entry. Returns the length of the block, header included.
+    #[inline]
+    pub(super) fn add_next(&mut self, waiting: &WaitingEntries) -> usize {
+        let next = self.entries;
+        let key = waiting.key(next);
+        self.prefix_len = if next == 0 {
+            key.len().min(rows::PREFIX_LEN_MAX)
+        } else {
+            let prefix = &waiting.key(0)[..self.prefix_len];
+            if key.starts_with(prefix) { prefix.len() } else { common_prefix_len(prefix, key) }
+        };
+        self.entries += 1;
+        self.rows_len += waiting.get(next).row_len();
+        if let Some(shape) = &mut self.shape
+            && !shape.add(next, key.len(), waiting.apart(next))
+        {
+            self.shape = None;
+        }
+        self.len()
+    }
+
+    fn len_of_rows(&self) -> usize {
+        rows::FIXED_LEN + self.prefix_len + self.rows_len - self.entries * self.prefix_len
+    }
+
+    fn len_of_columns(&self) -> Option<usize> {
+        self.shape.as_ref()?.block_len(self.entries, self.prefix_len)
+    }
+
+    /// Length of the block in its smaller layout, header included.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        let rows_len = self.len_of_rows();
+        self.len_of_columns().map_or(rows_len, |len| len.min(rows_len))
+    }
+
+    /// The smaller layout.
+    pub(super) fn form(&self) -> Form {
+        match (self.shape, self.len_of_columns()) {
+            (Some(shape), Some(len)) if len < self.len_of_rows() => Form::Columns(shape),
+            _ => Form::Rows,
+        }
+    }
+}
