@@ -1,12 +1,12 @@
 //! Value: bytes that were read and that stay where they are.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
 use pleach_table::BlockRef;
 
 use crate::keys::impl_bytes;
 use crate::memtable::MemtableValue;
+use crate::values::ValueBytes;
 
 /// A value that was read. It derefs to `[u8]` and copies nothing: it pins the cached block or the memtable that holds its
 /// bytes. That memory cannot be used for anything else meanwhile. To keep many values for long, copy them with
@@ -33,7 +33,7 @@ enum Repr {
         len: u32,
     },
     Memtable(MemtableValue),
-    Separated(Arc<[u8]>),
+    Separated(ValueBytes),
     /// The bytes are those of a value pointer. No caller of the crate gets it.
     Pointer {
         block: BlockRef,
@@ -59,7 +59,7 @@ impl Value {
     }
 
     /// A value that lay outside of SSTs.
-    pub(crate) fn separated(bytes: Arc<[u8]>) -> Self {
+    pub(crate) fn separated(bytes: ValueBytes) -> Self {
         Self(Repr::Separated(bytes))
     }
 

@@ -13,11 +13,11 @@ use std::ops::Range;
 use pleach_env::{ReadQueue, Result, is_out_of_files};
 use pleach_table::AlignedBuffer;
 
-use super::{Place, cached_value};
+use super::{Place, cached_value, keep};
 use crate::context::Context;
 use crate::keys::PartitionId;
 use crate::value::Value;
-use crate::values::{ValueSegments, ValueSpan};
+use crate::values::{PREFETCHED, ValuePointer, ValueSegments, ValueSpan};
 
 /// Reads in flight at most, as for blocks.
 const READS_MAX: u32 = 128;
@@ -99,12 +99,17 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         partition: PartitionId,
         entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
     ) -> Result<Self> {
-        let mut wanted = Vec::with_capacity(entries.size_hint().0);
-        for (key, value) in entries.filter(|(_, value)| value.is_pointer()) {
-            if let Some(found) = cached_value(ctx, value, fills_cache) {
-                *value = found;
-                continue;
+        let mut pointers: Vec<_> = entries.filter(|(_, value)| value.is_pointer()).collect();
+        for group in pointers.chunks_mut(PREFETCHED) {
+            ctx.value_cache.prefetch(group.iter().filter_map(|(_, value)| ValuePointer::decode(value)));
+            for (_, value) in group {
+                if let Some(found) = cached_value(ctx, value, fills_cache) {
+                    **value = found;
+                }
             }
+        }
+        let mut wanted = Vec::new();
+        for (key, value) in pointers.into_iter().filter(|(_, value)| value.is_pointer()) {
             wanted.push(Wanted { place: Place::find(ctx, segments, value)?, key, value });
         }
         if fills_cache {
@@ -162,10 +167,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
                     usize::try_from(place.span.offset - group.span.offset).expect("inside of the read");
                 let bytes = &bytes[skip..][..place.span.len];
                 let found = place.file.prove(place.pointer, (self.partition, key), &place.span, bytes)?;
-                if self.fills_cache {
-                    self.ctx.value_cache.admit(place.pointer, &found);
-                }
-                **value = Value::separated(found);
+                **value = keep(self.ctx, place.pointer, found, self.fills_cache);
             }
         }
         Ok(())

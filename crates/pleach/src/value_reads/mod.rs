@@ -61,11 +61,7 @@ pub(crate) fn get_value(
         return Ok(found);
     }
     ctx.value_cache.note_reads(1);
-    let (pointer, found) = read(ctx, segments, key, value)?;
-    if fills_cache {
-        ctx.value_cache.admit(pointer, &found);
-    }
-    Ok(Value::separated(found))
+    read(ctx, segments, key, value, fills_cache)
 }
 
 /// Reads the value of `user_key` to which `value` points, past the cache.
@@ -78,7 +74,7 @@ pub(crate) fn read_value(
     key: (PartitionId, &[u8]),
     value: &Value,
 ) -> Result<Value> {
-    read(ctx, segments, key, value).map(|(_, found)| Value::separated(found))
+    read(ctx, segments, key, value, false)
 }
 
 fn read(
@@ -86,12 +82,18 @@ fn read(
     segments: &ValueSegments,
     key: (PartitionId, &[u8]),
     value: &Value,
-) -> Result<(ValuePointer, Arc<[u8]>)> {
+    fills_cache: bool,
+) -> Result<Value> {
     let read = || {
         let Place { pointer, file, span, .. } = Place::find(ctx, segments, value)?;
-        Ok((pointer, file.take(pointer, key, &span, file.read(&span))?))
+        file.take(pointer, key, &span, file.read(&span), |bytes| keep(ctx, pointer, bytes, fills_cache))
     };
     read().map_err(|error| ctx.status.read_failed(error))
+}
+
+/// The value of these bytes, which were proved. If the read `fills_cache`, it enters the cache.
+fn keep(ctx: &Context, pointer: ValuePointer, bytes: &[u8], fills_cache: bool) -> Value {
+    Value::separated(if fills_cache { ctx.value_cache.admit(pointer, bytes) } else { bytes.into() })
 }
 
 /// The value of a key, for a task. It can be dropped at any time.
@@ -128,11 +130,9 @@ impl ValueLoad {
     pub(crate) fn poll(&mut self, ctx: &Context, waker: &Waker) -> Poll<Result<Value>> {
         let Poll::Ready(read) = self.read.poll(&self.service, waker) else { return Poll::Pending };
         let key = split_partition_key(&self.key).expect("a partition key");
-        let (value, pointer) = (self.read.take(key, read), self.read.pointer());
-        if let (Ok(value), true) = (&value, self.fills_cache) {
-            ctx.value_cache.admit(pointer, value);
-        }
-        Poll::Ready(value.map(Value::separated).map_err(|error| ctx.status.read_failed(error)))
+        let pointer = self.read.pointer();
+        let value = self.read.take(key, read, |bytes| keep(ctx, pointer, bytes, self.fills_cache));
+        Poll::Ready(value.map_err(|error| ctx.status.read_failed(error)))
     }
 }
 
