@@ -4,12 +4,12 @@
 mod slot;
 
 use loom::cell::UnsafeCell;
-use slot::{NOWHERE, Slot};
+use slot::{NOTHING, Slot};
 
 /// Some slots and items. Loom checks for each item that no access to its bytes races.
 pub struct Values {
     slots: Vec<Slot>,
-    /// What each item holds, as the value's place; accessed as the bytes are.
+    /// What each item holds, as the value's hash; accessed as the bytes are.
     items: Vec<UnsafeCell<u64>>,
 }
 
@@ -22,19 +22,19 @@ impl Values {
     pub fn new(slots: usize, items: usize) -> Self {
         Self {
             slots: (0..slots).map(|_| Slot::default()).collect(),
-            items: (0..items).map(|_| UnsafeCell::new(NOWHERE)).collect(),
+            items: (0..items).map(|_| UnsafeCell::new(NOTHING)).collect(),
         }
     }
 
     /// Reads a value, if a slot has it, as `Table::pin` does. Returns whether it was there.
-    pub fn read(&self, place: u64) -> bool {
-        let Some(slot) = self.slots.iter().find(|slot| slot.pin(place, true)) else { return false };
+    pub fn read(&self, hash: u64) -> bool {
+        let Some(slot) = self.slots.iter().find(|slot| slot.pin(hash, true)) else { return false };
         // SAFETY: the slot is pinned; otherwise loom ends the model.
         let held = || self.items[slot.item() as usize].with(|held| unsafe { *held });
-        assert_eq!(held(), place, "the item holds another value");
+        assert_eq!(held(), hash, "the item holds another value");
         slot.pin_again();
         slot.unpin();
-        assert_eq!(held(), place, "the item was given away under a pin");
+        assert_eq!(held(), hash, "the item was given away under a pin");
         slot.unpin();
         true
     }
@@ -47,20 +47,20 @@ impl Values {
         if slot.lock().is_none() {
             return false;
         }
-        slot.set(NOWHERE, 0);
+        slot.set(NOTHING, 0);
         slot.unlock(0);
         true
     }
 
     /// Admits a value, as `Shard::admit` does. Returns whether the slot could be locked.
-    pub fn admit(&self, slot: usize, item: usize, place: u64) -> bool {
+    pub fn admit(&self, slot: usize, item: usize, hash: u64) -> bool {
         let slot = &self.slots[slot];
         if slot.lock().is_none() {
             return false;
         }
-        slot.set(place, u32::try_from(item).expect("few items"));
+        slot.set(hash, u32::try_from(item).expect("few items"));
         // SAFETY: the slot is locked, and no other slot has the item; otherwise loom ends the model.
-        self.items[item].with_mut(|held| unsafe { *held = place });
+        self.items[item].with_mut(|held| unsafe { *held = hash });
         slot.unlock_pinned();
         slot.unpin();
         true
@@ -74,7 +74,7 @@ impl Values {
         let held = self.items[slot.item() as usize].with_mut(|held| unsafe { *held });
         // SAFETY: as in `admit`.
         self.items[to].with_mut(|target| unsafe { *target = held });
-        slot.set(slot.place(), u32::try_from(to).expect("few items"));
+        slot.set(slot.hash(), u32::try_from(to).expect("few items"));
         slot.unlock(chances);
         true
     }

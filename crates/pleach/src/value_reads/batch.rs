@@ -12,12 +12,13 @@ use std::ops::Range;
 
 use pleach_env::{ReadQueue, Result, is_out_of_files};
 use pleach_table::AlignedBuffer;
+use smallvec::SmallVec;
 
-use super::{Place, cached_value, keep};
+use super::{Place, cached_value, hash_of, keep};
 use crate::context::Context;
 use crate::keys::PartitionId;
 use crate::value::Value;
-use crate::values::{PREFETCHED, ValuePointer, ValueSegments, ValueSpan};
+use crate::values::{ValueSegments, ValueSpan};
 
 /// Reads in flight at most, as for blocks.
 const READS_MAX: u32 = 128;
@@ -36,6 +37,9 @@ const ON_DEVICE: Closeness = Closeness { gap_max: 16 << 10, span_max: 256 << 10 
 
 /// A call costs as much as a copy of 4 KiB (measured); a larger span would not fit into a processor's cache.
 const IN_MEMORY: Closeness = Closeness { gap_max: 4 << 10, span_max: 64 << 10 };
+
+/// Values that are looked for in the cache together, so that they wait for memory together.
+const GROUP_LEN: usize = 16;
 
 /// A value that is wanted, its key, and where to put it.
 struct Wanted<'s, 'k, 'v> {
@@ -100,10 +104,13 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
     ) -> Result<Self> {
         let mut pointers: Vec<_> = entries.filter(|(_, value)| value.is_pointer()).collect();
-        for group in pointers.chunks_mut(PREFETCHED) {
-            ctx.value_cache.prefetch(group.iter().filter_map(|(_, value)| ValuePointer::decode(value)));
-            for (_, value) in group {
-                if let Some(found) = cached_value(ctx, value, fills_cache) {
+        for group in pointers.chunks_mut(GROUP_LEN) {
+            let hashes: SmallVec<[u64; GROUP_LEN]> =
+                group.iter().map(|(key, _)| hash_of((partition, key))).collect();
+            hashes.iter().for_each(|hash| ctx.value_cache.prefetch(*hash));
+            hashes.iter().for_each(|hash| ctx.value_cache.prefetch_value(*hash));
+            for ((_, value), hash) in group.iter_mut().zip(hashes) {
+                if let Some(found) = cached_value(ctx, hash, value, fills_cache) {
                     **value = found;
                 }
             }
@@ -167,7 +174,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
                     usize::try_from(place.span.offset - group.span.offset).expect("inside of the read");
                 let bytes = &bytes[skip..][..place.span.len];
                 let found = place.file.prove(place.pointer, (self.partition, key), &place.span, bytes)?;
-                **value = keep(self.ctx, place.pointer, found, self.fills_cache);
+                **value = keep(self.ctx, (self.partition, key), place.pointer, found, self.fills_cache);
             }
         }
         Ok(())

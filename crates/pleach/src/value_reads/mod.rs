@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use pleach_env::{Error, ErrorKind, ReadService, Result};
+use pleach_table::key_hash;
 
 use crate::context::Context;
 use crate::keys::{PartitionId, PartitionKey, split_partition_key};
@@ -39,10 +40,17 @@ impl<'v> Place<'v> {
     }
 }
 
-/// The value to which `value` points, if it is cached. If the read `fills_cache`, the value is kept longer.
-pub(crate) fn cached_value(ctx: &Context, value: &Value, fills_cache: bool) -> Option<Value> {
+/// The hash by which the cache finds the value of a key: that of the filters, which a lookup has before it has the pointer.
+fn hash_of((partition, user_key): (PartitionId, &[u8])) -> u64 {
+    key_hash(partition.0, user_key)
+}
+
+/// The value to which `value` points, if it is cached; `hash` is that of the key, by `key_hash`. If the read `fills_cache`, the
+/// value is kept longer.
+#[inline]
+pub(crate) fn cached_value(ctx: &Context, hash: u64, value: &Value, fills_cache: bool) -> Option<Value> {
     let pointer = ValuePointer::decode(value)?;
-    ctx.value_cache.get(pointer, fills_cache).map(Value::separated)
+    ctx.value_cache.get(hash, pointer, fills_cache).map(Value::separated)
 }
 
 /// The value of `user_key` to which `value` points: from the cache, or from its home and then, if the read `fills_cache`, into
@@ -57,7 +65,7 @@ pub(crate) fn get_value(
     value: &Value,
     fills_cache: bool,
 ) -> Result<Value> {
-    if let Some(found) = cached_value(ctx, value, fills_cache) {
+    if let Some(found) = cached_value(ctx, hash_of(key), value, fills_cache) {
         return Ok(found);
     }
     ctx.value_cache.note_reads(1);
@@ -86,14 +94,24 @@ fn read(
 ) -> Result<Value> {
     let read = || {
         let Place { pointer, file, span, .. } = Place::find(ctx, segments, value)?;
-        file.take(pointer, key, &span, file.read(&span), |bytes| keep(ctx, pointer, bytes, fills_cache))
+        file.take(pointer, key, &span, file.read(&span), |bytes| keep(ctx, key, pointer, bytes, fills_cache))
     };
     read().map_err(|error| ctx.status.read_failed(error))
 }
 
 /// The value of these bytes, which were proved. If the read `fills_cache`, it enters the cache.
-fn keep(ctx: &Context, pointer: ValuePointer, bytes: &[u8], fills_cache: bool) -> Value {
-    Value::separated(if fills_cache { ctx.value_cache.admit(pointer, bytes) } else { bytes.into() })
+fn keep(
+    ctx: &Context,
+    key: (PartitionId, &[u8]),
+    pointer: ValuePointer,
+    bytes: &[u8],
+    fills_cache: bool,
+) -> Value {
+    Value::separated(if fills_cache {
+        ctx.value_cache.admit(hash_of(key), pointer, bytes)
+    } else {
+        bytes.into()
+    })
 }
 
 /// The value of a key, for a task. It can be dropped at any time.
@@ -131,7 +149,7 @@ impl ValueLoad {
         let Poll::Ready(read) = self.read.poll(&self.service, waker) else { return Poll::Pending };
         let key = split_partition_key(&self.key).expect("a partition key");
         let pointer = self.read.pointer();
-        let value = self.read.take(key, read, |bytes| keep(ctx, pointer, bytes, self.fills_cache));
+        let value = self.read.take(key, read, |bytes| keep(ctx, key, pointer, bytes, self.fills_cache));
         Poll::Ready(value.map_err(|error| ctx.status.read_failed(error)))
     }
 }

@@ -41,18 +41,6 @@ const VALUES_SHARE: usize = 8;
 /// Blocks are granted this part of the total more than they use (arbitrary), so that values are seldom evicted for them.
 const STEP_SHARE: usize = 64;
 
-/// Values that are prefetched together: as many as lookups in a group.
-pub(crate) const PREFETCHED: usize = 16;
-
-/// Mixes a place: the finalizer of `MurmurHash3`. Places are chosen by the store and not by users, so no key is needed against
-/// chosen collisions.
-#[inline]
-fn hash_of(place: u64) -> u64 {
-    let mut mixed = (place ^ (place >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    mixed ^ (mixed >> 33)
-}
-
 /// The bytes of a separated value: in the cache, or those of a reader.
 #[derive(Clone)]
 pub(crate) enum ValueBytes {
@@ -138,28 +126,36 @@ impl ValueCache {
         self.values.get()?.as_ref()
     }
 
-    /// The value to which a pointer leads. If it `counts`, the value is kept longer.
+    /// Prefetches where a value of a key with this hash would be found.
     #[inline]
-    pub(crate) fn get(&self, pointer: ValuePointer, counts: bool) -> Option<ValueBytes> {
-        self.values()?.get(pointer, counts).map(ValueBytes::Cached)
-    }
-
-    /// Prefetches where the values to which some pointers lead would be found, and then the values. Callers get them in groups
-    /// of [`PREFETCHED`].
-    pub(crate) fn prefetch(&self, pointers: impl Iterator<Item = ValuePointer> + Clone) {
+    pub(crate) fn prefetch(&self, hash: u64) {
         if let Some(values) = self.values() {
-            pointers.clone().for_each(|pointer| values.prefetch(pointer));
-            pointers.for_each(|pointer| values.prefetch_value(pointer));
+            values.prefetch(hash);
         }
     }
 
+    /// Prefetches the beginning of a value of a key with this hash, if one seems to be there. To be called when
+    /// [`ValueCache::prefetch`] was called a moment before.
+    #[inline]
+    pub(crate) fn prefetch_value(&self, hash: u64) {
+        if let Some(values) = self.values() {
+            values.prefetch_value(hash);
+        }
+    }
+
+    /// The value to which a pointer of a key with this hash leads. If it `counts`, the value is kept longer.
+    #[inline]
+    pub(crate) fn get(&self, hash: u64, pointer: ValuePointer, counts: bool) -> Option<ValueBytes> {
+        self.values()?.get(hash, pointer, counts).map(ValueBytes::Cached)
+    }
+
     /// Admits a value that a point read has read and proved. If it is not admitted, it gets memory of its own.
-    pub(crate) fn admit(&self, pointer: ValuePointer, bytes: &[u8]) -> ValueBytes {
+    pub(crate) fn admit(&self, hash: u64, pointer: ValuePointer, bytes: &[u8]) -> ValueBytes {
         let values = match self.values.get() {
             Some(values) => values,
             None => self.start(),
         };
-        let admitted = values.as_ref().and_then(|values| values.admit(pointer, bytes));
+        let admitted = values.as_ref().and_then(|values| values.admit(hash, pointer, bytes));
         admitted.map_or_else(|| bytes.into(), ValueBytes::Cached)
     }
 

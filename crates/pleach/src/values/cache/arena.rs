@@ -29,18 +29,25 @@ const NO_SLOT: u32 = u32::MAX;
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Header {
+    /// Which value it is.
+    place: u64,
     /// Number of the item's slot, or [`NO_SLOT`].
     slot: u32,
-    /// Lines of the tile.
-    lines: u32,
-    /// Bytes of the value.
+    /// Bytes of the value; of a hole, its lines.
     len: u32,
-    unused: u32,
+}
+
+impl Header {
+    #[inline]
+    fn lines(self) -> u32 {
+        if self.slot == NO_SLOT { self.len } else { lines_of(self.len as usize) }
+    }
 }
 
 const HEADER: usize = size_of::<Header>();
 
 /// Lines of an item with a value of `len` bytes.
+#[inline]
 pub(super) fn lines_of(len: usize) -> u32 {
     u32::try_from((HEADER + len).div_ceil(LINE)).expect("values are at most VALUE_LEN_MAX")
 }
@@ -90,8 +97,8 @@ impl Arena {
     ///
     /// Requires: the caller holds the lock of the shard, and a tile begins at `line`.
     pub(super) fn tile(&self, line: u32) -> (u32, Option<u32>) {
-        let Header { slot, lines, .. } = self.header(line);
-        (lines, (slot != NO_SLOT).then_some(slot))
+        let header = self.header(line);
+        (header.lines(), (header.slot != NO_SLOT).then_some(header.slot))
     }
 
     /// Makes the lines a hole.
@@ -99,23 +106,21 @@ impl Arena {
     /// Requires: the caller holds the lock of the shard, and no value uses the lines.
     pub(super) fn make_hole(&self, line: u32, lines: u32) {
         if lines > 0 {
-            self.set_header(line, Header { slot: NO_SLOT, lines, len: 0, unused: 0 });
+            self.set_header(line, Header { place: 0, slot: NO_SLOT, len: lines });
         }
     }
 
-    /// Begins the item of a value of `len` bytes, without its bytes.
+    /// Begins the item of the value of this place and `len` bytes, without its bytes.
     ///
     /// Requires: as [`Arena::make_hole`]; the caller has locked the slot.
-    pub(super) fn make_item(&self, line: u32, slot: u32, len: usize) {
-        let len_u32 = u32::try_from(len).expect("values are at most VALUE_LEN_MAX");
-        self.set_header(line, Header { slot, lines: lines_of(len), len: len_u32, unused: 0 });
+    pub(super) fn make_item(&self, line: u32, slot: u32, place: u64, len: u32) {
+        self.set_header(line, Header { place, slot, len });
     }
 
     /// Changes the slot of an item.
     ///
     /// Requires: as [`Arena::make_item`].
-    pub(super) fn set_slot(&self, line: u32, slot: Option<u32>) {
-        let slot = slot.unwrap_or(NO_SLOT);
+    pub(super) fn set_slot(&self, line: u32, slot: u32) {
         self.set_header(line, Header { slot, ..self.header(line) });
     }
 
@@ -133,32 +138,35 @@ impl Arena {
     ///
     /// Requires: as [`Arena::make_hole`] of the lines from `to` to the item; the caller has locked the slot.
     pub(super) fn move_down(&self, from: u32, to: u32) {
-        let lines = self.header(from).lines;
+        let lines = self.header(from).lines();
         let (source, target) = (self.at(from, lines), self.at(to, lines));
         // SAFETY: both are inside of the arena, by the check in `at`. Nobody else accesses the item or the lines.
         unsafe { source.copy_to(target, lines as usize * LINE) }
     }
 
-    /// Where the bytes of an item are, and how many.
+    /// Where the bytes of an item are, if it is the value of this place and `len` bytes.
     ///
     /// Requires: the caller has pinned its slot.
     #[inline]
-    pub(super) fn bytes(&self, line: u32) -> (NonNull<u8>, u32) {
-        let Header { lines, len, .. } = self.header(line);
-        let item = self.at(line, lines);
-        debug_assert_eq!(lines, lines_of(len as usize), "the item was begun with this length");
-        // SAFETY: the tile is inside of the arena, and its header too.
-        (unsafe { item.add(HEADER) }, len)
+    pub(super) fn bytes(&self, line: u32, place: u64, len: u32) -> Option<NonNull<u8>> {
+        let header = self.header(line);
+        let item = self.at(line, lines_of(len as usize));
+        // SAFETY: an item of this length is inside of the arena, by the check in `at`, and so is its header.
+        (header.place == place && header.len == len).then(|| unsafe { item.add(HEADER) })
     }
 
-    /// Prefetches the first lines and the last one of an item with a value of `len` bytes.
+    /// Prefetches the first lines of an item.
     #[inline]
-    pub(super) fn prefetch(&self, line: u32, len: usize) {
+    pub(super) fn prefetch(&self, line: u32) {
         let item = self.memory.start().as_ptr().wrapping_add(line as usize * LINE);
-        for head in 0..HEAD_LINES {
-            prefetch(item.wrapping_add(head * LINE));
-        }
-        prefetch(item.wrapping_add(HEADER + len));
+        (0..HEAD_LINES).for_each(|line| prefetch(item.wrapping_add(line * LINE)));
+    }
+
+    /// Prefetches the last line of an item with a value of `len` bytes.
+    #[inline]
+    pub(super) fn prefetch_end(&self, line: u32, len: u32) {
+        let item = self.memory.start().as_ptr().wrapping_add(line as usize * LINE);
+        prefetch(item.wrapping_add(HEADER + len as usize - 1));
     }
 
     /// Gives the memory of the whole pages among some lines back to the system.

@@ -15,11 +15,12 @@
 //! after that, under the lock of its slot.
 
 use std::ops::Range;
+use std::ptr::NonNull;
 
 use pleach_env::sync::Mutex;
 
 use super::arena::{Arena, LINE, lines_of};
-use super::slot::{NOWHERE, Slot};
+use super::slot::{NOTHING, Slot};
 use super::table::Table;
 
 /// A value takes at most this part of a shard (arbitrary): one in so many.
@@ -60,7 +61,17 @@ struct State {
 /// A value that a reader has pinned.
 pub(super) struct Pinned<'s> {
     pub(super) slot: &'s Slot,
-    pub(super) bytes: std::ptr::NonNull<u8>,
+    pub(super) bytes: NonNull<u8>,
+}
+
+/// Which value is meant.
+#[derive(Clone, Copy)]
+pub(super) struct Name {
+    /// Of the key; not [`NOTHING`].
+    pub(super) hash: u64,
+    /// Segment and offset.
+    pub(super) place: u64,
+    /// Bytes of the value.
     pub(super) len: u32,
 }
 
@@ -88,32 +99,35 @@ impl Shard {
         self.table.prefetch(hash);
     }
 
-    /// Prefetches a value of `len` bytes, if it seems to be there.
+    /// Prefetches the beginning of a value, if one with this hash seems to be there.
     #[inline]
-    pub(super) fn prefetch_value(&self, hash: u64, place: u64, len: usize) {
-        if let Some(item) = self.table.peek(hash, place) {
-            self.arena.prefetch(item, len);
+    pub(super) fn prefetch_value(&self, hash: u64) {
+        if let Some(item) = self.table.peek(hash) {
+            self.arena.prefetch(item);
         }
     }
 
-    /// Finds and pins a value, which is expected to have `len` bytes.
+    /// Finds and pins a value.
     #[inline]
-    pub(super) fn get(&self, hash: u64, place: u64, len: usize, counts: bool) -> Option<Pinned<'_>> {
-        let slot = self.table.pin(hash, place, counts)?;
-        self.arena.prefetch(slot.item(), len);
-        let (bytes, len) = self.arena.bytes(slot.item());
-        Some(Pinned { slot, bytes, len })
+    pub(super) fn get(&self, name: Name, counts: bool) -> Option<Pinned<'_>> {
+        let Name { hash, place, len } = name;
+        let slot = self.table.pin(hash, counts, |slot| {
+            self.arena.prefetch_end(slot.item(), len);
+            self.arena.bytes(slot.item(), place, len).is_some()
+        })?;
+        Some(Pinned { slot, bytes: self.arena.bytes(slot.item(), place, len)? })
     }
 
     /// Admits and pins a value, unless it is too large or pins hold too much. If another thread has admitted it, that value is
-    /// pinned.
-    pub(super) fn admit(&self, hash: u64, place: u64, bytes: &[u8]) -> Option<Pinned<'_>> {
+    /// pinned. Another value of the key is evicted.
+    pub(super) fn admit(&self, name: Name, bytes: &[u8]) -> Option<Pinned<'_>> {
+        let Name { hash, place, len } = name;
         let lines = lines_of(bytes.len());
         let mut state = self.state.lock();
         if lines > self.limit(&state) / VALUE_SHARE {
             return None;
         }
-        if let Some(found) = self.get(hash, place, bytes.len(), true) {
+        if let Some(found) = self.get(name, true) {
             return Some(found);
         }
         self.grow_if_full(&mut state);
@@ -123,14 +137,13 @@ impl Shard {
             slot.unlock(0);
             return None;
         };
-        self.arena.make_item(item, number, bytes.len());
-        slot.set(place, item);
+        self.arena.make_item(item, number, place, len);
+        slot.set(hash, item);
         state.values += 1;
         drop(state);
         self.arena.write(item, bytes);
         slot.unlock_pinned();
-        let (bytes, len) = self.arena.bytes(item);
-        Some(Pinned { slot, bytes, len })
+        Some(Pinned { slot, bytes: self.arena.bytes(item, place, len)? })
     }
 
     /// Sets the bytes of table and arena. When they fall, values are evicted and their memory is given back. A pinned value keeps its
@@ -167,16 +180,16 @@ impl Shard {
         }
         for number in 0..self.table.slots() {
             let slot = self.table.slot(number);
-            let place = slot.place();
-            if place != NOWHERE
-                && let Some(grown) = self.table.grown(number, super::hash_of(place))
+            let hash = slot.hash();
+            if hash != NOTHING
+                && let Some(grown) = self.table.grown(number, hash)
                 && let Some(chances) = slot.lock()
             {
                 let target = self.table.slot(grown);
                 let _nobody_knows_it = target.lock().expect("no value was ever in it");
-                self.arena.set_slot(slot.item(), Some(grown));
-                target.set(place, slot.item());
-                slot.set(NOWHERE, 0);
+                self.arena.set_slot(slot.item(), grown);
+                target.set(hash, slot.item());
+                slot.set(NOTHING, 0);
                 target.unlock(chances);
                 slot.unlock(0);
             }
@@ -185,13 +198,16 @@ impl Shard {
         self.trim(state);
     }
 
-    /// Locks an empty slot for a value with this hash. If there is none, the value in the bucket with the fewest chances is
-    /// evicted.
+    /// Locks an empty slot for a value with this hash, of which other values are evicted. If there is none, the value in the bucket
+    /// with the fewest chances is evicted.
     fn empty_slot(&self, state: &mut State, hash: u64) -> Option<u32> {
         let bucket = || self.table.bucket(hash);
+        for number in bucket().filter(|number| self.table.slot(*number).hash() == hash) {
+            self.evict(state, number);
+        }
         let is_empty = |number: &u32| {
             let slot = self.table.slot(*number);
-            slot.place() == NOWHERE && slot.lock().is_some()
+            slot.hash() == NOTHING && slot.lock().is_some()
         };
         if let Some(number) = bucket().find(is_empty) {
             return Some(number);
@@ -208,8 +224,9 @@ impl Shard {
         if slot.lock().is_none() {
             return false;
         }
-        self.arena.set_slot(slot.item(), None);
-        slot.set(NOWHERE, 0);
+        let (lines, _) = self.arena.tile(slot.item());
+        self.arena.make_hole(slot.item(), lines);
+        slot.set(NOTHING, 0);
         slot.unlock(0);
         state.values -= 1;
         true
@@ -282,7 +299,7 @@ impl Shard {
             return behind..behind;
         };
         self.arena.move_down(hole.end, hole.start);
-        slot.set(slot.place(), hole.start);
+        slot.set(slot.hash(), hole.start);
         slot.unlock(chances);
         hole.start + lines..behind
     }
@@ -298,7 +315,7 @@ impl Shard {
         for number in 0..self.table.slots() {
             let slot = self.table.slot(number);
             let item = slot.item();
-            if slot.place() == NOWHERE {
+            if slot.hash() == NOTHING {
             } else if item < limit {
                 last = last.max(Some((item, number)));
             } else if !self.evict(state, number) {
@@ -336,7 +353,7 @@ impl Shard {
             assert!(lines > 0, "a tile has lines");
             if let Some(slot) = slot {
                 assert_eq!(self.table.slot(slot).item(), line, "the slot has the item");
-                assert_ne!(self.table.slot(slot).place(), NOWHERE, "the slot has a value");
+                assert_ne!(self.table.slot(slot).hash(), NOTHING, "the slot has a value");
                 values += 1;
             }
             line += lines;
@@ -345,7 +362,7 @@ impl Shard {
         assert_eq!(line, state.fresh, "tiles end where fresh lines begin");
         assert!(state.fresh <= state.used && state.used <= self.arena.lines());
         assert_eq!(values, state.values);
-        let full = (0..self.table.slots()).filter(|n| self.table.slot(*n).place() != NOWHERE).count();
+        let full = (0..self.table.slots()).filter(|n| self.table.slot(*n).hash() != NOTHING).count();
         assert_eq!(full, values as usize);
     }
 }

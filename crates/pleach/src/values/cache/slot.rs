@@ -1,13 +1,13 @@
 //! Slot: the place of one cached value in the table, and who may read or change it.
 //!
-//! A slot names a value by its place in the segments, and says where its item is in the arena. Its state word counts the
-//! readers of the item.
+//! A slot names a value by the hash of its key, and says where its item is in the arena. Its state word counts the readers of
+//! the item.
 //!
 //! # Invariants
 //! 1. *Writers are alone*: a lock needs zero pins. A reader that finds the slot locked takes its pin back and does not use the
-//!    slot. So place and item change only while nobody uses them.
-//! 2. *A place that is unchanged after the pin is right*: the place is cleared under the lock before the item is given away. So
-//!    if a reader pins a slot and then finds the place that it looks for, the item holds that value until the pin is gone.
+//!    slot. So hash and item change only while nobody uses them.
+//! 2. *A hash that is unchanged after the pin is right*: the hash is cleared under the lock before the item is given away. So if
+//!    a reader pins a slot and then finds the hash that it looks for, the item holds a value with that hash until the pin is gone.
 //!
 //! # Concurrency
 //! The state has the second chances in bits 0 and 1, *locked* in bit 2, *orphaned* in bit 3, and the number of pins from bit 4
@@ -27,25 +27,25 @@ const PIN: u32 = 16;
 /// Too many pins for the state word: no further pin is given. Only a leak of pins comes so far.
 const TOO_MANY: u32 = 1 << 31;
 
-/// The place of no value: a segment begins with a header.
-pub(super) const NOWHERE: u64 = 0;
+/// The hash of no value.
+pub(super) const NOTHING: u64 = 0;
 
 /// See the module's text. All zeros is an empty slot.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct Slot {
-    /// The value's place, or [`NOWHERE`]. Changed under the lock. Relaxed: the state orders it.
-    place: AtomicU64,
-    /// The first line of the item. As `place`.
+    /// The hash of the value's key, or [`NOTHING`]. Changed under the lock. Relaxed: the state orders it.
+    hash: AtomicU64,
+    /// The first line of the item. As `hash`.
     item: AtomicU32,
     state: AtomicU32,
 }
 
 impl Slot {
-    /// The value's place. It may change at once, unless the slot is pinned or the lock of the shard is held.
+    /// The hash of the value's key. It may change at once, unless the slot is pinned or the lock of the shard is held.
     #[inline]
-    pub(super) fn place(&self) -> u64 {
-        self.place.load(Ordering::Relaxed)
+    pub(super) fn hash(&self) -> u64 {
+        self.hash.load(Ordering::Relaxed)
     }
 
     /// The first line of the item, under the same rule.
@@ -54,15 +54,15 @@ impl Slot {
         self.item.load(Ordering::Relaxed)
     }
 
-    /// Pins the slot, if it has the value of this place. If the read `counts`, the value gets a chance.
+    /// Pins the slot, if it has a value with this hash. If the read `counts`, the value gets a chance.
     #[inline]
-    pub(super) fn pin(&self, place: u64, counts: bool) -> bool {
-        if self.place() != place {
+    pub(super) fn pin(&self, hash: u64, counts: bool) -> bool {
+        if self.hash() != hash {
             return false;
         }
         let state = self.state.fetch_add(PIN, Ordering::Acquire);
         // Invariant 2. Relaxed suffices: the pin acquired what happened before the last unlock.
-        if state & (LOCKED | TOO_MANY) != 0 || self.place() != place {
+        if state & (LOCKED | TOO_MANY) != 0 || self.hash() != hash {
             self.state.fetch_sub(PIN, Ordering::Release);
             return false;
         }
@@ -109,9 +109,9 @@ impl Slot {
     }
 
     /// Sets what the slot has. Requires: the caller has locked it.
-    pub(super) fn set(&self, place: u64, item: u32) {
+    pub(super) fn set(&self, hash: u64, item: u32) {
         self.item.store(item, Ordering::Relaxed);
-        self.place.store(place, Ordering::Relaxed);
+        self.hash.store(hash, Ordering::Relaxed);
     }
 
     /// Ends a lock.

@@ -1,4 +1,4 @@
-//! Table: the slots of a shard, found by the hash of a value's place.
+//! Table: the slots of a shard, found by the hash of a key.
 //!
 //! A line of the processor's cache has four slots. Two neighbouring lines are a *bucket*, where a value can be in any slot. A
 //! search begins in the line that the hash says, so it usually reads one line. The table doubles by adding buckets behind
@@ -89,21 +89,25 @@ impl Table {
         }
     }
 
-    /// The first line of the item that a slot seems to have for this place.
+    /// The first line of the item that a slot seems to have for this hash.
     #[inline]
-    pub(super) fn peek(&self, hash: u64, place: u64) -> Option<u32> {
-        self.bucket(hash).map(|number| self.slot(number)).find(|slot| slot.place() == place).map(Slot::item)
+    pub(super) fn peek(&self, hash: u64) -> Option<u32> {
+        self.bucket(hash).map(|number| self.slot(number)).find(|slot| slot.hash() == hash).map(Slot::item)
     }
 
-    /// Finds and pins the slot of a value.
+    /// Finds and pins the slot with this hash that `is_right`.
     #[inline]
-    pub(super) fn pin(&self, hash: u64, place: u64, counts: bool) -> Option<&Slot> {
-        let [first, second] = self.lines_of(hash);
-        prefetch(std::ptr::from_ref(self.slot(second)).cast());
-        let pinned = |line: u32| {
-            (line..line + LINE_SLOTS).map(|number| self.slot(number)).find(|slot| slot.pin(place, counts))
-        };
-        pinned(first).or_else(|| pinned(second))
+    pub(super) fn pin(&self, hash: u64, counts: bool, is_right: impl Fn(&Slot) -> bool) -> Option<&Slot> {
+        for number in self.bucket(hash) {
+            let slot = self.slot(number);
+            if slot.pin(hash, counts) {
+                if is_right(slot) {
+                    return Some(slot);
+                }
+                let _the_cache_exists = slot.unpin();
+            }
+        }
+        None
     }
 
     /// Doubles the slots in use: from now on values whose hash has this bit are in the slots behind the others, as far as they

@@ -14,17 +14,22 @@ fn bytes_of(number: u64, len: usize) -> Vec<u8> {
     number.to_le_bytes().into_iter().cycle().take(len).collect()
 }
 
+/// As good as random.
+fn hash_of(number: u64) -> u64 {
+    Rng::with_seed(number).u64(..)
+}
+
 /// Lengths of values by their numbers, from 0 to `max`.
 fn len_of(number: u64, max: usize) -> usize {
     usize::try_from(hash_of(number) % (max as u64 + 1)).unwrap()
 }
 
 fn admit(values: &Values, number: u64, len: usize) -> Option<CachedValue> {
-    values.admit(pointer(number, len), &bytes_of(number, len))
+    values.admit(hash_of(number), pointer(number, len), &bytes_of(number, len))
 }
 
 fn is_cached(values: &Values, number: u64, len: usize) -> bool {
-    let found = values.get(pointer(number, len), false);
+    let found = values.get(hash_of(number), pointer(number, len), false);
     found.is_some_and(|found| {
         assert_eq!(found[..], bytes_of(number, len));
         true
@@ -105,7 +110,7 @@ fn values_that_are_read_survive_those_that_are_not() {
         drop(admit(&values, number, 1000));
         if number % 300 == 0 {
             for number in hot.clone() {
-                drop(values.get(pointer(number, 1000), true));
+                drop(values.get(hash_of(number), pointer(number, 1000), true));
             }
         }
     }
@@ -131,8 +136,8 @@ fn large_values_and_small_capacities_are_refused() {
     assert!((0..pinned.len() as u64).all(|number| is_cached(&values, number, 4000)));
     values.check_invariants();
     let unknown = ValuePointer { segment: FileId(1 << 32), offset: 64, len: 3 };
-    assert!(values.admit(unknown, b"far").is_none());
-    assert!(values.get(pointer(1, 3999), false).is_none(), "the pointer says another length");
+    assert!(values.admit(1, unknown, b"far").is_none());
+    assert!(values.get(hash_of(1), pointer(1, 3999), false).is_none(), "the pointer says another length");
 }
 
 #[test]
@@ -163,7 +168,7 @@ fn threads_read_whole_values_while_others_admit_and_capacities_change() {
                     for _ in 0..rounds {
                         let number = rng.u64(..40);
                         let len = len_of(number, 3000);
-                        let found = values.get(pointer(number, len), rng.bool());
+                        let found = values.get(hash_of(number), pointer(number, len), rng.bool());
                         let found = found.or_else(|| admit(values, number, len));
                         if let Some(value) = &found {
                             assert_eq!(value[..], bytes_of(number, len));

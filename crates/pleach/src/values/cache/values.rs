@@ -12,9 +12,8 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::hash_of;
-use super::shard::{Pinned, Shard};
-use super::slot::{NOWHERE, Slot};
+use super::shard::{Name, Pinned, Shard};
+use super::slot::{NOTHING, Slot};
 use crate::values::ValuePointer;
 
 /// A shard has at least so many bytes (arbitrary): its table and its arena may each take a part of a huge page more than they use.
@@ -35,23 +34,19 @@ struct Shards {
 /// The owner of the shards.
 pub(super) struct Values(NonNull<Shards>);
 
-/// A pointer as the table knows it.
-#[derive(Clone, Copy)]
-struct Key {
-    place: u64,
-    hash: u64,
-    len: usize,
+/// The value that a pointer of a key with this hash leads to. `None` for what the cache does not hold: values of segments from
+/// number 2^32 on.
+#[inline]
+fn name(hash: u64, pointer: ValuePointer) -> Option<Name> {
+    let ValuePointer { segment, offset, len } = pointer;
+    let (segment, offset) = (u32::try_from(segment.0).ok()?, u32::try_from(offset).ok()?);
+    Some(Name { hash: something(hash), place: u64::from(segment) << 32 | u64::from(offset), len })
 }
 
-impl Key {
-    /// `None` for what the cache does not hold: values of segments from number 2^32 on, and forged pointers to no value.
-    #[inline]
-    fn new(pointer: ValuePointer) -> Option<Self> {
-        let ValuePointer { segment, offset, len } = pointer;
-        let (segment, offset) = (u32::try_from(segment.0).ok()?, u32::try_from(offset).ok()?);
-        let place = u64::from(segment) << 32 | u64::from(offset);
-        (place != NOWHERE).then(|| Self { place, hash: hash_of(place), len: len as usize })
-    }
+/// A hash that a slot can have.
+#[inline]
+fn something(hash: u64) -> u64 {
+    if hash == NOTHING { 1 } else { hash }
 }
 
 impl Values {
@@ -71,46 +66,41 @@ impl Values {
 
     /// The upper half of the hash chooses the shard, the lower half the bucket.
     #[inline]
-    fn shard(&self, key: Key) -> &Shard {
+    fn shard(&self, hash: u64) -> &Shard {
         let shards = self.shards();
-        let number = (key.hash >> 32) * shards.len() as u64 >> 32;
+        let number = (hash >> 32) * shards.len() as u64 >> 32;
         &shards[usize::try_from(number).expect("less than the number of shards")]
     }
 
-    /// Prefetches where a value would be found.
+    /// Prefetches where a value of a key with this hash would be found.
     #[inline]
-    pub(super) fn prefetch(&self, pointer: ValuePointer) {
-        if let Some(key) = Key::new(pointer) {
-            self.shard(key).prefetch(key.hash);
-        }
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.shard(hash).prefetch(something(hash));
     }
 
-    /// Prefetches a value, if it seems to be there.
+    /// Prefetches the beginning of a value of a key with this hash, if one seems to be there.
     #[inline]
-    pub(super) fn prefetch_value(&self, pointer: ValuePointer) {
-        if let Some(key) = Key::new(pointer) {
-            self.shard(key).prefetch_value(key.hash, key.place, key.len);
-        }
+    pub(super) fn prefetch_value(&self, hash: u64) {
+        self.shard(hash).prefetch_value(something(hash));
     }
 
     /// The value to which a pointer leads. If the read `counts`, the value is kept longer.
     #[inline]
-    pub(super) fn get(&self, pointer: ValuePointer, counts: bool) -> Option<CachedValue> {
-        let key = Key::new(pointer)?;
-        let pinned = self.shard(key).get(key.hash, key.place, key.len, counts)?;
-        Some(self.hold(&pinned)).filter(|value| value.len == pointer.len)
+    pub(super) fn get(&self, hash: u64, pointer: ValuePointer, counts: bool) -> Option<CachedValue> {
+        let pinned = self.shard(hash).get(name(hash, pointer)?, counts)?;
+        Some(self.hold(&pinned, pointer.len))
     }
 
     /// Admits a value, and holds it. `None` if it is too large, or if too much is pinned.
-    pub(super) fn admit(&self, pointer: ValuePointer, bytes: &[u8]) -> Option<CachedValue> {
-        let key = Key::new(pointer)?;
-        let pinned = self.shard(key).admit(key.hash, key.place, bytes)?;
-        Some(self.hold(&pinned)).filter(|value| value.len == pointer.len)
+    pub(super) fn admit(&self, hash: u64, pointer: ValuePointer, bytes: &[u8]) -> Option<CachedValue> {
+        assert_eq!(bytes.len(), pointer.len as usize, "the value to which the pointer leads");
+        let pinned = self.shard(hash).admit(name(hash, pointer)?, bytes)?;
+        Some(self.hold(&pinned, pointer.len))
     }
 
     #[inline]
-    fn hold(&self, pinned: &Pinned<'_>) -> CachedValue {
-        let Pinned { slot, bytes, len } = *pinned;
+    fn hold(&self, pinned: &Pinned<'_>, len: u32) -> CachedValue {
+        let Pinned { slot, bytes } = *pinned;
         CachedValue { bytes, len, slot: NonNull::from(slot), shards: self.0 }
     }
 
