@@ -29,8 +29,8 @@ const VALUE_SHARE: u32 = 4;
 /// The table takes at most this part of the capacity: a slot for 128 bytes. Smaller values evict each other earlier.
 const TABLE_SHARE: usize = 8;
 
-/// The table doubles when more than so many eighths of its slots are in use. Of 100 values then two find their bucket full.
-const FULL_EIGHTHS: u64 = 5;
+/// The table doubles when so many sixteenths of its slots are in use. Of 100 further values, four would then find their bucket full.
+const FULL_SIXTEENTHS: u64 = 9;
 
 /// The hand passes at most so many lines for a value (1 MiB, arbitrary), and so many times the value's. If it frees too little, the
 /// value is not admitted.
@@ -174,7 +174,7 @@ impl Shard {
 
     /// Doubles the table if it is full. Pinned values stay where they are, cannot be found any more, and are evicted later.
     fn grow_if_full(&self, state: &mut State) {
-        let is_full = u64::from(state.values) * 8 >= u64::from(self.table.slots()) * FULL_EIGHTHS;
+        let is_full = u64::from(state.values) * 16 >= u64::from(self.table.slots()) * FULL_SIXTEENTHS;
         if !is_full || !self.table.may_grow() || self.table.bytes() * 2 > state.capacity / TABLE_SHARE {
             return;
         }
