@@ -215,7 +215,7 @@ fn search_block(sst: &Sst, block: BlockRef, stored_key: &[u8], hash: u64) -> Sup
     match sst.get_in_block(&block, stored_key, hash) {
         None => Supplied::NotFound,
         Some((ValueKind::Tombstone, _)) => Supplied::Found(None),
-        Some((ValueKind::ValuePointer, range)) => Supplied::Found(Some(Value::pointer(block, range))),
+        Some((ValueKind::ValuePointer, range)) => Supplied::Found(Some(Value::pointer(&block[range]))),
         Some((_, range)) => Supplied::Found(Some(Value::in_block(block, range))),
     }
 }

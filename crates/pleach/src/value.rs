@@ -6,7 +6,7 @@ use pleach_table::BlockRef;
 
 use crate::keys::impl_bytes;
 use crate::memtable::MemtableValue;
-use crate::values::ValueBytes;
+use crate::values::{ValueBytes, ValuePointer};
 
 /// A value that was read. It derefs to `[u8]` and copies nothing: it pins the cached block or the memtable that holds its
 /// bytes. That memory cannot be used for anything else meanwhile. To keep many values for long, copy them with
@@ -34,12 +34,8 @@ enum Repr {
     },
     Memtable(MemtableValue),
     Separated(ValueBytes),
-    /// The bytes are those of a value pointer. No caller of the crate gets it.
-    Pointer {
-        block: BlockRef,
-        start: u32,
-        len: u32,
-    },
+    /// The value is still to be read. `None` if the pointer is malformed. No caller of the crate gets it.
+    Pointer(Option<ValuePointer>),
 }
 
 impl Value {
@@ -51,11 +47,10 @@ impl Value {
         Self(Repr::Block { block, start, len })
     }
 
-    /// A value that is still to be read: bytes `range` of a block are the pointer to it.
-    pub(crate) fn pointer(block: BlockRef, range: std::ops::Range<usize>) -> Self {
-        let start = u32::try_from(range.start).expect("blocks are shorter than 4 GiB");
-        let len = u32::try_from(range.len()).expect("values are at most VALUE_LEN_MAX");
-        Self(Repr::Pointer { block, start, len })
+    /// A value that is still to be read, by the bytes of the pointer to it.
+    #[inline]
+    pub(crate) fn pointer(bytes: &[u8]) -> Self {
+        Self(Repr::Pointer(ValuePointer::decode(bytes)))
     }
 
     /// A value that lay outside of SSTs.
@@ -66,7 +61,13 @@ impl Value {
     /// Whether it is still to be read.
     #[inline]
     pub(crate) fn is_pointer(&self) -> bool {
-        matches!(self.0, Repr::Pointer { .. })
+        matches!(self.0, Repr::Pointer(_))
+    }
+
+    /// The pointer to it; `None` if it is malformed, or the value has been read.
+    #[inline]
+    pub(crate) fn as_pointer(&self) -> Option<ValuePointer> {
+        if let Repr::Pointer(pointer) = self.0 { pointer } else { None }
     }
 
     #[inline]
@@ -86,11 +87,10 @@ impl Deref for Value {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Repr::Block { block, start, len } | Repr::Pointer { block, start, len } => {
-                &block[*start as usize..(*start + *len) as usize]
-            }
+            Repr::Block { block, start, len } => &block[*start as usize..(*start + *len) as usize],
             Repr::Memtable(value) => value.bytes(),
             Repr::Separated(bytes) => bytes,
+            Repr::Pointer(_) => unreachable!("nobody reads the bytes of a value before they are there"),
         }
     }
 }

@@ -27,10 +27,11 @@ pub(super) struct Place<'v> {
 }
 
 impl<'v> Place<'v> {
-    /// Finds the place to which the bytes of `value` point.
+    /// Finds the place to which `value` points.
     pub(super) fn find(ctx: &Context, segments: &'v ValueSegments, value: &Value) -> Result<Self> {
         let damaged = |message: String| Error::new(ErrorKind::Corruption, message).at_path(&ctx.dir);
-        let pointer = ValuePointer::decode(value)
+        let pointer = value
+            .as_pointer()
             .ok_or_else(|| damaged("expected a value pointer in an SST, found other bytes".to_owned()))?;
         let segment = segments.find(pointer.segment).ok_or_else(|| {
             damaged(format!("a pointer leads to value segment {}, which is unknown", pointer.segment))
@@ -49,7 +50,7 @@ fn hash_of((partition, user_key): (PartitionId, &[u8])) -> u64 {
 /// value is kept longer.
 #[inline]
 pub(crate) fn cached_value(ctx: &Context, hash: u64, value: &Value, fills_cache: bool) -> Option<Value> {
-    let pointer = ValuePointer::decode(value)?;
+    let pointer = value.as_pointer()?;
     ctx.value_cache.get(hash, pointer, fills_cache).map(Value::separated)
 }
 

@@ -21,7 +21,6 @@ use super::{Bound, Direction, Range};
 use crate::keys::Key;
 use crate::value::Value;
 use crate::value_reads::{get_value, read_values};
-use crate::values::ValuePointer;
 
 /// Entries of the first batch of a scan of unknown length (arbitrary): a short scan reads little that it does not want.
 const ENTRIES_MIN: usize = 4;
@@ -275,8 +274,8 @@ impl Range {
 
 /// Bytes of a value, also if it is still to be read.
 fn value_len(value: &Value) -> usize {
-    if !value.is_pointer() {
-        return value.len();
+    if value.is_pointer() {
+        return value.as_pointer().map_or(0, |pointer| pointer.len as usize);
     }
-    ValuePointer::decode(value).map_or(0, |pointer| pointer.len as usize)
+    value.len()
 }

@@ -1,14 +1,17 @@
 //! Arena: the memory of a shard, tiled by items and holes.
 //!
-//! An *item* is a header and the bytes of a value, and takes whole lines of 64 bytes. A *hole* is a header and lines that no value
-//! uses. The shard knows where tiles begin.
+//! An *item* is a header and the bytes of a value. It takes whole lines of 64 bytes. A *hole* is a header and lines that no
+//! value uses. The shard knows where tiles begin.
 //!
 //! # Concurrency
 //! Tiles are changed by the thread that holds the lock of the shard. The bytes and the header of an item that has a slot are
 //! written only while the slot is locked, and read by others only while it is pinned. A slot that was locked before the lock of
 //! the shard was given back lets its thread write the bytes afterwards.
 
-#![expect(unsafe_code, reason = "values are shared between readers and replaced by writers, as their slots allow")]
+#![expect(
+    unsafe_code,
+    reason = "values are shared between readers and replaced by writers, as their slots allow"
+)]
 
 use std::ptr::NonNull;
 

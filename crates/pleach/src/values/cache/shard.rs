@@ -1,7 +1,7 @@
 //! Shard: a part of the cached values, with a table, an arena, and the lock of those who change them.
 //!
-//! A hand walks over the arena and frees what is needed for the next value. A value that was found since the hand came by loses a
-//! chance and stays. The hand moves such values together, so free memory is never in pieces that nobody can use.
+//! A hand walks over the arena and frees what is needed for the next value. A value that was found since the hand last passed it
+//! loses a chance and stays. The hand moves such values together, so free memory is never in pieces that nobody can use.
 //!
 //! # Invariants
 //! 1. *Tiles*: items and holes tile the arena from 0 to `fresh` without gaps.
@@ -11,8 +11,8 @@
 //! Checked in `check_invariants`.
 //!
 //! # Concurrency
-//! Readers take no lock ([`slot`](super::slot)). `state` is locked by those who admit or evict. The bytes of a new value are copied
-//! after that, under the lock of its slot.
+//! Readers take no lock ([`slot`](super::slot)). `state` is locked by those who admit or evict. The bytes of a new value are
+//! copied after that, under the lock of its slot.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -29,11 +29,12 @@ const VALUE_SHARE: u32 = 4;
 /// The table takes at most this part of the capacity: a slot for 128 bytes. Smaller values evict each other earlier.
 const TABLE_SHARE: usize = 8;
 
-/// The table doubles when so many sixteenths of its slots are in use. Of 100 further values, four would then find their bucket full.
+/// The table doubles when so many sixteenths of its slots are in use. Of 100 further values, four would then find their bucket
+/// full.
 const FULL_SIXTEENTHS: u64 = 9;
 
-/// The hand passes at most so many lines for a value (1 MiB, arbitrary), and so many times the value's. If it frees too little, the
-/// value is not admitted.
+/// The hand passes at most so many lines for a value (1 MiB, arbitrary), and so many times the value's. If it frees too little,
+/// the value is not admitted.
 const SWEEP_LINES: u32 = 1 << 14;
 const SWEEP_FACTOR: u32 = 16;
 
@@ -79,7 +80,9 @@ pub(super) struct Name {
 enum Passed {
     Free,
     /// A value that stays. It can be moved if it `is_loose`.
-    Kept { is_loose: bool },
+    Kept {
+        is_loose: bool,
+    },
 }
 
 impl Shard {
@@ -146,8 +149,8 @@ impl Shard {
         Some(Pinned { slot, bytes: self.arena.bytes(item, place, len)? })
     }
 
-    /// Sets the bytes of table and arena. When they fall, values are evicted and their memory is given back. A pinned value keeps its
-    /// memory until a later call.
+    /// Sets the bytes of table and arena. When they fall, values are evicted and their memory is given back. A pinned value keeps
+    /// its memory until a later call.
     pub(super) fn set_capacity(&self, bytes: usize) {
         let mut state = self.state.lock();
         state.capacity = bytes;
@@ -198,8 +201,8 @@ impl Shard {
         self.trim(state);
     }
 
-    /// Locks an empty slot for a value with this hash, of which other values are evicted. If there is none, the value in the bucket
-    /// with the fewest chances is evicted.
+    /// Locks an empty slot for a value with this hash. Another value with the hash is evicted: it is an older one of the same key.
+    /// If no slot is empty, the value in the bucket with the fewest chances is evicted.
     fn empty_slot(&self, state: &mut State, hash: u64) -> Option<u32> {
         let bucket = || self.table.bucket(hash);
         for number in bucket().filter(|number| self.table.slot(*number).hash() == hash) {
@@ -276,9 +279,8 @@ impl Shard {
     fn pass(&self, state: &mut State, number: u32) -> Passed {
         let slot = self.table.slot(number);
         match slot.chances() {
-            None => Passed::Kept { is_loose: false },
             Some(0) if self.evict(state, number) => Passed::Free,
-            Some(0) => Passed::Kept { is_loose: false },
+            None | Some(0) => Passed::Kept { is_loose: false },
             Some(chances) => {
                 slot.take_chance(chances);
                 Passed::Kept { is_loose: true }

@@ -7,7 +7,7 @@
 //! 1. *Writers are alone*: a lock needs zero pins. A reader that finds the slot locked takes its pin back and does not use the
 //!    slot. So hash and item change only while nobody uses them.
 //! 2. *A hash that is unchanged after the pin is right*: the hash is cleared under the lock before the item is given away. So if
-//!    a reader pins a slot and then finds the hash that it looks for, the item holds a value with that hash until the pin is gone.
+//!    a reader pins a slot and then finds the hash that it looks for, the item holds a value with that hash until it unpins.
 //!
 //! # Concurrency
 //! The state has the second chances in bits 0 and 1, *locked* in bit 2, *orphaned* in bit 3, and the number of pins from bit 4

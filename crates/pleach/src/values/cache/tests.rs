@@ -6,7 +6,11 @@ use pleach_env::FileId;
 use super::*;
 
 fn pointer(number: u64, len: usize) -> ValuePointer {
-    ValuePointer { segment: FileId(1 + number / 50), offset: 64 + number % 50 * 5000, len: u32::try_from(len).unwrap() }
+    ValuePointer {
+        segment: FileId(1 + number / 50),
+        offset: 64 + number % 50 * 5000,
+        len: u32::try_from(len).unwrap(),
+    }
 }
 
 /// The bytes of a value, which say whose they are.

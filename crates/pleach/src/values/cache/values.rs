@@ -16,7 +16,8 @@ use super::shard::{Name, Pinned, Shard};
 use super::slot::{NOTHING, Slot};
 use crate::values::ValuePointer;
 
-/// A shard has at least so many bytes (arbitrary): its table and its arena may each take a part of a huge page more than they use.
+/// A shard has at least so many bytes (arbitrary): its table and its arena may each take a part of a huge page more than they
+/// use.
 const SHARD_BYTES_MIN: usize = 32 << 20;
 
 /// Shards at most, as of the cache of blocks.
@@ -54,7 +55,8 @@ impl Values {
     pub(super) fn try_new(bytes_max: usize) -> Option<Self> {
         let count = (bytes_max / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         let shards = (0..count).map(|_| Shard::try_new(bytes_max.div_ceil(count)));
-        let shards = Shards { shards: shards.collect::<Option<_>>()?, outstanding: AtomicI64::new(OWNER_SHARE) };
+        let shards =
+            Shards { shards: shards.collect::<Option<_>>()?, outstanding: AtomicI64::new(OWNER_SHARE) };
         Some(Self(NonNull::from(Box::leak(Box::new(shards)))))
     }
 
@@ -68,7 +70,7 @@ impl Values {
     #[inline]
     fn shard(&self, hash: u64) -> &Shard {
         let shards = self.shards();
-        let number = (hash >> 32) * shards.len() as u64 >> 32;
+        let number = ((hash >> 32) * shards.len() as u64) >> 32;
         &shards[usize::try_from(number).expect("less than the number of shards")]
     }
 
@@ -107,7 +109,9 @@ impl Values {
     /// Sets the bytes of all values.
     pub(super) fn set_capacity(&self, bytes: usize) {
         let shards = self.shards();
-        shards.iter().for_each(|shard| shard.set_capacity(bytes / shards.len()));
+        for shard in shards {
+            shard.set_capacity(bytes / shards.len());
+        }
     }
 
     /// Memory that they take, or took before some were evicted.
