@@ -201,7 +201,7 @@ impl Shard {
         self.trim(state);
     }
 
-    /// Locks an empty slot for a value with this hash. Another value with the hash is evicted: it is an older one of the same key.
+    /// Locks an empty slot for a value with this hash. Another value with the hash is evicted: it is an older one of the key.
     /// If no slot is empty, the value in the bucket with the fewest chances is evicted.
     fn empty_slot(&self, state: &mut State, hash: u64) -> Option<u32> {
         let bucket = || self.table.bucket(hash);
