@@ -162,7 +162,11 @@ impl<'s> Lookup<'s> {
     fn cached_steps(&mut self, ctx: &Context) -> Supplied {
         loop {
             let step = self.step();
-            ctx.value_cache.prefetch_value(self.hash);
+            if ctx.value_cache.prefetch_value(self.hash)
+                && let Step::NeedBlock(sst, number) = step
+            {
+                sst.prefetch_pointers(number);
+            }
             match step {
                 Step::Done(answer) => return Supplied::Found(answer),
                 Step::NeedBlock(sst, number) => match sst.cached_block(number) {

@@ -93,7 +93,13 @@ fn search_cached(
             sst.prefetch_cached(*block);
         }
     }
-    lookups.iter().for_each(|(_, lookup)| ctx.value_cache.prefetch_value(lookup.hash));
+    for (step, (_, lookup)) in steps.iter().zip(&*lookups) {
+        if ctx.value_cache.prefetch_value(lookup.hash)
+            && let Step::NeedBlock(sst, block) = step
+        {
+            sst.prefetch_pointers(*block);
+        }
+    }
     let mut blocks: Group<_> = SmallVec::new();
     for (step, (_, lookup)) in steps.iter().zip(&*lookups) {
         blocks.push(match step {

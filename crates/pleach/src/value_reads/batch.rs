@@ -108,7 +108,9 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
             let hashes: SmallVec<[u64; GROUP_LEN]> =
                 group.iter().map(|(key, _)| hash_of((partition, key))).collect();
             hashes.iter().for_each(|hash| ctx.value_cache.prefetch(*hash));
-            hashes.iter().for_each(|hash| ctx.value_cache.prefetch_value(*hash));
+            for hash in &hashes {
+                ctx.value_cache.prefetch_value(*hash);
+            }
             for ((_, value), hash) in group.iter_mut().zip(hashes) {
                 if let Some(found) = cached_value(ctx, hash, value, fills_cache) {
                     **value = found;

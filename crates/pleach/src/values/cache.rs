@@ -146,12 +146,11 @@ impl ValueCache {
     }
 
     /// Prefetches the beginning of a value of a key with this hash, if one seems to be there. To be called when
-    /// [`ValueCache::prefetch`] was called a moment before.
+    /// [`ValueCache::prefetch`] was called a moment before. Returns whether one seems to be there: then the block of the key
+    /// probably holds pointers.
     #[inline]
-    pub(crate) fn prefetch_value(&self, hash: u64) {
-        if let Some(values) = self.values() {
-            values.prefetch_value(hash);
-        }
+    pub(crate) fn prefetch_value(&self, hash: u64) -> bool {
+        self.values().is_some_and(|values| values.prefetch_value(hash))
     }
 
     /// The value to which a pointer of a key with this hash leads. If it `counts`, the value is kept longer.

@@ -102,12 +102,10 @@ impl Shard {
         self.table.prefetch(hash);
     }
 
-    /// Prefetches the beginning of a value, if one with this hash seems to be there.
+    /// Prefetches the beginning of a value, if one with this hash seems to be there. Returns whether it does.
     #[inline]
-    pub(super) fn prefetch_value(&self, hash: u64) {
-        if let Some(item) = self.table.peek(hash) {
-            self.arena.prefetch(item);
-        }
+    pub(super) fn prefetch_value(&self, hash: u64) -> bool {
+        self.table.peek(hash).inspect(|item| self.arena.prefetch(*item)).is_some()
     }
 
     /// Finds and pins a value.

@@ -80,10 +80,11 @@ impl Values {
         self.shard(hash).prefetch(something(hash));
     }
 
-    /// Prefetches the beginning of a value of a key with this hash, if one seems to be there.
+    /// Prefetches the beginning of a value of a key with this hash, if one seems to be there. Returns whether it
+    /// does.
     #[inline]
-    pub(super) fn prefetch_value(&self, hash: u64) {
-        self.shard(hash).prefetch_value(something(hash));
+    pub(super) fn prefetch_value(&self, hash: u64) -> bool {
+        self.shard(hash).prefetch_value(something(hash))
     }
 
     /// The value to which a pointer leads. If the read `counts`, the value is kept longer.
