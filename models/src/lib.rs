@@ -16,6 +16,7 @@ pub mod loads;
 pub mod memory;
 mod store;
 pub mod sync;
+pub mod values;
 pub mod windows;
 
 /// Only the size that the slab uses.

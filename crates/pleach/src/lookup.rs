@@ -161,7 +161,13 @@ impl<'s> Lookup<'s> {
     #[inline]
     fn cached_steps(&mut self, ctx: &Context) -> Supplied {
         loop {
-            match self.step() {
+            let step = self.step();
+            if ctx.value_cache.prefetch_value(self.hash)
+                && let Step::NeedBlock(sst, number) = step
+            {
+                sst.prefetch_pointers(number);
+            }
+            match step {
                 Step::Done(answer) => return Supplied::Found(answer),
                 Step::NeedBlock(sst, number) => match sst.cached_block(number) {
                     None => return Supplied::NotFound,
@@ -263,7 +269,7 @@ pub(crate) fn begin(
     let segments = &state.version.values;
     match lookup.cached_steps(ctx) {
         Supplied::Found(Some(value)) if value.is_pointer() => {
-            if let Some(found) = cached_value(ctx, &value, options.fill_cache) {
+            if let Some(found) = cached_value(ctx, lookup.hash, &value, options.fill_cache) {
                 return Err(Ok(Some(found)));
             }
             Search::of_value(ctx, segments, lookup.key, &value, options.fill_cache).map_err(Err)
@@ -288,19 +294,24 @@ pub(crate) fn get_blocking(
 ) -> Result<Option<Value>> {
     check_key(user_key)?;
     let mut lookup = Lookup::new(partition, user_key, visible);
+    ctx.value_cache.prefetch(lookup.hash);
     if let Err(answer) = lookup.start(state, tree, visible) {
         return Ok(answer);
     }
     match lookup.cached_steps(ctx) {
         Supplied::Found(Some(value)) if value.is_pointer() => {
-            read_value_blocking(ctx, &state.version.values, lookup.key, &value, options)
+            match cached_value(ctx, lookup.hash, &value, options.fill_cache) {
+                Some(found) => Ok(Some(found)),
+                None => read_value_blocking(ctx, &state.version.values, lookup.key, &value, options),
+            }
         }
         Supplied::Found(answer) => Ok(answer),
         Supplied::NotFound => search_blocking(ctx, &lookup, &state.version.values, options),
     }
 }
 
-/// Gets the value that the cached blocks point to.
+/// Reads the value that the cached blocks point to.
+#[cold]
 #[inline(never)]
 fn read_value_blocking(
     ctx: &Context,
@@ -312,10 +323,7 @@ fn read_value_blocking(
     if options.timeout.is_none() {
         return get_value(ctx, segments, split(&key), value, options.fill_cache).map(Some);
     }
-    match cached_value(ctx, value, options.fill_cache) {
-        Some(found) => Ok(Some(found)),
-        None => Search::of_value(ctx, segments, key, value, options.fill_cache)?.run(ctx, options),
-    }
+    Search::of_value(ctx, segments, key, value, options.fill_cache)?.run(ctx, options)
 }
 
 /// The parts of a partition key that a lookup has made.

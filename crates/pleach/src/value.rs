@@ -1,12 +1,12 @@
 //! Value: bytes that were read and that stay where they are.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
-use pleach_table::{BlockRef, PointerBytes};
+use pleach_table::BlockRef;
 
 use crate::keys::impl_bytes;
 use crate::memtable::MemtableValue;
+use crate::values::{ValueBytes, ValuePointer};
 
 /// A value that was read. It derefs to `[u8]` and copies nothing: it pins the cached block or the memtable that holds its
 /// bytes. That memory cannot be used for anything else meanwhile. To keep many values for long, copy them with
@@ -33,9 +33,9 @@ enum Repr {
         len: u32,
     },
     Memtable(MemtableValue),
-    Separated(Arc<[u8]>),
-    /// The bytes are those of a value pointer. No caller of the crate gets it.
-    Pointer(PointerBytes),
+    Separated(ValueBytes),
+    /// The value is still to be read. `None` if the pointer is malformed. No caller of the crate gets it.
+    Pointer(Option<ValuePointer>),
 }
 
 impl Value {
@@ -47,14 +47,14 @@ impl Value {
         Self(Repr::Block { block, start, len })
     }
 
-    /// A value that is still to be read: `bytes` are the pointer to it. Of bytes that are too long for one, none are kept:
-    /// those are no pointer either.
+    /// A value that is still to be read, by the bytes of the pointer to it.
+    #[inline]
     pub(crate) fn pointer(bytes: &[u8]) -> Self {
-        Self(Repr::Pointer(PointerBytes::copy_of(bytes).unwrap_or_default()))
+        Self(Repr::Pointer(ValuePointer::decode(bytes)))
     }
 
     /// A value that lay outside of SSTs.
-    pub(crate) fn separated(bytes: Arc<[u8]>) -> Self {
+    pub(crate) fn separated(bytes: ValueBytes) -> Self {
         Self(Repr::Separated(bytes))
     }
 
@@ -62,6 +62,12 @@ impl Value {
     #[inline]
     pub(crate) fn is_pointer(&self) -> bool {
         matches!(self.0, Repr::Pointer(_))
+    }
+
+    /// The pointer to it; `None` if it is malformed, or the value has been read.
+    #[inline]
+    pub(crate) fn as_pointer(&self) -> Option<ValuePointer> {
+        if let Repr::Pointer(pointer) = self.0 { pointer } else { None }
     }
 
     #[inline]
@@ -82,9 +88,9 @@ impl Deref for Value {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Repr::Block { block, start, len } => &block[*start as usize..(*start + *len) as usize],
-            Repr::Pointer(bytes) => bytes,
             Repr::Memtable(value) => value.bytes(),
             Repr::Separated(bytes) => bytes,
+            Repr::Pointer(_) => unreachable!("nobody reads the bytes of a value before they are there"),
         }
     }
 }

@@ -31,11 +31,6 @@ impl BlockRef {
         Self(Home::Heap(Arc::new(bytes)))
     }
 
-    /// A copy of `bytes`, outside the cache.
-    pub fn copy_of(bytes: &[u8]) -> Self {
-        Self::heap(AlignedBuffer::copy_of(bytes))
-    }
-
     /// Bytes that have the value at `place` of this block, and where they have it.
     pub(crate) fn with_place(self, place: &ValuePlace) -> (Self, Range<usize>) {
         match place {

@@ -191,6 +191,14 @@ impl FrameCache {
         true
     }
 
+    /// Prefetches a longer beginning of a block than a lookup does by itself.
+    #[inline]
+    pub(crate) fn prefetch_more(&self, words: &FrameWords, block: u32) {
+        if let (Some(first), Some(slab)) = (words.frame(block), &self.slab) {
+            slab.prefetch_more(first);
+        }
+    }
+
     /// Prefetches the last entry of a block whose frame's state was prefetched.
     #[inline]
     pub(crate) fn prefetch_end(&self, words: &FrameWords, block: u32) {

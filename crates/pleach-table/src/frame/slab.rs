@@ -128,6 +128,15 @@ impl SlabOwner {
         }
     }
 
+    /// Prefetches the bytes behind those of [`SlabOwner::prefetch`] that a point read in a block of small entries looks at.
+    #[inline]
+    pub(super) fn prefetch_more(&self, first: u32) {
+        let start = self.slab().memory.start().as_ptr().wrapping_add(first as usize * PAGE);
+        for line in (HEAD_BYTES..HEAD_BYTES_OF_MANY).step_by(64) {
+            prefetch(start.wrapping_add(line));
+        }
+    }
+
     /// Prefetches the last bytes of the run headed by `first`.
     #[inline]
     pub(super) fn prefetch_end(&self, first: u32) {
@@ -237,6 +246,9 @@ impl SlabOwner {
 
 /// Bytes at a block's beginning that a point read looks at first: header, prefix, tags and offsets of a few dozen keys.
 const HEAD_BYTES: usize = 192;
+
+/// The same of a block with about 150 keys, as one of value pointers has.
+const HEAD_BYTES_OF_MANY: usize = 512;
 
 /// Lines at a block's end that a cursor on its way down looks at first: two small entries.
 const END_LINES: usize = 3;

@@ -246,6 +246,13 @@ impl Sst {
         self.cache.prefetch(&self.words, block);
     }
 
+    /// Asks for more of the block's beginning than [`Sst::cached_block`] does: what a lookup needs if the block has many small
+    /// entries, as value pointers are.
+    #[inline]
+    pub fn prefetch_pointers(&self, block: u32) {
+        self.cache.prefetch_more(&self.words, block);
+    }
+
     /// Asks for the memory that [`Sst::get_in_block`] will search first. Looks at the block's beginning.
     #[inline]
     pub fn prefetch_in_block(&self, block: &BlockRef) {

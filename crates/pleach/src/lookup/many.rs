@@ -22,7 +22,7 @@ use crate::operations::check_key;
 use crate::read_options::ReadOptions;
 use crate::state::State;
 use crate::value::Value;
-use crate::value_reads::read_values;
+use crate::value_reads::{cached_value, read_values};
 use crate::version::SubTree;
 
 /// Lookups that take their steps together: enough to hide the latency of memory, and few enough to stay in the first level
@@ -55,13 +55,14 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
         let mut lookups = Group::new();
         for key in group {
             let mut lookup = Lookup::new(partition, key, visible);
+            ctx.value_cache.prefetch(lookup.hash);
             let answer = lookup.start(state, tree, visible).err();
             if answer.is_none() {
                 lookups.push((reads.answers.len(), lookup));
             }
             reads.answers.push(answer.flatten());
         }
-        search_cached(ctx, &mut lookups, &mut reads.answers);
+        search_cached(ctx, options, &mut lookups, &mut reads.answers);
         for (place, lookup) in &lookups {
             reads.add(*place, lookup);
         }
@@ -77,7 +78,12 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
 
 /// Takes the lookups of a group as far as they come without waiting. Each step is made for all of them before the next one, so
 /// that the memory they touch arrives together. Keeps the lookups whose next block is not in the cache.
-fn search_cached(ctx: &Context, lookups: &mut Group<Open<'_>>, answers: &mut [Option<Value>]) {
+fn search_cached(
+    ctx: &Context,
+    options: &ReadOptions,
+    lookups: &mut Group<Open<'_>>,
+    answers: &mut [Option<Value>],
+) {
     for stage in [SearchStage::Table, SearchStage::Keys] {
         lookups.iter_mut().for_each(|(_, lookup)| lookup.prefetch_index(stage));
     }
@@ -85,6 +91,13 @@ fn search_cached(ctx: &Context, lookups: &mut Group<Open<'_>>, answers: &mut [Op
     for step in &steps {
         if let Step::NeedBlock(sst, block) = step {
             sst.prefetch_cached(*block);
+        }
+    }
+    for (step, (_, lookup)) in steps.iter().zip(&*lookups) {
+        if ctx.value_cache.prefetch_value(lookup.hash)
+            && let Step::NeedBlock(sst, block) = step
+        {
+            sst.prefetch_pointers(*block);
         }
     }
     let mut blocks: Group<_> = SmallVec::new();
@@ -110,6 +123,10 @@ fn search_cached(ctx: &Context, lookups: &mut Group<Open<'_>>, answers: &mut [Op
             },
         };
         match answer {
+            Supplied::Found(Some(value)) if value.is_pointer() => {
+                let found = cached_value(ctx, lookup.hash, &value, options.fill_cache);
+                answers[*place] = found.or(Some(value));
+            }
             Supplied::Found(answer) => answers[*place] = answer,
             Supplied::NotFound => return true,
         }

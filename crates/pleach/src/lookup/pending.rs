@@ -170,6 +170,11 @@ impl PendingLookup {
         &self.key
     }
 
+    /// The hash of the key.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
     /// The SST that the block is in.
     pub(crate) fn sst(&self, wanted: Wanted) -> &Arc<Sst> {
         &self.candidates[wanted.candidate].sst

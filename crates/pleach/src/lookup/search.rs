@@ -51,7 +51,7 @@ impl Search {
             match ready!(search.poll(ctx, waker)) {
                 Ok(Some(value)) if value.is_pointer() => {
                     let fills_cache = search.fills_cache();
-                    if let Some(found) = cached_value(ctx, &value, fills_cache) {
+                    if let Some(found) = cached_value(ctx, search.lookup.hash(), &value, fills_cache) {
                         return Poll::Ready(Ok(Some(found)));
                     }
                     *self = Self::of_value(ctx, segments, search.lookup.key().clone(), &value, fills_cache)?;

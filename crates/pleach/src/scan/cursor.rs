@@ -212,15 +212,15 @@ impl SourceCursor {
         }
     }
 
-    /// The value or the pointer to it, pinned. Requires: on an entry.
+    /// The value, pinned, or the pointer to it. Requires: on an entry.
     #[inline]
     pub(crate) fn value(&self) -> Value {
         match &self.source {
             Source::Memtable(cursor) => Value::in_memtable(cursor.pinned_value()),
-            Source::Run(cursor) if cursor.sst.kind() == ValueKind::ValuePointer => {
-                Value::pointer(cursor.sst.value())
-            }
             Source::Run(cursor) => {
+                if cursor.sst.kind() == ValueKind::ValuePointer {
+                    return Value::pointer(cursor.sst.value());
+                }
                 let (block, range) = cursor.sst.value_pin();
                 Value::in_block(block, range)
             }

@@ -12,8 +12,9 @@ use std::ops::Range;
 
 use pleach_env::{ErrorKind, ReadQueue, Result, is_out_of_files};
 use pleach_table::AlignedBuffer;
+use smallvec::SmallVec;
 
-use super::{Place, cached_value};
+use super::{Place, cached_value, hash_of, keep};
 use crate::context::Context;
 use crate::keys::PartitionId;
 use crate::value::Value;
@@ -37,6 +38,9 @@ const ON_DEVICE: Closeness = Closeness { gap_max: 16 << 10, span_max: 256 << 10 
 
 /// A call costs as much as a copy of 4 KiB (measured); a larger span would not fit into a processor's cache.
 const IN_MEMORY: Closeness = Closeness { gap_max: 4 << 10, span_max: 64 << 10 };
+
+/// Values that are looked for in the cache together, so that they wait for memory together.
+const GROUP_LEN: usize = 16;
 
 /// A value that is wanted, its key, and where to put it.
 struct Wanted<'s, 'k, 'v> {
@@ -161,14 +165,12 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         partition: PartitionId,
         entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
     ) -> Result<Self> {
-        let mut wanted = Vec::with_capacity(entries.size_hint().0);
-        for (key, value) in entries.filter(|(_, value)| value.is_pointer()) {
-            if on_damage == OnDamage::Fails
-                && let Some(found) = cached_value(ctx, value, fills_cache)
-            {
-                *value = found;
-                continue;
-            }
+        let mut pointers: Vec<_> = entries.filter(|(_, value)| value.is_pointer()).collect();
+        if on_damage == OnDamage::Fails {
+            Self::take_cached((ctx, fills_cache), partition, &mut pointers);
+        }
+        let mut wanted = Vec::new();
+        for (key, value) in pointers.into_iter().filter(|(_, value)| value.is_pointer()) {
             if let Some(place) = on_damage.check(Place::find(ctx, segments, value))? {
                 wanted.push(Wanted { place, key, value });
             }
@@ -178,6 +180,27 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         }
         wanted.sort_unstable_by_key(|wanted| (wanted.place.home.file, wanted.place.span.offset));
         Ok(Self { ctx, fills_cache, on_damage, partition, wanted, disorder_ns: 0 })
+    }
+
+    /// Replaces the pointers to values that are cached.
+    fn take_cached(
+        (ctx, fills_cache): (&Context, bool),
+        partition: PartitionId,
+        pointers: &mut [(&'k [u8], &'v mut Value)],
+    ) {
+        for group in pointers.chunks_mut(GROUP_LEN) {
+            let hashes: SmallVec<[u64; GROUP_LEN]> =
+                group.iter().map(|(key, _)| hash_of((partition, key))).collect();
+            hashes.iter().for_each(|hash| ctx.value_cache.prefetch(*hash));
+            for hash in &hashes {
+                ctx.value_cache.prefetch_value(*hash);
+            }
+            for ((_, value), hash) in group.iter_mut().zip(hashes) {
+                if let Some(found) = cached_value(ctx, hash, value, fills_cache) {
+                    **value = found;
+                }
+            }
+        }
     }
 
     /// What is still to be read, by the reads that bring it.
@@ -231,10 +254,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
                 let bytes = &bytes[skip..][..place.span.len];
                 let found = place.file.prove(place.pointer, (self.partition, key), &place.span, bytes);
                 let Some(found) = self.on_damage.check(found)? else { continue };
-                if self.fills_cache {
-                    self.ctx.value_cache.admit(place.pointer, &found);
-                }
-                **value = Value::separated(found);
+                **value = keep(self.ctx, (self.partition, key), place.pointer, found, self.fills_cache);
             }
         }
         Ok(())

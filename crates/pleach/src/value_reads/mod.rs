@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use pleach_env::{Error, ErrorKind, ReadService, Result};
+use pleach_table::key_hash;
 
 use crate::context::Context;
 use crate::keys::{PartitionId, PartitionKey, split_partition_key};
@@ -26,10 +27,11 @@ pub(super) struct Place<'v> {
 }
 
 impl<'v> Place<'v> {
-    /// Finds the place to which the bytes of `value` point.
+    /// Finds the place to which `value` points.
     pub(super) fn find(ctx: &Context, segments: &'v ValueSegments, value: &Value) -> Result<Self> {
         let damaged = |message: String| Error::new(ErrorKind::Corruption, message).at_path(&ctx.dir);
-        let pointer = ValuePointer::decode(value)
+        let pointer = value
+            .as_pointer()
             .ok_or_else(|| damaged("expected a value pointer in an SST, found other bytes".to_owned()))?;
         let segment = segments.find(pointer.segment).ok_or_else(|| {
             damaged(format!("a pointer leads to value segment {}, which is unknown", pointer.segment))
@@ -39,10 +41,17 @@ impl<'v> Place<'v> {
     }
 }
 
-/// The value to which `value` points, if it is cached. If the read `fills_cache`, the value is kept longer.
-pub(crate) fn cached_value(ctx: &Context, value: &Value, fills_cache: bool) -> Option<Value> {
-    let pointer = ValuePointer::decode(value)?;
-    ctx.value_cache.get(pointer, fills_cache).map(Value::separated)
+/// The hash by which the cache finds the value of a key: that of the filters, which a lookup has before it has the pointer.
+fn hash_of((partition, user_key): (PartitionId, &[u8])) -> u64 {
+    key_hash(partition.0, user_key)
+}
+
+/// The value to which `value` points, if it is cached; `hash` is that of the key, by `key_hash`. If the read `fills_cache`, the
+/// value is kept longer.
+#[inline]
+pub(crate) fn cached_value(ctx: &Context, hash: u64, value: &Value, fills_cache: bool) -> Option<Value> {
+    let pointer = value.as_pointer()?;
+    ctx.value_cache.get(hash, pointer, fills_cache).map(Value::separated)
 }
 
 /// The value of `user_key` to which `value` points: from the cache, or from its home and then, if the read `fills_cache`, into
@@ -57,15 +66,11 @@ pub(crate) fn get_value(
     value: &Value,
     fills_cache: bool,
 ) -> Result<Value> {
-    if let Some(found) = cached_value(ctx, value, fills_cache) {
+    if let Some(found) = cached_value(ctx, hash_of(key), value, fills_cache) {
         return Ok(found);
     }
     ctx.value_cache.note_reads(1);
-    let (pointer, found) = read(ctx, segments, key, value)?;
-    if fills_cache {
-        ctx.value_cache.admit(pointer, &found);
-    }
-    Ok(Value::separated(found))
+    read(ctx, segments, key, value, fills_cache)
 }
 
 /// Reads the value of `user_key` to which `value` points, past the cache.
@@ -78,7 +83,7 @@ pub(crate) fn read_value(
     key: (PartitionId, &[u8]),
     value: &Value,
 ) -> Result<Value> {
-    read(ctx, segments, key, value).map(|(_, found)| Value::separated(found))
+    read(ctx, segments, key, value, false)
 }
 
 fn read(
@@ -86,12 +91,28 @@ fn read(
     segments: &ValueSegments,
     key: (PartitionId, &[u8]),
     value: &Value,
-) -> Result<(ValuePointer, Arc<[u8]>)> {
+    fills_cache: bool,
+) -> Result<Value> {
     let read = || {
         let Place { pointer, file, span, .. } = Place::find(ctx, segments, value)?;
-        Ok((pointer, file.take(pointer, key, &span, file.read(&span))?))
+        file.take(pointer, key, &span, file.read(&span), |bytes| keep(ctx, key, pointer, bytes, fills_cache))
     };
     read().map_err(|error| ctx.status.read_failed(error))
+}
+
+/// The value of these bytes, which were proved. If the read `fills_cache`, it enters the cache.
+fn keep(
+    ctx: &Context,
+    key: (PartitionId, &[u8]),
+    pointer: ValuePointer,
+    bytes: &[u8],
+    fills_cache: bool,
+) -> Value {
+    Value::separated(if fills_cache {
+        ctx.value_cache.admit(hash_of(key), pointer, bytes)
+    } else {
+        bytes.into()
+    })
 }
 
 /// The value of a key, for a task. It can be dropped at any time.
@@ -128,11 +149,9 @@ impl ValueLoad {
     pub(crate) fn poll(&mut self, ctx: &Context, waker: &Waker) -> Poll<Result<Value>> {
         let Poll::Ready(read) = self.read.poll(&self.service, waker) else { return Poll::Pending };
         let key = split_partition_key(&self.key).expect("a partition key");
-        let (value, pointer) = (self.read.take(key, read), self.read.pointer());
-        if let (Ok(value), true) = (&value, self.fills_cache) {
-            ctx.value_cache.admit(pointer, value);
-        }
-        Poll::Ready(value.map(Value::separated).map_err(|error| ctx.status.read_failed(error)))
+        let pointer = self.read.pointer();
+        let value = self.read.take(key, read, |bytes| keep(ctx, key, pointer, bytes, self.fills_cache));
+        Poll::Ready(value.map_err(|error| ctx.status.read_failed(error)))
     }
 }
 

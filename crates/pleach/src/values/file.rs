@@ -233,19 +233,20 @@ impl ValueFile {
         self.file.read_resident_at(bytes, span.offset).then_some(&*bytes)
     }
 
-    /// The value in the bytes that were read for its span.
+    /// The value in the bytes that were read for its span, as `keep` makes it of the bytes.
     ///
     /// # Errors
     /// `Io` if the read failed, `Corruption` if the bytes are not the value of this key.
-    pub(crate) fn take(
+    pub(crate) fn take<T>(
         &self,
         pointer: ValuePointer,
         (partition, user_key): (PartitionId, &[u8]),
         span: &ValueSpan,
         read: io::Result<AlignedBuffer>,
-    ) -> Result<Arc<[u8]>> {
+        keep: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
         let buffer = read.map_err(|error| self.read_failed(pointer, error))?;
-        self.prove(pointer, (partition, user_key), span, self.bytes_of(span, &buffer))
+        self.prove(pointer, (partition, user_key), span, self.bytes_of(span, &buffer)).map(keep)
     }
 
     /// The bytes of a span in what was read for it.
@@ -254,19 +255,19 @@ impl ValueFile {
     }
 
     /// As [`ValueFile::take`], of the bytes of the span.
-    pub(crate) fn prove(
+    pub(crate) fn prove<'b>(
         &self,
         pointer: ValuePointer,
         (partition, user_key): (PartitionId, &[u8]),
         span: &ValueSpan,
-        bytes: &[u8],
-    ) -> Result<Arc<[u8]>> {
+        bytes: &'b [u8],
+    ) -> Result<&'b [u8]> {
         let range = self.locate(pointer, span, bytes)?;
         let (crc, value) = bytes[range].split_at(CHECKSUM_LEN);
         if u32_at(crc, 0) != checksum(partition, user_key, value) && !failpoint::skipped("value.crc") {
             return Err(self.damaged(pointer, "the bytes are not the value of this key"));
         }
-        Ok(value.into())
+        Ok(value)
     }
 
     /// Reads the values of `pointers`, which ascend, and shows `visit` the checksum and the bytes of each, unproved. Values that

@@ -30,7 +30,7 @@ mod read;
 mod segments;
 
 pub(crate) use builder::{MovedFileBuilder, ValueFileBuilder};
-pub(crate) use cache::ValueCache;
+pub(crate) use cache::{ValueBytes, ValueCache};
 pub(crate) use file::{ValueFile, ValueSpan, kind_of};
 pub(crate) use home::{HomeKind, ValueHome};
 pub(crate) use pointer::{CHECKSUM_LEN, ValuePointer, checksum};

@@ -57,13 +57,14 @@ impl ValueRead {
         self.ended.lock().take().map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// The value of the key in what was read.
-    pub(crate) fn take(
+    /// The value of the key in what was read, as `keep` makes it of the bytes.
+    pub(crate) fn take<T>(
         &self,
         key: (PartitionId, &[u8]),
         read: io::Result<AlignedBuffer>,
-    ) -> Result<Arc<[u8]>> {
-        self.file().take(self.pointer, key, &self.span, read)
+        keep: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
+        self.file().take(self.pointer, key, &self.span, read, keep)
     }
 
     /// Notes that nobody wants it any more.

@@ -19,9 +19,10 @@ use super::{
 
 /// The factory of Pleach as it is by default, a forest over a bottom. Settings by name: `memtable_bytes`, `runs_per_stage`,
 /// `sst_bytes`, `clean_every`, `separate_at`, `space_target`, `conversion` (`never`, `scans`, `always`), `filter_bits_per_key`,
-/// `learned_index` (`never`, `always`, `adaptive`, `reading`: as adaptive, but flushes never train), `read_driver` (`ring`, `device-polled`, `kernel-polled`, `threads`, `blocking`),
-/// `read_policy` (`auto`, `serial`, `fc<searches>`, `pa`), `fill_cache` (`true`, `false`), `expect_entries` (`true`, `false`:
-/// whether scans say how many entries they take), `simulated_device` (`sata`, `hdd`).
+/// `learned_index` (`never`, `always`, `adaptive`, `reading`: as adaptive, but flushes never train), `read_driver` (`ring`,
+/// `device-polled`, `kernel-polled`, `threads`, `blocking`), `read_policy` (`auto`, `serial`, `fc<searches>`, `pa`), `fill_cache`
+/// (`true`, `false`), `expect_entries` (`true`, `false`: whether scans say how many entries they take), `simulated_device`
+/// (`sata`, `hdd`).
 pub const PLEACH: EngineFactory = EngineFactory {
     name: "pleach",
     about: concat!(

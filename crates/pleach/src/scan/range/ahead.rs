@@ -21,7 +21,6 @@ use super::{Bound, Direction, Range};
 use crate::keys::Key;
 use crate::value::Value;
 use crate::value_reads::{get_value, read_values};
-use crate::values::ValuePointer;
 
 /// Entries of the first batch of a scan of unknown length (arbitrary): a short scan reads little that it does not want.
 const ENTRIES_MIN: usize = 4;
@@ -111,8 +110,27 @@ impl Range {
     #[cold]
     #[inline(never)]
     pub(super) fn lend_ahead(&mut self, direction: Direction) -> Result<Option<(&[u8], &[u8])>> {
+        if self.is_next_complete(direction) {
+            return Ok(self.lend_complete(direction));
+        }
         let stepped = self.step_ahead(direction)?;
         Ok(self.lend_stepped(direction, stepped))
+    }
+
+    /// Whether the next entry was gathered and has its value.
+    fn is_next_complete(&self, direction: Direction) -> bool {
+        let ahead = self.ahead.as_ref().filter(|ahead| ahead.direction == direction);
+        let next = ahead.and_then(|ahead| ahead.entries.front());
+        next.is_some_and(|(_, value)| !value.is_pointer()) && self.view.is_some() && self.is_open()
+    }
+
+    /// Lends the next of the entries that were gathered. It moves once: most entries of a scan come by here.
+    fn lend_complete(&mut self, direction: Direction) -> Option<(&[u8], &[u8])> {
+        let ahead = self.ahead.as_mut()?;
+        let (key, value) = ahead.entries.pop_front()?;
+        self.ends[direction as usize].taken.entries += 1;
+        ahead.last = key;
+        Some((&ahead.last, ahead.lent.insert(value)))
     }
 
     /// As [`Range::lend_ahead`], of the entry that the end stands on.
@@ -278,8 +296,8 @@ impl Range {
 
 /// Bytes of a value, also if it is still to be read.
 fn value_len(value: &Value) -> usize {
-    if !value.is_pointer() {
-        return value.len();
+    if value.is_pointer() {
+        return value.as_pointer().map_or(0, |pointer| pointer.len as usize);
     }
-    ValuePointer::decode(value).map_or(0, |pointer| pointer.len as usize)
+    value.len()
 }

@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pleach_env::{FileId, Result};
-use pleach_table::{BlockRef, ValueKind};
+use pleach_table::ValueKind;
 
 use crate::keys::PartitionId;
 use crate::stats::add;
@@ -148,9 +148,8 @@ impl Conversion {
     /// The values of the group that are to be copied, for each entry. Those that cannot be proved are left as pointers.
     fn read(&mut self, upkeep: &Upkeep) -> Result<Vec<Option<Value>>> {
         let chosen = self.choose(upkeep);
-        let block = BlockRef::copy_of(&self.bytes);
         let value_of = |(entry, is_chosen): (&Waiting, bool)| {
-            is_chosen.then(|| Value::pointer(block.clone(), entry.value.clone()))
+            is_chosen.then(|| Value::pointer(&self.bytes[entry.value.clone()]))
         };
         let mut values: Vec<_> = self.waiting.iter().zip(chosen).map(value_of).collect();
         let entries = self.waiting.iter().zip(&mut values);
