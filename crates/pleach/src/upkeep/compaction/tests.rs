@@ -14,7 +14,7 @@ use crate::keys::PartitionId;
 use crate::picker::{self, Plan, Situation, WholePlan};
 use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
 use crate::upkeep::Upkeep;
-use crate::values::{SegmentUses, ValuePointer, ValueRefs};
+use crate::values::{SegmentUses, ValueRefs};
 use crate::{Db, Options, Shape};
 
 const DIR: &str = "/store";
@@ -268,7 +268,7 @@ fn check_references(upkeep: &Upkeep) -> usize {
             merge.seek(SeekTo::Start).unwrap();
             while let Some(entry) = merge.current() {
                 if entry.kind() == ValueKind::ValuePointer {
-                    let pointer = ValuePointer::decode(&entry.value()).unwrap();
+                    let pointer = entry.value().as_pointer().unwrap();
                     let uses = found.entry(entry.file_meta().unwrap().file).or_default();
                     uses.entry(pointer.segment).or_default().add(pointer.bytes());
                 }
