@@ -64,6 +64,8 @@ pub(crate) struct RelocationState {
     retry_above: u64,
     /// Space that conversions want to be freed below the target.
     wanted: u64,
+    /// Whether that has changed since the last look.
+    is_asked: bool,
     /// By how much the estimate of hidden values was off when they were last counted.
     hidden_factor: Option<f64>,
     /// Live bytes of files when they were last counted, as they would take them in a new file.
@@ -76,7 +78,7 @@ pub(super) struct Relocator {
     /// Files that the last marking has found worth cleaning, and that have not been cleaned. They are cleaned when space is
     /// short, as long as the marking is not too old.
     victims: VecDeque<Victim>,
-    /// Bytes of the log when that marking began, and those up to which it is used.
+    /// Bytes written when that marking began, and those up to which it is used.
     marked_at: u64,
     used_until: u64,
     /// Bytes freed since the last marking.
@@ -100,8 +102,11 @@ impl Relocator {
     /// Cleans some files, or marks and chooses. Returns whether there may be more to do.
     fn try_step(&mut self) -> Result<bool> {
         let version = self.upkeep.measure_value_debt();
-        let log_bytes = self.upkeep.ctx.counters.log_bytes.load(Ordering::Relaxed);
-        if log_bytes > self.used_until {
+        let counters = &self.upkeep.ctx.counters;
+        let of_log = counters.log_bytes.load(Ordering::Relaxed);
+        // Both leave garbage behind.
+        let written = of_log + counters.value_converted_bytes.load(Ordering::Relaxed);
+        if written > self.used_until {
             self.victims.clear();
         }
         if !self.upkeep.is_relocation_due(&version) {
@@ -112,16 +117,20 @@ impl Relocator {
             }
             return Ok(false);
         }
-        self.upkeep.relocation.lock().is_busy = true;
+        let is_asked = {
+            let mut state = self.upkeep.relocation.lock();
+            state.is_busy = true;
+            std::mem::take(&mut state.is_asked)
+        };
         if self.victims.is_empty() {
-            if self.marked_at == log_bytes && self.freed == 0 {
+            if self.marked_at == written && self.freed == 0 && !is_asked {
                 // Nothing was written and nothing could be freed since the last marking.
                 self.upkeep.put_off_relocation();
                 return Ok(true);
             }
             let live;
             (self.victims, live) = self.upkeep.choose_victims(&version)?;
-            (self.marked_at, self.used_until, self.freed) = (log_bytes, log_bytes + live / USED_PART, 0);
+            (self.marked_at, self.used_until, self.freed) = (written, written + live / USED_PART, 0);
             if self.victims.is_empty() {
                 self.upkeep.put_off_relocation();
             }
@@ -184,7 +193,7 @@ impl Upkeep {
     /// Has `bytes` freed below the target, as far as there is garbage; 0 ends that.
     pub(super) fn want_space(&self, bytes: u64) {
         let mut state = self.relocation.lock();
-        (state.wanted, state.retry_above) = (bytes, 0);
+        (state.wanted, state.retry_above, state.is_asked) = (bytes, 0, bytes > 0);
         drop(state);
         if let Some(relocator) = self.ctx.status.wakers().and_then(|wakers| wakers.relocator.as_ref()) {
             relocator.wake();
