@@ -161,3 +161,6 @@ impl Drop for ValueLoad {
         self.service.withdraw(&self.read);
     }
 }
+
+#[cfg(test)]
+mod tests;
