@@ -239,7 +239,7 @@ impl Upkeep {
     /// are. If the space target leaves no room for all copies, it is done in several passes, and space is freed between them.
     pub(crate) fn convert_partition(&self, partition: PartitionId) -> Result<()> {
         let done = self.convert_in_passes(partition);
-        self.want_space(0);
+        self.want_space(partition, 0);
         done
     }
 
@@ -251,7 +251,7 @@ impl Upkeep {
             && left < left_before
         {
             left_before = left;
-            self.make_room_for_values(left)?;
+            self.make_room_for_values(partition, left)?;
         }
         Ok(())
     }
