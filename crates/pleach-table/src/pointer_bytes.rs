@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// Bytes of the longest value pointer: varints of 63, 32 and 32 bits.
-const LEN_MAX: usize = 9 + 5 + 5;
+/// Bytes of the longest value pointer: varints of 64, 32 and 32 bits.
+const LEN_MAX: usize = 10 + 5 + 5;
 
 /// The bytes of a value pointer. A columnar block does not have them in one place.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -21,7 +21,7 @@ impl PointerBytes {
         Some(copy)
     }
 
-    /// The three numbers of a pointer as varints. `segment` is below 2^63.
+    /// The three numbers of a pointer as varints. A segment from 2^63 on is no segment, but hostile bytes may say one.
     #[inline]
     pub(crate) fn of_numbers(segment: u64, offset: u32, len: u32) -> Self {
         let mut pointer = Self::default();
@@ -76,6 +76,7 @@ mod tests {
             (1 << 21, (1 << 21) - 1, 1 << 28),
             (u32::MAX.into(), 1 << 27, 99),
             ((1 << 63) - 1, u32::MAX, u32::MAX),
+            (u64::MAX, u32::MAX, u32::MAX),
         ] {
             let mut expected = Vec::new();
             put_varint(&mut expected, numbers.0);

@@ -44,6 +44,9 @@ pub(crate) use sst_output::{NewEntry, SstOutput};
 /// full disk it writes them to the space of the reserve.
 const FLUSHED_AT_CLOSE_MIN: usize = TAIL_BYTES_MAX;
 
+/// A conversion is repeated only if a pass has left less than the one before by this part (arbitrary).
+const PASS_MIN_PART: u64 = 64;
+
 /// Starts the jobs of a store: all of them, or none if the system has no thread for one. Without a thread that trains while
 /// reading, SSTs keep the index with which they were written.
 pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
@@ -239,19 +242,19 @@ impl Upkeep {
     /// are. If the space target leaves no room for all copies, it is done in several passes, and space is freed between them.
     pub(crate) fn convert_partition(&self, partition: PartitionId) -> Result<()> {
         let done = self.convert_in_passes(partition);
-        self.want_space(0);
+        self.want_space(partition, 0);
         done
     }
 
     fn convert_in_passes(&self, partition: PartitionId) -> Result<()> {
         let mut left_before = u64::MAX;
-        // Every pass but the last has less to do than the one before.
+        // Every pass writes all pointers, so each has to leave noticeably less than the one before.
         while let Some(left) = self.request(partition, true)?
             && left > 0
-            && left < left_before
+            && left < left_before - left_before / PASS_MIN_PART
         {
             left_before = left;
-            self.make_room_for_values(left)?;
+            self.make_room_for_values(partition, left)?;
         }
         Ok(())
     }
@@ -376,7 +379,9 @@ impl Background {
     /// Requests that the partition's runs are merged into one.
     fn begin_wait(&mut self, partition: PartitionId, converts: bool) {
         self.to_compact.insert(partition, converts);
-        self.values_left.remove(&partition);
+        if !self.waiters.contains_key(&partition) {
+            self.values_left.remove(&partition);
+        }
         *self.waiters.entry(partition).or_default() += 1;
     }
 

@@ -6,6 +6,7 @@ use pleach_env::{FileId, Result};
 
 use super::Upkeep;
 use crate::file_names::values_path;
+use crate::keys::PartitionId;
 use crate::values::ValueFileBuilder;
 
 impl Upkeep {
@@ -28,13 +29,15 @@ impl Upkeep {
         wanted.min(room.saturating_sub(self.version_set.trash.pinned_bytes())).min(free / 2)
     }
 
-    /// Has garbage of separated values removed, to make room for copies of `bytes`, and waits for it.
-    pub(super) fn make_room_for_values(&self, bytes: u64) -> Result<()> {
+    /// Has garbage of separated values removed, to make room for copies of `bytes` of a partition, and waits for it.
+    pub(super) fn make_room_for_values(&self, partition: PartitionId, bytes: u64) -> Result<()> {
         let space = self.estimated_space(&self.version_set.state.load().version);
-        self.want_space(bytes.min(space.garbage_max(self.ctx.options.space_target) / 2));
+        let freed = bytes.min(space.garbage_max(self.ctx.options.space_target) / 2);
+        self.want_space(partition, freed);
+        // While others overwrite, relocation may never settle.
         self.ctx.status.wait_until(|| {
             let version = Arc::clone(&self.version_set.state.load().version);
-            self.is_relocation_settled(&version)
+            self.room_for_values(freed) >= freed || self.is_relocation_settled(&version)
         })
     }
 }

@@ -302,6 +302,18 @@ fn impossible_fixed_parts_are_refused() {
 }
 
 #[test]
+fn a_record_may_lead_beyond_the_last_segment() {
+    let bases = [&u64::MAX.to_le_bytes()[..7], b"\x7f\xff\xff\xff\xff\0\0\0\0\xff\xff\xff\xff"].concat();
+    let (mut block, header) = forged(5, &[&[32, 0, 0], &bases[..]].concat(), 8);
+    let records_at = block.len() - 8;
+    block[records_at..].fill(0xff);
+    validate(&block, &header).unwrap();
+    let value = DataBlock::new(&block).entry(1).value;
+    let segment = (1 << 63) - 1 + u64::from(u32::MAX);
+    assert_eq!(value.bytes(&block), pointer(segment, u32::MAX.into(), u32::MAX.into()));
+}
+
+#[test]
 fn impossible_ends_of_keys_are_refused() {
     let entries = in_order(
         (0..40u8)

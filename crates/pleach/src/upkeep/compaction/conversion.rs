@@ -50,7 +50,7 @@ const ORDERED_LEN_MAX: u32 = 64 << 10;
 const STREAMS_MAX: usize = 8;
 
 /// Bytes of copied values for each byte of an SST, at most: so a step is bounded, and SSTs are not too small.
-pub(super) const VALUES_PER_SST: u64 = 4;
+const VALUES_PER_SST: u64 = 4;
 
 /// See the module's text.
 pub(super) struct Conversion {
@@ -86,8 +86,14 @@ impl Conversion {
     }
 
     /// Bytes of the file of values that is being written.
-    pub(super) fn file_len(&self) -> u64 {
+    fn file_len(&self) -> u64 {
         self.file.as_ref().map_or(0, ValueFileBuilder::len)
+    }
+
+    /// Whether the SST is to end, because enough values were copied for it, or their file is as long as offsets allow.
+    pub(super) fn ends_sst(&self, sst_bytes: u64) -> bool {
+        let is_enough = |len| len >= sst_bytes.saturating_mul(VALUES_PER_SST);
+        self.file.as_ref().is_some_and(|file| file.is_full() || is_enough(file.len()))
     }
 
     /// Adds an entry to the group. Requires: keys ascend.

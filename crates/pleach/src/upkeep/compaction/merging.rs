@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pleach_env::Result;
 use pleach_table::ValueKind;
 
-use super::conversion::{Conversion, VALUES_PER_SST};
+use super::conversion::Conversion;
 use super::outputs::OutputFile;
 use super::pace::ChargedOutput;
 use crate::keys::PartitionId;
@@ -200,8 +200,8 @@ impl Merging {
                 if let Some(bytes) = charged.piece(sst.len()) {
                     upkeep.keep_pace(bytes);
                 }
-                let values = self.conversion.as_ref().map_or(0, Conversion::file_len);
-                let is_full = sst.is_full(sst_bytes) || values >= sst_bytes.saturating_mul(VALUES_PER_SST);
+                let conversion = self.conversion.as_ref();
+                let is_full = sst.is_full(sst_bytes) || conversion.is_some_and(|c| c.ends_sst(sst_bytes));
                 // End the output early if a file can be moved next, but write no small SSTs.
                 let is_cut = || {
                     sst.len() >= upkeep.ctx.options.moved_bytes_min() && self.movable_file(upkeep).is_some()

@@ -31,6 +31,7 @@ use std::sync::atomic::Ordering;
 use pleach_env::{FileId, Job, JobStep, Result};
 
 use super::Upkeep;
+use crate::keys::PartitionId;
 use crate::picker::value_files::{ValueFileState, ValueSpace, first_that_free, rank};
 use crate::values::{LiveSegment, SegmentUse, ValueHome};
 use crate::version::{Run, SubTree, Version};
@@ -62,14 +63,21 @@ pub(crate) struct RelocationState {
     is_busy: bool,
     /// After a marking or a move that could free nothing: the excess of space above which the next one is tried.
     retry_above: u64,
-    /// Space that conversions want to be freed below the target.
-    wanted: u64,
-    /// Whether that has changed since the last look.
+    /// Space that conversions of partitions want to be freed below the target.
+    wanted: BTreeMap<PartitionId, u64>,
+    /// Whether more is wanted since the last look.
     is_asked: bool,
     /// By how much the estimate of hidden values was off when they were last counted.
     hidden_factor: Option<f64>,
     /// Live bytes of files when they were last counted, as they would take them in a new file.
     counted: BTreeMap<FileId, u64>,
+}
+
+impl RelocationState {
+    /// Space that all conversions want.
+    fn wanted(&self) -> u64 {
+        self.wanted.values().copied().fold(0, u64::saturating_add)
+    }
 }
 
 /// The job. There is none if the store neither has nor makes separated values.
@@ -186,14 +194,20 @@ impl Upkeep {
     /// Bytes to be freed: those above the target, and those that conversions want.
     fn wanted_space(&self, version: &Version) -> u64 {
         let mut space = self.estimated_space(version);
-        space.files = space.files.saturating_add(self.relocation.lock().wanted);
+        space.files = space.files.saturating_add(self.relocation.lock().wanted());
         space.excess(self.ctx.options.space_target_now())
     }
 
-    /// Has `bytes` freed below the target, as far as there is garbage; 0 ends that.
-    pub(super) fn want_space(&self, bytes: u64) {
+    /// Has `bytes` freed below the target for the conversion of a partition, as far as there is garbage; 0 ends that.
+    pub(super) fn want_space(&self, partition: PartitionId, bytes: u64) {
         let mut state = self.relocation.lock();
-        (state.wanted, state.retry_above, state.is_asked) = (bytes, 0, bytes > 0);
+        if bytes > 0 {
+            state.wanted.insert(partition, bytes);
+        } else {
+            state.wanted.remove(&partition);
+        }
+        state.retry_above = 0;
+        state.is_asked |= bytes > 0;
         drop(state);
         if let Some(relocator) = self.ctx.status.wakers().and_then(|wakers| wakers.relocator.as_ref()) {
             relocator.wake();
@@ -231,7 +245,7 @@ impl Upkeep {
     fn choose_victims(&self, version: &Arc<Version>) -> Result<(VecDeque<Victim>, u64)> {
         let target = self.ctx.options.space_target_now();
         let mut space = self.estimated_space(version);
-        space.files = space.files.saturating_add(self.relocation.lock().wanted);
+        space.files = space.files.saturating_add(self.relocation.lock().wanted());
         let wanted = space.excess(target).max(space.live / USED_PART).max(1);
         let mut marked = mark(self, version, &self.candidates(version, &space, wanted))?;
         let live = marked.live.values().map(|used| used.bytes).fold(0, u64::saturating_add);

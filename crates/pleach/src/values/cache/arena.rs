@@ -153,9 +153,12 @@ impl Arena {
     #[inline]
     pub(super) fn bytes(&self, line: u32, place: u64, len: u32) -> Option<NonNull<u8>> {
         let header = self.header(line);
-        let item = self.at(line, lines_of(len as usize));
-        // SAFETY: an item of this length is inside of the arena, by the check in `at`, and so is its header.
-        (header.place == place && header.len == len).then(|| unsafe { item.add(HEADER) })
+        // The length that is looked for may be any: a newer value of the key may be longer than the arena.
+        (header.place == place && header.len == len).then(|| {
+            let item = self.at(line, header.lines());
+            // SAFETY: the item is inside of the arena, by the check in `at`, and begins with its header.
+            unsafe { item.add(HEADER) }
+        })
     }
 
     /// Prefetches the first lines of an item.

@@ -33,8 +33,8 @@ const TABLE_SHARE: usize = 8;
 /// full.
 const FULL_SIXTEENTHS: u64 = 9;
 
-/// The hand passes at most so many lines for a value (1 MiB, arbitrary), and so many times the value's. If it frees too little,
-/// the value is not admitted.
+/// The hand passes so many lines for a value (1 MiB, arbitrary), and so many times the value's, and the rest of the last tile.
+/// If it frees too little, the value is not admitted.
 const SWEEP_LINES: u32 = 1 << 14;
 const SWEEP_FACTOR: u32 = 16;
 
@@ -213,13 +213,17 @@ impl Shard {
         if let Some(number) = bucket().find(is_empty) {
             return Some(number);
         }
-        let loose = bucket().filter_map(|number| Some((self.table.slot(number).chances()?, number)));
+        // A slot that a reader pins for a moment may be empty, although it was not found so.
+        let full = bucket().filter(|number| self.table.slot(*number).hash() != NOTHING);
+        let loose = full.filter_map(|number| Some((self.table.slot(number).chances()?, number)));
         let (_, number) = loose.min()?;
         self.evict(state, number).then_some(())?;
         self.table.slot(number).lock().map(|_| number)
     }
 
     /// Evicts the value of a slot, unless it is pinned. Its item becomes a hole.
+    ///
+    /// Requires: the slot has a value. An empty slot names an item of another one.
     fn evict(&self, state: &mut State, number: u32) -> bool {
         let slot = self.table.slot(number);
         if slot.lock().is_none() {
@@ -255,12 +259,13 @@ impl Shard {
                 }
             }
             let (passed, slot) = self.arena.tile(hole.end);
-            if left < passed {
+            if left == 0 {
                 self.arena.make_hole(hole.start, hole.end - hole.start);
                 state.hand = hole.start;
                 return None;
             }
-            left -= passed;
+            // A tile may be longer than all that is left. The hand must get past it nevertheless.
+            left = left.saturating_sub(passed);
             match slot.map_or(Passed::Free, |slot| self.pass(state, slot)) {
                 Passed::Free => hole.end += passed,
                 Passed::Kept { is_loose } => hole = self.keep(hole, passed, slot.filter(|_| is_loose)),

@@ -139,7 +139,33 @@ fn large_values_and_small_capacities_are_refused() {
     values.check_invariants();
     let unknown = ValuePointer { segment: FileId(1 << 32), offset: 64, len: 3 };
     assert!(values.admit(1, unknown, b"far").is_none());
-    assert!(values.get(hash_of(1), pointer(1, 3999), false).is_none(), "the pointer says another length");
+    for len in [3999, 4001, 1 << 29] {
+        assert!(values.get(hash_of(1), pointer(1, len), false).is_none(), "the pointer says another length");
+    }
+}
+
+#[test]
+fn the_hand_passes_values_and_holes_of_any_length() {
+    let values = with_capacity(16 << 20);
+    let fill = |first| (first..first + 30_000).all(|number| admit(&values, number, 1000).is_some());
+    assert!(admit(&values, 0, 3 << 20).is_some());
+    assert!(fill(1), "a value that is longer than the hand passes at once");
+    let last = (1..30_001).rev().find_map(|number| {
+        let found = values.get(hash_of(number), pointer(number, 1000), false);
+        let is_far = |found: &CachedValue| found.as_ptr().addr() - first_address(&values) > 8 << 20;
+        found.filter(is_far)
+    });
+    values.set_capacity(0);
+    drop(last.expect("some value is in the upper half"));
+    values.set_capacity(16 << 20);
+    assert!(fill(100_000), "a hole that is longer than the hand passes at once");
+    values.check_invariants();
+}
+
+/// The least address of a cached value.
+fn first_address(values: &Values) -> usize {
+    let found = |number| values.get(hash_of(number), pointer(number, 1000), false);
+    (1..30_001).filter_map(found).map(|value| value.as_ptr().addr()).min().unwrap()
 }
 
 #[test]
