@@ -1,4 +1,5 @@
-//! Shape of the files: how a user chooses it, and the numbers of its stages.
+//! Shape of the files: how a user chooses it and when values are put in order, the numbers of its stages, and the policy of the
+//! pickers.
 //!
 //! Stages are numbered by age: sections and late flushes, then the stages of runs, and the bottom run last.
 

@@ -386,8 +386,7 @@ impl Background {
     }
 
     /// Ends what [`Background::begin_wait`] began. A failed request stays until its last waiter has seen the failure, so that
-    /// no waiter takes it for fulfilled. Returns the bytes of values
-    /// that a conversion has left since then.
+    /// no waiter takes it for fulfilled. Returns the bytes of values that a conversion has left since then.
     fn end_wait(&mut self, partition: PartitionId) -> Option<u64> {
         let left = self.values_left.get(&partition).copied();
         if let Entry::Occupied(mut waiters) = self.waiters.entry(partition) {

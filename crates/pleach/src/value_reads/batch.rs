@@ -71,9 +71,12 @@ struct Reads {
 }
 
 impl Reads {
-    fn add(&mut self, group: &Group) {
-        self.count += 1;
-        self.bytes += group.span.len as u64;
+    /// Adds the read of a group that begins with `first`. Values that gain nothing by order do not count.
+    fn add(&mut self, group: &Group, first: &Place<'_>) {
+        if first.pointer.gains_by_order() {
+            self.count += 1;
+            self.bytes += group.span.len as u64;
+        }
     }
 
     /// How many more there were than values in order need.
@@ -237,7 +240,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         for group in self.groups(IN_MEMORY) {
             let file = self.first(&group).file;
             if let Some(bytes) = file.read_resident(&group.span, &mut buffer) {
-                read.add(&group);
+                read.add(&group, self.first(&group));
                 self.take(&group, bytes)?;
             }
         }
@@ -272,7 +275,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         let groups = self.groups(ON_DEVICE);
         let mut read = Reads::default();
         for group in &groups {
-            read.add(group);
+            read.add(group, self.first(group));
         }
         self.disorder_ns += read.needless(ON_DEVICE) * DEVICE_VALUE_NS;
         match &groups[..] {

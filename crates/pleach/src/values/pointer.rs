@@ -15,6 +15,9 @@ pub(crate) const CHECKSUM_LEN: usize = 4;
 /// Bytes of a segment at most: a record of 1 GiB has a segment of its own.
 const OFFSET_MAX: u64 = u32::MAX as u64;
 
+/// Values of so many bytes gain nothing by the order of keys: a device reads as much at any place about as fast as in order.
+const ORDERED_LEN_MAX: u32 = 64 << 10;
+
 /// A value's place. The bytes there are the value's checksum and the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ValuePointer {
@@ -29,6 +32,11 @@ impl ValuePointer {
     /// Bytes that it refers to: checksum and value.
     pub(crate) fn bytes(self) -> u64 {
         CHECKSUM_LEN as u64 + u64::from(self.len)
+    }
+
+    /// Whether scans gain if the value lies in the order of keys.
+    pub(crate) fn gains_by_order(self) -> bool {
+        self.len < ORDERED_LEN_MAX
     }
 
     /// Appends its bytes.

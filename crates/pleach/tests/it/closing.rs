@@ -169,6 +169,7 @@ fn after_a_close_every_handle_answers_closed_and_the_directory_can_be_opened() {
     closed(other.sync().unwrap_err());
     closed(other.flush().unwrap_err());
     closed(other.compact().unwrap_err());
+    closed(other.convert().unwrap_err());
     closed(other.settle().unwrap_err());
     closed(other.verify().unwrap_err());
     closed(other.drop_partition(users.clone()).unwrap_err());

@@ -87,8 +87,10 @@ fn writes_are_refused_in_words() {
     refused(db.sync().unwrap_err());
     refused(db.flush().unwrap_err());
     refused(db.compact().unwrap_err());
+    refused(db.convert().unwrap_err());
     refused(db.settle().unwrap_err());
     refused(keys.compact().unwrap_err());
+    refused(keys.convert().unwrap_err());
     refused(db.partition("new").unwrap_err());
     refused(db.drop_partition(db.find_partition("other").unwrap()).unwrap_err());
     refused(db.read_only().unwrap());

@@ -7,7 +7,7 @@
 //! Left where they are:
 //! - values that are in the order of keys already, so that a conversion of a run that was converted before copies only what
 //!   has come since;
-//! - values of [`ORDERED_LEN_MAX`] or more, which gain nothing;
+//! - large values, which gain nothing ([`ValuePointer::gains_by_order`]);
 //! - all values, while the files of values have no room below [`Options::space_target`](crate::Options::space_target);
 //! - values that cannot be proved. A newer entry may hide the pointer, and then the value may be gone.
 //!
@@ -16,11 +16,12 @@
 //! value file and its name are synced before that edit. A value is proved before it is copied.
 //!
 //! # Cost
-//! Memory for the values of a group, 4 MiB. An SST ends when [`VALUES_PER_SST`] times its length of values has been copied.
+//! Memory for the entries of a group and their values: 4 MiB of each, and a value more. An SST ends when [`VALUES_PER_SST`] times
+//! its length of values has been copied.
 //!
 //! # Origin
-//! `LearnedKV`, section 4.2 and Fig. 7: steps 2 to 5 for the values. Departures: it moves all values at each garbage
-//! collection; its pointers never leave values where they are.
+//! `LearnedKV`, section 4.2 and Fig. 7, steps 2 and 3. Departure: it moves all values at each garbage collection, those in order
+//! too.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -38,13 +39,10 @@ use crate::value_reads::read_movable_values;
 use crate::values::{HomeKind, ValueFileBuilder, ValueHome, ValuePointer};
 use crate::version::OlderRuns;
 
-/// Entries of a group, and bytes of their values, at most. Many values make reads that a device can order; beyond that more
-/// gain little (arbitrary).
+/// Entries of a group, and bytes of them or of the values to copy, at most. Many values make reads that a device can order;
+/// beyond that more gain little (arbitrary).
 const GROUP_ENTRIES: usize = 4096;
 const GROUP_BYTES: u64 = 4 << 20;
-
-/// Values of so many bytes are not copied: a device reads as much at any place about as fast as in order.
-const ORDERED_LEN_MAX: u32 = 64 << 10;
 
 /// Values in order are left in so many segments: a scan reads as many places in turn (arbitrary).
 const STREAMS_MAX: usize = 8;
@@ -58,7 +56,7 @@ pub(super) struct Conversion {
     waiting: Vec<Waiting>,
     /// Keys and values of those that wait. Values of pointers are their bytes.
     bytes: Vec<u8>,
-    /// Bytes of the values to which they point.
+    /// Bytes of the values that may be copied.
     value_bytes: u64,
     file: Option<ValueFileBuilder>,
     /// Bytes of values that were left because there was no room for copies.
@@ -102,7 +100,7 @@ impl Conversion {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         let pointer = (kind == ValueKind::ValuePointer).then(|| ValuePointer::decode(value)).flatten();
-        self.value_bytes += pointer.map_or(0, ValuePointer::bytes);
+        self.value_bytes += pointer.filter(|p| p.gains_by_order()).map_or(0, ValuePointer::bytes);
         let (key, end) = (start..start + key.len(), self.bytes.len());
         let value = key.end..end;
         self.waiting.push(Waiting { key, kind, value, since, pointer });
@@ -110,7 +108,8 @@ impl Conversion {
 
     /// Whether the group is to be written.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= GROUP_ENTRIES || self.value_bytes >= GROUP_BYTES
+        let bytes = self.value_bytes.max(self.bytes.len() as u64);
+        self.waiting.len() >= GROUP_ENTRIES || bytes >= GROUP_BYTES
     }
 
     /// Whether entries wait.
@@ -217,7 +216,7 @@ fn chosen(pointers: &[Option<ValuePointer>], gap_max: u64) -> Vec<bool> {
     streams.truncate(STREAMS_MAX);
     let is_left = |p: ValuePointer| streams.iter().any(|(segment, _)| *segment == p.segment);
     let is_chosen = |(pointer, is_ordered): (&Option<ValuePointer>, bool)| {
-        pointer.is_some_and(|p| p.len < ORDERED_LEN_MAX && !(is_ordered && is_left(p)))
+        pointer.is_some_and(|p| p.gains_by_order() && !(is_ordered && is_left(p)))
     };
     pointers.iter().zip(ordered).map(is_chosen).collect()
 }
@@ -274,7 +273,7 @@ mod tests {
         let mut some = pointers(&[(1, 0), (2, 0), (3, 0)]);
         some[1] = None;
         if let Some(large) = &mut some[2] {
-            large.len = ORDERED_LEN_MAX;
+            large.len = 1 << 20;
         }
         assert_eq!(chosen(&some, GAP), [true, false, false]);
     }

@@ -99,8 +99,8 @@ impl CompactionJob {
         Ok(job)
     }
 
-    /// Resumes a whole job that the version records; `None` when the partition was dropped meanwhile. If it converted, it does
-    /// not any more: what it has still to merge keeps its values where they are.
+    /// Resumes a whole job that the version records; `None` when the partition was dropped meanwhile. It does not convert,
+    /// because the version does not record that: values that it has still to merge stay where they are.
     pub(super) fn resume(upkeep: &Upkeep, partition: PartitionId, meta: &JobMeta) -> Option<Self> {
         let state = upkeep.version_set.state.load_full();
         let tree = state.version.tree(partition)?;

@@ -147,11 +147,8 @@ impl Merging {
         output: SstOutput<'_>,
         mut charged: ChargedOutput,
     ) -> Result<OutputFile> {
-        let values = match &mut self.conversion {
-            Some(conversion) => conversion.finish_file(upkeep),
-            None => Ok(None),
-        };
-        let values = match values {
+        let conversion = self.conversion.as_mut();
+        let values = match conversion.map_or(Ok(None), |conversion| conversion.finish_file(upkeep)) {
             Ok(values) => values,
             Err(error) => {
                 output.abandon();

@@ -60,6 +60,11 @@ impl Requests {
         open.map(|(id, request)| (*id, request.number, request.converts))
     }
 
+    /// Whether the merge into `output` was started for a request that converts.
+    pub(super) fn converts_into(&self, partition: PartitionId, output: RunId) -> bool {
+        self.pending.get(&partition).is_some_and(|request| request.converts && request.merge == Some(output))
+    }
+
     /// Notes that the merge into `output` was started for request `number`, if that is still pending.
     pub(super) fn started(&mut self, partition: PartitionId, number: u64, output: RunId) {
         if let Some(request) = self.pending.get_mut(&partition)

@@ -75,7 +75,10 @@ impl Compactions {
                 if self.is_full(list) {
                     return;
                 }
-                if let Some(job) = CompactionJob::resume(&self.upkeep, partition, meta) {
+                if let Some(mut job) = CompactionJob::resume(&self.upkeep, partition, meta) {
+                    if self.upkeep.background.lock().to_compact.converts_into(partition, meta.output) {
+                        job.merging.convert(partition);
+                    }
                     list.whole_outputs.insert((partition, meta.output));
                     list.waiting.push(job);
                 }

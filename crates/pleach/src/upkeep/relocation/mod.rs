@@ -214,6 +214,7 @@ impl Upkeep {
         }
     }
 
+    /// What separated values take, with an estimate of what newer entries hide.
     pub(super) fn estimated_space(&self, version: &Version) -> ValueSpace {
         let factor = self.relocation.lock().hidden_factor.unwrap_or(1.0);
         space_of(version, scaled(hidden_estimate(version), factor))

@@ -1,3 +1,5 @@
+//! Values come and go, are pinned, moved and trimmed, and no reader ever sees other bytes than those of its value.
+
 use std::sync::atomic::AtomicBool;
 
 use fastrand::Rng;
