@@ -8,8 +8,8 @@ use crate::keys::impl_bytes;
 use crate::memtable::MemtableValue;
 use crate::values::{ValueBytes, ValuePointer};
 
-/// A value that was read. It derefs to `[u8]` and copies nothing: it pins the cached block or the memtable that holds its
-/// bytes. That memory cannot be used for anything else meanwhile. To keep many values for long, copy them with
+/// A value that was read. It derefs to `[u8]` and copies nothing: it pins the memory that holds its bytes, a cached block, a
+/// memtable, or the bytes that one read has brought. That memory cannot be used for anything else meanwhile. To keep many values for long, copy them with
 /// [`Value::into_vec`]. Order, equality and hash are those of the bytes.
 ///
 /// ```
@@ -39,7 +39,7 @@ enum Repr {
 }
 
 impl Value {
-    /// Bytes `range` of a block.
+    /// Bytes `range` of a block, or of a read.
     #[inline]
     pub(crate) fn in_block(block: BlockRef, range: std::ops::Range<usize>) -> Self {
         let start = u32::try_from(range.start).expect("blocks are shorter than 4 GiB");

@@ -26,9 +26,17 @@ impl BlockRef {
         Self(Home::Frames(pin))
     }
 
-    /// A block outside the cache.
-    pub(crate) fn heap(bytes: AlignedBuffer) -> Self {
+    /// Bytes outside the cache.
+    pub fn heap(bytes: AlignedBuffer) -> Self {
         Self(Home::Heap(Arc::new(bytes)))
+    }
+
+    /// The buffer of [`BlockRef::heap`], if this is the only reference to it.
+    pub fn into_buffer(self) -> Option<AlignedBuffer> {
+        match self.0 {
+            Home::Frames(_) => None,
+            Home::Heap(bytes) => Arc::into_inner(bytes),
+        }
     }
 
     /// Bytes that have the value at `place` of this block, and where they have it.

@@ -24,6 +24,11 @@ impl AlignedBuffer {
         Self { memory: vec![0; len], start: 0, len }
     }
 
+    /// The buffer with another length, and with whatever bytes it has. `None` if its memory is shorter.
+    pub fn resized(self, len: usize) -> Option<Self> {
+        (len <= self.capacity()).then_some(Self { len, ..self })
+    }
+
     /// A copy of `bytes`; it starts anywhere.
     pub(crate) fn copy_of(bytes: &[u8]) -> Self {
         Self { memory: bytes.to_vec(), start: 0, len: bytes.len() }

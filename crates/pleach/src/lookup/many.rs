@@ -22,7 +22,7 @@ use crate::operations::check_key;
 use crate::read_options::ReadOptions;
 use crate::state::State;
 use crate::value::Value;
-use crate::value_reads::{cached_value, read_values};
+use crate::value_reads::{ReadBuffers, cached_value, read_values};
 use crate::version::SubTree;
 
 /// Lookups that take their steps together: enough to hide the latency of memory, and few enough to stay in the first level
@@ -71,7 +71,8 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     if answers.iter().flatten().any(Value::is_pointer) {
         let found = keys.iter().copied().zip(&mut answers);
         let found = found.filter_map(|(key, answer)| Some((key, answer.as_mut()?)));
-        read_values(ctx, &state.version.values, partition, found, options.fill_cache)?;
+        let buffers = &mut ReadBuffers::default();
+        read_values(ctx, buffers, &state.version.values, partition, found, options.fill_cache)?;
     }
     Ok(answers)
 }

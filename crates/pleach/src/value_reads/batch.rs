@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 
 use pleach_env::{ErrorKind, ReadQueue, Result, is_out_of_files};
-use pleach_table::AlignedBuffer;
+use pleach_table::{AlignedBuffer, BlockRef};
 use smallvec::SmallVec;
 
 use super::{Place, cached_value, hash_of, keep};
@@ -85,9 +85,26 @@ impl Reads {
     }
 }
 
+/// Buffers of reads. Values that are not cached stay in the buffers that they were read into; when all values of a buffer are
+/// gone, it serves another read.
+#[derive(Default)]
+pub(crate) struct ReadBuffers {
+    /// Those that may still have values.
+    lent: Vec<BlockRef>,
+    free: Vec<AlignedBuffer>,
+}
+
+impl ReadBuffers {
+    /// Takes back the buffers whose values are gone, and forgets the others.
+    fn take_back(&mut self) {
+        self.free.extend(self.lent.drain(..).filter_map(BlockRef::into_buffer));
+    }
+}
+
 /// The values that one call reads, in the order of their places.
 struct Batch<'s, 'k, 'v> {
     ctx: &'s Context,
+    buffers: ReadBuffers,
     fills_cache: bool,
     on_damage: OnDamage,
     partition: PartitionId,
@@ -105,6 +122,7 @@ struct Batch<'s, 'k, 'v> {
 /// As [`read_value`](super::read_value), of any of them.
 pub(crate) fn read_values<'k, 'v>(
     ctx: &Context,
+    buffers: &mut ReadBuffers,
     segments: &ValueSegments,
     partition: PartitionId,
     entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
@@ -112,8 +130,11 @@ pub(crate) fn read_values<'k, 'v>(
 ) -> Result<u64> {
     let read = || {
         let mut batch = Batch::new((ctx, fills_cache, OnDamage::Fails), segments, partition, entries)?;
+        batch.buffers = std::mem::take(buffers);
+        batch.buffers.take_back();
         batch.read_resident()?;
         batch.read_rest()?;
+        *buffers = std::mem::take(&mut batch.buffers);
         Ok(batch.disorder_ns)
     };
     read().map_err(|error| ctx.status.read_failed(error))
@@ -182,7 +203,8 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
             ctx.value_cache.note_reads(wanted.len() as u64);
         }
         wanted.sort_unstable_by_key(|wanted| (wanted.place.home.file, wanted.place.span.offset));
-        Ok(Self { ctx, fills_cache, on_damage, partition, wanted, disorder_ns: 0 })
+        let buffers = ReadBuffers::default();
+        Ok(Self { ctx, buffers, fills_cache, on_damage, partition, wanted, disorder_ns: 0 })
     }
 
     /// Replaces the pointers to values that are cached.
@@ -236,29 +258,47 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
 
     /// Reads what the system has in memory.
     fn read_resident(&mut self) -> Result<()> {
-        let (mut buffer, mut read) = (Vec::new(), Reads::default());
+        let mut read = Reads::default();
         for group in self.groups(IN_MEMORY) {
             let file = self.first(&group).file;
-            if let Some(bytes) = file.read_resident(&group.span, &mut buffer) {
-                read.add(&group, self.first(&group));
-                self.take(&group, bytes)?;
+            match file.read_resident(&group.span, self.buffers.free.pop()) {
+                Ok(buffer) => {
+                    read.add(&group, self.first(&group));
+                    self.take(&group, buffer)?;
+                }
+                Err(unused) => self.buffers.free.extend(unused),
             }
         }
         self.disorder_ns += read.needless(IN_MEMORY) * MEMORY_VALUE_NS;
         Ok(())
     }
 
-    /// Takes the values of a group from the bytes of its span.
-    fn take(&mut self, group: &Group, bytes: &[u8]) -> Result<()> {
-        for Wanted { place, key, value } in &mut self.wanted[group.members.clone()] {
+    /// Takes the values of a group from the buffer that its span was read into. If they do not enter the cache, they stay in the
+    /// buffer, unless it is mostly something else.
+    fn take(&mut self, group: &Group, buffer: AlignedBuffer) -> Result<()> {
+        let members = &mut self.wanted[group.members.clone()];
+        let wanted_bytes: usize = members.iter().map(|wanted| wanted.place.pointer.len as usize).sum();
+        let is_lent = !self.fills_cache && wanted_bytes >= buffer.len() / 2;
+        let buffer = BlockRef::heap(buffer);
+        for Wanted { place, key, value } in members {
             if value.is_pointer() {
                 let skip =
                     usize::try_from(place.span.offset - group.span.offset).expect("inside of the read");
-                let bytes = &bytes[skip..][..place.span.len];
+                let bytes = &place.file.bytes_of(&group.span, &buffer)[skip..][..place.span.len];
                 let found = place.file.prove(place.pointer, (self.partition, key), &place.span, bytes);
                 let Some(found) = self.on_damage.check(found)? else { continue };
-                **value = keep(self.ctx, (self.partition, key), place.pointer, found, self.fills_cache);
+                **value = if is_lent {
+                    let start = found.as_ptr().addr() - buffer.as_ptr().addr();
+                    Value::in_block(buffer.clone(), start..start + found.len())
+                } else {
+                    keep(self.ctx, (self.partition, key), place.pointer, found, self.fills_cache)
+                };
             }
+        }
+        if is_lent {
+            self.buffers.lent.push(buffer);
+        } else {
+            self.buffers.free.extend(buffer.into_buffer());
         }
         Ok(())
     }
@@ -267,7 +307,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
     fn end(&mut self, group: &Group, read: io::Result<AlignedBuffer>) -> Result<()> {
         let &Place { file, pointer, .. } = self.first(group);
         let buffer = read.map_err(|error| file.read_failed(pointer, error))?;
-        self.take(group, file.bytes_of(&group.span, &buffer))
+        self.take(group, buffer)
     }
 
     /// Reads what is left: a lone group by this thread, others by a queue.
@@ -280,7 +320,10 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         self.disorder_ns += read.needless(ON_DEVICE) * DEVICE_VALUE_NS;
         match &groups[..] {
             [] => return Ok(()),
-            [group] => return self.end(group, self.first(group).file.read(&group.span)),
+            [group] => {
+                let used = self.buffers.free.pop();
+                return self.end(group, self.first(group).file.read_into(&group.span, used));
+            }
             _ => {}
         }
         let mut queue: ReadQueue<'_, AlignedBuffer> = self.ctx.read_queue(READS_MAX)?;
@@ -289,7 +332,9 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
                 self.end_one(&groups, &mut queue)?;
             }
             let &Place { file, pointer, .. } = self.first(group);
-            while let Err(error) = queue.push(file.request(&group.span, tag as u64)) {
+            while let Err(error) =
+                queue.push(file.request_into(&group.span, tag as u64, self.buffers.free.pop()))
+            {
                 // A read in flight owns its descriptor until it has ended.
                 if !is_out_of_files(&error) || !self.end_one(&groups, &mut queue)? {
                     return Err(file.read_failed(pointer, error));

@@ -16,7 +16,7 @@ use crate::keys::{PartitionId, PartitionKey, split_partition_key};
 use crate::value::Value;
 use crate::values::{ValueFile, ValueHome, ValuePointer, ValueRead, ValueSegments, ValueSpan};
 
-pub(crate) use batch::{read_movable_values, read_resident_values, read_values};
+pub(crate) use batch::{ReadBuffers, read_movable_values, read_resident_values, read_values};
 
 /// A value that is to be read: its home and its place there.
 pub(super) struct Place<'v> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pleach_env::{ErrorKind, FileId, SimEnv};
 
-use super::{read_movable_values, read_values};
+use super::{ReadBuffers, read_movable_values, read_values};
 use crate::value::Value;
 use crate::values::ValuePointer;
 use crate::{Db, Options};
@@ -35,7 +35,14 @@ fn values_that_are_gone_are_left_as_pointers() {
         let mut value = Value::pointer(&bytes);
         read_movable_values(ctx, segments, id, [(&b"0001"[..], &mut value)].into_iter()).unwrap();
         assert!(value.is_pointer(), "it is left");
-        let read = read_values(ctx, segments, id, [(&b"0001"[..], &mut value)].into_iter(), false);
+        let read = read_values(
+            ctx,
+            &mut ReadBuffers::default(),
+            segments,
+            id,
+            [(&b"0001"[..], &mut value)].into_iter(),
+            false,
+        );
         assert_eq!(read.unwrap_err().kind(), ErrorKind::Corruption);
     }
 }

@@ -190,13 +190,22 @@ impl ValueFile {
 
     /// The read of a span.
     pub(crate) fn request(&self, span: &ValueSpan, tag: u64) -> ReadRequest<'_, AlignedBuffer> {
-        let skip = if self.direct { self.skip(span) } else { 0 };
+        self.request_into(span, tag, None)
+    }
+
+    /// The read of a span into the memory of `used`, a buffer of another read of this store, if it is long enough.
+    pub(crate) fn request_into(
+        &self,
+        span: &ValueSpan,
+        tag: u64,
+        used: Option<AlignedBuffer>,
+    ) -> ReadRequest<'_, AlignedBuffer> {
+        let skip = self.skip(span);
         let needed = skip + span.len;
-        let buffer = if self.direct {
-            AlignedBuffer::zeroed(needed.next_multiple_of(PAGE))
-        } else {
-            AlignedBuffer::unaligned(needed)
-        };
+        let len = if self.direct { needed.next_multiple_of(PAGE) } else { needed };
+        let buffer = used.and_then(|used| used.resized(len)).unwrap_or_else(|| {
+            if self.direct { AlignedBuffer::zeroed(len) } else { AlignedBuffer::unaligned(len) }
+        });
         ReadRequest { file: &self.file, offset: span.offset - skip as u64, buffer, needed, tag }
     }
 
@@ -207,7 +216,16 @@ impl ValueFile {
 
     /// Reads a span.
     pub(crate) fn read(&self, span: &ValueSpan) -> io::Result<AlignedBuffer> {
-        let ReadRequest { offset, mut buffer, needed, .. } = self.request(span, 0);
+        self.read_into(span, None)
+    }
+
+    /// Reads a span into the memory of `used`, as [`ValueFile::request_into`].
+    pub(crate) fn read_into(
+        &self,
+        span: &ValueSpan,
+        used: Option<AlignedBuffer>,
+    ) -> io::Result<AlignedBuffer> {
+        let ReadRequest { offset, mut buffer, needed, .. } = self.request_into(span, 0, used);
         let mut filled = 0;
         while filled < needed {
             match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
@@ -220,17 +238,18 @@ impl ValueFile {
         Ok(buffer)
     }
 
-    /// Reads a span into `buffer` if the system has it in memory; otherwise `None`, at once. `None` also for direct reads, which
-    /// bypass the system's memory.
-    pub(crate) fn read_resident<'b>(&self, span: &ValueSpan, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+    /// Reads a span, as [`ValueFile::read_into`], if the system has it in memory. Otherwise gives the memory back, at once; so for
+    /// direct reads, which bypass the system's memory.
+    pub(crate) fn read_resident(
+        &self,
+        span: &ValueSpan,
+        used: Option<AlignedBuffer>,
+    ) -> Result<AlignedBuffer, Option<AlignedBuffer>> {
         if self.direct {
-            return None;
+            return Err(used);
         }
-        if buffer.len() < span.len {
-            buffer.resize(span.len, 0);
-        }
-        let bytes = &mut buffer[..span.len];
-        self.file.read_resident_at(bytes, span.offset).then_some(&*bytes)
+        let mut buffer = self.request_into(span, 0, used).buffer;
+        if self.file.read_resident_at(&mut buffer, span.offset) { Ok(buffer) } else { Err(Some(buffer)) }
     }
 
     /// The value in the bytes that were read for its span, as `keep` makes it of the bytes.
@@ -250,7 +269,7 @@ impl ValueFile {
     }
 
     /// The bytes of a span in what was read for it.
-    pub(crate) fn bytes_of<'b>(&self, span: &ValueSpan, buffer: &'b AlignedBuffer) -> &'b [u8] {
+    pub(crate) fn bytes_of<'b>(&self, span: &ValueSpan, buffer: &'b [u8]) -> &'b [u8] {
         &buffer[self.skip(span)..][..span.len]
     }
 

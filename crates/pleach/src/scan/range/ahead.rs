@@ -20,7 +20,7 @@ use pleach_table::ValueKind;
 use super::{Bound, Direction, Range};
 use crate::keys::Key;
 use crate::value::Value;
-use crate::value_reads::{get_value, read_values};
+use crate::value_reads::{ReadBuffers, get_value, read_values};
 
 /// Entries of the first batch of a scan of unknown length (arbitrary): a short scan reads little that it does not want.
 const ENTRIES_MIN: usize = 4;
@@ -41,6 +41,7 @@ pub(super) struct Ahead {
     last: Key,
     /// Value of the entry that was lent last.
     lent: Option<Value>,
+    buffers: ReadBuffers,
     /// Entries of the next batch that is not expected.
     next_len: usize,
 }
@@ -214,8 +215,8 @@ impl Range {
     fn gather(&mut self, direction: Direction) {
         let mut ahead = self.ahead.take().unwrap_or_else(|| {
             let (entries, last) = (VecDeque::new(), Key::new(&[]));
-            let next_len = ENTRIES_MIN;
-            Box::new(Ahead { direction, entries, behind: Behind::Entry, last, lent: None, next_len })
+            let (next_len, buffers) = (ENTRIES_MIN, ReadBuffers::default());
+            Box::new(Ahead { direction, entries, behind: Behind::Entry, last, lent: None, buffers, next_len })
         });
         let len_max = self.batch_len(&mut ahead);
         let (mut fitting, mut bytes) = (0, 0_usize);
@@ -239,7 +240,9 @@ impl Range {
             let fitting = ahead.entries.iter_mut().take(fitting).map(|(key, value)| (&key[..], value));
             // What could not be read is read again, and fails, when it is next.
             let segments = &view.state.version.values;
-            let read = read_values(&self.ctx, segments, self.partition, fitting, self.fills_cache);
+            ahead.lent = None;
+            let buffers = &mut ahead.buffers;
+            let read = read_values(&self.ctx, buffers, segments, self.partition, fitting, self.fills_cache);
             if let (Ok(disorder_ns), Some(tree)) = (read, view.state.version.tree(self.partition)) {
                 tree.reads.note_values(disorder_ns);
             }
