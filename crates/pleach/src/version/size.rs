@@ -1,10 +1,10 @@
-//! Estimates of the size of a key range, from the indexes in memory.
+//! Estimates of the size of a key range, and of what is above clips, from the indexes in memory.
 //!
 //! A file inside the range counts as a whole, a file that contains a bound by its blocks inside the range. The block that
 //! contains a bound counts half, so the error of each run is about one block at each end.
 
 use super::SubTree;
-use super::edit::RunKind;
+use super::edit::{RunFileMeta, RunKind};
 use super::run::{Run, RunFile};
 use crate::keys::{PartitionId, partition_key};
 use crate::stats::SizeEstimate;
@@ -26,6 +26,24 @@ pub(crate) fn estimate(
             let (part, of) = blocks_within(run, file, partition, lower, upper);
             sum.entries += scaled(file.meta.entries, part, of);
             sum.bytes += scaled(file.meta.bytes, part, of);
+        }
+    }
+    sum
+}
+
+/// About the sum of `of` over the entries of all runs that are above the clips.
+pub(crate) fn sum_above_clips(
+    tree: &SubTree,
+    partition: PartitionId,
+    of: impl Fn(&RunFileMeta) -> u64,
+) -> u64 {
+    let mut sum = 0u64;
+    for run in &tree.runs {
+        let clip = run.clip.as_deref();
+        for file in files_within(run, clip, None) {
+            let (part, whole) =
+                clip.map_or((1, 1), |clip| blocks_within(run, file, partition, Some(clip), None));
+            sum = sum.saturating_add(scaled(of(&file.meta), part, whole));
         }
     }
     sum

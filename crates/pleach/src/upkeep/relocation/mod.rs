@@ -34,7 +34,9 @@ use super::Upkeep;
 use crate::keys::PartitionId;
 use crate::picker::value_files::{ValueFileState, ValueSpace, first_that_free, rank};
 use crate::values::{LiveSegment, SegmentUse, ValueHome};
-use crate::version::{Run, SubTree, Version};
+use crate::version::edit::RunFileMeta;
+use crate::version::size::sum_above_clips;
+use crate::version::{SubTree, Version};
 use marking::{Marked, Places, mark};
 
 /// Writers are charged when files exceed their space by half a memtable, at most so many bytes. They nearly stop at
@@ -375,22 +377,24 @@ fn sum_of_references(version: &Version) -> u64 {
 
 /// About the bytes of values whose entries are hidden by newer ones: in each partition as large a share as of its entries.
 fn hidden_estimate(version: &Version) -> u64 {
-    let hidden = |tree: &SubTree| {
-        let entries = tree.sum(|run| run.totals.entries);
-        let overwrites = tree.sum(|run| run.totals.overwrites).min(entries);
+    let hidden = |partition, tree: &SubTree| {
+        // A compaction has moved what is below a clip to its output, where it counts.
+        let sum = |of: fn(&RunFileMeta) -> u64| sum_above_clips(tree, partition, of);
+        let entries = sum(|file| file.entries);
+        let overwrites = sum(|file| file.overwrites).min(entries);
         let values = tree.sum(|run| run.totals.value_bytes);
         scaled(values, ratio(overwrites, entries))
     };
-    version.partitions().map(|(_, partition)| hidden(&partition.tree)).fold(0, u64::saturating_add)
+    version.partitions().map(|(id, partition)| hidden(id, &partition.tree)).fold(0, u64::saturating_add)
 }
 
 fn space_of(version: &Version, hidden: u64) -> ValueSpace {
     let (mut ssts, mut live_ssts) = (0u64, 0u64);
-    for (_, partition) in version.partitions() {
-        let sum = |of: fn(&Run) -> u64| partition.tree.sum(of);
-        let (bytes, entries) = (sum(|run| run.totals.bytes), sum(|run| run.totals.entries));
-        let garbage = sum(|run| run.totals.garbage).min(entries);
-        ssts = ssts.saturating_add(bytes);
+    for (id, partition) in version.partitions() {
+        let sum = |of: fn(&RunFileMeta) -> u64| sum_above_clips(&partition.tree, id, of);
+        let (bytes, entries) = (sum(|file| file.bytes), sum(|file| file.entries));
+        let garbage = sum(|file| file.tombstones.saturating_add(file.overwrites)).min(entries);
+        ssts = ssts.saturating_add(partition.tree.sum(|run| run.totals.bytes));
         live_ssts = live_ssts.saturating_add(scaled(bytes, ratio(entries - garbage, entries)));
     }
     ValueSpace {
