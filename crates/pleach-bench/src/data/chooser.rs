@@ -9,6 +9,9 @@ use super::zipfian::Zipfian;
 /// Items over which YCSB's scrambled Zipfian generator draws before it hashes.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 
+/// Scatters ranks over the keys, each to another one: a prime, near the golden ratio of 2^32.
+const SCATTER: u64 = 2_654_435_761;
+
 /// Parameters of RocksDB's `mixgraph` as its wiki gives them for the skew found at Facebook (Cao et al., FAST 2020): the heat
 /// of 30 key ranges is the sum of two exponentials, and within a range keys follow a power law.
 const HOT_RANGES: usize = 30;
@@ -23,6 +26,9 @@ pub(crate) enum Distribution {
     Uniform,
     /// YCSB's scrambled Zipfian, exponent 0.99: few keys often, anywhere in the key space.
     Zipfian,
+    /// Zipfian over the keys themselves, exponent 0.99, anywhere in the key space. Hotter than YCSB's, which draws from ten billion
+    /// items: with a million keys, two fifths of those draws are spread evenly.
+    ZipfianKeys,
     /// YCSB's latest: Zipfian from the newest key back.
     Latest,
     /// Hot key ranges with hot keys in them, as RocksDB's mixgraph.
@@ -34,6 +40,7 @@ pub(crate) enum Distribution {
 pub(crate) enum Chooser {
     Uniform { len: u64 },
     Zipfian { len: u64, ranks: Zipfian },
+    ZipfianKeys { len: u64, ranks: Zipfian },
     Latest { len: u64, ranks: Zipfian },
     HotRanges { len: u64, heat: [f64; HOT_RANGES] },
 }
@@ -43,6 +50,7 @@ impl Chooser {
         match distribution {
             Distribution::Uniform => Self::Uniform { len },
             Distribution::Zipfian => Self::Zipfian { len, ranks: Zipfian::new(SCRAMBLED_ITEMS) },
+            Distribution::ZipfianKeys => Self::ZipfianKeys { len, ranks: Zipfian::new(len) },
             Distribution::Latest => Self::Latest { len, ranks: Zipfian::new(len) },
             Distribution::Mixgraph => Self::HotRanges { len, heat: cumulative_heat() },
         }
@@ -53,6 +61,7 @@ impl Chooser {
         match self {
             Self::Uniform { len } => random.below(*len),
             Self::Zipfian { len, ranks } => mix64(ranks.draw(random)) % len,
+            Self::ZipfianKeys { len, ranks } => ranks.draw(random) * SCATTER % len,
             Self::Latest { len, ranks } => len - 1 - ranks.draw(random),
             Self::HotRanges { len, heat } => in_hot_range(*len, heat, random),
         }
@@ -62,7 +71,7 @@ impl Chooser {
     pub(crate) fn grow(&mut self) {
         match self {
             Self::Uniform { len } | Self::Zipfian { len, .. } | Self::HotRanges { len, .. } => *len += 1,
-            Self::Latest { len, ranks } => {
+            Self::ZipfianKeys { len, ranks } | Self::Latest { len, ranks } => {
                 *len += 1;
                 ranks.grow();
             }
@@ -120,6 +129,17 @@ mod tests {
         // 1 / zeta of ten billion items is 3.8 %; hashing to 1000 keys adds a little.
         assert!((3_700..4_400).contains(&hottest), "{hottest}");
         assert!(counts.iter().position(|&count| count == hottest) != Some(0));
+    }
+
+    #[test]
+    fn zipfian_keys_are_scattered_one_to_one() {
+        let counts = shares(Distribution::ZipfianKeys);
+        let hottest = counts.iter().max().copied().unwrap_or(0);
+        // 1 / zeta of 1000 items is 12.9 %.
+        assert!((12_400..13_400).contains(&hottest), "{hottest}");
+        let second = counts.iter().position(|&count| (6_000..7_000).contains(&count));
+        assert_eq!(second, Some(761), "far from the first");
+        assert!(counts.iter().filter(|&&count| count == 0).count() < 100, "every key has a rank");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::report::{bytes, count, print};
 /// Overwrites for each key.
 const OVERWRITES: u64 = 4;
 /// How the keys of the overwrites are chosen.
-const CHOICES: [&str; 2] = ["uniform", "zipfian"];
+const CHOICES: [&str; 3] = ["uniform", "zipfian-keys", "zipfian"];
 
 /// The figures.
 pub(crate) fn overwrites(session: &mut Session<'_>) -> Result<()> {
@@ -49,7 +49,9 @@ pub(crate) fn overwrites(session: &mut Session<'_>) -> Result<()> {
     }
     print(
         "\nWA: bytes written over the user's bytes, log and settling included, as the engine counts them and as the system\n\
-         counts dirtied pages. Space: bytes on disk over those of live pairs; peaks are samples of every 100 ms.",
+         counts dirtied pages. Space: bytes on disk over those of live pairs; peaks are samples of every 100 ms.\n\
+         zipfian: as YCSB draws it, from ten billion items, so two fifths of the draws from a million keys are spread evenly;\n\
+         zipfian-keys: from the keys themselves.",
     );
     Ok(())
 }
