@@ -297,14 +297,14 @@ impl ValueFile {
         visit: &mut dyn FnMut(ValuePointer, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut group: Vec<(ValuePointer, ValueSpan)> = Vec::new();
-        let mut all = ValueSpan::plain(0, 0);
+        let (mut all, mut used) = (ValueSpan::plain(0, 0), None);
         for pointer in pointers {
             let span = self.span(pointer)?;
             let (all_end, span_end) = (all.offset + all.len as u64, span.offset + span.len as u64);
             let is_close =
                 span.offset <= all_end + MOVE_GAP_MAX && span_end - all.offset.min(span_end) <= MOVE_SPAN_MAX;
             if group.is_empty() || !is_close {
-                self.visit_group(&all, &group, visit)?;
+                used = self.visit_group(&all, &group, used, visit)?;
                 group.clear();
                 all = ValueSpan::plain(span.offset, span.len);
             } else {
@@ -313,24 +313,26 @@ impl ValueFile {
             }
             group.push((pointer, span));
         }
-        self.visit_group(&all, &group, visit)
+        self.visit_group(&all, &group, used, visit).map(drop)
     }
 
+    /// Reads a group into the memory of `used`. Returns the buffer for another one.
     fn visit_group(
         &self,
         all: &ValueSpan,
         group: &[(ValuePointer, ValueSpan)],
+        used: Option<AlignedBuffer>,
         visit: &mut dyn FnMut(ValuePointer, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let Some((first, _)) = group.first() else { return Ok(()) };
-        let buffer = self.read(all).map_err(|error| self.read_failed(*first, error))?;
+    ) -> Result<Option<AlignedBuffer>> {
+        let Some((first, _)) = group.first() else { return Ok(used) };
+        let buffer = self.read_into(all, used).map_err(|error| self.read_failed(*first, error))?;
         let bytes = self.bytes_of(all, &buffer);
         for (pointer, span) in group {
             let skip = usize::try_from(span.offset - all.offset).expect("inside of the read");
             let bytes = &bytes[skip..][..span.len];
             visit(*pointer, &bytes[self.locate(*pointer, span, bytes)?])?;
         }
-        Ok(())
+        Ok(Some(buffer))
     }
 
     /// Where in the bytes of its span checksum and value are.

@@ -8,7 +8,7 @@ use pleach_table::ValueKind;
 
 use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
 use crate::upkeep::Upkeep;
-use crate::values::{SegmentUses, ValuePointer};
+use crate::values::{SegmentUse, SegmentUses, ValuePointer};
 use crate::version::Version;
 
 /// Places of live values in a segment: offset and length.
@@ -28,8 +28,7 @@ const LOOK_EVERY: u32 = 1 << 14;
 
 /// Marks the values that readers of `version` see, with the places of those in `segments`.
 pub(super) fn mark(upkeep: &Upkeep, version: &Version, segments: &BTreeSet<FileId>) -> Result<Marked> {
-    let places = segments.iter().map(|id| (*id, Places::new())).collect();
-    let mut marked = Marked { live: SegmentUses::new(), places };
+    let mut marks = Marks::new(version, segments);
     let mut looked = 0u32;
     for (partition, state) in version.partitions() {
         let runs = state.tree.runs.iter().filter(|run| run.totals.value_bytes > 0 || run.totals.entries > 0);
@@ -47,7 +46,7 @@ pub(super) fn mark(upkeep: &Upkeep, version: &Version, segments: &BTreeSet<FileI
                 let pointer = ValuePointer::decode(source.value_bytes()).ok_or_else(|| {
                     source.damaged(&upkeep.ctx.dir, "expected a value pointer, found other bytes")
                 })?;
-                marked.add(pointer);
+                marks.add(pointer);
             }
             looked += 1;
             if looked.is_multiple_of(LOOK_EVERY) {
@@ -57,15 +56,43 @@ pub(super) fn mark(upkeep: &Upkeep, version: &Version, segments: &BTreeSet<FileI
             merge.advance()?;
         }
     }
-    Ok(marked)
+    Ok(marks.finish())
 }
 
-impl Marked {
+/// What has been marked so far, by segment, ascending: each pointer searches it.
+struct Marks(Vec<(FileId, Mark)>);
+
+struct Mark {
+    live: SegmentUse,
+    /// The places, if they are wanted.
+    places: Option<Places>,
+}
+
+impl Marks {
+    fn new(version: &Version, wanted: &BTreeSet<FileId>) -> Self {
+        let mark = |id| Mark { live: SegmentUse::default(), places: wanted.contains(&id).then(Places::new) };
+        let mut marks: Vec<_> = version.values.iter().map(|segment| (segment.id, mark(segment.id))).collect();
+        marks.sort_unstable_by_key(|(id, _)| *id);
+        Self(marks)
+    }
+
     fn add(&mut self, pointer: ValuePointer) {
-        self.live.entry(pointer.segment).or_default().add(pointer.bytes());
-        if let Some(places) = self.places.get_mut(&pointer.segment) {
+        // A pointer to a segment that the version does not have is damage, which its readers find.
+        let Ok(at) = self.0.binary_search_by_key(&pointer.segment, |(id, _)| *id) else { return };
+        let Some((_, mark)) = self.0.get_mut(at) else { return };
+        mark.live.add(pointer.bytes());
+        if let Some(places) = &mut mark.places {
             let offset = u32::try_from(pointer.offset).expect("a segment is shorter than 4 GiB");
             places.push((offset, pointer.len));
         }
+    }
+
+    fn finish(self) -> Marked {
+        let mut marked = Marked { live: SegmentUses::new(), places: BTreeMap::new() };
+        for (id, Mark { live, places }) in self.0 {
+            marked.live.insert(id, live);
+            marked.places.extend(places.map(|places| (id, places)));
+        }
+        marked
     }
 }
