@@ -46,7 +46,7 @@ impl Script {
             runs_per_stage: 2,
             clean_every: 1,
             filter_bits: 10,
-            compression: false,
+            compression: Some(false),
             direct_reads: false,
             learned: Some(learned),
             separate_at: Some(separate_at),
