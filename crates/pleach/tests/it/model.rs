@@ -10,7 +10,7 @@ use crate::rig::action::Action;
 use crate::rig::catch::catch;
 use crate::rig::driver::Driver;
 use crate::rig::happened::{
-    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, SEGMENTS,
+    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED, SEGMENTS,
     SNAPSHOTS, TRAINED_LATER,
 };
 use crate::rig::plan::Plan;
@@ -53,6 +53,7 @@ fn random_actions_and_reads_agree_with_maps() {
             COPIES,
             MOVES,
             CONVERSIONS,
+            PACKED,
             LEARNED,
             TRAINED_LATER,
             FULL_DISKS,
