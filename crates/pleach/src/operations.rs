@@ -230,7 +230,8 @@ impl Operations {
 
     /// Bytes that a commit copies, or that a kept buffer takes: the payload, and the raw values of packed ones.
     pub(crate) fn copied_len(&self) -> usize {
-        let raw = if self.is_in_pieces { self.packing.as_ref().map_or(0, |packing| packing.raw.len()) } else { 0 };
+        let raw =
+            if self.is_in_pieces { self.packing.as_ref().map_or(0, |packing| packing.raw.len()) } else { 0 };
         self.payload_len() + raw
     }
 
@@ -457,7 +458,7 @@ impl<'a> Operation<'a> {
 
     /// Bytes of the raw value.
     #[inline]
-    fn raw_len(&self) -> usize {
+    pub(crate) fn raw_len(&self) -> usize {
         self.packed.map_or(self.value.len(), PackedValue::raw_len)
     }
 

@@ -23,11 +23,11 @@ use self::boundaries::Boundaries;
 use crate::block::{BlockPacker, BlockType, Cut, Header, Packing, seal};
 use crate::codec::Codec;
 use crate::filter::FilterBuilder;
+use crate::lz4::{Lz4Packer, packed_len_max};
 use crate::properties::Properties;
 use crate::sizes::{
     BLOCK_LEN_MAX, HEADER_LEN, INDEX_LEN_FULL, KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX, may_decompress_to,
 };
-use crate::lz4::{Lz4Packer, packed_len_max};
 use crate::summary::SstSummary;
 use crate::value_kind::ValueKind;
 
@@ -227,7 +227,8 @@ impl SstBuilder {
         let raw_len = self.payload.len();
         let start = self.buffer.len();
         self.buffer.resize(start + HEADER_LEN + packed_len_max(raw_len), 0);
-        let packed = self.lz4.get_or_insert_default().pack(&self.payload, &mut self.buffer[start + HEADER_LEN..]);
+        let packed =
+            self.lz4.get_or_insert_default().pack(&self.payload, &mut self.buffer[start + HEADER_LEN..]);
         let mut header = Header::uncompressed(block_type, count, block_len(raw_len));
         if let Some(packed) = packed.filter(|packed| may_decompress_to(*packed, raw_len)) {
             (header.codec, header.stored_len) = (Codec::Lz4, block_len(packed));

@@ -101,7 +101,10 @@ fn packed_values_come_back_raw() {
                 let (plain, stored_len) = expected.next().unwrap();
                 assert_eq!((op.partition.get(), op.user_key.to_vec(), value), plain);
                 assert_eq!(op.stored_len, stored_len);
-                assert_eq!(stored_len < op.value.len(), [2, 3, 4].contains(&plain.0) && op.value.len() < large);
+                assert_eq!(
+                    stored_len < op.value.len(),
+                    [2, 3, 4].contains(&plain.0) && op.value.len() < large
+                );
                 if op.kind == ValueKind::ValuePointer {
                     let stored = &whole[op.value_at..][..stored_len];
                     let of = if stored_len < op.value.len() { packed_checksum } else { checksum };

@@ -261,9 +261,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
                 let bytes = &bytes[skip..][..place.span.len];
                 let (key, span) = ((partition, *key), &place.span);
                 let found = match on_damage {
-                    OnDamage::Fails => {
-                        place.file.prove(place.pointer, key, span, bytes, &mut self.scratch)
-                    }
+                    OnDamage::Fails => place.file.prove(place.pointer, key, span, bytes, &mut self.scratch),
                     OnDamage::Leaves => place.file.prove_stored(place.pointer, key, span, bytes),
                 };
                 let Some(found) = on_damage.check(found)? else { continue };

@@ -254,6 +254,13 @@ mod tests {
         ] {
             assert!(of_len(len, block).is_err(), "{why}");
         }
+        // These are refused before memory is taken.
+        for len in [0, 13, 12 * 255 + 1, VALUE_LEN_MAX as u64 + 1] {
+            let mut packed = Vec::new();
+            put_varint(&mut packed, len);
+            packed.extend_from_slice(block);
+            assert_eq!(PackedValue::decode(&packed), None);
+        }
         assert!(raw(&forged(b"")).is_err(), "no length");
         assert!(raw(&forged(b"\xff\xff")).is_err(), "a length that does not end");
     }

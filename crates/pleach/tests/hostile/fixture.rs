@@ -139,7 +139,7 @@ impl Builder {
             } else {
                 // All values of one partition are separated, so that its blocks are columnar.
                 let repeats = if name == "orders" { self.rng.usize(16..20) } else { self.rng.usize(..12) };
-                let value = format!("{:x} ", self.rng.u64(..)).repeat(repeats).into_bytes();
+                let value = self.value(repeats);
                 batch.put(&partition, &key, &value);
                 entries.insert(key, value);
             }
@@ -149,6 +149,17 @@ impl Builder {
         if self.rng.u8(..4) == 0 {
             self.note_history();
         }
+    }
+
+    /// A value of so many numbers. It is one number again and again or, for LZ4, some numbers and then most of them again.
+    fn value(&mut self, numbers: usize) -> Vec<u8> {
+        let first = self.rng.u64(..);
+        if !self.compressed {
+            return format!("{first:x} ").repeat(numbers).into_bytes();
+        }
+        let mut more = Rng::with_seed(first);
+        let some: String = (0..numbers.div_ceil(2)).map(|_| format!("{:016x} ", more.u64(..))).collect();
+        some.bytes().cycle().take(17 * numbers).collect()
     }
 
     fn first_life(&mut self) {

@@ -83,7 +83,10 @@ fn setups() -> Vec<(Setup, Upkeep)> {
         (Setup { runs_per_stage: 2, clean_every: 1, ..separated }, Upkeep::Eager),
         (Setup { separate_at: Some(64), direct_reads: true, ..learned }, Upkeep::AsPlanned),
         (Setup { compression: Some(true), ..separated }, Upkeep::AsPlanned),
-        (Setup { compression: Some(true), direct_reads: true, separate_at: Some(40), ..plain }, Upkeep::Eager),
+        (
+            Setup { compression: Some(true), direct_reads: true, separate_at: Some(40), ..plain },
+            Upkeep::Eager,
+        ),
         (Setup { compression: None, separate_at: None, runs_per_stage: 2, ..plain }, Upkeep::Eager),
         (Setup { separate_at: None, shape: None, compaction_threads: 2, ..plain }, Upkeep::Eager),
         (Setup { separate_at: None, shape: Some(Shape::Leveled), ..plain }, Upkeep::AsPlanned),

@@ -1,7 +1,8 @@
 //! The separated values of a memtable that is being flushed: which log segments live on, and what is copied out of the others.
 //!
 //! A segment lives on as a value segment if at least half of it is values that the flush keeps. The values of other segments
-//! are copied, in key order, to a value file, and packed again if the option still says so; their segments are removed with the rest of the log.
+//! are copied, in key order, to a value file, and packed again if the option still says so. Their segments are removed with the
+//! rest of the log.
 //!
 //! # Invariants
 //! 1. *Durable before named*: segments and copies are synced before the edit that names them. The flush syncs their names with

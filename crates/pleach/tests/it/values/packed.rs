@@ -275,7 +275,8 @@ fn a_malformed_value_in_the_log_is_damage() {
         for read_only in [false, true] {
             let env = broken(change);
             let files_before = env.file_names(Path::new(DIR));
-            let opened = failpoint::with_skipped("log.record.crc", || packed(&env).read_only(read_only).open(DIR));
+            let opened =
+                failpoint::with_skipped("log.record.crc", || packed(&env).read_only(read_only).open(DIR));
             let error = opened.unwrap_err();
             assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*path)), "{error}");
             let offset = usize::try_from(error.offset().unwrap()).unwrap();
@@ -283,9 +284,8 @@ fn a_malformed_value_in_the_log_is_damage() {
             assert_eq!(env.file_names(Path::new(DIR)), files_before, "nothing was written");
         }
         let env = broken(change);
-        let report = failpoint::with_skipped("log.record.crc", || {
-            repair(DIR, "/new", packed(&env), &mut |_, _| true)
-        });
+        let report =
+            failpoint::with_skipped("log.record.crc", || repair(DIR, "/new", packed(&env), &mut |_, _| true));
         let report = report.unwrap();
         assert_eq!(report.damaged_places, 1, "{report:#?}");
         let db = packed(&env).open("/new").unwrap();

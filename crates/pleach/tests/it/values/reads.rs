@@ -98,7 +98,11 @@ pub(super) fn mixed(db: &Db, model: &mut BTreeMap<Vec<u8>, Vec<u8>>, lens: &[usi
 pub(super) const LENS: [usize; 5] = [0, SEPARATED - 1, SEPARATED, SEPARATED + 1, 3000];
 
 /// Compares what lies in memtables, what a recovery has made of the log, and what is flushed and merged.
-pub(super) fn compare_after_recovery_and_flush(db: Db, open: impl Fn() -> Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Db {
+pub(super) fn compare_after_recovery_and_flush(
+    db: Db,
+    open: impl Fn() -> Db,
+    model: &BTreeMap<Vec<u8>, Vec<u8>>,
+) -> Db {
     compare(&db, model);
     drop(db);
     let db = open();
