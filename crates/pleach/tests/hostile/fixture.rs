@@ -104,6 +104,17 @@ fn options(env: &Arc<SimEnv>, compressed: bool) -> Options {
 /// Values of this length are separated: some segments are mostly such values, and others are not.
 const SEPARATED: usize = 100;
 
+/// A value of so many numbers. It is one number again and again or, in a compressed store, some numbers that come twice.
+fn value(rng: &mut Rng, compressed: bool, numbers: usize) -> Vec<u8> {
+    let first = rng.u64(..);
+    if !compressed {
+        return format!("{first:x} ").repeat(numbers).into_bytes();
+    }
+    let mut more = Rng::with_seed(first);
+    let some: String = (0..numbers.div_ceil(2)).map(|_| format!("{:016x} ", more.u64(..))).collect();
+    some.bytes().cycle().take(17 * numbers).collect()
+}
+
 struct Builder {
     env: Arc<SimEnv>,
     rng: Rng,
@@ -139,7 +150,7 @@ impl Builder {
             } else {
                 // All values of one partition are separated, so that its blocks are columnar.
                 let repeats = if name == "orders" { self.rng.usize(16..20) } else { self.rng.usize(..12) };
-                let value = self.value(repeats);
+                let value = value(&mut self.rng, self.compressed, repeats);
                 batch.put(&partition, &key, &value);
                 entries.insert(key, value);
             }
@@ -149,17 +160,6 @@ impl Builder {
         if self.rng.u8(..4) == 0 {
             self.note_history();
         }
-    }
-
-    /// A value of so many numbers. It is one number again and again or, for LZ4, some numbers and then most of them again.
-    fn value(&mut self, numbers: usize) -> Vec<u8> {
-        let first = self.rng.u64(..);
-        if !self.compressed {
-            return format!("{first:x} ").repeat(numbers).into_bytes();
-        }
-        let mut more = Rng::with_seed(first);
-        let some: String = (0..numbers.div_ceil(2)).map(|_| format!("{:016x} ", more.u64(..))).collect();
-        some.bytes().cycle().take(17 * numbers).collect()
     }
 
     fn first_life(&mut self) {
