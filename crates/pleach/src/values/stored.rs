@@ -21,8 +21,8 @@ use crate::limits::VALUE_LEN_MAX;
 /// Bytes of the checksum in front of a value.
 pub(crate) const CHECKSUM_LEN: usize = 4;
 
-/// What the checksum of a packed value is XORed with. The golden ratio; no byte of it is zero, so no change of one byte of a
-/// checksum turns one form into the other.
+/// The difference, by XOR, between the checksums of the same bytes as a packed and as a plain value. The golden ratio; no byte
+/// of it is zero, so no change of one byte of a checksum turns one form into the other.
 const PACKED_MARK: u32 = 0x9e37_79b9;
 
 /// Values below this length are stored as they are: LZ4 needs 13 bytes to find a match, and the length takes one more.

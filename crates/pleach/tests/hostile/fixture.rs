@@ -111,8 +111,9 @@ fn value(rng: &mut Rng, compressed: bool, numbers: usize) -> Vec<u8> {
         return format!("{first:x} ").repeat(numbers).into_bytes();
     }
     let mut more = Rng::with_seed(first);
-    let some: String = (0..numbers.div_ceil(2)).map(|_| format!("{:016x} ", more.u64(..))).collect();
-    some.bytes().cycle().take(17 * numbers).collect()
+    let some: Vec<_> =
+        (0..numbers.div_ceil(2)).flat_map(|_| format!("{:016x} ", more.u64(..)).into_bytes()).collect();
+    some.into_iter().cycle().take(17 * numbers).collect()
 }
 
 struct Builder {

@@ -239,6 +239,8 @@ fn a_changed_byte_of_a_packed_value_is_damage() {
     }
 }
 
+type Change<'c> = &'c dyn Fn(&mut [u8]);
+
 /// With the checksum of the record right, a malformed value is damage of the log, found before anything is inserted.
 #[test]
 fn a_malformed_value_in_the_log_is_damage() {
@@ -257,14 +259,14 @@ fn a_malformed_value_in_the_log_is_damage() {
     let at = bytes.windows(4).position(|window| window == [0xe8, 0x07, 0x1f, 7]).unwrap();
     let batch_at = bytes.windows(6).position(|window| window == b"before").unwrap();
     let disk = env.capture();
-    let broken = |change: &dyn Fn(&mut [u8])| {
+    let broken = |change: Change<'_>| {
         let env: Arc<SimEnv> = disk.crash_image(CrashPolicy::Everything, 1);
         let mut damaged = bytes.clone();
         change(&mut damaged[at..]);
         env.write_file(&path, &damaged);
         env
     };
-    let changes: [&dyn Fn(&mut [u8]); 5] = [
+    let changes: [Change<'_>; 5] = [
         &|bytes| bytes[..2].copy_from_slice(&[0x80, 0x00]),
         &|bytes| bytes[..2].copy_from_slice(&[0xe9, 0x07]),
         &|bytes| bytes[..2].copy_from_slice(&[0xff, 0x7f]),
