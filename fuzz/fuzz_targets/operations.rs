@@ -6,14 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach::{Db, Durability, Options};
-use pleach_env::{CrashPolicy, SimEnv};
+use pleach_env::{CrashPolicy, Env, SimEnv};
 use pleach_fuzz::{DIR, Input};
 
 type Model = BTreeMap<u8, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 fn open(env: &Arc<SimEnv>) -> Db {
     let options = Options::new().env(Arc::clone(env) as _).memory(1 << 20).memtable_bytes(16 << 10);
-    options.sst_bytes(4 << 10).clean_every(1).runs_per_stage(2).separate_at(1000).open(DIR).expect("it opens")
+    let options = options.sst_bytes(4 << 10).clean_every(1).runs_per_stage(2).separate_at(1000);
+    options.compression(env.random_u64().is_multiple_of(2)).open(DIR).expect("it opens")
 }
 
 fn key(input: &mut Input<'_>) -> Vec<u8> {

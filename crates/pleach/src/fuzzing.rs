@@ -14,7 +14,7 @@ use crate::keys::PartitionId;
 use crate::manifest;
 use crate::operations::{Operation, Operations};
 use crate::options::ValueSizes;
-use crate::values::{HomeKind, MovedFileBuilder, ValueHome, ValuePointer, checksum};
+use crate::values::{HomeKind, MovedFileBuilder, ValueHome, ValuePacker, ValuePointer};
 use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
@@ -36,22 +36,29 @@ pub fn edit(bytes: &[u8]) {
     }
 }
 
-/// A batch: encoding and decoding gives it back.
+/// A batch: encoding and decoding gives it back, also if its separated values are packed.
 pub fn batch(bytes: &[u8]) {
     let note = |op: &Operation<'_>| (op.kind, op.partition, op.user_key.to_vec(), op.value.to_vec());
-    let (mut again, mut first, mut second) = (Operations::default(), Vec::new(), Vec::new());
-    let decoded = Operations::decode(bytes, &mut |op| {
-        let value = (op.kind != ValueKind::Tombstone).then_some(op.value);
-        let separated = if op.kind == ValueKind::ValuePointer { 0 } else { usize::MAX };
-        let sizes = ValueSizes { separated, ..ValueSizes::ALL_SMALL };
-        again.push(op.partition, op.user_key, value, sizes).expect("what decodes is within the limits");
-        first.push(note(&op));
-    });
-    if decoded.is_err() {
-        return;
+    // No record of so many bytes may unpack to more than this, so a fuzzer does not run out of memory.
+    let mut unpacked = 0;
+    let is_batch = Operations::decode(bytes, &mut |op| unpacked += op.raw_len());
+    assert!(unpacked <= 255 * bytes.len(), "values unpack to what LZ4 can give");
+    for packed in [false, true] {
+        let (mut again, mut first, mut second) = (Operations::default(), Vec::new(), Vec::new());
+        let decoded = Operations::decode_raw(bytes, &mut |op| {
+            let value = (op.kind != ValueKind::Tombstone).then_some(op.value);
+            let separated = if op.kind == ValueKind::ValuePointer { 0 } else { usize::MAX };
+            let sizes = ValueSizes { separated, packed, ..ValueSizes::ALL_SMALL };
+            again.push(op.partition, op.user_key, value, sizes).expect("what decodes is within the limits");
+            first.push(note(&op));
+        });
+        if decoded.is_err() {
+            return;
+        }
+        assert!(is_batch.is_ok(), "what unpacks has been decoded");
+        again.for_each(&mut |op| second.push(note(&op)));
+        assert_eq!(first, second, "a batch comes back");
     }
-    again.for_each(&mut |op| second.push(note(&op)));
-    assert_eq!(first, second, "a batch comes back");
 }
 
 /// `CURRENT`.
@@ -104,19 +111,21 @@ pub fn value_pointer(bytes: &[u8]) {
     assert!(encoded.len() <= bytes.len(), "it is encoded in the shortest form");
 }
 
-/// A file of moved values, changed by `damage`: a value is read right or not at all, also if the table's checksum is right again.
-/// Of each value that was moved `lens` has the length, and how far from the one before it was.
+/// A file of moved values, some of them packed, changed by `damage`: a value is read right or not at all, also if the table's
+/// checksum is right again. Of each value that was moved `lens` has the length, and how far from the one before it was.
 pub fn moved_values(lens: &[(u8, u8)], damage: impl FnOnce(&mut Vec<u8>)) {
     let sim = SimEnv::new(1);
     let (env, dir, id): (Arc<dyn Env>, _, _) = (Arc::<SimEnv>::clone(&sim), Path::new("/store"), FileId(99));
     env.create_dir_all(dir).expect("the simulator makes directories");
     let mut builder = MovedFileBuilder::create(&env, dir, id).expect("the simulator takes files");
-    let (mut values, mut offset) = (Vec::new(), 64);
+    let (mut values, mut offset, mut packer) = (Vec::new(), 64, ValuePacker::default());
     for (number, &(len, step)) in (0u64..).zip(lens) {
         let value = vec![len ^ step; 16 * usize::from(len)];
-        let pointer = ValuePointer { segment: FileId(number / 8), offset, len: 16 * u32::from(len) };
-        let mut stored = checksum(PartitionId(1), &[len], &value).to_le_bytes().to_vec();
-        stored.extend_from_slice(&value);
+        let packer = step.is_multiple_of(2).then_some(&mut packer);
+        let (checksum, stored) = ValuePacker::store(packer, (PartitionId(1), &[len]), &value);
+        let len_u32 = u32::try_from(stored.len()).expect("a short value");
+        let pointer = ValuePointer { segment: FileId(number / 8), offset, len: len_u32 };
+        let stored = [&checksum[..], stored].concat();
         builder.add(pointer, &stored).expect("the simulator takes writes");
         offset += pointer.bytes() + u64::from(step);
         values.push((pointer, len, value));

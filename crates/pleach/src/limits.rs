@@ -9,7 +9,8 @@ pub const KEY_LEN_MAX: usize = 65_535;
 /// memtable's), one in a flush (the memtable's).
 pub const VALUE_LEN_MAX: usize = 512 << 20;
 
-/// Largest write batch in bytes, keys and values and their headers together: 1 GiB.
+/// Largest write batch in bytes, keys and values and their headers together: 1 GiB. Packed values count with what they take in
+/// the log, and their raw bytes have the same limit for themselves.
 pub const BATCH_BYTES_MAX: usize = 1 << 30;
 
 /// Longest partition name in bytes of UTF-8.

@@ -170,7 +170,8 @@ impl Options {
         self
     }
 
-    /// Whether data blocks of new files are compressed with LZ4 (default: no).
+    /// Whether data blocks of new files, and new separated values ([`Options::separate_at`]), are compressed with LZ4 (default:
+    /// no). What saves less than an eighth, or has 4 MiB or more, is stored as it is. The option can change with each open.
     #[must_use]
     pub fn compression(mut self, yes: bool) -> Self {
         self.codec = if yes { Codec::Lz4 } else { Codec::None };
@@ -289,9 +290,9 @@ impl Options {
         self
     }
 
-    /// Length in bytes from which on values are *separated*: they stay in the log segment to which they were written, and SSTs
-    /// have a pointer of about ten bytes instead. So a large value is written once, and merges move only keys and pointers. A
-    /// read of such a value takes one read more. Default 0: no value is separated.
+    /// Length in bytes, before compression, from which on values are *separated*: they stay in the log segment to which they
+    /// were written, and SSTs have a pointer of about ten bytes instead. So a large value is written once, and merges
+    /// move only keys and pointers. A read of such a value takes one read more. Default 0: no value is separated.
     ///
     /// The option can change with each open; values that are separated stay so. Builds from before this option refuse a store
     /// that was opened with it (`Unsupported`).
@@ -337,7 +338,7 @@ impl Options {
     /// How values are treated by their lengths.
     pub(crate) fn value_sizes(&self) -> ValueSizes {
         let separated = if self.separates() { self.separate_at } else { usize::MAX };
-        ValueSizes { large: self.thresholds.large_value_len, separated }
+        ValueSizes { large: self.thresholds.large_value_len, separated, packed: self.codec == Codec::Lz4 }
     }
 
     /// When SSTs get a learned index.

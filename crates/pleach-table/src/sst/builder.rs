@@ -23,6 +23,7 @@ use self::boundaries::Boundaries;
 use crate::block::{BlockPacker, BlockType, Cut, Header, Packing, seal};
 use crate::codec::Codec;
 use crate::filter::FilterBuilder;
+use crate::lz4::{Lz4Packer, packed_len_max};
 use crate::properties::Properties;
 use crate::sizes::{
     BLOCK_LEN_MAX, HEADER_LEN, INDEX_LEN_FULL, KEY_LEN_MAX, NOTE_LEN_MAX, VALUE_LEN_MAX, may_decompress_to,
@@ -82,6 +83,8 @@ pub struct SstBuilder {
     has_columns: bool,
     /// Scratch for the payload of a compressed block.
     payload: Vec<u8>,
+    /// Made for the first compressed block.
+    lz4: Option<Lz4Packer>,
     failed: Option<Error>,
 }
 
@@ -107,6 +110,7 @@ impl SstBuilder {
             written: 0,
             has_columns: false,
             payload: Vec::new(),
+            lz4: None,
             failed: None,
         })
     }
@@ -222,12 +226,11 @@ impl SstBuilder {
         let block_type = self.packer.encode(cut, &mut self.payload);
         let raw_len = self.payload.len();
         let start = self.buffer.len();
-        let room = lz4_flex::block::get_maximum_output_size(raw_len);
-        self.buffer.resize(start + HEADER_LEN + room, 0);
-        let packed = lz4_flex::block::compress_into(&self.payload, &mut self.buffer[start + HEADER_LEN..])
-            .expect("there is room for the worst case");
+        self.buffer.resize(start + HEADER_LEN + packed_len_max(raw_len), 0);
+        let packed =
+            self.lz4.get_or_insert_default().pack(&self.payload, &mut self.buffer[start + HEADER_LEN..]);
         let mut header = Header::uncompressed(block_type, count, block_len(raw_len));
-        if packed <= raw_len - raw_len / 8 && may_decompress_to(packed, raw_len) {
+        if let Some(packed) = packed.filter(|packed| may_decompress_to(*packed, raw_len)) {
             (header.codec, header.stored_len) = (Codec::Lz4, block_len(packed));
             self.buffer.truncate(start + HEADER_LEN + packed);
         } else {

@@ -11,6 +11,7 @@ use super::reader::Sst;
 use crate::block::{Header, check, validate};
 use crate::codec::Codec;
 use crate::frame::{AlignedBuffer, BlockRef, FrameMut, Warmth};
+use crate::lz4::unpack;
 use crate::sizes::{HEADER_LEN, PAGE};
 
 /// Failpoint of the checksum of data blocks.
@@ -234,10 +235,10 @@ pub(super) fn decompress(header: &Header, payload: &[u8], out: &mut [u8]) -> Res
     head.copy_from_slice(&uncompressed.encode());
     match header.codec {
         Codec::None => body.copy_from_slice(payload),
-        Codec::Lz4 => match lz4_flex::block::decompress_into(payload, body) {
-            Ok(len) if len == body.len() => {}
-            _ => return Err(Malformed::new(HEADER_LEN, "a payload that decompresses to its stated length")),
-        },
+        Codec::Lz4 if unpack(payload, body) => {}
+        Codec::Lz4 => {
+            return Err(Malformed::new(HEADER_LEN, "a payload that decompresses to its stated length"));
+        }
     }
     validate(out, &uncompressed)
 }

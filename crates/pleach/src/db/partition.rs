@@ -312,7 +312,7 @@ impl Partition {
         let partitions = TouchedPartitions::one(&self.live);
         let request = WriteRequest { may_wait, ..WriteRequest::new(operations, partitions, durability) };
         let (operations, result) = self.inner().writes.commit(request);
-        if operations.payload_len() <= KEPT_BUFFER_LEN {
+        if operations.copied_len() <= KEPT_BUFFER_LEN {
             let _dropped_instead = BUFFER.try_with(|buffer| buffer.set(Some(operations)));
         }
         result

@@ -69,7 +69,7 @@ fn check_record(dir: &Path, version: &Version, record: &Record<'_>) -> Result<()
     let damaged =
         |message: String| Error::corruption(&segment_path(dir, record.segment), record.offset, message);
     let (mut count, mut unknown) = (0u64, None);
-    Operations::decode(record.payload, &mut |op| {
+    Operations::decode_raw(record.payload, &mut |op| {
         count += 1;
         if op.partition.get() >= version.next_partition {
             unknown = Some(op.partition);

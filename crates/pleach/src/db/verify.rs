@@ -12,6 +12,7 @@ use crate::file_names::sst_path;
 use crate::keys::{PartitionId, split_partition_key};
 use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
 use crate::value_reads::read_value;
+use crate::values::ValuePointer;
 use crate::version::edit::RunKind;
 use crate::version::{SstFile, Version};
 
@@ -144,8 +145,10 @@ fn check_values(
             if source.kind() == ValueKind::ValuePointer
                 && let Some(key) = source.key()
             {
-                match read_value(&inner.ctx, &version.values, (id, key), &source.value()) {
-                    Ok(value) => report.bytes += value.len() as u64,
+                let pointer = source.value();
+                match read_value(&inner.ctx, &version.values, (id, key), &pointer) {
+                    // As the total counts it.
+                    Ok(_) => report.bytes += pointer.as_pointer().map_or(0, ValuePointer::bytes),
                     Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io) => {
                         lost(id, error)?;
                     }

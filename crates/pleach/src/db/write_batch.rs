@@ -93,7 +93,8 @@ impl WriteBatch {
         self.len() == 0
     }
 
-    /// Bytes that it will take in the log; at most [`crate::limits::BATCH_BYTES_MAX`].
+    /// Bytes that it will take in the log; at most [`crate::limits::BATCH_BYTES_MAX`]. Until it is committed, it also keeps the
+    /// separated values that are compressed ([`Options::compression`](crate::Options::compression)) as they were.
     pub fn bytes(&self) -> usize {
         self.operations.payload_len()
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! key record      latest version: u64 (atomic) | key length: u32 | key bytes | zeros to 8
 //! version record  older version: u64 | sequence number << 8 | kind: u64 | value length: u32 | [place] | value | zeros to 8
-//! place           segment: u64 | offset: u64; only of a value that is to be separated (kind value pointer)
+//! place           segment: u64 | offset: u32 | stored length: u32; only of a value that is to be separated (kind value pointer)
 //! links           milestone before: u64 | milestone far before: u64, in front of a milestone's version record
 //! ```
 //!
@@ -32,6 +32,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pleach_coding::u32_at;
 use pleach_env::FileId;
 use pleach_env::memory::RegionBytes;
 use pleach_log::SeqNo;
@@ -59,7 +60,9 @@ pub(crate) const LARGE_FRONT: usize = LINKS + VERSION_HEADER + PLACE_LEN;
 pub(crate) struct Place {
     pub(crate) segment: FileId,
     /// Of the value's checksum.
-    pub(crate) offset: u64,
+    pub(crate) offset: u32,
+    /// Bytes of the value there, without its checksum: fewer than here if it is packed.
+    pub(crate) len: u32,
 }
 
 /// What a new version holds.
@@ -271,14 +274,15 @@ fn write_version(bytes: &mut [u8], older: u64, new: NewVersion<'_>) {
 #[cold]
 fn write_place(bytes: &mut [u8], place: Place) {
     bytes[..8].copy_from_slice(&place.segment.0.to_le_bytes());
-    bytes[8..PLACE_LEN].copy_from_slice(&place.offset.to_le_bytes());
+    bytes[8..12].copy_from_slice(&place.offset.to_le_bytes());
+    bytes[12..PLACE_LEN].copy_from_slice(&place.len.to_le_bytes());
 }
 
 /// The place of a value that is to be separated.
 pub(super) fn place(arena: &Arena, value_at: ArenaRef) -> Place {
     // SAFETY: the version record of such a value has its place in front of it (invariant 1).
     let bytes = unsafe { arena.bytes(value_at.minus(PLACE_LEN), PLACE_LEN) };
-    Place { segment: FileId(read_u64(&bytes[..8])), offset: read_u64(&bytes[8..]) }
+    Place { segment: FileId(read_u64(&bytes[..8])), offset: u32_at(bytes, 8), len: u32_at(bytes, 12) }
 }
 
 #[inline]

@@ -12,7 +12,7 @@ fn operations(plain: &[Plain]) -> Operations {
 }
 
 fn operations_with(plain: &[Plain], large: usize) -> Operations {
-    let sizes = ValueSizes { large, separated: usize::MAX };
+    let sizes = ValueSizes { large, separated: usize::MAX, packed: false };
     let mut operations = Operations::default();
     for (partition, key, value) in plain {
         operations.push(PartitionId(*partition), key, value.as_deref(), sizes).unwrap();
@@ -43,6 +43,100 @@ fn stored_bytes_are_fixed() {
         separated.payload(),
         b"\x03\x01\x05\x09alice\x9e\xdf\x15\x51a picture\x01\x01\x03\x08boba letter"
     );
+    let mut packed = Operations::default();
+    let sizes = ValueSizes { packed: true, ..sizes };
+    packed.push(PartitionId(1), b"alice", Some(&[b'a'; 40]), sizes).unwrap();
+    assert_eq!(
+        packed.payload().escape_ascii().to_string(),
+        b"\x04\x01\x05\x0dalice\x3a\xa7\x4d\xcb\x28\x1fa\x01\x00\x0e\x60aaaaaa".escape_ascii().to_string()
+    );
+}
+
+/// The operations with raw values, and for each the bytes of the stored one.
+fn decoded_raw(payload: &[u8]) -> Result<Vec<(Plain, usize)>, &'static str> {
+    let mut all = Vec::new();
+    Operations::decode_raw(payload, &mut |op| {
+        let value = (op.kind != ValueKind::Tombstone).then(|| op.value.to_vec());
+        all.push(((op.partition.get(), op.user_key.to_vec(), value), op.stored_len));
+    })?;
+    Ok(all)
+}
+
+/// Packed values, plain ones, large ones and deletes in one batch.
+#[test]
+fn packed_values_come_back_raw() {
+    let noise: Vec<u8> = std::iter::repeat_with({
+        let mut rng = fastrand::Rng::with_seed(5);
+        move || rng.u8(..)
+    })
+    .take(300)
+    .collect();
+    let (same, large) = (vec![7; 300], vec![8; 5000]);
+    let plain: Vec<Plain> = [None, Some(&noise), Some(&same), Some(&large), Some(&same)]
+        .into_iter()
+        .zip(0u8..)
+        .map(|(value, n)| (n.into(), vec![n; 3], value.cloned()))
+        .collect();
+    for large in [4000, usize::MAX] {
+        let sizes = ValueSizes { large, separated: 100, packed: true };
+        let mut batch = Operations::default();
+        for again in 0..2 {
+            batch.clear();
+            for (partition, key, value) in &plain {
+                batch.push(PartitionId(*partition), key, value.as_deref(), sizes).unwrap();
+            }
+            assert!(batch.is_in_pieces() && batch.payload_len() < batch.copied_len(), "{again}");
+            let whole: Vec<u8> = batch.payload_bytes().into_iter().flatten().collect();
+            assert_eq!(whole.len(), batch.payload_len());
+            let found = decoded_raw(&whole).unwrap();
+            assert!(found.iter().map(|(op, _)| op).eq(&plain));
+            let footprint = Operations::footprint_of(&whole);
+            let of_batch = batch.footprint();
+            assert_eq!((footprint.records, of_batch.records), (5, 5));
+            assert!(footprint.bytes >= 5900, "raw bytes count");
+            assert_eq!(of_batch == footprint, large == usize::MAX);
+            let mut expected = found.into_iter();
+            batch.for_each(&mut |op| {
+                let value = (op.kind != ValueKind::Tombstone).then(|| op.value.to_vec());
+                let (plain, stored_len) = expected.next().unwrap();
+                assert_eq!((op.partition.get(), op.user_key.to_vec(), value), plain);
+                assert_eq!(op.stored_len, stored_len);
+                assert_eq!(
+                    stored_len < op.value.len(),
+                    [2, 3, 4].contains(&plain.0) && op.value.len() < large
+                );
+                if op.kind == ValueKind::ValuePointer {
+                    let stored = &whole[op.value_at..][..stored_len];
+                    let of = if stored_len < op.value.len() { packed_checksum } else { checksum };
+                    let crc = &whole[op.value_at - CHECKSUM_LEN..op.value_at];
+                    assert_eq!(crc, of(op.partition, op.user_key, stored).to_le_bytes());
+                }
+            });
+            assert_eq!(expected.len(), 0);
+        }
+        let mut taken = Vec::new();
+        batch.take_each(&mut |op, large| {
+            let value = large.map_or_else(|| op.value.to_vec(), |large| large.bytes().to_vec());
+            let value = (op.kind != ValueKind::Tombstone).then_some(value);
+            taken.push((op.partition.get(), op.user_key.to_vec(), value));
+        });
+        assert_eq!(taken, plain);
+    }
+}
+
+/// Records that ask for much memory are refused before any is taken.
+#[test]
+fn packed_values_are_limited_together() {
+    // As long as a block of 5 MiB can be, but not more than a value.
+    let mut op = b"\x04\x01\x01".to_vec();
+    put_varint(&mut op, (5 << 20) + 5);
+    op.extend_from_slice(b"x\0\0\0\0");
+    put_varint(&mut op, VALUE_LEN_MAX as u64);
+    op.resize(op.len() + (5 << 20), 0);
+    let mut count = 0;
+    assert_eq!(Operations::decode(&op.repeat(2), &mut |_| count += 1), Ok(()));
+    assert!(Operations::decode(&op.repeat(3), &mut |_| count += 1).is_err());
+    assert_eq!(count, 4);
 }
 
 #[test]
@@ -50,7 +144,11 @@ fn what_is_no_batch_is_refused() {
     for (payload, why) in [
         (&b"\0\x01\x01x"[..], "no kind"),
         (b"\x03\x01\x01\0xcrc", "a separated value without a whole checksum"),
-        (b"\x04\x01\x01x", "an unknown kind"),
+        (b"\x05\x01\x01x", "an unknown kind"),
+        (b"\x04\x01\x01\x0cxcrc", "a packed value without a whole checksum"),
+        (b"\x04\x01\x01\0x\0\0\0\0", "a packed value without its length"),
+        (b"\x04\x01\x01\x03x\0\0\0\0\xff\x02\x1f", "a packed value shorter than any of its length"),
+        (b"\x04\x01\x01\x02x\0\0\0\0\x02\x1f", "a packed value as long as the raw one"),
         (b"\x02\x01\0", "an empty key"),
         (b"\x02\x81", "a partition that does not end"),
         (b"\x02\x80\x80\x80\x80\x10\x01x", "a partition above 2^32"),
@@ -78,7 +176,7 @@ fn a_batch_stays_below_its_limit() {
                 PartitionId(0),
                 b"k",
                 Some(&huge),
-                ValueSizes { large: LARGE_VALUE_LEN, separated: 1 << 40 }
+                ValueSizes { large: LARGE_VALUE_LEN, separated: 1 << 40, packed: false }
             )
             .is_err()
     );
@@ -94,7 +192,7 @@ fn large_values_lie_apart_and_come_back() {
         .collect();
     let whole = operations(&plain);
     let mut batch = operations_with(&plain, 500);
-    assert!(batch.has_large() && !whole.has_large());
+    assert!(batch.is_in_pieces() && !whole.is_in_pieces());
     assert_eq!((batch.payload_len(), batch.record_len()), (whole.payload_len(), whole.record_len()));
     assert_eq!(batch.footprint().large_bytes, 500 + 5_000 + 501 + 3 * LARGE_FRONT);
     let mut visited = Vec::new();
@@ -111,7 +209,7 @@ fn large_values_lie_apart_and_come_back() {
     assert_eq!(taken, plain);
     assert_eq!(batch.payload_len(), whole.payload_len(), "the length is charged after the commit");
     batch.clear();
-    assert!(!batch.has_large() && batch.payload_len() == 0);
+    assert!(!batch.is_in_pieces() && batch.payload_len() == 0);
 }
 
 proptest! {
@@ -140,10 +238,10 @@ fn separated_values_have_a_checksum_in_front() {
     for large in [usize::MAX, 500, 20] {
         let mut batch = Operations::default();
         for (number, len) in (1u8..).zip([20, 19, 600, 700, 0, 30]) {
-            let sizes = ValueSizes { large, separated: 20 };
+            let sizes = ValueSizes { large, separated: 20, packed: false };
             batch.push(PartitionId(number.into()), &[number; 3], Some(&vec![number; len]), sizes).unwrap();
         }
-        batch.push(PartitionId(9), b"gone", None, ValueSizes { large, separated: 0 }).unwrap();
+        batch.push(PartitionId(9), b"gone", None, ValueSizes { large, separated: 0, packed: false }).unwrap();
         let mut whole = Vec::new();
         let mut rest = batch.payload_bytes();
         while let Some(piece) = rest.pop_front() {

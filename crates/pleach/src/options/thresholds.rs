@@ -62,10 +62,18 @@ pub(crate) struct ValueSizes {
     pub(crate) large: usize,
     /// From this length on a value is separated.
     pub(crate) separated: usize,
+    /// Whether separated values are packed, but for large ones.
+    pub(crate) packed: bool,
 }
 
 impl ValueSizes {
     /// All values are small.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) const ALL_SMALL: Self = Self { large: usize::MAX, separated: usize::MAX };
+    pub(crate) const ALL_SMALL: Self = Self { large: usize::MAX, separated: usize::MAX, packed: false };
+
+    /// Whether a separated value of this length may be packed. A large one is not: as in SSTs, it is written from memory that
+    /// it has alone, and the system may not have as much again.
+    pub(crate) fn packs(self, len: usize) -> bool {
+        self.packed && len < self.large
+    }
 }

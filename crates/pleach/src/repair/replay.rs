@@ -121,7 +121,7 @@ impl Salvage<'_> {
     fn replay_record(&mut self, path: &Path, record: &Record<'_>) -> Result<()> {
         self.report.report.log_records += 1;
         let mut result = Ok(());
-        let decoded = Operations::decode(record.payload, &mut |op| {
+        let decoded = Operations::decode_raw(record.payload, &mut |op| {
             if result.is_err() {
                 return;
             }

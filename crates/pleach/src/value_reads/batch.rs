@@ -59,7 +59,7 @@ struct Group {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnDamage {
     Fails,
-    /// Its pointer is left.
+    /// Its pointer is left. The others are given as they are stored.
     Leaves,
 }
 
@@ -109,6 +109,8 @@ struct Batch<'s, 'k, 'v> {
     on_damage: OnDamage,
     partition: PartitionId,
     wanted: Vec<Wanted<'s, 'k, 'v>>,
+    /// Where packed values are unpacked.
+    scratch: Vec<u8>,
     /// The time that reads took because values lie apart.
     disorder_ns: u64,
 }
@@ -140,7 +142,8 @@ pub(crate) fn read_values<'k, 'v>(
     read().map_err(|error| ctx.status.read_failed(error))
 }
 
-/// As [`read_values`], but past the cache. Values that cannot be proved are left as pointers.
+/// As [`read_values`], but past the cache, and as they are stored, with their checksums in front. Values that cannot be proved
+/// are left as pointers.
 ///
 /// # Errors
 /// `Io` if any cannot be read.
@@ -203,8 +206,8 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
             ctx.value_cache.note_reads(wanted.len() as u64);
         }
         wanted.sort_unstable_by_key(|wanted| (wanted.place.home.file, wanted.place.span.offset));
-        let buffers = ReadBuffers::default();
-        Ok(Self { ctx, buffers, fills_cache, on_damage, partition, wanted, disorder_ns: 0 })
+        let (buffers, scratch) = (ReadBuffers::default(), Vec::new());
+        Ok(Self { ctx, buffers, fills_cache, on_damage, partition, wanted, scratch, disorder_ns: 0 })
     }
 
     /// Replaces the pointers to values that are cached.
@@ -273,9 +276,10 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         Ok(())
     }
 
-    /// Takes the values of a group from the buffer that its span was read into. If they do not enter the cache, they stay in the
-    /// buffer, unless it is mostly something else.
+    /// Takes the values of a group from the buffer that its span was read into. Values that do not enter the cache and are not
+    /// packed stay in the buffer, unless it is mostly something else.
     fn take(&mut self, group: &Group, buffer: AlignedBuffer) -> Result<()> {
+        let (partition, on_damage) = (self.partition, self.on_damage);
         let members = &mut self.wanted[group.members.clone()];
         let wanted_bytes: usize = members.iter().map(|wanted| wanted.place.pointer.len as usize).sum();
         let is_lent = !self.fills_cache && wanted_bytes >= buffer.len() / 2;
@@ -285,13 +289,16 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
                 let skip =
                     usize::try_from(place.span.offset - group.span.offset).expect("inside of the read");
                 let bytes = &place.file.bytes_of(&group.span, &buffer)[skip..][..place.span.len];
-                let found = place.file.prove(place.pointer, (self.partition, key), &place.span, bytes);
-                let Some(found) = self.on_damage.check(found)? else { continue };
-                **value = if is_lent {
-                    let start = found.as_ptr().addr() - buffer.as_ptr().addr();
-                    Value::in_block(buffer.clone(), start..start + found.len())
-                } else {
-                    keep(self.ctx, (self.partition, key), place.pointer, found, self.fills_cache)
+                let (key, span) = ((partition, *key), &place.span);
+                let found = match on_damage {
+                    OnDamage::Fails => place.file.prove(place.pointer, key, span, bytes, &mut self.scratch),
+                    OnDamage::Leaves => place.file.prove_stored(place.pointer, key, span, bytes),
+                };
+                let Some(found) = on_damage.check(found)? else { continue };
+                let lent = if is_lent { range_in(&buffer, found) } else { None };
+                **value = match lent {
+                    Some(range) => Value::in_block(buffer.clone(), range),
+                    None => keep(self.ctx, key, place.pointer, found, self.fills_cache),
                 };
             }
         }
@@ -351,4 +358,10 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         let tag = usize::try_from(done.tag).expect("a place in memory");
         self.end(&groups[tag], done.result).map(|()| true)
     }
+}
+
+/// Where `part` lies in `buffer`; `None` if it lies elsewhere.
+fn range_in(buffer: &[u8], part: &[u8]) -> Option<Range<usize>> {
+    let start = part.as_ptr().addr().checked_sub(buffer.as_ptr().addr())?;
+    (start + part.len() <= buffer.len()).then(|| start..start + part.len())
 }

@@ -11,9 +11,9 @@ use pleach_env::{Env, Error, File, FileId, Result, Site};
 
 use super::file::{Anchor, HEADER_LEN_U32, MOVED_MAGIC, encode_header, table_checksum};
 use super::home::HomeKind;
-use super::pointer::{CHECKSUM_LEN, ValuePointer, checksum};
+use super::pointer::ValuePointer;
+use super::stored::CHECKSUM_LEN;
 use crate::file_names::values_path;
-use crate::keys::PartitionId;
 
 /// Bytes that are written with one call.
 const BUFFER_LEN: usize = 1 << 20;
@@ -113,16 +113,12 @@ impl ValueFileBuilder {
         self.0.len() >= FILE_LEN_MAX
     }
 
-    /// Appends a value. Returns the pointer to it.
-    pub(crate) fn add(
-        &mut self,
-        partition: PartitionId,
-        user_key: &[u8],
-        value: &[u8],
-    ) -> Result<ValuePointer> {
+    /// Appends a stored value: its checksum and its bytes. Returns the pointer to it.
+    pub(crate) fn add(&mut self, checksum: &[u8], stored: &[u8]) -> Result<ValuePointer> {
+        debug_assert_eq!(checksum.len(), CHECKSUM_LEN);
         let offset = self.0.len();
-        self.0.append([&checksum(partition, user_key, value).to_le_bytes(), value])?;
-        let len = u32::try_from(value.len()).expect("values are at most VALUE_LEN_MAX");
+        self.0.append([checksum, stored])?;
+        let len = u32::try_from(stored.len()).expect("values are at most VALUE_LEN_MAX");
         Ok(ValuePointer { segment: self.0.id, offset, len })
     }
 

@@ -16,12 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pleach_coding::{Decoder, u32_at, u64_at};
-use pleach_env::{Env, Error, File, FileId, ReadRequest, Result, failpoint};
+use pleach_env::{Env, Error, File, FileId, ReadRequest, Result};
 use pleach_log::FILE_HEADER_LEN;
 use pleach_table::AlignedBuffer;
 
 use super::home::{HomeKind, ValueHome};
-use super::pointer::{CHECKSUM_LEN, ValuePointer, checksum};
+use super::pointer::ValuePointer;
+use super::stored::{CHECKSUM_LEN, StoredValue};
 use crate::keys::PartitionId;
 
 /// First bytes of a value file.
@@ -265,7 +266,8 @@ impl ValueFile {
         keep: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
         let buffer = read.map_err(|error| self.read_failed(pointer, error))?;
-        self.prove(pointer, (partition, user_key), span, self.bytes_of(span, &buffer)).map(keep)
+        let bytes = self.bytes_of(span, &buffer);
+        self.prove(pointer, (partition, user_key), span, bytes, &mut Vec::new()).map(keep)
     }
 
     /// The bytes of a span in what was read for it.
@@ -273,20 +275,30 @@ impl ValueFile {
         &buffer[self.skip(span)..][..span.len]
     }
 
-    /// As [`ValueFile::take`], of the bytes of the span.
+    /// As [`ValueFile::take`], of the bytes of the span. A packed value is unpacked in the memory of `scratch`.
     pub(crate) fn prove<'b>(
         &self,
         pointer: ValuePointer,
-        (partition, user_key): (PartitionId, &[u8]),
+        key: (PartitionId, &[u8]),
+        span: &ValueSpan,
+        bytes: &'b [u8],
+        scratch: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8]> {
+        let bytes = &bytes[self.locate(pointer, span, bytes)?];
+        let found = StoredValue::prove(key, bytes).and_then(|stored| stored.raw(scratch));
+        found.map_err(|what| self.damaged(pointer, what))
+    }
+
+    /// As [`ValueFile::prove`], but gives the stored value with its checksum.
+    pub(crate) fn prove_stored<'b>(
+        &self,
+        pointer: ValuePointer,
+        key: (PartitionId, &[u8]),
         span: &ValueSpan,
         bytes: &'b [u8],
     ) -> Result<&'b [u8]> {
-        let range = self.locate(pointer, span, bytes)?;
-        let (crc, value) = bytes[range].split_at(CHECKSUM_LEN);
-        if u32_at(crc, 0) != checksum(partition, user_key, value) && !failpoint::skipped("value.crc") {
-            return Err(self.damaged(pointer, "the bytes are not the value of this key"));
-        }
-        Ok(value)
+        let bytes = &bytes[self.locate(pointer, span, bytes)?];
+        StoredValue::prove(key, bytes).map(|_| bytes).map_err(|what| self.damaged(pointer, what))
     }
 
     /// Reads the values of `pointers`, which ascend, and shows `visit` the checksum and the bytes of each, unproved. Values that

@@ -4,7 +4,8 @@
 //! The flush writes a *value pointer* into the SST instead of the value. A log segment to which pointers refer lives on as a
 //! *value segment*. A pointer names a segment, and the version says in which file the values of that segment are: its *home*
 //! ([`segments`]). Homes are log segments ([`file`] reads them all), files into which a flush copies values, and files into which
-//! the cleaner moves the values that are left of others ([`builder`]).
+//! the cleaner moves the values that are left of others ([`builder`]). How a value is stored there, plain or packed, says
+//! [`stored`].
 //!
 //! # Invariants
 //! 1. *Durable before named*: a home's bytes and name are synced before the edit that names it.
@@ -28,11 +29,13 @@ mod home;
 mod pointer;
 mod read;
 mod segments;
+mod stored;
 
 pub(crate) use builder::{MovedFileBuilder, ValueFileBuilder};
 pub(crate) use cache::{ValueBytes, ValueCache};
 pub(crate) use file::{ValueFile, ValueSpan, kind_of};
 pub(crate) use home::{HomeKind, ValueHome};
-pub(crate) use pointer::{CHECKSUM_LEN, ValuePointer, checksum};
+pub(crate) use pointer::ValuePointer;
 pub(crate) use read::ValueRead;
 pub(crate) use segments::{LiveSegment, SegmentUse, SegmentUses, ValueRefs, ValueSegments};
+pub(crate) use stored::{CHECKSUM_LEN, PackedValue, ValuePacker, checksum, packed_checksum};

@@ -6,11 +6,8 @@
 use pleach_coding::{Decoder, put_varint};
 use pleach_env::FileId;
 
-use crate::keys::PartitionId;
+use super::stored::CHECKSUM_LEN;
 use crate::limits::{NEXT_ID_MAX, VALUE_LEN_MAX};
-
-/// Bytes of the checksum in front of a value.
-pub(crate) const CHECKSUM_LEN: usize = 4;
 
 /// Bytes of a segment at most: a record of 1 GiB has a segment of its own.
 const OFFSET_MAX: u64 = u32::MAX as u64;
@@ -18,13 +15,13 @@ const OFFSET_MAX: u64 = u32::MAX as u64;
 /// Values of so many bytes gain nothing by the order of keys: a device reads as much at any place about as fast as in order.
 const ORDERED_LEN_MAX: u32 = 64 << 10;
 
-/// A value's place. The bytes there are the value's checksum and the value.
+/// A value's place. The bytes there are the value's checksum and the value as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ValuePointer {
     pub(crate) segment: FileId,
     /// Of the checksum, in the file as it was when the pointer was made.
     pub(crate) offset: u64,
-    /// Bytes of the value.
+    /// Bytes of the stored value: of the packed one, if it is packed.
     pub(crate) len: u32,
 }
 
@@ -54,13 +51,6 @@ impl ValuePointer {
             rest.is_empty() && segment < NEXT_ID_MAX && offset <= OFFSET_MAX && len as usize <= VALUE_LEN_MAX;
         is_valid.then_some(Self { segment: FileId(segment), offset, len })
     }
-}
-
-/// The checksum of a separated value: CRC-32C of partition, key and value. It has no length of the key: a value with a part of
-/// its key in front is not what a pointer of this length refers to.
-pub(crate) fn checksum(partition: PartitionId, user_key: &[u8], value: &[u8]) -> u32 {
-    let crc = crc32c::crc32c(&partition.0.to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c_append(crc, user_key), value)
 }
 
 #[cfg(test)]
@@ -95,16 +85,5 @@ mod tests {
         let mut bytes = Vec::new();
         ValuePointer { segment: FileId(7), offset: 137, len: 9 }.encode(&mut bytes);
         assert_eq!(bytes, b"\x07\x89\x01\x09");
-        assert_eq!(checksum(PartitionId(1), b"alice", b"a picture").to_le_bytes(), *b"\x9e\xdf\x15\x51");
-    }
-
-    #[test]
-    fn a_checksum_covers_partition_key_and_value() {
-        let of = |partition, key: &[u8], value: &[u8]| checksum(PartitionId(partition), key, value);
-        let base = of(1, b"key", b"value");
-        assert_eq!(base, of(1, b"key", b"value"));
-        for other in [of(2, b"key", b"value"), of(1, b"kez", b"value"), of(1, b"key", b"valuf")] {
-            assert_ne!(base, other);
-        }
     }
 }

@@ -193,8 +193,8 @@ fn insert_batch(
     next_seq: &mut u64,
 ) {
     let place = PayloadPlace { segment, offset: operations.payload_offset() };
-    if operations.has_large() {
-        return insert_with_large(memtable, operations, place, next_seq);
+    if operations.is_in_pieces() {
+        return insert_in_pieces(memtable, operations, place, next_seq);
     }
     operations.for_each(&mut |op| insert(memtable, &op, Some(place), next_seq));
 }
@@ -212,13 +212,18 @@ impl PayloadPlace {
     #[inline]
     fn of_value(self, op: &Operation<'_>) -> Option<Place> {
         let offset = || self.offset + (op.value_at - CHECKSUM_LEN) as u64;
-        (op.kind == ValueKind::ValuePointer).then(|| Place { segment: self.segment, offset: offset() })
+        (op.kind == ValueKind::ValuePointer).then(|| Place {
+            segment: self.segment,
+            offset: u32::try_from(offset()).expect("a segment is shorter than 4 GiB"),
+            len: u32::try_from(op.stored_len).expect("values are at most VALUE_LEN_MAX"),
+        })
     }
 }
 
-/// The same, where large values become part of the memtable with the regions they lie in.
+/// The same for a batch with values that are large or packed. Large values become part of the memtable with the regions they
+/// lie in.
 #[cold]
-fn insert_with_large(
+fn insert_in_pieces(
     memtable: &mut MemtableWriter,
     operations: &mut Operations,
     place: PayloadPlace,
@@ -273,6 +278,6 @@ pub(crate) fn insert_operations(
     place: Option<PayloadPlace>,
     next_seq: &mut u64,
 ) {
-    Operations::decode(payload, &mut |op| insert(memtable, &op, place, next_seq))
+    Operations::decode_raw(payload, &mut |op| insert(memtable, &op, place, next_seq))
         .expect("operations were checked by recovery");
 }

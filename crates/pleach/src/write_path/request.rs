@@ -32,7 +32,7 @@ impl WriteRequest {
     }
 
     pub(crate) fn cost(&self) -> usize {
-        self.operations.payload_len()
+        self.operations.copied_len()
     }
 }
 

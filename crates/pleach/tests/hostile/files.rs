@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use pleach::env::failpoint;
+
 use crate::campaign::{Campaign, is_full, rng};
 use crate::damage::{Damage, of_bytes, of_ranges};
 use crate::examine::Trust;
@@ -65,6 +67,17 @@ fn a_damaged_compressed_sst_is_noticed() {
     damage_all(&COMPRESSED, FileKind::Sst, "SST", &["sst.block.crc", "sst.tail.crc", "sst.footer.crc"]);
 }
 
+/// The values that repeat are packed.
+#[test]
+fn a_damaged_file_of_packed_values_is_noticed() {
+    damage_all(&COMPRESSED, FileKind::Values, "values", &["value.crc"]);
+}
+
+#[test]
+fn a_damaged_log_segment_of_packed_values_is_noticed() {
+    damage_all(&COMPRESSED, FileKind::Log, "log", &["log.record.crc", "log.header.crc", "value.crc"]);
+}
+
 /// With a check switched off some damage must pass, otherwise the tests above prove nothing. The checksum of `CURRENT` is an
 /// exception: a changed name leads to no file, and a changed number does not fit the files.
 #[test]
@@ -113,5 +126,7 @@ fn the_stores_hold_everything_that_can_be_damaged() {
         let db = fixture.options(&fixture.machine()).read_only(true).open(DIR).expect("it opens");
         let stats = db.stats();
         assert!(stats.value_files > count(FileKind::Values) as u64, "some are value segments: {stats:?}");
+        db.verify().expect("it is intact");
+        assert_eq!(failpoint::take_report("value.unpacked").is_some(), fixture.compressed, "packed values");
     }
 }

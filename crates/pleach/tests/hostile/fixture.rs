@@ -104,6 +104,18 @@ fn options(env: &Arc<SimEnv>, compressed: bool) -> Options {
 /// Values of this length are separated: some segments are mostly such values, and others are not.
 const SEPARATED: usize = 100;
 
+/// A value of so many numbers. It is one number again and again or, in a compressed store, some numbers that come twice.
+fn value(rng: &mut Rng, compressed: bool, numbers: usize) -> Vec<u8> {
+    let first = rng.u64(..);
+    if !compressed {
+        return format!("{first:x} ").repeat(numbers).into_bytes();
+    }
+    let mut more = Rng::with_seed(first);
+    let some: Vec<_> =
+        (0..numbers.div_ceil(2)).flat_map(|_| format!("{:016x} ", more.u64(..)).into_bytes()).collect();
+    some.into_iter().cycle().take(17 * numbers).collect()
+}
+
 struct Builder {
     env: Arc<SimEnv>,
     rng: Rng,
@@ -139,7 +151,7 @@ impl Builder {
             } else {
                 // All values of one partition are separated, so that its blocks are columnar.
                 let repeats = if name == "orders" { self.rng.usize(16..20) } else { self.rng.usize(..12) };
-                let value = format!("{:x} ", self.rng.u64(..)).repeat(repeats).into_bytes();
+                let value = value(&mut self.rng, self.compressed, repeats);
                 batch.put(&partition, &key, &value);
                 entries.insert(key, value);
             }

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::env::SimEnv;
+use pleach::env::{SimEnv, failpoint};
 use pleach::{LearnedIndex, Shape};
 
 use crate::rig::action::Action;
 use crate::rig::catch::catch;
-use crate::rig::driver::Driver;
+use crate::rig::driver::{Driver, UNPACKED};
 use crate::rig::plan::{Mix, Plan};
 use crate::rig::query::{Answer, Query, Source};
 use crate::rig::setup::Setup;
@@ -47,7 +47,7 @@ fn setups() -> Vec<(Setup, Upkeep)> {
         runs_per_stage: 4,
         clean_every: 10,
         filter_bits: 10,
-        compression: false,
+        compression: Some(false),
         direct_reads: false,
         learned: Some(LearnedIndex::Never),
         separate_at: Some(0),
@@ -63,10 +63,10 @@ fn setups() -> Vec<(Setup, Upkeep)> {
         (learned, Upkeep::Eager),
         (adaptive, Upkeep::AsPlanned),
         (adaptive, Upkeep::Eager),
-        (Setup { compression: true, sst_bytes: 64 << 10, ..adaptive }, Upkeep::AsPlanned),
-        (Setup { compression: true, sst_bytes: 64 << 10, ..learned }, Upkeep::AsPlanned),
+        (Setup { compression: Some(true), sst_bytes: 64 << 10, ..adaptive }, Upkeep::AsPlanned),
+        (Setup { compression: Some(true), sst_bytes: 64 << 10, ..learned }, Upkeep::AsPlanned),
         (Setup { learned: None, runs_per_stage: 2, clean_every: 1, ..plain }, Upkeep::Eager),
-        (Setup { compression: true, ..plain }, Upkeep::AsPlanned),
+        (Setup { compression: Some(true), ..plain }, Upkeep::AsPlanned),
         (Setup { filter_bits: 0, ..plain }, Upkeep::None),
         (Setup { filter_bits: 32, direct_reads: true, ..plain }, Upkeep::AsPlanned),
         (Setup { runs_per_stage: 2, clean_every: 1, ..plain }, Upkeep::Eager),
@@ -78,10 +78,16 @@ fn setups() -> Vec<(Setup, Upkeep)> {
             Upkeep::AsPlanned,
         ),
         (Setup { sst_bytes: 1 << 20, memtable_bytes: 64 << 10, ..plain }, Upkeep::AsPlanned),
-        (Setup { clean_every: 1, direct_reads: true, compression: true, ..plain }, Upkeep::Eager),
+        (Setup { clean_every: 1, direct_reads: true, compression: Some(true), ..plain }, Upkeep::Eager),
         (separated, Upkeep::AsPlanned),
         (Setup { runs_per_stage: 2, clean_every: 1, ..separated }, Upkeep::Eager),
         (Setup { separate_at: Some(64), direct_reads: true, ..learned }, Upkeep::AsPlanned),
+        (Setup { compression: Some(true), ..separated }, Upkeep::AsPlanned),
+        (
+            Setup { compression: Some(true), direct_reads: true, separate_at: Some(40), ..plain },
+            Upkeep::Eager,
+        ),
+        (Setup { compression: None, separate_at: None, runs_per_stage: 2, ..plain }, Upkeep::Eager),
         (Setup { separate_at: None, shape: None, compaction_threads: 2, ..plain }, Upkeep::Eager),
         (Setup { separate_at: None, shape: Some(Shape::Leveled), ..plain }, Upkeep::AsPlanned),
     ]
@@ -103,16 +109,17 @@ fn one_history_gives_the_same_answers_under_all_options() {
 
 fn compare(seed: u64) -> Result<(), String> {
     let steps = steps(seed);
-    let mut reference = None;
+    let (mut reference, mut unpacked) = (None, false);
     for (setup, upkeep) in setups() {
         let told = |message: String| format!("{setup:?}, {upkeep:?}: {message}");
         let answers = run(&steps, setup, upkeep, seed).map_err(told)?;
+        unpacked |= failpoint::take_report(UNPACKED).is_some();
         let reference = reference.get_or_insert_with(|| answers.clone());
         if let Some(at) = answers.iter().zip(reference.iter()).position(|(a, b)| a != b) {
             return Err(told(format!("answer {at} differs from the first set's")));
         }
     }
-    Ok(())
+    if unpacked { Ok(()) } else { Err("no packed value was read".to_owned()) }
 }
 
 /// The history that `seed` makes. Its answers are not known here, and need not be.

@@ -10,8 +10,8 @@ use crate::rig::action::Action;
 use crate::rig::catch::catch;
 use crate::rig::driver::Driver;
 use crate::rig::happened::{
-    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, SEGMENTS,
-    SNAPSHOTS, TRAINED_LATER,
+    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED,
+    SEGMENTS, SNAPSHOTS, TRAINED_LATER,
 };
 use crate::rig::plan::Plan;
 use crate::rig::query::{Query, Source};
@@ -53,6 +53,7 @@ fn random_actions_and_reads_agree_with_maps() {
             COPIES,
             MOVES,
             CONVERSIONS,
+            PACKED,
             LEARNED,
             TRAINED_LATER,
             FULL_DISKS,

@@ -10,7 +10,7 @@
 //!    could not be read with the others is read again when its entry is next. Only that read can fail the range.
 //!
 //! # Cost
-//! Up to [`ENTRIES_MAX`] entries and about [`BYTES_MAX`] bytes of values in memory.
+//! Up to [`ENTRIES_MAX`] entries and about [`BYTES_MAX`] bytes of stored values in memory. Packed ones take more.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ const ENTRIES_MIN: usize = 4;
 /// Entries of a batch at most: twice the reads that are in flight at once.
 const ENTRIES_MAX: usize = 256;
 
-/// Bytes of the values of a batch at most, but for its first value (arbitrary).
+/// Bytes of the stored values of a batch at most, but for its first value (arbitrary).
 const BYTES_MAX: usize = 1 << 20;
 
 /// See the module's text. A range without separated values has none.
@@ -297,7 +297,7 @@ impl Range {
     }
 }
 
-/// Bytes of a value, also if it is still to be read.
+/// Bytes of a value; the stored ones, if it is still to be read.
 fn value_len(value: &Value) -> usize {
     if value.is_pointer() {
         return value.as_pointer().map_or(0, |pointer| pointer.len as usize);

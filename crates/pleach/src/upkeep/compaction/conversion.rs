@@ -36,7 +36,7 @@ use crate::stats::add;
 use crate::upkeep::{NewEntry, SstOutput, Upkeep};
 use crate::value::Value;
 use crate::value_reads::read_movable_values;
-use crate::values::{HomeKind, ValueFileBuilder, ValueHome, ValuePointer};
+use crate::values::{CHECKSUM_LEN, HomeKind, ValueFileBuilder, ValueHome, ValuePointer};
 use crate::version::OlderRuns;
 
 /// Entries of a group, and bytes of them or of the values to copy, at most. Many values make reads that a device can order;
@@ -136,7 +136,8 @@ impl Conversion {
                     None => self.file.insert(upkeep.new_value_file()?),
                 };
                 pointer_bytes.clear();
-                file.add(self.partition, user_key, &found)?.encode(&mut pointer_bytes);
+                let (checksum, stored) = found.split_at(CHECKSUM_LEN);
+                file.add(checksum, stored)?.encode(&mut pointer_bytes);
                 value = &pointer_bytes;
             }
             let (kind, stored_key, since) = (entry.kind, user_key, entry.since);
@@ -150,7 +151,7 @@ impl Conversion {
         Ok(())
     }
 
-    /// The values of the group that are to be copied, for each entry. Those that cannot be proved are left as pointers.
+    /// The stored values of the group that are to be copied, for each entry. Those that cannot be proved are left as pointers.
     fn read(&mut self, upkeep: &Upkeep) -> Result<Vec<Option<Value>>> {
         let chosen = self.choose(upkeep);
         let value_of = |(entry, is_chosen): (&Waiting, bool)| {

@@ -1,7 +1,8 @@
 //! The separated values of a memtable that is being flushed: which log segments live on, and what is copied out of the others.
 //!
 //! A segment lives on as a value segment if at least half of it is values that the flush keeps. The values of other segments
-//! are copied, in key order, to a value file; their segments are removed with the rest of the log.
+//! are copied, in key order, to a value file, and packed again if the option still says so. Their segments are removed with the
+//! rest of the log.
 //!
 //! # Invariants
 //! 1. *Durable before named*: segments and copies are synced before the edit that names them. The flush syncs their names with
@@ -18,10 +19,10 @@ use pleach_table::ValueKind;
 
 use super::{on_partition, partition_of};
 use crate::keys::PARTITION_PREFIX_LEN;
-use crate::memtable::{Memtable, MemtableCursor};
+use crate::memtable::{Memtable, MemtableCursor, Place};
 use crate::stats::add;
 use crate::upkeep::Upkeep;
-use crate::values::{HomeKind, SegmentUses, ValueFileBuilder, ValuePointer};
+use crate::values::{HomeKind, SegmentUses, ValueFileBuilder, ValuePacker, ValuePointer};
 use crate::version::Version;
 use crate::version::edit::{Edit, EditItem};
 
@@ -39,6 +40,8 @@ pub(super) struct SeparatedValues<'i> {
     upkeep: &'i Upkeep,
     kept: BTreeMap<FileId, Kept>,
     copies: Option<ValueFileBuilder>,
+    /// Made for the first copy that may be packed.
+    packer: Option<ValuePacker>,
     /// Finished files of copies, with their lengths.
     copied: Vec<(FileId, u64)>,
 }
@@ -46,7 +49,7 @@ pub(super) struct SeparatedValues<'i> {
 impl<'i> SeparatedValues<'i> {
     /// Decides for each segment of the memtable whether it lives on.
     pub(super) fn plan(upkeep: &'i Upkeep, version: &Version, memtable: &Arc<Memtable>) -> Self {
-        let mut this = Self { upkeep, kept: BTreeMap::new(), copies: None, copied: Vec::new() };
+        let mut this = Self { upkeep, kept: BTreeMap::new(), copies: None, packer: None, copied: Vec::new() };
         if !memtable.has_separated() {
             return this;
         }
@@ -68,8 +71,7 @@ impl<'i> SeparatedValues<'i> {
     pub(super) fn pointer(&mut self, cursor: &MemtableCursor) -> Result<ValuePointer> {
         let (place, value) = (cursor.place(), cursor.value());
         if self.kept.contains_key(&place.segment) {
-            let len = u32::try_from(value.len()).expect("values are at most VALUE_LEN_MAX");
-            return Ok(ValuePointer { segment: place.segment, offset: place.offset, len });
+            return Ok(pointer_to(place));
         }
         if let Some(full) = self.copies.take_if(|copies| copies.is_full()) {
             self.finish_copies(full)?;
@@ -79,7 +81,11 @@ impl<'i> SeparatedValues<'i> {
         } else {
             self.copies.insert(self.upkeep.new_value_file()?)
         };
-        copies.add(partition_of(cursor), &cursor.key()[PARTITION_PREFIX_LEN..], value)
+        let key = (partition_of(cursor), &cursor.key()[PARTITION_PREFIX_LEN..]);
+        let packs = self.upkeep.ctx.options.value_sizes().packs(value.len());
+        let packer = packs.then(|| self.packer.get_or_insert_default());
+        let (checksum, stored) = ValuePacker::store(packer, key, value);
+        copies.add(&checksum, stored)
     }
 
     fn finish_copies(&mut self, copies: ValueFileBuilder) -> Result<()> {
@@ -147,6 +153,11 @@ impl<'i> SeparatedValues<'i> {
     }
 }
 
+/// The pointer to a value in the log.
+fn pointer_to(Place { segment, offset, len }: Place) -> ValuePointer {
+    ValuePointer { segment, offset: offset.into(), len }
+}
+
 /// What the newest versions of all keys refer to, by segment.
 fn uses_of(version: &Version, memtable: &Arc<Memtable>) -> SegmentUses {
     let mut uses = SegmentUses::new();
@@ -157,10 +168,8 @@ fn uses_of(version: &Version, memtable: &Arc<Memtable>) -> SegmentUses {
         let is_live = version.is_live(partition);
         while on_partition(&cursor, partition) {
             if is_live && cursor.kind() == ValueKind::ValuePointer {
-                let len = u32::try_from(cursor.value().len()).expect("values are at most VALUE_LEN_MAX");
-                let place = cursor.place();
-                let pointer = ValuePointer { segment: place.segment, offset: place.offset, len };
-                uses.entry(place.segment).or_default().add(pointer.bytes());
+                let pointer = pointer_to(cursor.place());
+                uses.entry(pointer.segment).or_default().add(pointer.bytes());
             }
             cursor.next();
         }

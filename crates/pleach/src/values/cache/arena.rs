@@ -147,17 +147,18 @@ impl Arena {
         unsafe { source.copy_to(target, lines as usize * LINE) }
     }
 
-    /// Where the bytes of an item are, if it is the value of this place and `len` bytes.
+    /// Where the bytes of an item are, and how many, if it is the value of this place, which has `stored_len` bytes or, if it
+    /// was packed, more.
     ///
     /// Requires: the caller has pinned its slot.
     #[inline]
-    pub(super) fn bytes(&self, line: u32, place: u64, len: u32) -> Option<NonNull<u8>> {
+    pub(super) fn bytes(&self, line: u32, place: u64, stored_len: u32) -> Option<(NonNull<u8>, u32)> {
         let header = self.header(line);
         // The length that is looked for may be any: a newer value of the key may be longer than the arena.
-        (header.place == place && header.len == len).then(|| {
+        (header.place == place && header.len >= stored_len).then(|| {
             let item = self.at(line, header.lines());
             // SAFETY: the item is inside of the arena, by the check in `at`, and begins with its header.
-            unsafe { item.add(HEADER) }
+            (unsafe { item.add(HEADER) }, header.len)
         })
     }
 

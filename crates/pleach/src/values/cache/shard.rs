@@ -63,6 +63,7 @@ struct State {
 pub(super) struct Pinned<'s> {
     pub(super) slot: &'s Slot,
     pub(super) bytes: NonNull<u8>,
+    pub(super) len: u32,
 }
 
 /// Which value is meant.
@@ -72,8 +73,8 @@ pub(super) struct Name {
     pub(super) hash: u64,
     /// Segment and offset.
     pub(super) place: u64,
-    /// Bytes of the value.
-    pub(super) len: u32,
+    /// Bytes of the stored value. A value that was packed is longer.
+    pub(super) stored_len: u32,
 }
 
 /// What the hand found.
@@ -111,19 +112,20 @@ impl Shard {
     /// Finds and pins a value.
     #[inline]
     pub(super) fn get(&self, name: Name, counts: bool) -> Option<Pinned<'_>> {
-        let Name { hash, place, len } = name;
+        let Name { hash, place, stored_len } = name;
         let slot = self.table.pin(hash, counts, |slot| {
-            self.arena.prefetch_end(slot.item(), len);
-            self.arena.bytes(slot.item(), place, len).is_some()
+            self.arena.prefetch_end(slot.item(), stored_len);
+            self.arena.bytes(slot.item(), place, stored_len).is_some()
         })?;
-        Some(Pinned { slot, bytes: self.arena.bytes(slot.item(), place, len)? })
+        let (bytes, len) = self.arena.bytes(slot.item(), place, stored_len)?;
+        Some(Pinned { slot, bytes, len })
     }
 
     /// Admits and pins a value, unless it is too large or pins hold too much. If another thread has admitted it, that value is
     /// pinned. Another value of the key is evicted.
     pub(super) fn admit(&self, name: Name, bytes: &[u8]) -> Option<Pinned<'_>> {
-        let Name { hash, place, len } = name;
-        let lines = lines_of(bytes.len());
+        let Name { hash, place, stored_len } = name;
+        let (lines, len) = (lines_of(bytes.len()), u32::try_from(bytes.len()).ok()?);
         let mut state = self.state.lock();
         if lines > self.limit(&state) / VALUE_SHARE {
             return None;
@@ -144,7 +146,8 @@ impl Shard {
         drop(state);
         self.arena.write(item, bytes);
         slot.unlock_pinned();
-        Some(Pinned { slot, bytes: self.arena.bytes(item, place, len)? })
+        let (bytes, len) = self.arena.bytes(item, place, stored_len)?;
+        Some(Pinned { slot, bytes, len })
     }
 
     /// Sets the bytes of table and arena. When they fall, values are evicted and their memory is given back. A pinned value keeps

@@ -141,9 +141,23 @@ fn large_values_and_small_capacities_are_refused() {
     values.check_invariants();
     let unknown = ValuePointer { segment: FileId(1 << 32), offset: 64, len: 3 };
     assert!(values.admit(1, unknown, b"far").is_none());
-    for len in [3999, 4001, 1 << 29] {
-        assert!(values.get(hash_of(1), pointer(1, len), false).is_none(), "the pointer says another length");
+    for len in [4001, 1 << 29] {
+        assert!(values.get(hash_of(1), pointer(1, len), false).is_none(), "the pointer says more");
     }
+}
+
+/// A pointer has the length of the packed value.
+#[test]
+fn values_that_were_packed_are_whole() {
+    let values = with_capacity(1 << 20);
+    for number in 0..50 {
+        let bytes = bytes_of(number, 3000);
+        drop(values.admit(hash_of(number), pointer(number, 20), &bytes).unwrap());
+        let found = values.get(hash_of(number), pointer(number, 20), true).unwrap();
+        assert_eq!((found[..].len(), &found.clone()[..]), (3000, &bytes[..]));
+        assert!(values.get(hash_of(number), pointer(number + 1, 20), true).is_none(), "another place");
+    }
+    values.check_invariants();
 }
 
 #[test]

@@ -41,7 +41,8 @@ pub(super) struct Values(NonNull<Shards>);
 fn name(hash: u64, pointer: ValuePointer) -> Option<Name> {
     let ValuePointer { segment, offset, len } = pointer;
     let (segment, offset) = (u32::try_from(segment.0).ok()?, u32::try_from(offset).ok()?);
-    Some(Name { hash: something(hash), place: u64::from(segment) << 32 | u64::from(offset), len })
+    let place = u64::from(segment) << 32 | u64::from(offset);
+    Some(Name { hash: something(hash), place, stored_len: len })
 }
 
 /// A hash that a slot can have.
@@ -91,19 +92,19 @@ impl Values {
     #[inline]
     pub(super) fn get(&self, hash: u64, pointer: ValuePointer, counts: bool) -> Option<CachedValue> {
         let pinned = self.shard(hash).get(name(hash, pointer)?, counts)?;
-        Some(self.hold(&pinned, pointer.len))
+        Some(self.hold(&pinned))
     }
 
     /// Admits a value, and holds it. `None` if it is too large, or if too much is pinned.
     pub(super) fn admit(&self, hash: u64, pointer: ValuePointer, bytes: &[u8]) -> Option<CachedValue> {
-        assert_eq!(bytes.len(), pointer.len as usize, "the value to which the pointer leads");
+        assert!(bytes.len() >= pointer.len as usize, "the value to which the pointer leads");
         let pinned = self.shard(hash).admit(name(hash, pointer)?, bytes)?;
-        Some(self.hold(&pinned, pointer.len))
+        Some(self.hold(&pinned))
     }
 
     #[inline]
-    fn hold(&self, pinned: &Pinned<'_>, len: u32) -> CachedValue {
-        let Pinned { slot, bytes } = *pinned;
+    fn hold(&self, pinned: &Pinned<'_>) -> CachedValue {
+        let Pinned { slot, bytes, len } = *pinned;
         CachedValue { bytes, len, slot: NonNull::from(slot), shards: self.0 }
     }
 

@@ -3,6 +3,7 @@
 use pleach_env::SimEnv;
 
 use super::super::builder::{MovedFileBuilder, ValueFileBuilder};
+use super::super::stored::ValuePacker;
 use super::*;
 
 const PARTITION: PartitionId = PartitionId(3);
@@ -11,10 +12,26 @@ fn env() -> Arc<dyn Env> {
     SimEnv::new(1)
 }
 
+/// Every third value repeats, so that it can be packed.
 fn value(number: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(number);
     let len = if number.is_multiple_of(17) { rng.usize(..20_000) } else { rng.usize(..900) };
+    if number.is_multiple_of(3) {
+        return number.to_le_bytes().into_iter().cycle().take(len).collect();
+    }
     (0..len).map(|_| rng.u8(..)).collect()
+}
+
+/// Checksum and stored form of a value.
+fn stored(packs: bool, key: (PartitionId, &[u8]), value: &[u8]) -> Vec<u8> {
+    let mut packer = ValuePacker::default();
+    let (checksum, stored) = ValuePacker::store(packs.then_some(&mut packer), key, value);
+    [&checksum[..], stored].concat()
+}
+
+fn add(builder: &mut ValueFileBuilder, stored: &[u8]) -> ValuePointer {
+    let (checksum, stored) = stored.split_at(CHECKSUM_LEN);
+    builder.add(checksum, stored).unwrap()
 }
 
 fn open(env: &Arc<dyn Env>, id: u64, kind: HomeKind, len: u64) -> Result<ValueFile> {
@@ -34,8 +51,10 @@ fn key(number: u64) -> Vec<u8> {
 /// Copies some values; a file of them, and their pointers.
 fn copied(env: &Arc<dyn Env>, id: u64, count: u64) -> (u64, Vec<ValuePointer>) {
     let mut builder = ValueFileBuilder::create(env, Path::new("/"), FileId(id)).unwrap();
-    let add = |n| builder.add(PARTITION, &key(n), &value(n)).unwrap();
-    let pointers = (0..count).map(add).collect();
+    let add = |n| add(&mut builder, &stored(true, (PARTITION, &key(n)), &value(n)));
+    let pointers: Vec<_> = (0..count).map(add).collect();
+    let is_packed = |(number, pointer): (u64, &ValuePointer)| (pointer.len as usize) < value(number).len();
+    assert!((0..).zip(&pointers).filter(|pair| is_packed(*pair)).count() as u64 > count / 4);
     (builder.finish("values.sync").unwrap(), pointers)
 }
 
@@ -106,10 +125,10 @@ fn every_changed_byte_is_an_error_or_changes_no_answer() {
     let mut builder = MovedFileBuilder::create(&env, Path::new("/"), FileId(12)).unwrap();
     let mut pointers = Vec::new();
     for number in 0..40u64 {
-        let (offset, value) = (100 + 700 * number, vec![b'v'; 300]);
-        let pointer = ValuePointer { segment: FileId(4 + number / 20), offset, len: 300 };
-        let mut stored = checksum(PARTITION, &key(number), &value).to_le_bytes().to_vec();
-        stored.extend_from_slice(&value);
+        let offset = 100 + 700 * number;
+        let stored = stored(number.is_multiple_of(2), (PARTITION, &key(number)), &[b'v'; 300]);
+        let len = u32::try_from(stored.len() - CHECKSUM_LEN).unwrap();
+        let pointer = ValuePointer { segment: FileId(4 + number / 20), offset, len };
         builder.add(pointer, &stored).unwrap();
         pointers.push(pointer);
     }
@@ -169,7 +188,7 @@ fn bytes_of(env: &Arc<dyn Env>, id: u64) -> Vec<u8> {
 fn stored_bytes_of_value_files_are_fixed() {
     let env = env();
     let mut builder = ValueFileBuilder::create(&env, Path::new("/"), FileId(12)).unwrap();
-    let pointer = builder.add(PartitionId(1), b"carol", b"a third").unwrap();
+    let pointer = add(&mut builder, &stored(true, (PartitionId(1), b"carol"), b"a third"));
     assert_eq!(pointer, ValuePointer { segment: FileId(12), offset: 64, len: 7 });
     builder.finish("values.sync").unwrap();
     let copied = b"PLCHVAL1\x01\0\0\0\x01\0\0\0\x0c\0\0\0\0\0\0\0\
@@ -183,8 +202,7 @@ fn stored_bytes_of_value_files_are_fixed() {
         (7, 400, b"bob", b"another"),
         (12, 64, b"carol", b"a third"),
     ] {
-        let mut stored = checksum(PartitionId(1), key, value).to_le_bytes().to_vec();
-        stored.extend_from_slice(value);
+        let stored = stored(true, (PartitionId(1), key), value);
         let len = u32::try_from(value.len()).unwrap();
         builder.add(ValuePointer { segment: FileId(segment), offset, len }, &stored).unwrap();
     }

@@ -5,8 +5,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use pleach::Db;
+use pleach::env::failpoint;
 
 use super::cut::Cut;
+use crate::rig::driver::UNPACKED;
 use crate::rig::shape::Shape;
 use crate::rig::timeline::{Candidate, Timeline};
 
@@ -77,6 +79,8 @@ counters! {
     partial_merges,
     /// states with two candidates or more
     open_questions,
+    /// states whose packed values were read
+    packed,
     /// crashes during actions that wrote a record in several calls
     records_in_pieces,
 }
@@ -121,6 +125,7 @@ impl Coverage {
         count(|c| &mut c.snapshots, timeline.keeps_at(cut.op));
         count(|c| &mut c.partial_merges, timeline.merges_at(cut.op));
         count(|c| &mut c.open_questions, candidates.len() > 1);
+        count(|c| &mut c.packed, failpoint::take_report(UNPACKED).is_some());
         count(|c| &mut c.records_in_pieces, timeline.pieces_at(cut.op));
     }
 }

@@ -17,7 +17,7 @@ use crate::rig::catch::catch;
 use crate::rig::compare;
 use crate::rig::driver::Driver;
 use crate::rig::happened::{
-    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, MOVES, SEGMENTS, SNAPSHOTS,
+    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, MOVES, PACKED, SEGMENTS, SNAPSHOTS,
     TRAINED_LATER,
 };
 use crate::rig::plan::Plan;
@@ -195,6 +195,7 @@ fn damage_is_noticed_or_harmless() {
             COPIES,
             MOVES,
             CONVERSIONS,
+            PACKED,
             LEARNED,
             TRAINED_LATER,
             FULL_DISKS,

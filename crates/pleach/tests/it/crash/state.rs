@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use pleach::ErrorKind;
-use pleach::env::{Capture, SimEnv};
+use pleach::env::{Capture, SimEnv, failpoint};
 
 use super::cover::Coverage;
 use super::cut::Cut;
 use crate::rig::action::Action;
 use crate::rig::compare;
-use crate::rig::driver::Driver;
+use crate::rig::driver::{Driver, UNPACKED};
 use crate::rig::plan::Plan;
 use crate::rig::setup::{DIR, Setup};
 use crate::rig::timeline::{Candidate, Timeline};
@@ -53,6 +53,7 @@ pub(super) fn visit(
     cover: &mut Coverage,
 ) -> Result<(), String> {
     path.push(cut);
+    let _of_others = failpoint::take_report(UNPACKED);
     let mut rng = Rng::with_seed(cut.seed);
     let at = usize::try_from(cut.op).expect("histories are short");
     let env = branch.captures[at].crash_image(cut.policy, cut.seed);

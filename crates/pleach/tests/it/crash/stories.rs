@@ -20,7 +20,7 @@ const SETUP: Setup = Setup {
     runs_per_stage: 4,
     clean_every: 1,
     filter_bits: 10,
-    compression: false,
+    compression: Some(false),
     direct_reads: false,
     learned: Some(LearnedIndex::Never),
     separate_at: Some(0),

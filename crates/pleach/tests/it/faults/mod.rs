@@ -12,8 +12,8 @@ use pleach::{LearnedIndex, Shape};
 
 use crate::rig::catch::catch;
 use crate::rig::happened::{
-    CONVERSIONS, COPIES, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, SEGMENTS, SNAPSHOTS,
-    TRAINED_LATER,
+    CONVERSIONS, COPIES, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED, SEGMENTS,
+    SNAPSHOTS, TRAINED_LATER,
 };
 use crate::rig::threads::{alone, clock, in_parallel};
 use crate::rig::tuning::with_site;
@@ -42,7 +42,7 @@ const SHORT_MANIFESTS: &str = "tune.short_manifests";
 /// Gives SSTs learned indexes, some of them when the machine is idle.
 const LEARNED_INDEXES: &str = "tune.learned_indexes";
 
-/// Separates values.
+/// Separates values, and packs those that repeat.
 const SEPARATED_VALUES: &str = "tune.separated_values";
 
 /// The history that `seed`, or one soon behind it, makes with the tuning `site`: where manifests are short, in a store of levels.
@@ -122,7 +122,8 @@ fn a_fault_beside_learned_indexes_breaks_no_promise() {
 
 #[test]
 fn a_fault_beside_separated_values_breaks_no_promise() {
-    some_strikes(SEPARATED_VALUES).check(&[GROUPS, SNAPSHOTS, SEGMENTS, COPIES, MOVES, CONVERSIONS], true);
+    some_strikes(SEPARATED_VALUES)
+        .check(&[GROUPS, SNAPSHOTS, SEGMENTS, COPIES, MOVES, CONVERSIONS, PACKED], true);
 }
 
 /// One strike in [`TUNED_EVERY`], with the tuning `site`; what happened.

@@ -46,7 +46,7 @@ impl Script {
             runs_per_stage: 2,
             clean_every: 1,
             filter_bits: 10,
-            compression: false,
+            compression: Some(separate_at > 0),
             direct_reads: false,
             learned: Some(learned),
             separate_at: Some(separate_at),
@@ -92,7 +92,7 @@ impl Script {
     }
 
     /// Runs the history; what came up in it.
-    fn record(&mut self) -> [(&'static str, u64); 11] {
+    fn record(&mut self) -> [(&'static str, u64); 12] {
         let env = self.machine();
         let calls: Arc<Mutex<Vec<(&'static str, bool)>>> = Arc::default();
         let (noted, machine) = (Arc::clone(&calls), Arc::downgrade(&env));

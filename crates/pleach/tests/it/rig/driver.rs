@@ -10,14 +10,17 @@ use pleach::{Db, Durability, Error, ErrorKind, Partition, Snapshot};
 use super::action::{Action, Op};
 use super::compare;
 use super::happened::{
-    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, SEGMENTS, SNAPSHOTS,
-    TRAINED_LATER,
+    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED, SEGMENTS,
+    SNAPSHOTS, TRAINED_LATER,
 };
 use super::query::{Query, Source};
 use super::setup::Setup;
 use super::timeline::{Timeline, When};
 use super::together::Together;
 use super::world::{NAMES, World};
+
+/// The report of a packed value that was read.
+pub(crate) const UNPACKED: &str = "value.unpacked";
 
 /// The store and its oracle.
 pub(crate) struct Driver {
@@ -45,6 +48,7 @@ type Kept = (Snapshot, Vec<(usize, Partition)>, Arc<World>);
 impl Driver {
     /// Creates a store on `env`.
     pub(crate) fn create(env: Arc<SimEnv>, setup: Setup) -> pleach::Result<Self> {
+        let _of_others = failpoint::take_report(UNPACKED);
         let db = setup.open(&env)?;
         let timeline = Timeline::of_new_store(env.op_count());
         Ok(Self::resume(env, setup, db, timeline))
@@ -106,7 +110,7 @@ impl Driver {
     }
 
     /// Counts so far, for [`Happened`](super::happened::Happened).
-    pub(crate) fn happened(&self) -> [(&'static str, u64); 11] {
+    pub(crate) fn happened(&self) -> [(&'static str, u64); 12] {
         let [groups, snapshots, merges] = self.timeline.happened();
         let stats = self.db.as_ref().map(Db::stats);
         [
@@ -118,6 +122,7 @@ impl Driver {
             (COPIES, stats.as_ref().map_or(0, |s| u64::from(s.value_copied_bytes > 0))),
             (MOVES, stats.as_ref().map_or(0, |s| u64::from(s.value_moved_bytes + s.value_table_bytes > 0))),
             (CONVERSIONS, u64::from(self.has_converted)),
+            (PACKED, u64::from(failpoint::take_report(UNPACKED).is_some())),
             (LEARNED, self.db.as_ref().map_or(0, |db| db.stats().ssts_learned)),
             (FULL_DISKS, self.full_disks),
             (KEPT_MANIFESTS, self.manifests_kept),

@@ -14,6 +14,7 @@ pub(crate) const SEGMENTS: &str = "files of separated values at the end of a his
 pub(crate) const COPIES: &str = "histories whose flushes have copied separated values";
 pub(crate) const MOVES: &str = "histories whose separated values were moved";
 pub(crate) const CONVERSIONS: &str = "histories whose separated values were put in order";
+pub(crate) const PACKED: &str = "histories whose packed values were read";
 pub(crate) const FULL_DISKS: &str = "full disks met";
 pub(crate) const KEPT_MANIFESTS: &str = "manifests kept because the next one found no room";
 

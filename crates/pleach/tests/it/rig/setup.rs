@@ -28,7 +28,8 @@ pub(crate) struct Setup {
     pub(crate) runs_per_stage: usize,
     pub(crate) clean_every: usize,
     pub(crate) filter_bits: u8,
-    pub(crate) compression: bool,
+    /// `None`: another answer with each open.
+    pub(crate) compression: Option<bool>,
     pub(crate) direct_reads: bool,
     /// Which new SSTs get a learned index, if they have two blocks. `None`: another answer with each open.
     pub(crate) learned: Option<LearnedIndex>,
@@ -46,7 +47,8 @@ impl Setup {
             runs_per_stage: rng.usize(2..=4),
             clean_every: rng.usize(1..=3),
             filter_bits: if rng.u8(..4) == 0 { 0 } else { 10 },
-            compression: rng.u8(..4) == 0,
+            // Every other value can be compressed.
+            compression: [Some(false), Some(false), Some(true), None][usize::from(rng.u8(..4))],
             direct_reads: rng.u8(..4) == 0,
             learned: CHOICES.get(rng.usize(..=CHOICES.len())).copied(),
             separate_at: SEPARATIONS.get(rng.usize(..=SEPARATIONS.len())).copied(),
@@ -78,7 +80,7 @@ impl Setup {
             .runs_per_stage(self.runs_per_stage)
             .clean_every(self.clean_every)
             .filter_bits_per_key(self.filter_bits.into())
-            .compression(self.compression)
+            .compression(self.compression.unwrap_or_else(|| env.random_u64().is_multiple_of(2)))
             .direct_reads(self.direct_reads)
             .learned_index(learned)
             .separate_at(separate_at)

@@ -5,6 +5,7 @@ mod damage;
 mod failures;
 mod layout;
 mod lives;
+mod packed;
 mod reads;
 
 use std::path::Path;

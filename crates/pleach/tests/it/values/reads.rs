@@ -19,7 +19,7 @@ fn owned(entry: Result<(pleach::Key, Value)>) -> Entry {
 }
 
 /// Compares all forms of reads of the default partition with `model`.
-fn compare(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
+pub(super) fn compare(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
     let partition = db.default_partition();
     let keys: Vec<_> = model.keys().cloned().chain([b"missing".to_vec()]).collect();
     let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
@@ -67,7 +67,7 @@ fn compare(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
 }
 
 /// Lengths around the threshold, overwritten by other lengths and deleted, in SSTs, memtables and both.
-fn mixed(db: &Db, model: &mut BTreeMap<Vec<u8>, Vec<u8>>, lens: &[usize]) {
+pub(super) fn mixed(db: &Db, model: &mut BTreeMap<Vec<u8>, Vec<u8>>, lens: &[usize]) {
     let partition = db.default_partition();
     for round in 0..3 {
         for number in (0..120).filter(|number| round == 0 || number % 5 == round) {
@@ -95,10 +95,14 @@ fn mixed(db: &Db, model: &mut BTreeMap<Vec<u8>, Vec<u8>>, lens: &[usize]) {
     }
 }
 
-const LENS: [usize; 5] = [0, SEPARATED - 1, SEPARATED, SEPARATED + 1, 3000];
+pub(super) const LENS: [usize; 5] = [0, SEPARATED - 1, SEPARATED, SEPARATED + 1, 3000];
 
 /// Compares what lies in memtables, what a recovery has made of the log, and what is flushed and merged.
-fn compare_after_recovery_and_flush(db: Db, open: impl Fn() -> Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) -> Db {
+pub(super) fn compare_after_recovery_and_flush(
+    db: Db,
+    open: impl Fn() -> Db,
+    model: &BTreeMap<Vec<u8>, Vec<u8>>,
+) -> Db {
     compare(&db, model);
     drop(db);
     let db = open();
