@@ -25,6 +25,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -59,6 +60,8 @@ pub(super) struct Conversion {
     /// Bytes of the values that may be copied.
     value_bytes: u64,
     file: Option<ValueFileBuilder>,
+    /// Values in it.
+    copied: u64,
     /// Bytes of values that were left because there was no room for copies.
     left: u64,
 }
@@ -75,7 +78,8 @@ struct Waiting {
 
 impl Conversion {
     pub(super) fn new(partition: PartitionId) -> Self {
-        Self { partition, waiting: Vec::new(), bytes: Vec::new(), value_bytes: 0, file: None, left: 0 }
+        let (waiting, bytes) = (Vec::new(), Vec::new());
+        Self { partition, waiting, bytes, value_bytes: 0, file: None, copied: 0, left: 0 }
     }
 
     /// Bytes of values that were left because there was no room for copies.
@@ -137,6 +141,7 @@ impl Conversion {
                 };
                 pointer_bytes.clear();
                 file.add(self.partition, user_key, &found)?.encode(&mut pointer_bytes);
+                self.copied += 1;
                 value = &pointer_bytes;
             }
             let (kind, stored_key, since) = (entry.kind, user_key, entry.since);
@@ -185,10 +190,12 @@ impl Conversion {
 
     /// Ends the file of values, if there is one, and makes it durable, but for its name.
     pub(super) fn finish_file(&mut self, upkeep: &Upkeep) -> Result<Option<Arc<ValueHome>>> {
+        let copied = mem::take(&mut self.copied);
         let Some(file) = self.file.take() else { return Ok(None) };
         let id = file.id();
         let len = file.finish("conversion.sync").inspect_err(|_| upkeep.remove_value_file(id))?;
         add(&upkeep.ctx.counters.value_converted_bytes, len);
+        add(&upkeep.ctx.counters.values_converted, copied);
         let trash = Arc::clone(&upkeep.version_set.trash);
         Ok(Some(Arc::new(ValueHome::new(id, HomeKind::Values, len, trash))))
     }
@@ -197,7 +204,7 @@ impl Conversion {
     pub(super) fn abandon(&mut self) {
         self.waiting.clear();
         self.bytes.clear();
-        self.value_bytes = 0;
+        (self.value_bytes, self.copied) = (0, 0);
         if let Some(file) = self.file.take() {
             file.abandon();
         }
