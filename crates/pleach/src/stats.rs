@@ -24,6 +24,7 @@ pub(crate) struct Counters {
     /// Bytes of value files that flushes, the cleaner and conversions wrote.
     pub(crate) value_copied_bytes: AtomicU64,
     pub(crate) value_moved_bytes: AtomicU64,
+    pub(crate) value_moves: AtomicU64,
     pub(crate) value_converted_bytes: AtomicU64,
     pub(crate) values_converted: AtomicU64,
     pub(crate) stall_ns: AtomicU64,
@@ -112,6 +113,8 @@ pub struct Stats {
     pub value_copied_bytes: u64,
     /// Bytes of separated values that were moved to free the space of values that are gone.
     pub value_moved_bytes: u64,
+    /// How often values were moved: each time the live values of some files to a new one.
+    pub value_moves: u64,
     /// Bytes of separated values that were copied in the order of their keys.
     pub value_converted_bytes: u64,
     /// Separated values that were copied in the order of their keys.
@@ -272,6 +275,7 @@ impl Counters {
         stats.moved_bytes = get(&self.moved_bytes);
         stats.value_copied_bytes = get(&self.value_copied_bytes);
         stats.value_moved_bytes = get(&self.value_moved_bytes);
+        stats.value_moves = get(&self.value_moves);
         stats.value_converted_bytes = get(&self.value_converted_bytes);
         stats.values_converted = get(&self.values_converted);
         stats.removed_files = get(&self.removed_files);

@@ -30,7 +30,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pleach_env::{FileId, Result};
-use pleach_table::ValueKind;
+use pleach_table::{ValueKind, key_hash};
 
 use crate::keys::PartitionId;
 use crate::stats::add;
@@ -64,6 +64,16 @@ pub(super) struct Conversion {
     copied: u64,
     /// Bytes of values that were left because there was no room for copies.
     left: u64,
+    /// Copies that no version has yet, of values that were cached: they are cached again once gets are led to the copies.
+    cached: Vec<CachedCopy>,
+}
+
+/// The copy of a value that was cached.
+struct CachedCopy {
+    /// The hash of the key.
+    hash: u64,
+    from: ValuePointer,
+    to: ValuePointer,
 }
 
 /// An entry whose value is to be read.
@@ -79,7 +89,7 @@ struct Waiting {
 impl Conversion {
     pub(super) fn new(partition: PartitionId) -> Self {
         let (waiting, bytes) = (Vec::new(), Vec::new());
-        Self { partition, waiting, bytes, value_bytes: 0, file: None, copied: 0, left: 0 }
+        Self { partition, waiting, bytes, value_bytes: 0, file: None, copied: 0, left: 0, cached: Vec::new() }
     }
 
     /// Bytes of values that were left because there was no room for copies.
@@ -140,8 +150,14 @@ impl Conversion {
                     None => self.file.insert(upkeep.new_value_file()?),
                 };
                 pointer_bytes.clear();
-                file.add(self.partition, user_key, &found)?.encode(&mut pointer_bytes);
+                let to = file.add(self.partition, user_key, &found)?;
+                to.encode(&mut pointer_bytes);
                 self.copied += 1;
+                if let Some(from) = entry.pointer {
+                    let hash = key_hash(self.partition.0, user_key);
+                    let is_cached = upkeep.ctx.value_cache.get(hash, from, false).is_some();
+                    self.cached.extend(is_cached.then_some(CachedCopy { hash, from, to }));
+                }
                 value = &pointer_bytes;
             }
             let (kind, stored_key, since) = (entry.kind, user_key, entry.since);
@@ -200,8 +216,19 @@ impl Conversion {
         Ok(Some(Arc::new(ValueHome::new(id, HomeKind::Values, len, trash))))
     }
 
+    /// Caches the copies of cached values. To be called when a version has them: before that, gets would cache the old ones again.
+    pub(super) fn cache_copies(&mut self, upkeep: &Upkeep) {
+        let cache = &upkeep.ctx.value_cache;
+        for CachedCopy { hash, from, to } in self.cached.drain(..) {
+            if let Some(value) = cache.get(hash, from, false) {
+                cache.admit(hash, to, &value);
+            }
+        }
+    }
+
     /// Removes the file of values, and forgets the entries.
     pub(super) fn abandon(&mut self) {
+        self.cached.clear();
         self.waiting.clear();
         self.bytes.clear();
         (self.value_bytes, self.copied) = (0, 0);

@@ -196,6 +196,7 @@ impl CompactionJob {
             upkeep.background.lock().note_conversion(self.partition, left);
         }
         upkeep.version_set.commit_edit(edit, files, State::with_version)?;
+        self.merging.note_committed(upkeep);
         if is_done {
             add(&upkeep.ctx.counters.compactions, 1);
             add(&upkeep.ctx.counters.partial_compactions, u64::from(!is_whole));
