@@ -84,8 +84,8 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 32)]
     pub(crate) multi: usize,
 
-    /// Reads in flight on each thread of `readrandom`, `readmissing`, `readwhilewriting`, `readwhileconverting` and `seekrandom`, by futures, for
-    /// engines that give them.
+    /// Reads in flight on each thread of `readrandom`, `readmissing`, `readwhilewriting`, `readwhileconverting` and
+    /// `seekrandom`, by futures, for engines that give them.
     #[arg(long, value_name = "READS")]
     pub(crate) in_flight: Option<usize>,
 

@@ -58,8 +58,9 @@ pub(crate) fn latency(session: &mut Session<'_>) -> Result<()> {
         "conversion and garbage collection run in the background and block neither reads nor writes.",
     );
     print(&format!(
-        "One thread gets without a pause, one overwrites. The latency of a paced put counts from its scheduled start, so it has the\n\
-         time in which the system did not let the writer run; that of its call does not. Goals, with the paced writer of {} puts/s: p99.9 of puts at most {}, longest put at most {}, gets at least {} % of quiet.\n",
+        "One thread gets without a pause, one overwrites. The latency of a paced put counts from its scheduled start: it has\n\
+         the time, too, in which the system did not let the writer run. That of its call does not. Goals, with the paced\n\
+         writer of {} puts/s: p99.9 of puts at most {}, longest put at most {}, gets at least {} % of quiet.\n",
         count(PACE),
         nanos(PUT_P999_NS as f64),
         nanos(PUT_MAX_NS as f64),

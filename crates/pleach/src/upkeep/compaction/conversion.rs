@@ -216,7 +216,7 @@ impl Conversion {
         Ok(Some(Arc::new(ValueHome::new(id, HomeKind::Values, len, trash))))
     }
 
-    /// Caches the copies of cached values. To be called when a version has them: before that, gets would cache the old ones again.
+    /// Caches the copies of cached values. Requires: a version has them. Before that, gets would cache the old ones again.
     pub(super) fn cache_copies(&mut self, upkeep: &Upkeep) {
         let cache = &upkeep.ctx.value_cache;
         for CachedCopy { hash, from, to } in self.cached.drain(..) {

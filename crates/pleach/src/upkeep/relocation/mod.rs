@@ -37,12 +37,9 @@ use crate::values::{LiveSegment, SegmentUse, ValueHome};
 use crate::version::{Run, SubTree, Version};
 use marking::{Marked, Places, mark};
 
-/// Writers are charged when files exceed their space by half a memtable, but at most by so many bytes, or by this part of the
-/// live ones if that is more. They nearly stop at [`DEBT_HARD`] times as much more. Each flush adds a memtable of values at once,
-/// so a lower limit would charge writers after each flush, even if relocation keeps up. Arbitrary.
+/// Writers are charged when files exceed their space by half a memtable, at most so many bytes. They nearly stop at
+/// [`DEBT_HARD`] times as much more. Arbitrary.
 const DEBT_SOFT_MAX: u64 = 16 << 20;
-/// See [`DEBT_SOFT_MAX`].
-const DEBT_SOFT_PART: u64 = 32;
 /// See [`DEBT_SOFT_MAX`].
 const DEBT_HARD: u64 = 3;
 
@@ -174,11 +171,6 @@ impl Job for Relocator {
             }
         }
     }
-
-    /// As compactions do. If it falls behind, the charge of writers gives it time.
-    fn gives_way(&self) -> bool {
-        true
-    }
 }
 
 impl Upkeep {
@@ -231,13 +223,12 @@ impl Upkeep {
     /// Measures by how much separated values exceed their space, for the charge of writers. Returns the newest version.
     fn measure_value_debt(&self) -> Arc<Version> {
         let version = Arc::clone(&self.version_set.state.load().version);
-        let (mut excess, mut soft_max) = (0, DEBT_SOFT_MAX);
-        if !version.values.is_empty() {
-            let space = self.estimated_space(&version);
-            excess = space.excess(self.ctx.options.space_target_now());
-            soft_max = soft_max.max(space.live / DEBT_SOFT_PART);
-        }
-        let soft = (self.ctx.options.memtable_budget() as u64 / 2).min(soft_max);
+        let excess = if version.values.is_empty() {
+            0
+        } else {
+            self.estimated_space(&version).excess(self.ctx.options.space_target_now())
+        };
+        let soft = (self.ctx.options.memtable_budget() as u64 / 2).min(DEBT_SOFT_MAX);
         let debt = ratio(excess.saturating_sub(soft), DEBT_HARD * soft).min(1.0);
         self.ctx.value_debt.store(debt.to_bits(), Ordering::Relaxed);
         self.writes.measure_pressure();

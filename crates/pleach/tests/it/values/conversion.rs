@@ -149,6 +149,25 @@ fn a_conversion_tells_how_far_it_is_and_can_be_stopped() {
     db.verify().unwrap();
 }
 
+#[test]
+fn cached_values_stay_cached_across_a_conversion() {
+    let env = SimEnv::new(1);
+    let db = ready(&env, |options| options.space_target(4.0).memory(32 << 20));
+    let partition = db.default_partition();
+    check(&partition, KEYS, 0, LEN);
+    let reads = || {
+        let before = db.stats().value_reads;
+        check(&partition, KEYS, 0, LEN);
+        db.stats().value_reads - before
+    };
+    let before = reads();
+    assert!(before < KEYS / 10, "most are cached: {before} reads");
+    db.convert().unwrap();
+    assert!(db.stats().values_converted > KEYS * 95 / 100);
+    let after = reads();
+    assert!(after < KEYS / 5, "{after} reads");
+}
+
 /// Reads everything, by its iterator or by chunks.
 fn scan(partition: &Partition, by_chunks: bool) {
     let mut found = 0;
