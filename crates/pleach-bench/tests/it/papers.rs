@@ -198,7 +198,7 @@ fn latency_is_measured_while_values_are_converted_and_moved() {
     let words = "--keys 20000 --duration 1 --engines pleach-separated,reference";
     let (printed, records) = paper(dir.path(), "learnedkv-latency", words);
     assert!(printed.contains("has no conversion") && printed.contains("goals"), "{printed}");
-    assert_eq!(records.len(), 2 * (3 + 2 + 3));
+    assert_eq!(records.len(), 2 * (3 + 3 + 4));
     let measured = |workload: &str| {
         let records: Vec<_> = records.iter().filter(|record| record["workload"] == workload).collect();
         assert!(records.iter().all(|record| record["wrong"] == 0 && record["missed"] == 0));
