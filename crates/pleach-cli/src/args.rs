@@ -5,7 +5,8 @@ use clap::{Parser, Subcommand};
 use crate::failure::{Failure, Result};
 use crate::open::StoreArgs;
 use crate::{
-    compact, delete, demo, drop_partition, dump, get, load, partitions, put, repair, scan, stats, verify,
+    compact, convert, delete, demo, drop_partition, dump, get, load, partitions, put, repair, scan, stats,
+    verify,
 };
 
 const AFTER_HELP: &str = "\
@@ -54,6 +55,8 @@ enum Command {
     DropPartition(drop_partition::DropPartitionArgs),
     /// Merge partitions into their densest form
     Compact,
+    /// Copy values that are stored apart into the order of their keys
+    Convert(convert::ConvertArgs),
     /// Print the statistics of the store
     Stats,
     /// Read every file and report all damage
@@ -77,6 +80,7 @@ impl Command {
             Self::Partitions(args) => args.creates().then_some("partitions --create"),
             Self::DropPartition(_) => Some("drop-partition"),
             Self::Compact => Some("compact"),
+            Self::Convert(_) => Some("convert"),
             _ => None,
         }
     }
@@ -111,6 +115,7 @@ impl Cli {
             Command::Partitions(args) => partitions::run(store, args),
             Command::DropPartition(args) => drop_partition::run(store, args),
             Command::Compact => compact::run(store),
+            Command::Convert(args) => convert::run(store, args),
             Command::Stats => stats::run(store),
             Command::Verify => verify::run(store),
             Command::Repair(args) => repair::run(store, args),

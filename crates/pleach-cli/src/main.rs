@@ -11,6 +11,7 @@
 mod args;
 mod bytes;
 mod compact;
+mod convert;
 mod damage;
 mod delete;
 mod demo;

@@ -22,7 +22,7 @@ pub(crate) struct StoreArgs {
     /// Directory of the store
     #[arg(long, global = true, value_name = "PATH", env = "PLEACH_DB", hide_env_values = true)]
     pub(crate) db: Option<PathBuf>,
-    /// Partition to work on [default: "default"; of `stats`: all]
+    /// Partition to work on [default: "default"; of `partitions`, `compact`, `convert` and `stats`: all]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) partition: Option<String>,
     /// Memory to use, such as 64M or 2G [default: a quarter of the machine's, 64M to 1G]
@@ -73,6 +73,11 @@ impl StoreArgs {
 
     /// Opens an existing store.
     pub(crate) fn open(&self) -> Result<Db> {
+        self.open_changed(|options| options)
+    }
+
+    /// Opens an existing store with changed options.
+    pub(crate) fn open_changed(&self, change: impl FnOnce(Options) -> Options) -> Result<Db> {
         let dir = self.dir()?;
         if let Err(error) = std::fs::symlink_metadata(dir) {
             return Err(match error.kind() {
@@ -80,17 +85,18 @@ impl StoreArgs {
                 _ => Failure::io("look for the store", dir, &error),
             });
         }
-        self.open_with(false)
+        self.open_with(false, change)
     }
 
     /// Opens a store. Creates it if it is missing, unless `no_create` is set.
     pub(crate) fn open_or_create(&self, no_create: bool) -> Result<Db> {
-        if no_create { self.open() } else { self.open_with(true) }
+        if no_create { self.open() } else { self.open_with(true, |options| options) }
     }
 
-    fn open_with(&self, create: bool) -> Result<Db> {
+    fn open_with(&self, create: bool, change: impl FnOnce(Options) -> Options) -> Result<Db> {
         let dir = self.dir()?;
-        let db = self.open_dir(dir, create).map_err(|error| match error.kind() {
+        let options = change(options(create, self.memory).read_only(self.read_only));
+        let db = options.open(dir).map_err(|error| match error.kind() {
             ErrorKind::Conflict => {
                 Failure::new(Exit::Busy, format!("the store {} is open elsewhere", dir.display())).hint(BUSY)
             }
@@ -110,11 +116,6 @@ impl StoreArgs {
             warn(dropped);
         }
         Ok(db)
-    }
-
-    /// Opens the store in `dir` as the flags say.
-    pub(crate) fn open_dir(&self, dir: &Path, create: bool) -> pleach::Result<Db> {
-        options(create, self.memory).read_only(self.read_only).open(dir)
     }
 
     /// Warns when the store could be opened for reading only, although `--read-only` was not given.

@@ -23,7 +23,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 60] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 62] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -38,7 +38,9 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 60] {
         ("value_table_bytes", stats.value_table_bytes, true),
         ("value_copied_bytes", stats.value_copied_bytes, true),
         ("value_moved_bytes", stats.value_moved_bytes, true),
+        ("value_moves", stats.value_moves, false),
         ("value_converted_bytes", stats.value_converted_bytes, true),
+        ("values_converted", stats.values_converted, false),
         ("sst_garbage", stats.sst_garbage, false),
         ("pinned_bytes", stats.pinned_bytes, true),
         ("runs", stats.runs, false),

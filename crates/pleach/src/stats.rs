@@ -24,7 +24,9 @@ pub(crate) struct Counters {
     /// Bytes of value files that flushes, the cleaner and conversions wrote.
     pub(crate) value_copied_bytes: AtomicU64,
     pub(crate) value_moved_bytes: AtomicU64,
+    pub(crate) value_moves: AtomicU64,
     pub(crate) value_converted_bytes: AtomicU64,
+    pub(crate) values_converted: AtomicU64,
     pub(crate) stall_ns: AtomicU64,
     /// Counted after a block was searched without a hit, so other lookups pay nothing.
     pub(crate) wasted_probes: AtomicU64,
@@ -111,8 +113,12 @@ pub struct Stats {
     pub value_copied_bytes: u64,
     /// Bytes of separated values that were moved to free the space of values that are gone.
     pub value_moved_bytes: u64,
+    /// How often values were moved: each time the live values of some files to a new one.
+    pub value_moves: u64,
     /// Bytes of separated values that were copied in the order of their keys.
     pub value_converted_bytes: u64,
+    /// Separated values that were copied in the order of their keys.
+    pub values_converted: u64,
     /// Runs and sections of all partitions.
     pub runs: u64,
     /// Most runs in one partition: about the number of filters that the lookup of a missing key tests.
@@ -220,6 +226,8 @@ pub struct PartitionStats {
     pub entries: u64,
     /// Bytes in its runs, with its share of shared flush files.
     pub bytes: u64,
+    /// Bytes of the separated values to which its entries refer. Those of shadowed entries count.
+    pub value_bytes: u64,
     /// Runs, sections included.
     pub runs: u64,
     /// Sections: slices of shared flush files.
@@ -267,7 +275,9 @@ impl Counters {
         stats.moved_bytes = get(&self.moved_bytes);
         stats.value_copied_bytes = get(&self.value_copied_bytes);
         stats.value_moved_bytes = get(&self.value_moved_bytes);
+        stats.value_moves = get(&self.value_moves);
         stats.value_converted_bytes = get(&self.value_converted_bytes);
+        stats.values_converted = get(&self.values_converted);
         stats.removed_files = get(&self.removed_files);
         stats.wasted_probes = get(&self.wasted_probes);
         stats.index_ties = get(&self.index_ties);

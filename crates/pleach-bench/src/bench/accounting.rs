@@ -33,7 +33,7 @@ fn final_disk_bytes(store: &Store<'_>, shape: Shape) -> u64 {
 pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, samples: &Sampler) -> Record {
     let settings = store.settings;
     let Planned { workload, threads, .. } = *planned;
-    let Outcome { recorder, tally, seconds, beside } = &seen.outcome;
+    let Outcome { recorder, tally, seconds, beside, .. } = &seen.outcome;
     let latency = Latency::of(&recorder.all_kinds());
     let mut by_kind = BTreeMap::new();
     for (kind, histogram) in recorder.by_kind() {
@@ -44,6 +44,9 @@ pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, sampl
         written_bytes += tally.written_bytes;
         for (kind, histogram) in recorder.by_kind() {
             by_kind.insert(format!("{}_beside", kind.name()), Latency::of(histogram));
+        }
+        if let Some(calls) = &recorder.calls {
+            by_kind.insert("calls_beside".to_owned(), Latency::of(calls));
         }
     }
     Record {

@@ -67,8 +67,12 @@ pub(super) fn drive(
                 None => recorder.now_ns(),
                 Some(interval_ns) => wait_until(recorder, start_ns + (calls as f64 * interval_ns) as u64),
             };
+            let call_ns = bounds.interval_ns.map(|_| recorder.now_ns());
             execute(session, &op, &mut tally)?;
             let end_ns = recorder.now_ns();
+            if let Some(call_ns) = call_ns {
+                recorder.called(end_ns.saturating_sub(call_ns));
+            }
             recorder.timed(op.kind, begin_ns, end_ns, tally.ops - marked_ops);
             marked_ops = tally.ops;
             if tally.ops - told_ops >= OPS_PER_TELL || end_ns - told_ns >= TELL_NS {

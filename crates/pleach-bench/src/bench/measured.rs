@@ -9,7 +9,7 @@ use super::progress::watched;
 use super::settings::Settings;
 use super::stages::run_stages;
 use super::store::Store;
-use crate::engine::{Direction, Result};
+use crate::engine::{Direction, Engine, Result};
 use crate::measure::{Latency, Recorder, Stopwatch};
 use crate::workload::{DROPPED, OpKind, PARTITIONS, Planned, Shape, partition_of};
 
@@ -89,11 +89,16 @@ pub(super) fn run_shape(
         }
         _ => measured.work = streams(store, planned, purpose),
     }
-    if shape == Shape::ReadWhileWriting {
-        let context = store.context("writer", shape, threads, threads);
-        measured.beside = Some((Shape::writer_stream(&context), settings.write_rate));
-    }
     let engine = store.engine();
+    if matches!(shape, Shape::ReadWhileWriting | Shape::ReadWhileConverting) {
+        let context = store.context("writer", shape, threads, threads);
+        let rate = (!settings.unpaced_writes).then_some(settings.write_rate);
+        measured.beside = Some((Shape::writer_stream(&context), rate));
+        if shape == Shape::ReadWhileConverting && store.factory.capabilities.compaction {
+            measured.meanwhile = Some(Box::new(|| engine.convert()));
+        }
+        return run_beside_upkeep(engine, measured);
+    }
     if shape == Shape::ReadWhileCompacting && store.factory.capabilities.compaction {
         // From the compaction's start to its end, without other limits.
         (measured.ops, measured.duration_s) = (u64::MAX, None);
@@ -101,6 +106,31 @@ pub(super) fn run_shape(
     }
     let outcome = measured.run()?;
     Ok((outcome, BTreeMap::new()))
+}
+
+/// The engine's counts of work on separated values, which readers and writers may feel.
+const UPKEEP: [&str; 4] = ["value_moves", "value_moved_bytes", "values_converted", "value_converted_bytes"];
+
+/// Runs a phase; tells what upkeep has done meanwhile, as far as the engine counts it.
+fn run_beside_upkeep(engine: &dyn Engine, measured: Phase<'_>) -> Result<(Outcome, BTreeMap<String, f64>)> {
+    let converts = measured.meanwhile.is_some();
+    let stats = engine.stats()?;
+    let outcome = measured.run()?;
+    let stats_after = engine.stats()?;
+    let (before, after) = (&stats.details, &stats_after.details);
+    let mut extra = BTreeMap::new();
+    if let (Some(before), Some(after)) = (stats.stalled_ns, stats_after.stalled_ns) {
+        extra.insert("stalled_meanwhile_ns".to_owned(), after.saturating_sub(before) as f64);
+    }
+    for name in UPKEEP {
+        if let (Some(before), Some(after)) = (before.get(name), after.get(name)) {
+            extra.insert(format!("{name}_meanwhile"), after.saturating_sub(*before) as f64);
+        }
+    }
+    if converts {
+        extra.insert("conversions".to_owned(), outcome.repeated as f64);
+    }
+    Ok((outcome, extra))
 }
 
 /// Drops some partitions, one by one.
@@ -119,7 +149,7 @@ fn drop_partitions(store: &Store<'_>, progress: &AtomicU64) -> Result<Outcome> {
         live_bytes: -dropped_bytes(store).cast_signed(),
         ..Tally::default()
     };
-    Ok(Outcome { recorder, tally, seconds, beside: None })
+    Ok(Outcome { recorder, tally, seconds, beside: None, repeated: 0 })
 }
 
 /// Converts everything by the engine's own call; nothing if it has none.
@@ -132,7 +162,7 @@ fn convert(store: &Store<'_>) -> Result<Outcome> {
     let end_ns = recorder.now_ns();
     recorder.timed(OpKind::Convert, begin_ns, end_ns, 1);
     let seconds = (end_ns - begin_ns) as f64 / 1e9;
-    Ok(Outcome { recorder, tally: Tally { ops: 1, ..Tally::default() }, seconds, beside: None })
+    Ok(Outcome { recorder, tally: Tally { ops: 1, ..Tally::default() }, seconds, beside: None, repeated: 0 })
 }
 
 /// Bytes of keys and values in the partitions that are dropped.

@@ -30,8 +30,10 @@ pub(super) struct Phase<'a> {
     pub(super) duration_s: Option<f64>,
     /// Operations a second of all threads together.
     pub(super) rate: Option<f64>,
-    /// One more thread, which goes on at its own rate until the others have ended.
-    pub(super) beside: Option<(Box<dyn OpStream>, f64)>,
+    /// One more thread, which goes on until the others have ended: at its own rate, or without a pause.
+    pub(super) beside: Option<(Box<dyn OpStream>, Option<f64>)>,
+    /// A task that is done over and over until the threads have ended.
+    pub(super) meanwhile: Option<Repeated<'a>>,
     /// A task that begins with the threads. When it ends, they end.
     pub(super) until: Option<Task<'a>>,
     pub(super) timing_cost_ns: f64,
@@ -42,6 +44,9 @@ pub(super) struct Phase<'a> {
 /// A task that is neither a stream nor timed.
 pub(super) type Task<'a> = Box<dyn FnOnce() -> Result<()> + Send + 'a>;
 
+/// A task that is done more than once.
+pub(super) type Repeated<'a> = Box<dyn FnMut() -> Result<()> + Send + 'a>;
+
 /// The result of a phase.
 pub(super) struct Outcome {
     pub(super) recorder: Recorder,
@@ -49,6 +54,8 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     /// Of the additional thread.
     pub(super) beside: Option<(Recorder, Tally)>,
+    /// How often the repeated task has ended.
+    pub(super) repeated: u64,
 }
 
 impl Outcome {
@@ -74,7 +81,10 @@ impl Phase<'_> {
         let stop_beside = AtomicBool::new(false);
         let stop = AtomicBool::new(false);
         let barrier = Barrier::new(
-            self.work.len() + usize::from(self.beside.is_some()) + usize::from(self.until.is_some()),
+            self.work.len()
+                + usize::from(self.beside.is_some())
+                + usize::from(self.meanwhile.is_some())
+                + usize::from(self.until.is_some()),
         );
         let threads = self.work.len() as u64;
         let unwatched = AtomicU64::new(0);
@@ -85,7 +95,7 @@ impl Phase<'_> {
                 let bounds = Bounds {
                     ops: u64::MAX,
                     deadline_ns: u64::MAX,
-                    interval_ns: Some(1e9 / rate),
+                    interval_ns: rate.map(|rate| 1e9 / rate),
                     stop: &stop_beside,
                     interrupt: self.interrupt,
                     progress: &unwatched,
@@ -93,7 +103,19 @@ impl Phase<'_> {
                 let engine = self.engine;
                 scope.spawn(move || timing.thread(engine, Work::Ops(stream), bounds))
             });
-            let (barrier, stop) = (&barrier, &stop);
+            let (barrier, stop, stop_beside) = (&barrier, &stop, &stop_beside);
+            let meanwhile = self.meanwhile.map(|mut task| {
+                scope.spawn(move || {
+                    barrier.wait();
+                    let mut repeated = 0;
+                    while !stop_beside.load(Ordering::Relaxed) {
+                        // An error ends the phase.
+                        task().inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+                        repeated += u64::from(!stop_beside.load(Ordering::Relaxed));
+                    }
+                    Ok(repeated)
+                })
+            });
             let until = self.until.map(|task| {
                 scope.spawn(move || {
                     barrier.wait();
@@ -121,9 +143,10 @@ impl Phase<'_> {
             stop_beside.store(true, Ordering::Relaxed);
             let beside = beside.map(joined).transpose()?;
             until.map(joined).transpose()?;
+            let repeated = meanwhile.map(joined).transpose()?.unwrap_or(0);
             let outcomes: Vec<ThreadOutcome> = outcomes.into_iter().collect::<Result<_>>()?;
             self.interrupt.check()?;
-            Ok(together(outcomes, beside))
+            Ok(Outcome { repeated, ..together(outcomes, beside) })
         })
     }
 }
@@ -177,5 +200,6 @@ fn together(outcomes: Vec<ThreadOutcome>, beside: Option<ThreadOutcome>) -> Outc
         tally,
         seconds: (end_ns - begin_ns).max(1) as f64 / 1e9,
         beside: beside.map(|outcome| (outcome.recorder, outcome.tally)),
+        repeated: 0,
     }
 }

@@ -154,7 +154,7 @@ fn warm_up(store: &Store<'_>, planned: &Planned) -> Result<()> {
         Shape::Mix { mix, distribution, missing, .. } if mix.get + mix.scan + mix.read_modify_write > 0 => {
             Shape::Mix { mix: Mix::GETS, distribution, missing, many: false }
         }
-        Shape::ReadWhileWriting | Shape::ReadWhileCompacting => workload.shape,
+        Shape::ReadWhileWriting | Shape::ReadWhileConverting | Shape::ReadWhileCompacting => workload.shape,
         _ => return Ok(()),
     };
     if ops == 0 {

@@ -84,8 +84,8 @@ pub(crate) struct Settings {
     #[arg(long, default_value_t = 32)]
     pub(crate) multi: usize,
 
-    /// Reads in flight on each thread of `readrandom`, `readmissing`, `readwhilewriting` and `seekrandom`, by futures, for
-    /// engines that give them.
+    /// Reads in flight on each thread of `readrandom`, `readmissing`, `readwhilewriting`, `readwhileconverting` and
+    /// `seekrandom`, by futures, for engines that give them.
     #[arg(long, value_name = "READS")]
     pub(crate) in_flight: Option<usize>,
 
@@ -97,9 +97,13 @@ pub(crate) struct Settings {
     #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
     pub(crate) distribution: Distribution,
 
-    /// Writes a second of `readwhilewriting`.
+    /// Writes a second of `readwhilewriting` and `readwhileconverting`.
     #[arg(long, default_value_t = 10_000.0)]
     pub(crate) write_rate: f64,
+
+    /// Let that writer start its next write when the last one has ended, instead of at `--write-rate`.
+    #[arg(long, conflicts_with = "write_rate")]
+    pub(crate) unpaced_writes: bool,
 
     /// Memory of each engine for buffers and caches, such as 512MiB.
     #[arg(long, default_value = "512MiB", value_parser = parse_bytes::<u64>)]

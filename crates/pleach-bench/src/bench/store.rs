@@ -93,6 +93,7 @@ impl<'a> Store<'a> {
             duration_s: None,
             rate: None,
             beside: None,
+            meanwhile: None,
             until: None,
             timing_cost_ns: self.timing_cost_ns,
             interrupt: self.interrupt,

@@ -29,6 +29,8 @@ const INTERVAL_MAX: f64 = 16.0;
 pub(crate) struct Recorder {
     stopwatch: Stopwatch,
     latencies: Vec<Option<Box<Histogram<u64>>>>,
+    /// Times of calls from their own start, where latencies count from a scheduled one.
+    pub(crate) calls: Option<Box<Histogram<u64>>>,
     /// Operations that ended in each bucket.
     pub(crate) series: Vec<u64>,
     /// Longest time between the ends of two operations of a thread, from the start of its first.
@@ -54,6 +56,7 @@ impl Recorder {
             last_mark_ns: stopwatch.now_ns(),
             stopwatch,
             latencies: OpKind::ALL.map(|_| None).into(),
+            calls: None,
             series: Vec::new(),
             longest_gap_ns: 0,
             interval_max: 1,
@@ -94,6 +97,12 @@ impl Recorder {
     pub(crate) fn is_timed(&mut self) -> bool {
         self.untimed += 1;
         self.untimed >= self.interval
+    }
+
+    /// A scheduled call took so long from its own start.
+    #[inline]
+    pub(crate) fn called(&mut self, ns: u64) {
+        self.calls.get_or_insert_with(|| Box::new(histogram())).saturating_record(ns);
     }
 
     /// An operation was timed; `ops` have ended since the last one that was.
@@ -192,6 +201,10 @@ impl Recorder {
                 let mine = mine.get_or_insert_with(|| Box::new(histogram()));
                 mine.add(theirs.as_ref()).expect("all have the same bounds");
             }
+        }
+        if let Some(theirs) = &other.calls {
+            let mine = self.calls.get_or_insert_with(|| Box::new(histogram()));
+            mine.add(theirs.as_ref()).expect("all have the same bounds");
         }
         self.longest_gap_ns = self.longest_gap_ns.max(other.longest_gap_ns);
         self.interval_max = self.interval_max.max(other.interval_max);

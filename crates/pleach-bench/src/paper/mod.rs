@@ -146,6 +146,12 @@ const FIGURES: &[Figure] = &[
         run: learnedkv::overwrites,
     },
     Figure {
+        name: "learnedkv-latency",
+        about: "LearnedKV, sections 4.2 and 4.3: latency of puts and gets while values are converted, and while they are moved",
+        engines: &["pleach-separated"],
+        run: learnedkv::latency,
+    },
+    Figure {
         name: "sifrdb-fig2",
         about: "SifrDB, Figs. 2 and 3: write amplification, storage and read latency by growth factor",
         engines: SHAPES,

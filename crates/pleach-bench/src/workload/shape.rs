@@ -56,6 +56,8 @@ pub(crate) enum Shape {
     Mix { mix: Mix, distribution: Option<Distribution>, missing: bool, many: bool },
     /// Reads while one more thread overwrites at a fixed rate.
     ReadWhileWriting,
+    /// The same while the engine converts everything, over and over.
+    ReadWhileConverting,
     /// Reads before and while the engine merges everything.
     ReadWhileCompacting,
     /// Puts and gets in turn, on a store that grows.
@@ -118,6 +120,7 @@ impl Shape {
             Self::Fill { .. } | Self::Delete | Self::Mix { mix: Mix::PUTS, .. } => "loads",
             Self::Mix { mix: Mix::GETS, .. }
             | Self::ReadWhileWriting
+            | Self::ReadWhileConverting
             | Self::ReadWhileCompacting
             | Self::ReadAfterDrop => "gets",
             Self::Mix { mix: Mix::SCANS, .. } | Self::ReadAll { .. } => "scans",
@@ -157,6 +160,7 @@ impl Shape {
                 Box::new(MixStream::new(context, mix, distribution.unwrap_or(by_default)))
             }
             Self::ReadWhileWriting
+            | Self::ReadWhileConverting
             | Self::ReadWhileCompacting
             | Self::ReadAfterDrop
             | Self::ReadAll { .. }

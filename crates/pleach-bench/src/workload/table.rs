@@ -19,7 +19,7 @@ impl Workload {
     pub(crate) fn is_futures(&self) -> bool {
         match self.shape {
             Shape::Mix { mix, many, .. } => matches!(mix, Mix::GETS | Mix::SCANS) && !many,
-            Shape::ReadWhileWriting => true,
+            Shape::ReadWhileWriting | Shape::ReadWhileConverting => true,
             _ => false,
         }
     }
@@ -83,6 +83,11 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         "readwhilewriting",
         "get existing keys while one more thread overwrites at --write-rate",
         Shape::ReadWhileWriting,
+    ),
+    workload(
+        "readwhileconverting",
+        "get existing keys while one more thread overwrites at --write-rate and the engine converts everything over and over",
+        Shape::ReadWhileConverting,
     ),
     workload(
         "readwhilecompacting",

@@ -193,6 +193,30 @@ fn stages_filters_and_sizes_of_values_apart_are_measured() {
 }
 
 #[test]
+fn latency_is_measured_while_values_are_converted_and_moved() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words = "--keys 20000 --duration 1 --engines pleach-separated,reference";
+    let (printed, records) = paper(dir.path(), "learnedkv-latency", words);
+    assert!(printed.contains("has no conversion") && printed.contains("goals"), "{printed}");
+    assert_eq!(records.len(), 2 * (3 + 3 + 4));
+    let measured = |workload: &str| {
+        let records: Vec<_> = records.iter().filter(|record| record["workload"] == workload).collect();
+        assert!(records.iter().all(|record| record["wrong"] == 0 && record["missed"] == 0));
+        records
+    };
+    for converting in measured("readwhileconverting") {
+        assert!(converting["extra"]["values_converted_meanwhile"].as_f64() >= Some(19_000.0), "{converting}");
+        assert!(converting["by_kind"]["put_beside"]["count"].as_u64() > Some(0));
+    }
+    let [quiet, relocating, unpaced, _] = measured("readwhilewriting")[..] else { panic!("{printed}") };
+    assert!(quiet["by_kind"]["calls_beside"]["count"].as_u64() > Some(1000), "{quiet}");
+    assert!(unpaced["by_kind"]["calls_beside"].is_null(), "its puts have no schedule");
+    let moves = |record: &Value| record["extra"]["value_moves_meanwhile"].as_f64();
+    assert_eq!(moves(quiet), Some(0.0), "garbage has room");
+    assert!(moves(relocating) >= Some(0.0));
+}
+
+#[test]
 fn reads_are_measured_by_value_device_and_mix() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let words = "--keys 500 --duration 0.05";

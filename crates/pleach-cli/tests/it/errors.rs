@@ -8,7 +8,7 @@ use crate::command::{Ran, Store, pleach};
 #[test]
 fn commands_that_read_never_create_a_store() {
     let store = Store::new();
-    let reading: [&[&str]; 10] = [
+    let reading: [&[&str]; 11] = [
         &["get", "k"],
         &["delete", "k"],
         &["scan"],
@@ -16,6 +16,7 @@ fn commands_that_read_never_create_a_store() {
         &["partitions"],
         &["drop-partition", "p", "--yes"],
         &["compact"],
+        &["convert"],
         &["stats"],
         &["verify"],
         &["put", "k", "v", "--no-create"],
@@ -87,13 +88,14 @@ fn a_store_that_is_open_elsewhere_says_so() {
 #[test]
 fn commands_that_write_refuse_read_only_before_they_look_for_the_store() {
     let store = Store::with_entries(1);
-    let writing: [&[&str]; 6] = [
+    let writing: [&[&str]; 7] = [
         &["put", "k1", "new"],
         &["delete", "k1"],
         &["load", "--format", "lines"],
         &["partitions", "--create", "p"],
         &["drop-partition", "p", "--yes"],
         &["compact"],
+        &["convert"],
     ];
     for args in writing {
         let args = args.iter().chain(&["--read-only"]);

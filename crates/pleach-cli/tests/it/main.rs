@@ -9,6 +9,7 @@
 )]
 
 mod command;
+mod convert;
 mod demo;
 mod dump;
 mod entries;

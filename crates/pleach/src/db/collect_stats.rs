@@ -81,6 +81,7 @@ pub(super) fn tree_stats(tree: &SubTree) -> PartitionStats {
     PartitionStats {
         entries: tree.sum(|run| run.totals.entries),
         bytes: tree.sum(|run| run.totals.bytes),
+        value_bytes: tree.sum(|run| run.totals.value_bytes),
         runs: tree.runs.len() as u64,
         sections: tree.runs.iter().filter(|run| run.kind == RunKind::Section).count() as u64,
         stages: stages.len() as u64,

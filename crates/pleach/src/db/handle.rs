@@ -235,7 +235,8 @@ impl Db {
         self.flush()?;
         let ids: Vec<_> =
             self.inner().version_set.state.load().version.partitions().map(|(id, _)| id).collect();
-        ids.into_iter().try_for_each(|id| self.inner().upkeep.convert_partition(id))
+        let upkeep = &self.inner().upkeep;
+        ids.into_iter().try_for_each(|id| upkeep.convert_partition(id, &mut |_, _| true).map(drop))
     }
 
     /// Flushes the memtables, and waits until no compaction is due.

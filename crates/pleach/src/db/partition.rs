@@ -374,10 +374,34 @@ impl Partition {
     /// As [`Partition::compact`], and copies separated values in the order of their keys: see
     /// [`Db::convert`](crate::Db::convert).
     pub fn convert(&self) -> Result<()> {
+        self.convert_with(&mut |_, _| true).map(drop)
+    }
+
+    /// As [`Partition::convert`]. Whenever some of it is done, it calls `progress` with the bytes of the values that were passed
+    /// and the bytes of all values, and stops if that returns `false`. If the space target makes several passes necessary, each
+    /// begins at 0 again. What was copied stays. After a stop the store ends the pass by itself, unless it is closed.
+    ///
+    /// Returns the bytes of values that were left where they are because there was no room for copies: the space target, the
+    /// disk, or snapshots that pin old copies did not allow more.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = pleach::Options::new().separate_at(512).open(dir.path())?;
+    /// let users = db.partition("users")?;
+    /// users.put("alice", [7; 1000])?;
+    /// let left = users.convert_with(&mut |passed, all| {
+    ///     eprintln!("{passed} of {all} bytes");
+    ///     true
+    /// })?;
+    /// assert_eq!(left, 0);
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    pub fn convert_with(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<u64> {
         self.check_live()?;
         self.inner().upkeep.flush_all()?;
-        self.inner().upkeep.convert_partition(self.live.id)?;
-        self.check_live()
+        let left = self.inner().upkeep.convert_partition(self.live.id, progress)?;
+        self.check_live()?;
+        Ok(left)
     }
 
     /// Its statistics.

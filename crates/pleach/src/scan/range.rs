@@ -10,6 +10,7 @@
 
 mod ahead;
 mod chunks;
+mod disorder;
 mod steps;
 
 use std::ops::{Bound, RangeBounds};

@@ -235,36 +235,79 @@ impl Upkeep {
 
     /// Requests that the partition's runs are merged into one, and waits until they are.
     pub(crate) fn compact_partition(&self, partition: PartitionId) -> Result<()> {
-        self.request(partition, false).map(|_| ())
+        self.request(partition, false, &mut || true).map(|_| ())
     }
 
     /// Requests that the partition's runs are merged into one, with separated values in the order of keys, and waits until they
     /// are. If the space target leaves no room for all copies, it is done in several passes, and space is freed between them.
-    pub(crate) fn convert_partition(&self, partition: PartitionId) -> Result<()> {
-        let done = self.convert_in_passes(partition);
+    ///
+    /// Calls `progress` with the bytes of the values that this pass has passed, and those of all, and stops waiting if that
+    /// returns false. Returns the bytes of values that were left for want of room.
+    pub(crate) fn convert_partition(
+        &self,
+        partition: PartitionId,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<u64> {
+        let done = self.convert_in_passes(partition, progress);
         self.want_space(partition, 0);
         done
     }
 
-    fn convert_in_passes(&self, partition: PartitionId) -> Result<()> {
+    fn convert_in_passes(
+        &self,
+        partition: PartitionId,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<u64> {
+        let mut watch = || {
+            let (passed, all) = self.passed_values(partition);
+            progress(passed, all)
+        };
         let mut left_before = u64::MAX;
-        // Every pass writes all pointers, so each has to leave noticeably less than the one before.
-        while let Some(left) = self.request(partition, true)?
-            && left > 0
-            && left < left_before - left_before / PASS_MIN_PART
-        {
+        loop {
+            let left = self.request(partition, true, &mut watch)?.unwrap_or(0);
+            // Every pass writes all pointers, so each has to leave noticeably less than the one before.
+            if left == 0 || left >= left_before - left_before / PASS_MIN_PART || !watch() {
+                return Ok(left);
+            }
             left_before = left;
-            self.make_room_for_values(partition, left)?;
+            self.make_room_for_values(partition, left, &mut watch)?;
         }
-        Ok(())
     }
 
-    /// Requests a merge, and waits for it. Returns the bytes of values that a conversion has left, if there was one.
-    fn request(&self, partition: PartitionId, converts: bool) -> Result<Option<u64>> {
+    /// Bytes of the values that the requested merge of a partition has passed, and those of all values.
+    fn passed_values(&self, partition: PartitionId) -> (u64, u64) {
+        let output = self.background.lock().to_compact.output(partition);
+        let state = self.version_set.state.load();
+        let Some(tree) = state.version.tree(partition) else { return (0, 0) };
+        let passed = output.and_then(|output| tree.run(output)).map_or(0, |run| run.totals.value_bytes);
+        (passed, tree.sum(|run| run.totals.value_bytes))
+    }
+
+    /// Requests a merge, and waits for it, or until `watch` returns false. Returns the bytes of values that a conversion has
+    /// left, if there was one.
+    fn request(
+        &self,
+        partition: PartitionId,
+        converts: bool,
+        watch: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<u64>> {
         self.background.lock().begin_wait(partition, converts);
-        let result = self.ctx.status.wait_until(|| !self.background.lock().to_compact.contains(partition));
+        let result = self.wait_watched(|| !self.background.lock().to_compact.contains(partition), watch);
         let left = self.background.lock().end_wait(partition);
         result.map(|()| left)
+    }
+
+    /// Waits until `is_done`, or until `watch` returns false. That is called without a lock, whenever the version has changed.
+    fn wait_watched(&self, is_done: impl Fn() -> bool, watch: &mut dyn FnMut() -> bool) -> Result<()> {
+        loop {
+            // A strong reference would pin the inputs of compactions.
+            let seen = Arc::downgrade(&self.version_set.state.load().version);
+            let is_new = || !Weak::ptr_eq(&seen, &Arc::downgrade(&self.version_set.state.load().version));
+            self.ctx.status.wait_until(|| is_done() || is_new())?;
+            if is_done() || !watch() {
+                return Ok(());
+            }
+        }
     }
 
     /// Waits until no compaction is at work or due.

@@ -29,15 +29,22 @@ impl Upkeep {
         wanted.min(room.saturating_sub(self.version_set.trash.pinned_bytes())).min(free / 2)
     }
 
-    /// Has garbage of separated values removed, to make room for copies of `bytes` of a partition, and waits for it.
-    pub(super) fn make_room_for_values(&self, partition: PartitionId, bytes: u64) -> Result<()> {
+    /// Has garbage of separated values removed, to make room for copies of `bytes` of a partition, and waits for it, or until
+    /// `watch` returns false.
+    pub(super) fn make_room_for_values(
+        &self,
+        partition: PartitionId,
+        bytes: u64,
+        watch: &mut dyn FnMut() -> bool,
+    ) -> Result<()> {
         let space = self.estimated_space(&self.version_set.state.load().version);
         let freed = bytes.min(space.garbage_max(self.ctx.options.space_target) / 2);
         self.want_space(partition, freed);
         // While others overwrite, relocation may never settle.
-        self.ctx.status.wait_until(|| {
+        let is_done = || {
             let version = Arc::clone(&self.version_set.state.load().version);
             self.room_for_values(freed) >= freed || self.is_relocation_settled(&version)
-        })
+        };
+        self.wait_watched(is_done, watch)
     }
 }

@@ -7,6 +7,7 @@
 
 mod amplification;
 mod filters;
+mod latency;
 mod phases;
 mod scans;
 mod space;
@@ -21,6 +22,7 @@ use crate::report::{bytes, count, print};
 
 pub(super) use amplification::overwrites;
 pub(super) use filters::fig13;
+pub(super) use latency::latency;
 pub(super) use phases::{fig8, fig9, fig12};
 pub(super) use scans::fig10;
 pub(super) use space::table1;

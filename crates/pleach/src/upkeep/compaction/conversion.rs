@@ -25,11 +25,12 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
 use pleach_env::{FileId, Result};
-use pleach_table::ValueKind;
+use pleach_table::{ValueKind, key_hash};
 
 use crate::keys::PartitionId;
 use crate::stats::add;
@@ -59,8 +60,20 @@ pub(super) struct Conversion {
     /// Bytes of the values that may be copied.
     value_bytes: u64,
     file: Option<ValueFileBuilder>,
+    /// Values in it.
+    copied: u64,
     /// Bytes of values that were left because there was no room for copies.
     left: u64,
+    /// Copies that no version has yet, of values that were cached: they are cached again once gets are led to the copies.
+    cached: Vec<CachedCopy>,
+}
+
+/// The copy of a value that was cached.
+struct CachedCopy {
+    /// The hash of the key.
+    hash: u64,
+    from: ValuePointer,
+    to: ValuePointer,
 }
 
 /// An entry whose value is to be read.
@@ -75,7 +88,8 @@ struct Waiting {
 
 impl Conversion {
     pub(super) fn new(partition: PartitionId) -> Self {
-        Self { partition, waiting: Vec::new(), bytes: Vec::new(), value_bytes: 0, file: None, left: 0 }
+        let (waiting, bytes) = (Vec::new(), Vec::new());
+        Self { partition, waiting, bytes, value_bytes: 0, file: None, copied: 0, left: 0, cached: Vec::new() }
     }
 
     /// Bytes of values that were left because there was no room for copies.
@@ -137,7 +151,14 @@ impl Conversion {
                 };
                 pointer_bytes.clear();
                 let (checksum, stored) = found.split_at(CHECKSUM_LEN);
-                file.add(checksum, stored)?.encode(&mut pointer_bytes);
+                let to = file.add(checksum, stored)?;
+                to.encode(&mut pointer_bytes);
+                self.copied += 1;
+                if let Some(from) = entry.pointer {
+                    let hash = key_hash(self.partition.0, user_key);
+                    let is_cached = upkeep.ctx.value_cache.get(hash, from, false).is_some();
+                    self.cached.extend(is_cached.then_some(CachedCopy { hash, from, to }));
+                }
                 value = &pointer_bytes;
             }
             let (kind, stored_key, since) = (entry.kind, user_key, entry.since);
@@ -186,19 +207,32 @@ impl Conversion {
 
     /// Ends the file of values, if there is one, and makes it durable, but for its name.
     pub(super) fn finish_file(&mut self, upkeep: &Upkeep) -> Result<Option<Arc<ValueHome>>> {
+        let copied = mem::take(&mut self.copied);
         let Some(file) = self.file.take() else { return Ok(None) };
         let id = file.id();
         let len = file.finish("conversion.sync").inspect_err(|_| upkeep.remove_value_file(id))?;
         add(&upkeep.ctx.counters.value_converted_bytes, len);
+        add(&upkeep.ctx.counters.values_converted, copied);
         let trash = Arc::clone(&upkeep.version_set.trash);
         Ok(Some(Arc::new(ValueHome::new(id, HomeKind::Values, len, trash))))
     }
 
+    /// Caches the copies of cached values. Requires: a version has them. Before that, gets would cache the old ones again.
+    pub(super) fn cache_copies(&mut self, upkeep: &Upkeep) {
+        let cache = &upkeep.ctx.value_cache;
+        for CachedCopy { hash, from, to } in self.cached.drain(..) {
+            if let Some(value) = cache.get(hash, from, false) {
+                cache.admit(hash, to, &value);
+            }
+        }
+    }
+
     /// Removes the file of values, and forgets the entries.
     pub(super) fn abandon(&mut self) {
+        self.cached.clear();
         self.waiting.clear();
         self.bytes.clear();
-        self.value_bytes = 0;
+        (self.value_bytes, self.copied) = (0, 0);
         if let Some(file) = self.file.take() {
             file.abandon();
         }

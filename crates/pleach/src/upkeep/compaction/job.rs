@@ -40,6 +40,8 @@ pub(super) struct CompactionJob {
     pub(super) merging: Merging,
     /// Outputs that no edit names yet.
     pub(super) outputs: Outputs,
+    /// Whether it has gone on since it was resumed. True in a job that was not.
+    pub(super) has_progress: bool,
 }
 
 /// Whether the job merges whole runs.
@@ -92,6 +94,7 @@ impl CompactionJob {
             && converts
         {
             job.merging.convert(partition);
+            job.has_progress = true;
             if let Some(tree) = upkeep.version_set.state.load().version.tree(partition) {
                 tree.reads.reset_values();
             }
@@ -100,7 +103,8 @@ impl CompactionJob {
     }
 
     /// Resumes a whole job that the version records; `None` when the partition was dropped meanwhile. It does not convert,
-    /// because the version does not record that: values that it has still to merge stay where they are.
+    /// because the version does not record that: unless the caller remembers it, values that it has still to merge stay where
+    /// they are.
     pub(super) fn resume(upkeep: &Upkeep, partition: PartitionId, meta: &JobMeta) -> Option<Self> {
         let state = upkeep.version_set.state.load_full();
         let tree = state.version.tree(partition)?;
@@ -115,7 +119,14 @@ impl CompactionJob {
             kind: Kind::Whole { output: meta.output, commit_bytes: bytes / COMMIT_SHARE },
             merging: Merging::new(upkeep, partition, tree, runs, &merged, stage, meta.drops_tombstones),
             outputs: Outputs::default(),
+            has_progress: false,
         })
+    }
+
+    /// Whether it is to copy values again when it is resumed after a failure. Not if it has failed twice at the same place:
+    /// what is short may be what copies need more of than a merge of pointers.
+    pub(super) fn converts_again(&self) -> bool {
+        self.has_progress && self.merging.values_left().is_some()
     }
 
     /// The output of a whole job.
@@ -185,12 +196,14 @@ impl CompactionJob {
             upkeep.background.lock().note_conversion(self.partition, left);
         }
         upkeep.version_set.commit_edit(edit, files, State::with_version)?;
+        self.merging.note_committed(upkeep);
         if is_done {
             add(&upkeep.ctx.counters.compactions, 1);
             add(&upkeep.ctx.counters.partial_compactions, u64::from(!is_whole));
         } else if let Some(tree) = upkeep.version_set.state.load().version.tree(self.partition) {
             self.merging.follow(tree);
         }
+        self.has_progress = true;
         if is_whole && upkeep.ctx.is_space_short(upkeep.ctx.options.sst_bytes) {
             upkeep.version_set.remove_obsolete();
         }

@@ -86,6 +86,13 @@ impl Merging {
         self.conversion.as_ref().map(Conversion::left)
     }
 
+    /// To be called when a version has the output.
+    pub(super) fn note_committed(&mut self, upkeep: &Upkeep) {
+        if let Some(conversion) = &mut self.conversion {
+            conversion.cache_copies(upkeep);
+        }
+    }
+
     /// Whether all is merged.
     pub(super) fn is_done(&self) -> bool {
         self.is_open && self.merge.current().is_none()

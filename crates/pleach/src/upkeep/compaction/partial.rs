@@ -35,6 +35,7 @@ impl CompactionJob {
             inputs,
             kind: Kind::Partial(plan),
             outputs: Outputs::default(),
+            has_progress: true,
         })
     }
 }

@@ -60,6 +60,11 @@ impl Requests {
         open.map(|(id, request)| (*id, request.number, request.converts))
     }
 
+    /// The output of the merge that was started for the request of the partition.
+    pub(crate) fn output(&self, partition: PartitionId) -> Option<RunId> {
+        self.pending.get(&partition)?.merge
+    }
+
     /// Whether the merge into `output` was started for a request that converts.
     pub(super) fn converts_into(&self, partition: PartitionId, output: RunId) -> bool {
         self.pending.get(&partition).is_some_and(|request| request.converts && request.merge == Some(output))

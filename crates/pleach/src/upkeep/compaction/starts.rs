@@ -75,8 +75,11 @@ impl Compactions {
                 if self.is_full(list) {
                     return;
                 }
+                let is_requested =
+                    self.upkeep.background.lock().to_compact.converts_into(partition, meta.output);
+                let has_failed = list.failed_conversions.remove(&(partition, meta.output));
                 if let Some(mut job) = CompactionJob::resume(&self.upkeep, partition, meta) {
-                    if self.upkeep.background.lock().to_compact.converts_into(partition, meta.output) {
+                    if is_requested || has_failed {
                         job.merging.convert(partition);
                     }
                     list.whole_outputs.insert((partition, meta.output));

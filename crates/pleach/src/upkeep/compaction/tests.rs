@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pleach_env::{CrashPolicy, Env, FileId, Job, JobStep, SimEnv};
+use pleach_env::{CrashPolicy, Env, Fault, FaultKind, FileId, Job, JobStep, SimEnv};
 use pleach_table::ValueKind;
 
 use super::job::{CompactionJob, Progress};
@@ -356,4 +356,74 @@ fn live_values_are_estimated_well_in_the_middle_of_a_compaction() {
         }
     }
     assert!(steps > 5, "{steps} steps");
+}
+
+/// Values of a conversion that takes six groups, and so six steps.
+const CONVERTED: u64 = 6 << 12;
+
+/// A store whose values lie in no order in one run, and a worker that does its compactions.
+fn unordered(env: &Arc<SimEnv>) -> (Db, Worker) {
+    let options = Options::new().env(Arc::<SimEnv>::clone(env)).memory(16 << 20).memtable_bytes(1 << 20);
+    let options = options.sst_bytes(4 << 10).compaction_threads(1).separate_at(200).space_target(4.0);
+    let db = options.open(DIR).unwrap();
+    for number in (0..CONVERTED).map(|number| number * 787 % CONVERTED) {
+        db.default_partition().put(format!("{number:05}"), [1; 200]).unwrap();
+    }
+    db.compact().unwrap();
+    let worker = Worker(Arc::new(Compactions::new(Arc::clone(&db.inner().upkeep))));
+    (db, worker)
+}
+
+/// Converts by `worker`. After some steps its output meets a full disk `failures` times at the same place. Returns the number of
+/// values copied.
+fn convert_with_failures(env: &SimEnv, db: &Db, worker: &mut Worker, failures: u64) -> u64 {
+    for _ in 0..2 {
+        assert!(matches!(worker.step(), JobStep::Again));
+    }
+    let before = db.stats().values_converted;
+    assert!((1..CONVERTED / 2).contains(&before), "{before} values were copied before the failure");
+    for _ in 0..failures {
+        env.set_fault(Some(Fault { at_op: env.op_count() + 1, kind: FaultKind::NoSpaceFrom }));
+        let struck = env.faults_struck();
+        while env.faults_struck() == struck {
+            worker.step();
+        }
+        env.clear_faults();
+        assert!(db.inner().ctx.status.poison().is_none());
+    }
+    let mut steps = 0;
+    while sums(&db.inner().upkeep).0 > 0 {
+        worker.step();
+        steps += 1;
+        assert!(steps < 1000, "it ends");
+    }
+    db.verify().unwrap();
+    db.stats().values_converted
+}
+
+/// Whoever waits for a conversion wants its copies, however often it fails.
+#[test]
+fn a_requested_conversion_that_fails_goes_on_copying() {
+    let env = SimEnv::new(1);
+    let (db, mut worker) = unordered(&env);
+    db.inner().upkeep.background.lock().to_compact.insert(DEFAULT, true);
+    let copied = convert_with_failures(&env, &db, &mut worker, 3);
+    assert!(copied >= CONVERTED * 95 / 100, "{copied} values were copied");
+}
+
+#[test]
+fn a_conversion_for_scans_that_fails_goes_on_copying() {
+    for (failures, goes_on) in [(1, true), (3, false)] {
+        let env = SimEnv::new(1);
+        let (db, mut worker) = unordered(&env);
+        db.inner().version_set.state.load().version.tree(DEFAULT).unwrap().reads.note_values(1 << 50);
+        // The workers look for what reads have made due when the store is quiet.
+        env.sleep(Duration::from_secs(60));
+        let copied = convert_with_failures(&env, &db, &mut worker, failures);
+        assert_eq!(
+            copied >= CONVERTED * 95 / 100,
+            goes_on,
+            "{failures} failures, {copied} values were copied"
+        );
+    }
 }

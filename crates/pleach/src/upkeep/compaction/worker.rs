@@ -43,6 +43,8 @@ pub(super) struct List {
     pub(super) waiting: Vec<CompactionJob>,
     /// Outputs of whole jobs that wait or are in a step.
     pub(super) whole_outputs: BTreeSet<(PartitionId, RunId)>,
+    /// Outputs of failed conversions that are resumed as conversions, whoever asked for them.
+    pub(super) failed_conversions: BTreeSet<(PartitionId, RunId)>,
     /// Runs of partial jobs that wait or are in a step.
     pub(super) partial_runs: Vec<(PartitionId, RunId)>,
     /// The last search for jobs to start, if it found none.
@@ -86,6 +88,7 @@ impl Compactions {
         let list = List {
             waiting: Vec::new(),
             whole_outputs: BTreeSet::new(),
+            failed_conversions: BTreeSet::new(),
             partial_runs: Vec::new(),
             empty_search: None,
             resumes: true,
@@ -150,8 +153,13 @@ impl Compactions {
         }
         if let Some(output) = job.output() {
             list.whole_outputs.remove(&(job.partition, output));
-            // After a failure the version still records it.
-            list.resumes |= progress.is_none();
+            if progress.is_none() {
+                // The version still records it.
+                list.resumes = true;
+                if job.converts_again() {
+                    list.failed_conversions.insert((job.partition, output));
+                }
+            }
         } else {
             list.partial_runs.retain(|(of, run)| *of != job.partition || !job.inputs.contains(run));
         }

@@ -77,6 +77,7 @@ impl Upkeep {
             self.remove_value_file(id);
         })?;
         add(&ctx.counters.value_moved_bytes, len);
+        add(&ctx.counters.value_moves, 1);
         Ok(Some((id, len)))
     }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use pleach::env::SimEnv;
 use pleach::{Conversion, Db, Options, Partition};
 
-use super::{check, key, options, value};
+use super::{SEPARATED, check, key, options, value};
 use crate::rig::setup::DIR;
+use crate::rig::tasks::block_on;
 
 const KEYS: u64 = 2000;
 const LEN: usize = 500;
@@ -120,7 +121,75 @@ fn a_snapshot_reads_old_values_across_a_conversion() {
 }
 
 #[test]
+fn a_conversion_tells_how_far_it_is_and_can_be_stopped() {
+    // Values are copied in groups of 4096.
+    const MANY: u64 = 6 << 12;
+    let env = SimEnv::new(1);
+    let db = options(&env).space_target(4.0).open(DIR).unwrap();
+    let partition = db.default_partition();
+    for number in (0..MANY).map(|number| number * 787 % MANY) {
+        partition.put(key(number), value(number, 0, SEPARATED)).unwrap();
+    }
+    let mut told = Vec::new();
+    let stopped = partition.convert_with(&mut |passed, all| {
+        told.push((passed, all));
+        passed < all / 3
+    });
+    assert_eq!(stopped.unwrap(), 0);
+    let (passed, all) = *told.last().unwrap();
+    assert!(told.len() > 3 && told.is_sorted() && passed < all, "{told:?}");
+    let before = db.stats().values_converted;
+    assert!((MANY / 4..MANY).contains(&before), "{before} values");
+    // Another one ends what the first has left.
+    assert_eq!(partition.convert_with(&mut |_, _| true).unwrap(), 0);
+    env.run_jobs();
+    let copied = db.stats().values_converted;
+    assert!((MANY * 95 / 100..MANY * 11 / 10).contains(&copied), "{copied} values");
+    check(&partition, MANY, 0, SEPARATED);
+    db.verify().unwrap();
+}
+
+#[test]
+fn cached_values_stay_cached_across_a_conversion() {
+    let env = SimEnv::new(1);
+    let db = ready(&env, |options| options.space_target(4.0).memory(32 << 20));
+    let partition = db.default_partition();
+    check(&partition, KEYS, 0, LEN);
+    let reads = || {
+        let before = db.stats().value_reads;
+        check(&partition, KEYS, 0, LEN);
+        db.stats().value_reads - before
+    };
+    let before = reads();
+    assert!(before < KEYS / 10, "most are cached: {before} reads");
+    db.convert().unwrap();
+    assert!(db.stats().values_converted > KEYS * 95 / 100);
+    let after = reads();
+    assert!(after < KEYS / 5, "{after} reads");
+}
+
+/// Reads everything, by its iterator or by chunks.
+fn scan(partition: &Partition, by_chunks: bool) {
+    let mut found = 0;
+    if by_chunks {
+        let mut chunks = partition.iter().into_chunks(100);
+        while let Some(chunk) = block_on(chunks.next_chunk()).unwrap() {
+            found += chunk.len() as u64;
+        }
+    } else {
+        found = partition.iter().count() as u64;
+    }
+    assert_eq!(found, KEYS);
+}
+
+#[test]
 fn scans_pay_for_a_conversion() {
+    for by_chunks in [false, true] {
+        scans_pay_for_conversions(by_chunks);
+    }
+}
+
+fn scans_pay_for_conversions(by_chunks: bool) {
     for (conversion, is_done) in
         [(Conversion::Never, false), (Conversion::ForScans, true), (Conversion::Always, true)]
     {
@@ -129,16 +198,12 @@ fn scans_pay_for_a_conversion() {
         let partition = db.default_partition();
         db.settle().unwrap();
         assert_eq!(db.stats().value_converted_bytes > 0, conversion == Conversion::Always);
-        for _ in 0..40 {
-            assert_eq!(partition.iter().count() as u64, KEYS);
-        }
+        (0..40).for_each(|_| scan(&partition, by_chunks));
         db.settle().unwrap();
         let converted = db.stats().value_converted_bytes;
         assert_eq!(converted > 0, is_done, "{conversion:?}");
         // Scans of values in order do not pay for another one.
-        for _ in 0..40 {
-            assert_eq!(partition.iter().count() as u64, KEYS);
-        }
+        (0..40).for_each(|_| scan(&partition, by_chunks));
         db.settle().unwrap();
         assert_eq!(db.stats().value_converted_bytes, converted, "{conversion:?}");
         check(&partition, KEYS, 0, LEN);
