@@ -26,8 +26,8 @@ pub(crate) enum Distribution {
     Uniform,
     /// YCSB's scrambled Zipfian, exponent 0.99: few keys often, anywhere in the key space.
     Zipfian,
-    /// Zipfian over the keys themselves, exponent 0.99, anywhere in the key space. Hotter than YCSB's, which draws from ten billion
-    /// items: with a million keys, two fifths of those draws are spread evenly.
+    /// Zipfian over the keys themselves, exponent 0.99, anywhere in the key space. Hotter than YCSB's, which draws from ten
+    /// billion items: with a million keys, two fifths of those draws are spread evenly.
     ZipfianKeys,
     /// YCSB's latest: Zipfian from the newest key back.
     Latest,

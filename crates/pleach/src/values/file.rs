@@ -239,8 +239,8 @@ impl ValueFile {
         Ok(buffer)
     }
 
-    /// Reads a span, as [`ValueFile::read_into`], if the system has it in memory. Otherwise gives the memory back, at once; so for
-    /// direct reads, which bypass the system's memory.
+    /// Reads a span, as [`ValueFile::read_into`], if the system has it in memory. Otherwise gives the memory back, at once; so
+    /// for direct reads, which bypass the system's memory.
     pub(crate) fn read_resident(
         &self,
         span: &ValueSpan,
