@@ -6,7 +6,7 @@
 //! cargo run --release -p pleach-index --example run_locator [set ...]
 //! ```
 
-#![expect(clippy::print_stdout, reason = "it prints tables")]
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a measurement tool")]
 #![expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "figures of a few digits")]
 #![expect(clippy::indexing_slicing, reason = "places are computed from lengths")]
 
