@@ -187,7 +187,7 @@ fn stages_filters_and_sizes_of_values_apart_are_measured() {
     let (printed, records) = paper(dir.path(), "learnedkv-overwrites", words);
     assert_eq!(
         (row(&printed, "pleach-separated   random             zipfian").len(), records.len()),
-        (10, 8)
+        (10, 12)
     );
     assert_eq!(records[1]["ops"], 4000);
 }
