@@ -70,11 +70,6 @@ impl Value {
         if let Repr::Pointer(pointer) = self.0 { pointer } else { None }
     }
 
-    /// Whether it was read from a file and is not cached.
-    pub(crate) fn is_copy(&self) -> bool {
-        matches!(self.0, Repr::Separated(ValueBytes::Heap(_)))
-    }
-
     #[inline]
     pub(crate) fn in_memtable(value: MemtableValue) -> Self {
         Self(Repr::Memtable(value))

@@ -10,7 +10,6 @@
 
 mod ahead;
 mod chunks;
-mod disorder;
 mod steps;
 
 use std::ops::{Bound, RangeBounds};

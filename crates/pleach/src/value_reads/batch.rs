@@ -161,7 +161,8 @@ pub(crate) fn read_movable_values<'k, 'v>(
     read().map_err(|error| ctx.status.read_failed(error))
 }
 
-/// As [`read_values`], but only those that can be had without waiting for the device. The other pointers are left.
+/// As [`read_values`], but only those that can be had without waiting for the device. The other pointers are left. The time that
+/// is returned counts for them what [`read_values`] would need.
 ///
 /// # Errors
 /// As [`read_values`].
@@ -170,8 +171,13 @@ pub(crate) fn read_resident_values<'k, 'v>(
     segments: &ValueSegments,
     partition: PartitionId,
     entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
-) -> Result<()> {
-    let read = || Batch::new((ctx, false, OnDamage::Fails), segments, partition, entries)?.read_resident();
+) -> Result<u64> {
+    let read = || {
+        let mut batch = Batch::new((ctx, false, OnDamage::Fails), segments, partition, entries)?;
+        batch.read_resident()?;
+        batch.note_rest(&batch.groups(ON_DEVICE));
+        Ok(batch.disorder_ns)
+    };
     read().map_err(|error| ctx.status.read_failed(error))
 }
 
@@ -317,14 +323,19 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         self.take(group, buffer)
     }
 
-    /// Reads what is left: a lone group by this thread, others by a queue.
-    fn read_rest(&mut self) -> Result<()> {
-        let groups = self.groups(ON_DEVICE);
+    /// Counts what it takes to read these groups from the device.
+    fn note_rest(&mut self, groups: &[Group]) {
         let mut read = Reads::default();
-        for group in &groups {
+        for group in groups {
             read.add(group, self.first(group));
         }
         self.disorder_ns += read.needless(ON_DEVICE) * DEVICE_VALUE_NS;
+    }
+
+    /// Reads what is left: a lone group by this thread, others by a queue.
+    fn read_rest(&mut self) -> Result<()> {
+        let groups = self.groups(ON_DEVICE);
+        self.note_rest(&groups);
         match &groups[..] {
             [] => return Ok(()),
             [group] => {

@@ -8,12 +8,11 @@ use std::task::{self, Poll, Waker, ready};
 
 use pleach_env::{Error, Result};
 
-use super::disorder::{FROM_DEVICE, FROM_MEMORY, disorder_ns};
 use super::{Direction, Range};
 use crate::keys::{Key, partition_key};
 use crate::value::Value;
 use crate::value_reads::{ValueLoad, read_resident_values};
-use crate::values::{ValuePointer, ValueSegments};
+use crate::values::ValueSegments;
 
 /// Room that a chunk takes at once, in entries (arbitrary).
 const ROOM: usize = 64;
@@ -104,11 +103,13 @@ impl Range {
         segments: &ValueSegments,
         chunk: &mut Chunk,
     ) -> (Vec<Load>, Option<(usize, Error)>) {
-        let pointers: Vec<_> = chunk.iter().map(|(_, value)| value.as_pointer()).collect();
         let entries = chunk.iter_mut().map(|(key, value)| (&key[..], value));
         // What could not be read is read again, and fails, by itself.
-        let _read_again = read_resident_values(&self.ctx, segments, self.partition, entries);
-        self.note_disorder(&pointers, chunk);
+        let read = read_resident_values(&self.ctx, segments, self.partition, entries);
+        let tree = self.view.as_ref().and_then(|view| view.state.version.tree(self.partition));
+        if let (Ok(disorder_ns), Some(tree)) = (read, tree) {
+            tree.reads.note_values(disorder_ns);
+        }
         let mut loads = Vec::new();
         for (place, (key, value)) in chunk.iter().enumerate().filter(|(_, (_, value))| value.is_pointer()) {
             match ValueLoad::begin(
@@ -123,26 +124,6 @@ impl Range {
             }
         }
         (loads, None)
-    }
-
-    /// Counts what the reads of a chunk's values cost because the values are not in the order of their keys. `pointers` led to
-    /// them: some have been read from the system's memory since, others are yet to be read. Values that were cached cost nothing.
-    fn note_disorder(&self, pointers: &[Option<ValuePointer>], chunk: &Chunk) {
-        let Some(tree) = self.view.as_ref().and_then(|view| view.state.version.tree(self.partition)) else {
-            return;
-        };
-        let that_are = |is: fn(&Value) -> bool| {
-            let values = chunk.iter().map(|(_, value)| value);
-            pointers
-                .iter()
-                .zip(values)
-                .filter(|(_, value)| is(value))
-                .filter_map(|(pointer, _)| *pointer)
-                .collect()
-        };
-        let ns = disorder_ns(that_are(Value::is_pointer), &FROM_DEVICE)
-            + disorder_ns(that_are(Value::is_copy), &FROM_MEMORY);
-        tree.reads.note_values(ns);
     }
 }
 
