@@ -79,6 +79,8 @@ pub(crate) struct Totals {
     pub(crate) file_bytes_max: u64,
     /// About how much garbage the run makes: its tombstones, and the entries of older runs that its entries shadow.
     pub(crate) garbage: u64,
+    /// About how many entries of older runs its entries shadow.
+    pub(crate) overwrites: u64,
     /// Bytes of the separated values that its entries refer to, above the clip.
     pub(crate) value_bytes: u64,
     /// Seconds since 1970 at which the oldest tombstone was flushed; `None` without tombstones.
@@ -93,6 +95,7 @@ impl Totals {
             bytes: sum(&mut metas().map(|m| m.bytes)),
             file_bytes_max: metas().map(|m| m.bytes).max().unwrap_or(0),
             entries: sum(&mut metas().map(|m| m.entries)),
+            overwrites: sum(&mut metas().map(|m| m.overwrites)),
             value_bytes: sum(&mut metas().map(|m| m.values.bytes())),
             garbage: sum(&mut metas().flat_map(|m| [m.tombstones, m.overwrites])),
             tombstones_since: metas().filter(|m| m.tombstones > 0).map(|m| m.tombstones_since).min(),

@@ -5,7 +5,7 @@
 
 use super::SubTree;
 use super::edit::{RunFileMeta, RunKind};
-use super::run::{Run, RunFile};
+use super::run::{Run, RunFile, Totals};
 use crate::keys::{PartitionId, partition_key};
 use crate::stats::SizeEstimate;
 
@@ -31,22 +31,44 @@ pub(crate) fn estimate(
     sum
 }
 
-/// About the sum of `of` over the entries of all runs that are above the clips.
-pub(crate) fn sum_above_clips(
-    tree: &SubTree,
-    partition: PartitionId,
-    of: impl Fn(&RunFileMeta) -> u64,
-) -> u64 {
-    let mut sum = 0u64;
-    for run in &tree.runs {
-        let clip = run.clip.as_deref();
-        for file in files_within(run, clip, None) {
-            let (part, whole) =
-                clip.map_or((1, 1), |clip| blocks_within(run, file, partition, Some(clip), None));
-            sum = sum.saturating_add(scaled(of(&file.meta), part, whole));
+/// About what a sub-tree has above the clips of its runs. A compaction has moved the rest to its output.
+#[derive(Default)]
+pub(crate) struct AboveClips {
+    pub(crate) entries: u64,
+    /// Bytes of the entries.
+    pub(crate) bytes: u64,
+    /// Entries of older runs that these entries shadow.
+    pub(crate) overwrites: u64,
+    /// Those, and tombstones.
+    pub(crate) garbage: u64,
+}
+
+impl AboveClips {
+    /// Looks at the files of runs with a clip only.
+    pub(crate) fn of(tree: &SubTree, partition: PartitionId) -> Self {
+        let mut sum = Self::default();
+        for run in &tree.runs {
+            let Some(clip) = run.clip.as_deref() else {
+                let Totals { entries, bytes, overwrites, garbage, .. } = run.totals;
+                sum.add([entries, bytes, overwrites, garbage]);
+                continue;
+            };
+            for file in files_within(run, Some(clip), None) {
+                let (part, of) = blocks_within(run, file, partition, Some(clip), None);
+                let RunFileMeta { entries, bytes, overwrites, tombstones, .. } = file.meta;
+                let garbage = tombstones.saturating_add(overwrites);
+                sum.add([entries, bytes, overwrites, garbage].map(|whole| scaled(whole, part, of)));
+            }
         }
+        sum
     }
-    sum
+
+    fn add(&mut self, [entries, bytes, overwrites, garbage]: [u64; 4]) {
+        self.entries = self.entries.saturating_add(entries);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.overwrites = self.overwrites.saturating_add(overwrites);
+        self.garbage = self.garbage.saturating_add(garbage);
+    }
 }
 
 fn files_within<'r>(run: &'r Run, lower: Option<&[u8]>, upper: Option<&[u8]>) -> &'r [RunFile] {

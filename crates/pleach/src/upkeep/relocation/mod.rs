@@ -34,8 +34,7 @@ use super::Upkeep;
 use crate::keys::PartitionId;
 use crate::picker::value_files::{ValueFileState, ValueSpace, first_that_free, rank};
 use crate::values::{LiveSegment, SegmentUse, ValueHome};
-use crate::version::edit::RunFileMeta;
-use crate::version::size::sum_above_clips;
+use crate::version::size::AboveClips;
 use crate::version::{SubTree, Version};
 use marking::{Marked, Places, mark};
 
@@ -378,12 +377,9 @@ fn sum_of_references(version: &Version) -> u64 {
 /// About the bytes of values whose entries are hidden by newer ones: in each partition as large a share as of its entries.
 fn hidden_estimate(version: &Version) -> u64 {
     let hidden = |partition, tree: &SubTree| {
-        // A compaction has moved what is below a clip to its output, where it counts.
-        let sum = |of: fn(&RunFileMeta) -> u64| sum_above_clips(tree, partition, of);
-        let entries = sum(|file| file.entries);
-        let overwrites = sum(|file| file.overwrites).min(entries);
+        let AboveClips { entries, overwrites, .. } = AboveClips::of(tree, partition);
         let values = tree.sum(|run| run.totals.value_bytes);
-        scaled(values, ratio(overwrites, entries))
+        scaled(values, ratio(overwrites.min(entries), entries))
     };
     version.partitions().map(|(id, partition)| hidden(id, &partition.tree)).fold(0, u64::saturating_add)
 }
@@ -391,11 +387,10 @@ fn hidden_estimate(version: &Version) -> u64 {
 fn space_of(version: &Version, hidden: u64) -> ValueSpace {
     let (mut ssts, mut live_ssts) = (0u64, 0u64);
     for (id, partition) in version.partitions() {
-        let sum = |of: fn(&RunFileMeta) -> u64| sum_above_clips(&partition.tree, id, of);
-        let (bytes, entries) = (sum(|file| file.bytes), sum(|file| file.entries));
-        let garbage = sum(|file| file.tombstones.saturating_add(file.overwrites)).min(entries);
+        let AboveClips { entries, bytes, garbage, .. } = AboveClips::of(&partition.tree, id);
+        let live = entries.saturating_sub(garbage);
         ssts = ssts.saturating_add(partition.tree.sum(|run| run.totals.bytes));
-        live_ssts = live_ssts.saturating_add(scaled(bytes, ratio(entries - garbage, entries)));
+        live_ssts = live_ssts.saturating_add(scaled(bytes, ratio(live, entries)));
     }
     ValueSpace {
         files: version.values.homes().values().map(|(home, _)| home.len).fold(0, u64::saturating_add),
