@@ -16,8 +16,8 @@
 //! value file and its name are synced before that edit. A value is proved before it is copied.
 //!
 //! # Cost
-//! Memory for the entries of a group and their values: 4 MiB of each, and a value more. An SST ends when [`VALUES_PER_SST`] times
-//! its length of values has been copied.
+//! Memory for the entries of a group and their values: 4 MiB of each, and a value more; and for the places of cached values, up
+//! to 7 MiB. An SST ends when [`VALUES_PER_SST`] times its length of values has been copied.
 //!
 //! # Origin
 //! `LearnedKV`, section 4.2 and Fig. 7, steps 2 and 3. Departure: it moves all values at each garbage collection, those in order
@@ -44,6 +44,9 @@ use crate::version::OlderRuns;
 /// beyond that more gain little (arbitrary).
 const GROUP_ENTRIES: usize = 4096;
 const GROUP_BYTES: u64 = 4 << 20;
+
+/// Copies that are cached again, in a step, at most: they take 7 MiB until then (arbitrary). Gets read the others once more.
+const CACHED_MAX: usize = 1 << 17;
 
 /// Values in order are left in so many segments: a scan reads as many places in turn (arbitrary).
 const STREAMS_MAX: usize = 8;
@@ -154,7 +157,9 @@ impl Conversion {
                 let to = file.add(checksum, stored)?;
                 to.encode(&mut pointer_bytes);
                 self.copied += 1;
-                if let Some(from) = entry.pointer {
+                if let Some(from) = entry.pointer
+                    && self.cached.len() < CACHED_MAX
+                {
                     let hash = key_hash(self.partition.0, user_key);
                     let is_cached = upkeep.ctx.value_cache.get(hash, from, false).is_some();
                     self.cached.extend(is_cached.then_some(CachedCopy { hash, from, to }));

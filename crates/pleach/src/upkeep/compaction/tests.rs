@@ -37,6 +37,14 @@ fn sums(upkeep: &Upkeep) -> (usize, usize, usize) {
     })
 }
 
+/// Begins to merge all runs of the default partition.
+fn merge_of_all(upkeep: &Arc<Upkeep>) -> CompactionJob {
+    let (version, output) = upkeep.version_set.plan_basis();
+    let situation = Situation { tree: version.tree(DEFAULT).unwrap(), busy: &[], now: 0 };
+    let plan = picker::pick_all(&upkeep.ctx.options.policy(true), situation).unwrap();
+    CompactionJob::start(upkeep, DEFAULT, plan, output).unwrap().unwrap()
+}
+
 #[test]
 fn jobs_wait_until_there_is_a_worker() {
     const PARTITIONS: usize = 100;
@@ -99,10 +107,7 @@ fn a_merge_that_drops_all_goes_on_in_steps() {
     keys().for_each(|key| partition.delete(key).unwrap());
     db.flush().unwrap();
     let upkeep = &db.inner().upkeep;
-    let (version, output) = upkeep.version_set.plan_basis();
-    let situation = Situation { tree: version.tree(DEFAULT).unwrap(), busy: &[], now: 0 };
-    let plan = picker::pick_all(&upkeep.ctx.options.policy(true), situation).unwrap();
-    let mut job = CompactionJob::start(upkeep, DEFAULT, plan, output).unwrap().unwrap();
+    let mut job = merge_of_all(upkeep);
     let before = sums(upkeep).2;
     let mut files = Vec::new();
     while job.step(upkeep).unwrap() == Progress::More {
@@ -339,10 +344,7 @@ fn live_values_are_estimated_well_in_the_middle_of_a_compaction() {
     }
     db.flush().unwrap();
     let upkeep = &db.inner().upkeep;
-    let (version, output) = upkeep.version_set.plan_basis();
-    let situation = Situation { tree: version.tree(DEFAULT).unwrap(), busy: &[], now: 0 };
-    let plan = picker::pick_all(&upkeep.ctx.options.policy(true), situation).unwrap();
-    let mut job = CompactionJob::start(upkeep, DEFAULT, plan, output).unwrap().unwrap();
+    let mut job = merge_of_all(upkeep);
     let (mut steps, truth) = (0, KEYS * (200 + CHECKSUM_LEN as u64));
     loop {
         let version = Arc::clone(&upkeep.version_set.state.load().version);
