@@ -12,10 +12,7 @@ use crate::progress;
 
 pub(crate) fn run(store: &StoreArgs) -> Result<()> {
     let db = store.open()?;
-    let partitions: Vec<_> = match store.partition {
-        Some(_) => vec![store.partition_of(&db)?],
-        None => db.partitions().iter().filter_map(|name| db.find_partition(name)).collect(),
-    };
+    let partitions = store.chosen_partitions(&db)?;
     let started = Instant::now();
     let spinner = progress::working("writing the memtable to files");
     db.flush()?;

@@ -50,10 +50,7 @@ pub(crate) fn run(store: &StoreArgs, args: &ConvertArgs) -> Result<()> {
         Some(ratio) => options.space_target(ratio),
         None => options,
     })?;
-    let partitions: Vec<_> = match store.partition {
-        Some(_) => vec![store.partition_of(&db)?],
-        None => db.partitions().iter().filter_map(|name| db.find_partition(name)).collect(),
-    };
+    let partitions = store.chosen_partitions(&db)?;
     let spinner = progress::working("writing the memtable to files");
     let flushed = db.flush();
     spinner.finish_and_clear();
@@ -93,7 +90,7 @@ fn convert(partitions: Vec<Partition>, interrupt: &Interrupt) -> Result<Converte
     }
     let mut done = Converted { passes: 0, left: 0, interrupted: interrupt.is_asked() };
     for (number, (partition, value_bytes)) in (1..).zip(&with_values) {
-        if interrupt.is_asked() {
+        if done.interrupted {
             break;
         }
         let what = format!("\"{}\", {number} of {}", partition.name().escape_debug(), with_values.len());

@@ -134,6 +134,14 @@ impl StoreArgs {
         })
     }
 
+    /// The partition that was named, which must exist; all if none was.
+    pub(crate) fn chosen_partitions(&self, db: &Db) -> Result<Vec<Partition>> {
+        match self.partition {
+            Some(_) => Ok(vec![self.partition_of(db)?]),
+            None => Ok(db.partitions().iter().filter_map(|name| db.find_partition(name)).collect()),
+        }
+    }
+
     /// The partition to write to, created if it is missing.
     pub(crate) fn partition_or_create(&self, db: &Db, no_create: bool) -> Result<Partition> {
         if no_create { self.partition_of(db) } else { Ok(db.partition(self.partition_name())?) }

@@ -142,10 +142,7 @@ fn list(store: &StoreArgs, counted_max: u64) -> Result<()> {
 
 /// The contents of each partition, or of the chosen one.
 fn contents(store: &StoreArgs, db: &Db, counted_max: u64) -> Result<Vec<(String, Contents)>> {
-    let partitions: Vec<_> = match store.partition {
-        Some(_) => vec![store.partition_of(db)?],
-        None => db.partitions().iter().filter_map(|name| db.find_partition(name)).collect(),
-    };
+    let partitions = store.chosen_partitions(db)?;
     let of = |partition: &Partition| Ok((partition.name().to_owned(), Contents::of(partition, counted_max)?));
     partitions.iter().map(of).collect()
 }
