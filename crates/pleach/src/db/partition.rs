@@ -377,9 +377,10 @@ impl Partition {
         self.convert_with(&mut |_, _| true).map(drop)
     }
 
-    /// As [`Partition::convert`]. Whenever some of it is done, it calls `progress` with the bytes of the values that were passed
-    /// and the bytes of all values, and stops if that returns `false`. If the space target makes several passes necessary, each
-    /// begins at 0 again. What was copied stays. After a stop the store ends the pass by itself, unless it is closed.
+    /// As [`Partition::convert`]. Whenever some of it is done, it calls `progress` with the bytes of the values that were
+    /// passed and the bytes of all values, and stops if that returns `false`. If the space target makes several passes
+    /// necessary, each begins at 0 again, and ends with all bytes. What was copied stays. After a stop the store ends the
+    /// pass by itself, unless it is closed.
     ///
     /// Returns the bytes of values that were left where they are because there was no room for copies: the space target, the
     /// disk, or snapshots that pin old copies did not allow more.

@@ -258,19 +258,28 @@ impl Upkeep {
         partition: PartitionId,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<u64> {
-        let mut watch = || {
-            let (passed, all) = self.passed_values(partition);
-            progress(passed, all)
+        let mut goes_on = true;
+        let mut tell = |passed, all| {
+            goes_on = goes_on && progress(passed, all);
+            goes_on
         };
+        let now = || self.passed_values(partition);
         let mut left_before = u64::MAX;
         loop {
+            let mut watch = || {
+                let (passed, all) = now();
+                tell(passed, all)
+            };
             let left = self.request(partition, true, &mut watch)?.unwrap_or(0);
             // Every pass writes all pointers, so each has to leave noticeably less than the one before.
-            if left == 0 || left >= left_before - left_before / PASS_MIN_PART || !watch() {
+            let is_last = left == 0 || left >= left_before - left_before / PASS_MIN_PART;
+            // A pass may have been so short that nothing was told of it.
+            let (_, all) = now();
+            if !tell(all, all) || is_last || !tell(0, all) {
                 return Ok(left);
             }
             left_before = left;
-            self.make_room_for_values(partition, left, &mut watch)?;
+            self.make_room_for_values(partition, left, &mut || tell(0, all))?;
         }
     }
 
