@@ -54,7 +54,8 @@ pub struct FrameCache {
     locked_max: AtomicU32,
     /// Frames of all [`FrameMut`]s. Relaxed: it orders no other memory.
     locked: AtomicU32,
-    /// Frames ever used, of all shards. Relaxed: it orders no other memory.
+    /// Frames ever used, of all shards. Changed under the lock of the shard, so it never loses frames that it has not counted.
+    /// Relaxed: it orders no other memory.
     used: AtomicU32,
     /// The frames whose use [`FrameCache::when_grown`] reports. Relaxed, as `used`.
     watched: AtomicU32,
@@ -123,7 +124,9 @@ impl FrameCache {
             let mut shard = shard.lock();
             let used = shard.used();
             shard.set_limit(slab, frames);
-            self.used.fetch_sub(used - shard.used(), Ordering::Relaxed);
+            let lost = used - shard.used();
+            let counted = self.used.fetch_sub(lost, Ordering::Relaxed);
+            debug_assert!(lost <= counted, "all frames of the shard were counted");
             limit += shard.limit();
         }
         self.locked_max.store(locked_max(limit), Ordering::Relaxed);
@@ -145,11 +148,10 @@ impl FrameCache {
         self.watched.store(u32::try_from(bytes / PAGE).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
-    /// Counts frames that are used for the first time. Requires: no lock is held.
+    /// Reports growth that is watched. Requires: no lock is held.
     #[cold]
-    fn note_grown(&self, frames: u32) {
-        let used = self.used.fetch_add(frames, Ordering::Relaxed) + frames;
-        if used > self.watched.load(Ordering::Relaxed)
+    fn report_growth(&self) {
+        if self.used.load(Ordering::Relaxed) > self.watched.load(Ordering::Relaxed)
             && let Some(report) = self.when_grown.get()
         {
             report();
@@ -235,12 +237,15 @@ impl FrameCache {
                 let used = shard.used();
                 let run = shard.reserve(slab, frames, words, block, warmth == Warmth::Cold);
                 grown = shard.used() - used;
+                if grown > 0 {
+                    self.used.fetch_add(grown, Ordering::Relaxed);
+                }
                 run
             } else {
                 None
             };
         if grown > 0 {
-            self.note_grown(grown);
+            self.report_growth();
         }
         let Some(run) = run else {
             self.locked.fetch_sub(frames, Ordering::Relaxed);
@@ -405,6 +410,7 @@ mod tests {
                 .collect();
             threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
         });
+        assert_eq!(cache.used_bytes() as u64, cache.stats().used, "no frame was counted twice or not at all");
         drop((cache, files));
         assert!(
             kept.iter().all(|(block, bytes)| bytes[..] == vec![u8::try_from(*block).unwrap(); bytes.len()])
