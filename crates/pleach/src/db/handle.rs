@@ -216,7 +216,10 @@ impl Db {
     ///
     /// Old copies are removed as it goes on, and the space stays below
     /// [`Options::space_target`](crate::Options::space_target): if there is no room for all copies, it is done in several passes.
-    /// If snapshots pin old copies, some values may be left where they are. Reads and writes go on meanwhile.
+    /// Reads and writes go on meanwhile.
+    ///
+    /// Returns the bytes of values that were left where they are because there was no room for copies. If there are any, drop
+    /// snapshots and iterators that pin old copies, or raise the space target, and convert again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -225,18 +228,18 @@ impl Db {
     /// for i in (0..1000u32).rev() {
     ///     users.put(i.to_be_bytes(), [7; 1000])?;
     /// }
-    /// db.convert()?;
+    /// assert_eq!(db.convert()?, 0);
     /// # Ok::<(), pleach::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`Db::compact`].
-    pub fn convert(&self) -> Result<()> {
+    pub fn convert(&self) -> Result<u64> {
         self.flush()?;
         let ids: Vec<_> =
             self.inner().version_set.state.load().version.partitions().map(|(id, _)| id).collect();
         let upkeep = &self.inner().upkeep;
-        ids.into_iter().try_for_each(|id| upkeep.convert_partition(id, &mut |_, _| true).map(drop))
+        ids.into_iter().try_fold(0, |left, id| Ok(left + upkeep.convert_partition(id, &mut |_, _| true)?))
     }
 
     /// Flushes the memtables, and waits until no compaction is due.

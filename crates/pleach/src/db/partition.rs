@@ -372,9 +372,9 @@ impl Partition {
     }
 
     /// As [`Partition::compact`], and copies separated values in the order of their keys: see
-    /// [`Db::convert`](crate::Db::convert).
-    pub fn convert(&self) -> Result<()> {
-        self.convert_with(&mut |_, _| true).map(drop)
+    /// [`Db::convert`](crate::Db::convert), also for what it returns.
+    pub fn convert(&self) -> Result<u64> {
+        self.convert_with(&mut |_, _| true)
     }
 
     /// As [`Partition::convert`]. Whenever some of it is done, it calls `progress` with the bytes of the values that were

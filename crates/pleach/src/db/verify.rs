@@ -1,6 +1,6 @@
 //! Verification of every live file.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use pleach_env::{Error, ErrorKind, FileId, Result};
@@ -10,11 +10,11 @@ use super::inner::Inner;
 use crate::damage::{DamagedPlace, damage_of};
 use crate::file_names::sst_path;
 use crate::keys::{PartitionId, split_partition_key};
-use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
+use crate::scan::{Direction, Merge, PassedValues, RunReads, SeekTo, SourceCursor};
 use crate::value_reads::read_value;
-use crate::values::ValuePointer;
+use crate::values::{SegmentUses, ValuePointer};
 use crate::version::edit::RunKind;
-use crate::version::{SstFile, Version};
+use crate::version::{SstFile, SubTree, Version};
 
 /// What [`Db::verify`](crate::Db::verify) has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub struct VerifyReport {
 /// Reads and checks every live SST and every separated value, up to the first damage.
 pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
     let version = Arc::clone(&inner.version_set.state.load().version);
+    let progress = &mut until_stopped(progress);
     let report = check_files(inner, &version, progress, &mut |_, _, error| Err(error))?;
     check_values(inner, &version, report, progress, &mut |_, error| Err(error))
 }
@@ -45,6 +46,7 @@ pub(crate) fn verify_all(
     let version = Arc::clone(&inner.version_set.state.load().version);
     let names: HashMap<_, _> =
         version.partitions().map(|(id, partition)| (id, partition.name.to_string())).collect();
+    let progress = &mut until_stopped(progress);
     let mut damage = Vec::new();
     let report = check_files(inner, &version, progress, &mut |owner, file, error| {
         let path = sst_path(&inner.ctx.dir, file.id);
@@ -61,6 +63,15 @@ pub(crate) fn verify_all(
     })?;
     damage.extend(lost);
     Ok((report, damage))
+}
+
+/// Calls `progress` until it returns false, and then returns false without a call.
+fn until_stopped(progress: &mut dyn FnMut(u64, u64) -> bool) -> impl FnMut(u64, u64) -> bool {
+    let mut goes_on = true;
+    move |done, total| {
+        goes_on = goes_on && progress(done, total);
+        goes_on
+    }
 }
 
 /// Receives a damaged file and its partition, which is `None` for a file that sections share.
@@ -130,14 +141,15 @@ fn check_values(
     progress: &mut dyn FnMut(u64, u64) -> bool,
     lost: &mut LostValue<'_>,
 ) -> Result<VerifyReport> {
-    if version.values.is_empty() {
+    let total = total_bytes(version);
+    if version.values.is_empty() || !progress(report.bytes, total) {
         return Ok(report);
     }
-    let total = total_bytes(version);
     for (id, partition) in version.partitions() {
         let runs = partition.tree.runs.iter().filter(|run| !run.files.is_empty());
         let sources = runs.map(|run| SourceCursor::over_run(id, Arc::clone(run), RunReads::Stream)).collect();
         let mut merge = Merge::new(sources, Direction::Up);
+        merge.count_passed_values();
         let mut step = merge.seek(SeekTo::Start);
         while step.is_ok()
             && let Some(source) = merge.current()
@@ -161,16 +173,91 @@ fn check_values(
             }
             step = merge.advance();
         }
-        // Damage of SSTs was reported before.
-        if let Err(error) = step
-            && error.kind() != ErrorKind::Corruption
-        {
-            return Err(inner.ctx.status.read_failed(error));
+        match step {
+            Ok(()) => check_references(inner, &partition.tree, &merge.take_passed_values(), &mut |error| {
+                lost(id, error)
+            })?,
+            // Damage of SSTs was reported before.
+            Err(error) if error.kind() == ErrorKind::Corruption => {}
+            Err(error) => return Err(inner.ctx.status.read_failed(error)),
         }
     }
     progress(report.bytes, total);
     Ok(report)
 }
 
+/// Checks what the manifest says of the references of each file, by which segments live or die. `found` are those that were
+/// read, by file.
+fn check_references(
+    inner: &Inner,
+    tree: &SubTree,
+    found: &PassedValues,
+    wrong: &mut dyn FnMut(Error) -> Result<()>,
+) -> Result<()> {
+    let none = SegmentUses::new();
+    for file in tree.runs.iter().flat_map(|run| &run.files) {
+        let (found, stated) = (found.get(&file.meta.file).unwrap_or(&none), &file.meta.values);
+        let stated: SegmentUses = stated.iter().collect();
+        let segments: BTreeSet<_> = found.keys().chain(stated.keys()).collect();
+        for segment in segments {
+            let use_in = |uses: &SegmentUses| uses.get(segment).copied().unwrap_or_default();
+            let (found, stated) = (use_in(found), use_in(&stated));
+            if found != stated {
+                let message = format!(
+                    "{} values, {} bytes, of segment {segment} are referred to, and {} values, {} bytes, according to the \
+                     manifest",
+                    found.values, found.bytes, stated.values, stated.bytes
+                );
+                wrong(
+                    Error::new(ErrorKind::Corruption, message)
+                        .at_path(&sst_path(&inner.ctx.dir, file.meta.file)),
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Values between two calls of the caller's progress (arbitrary).
 const PROGRESS_EVERY: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use pleach_env::SimEnv;
+
+    use super::*;
+    use crate::Options;
+    use crate::state::State;
+    use crate::values::ValueRefs;
+    use crate::version::edit::{Edit, EditItem};
+
+    const DEFAULT_PARTITION: PartitionId = PartitionId(0);
+
+    #[test]
+    fn references_that_the_manifest_states_wrongly_are_found() {
+        let env = SimEnv::new(1);
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20).separate_at(100);
+        let db = options.open("/store").unwrap();
+        for number in 0..100u32 {
+            db.default_partition().put(format!("{number:03}"), [7; 200]).unwrap();
+        }
+        db.compact().unwrap();
+        assert_eq!(db.verify().unwrap().values, 100);
+        let versions = &db.inner().version_set;
+        let state = versions.state.load_full();
+        let run =
+            state.version.tree(DEFAULT_PARTITION).unwrap().runs.iter().find(|run| !run.files.is_empty());
+        let (run, file) = (run.unwrap().id, run.unwrap().files[0].meta.clone());
+        let mut stated: SegmentUses = file.values.iter().collect();
+        stated.first_entry().unwrap().get_mut().values -= 1;
+        let (mut edit, refs) = (Edit::default(), ValueRefs::new(&stated));
+        let (partition, file) = (DEFAULT_PARTITION, file.file);
+        edit.push(EditItem::ValueRefs { partition, run, file, refs });
+        versions.commit_edit(edit, Vec::new(), State::with_version).unwrap();
+        let error = db.verify().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+        assert_eq!(error.path(), Some(&*sst_path(&db.inner().ctx.dir, file)));
+        let (_, damage) = db.verify_all(&mut |_, _| true).unwrap();
+        assert_eq!(damage.len(), 1, "{damage:?}");
+    }
+}

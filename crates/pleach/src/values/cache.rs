@@ -166,6 +166,15 @@ impl ValueCache {
         admitted.map_or_else(|| bytes.into(), ValueBytes::Cached)
     }
 
+    /// Admits a value if another one of its key is cached.
+    pub(crate) fn renew(&self, hash: u64, pointer: ValuePointer, bytes: &[u8]) {
+        if let Some(values) = self.values()
+            && values.may_have(hash)
+        {
+            let _unpinned = values.admit(hash, pointer, bytes);
+        }
+    }
+
     /// Makes the cache of values. The blocks give up what is its.
     #[cold]
     fn start(&self) -> Option<&Values> {

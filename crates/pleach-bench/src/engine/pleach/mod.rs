@@ -187,7 +187,7 @@ impl Engine for PleachEngine {
     }
 
     fn convert(&self) -> Result<()> {
-        Ok(self.db.convert()?)
+        Ok(self.db.convert().map(drop)?)
     }
 
     fn stats(&self) -> Result<EngineStats> {

@@ -65,6 +65,8 @@ pub(super) struct Conversion {
     file: Option<ValueFileBuilder>,
     /// Values in it.
     copied: u64,
+    /// Bytes of the files before it that no version has yet.
+    uncommitted: u64,
     /// Bytes of values that were left because there was no room for copies.
     left: u64,
     /// Copies that no version has yet, of values that were cached: they are cached again once gets are led to the copies.
@@ -91,8 +93,17 @@ struct Waiting {
 
 impl Conversion {
     pub(super) fn new(partition: PartitionId) -> Self {
-        let (waiting, bytes) = (Vec::new(), Vec::new());
-        Self { partition, waiting, bytes, value_bytes: 0, file: None, copied: 0, left: 0, cached: Vec::new() }
+        Self {
+            partition,
+            waiting: Vec::new(),
+            bytes: Vec::new(),
+            value_bytes: 0,
+            file: None,
+            copied: 0,
+            uncommitted: 0,
+            left: 0,
+            cached: Vec::new(),
+        }
     }
 
     /// Bytes of values that were left because there was no room for copies.
@@ -196,7 +207,7 @@ impl Conversion {
     fn choose(&mut self, upkeep: &Upkeep) -> Vec<bool> {
         let pointers: Vec<_> = self.waiting.iter().map(|entry| entry.pointer).collect();
         let mut chosen = chosen(&pointers, upkeep.ctx.options.thresholds.ordered_gap);
-        let written = self.file_len();
+        let written = self.uncommitted + self.file_len();
         let mut room = upkeep.room_for_values(written + self.value_bytes).saturating_sub(written);
         for (is_chosen, pointer) in chosen.iter_mut().zip(pointers) {
             let bytes = pointer.filter(|_| *is_chosen).map_or(0, ValuePointer::bytes);
@@ -216,14 +227,17 @@ impl Conversion {
         let Some(file) = self.file.take() else { return Ok(None) };
         let id = file.id();
         let len = file.finish("conversion.sync").inspect_err(|_| upkeep.remove_value_file(id))?;
+        self.uncommitted += len;
         add(&upkeep.ctx.counters.value_converted_bytes, len);
         add(&upkeep.ctx.counters.values_converted, copied);
         let trash = Arc::clone(&upkeep.version_set.trash);
         Ok(Some(Arc::new(ValueHome::new(id, HomeKind::Values, len, trash))))
     }
 
-    /// Caches the copies of cached values. Requires: a version has them. Before that, gets would cache the old ones again.
-    pub(super) fn cache_copies(&mut self, upkeep: &Upkeep) {
+    /// To be called when a version has the copies: those of cached values are cached. Before that, gets would cache the old ones
+    /// again.
+    pub(super) fn note_committed(&mut self, upkeep: &Upkeep) {
+        self.uncommitted = 0;
         let cache = &upkeep.ctx.value_cache;
         for CachedCopy { hash, from, to } in self.cached.drain(..) {
             if let Some(value) = cache.get(hash, from, false) {

@@ -195,7 +195,15 @@ impl CompactionJob {
             // Before the edit, which ends the wait of those who want to know.
             upkeep.background.lock().note_conversion(self.partition, left);
         }
-        upkeep.version_set.commit_edit(edit, files, State::with_version)?;
+        let value_files = value_files_in(&edit);
+        upkeep.version_set.commit_edit(edit, files, State::with_version).inspect_err(|_| {
+            // In a poisoned store they stay, because the edit may be durable.
+            if upkeep.ctx.status.poison().is_none() {
+                for id in value_files {
+                    upkeep.remove_value_file(id);
+                }
+            }
+        })?;
         self.merging.note_committed(upkeep);
         if is_done {
             add(&upkeep.ctx.counters.compactions, 1);
@@ -283,6 +291,15 @@ impl CompactionJob {
     pub(super) fn abandon(&mut self) {
         self.outputs.abandon();
     }
+}
+
+/// The files of values that the edit adds.
+fn value_files_in(edit: &Edit) -> Vec<FileId> {
+    let file = |item: &EditItem| match item {
+        EditItem::ValueHome { file, .. } => Some(*file),
+        _ => None,
+    };
+    edit.items.iter().filter_map(file).collect()
 }
 
 fn files_below(run: &Run, clip: &[u8]) -> Vec<FileId> {

@@ -89,7 +89,7 @@ impl Merging {
     /// To be called when a version has the output.
     pub(super) fn note_committed(&mut self, upkeep: &Upkeep) {
         if let Some(conversion) = &mut self.conversion {
-            conversion.cache_copies(upkeep);
+            conversion.note_committed(upkeep);
         }
     }
 

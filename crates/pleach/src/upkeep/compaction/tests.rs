@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use pleach_table::ValueKind;
 
 use super::job::{CompactionJob, Progress};
 use super::worker::{Compactions, Worker};
+use crate::file_names::parse_values_name;
 use crate::keys::PartitionId;
 use crate::picker::{self, Plan, Situation, WholePlan};
 use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
@@ -428,4 +430,35 @@ fn a_conversion_for_scans_that_fails_goes_on_copying() {
             "{failures} failures, {copied} values were copied"
         );
     }
+}
+
+/// A disk that is full for a moment must not be fuller afterwards. Two calls fail: a store that cannot append to its manifest
+/// releases its reserve and tries again.
+#[test]
+fn a_conversion_whose_call_fails_leaves_no_value_file() {
+    let mut struck = 0;
+    for (call, gap) in (4..10).flat_map(|call| (1..5).map(move |gap| (call, gap))) {
+        let env = SimEnv::new(1);
+        let (db, mut worker) = unordered(&env);
+        db.inner().upkeep.background.lock().to_compact.insert(DEFAULT, true);
+        assert!(matches!(worker.step(), JobStep::Again));
+        let before = env.faults_struck();
+        let first = env.op_count() + call;
+        for at_op in [first, first + gap] {
+            env.add_fault(Fault { at_op, kind: FaultKind::NoSpace });
+        }
+        worker.step();
+        env.clear_faults();
+        if env.faults_struck() == before || db.inner().ctx.status.poison().is_some() {
+            continue;
+        }
+        struck += 1;
+        db.inner().version_set.remove_obsolete();
+        let homes = db.inner().version_set.state.load().version.values.homes();
+        let names = env.file_names(Path::new(DIR));
+        for id in names.iter().filter_map(|name| parse_values_name(name)) {
+            assert!(homes.contains_key(&id), "call {call}, {gap}: no version names {id}");
+        }
+    }
+    assert!(struck >= 10, "{struck} calls failed");
 }

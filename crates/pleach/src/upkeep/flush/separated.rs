@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use pleach_env::{Error, File, FileId, Result};
 use pleach_log::segment_path;
-use pleach_table::ValueKind;
+use pleach_table::{ValueKind, key_hash};
 
 use super::{on_partition, partition_of};
 use crate::keys::PARTITION_PREFIX_LEN;
@@ -65,10 +65,18 @@ impl<'i> SeparatedValues<'i> {
         this
     }
 
-    /// The pointer to the value under `cursor`. Copies the value if its segment does not live on.
+    /// The pointer to the value under `cursor`. Copies the value if its segment does not live on. If the cache has another value
+    /// of the key, this one takes its place: gets of a hot key would have to read it once more after each flush.
     ///
     /// Requires: the value is to be separated.
     pub(super) fn pointer(&mut self, cursor: &MemtableCursor) -> Result<ValuePointer> {
+        let pointer = self.place(cursor)?;
+        let hash = key_hash(partition_of(cursor).get(), &cursor.key()[PARTITION_PREFIX_LEN..]);
+        self.upkeep.ctx.value_cache.renew(hash, pointer, cursor.value());
+        Ok(pointer)
+    }
+
+    fn place(&mut self, cursor: &MemtableCursor) -> Result<ValuePointer> {
         let (place, value) = (cursor.place(), cursor.value());
         if self.kept.contains_key(&place.segment) {
             return Ok(pointer_to(place));

@@ -38,9 +38,9 @@ use crate::version::size::AboveClips;
 use crate::version::{SubTree, Version};
 use marking::{Marked, Places, mark};
 
-/// Writers are charged when files exceed their space by half a memtable, at most so many bytes. They nearly stop at
-/// [`DEBT_HARD`] times as much more. Arbitrary.
-const DEBT_SOFT_MAX: u64 = 16 << 20;
+/// Writers are charged when files exceed their space by a memtable, at most so many bytes: a flush adds that at once, and
+/// relocation needs a while to take it away again. They nearly stop at [`DEBT_HARD`] times as much more. Arbitrary.
+const DEBT_SOFT_MAX: u64 = 32 << 20;
 /// See [`DEBT_SOFT_MAX`].
 const DEBT_HARD: u64 = 3;
 
@@ -172,6 +172,11 @@ impl Job for Relocator {
             }
         }
     }
+
+    fn gives_way(&self) -> bool {
+        // Writers that make garbage faster than it is taken away are charged.
+        true
+    }
 }
 
 impl Upkeep {
@@ -229,7 +234,7 @@ impl Upkeep {
         } else {
             self.estimated_space(&version).excess(self.ctx.options.space_target_now())
         };
-        let soft = (self.ctx.options.memtable_budget() as u64 / 2).min(DEBT_SOFT_MAX);
+        let soft = (self.ctx.options.memtable_budget() as u64).min(DEBT_SOFT_MAX);
         let debt = ratio(excess.saturating_sub(soft), DEBT_HARD * soft).min(1.0);
         self.ctx.value_debt.store(debt.to_bits(), Ordering::Relaxed);
         self.writes.measure_pressure();

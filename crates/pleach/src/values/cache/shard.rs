@@ -109,6 +109,11 @@ impl Shard {
         self.table.peek(hash).inspect(|item| self.arena.prefetch(*item)).is_some()
     }
 
+    /// Whether a value with this hash seems to be there.
+    pub(super) fn may_have(&self, hash: u64) -> bool {
+        self.table.peek(hash).is_some()
+    }
+
     /// Finds and pins a value.
     #[inline]
     pub(super) fn get(&self, name: Name, counts: bool) -> Option<Pinned<'_>> {

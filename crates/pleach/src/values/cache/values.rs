@@ -88,6 +88,11 @@ impl Values {
         self.shard(hash).prefetch_value(something(hash))
     }
 
+    /// Whether a value of a key with this hash seems to be there, at any place.
+    pub(super) fn may_have(&self, hash: u64) -> bool {
+        self.shard(hash).may_have(something(hash))
+    }
+
     /// The value to which a pointer leads. If the read `counts`, the value is kept longer.
     #[inline]
     pub(super) fn get(&self, hash: u64, pointer: ValuePointer, counts: bool) -> Option<CachedValue> {

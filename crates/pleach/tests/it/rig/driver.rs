@@ -236,7 +236,7 @@ impl Driver {
             Action::Flush => db.flush(),
             Action::Compact => db.compact(),
             Action::CompactPartition(slot) => partition(*slot).compact(),
-            Action::Convert => db.convert(),
+            Action::Convert => db.convert().map(drop),
             Action::Settle => db.settle(),
             _ => unreachable!("done above"),
         }

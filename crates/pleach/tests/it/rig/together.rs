@@ -185,7 +185,7 @@ impl Client {
             Action::Sync => (self.db.sync(), true),
             Action::Flush => (self.db.flush(), false),
             Action::Compact => (self.db.compact(), false),
-            Action::Convert => (self.db.convert(), false),
+            Action::Convert => (self.db.convert().map(drop), false),
             Action::Settle => (self.db.settle(), false),
             action => unreachable!("clients are not given {action:?}"),
         }

@@ -168,6 +168,20 @@ fn cached_values_stay_cached_across_a_conversion() {
     assert!(after < KEYS / 5, "{after} reads");
 }
 
+#[test]
+fn cached_values_stay_cached_when_they_are_overwritten() {
+    let env = SimEnv::new(1);
+    let db = ready(&env, |options| options.space_target(4.0).memory(32 << 20));
+    let partition = db.default_partition();
+    check(&partition, KEYS, 0, LEN);
+    fill_at_random(&partition, 1, 1);
+    db.flush().unwrap();
+    let before = db.stats().value_reads;
+    check(&partition, KEYS, 1, LEN);
+    let reads = db.stats().value_reads - before;
+    assert!(reads < KEYS / 10, "{reads} reads");
+}
+
 /// Reads everything, by its iterator or by chunks.
 fn scan(partition: &Partition, by_chunks: bool) {
     let mut found = 0;

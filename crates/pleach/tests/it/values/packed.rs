@@ -113,7 +113,7 @@ fn the_option_may_change_with_each_open() {
         match round {
             1 => db.flush().unwrap(),
             3 => db.settle().unwrap(),
-            4 => db.convert().unwrap(),
+            4 => assert_eq!(db.convert().unwrap(), 0),
             _ => {}
         }
         db.verify().unwrap();
