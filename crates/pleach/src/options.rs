@@ -219,9 +219,9 @@ impl Options {
         self
     }
 
-    /// Bytes that all compaction threads together may write in a second, which keeps reads fast; default 0, no limit. The
-    /// limit is lifted while compactions are so far behind that writers are slowed down, and while a thread waits in
-    /// [`Db::compact`](crate::Db::compact), [`Db::settle`](crate::Db::settle) or a close.
+    /// Bytes that all compaction threads together may write in a second, which keeps reads fast; default 0, no limit. Copies of
+    /// separated values count. The limit is lifted while compactions are so far behind that writers are slowed down, and while a
+    /// thread waits in `compact`, `convert` or `settle` of a [`Db`](crate::Db) or partition, or in a close.
     #[must_use]
     pub fn compaction_bytes_per_second(mut self, bytes: u64) -> Self {
         self.compaction_bytes_per_second = bytes;
@@ -311,7 +311,8 @@ impl Options {
 
     /// Space that a store with separated values may take, as a multiple of its live data: 1.1 to 4, default 1.3. Above it, files
     /// with much garbage are cleaned: their live values are moved to new files. A lower target writes more. What obsolete files
-    /// take that snapshots pin, and the log of what is not flushed, comes on top.
+    /// take that snapshots pin, and the log of what is not flushed, comes on top. It is not stored: each open decides, and a
+    /// store that is opened with a lower target than before is cleaned down to it at once.
     #[must_use]
     pub fn space_target(mut self, ratio: f64) -> Self {
         self.space_target = ratio;

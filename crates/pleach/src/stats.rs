@@ -21,7 +21,7 @@ pub(crate) struct Counters {
     pub(crate) compaction_written_bytes: AtomicU64,
     pub(crate) moved_bytes: AtomicU64,
     pub(crate) removed_files: AtomicU64,
-    /// Bytes of value files that flushes, the cleaner and conversions wrote.
+    /// Bytes of value files that flushes, relocation and conversions wrote.
     pub(crate) value_copied_bytes: AtomicU64,
     pub(crate) value_moved_bytes: AtomicU64,
     pub(crate) value_moves: AtomicU64,

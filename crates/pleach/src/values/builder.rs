@@ -1,4 +1,4 @@
-//! Builders of value files: values that a flush copies, and values that are left of other homes.
+//! Builders of value files: values that a flush or a conversion copies, and values that are left of other homes.
 //!
 //! # On disk
 //! Layout: docs/format/values.md.

@@ -18,7 +18,7 @@ use crate::trash::{Obsolete, Trash};
 pub(crate) enum HomeKind {
     /// The log segment itself.
     Segment = 0,
-    /// A file of values that a flush has copied. Pointers name the file.
+    /// A file of values that a flush or a conversion has copied. Pointers name the file.
     Values = 1,
     /// A file of values that were left of one or more other homes. A table leads from the old places to the new ones.
     Moved = 2,

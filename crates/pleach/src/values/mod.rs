@@ -3,9 +3,9 @@
 //! A put of a value of [`Options::separate_at`](crate::Options::separate_at) bytes or more is logged with a checksum of its own.
 //! The flush writes a *value pointer* into the SST instead of the value. A log segment to which pointers refer lives on as a
 //! *value segment*. A pointer names a segment, and the version says in which file the values of that segment are: its *home*
-//! ([`segments`]). Homes are log segments ([`file`] reads them all), files into which a flush copies values, and files into which
-//! the cleaner moves the values that are left of others ([`builder`]). How a value is stored there, plain or packed, says
-//! [`stored`].
+//! ([`segments`]). Homes are log segments ([`file`] reads them all), files into which flushes and conversions copy values, and
+//! files into which relocation moves the values that are left of others ([`builder`]). How a value is stored there, plain or
+//! packed, says [`stored`].
 //!
 //! # Invariants
 //! 1. *Durable before named*: a home's bytes and name are synced before the edit that names it.
