@@ -309,10 +309,9 @@ impl Options {
         self
     }
 
-    /// Space that a store with separated values may take, as a multiple of its live data: 1.1 to 4, default 1.3. Above it, files
-    /// with much garbage are cleaned: their live values are moved to new files. A lower target writes more. What obsolete files
-    /// take that snapshots pin, and the log of what is not flushed, comes on top. It is not stored: each open decides, and a
-    /// store that is opened with a lower target than before is cleaned down to it at once.
+    /// Space that a store with separated values may take, as a multiple of its live data: 1.1 to 4, default 1.3. Above it, live
+    /// values of files with much garbage are moved to new files. A lower target writes more. Files that snapshots pin, and the
+    /// log of what is not flushed, come on top. It is not stored: a store that is opened with a lower one is cleaned at once.
     #[must_use]
     pub fn space_target(mut self, ratio: f64) -> Self {
         self.space_target = ratio;
