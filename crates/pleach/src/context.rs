@@ -1,12 +1,13 @@
 //! Context of an open store: environment, directory, options, counters and status, which all its parts share.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pleach_env::{
-    Env, Error, LazyReadService, OpenOptions, ReadBuffer, ReadDriver, ReadQueue, ReadService, Result, Site,
+    Env, Error, JobWaker, LazyReadService, OpenOptions, ReadBuffer, ReadDriver, ReadQueue, ReadService,
+    Result, Site,
 };
 use pleach_table::{BackgroundReads, WindowRead};
 
@@ -16,6 +17,7 @@ use crate::options::Options;
 use crate::stats::Counters;
 use crate::status::Status;
 use crate::values::{ValueCache, ValueRead};
+use crate::version::reads::ReadCost;
 
 /// Longest sleep of a throttled compaction or writer before it checks again whether to go on sleeping.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
@@ -37,6 +39,8 @@ pub(crate) struct Context {
     pub(crate) value_debt: AtomicU64,
     /// Separated values in memory.
     pub(crate) value_cache: Arc<ValueCache>,
+    /// Whether reads of a partition have become dearer, so that a merge may be due.
+    pub(crate) reads_cost_more: AtomicBool,
     /// Chosen at the end of an open.
     pub(crate) read_driver: OnceLock<ReadDriver>,
     /// Wasted probes (a file was searched and did not hold the key) between two reviews of the filters in memory. 0 while all
@@ -111,6 +115,16 @@ impl Context {
             left -= step;
         }
         true
+    }
+
+    /// Has a worker look for merges that reads have made due, if the cost of a sub-tree has risen noticeably.
+    pub(crate) fn look_at_reads(&self, cost: &ReadCost) {
+        if cost.take_news()
+            && let Some(wakers) = self.status.wakers()
+        {
+            self.reads_cost_more.store(true, Ordering::Release);
+            wakers.compaction.iter().for_each(JobWaker::wake);
+        }
     }
 
     /// Counts a wasted probe.

@@ -92,6 +92,7 @@ impl<'s> Lookup<'s> {
     #[inline]
     pub(crate) fn start(
         &mut self,
+        ctx: &Context,
         state: &State,
         tree: &'s SubTree,
         visible: SeqNo,
@@ -106,15 +107,16 @@ impl<'s> Lookup<'s> {
                 None => {}
             }
         }
-        self.find_candidates(tree);
+        self.find_candidates(ctx, tree);
         Ok(())
     }
 
     /// Finds the files that may hold the key by clip and key range, newest first, and prefetches their filter lines.
     #[inline]
-    fn find_candidates(&mut self, tree: &'s SubTree) {
+    fn find_candidates(&mut self, ctx: &Context, tree: &'s SubTree) {
         if self.is_counted {
             tree.reads.note(tree.runs.len(), GET_NS * COUNTED_EVERY);
+            ctx.look_at_reads(&tree.reads);
         }
         let user_key = &self.key[PARTITION_PREFIX_LEN..];
         for run in &tree.runs {
@@ -265,7 +267,7 @@ pub(crate) fn begin(
 ) -> Result<Search, Result<Option<Value>>> {
     check_key(user_key).map_err(Err)?;
     let mut lookup = Lookup::new(partition, user_key, visible);
-    lookup.start(state, tree, visible).map_err(Ok)?;
+    lookup.start(ctx, state, tree, visible).map_err(Ok)?;
     let segments = &state.version.values;
     match lookup.cached_steps(ctx) {
         Supplied::Found(Some(value)) if value.is_pointer() => {
@@ -295,7 +297,7 @@ pub(crate) fn get_blocking(
     check_key(user_key)?;
     let mut lookup = Lookup::new(partition, user_key, visible);
     ctx.value_cache.prefetch(lookup.hash);
-    if let Err(answer) = lookup.start(state, tree, visible) {
+    if let Err(answer) = lookup.start(ctx, state, tree, visible) {
         return Ok(answer);
     }
     match lookup.cached_steps(ctx) {

@@ -325,8 +325,8 @@ impl Options {
         self
     }
 
-    /// Space that separated values may take, as a multiple of what is live.
-    pub(crate) fn space_target_now(&self) -> f64 {
+    /// The multiple of what is live above which values are moved.
+    pub(crate) fn relocation_target(&self) -> f64 {
         self.thresholds.space_target.unwrap_or(self.space_target)
     }
 
@@ -468,6 +468,7 @@ impl Options {
             memtable_bytes: self.memtable_budget() as u64,
             tombstone_age_max: self.tombstone_age_max.as_secs(),
             conversion: self.conversion,
+            space_target: self.space_target,
         }
     }
 

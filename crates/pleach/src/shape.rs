@@ -54,6 +54,8 @@ pub(crate) struct Policy {
     /// Seconds after which a tombstone is merged with the entries that it shadows.
     pub(crate) tombstone_age_max: u64,
     pub(crate) conversion: Conversion,
+    /// Space of separated values, as a multiple of what is live: above 1.
+    pub(crate) space_target: f64,
 }
 
 /// Stage of sections, and of flushed runs that are newer than sections.

@@ -136,7 +136,7 @@ fn values_apart_are_measured_by_phase_mix_and_state() {
     let (printed, records) = paper(dir.path(), "learnedkv-fig8", words);
     assert_eq!(
         (row(&printed, "pleach-separated   random").len(), records.len()),
-        (17, 2 * 2 * 4),
+        (18, 2 * 2 * 4),
         "{printed}"
     );
     for record in &records {

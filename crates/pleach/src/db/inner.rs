@@ -88,6 +88,7 @@ impl Inner {
             value_reads: LazyReadService::new(&options.env),
             value_debt: AtomicU64::new(0),
             value_cache: ValueCache::new(Arc::clone(&cache)),
+            reads_cost_more: AtomicBool::new(false),
             read_driver: OnceLock::new(),
             filter_review_interval: AtomicU64::new(u64::MAX),
         });

@@ -56,7 +56,7 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
         for key in group {
             let mut lookup = Lookup::new(partition, key, visible);
             ctx.value_cache.prefetch(lookup.hash);
-            let answer = lookup.start(state, tree, visible).err();
+            let answer = lookup.start(ctx, state, tree, visible).err();
             if answer.is_none() {
                 lookups.push((reads.answers.len(), lookup));
             }

@@ -122,6 +122,20 @@ pub(crate) fn pick_conversion(policy: &Policy, situation: Situation<'_>) -> Opti
     Some(WholePlan { converts: true, ..plan })
 }
 
+/// Below this space target, values are moved to make room for copies: 1.6 bytes for each byte of the copies (measured at a
+/// target of 1.3).
+const ROOMY_TARGET: f64 = 2.0;
+const CLEANED_TENTHS: u64 = 16;
+
+/// Bytes that a conversion copies at once, of `bytes` of values: half of what garbage may take. What is left is for the next
+/// ones. So each is paid for by itself, and a large store is put in order while it is being scanned.
+pub(crate) fn copied_at_once(bytes: u64, space_target: f64) -> u64 {
+    let percents = ((space_target - 1.0) * 50.0).clamp(1.0, 100.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 100")]
+    let percents = percents as u64;
+    bytes / 100 * percents
+}
+
 /// The conversion, if scans have spent as much time on values in disorder as it takes.
 fn pick_for_scans(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     let is_due = policy.conversion == Conversion::ForScans && situation.is_order_worth_it(policy);
@@ -198,8 +212,10 @@ impl Situation<'_> {
             Conversion::Never => false,
             Conversion::Always => true,
             Conversion::ForScans => {
-                let written =
-                    bytes(|run| run.totals.bytes).saturating_add(bytes(|run| run.totals.value_bytes));
+                let copied = copied_at_once(bytes(|run| run.totals.value_bytes), policy.space_target);
+                let cleaned =
+                    if policy.space_target < ROOMY_TARGET { copied / 10 * CLEANED_TENTHS } else { 0 };
+                let written = bytes(|run| run.totals.bytes).saturating_add(copied).saturating_add(cleaned);
                 self.tree.reads.outweighs_conversion_of(written)
             }
         }

@@ -177,6 +177,7 @@ impl Range {
         if let Some(tree) = tree {
             if tree.reads.note_seek(tree.runs.len()) {
                 self.ends[direction as usize].taken.learner = Some(Arc::clone(&tree.scans));
+                self.ctx.look_at_reads(&tree.reads);
             }
             let hints = Arc::new(self.hints(direction));
             let all = tree.sum(|run| run.totals.entries).max(1);

@@ -30,8 +30,9 @@ use crate::version::{Run, RunFile, SstFile, SubTree};
 
 /// A policy with three runs a stage, memtables of 100 bytes and tombstones of 100 seconds at most.
 pub(crate) fn policy(shape: Shape) -> Policy {
-    let conversion = Conversion::ForScans;
-    Policy { shape, k: 3, is_quiet: true, memtable_bytes: 100, tombstone_age_max: 100, conversion }
+    let (conversion, space_target) = (Conversion::ForScans, 4.0);
+    let (memtable_bytes, tombstone_age_max) = (100, 100);
+    Policy { shape, k: 3, is_quiet: true, memtable_bytes, tombstone_age_max, conversion, space_target }
 }
 
 /// A sub-tree from words.

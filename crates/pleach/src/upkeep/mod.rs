@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -39,6 +39,7 @@ use relocation::{RelocationState, Relocator};
 use trainer::Trainer;
 
 pub(crate) use sst_output::{NewEntry, SstOutput};
+use value_files::RoomClaim;
 
 /// A close does not flush memtables of less than this. The next open replays them from the log in some milliseconds; on a
 /// full disk it writes them to the space of the reserve.
@@ -131,6 +132,8 @@ pub(crate) struct Upkeep {
     pub(crate) flushed_memtables: Mutex<Vec<Weak<Memtable>>>,
     /// Leaf lock.
     relocation: Mutex<RelocationState>,
+    /// Bytes of copies of values that no version has yet.
+    copies: Arc<AtomicU64>,
     /// The bytes that compactions may write in a second.
     pacer: Pacer,
     /// Threads that wait for all compactions to end.
@@ -170,6 +173,7 @@ impl Upkeep {
             trained_while_writing: AtomicUsize::new(0),
             flushed_memtables: Mutex::new(Vec::new()),
             relocation: Mutex::default(),
+            copies: Arc::default(),
             pacer: Pacer::new(ctx.options.compaction_bytes_per_second),
             settle_waiters: AtomicUsize::new(0),
             background: Mutex::new(Background::default()),

@@ -1,6 +1,7 @@
 //! Files of separated values that the jobs write, and the room that they may take.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pleach_env::{FileId, Result};
 
@@ -8,6 +9,37 @@ use super::Upkeep;
 use crate::file_names::values_path;
 use crate::keys::PartitionId;
 use crate::values::ValueFileBuilder;
+
+/// Room that copies take before a version has them. Ends when it is dropped.
+#[derive(Default)]
+pub(super) struct RoomClaim {
+    bytes: u64,
+    /// Of all claims.
+    sum: Option<Arc<AtomicU64>>,
+}
+
+impl RoomClaim {
+    /// Claims `bytes` more.
+    pub(super) fn add(&mut self, upkeep: &Upkeep, bytes: u64) {
+        let sum = self.sum.get_or_insert_with(|| Arc::clone(&upkeep.copies));
+        sum.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+    }
+
+    /// Ends it: a version has the copies, or they are gone.
+    pub(super) fn end(&mut self) {
+        if let Some(sum) = &self.sum {
+            sum.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+        self.bytes = 0;
+    }
+}
+
+impl Drop for RoomClaim {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
 
 impl Upkeep {
     /// Begins a file of values. Until an edit names it, a crash leaves a file that the next open removes.
@@ -21,12 +53,13 @@ impl Upkeep {
     }
 
     /// Up to `wanted` bytes: what separated values may take in addition, by the space target, and of half of the disk's free
-    /// space. Files that are still pinned count.
+    /// space. Files that are still pinned count, and copies that no version has yet.
     pub(super) fn room_for_values(&self, wanted: u64) -> u64 {
         let version = Arc::clone(&self.version_set.state.load().version);
         let room = self.estimated_space(&version).room(self.ctx.options.space_target);
         let free = self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX);
-        wanted.min(room.saturating_sub(self.version_set.trash.pinned_bytes())).min(free / 2)
+        let taken = self.version_set.trash.pinned_bytes() + self.copies.load(Ordering::Relaxed);
+        wanted.min(room.saturating_sub(taken)).min(free / 2)
     }
 
     /// Has garbage of separated values removed, to make room for copies of `bytes` of a partition, and waits for it, or until

@@ -6,11 +6,13 @@
 //! The same rule decides about conversions: values are copied into the order of their keys once scans have spent as much time
 //! on the want of order as the copies take.
 //!
+//! Pickers compare the cost with the price. They look whenever the cost has risen by half a second, and sometimes besides.
+//!
 //! # Cost
-//! An atomic addition. Only a sample of reads adds, so that threads rarely contend for the counter.
+//! An atomic addition and a load. Only a sample of reads adds, so that threads rarely contend for the counter.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Nanoseconds that a get takes longer for each further run, for its range and filter. Measured: cached gets from 5, 14 and
 /// 29 runs.
@@ -26,6 +28,9 @@ pub(crate) const MERGE_NS_PER_BYTE: u64 = 7;
 /// memory. Measured: scans of 500 values of 1 KB before and after a conversion.
 pub(crate) const DEVICE_VALUE_NS: u64 = 7000;
 pub(crate) const MEMORY_VALUE_NS: u64 = 800;
+
+/// When costs have risen by this, pickers look at them: half a second.
+const LOOK_NS: u64 = 1 << 29;
 
 /// One seek in so many of a thread is counted, and stands for all of them.
 const SEEKS_SAMPLED: u64 = 16;
@@ -43,12 +48,14 @@ pub(crate) struct ReadCost {
     spent_ns: AtomicU64,
     /// The time that scans have spent on values in disorder.
     values_ns: AtomicU64,
+    /// Whether one of them has risen by [`LOOK_NS`] since the last look.
+    is_news: AtomicBool,
 }
 
 impl ReadCost {
     /// Adds the cost of reads of `runs` runs, which took `ns` longer for each run but the first.
     pub(crate) fn note(&self, runs: usize, ns: u64) {
-        self.spent_ns.fetch_add((runs as u64).saturating_sub(1) * ns, Ordering::Relaxed);
+        self.add(&self.spent_ns, (runs as u64).saturating_sub(1) * ns);
     }
 
     /// Adds the cost of a seek in `runs` runs. Returns whether it is one of the sample.
@@ -74,12 +81,24 @@ impl ReadCost {
 
     /// Adds time that a scan has spent on values in disorder.
     pub(crate) fn note_values(&self, ns: u64) {
+        self.add(&self.values_ns, ns);
+    }
+
+    fn add(&self, sum: &AtomicU64, ns: u64) {
         if ns > 0 {
-            self.values_ns.fetch_add(ns, Ordering::Relaxed);
+            let before = sum.fetch_add(ns, Ordering::Relaxed);
+            if before / LOOK_NS != (before + ns) / LOOK_NS {
+                self.is_news.store(true, Ordering::Relaxed);
+            }
         }
     }
 
-    /// Whether a conversion that writes `bytes` would have cost less than the disorder of values since the last one.
+    /// Whether pickers should look at it, because it has risen noticeably. Once for each rise.
+    pub(crate) fn take_news(&self) -> bool {
+        self.is_news.load(Ordering::Relaxed) && self.is_news.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether a conversion that writes `bytes`, cleaning for it included, would have cost less than the disorder of values since the last one.
     pub(crate) fn outweighs_conversion_of(&self, bytes: u64) -> bool {
         self.values_ns.load(Ordering::Relaxed) >= bytes.saturating_mul(MERGE_NS_PER_BYTE).max(1)
     }

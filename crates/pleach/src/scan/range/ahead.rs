@@ -245,6 +245,7 @@ impl Range {
             let read = read_values(&self.ctx, buffers, segments, self.partition, fitting, self.fills_cache);
             if let (Ok(disorder_ns), Some(tree)) = (read, view.state.version.tree(self.partition)) {
                 tree.reads.note_values(disorder_ns);
+                self.ctx.look_at_reads(&tree.reads);
             }
         }
         self.ahead = Some(ahead);

@@ -109,6 +109,7 @@ impl Range {
         let tree = self.view.as_ref().and_then(|view| view.state.version.tree(self.partition));
         if let (Ok(disorder_ns), Some(tree)) = (read, tree) {
             tree.reads.note_values(disorder_ns);
+            self.ctx.look_at_reads(&tree.reads);
         }
         let mut loads = Vec::new();
         for (place, (key, value)) in chunk.iter().enumerate().filter(|(_, (_, value))| value.is_pointer()) {

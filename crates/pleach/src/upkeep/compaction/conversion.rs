@@ -34,7 +34,7 @@ use pleach_table::{ValueKind, key_hash};
 
 use crate::keys::PartitionId;
 use crate::stats::add;
-use crate::upkeep::{NewEntry, SstOutput, Upkeep};
+use crate::upkeep::{NewEntry, RoomClaim, SstOutput, Upkeep};
 use crate::value::Value;
 use crate::value_reads::read_movable_values;
 use crate::values::{CHECKSUM_LEN, HomeKind, ValueFileBuilder, ValueHome, ValuePointer};
@@ -65,10 +65,11 @@ pub(super) struct Conversion {
     file: Option<ValueFileBuilder>,
     /// Values in it.
     copied: u64,
-    /// Bytes of the files before it that no version has yet.
-    uncommitted: u64,
-    /// Bytes of values that were left because there was no room for copies.
+    /// Bytes of it, and of the files before it that no version has yet.
+    claim: RoomClaim,
+    /// Bytes of values that were left because there was no room for copies, and how many there were at the last commit.
     left: u64,
+    left_before: u64,
     /// Copies that no version has yet, of values that were cached: they are cached again once gets are led to the copies.
     cached: Vec<CachedCopy>,
 }
@@ -92,7 +93,8 @@ struct Waiting {
 }
 
 impl Conversion {
-    pub(super) fn new(partition: PartitionId) -> Self {
+    /// A conversion. What an earlier try has committed of it has `left` bytes of values for want of room.
+    pub(super) fn new(partition: PartitionId, left: u64) -> Self {
         Self {
             partition,
             waiting: Vec::new(),
@@ -100,8 +102,9 @@ impl Conversion {
             value_bytes: 0,
             file: None,
             copied: 0,
-            uncommitted: 0,
-            left: 0,
+            claim: RoomClaim::default(),
+            left,
+            left_before: left,
             cached: Vec::new(),
         }
     }
@@ -109,6 +112,11 @@ impl Conversion {
     /// Bytes of values that were left because there was no room for copies.
     pub(super) fn left(&self) -> u64 {
         self.left
+    }
+
+    /// The same, of what a version has.
+    pub(super) fn left_before(&self) -> u64 {
+        self.left_before
     }
 
     /// Bytes of the file of values that is being written.
@@ -184,6 +192,7 @@ impl Conversion {
         self.bytes.clear();
         self.value_bytes = 0;
         let copied = self.file_len() - before;
+        self.claim.add(upkeep, copied);
         upkeep.keep_pace(copied);
         Ok(())
     }
@@ -207,8 +216,7 @@ impl Conversion {
     fn choose(&mut self, upkeep: &Upkeep) -> Vec<bool> {
         let pointers: Vec<_> = self.waiting.iter().map(|entry| entry.pointer).collect();
         let mut chosen = chosen(&pointers, upkeep.ctx.options.thresholds.ordered_gap);
-        let written = self.uncommitted + self.file_len();
-        let mut room = upkeep.room_for_values(written + self.value_bytes).saturating_sub(written);
+        let mut room = upkeep.room_for_values(self.value_bytes);
         for (is_chosen, pointer) in chosen.iter_mut().zip(pointers) {
             let bytes = pointer.filter(|_| *is_chosen).map_or(0, ValuePointer::bytes);
             if bytes <= room {
@@ -227,7 +235,6 @@ impl Conversion {
         let Some(file) = self.file.take() else { return Ok(None) };
         let id = file.id();
         let len = file.finish("conversion.sync").inspect_err(|_| upkeep.remove_value_file(id))?;
-        self.uncommitted += len;
         add(&upkeep.ctx.counters.value_converted_bytes, len);
         add(&upkeep.ctx.counters.values_converted, copied);
         let trash = Arc::clone(&upkeep.version_set.trash);
@@ -237,7 +244,8 @@ impl Conversion {
     /// To be called when a version has the copies: those of cached values are cached. Before that, gets would cache the old ones
     /// again.
     pub(super) fn note_committed(&mut self, upkeep: &Upkeep) {
-        self.uncommitted = 0;
+        self.claim.end();
+        self.left_before = self.left;
         let cache = &upkeep.ctx.value_cache;
         for CachedCopy { hash, from, to } in self.cached.drain(..) {
             if let Some(value) = cache.get(hash, from, false) {
@@ -248,6 +256,7 @@ impl Conversion {
 
     /// Removes the file of values, and forgets the entries.
     pub(super) fn abandon(&mut self) {
+        self.claim.end();
         self.cached.clear();
         self.waiting.clear();
         self.bytes.clear();

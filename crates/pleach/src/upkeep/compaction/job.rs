@@ -54,6 +54,16 @@ pub(super) enum Kind {
     Partial(PartialPlan),
 }
 
+/// A conversion that has failed and will be resumed.
+#[derive(Clone, Copy)]
+pub(super) struct FailedConversion {
+    /// Bytes of values that what is committed of it has left for want of room.
+    pub(super) left: u64,
+    /// Whether it is to copy values again, whoever asked for it. Not if it has failed twice at the same place: what is short
+    /// may be what copies need more of than a merge of pointers.
+    pub(super) goes_on: bool,
+}
+
 /// Whether a job has more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -93,7 +103,7 @@ impl CompactionJob {
         if let Some(job) = &mut job
             && converts
         {
-            job.merging.convert(partition);
+            job.merging.convert(partition, 0);
             job.has_progress = true;
             if let Some(tree) = upkeep.version_set.state.load().version.tree(partition) {
                 tree.reads.reset_values();
@@ -123,10 +133,10 @@ impl CompactionJob {
         })
     }
 
-    /// Whether it is to copy values again when it is resumed after a failure. Not if it has failed twice at the same place:
-    /// what is short may be what copies need more of than a merge of pointers.
-    pub(super) fn converts_again(&self) -> bool {
-        self.has_progress && self.merging.values_left().is_some()
+    /// What is remembered of a conversion that has failed.
+    pub(super) fn failed_conversion(&self) -> Option<FailedConversion> {
+        let left = self.merging.values_left_before()?;
+        Some(FailedConversion { left, goes_on: self.has_progress })
     }
 
     /// The output of a whole job.

@@ -76,14 +76,19 @@ impl Merging {
         }
     }
 
-    /// Makes it copy separated values in the order of keys.
-    pub(super) fn convert(&mut self, partition: PartitionId) {
-        self.conversion = Some(Conversion::new(partition));
+    /// Makes it copy separated values in the order of keys. An earlier try has `left` bytes of them for want of room.
+    pub(super) fn convert(&mut self, partition: PartitionId, left: u64) {
+        self.conversion = Some(Conversion::new(partition, left));
     }
 
     /// If values are copied: bytes of those that were left because there was no room.
     pub(super) fn values_left(&self) -> Option<u64> {
         self.conversion.as_ref().map(Conversion::left)
+    }
+
+    /// The same, of what a version has.
+    pub(super) fn values_left_before(&self) -> Option<u64> {
+        self.conversion.as_ref().map(Conversion::left_before)
     }
 
     /// To be called when a version has the output.

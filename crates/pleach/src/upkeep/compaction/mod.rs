@@ -22,6 +22,7 @@ mod outputs;
 mod pace;
 mod partial;
 mod requests;
+mod room;
 mod starts;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use super::requests::Requests;
 use super::worker::{Compactions, List};
 use crate::keys::PartitionId;
 use crate::picker::{self, Plan, Situation, WholePlan};
-use crate::shape::{Policy, STAGE_FIRST};
+use crate::shape::{Conversion, Policy, STAGE_FIRST};
 use crate::version::Version;
 use crate::version::edit::RunId;
 
@@ -77,10 +77,10 @@ impl Compactions {
                 }
                 let is_requested =
                     self.upkeep.background.lock().to_compact.converts_into(partition, meta.output);
-                let has_failed = list.failed_conversions.remove(&(partition, meta.output));
+                let failed = list.failed_conversions.remove(&(partition, meta.output));
                 if let Some(mut job) = CompactionJob::resume(&self.upkeep, partition, meta) {
-                    if is_requested || has_failed {
-                        job.merging.convert(partition);
+                    if is_requested || failed.is_some_and(|failed| failed.goes_on) {
+                        job.merging.convert(partition, failed.map_or(0, |failed| failed.left));
                     }
                     list.whole_outputs.insert((partition, meta.output));
                     list.waiting.push(job);
@@ -96,7 +96,12 @@ impl Compactions {
             let (version, requests) = self.fulfil_requests(list);
             let (version, is_quiet) = (Arc::downgrade(&version), self.upkeep.is_quiet());
             let clock = self.upkeep.compaction_clock();
-            self.upkeep.version_set.refresh_ledger_once(clock);
+            if self.upkeep.ctx.reads_cost_more.swap(false, Ordering::Acquire) {
+                self.upkeep.version_set.refresh_ledger(clock);
+                list.empty_search = None;
+            } else {
+                self.upkeep.version_set.refresh_ledger_once(clock);
+            }
             let before = self.is_full(list).then(|| list.first_stage());
             let search = Search { version, is_quiet, clock, before };
             // Reads may have made a merge due since the empty search. A thread that waits for compactions to end must not
@@ -104,11 +109,14 @@ impl Compactions {
             let is_empty = self.upkeep.settle_waiters.load(Ordering::Acquire) == 0
                 && list.empty_search.as_ref().is_some_and(|empty| empty.is_same(&search));
             let has_requests = requests.open().next().is_some();
-            if (is_empty && !has_requests) || before.is_some_and(|before| before <= STAGE_FIRST) {
+            let with_room = self.conversion_with_room(list, &self.upkeep.version_set.state.load().version);
+            if (is_empty && !has_requests && with_room.is_none())
+                || before.is_some_and(|before| before <= STAGE_FIRST)
+            {
                 return Ok(());
             }
             let (version, output) = self.upkeep.version_set.plan_basis();
-            let Some(picked) = self.pick(list, &version, &requests, before) else {
+            let Some(picked) = self.pick(list, &version, &requests, (with_room, before)) else {
                 list.empty_search = Some(Search { version: Arc::downgrade(&version), ..search });
                 return Ok(());
             };
@@ -121,6 +129,9 @@ impl Compactions {
         list.last_started = partition;
         match plan {
             Plan::Whole(plan) => {
+                if plan.converts && request.is_none() {
+                    self.end_wait_for_room(list, partition);
+                }
                 if let Some(job) = CompactionJob::start(&self.upkeep, partition, plan, output)? {
                     list.whole_outputs.insert((partition, output));
                     list.waiting.push(job);
@@ -140,16 +151,16 @@ impl Compactions {
         Ok(())
     }
 
-    /// The next job to start: requests first, then each partition in its turn, then sparse files. If `before` is given, only
-    /// a job whose output stage comes before it.
+    /// The next job to start: requests first, then each partition in its turn, then a conversion that has waited for room, then
+    /// sparse files. If `before` is given, only a job whose output stage comes before it.
     ///
     /// Requires: the requests were looked at before the version, so that it has all that was to be merged.
     fn pick(
         &self,
-        list: &List,
+        list: &mut List,
         version: &Version,
         requests: &Requests,
-        before: Option<u8>,
+        (with_room, before): (Option<PartitionId>, Option<u8>),
     ) -> Option<Picked> {
         let is_quiet = self.upkeep.is_quiet();
         let policy = self.upkeep.ctx.options.policy(is_quiet);
@@ -160,16 +171,33 @@ impl Compactions {
         };
         let requested = requests.open().find_map(|(id, number, converts)| {
             let busy = list.busy(id);
-            let situation = Situation { tree: version.tree(id)?, busy: &busy, now };
-            picked(id, Plan::Whole(pick_requested(&policy, situation, converts)?), Some(number))
+            let tree = version.tree(id)?;
+            let situation = Situation { tree, busy: &busy, now };
+            let mut plan = pick_requested(&policy, situation, converts)?;
+            plan.converts = plan.converts && (converts || self.has_room(list, id, tree));
+            picked(id, Plan::Whole(plan), Some(number))
         });
-        let by_policy = || {
-            let due = self.upkeep.version_set.ledger.lock().due(is_quiet, list.last_started, before);
-            due.into_iter().filter(|id| !requests.is_open(*id)).find_map(|id| {
-                let busy = list.busy(id);
-                let situation = Situation { tree: version.tree(id)?, busy: &busy, now };
-                picked(id, picker::pick(&policy, situation)?, None)
-            })
+        if requested.is_some() {
+            return requested;
+        }
+        let due = self.upkeep.version_set.ledger.lock().due(is_quiet, list.last_started, before);
+        let by_policy = due.into_iter().filter(|id| !requests.is_open(*id)).find_map(|id| {
+            let busy = list.busy(id);
+            let tree = version.tree(id)?;
+            let situation = Situation { tree, busy: &busy, now };
+            let mut plan = picker::pick(&policy, situation)?;
+            let converts = matches!(&plan, Plan::Whole(plan) if plan.converts);
+            if converts && with_room != Some(id) && !self.has_room(list, id, tree) {
+                let policy = Policy { conversion: Conversion::Never, ..policy };
+                plan = picker::pick(&policy, situation)?;
+            }
+            picked(id, plan, None)
+        });
+        let conversion = || {
+            let id = with_room.filter(|id| !requests.is_open(*id))?;
+            let busy = list.busy(id);
+            let situation = Situation { tree: version.tree(id)?, busy: &busy, now };
+            picked(id, Plan::Whole(picker::pick_conversion(&policy, situation)?), None)
         };
         let sparse = || {
             let sparse = self.upkeep.version_set.ledger.lock().in_sparse_files();
@@ -178,7 +206,7 @@ impl Compactions {
                 picked(id, Plan::Whole(plan), None)
             })
         };
-        requested.or_else(by_policy).or_else(sparse)
+        by_policy.or_else(conversion).or_else(sparse)
     }
 
     /// Removes the requests that are fulfilled and wakes those who made them. Returns the newest version and the pending

@@ -16,14 +16,15 @@
 //! # Concurrency
 //! The list's lock is held while jobs are chosen and entered into the manifest, never during a step.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pleach_env::sync::Mutex;
 use pleach_env::{Job, JobStep, Result};
 
-use super::job::{CompactionJob, Progress};
+use super::job::{CompactionJob, FailedConversion, Progress};
+use super::room::Waiting;
 use super::starts::Search;
 use crate::keys::PartitionId;
 use crate::upkeep::Upkeep;
@@ -43,8 +44,10 @@ pub(super) struct List {
     pub(super) waiting: Vec<CompactionJob>,
     /// Outputs of whole jobs that wait or are in a step.
     pub(super) whole_outputs: BTreeSet<(PartitionId, RunId)>,
-    /// Outputs of failed conversions that are resumed as conversions, whoever asked for them.
-    pub(super) failed_conversions: BTreeSet<(PartitionId, RunId)>,
+    /// Outputs of conversions that have failed.
+    pub(super) failed_conversions: BTreeMap<(PartitionId, RunId), FailedConversion>,
+    /// Partitions whose conversion waits for room.
+    pub(super) waiting_for_room: Waiting,
     /// Runs of partial jobs that wait or are in a step.
     pub(super) partial_runs: Vec<(PartitionId, RunId)>,
     /// The last search for jobs to start, if it found none.
@@ -88,7 +91,8 @@ impl Compactions {
         let list = List {
             waiting: Vec::new(),
             whole_outputs: BTreeSet::new(),
-            failed_conversions: BTreeSet::new(),
+            failed_conversions: BTreeMap::new(),
+            waiting_for_room: Waiting::new(),
             partial_runs: Vec::new(),
             empty_search: None,
             resumes: true,
@@ -156,8 +160,8 @@ impl Compactions {
             if progress.is_none() {
                 // The version still records it.
                 list.resumes = true;
-                if job.converts_again() {
-                    list.failed_conversions.insert((job.partition, output));
+                if let Some(failed) = job.failed_conversion() {
+                    list.failed_conversions.insert((job.partition, output), failed);
                 }
             }
         } else {

@@ -121,8 +121,8 @@ impl Relocator {
         if !self.upkeep.is_relocation_due(&version) {
             let was_busy = std::mem::take(&mut self.upkeep.relocation.lock().is_busy);
             if was_busy {
-                // Only then: threads that wait wake the jobs whenever they are notified.
-                self.upkeep.ctx.status.notify();
+                // Only then: threads that wait wake the jobs whenever they are notified. Conversions may wait for room.
+                self.upkeep.note_progress();
             }
             return Ok(false);
         }
@@ -201,7 +201,7 @@ impl Upkeep {
     fn wanted_space(&self, version: &Version) -> u64 {
         let mut space = self.estimated_space(version);
         space.files = space.files.saturating_add(self.relocation.lock().wanted());
-        space.excess(self.ctx.options.space_target_now())
+        space.excess(self.ctx.options.relocation_target())
     }
 
     /// Has `bytes` freed below the target for the conversion of a partition, as far as there is garbage; 0 ends that.
@@ -232,7 +232,7 @@ impl Upkeep {
         let excess = if version.values.is_empty() {
             0
         } else {
-            self.estimated_space(&version).excess(self.ctx.options.space_target_now())
+            self.estimated_space(&version).excess(self.ctx.options.relocation_target())
         };
         let soft = (self.ctx.options.memtable_budget() as u64).min(DEBT_SOFT_MAX);
         let debt = ratio(excess.saturating_sub(soft), DEBT_HARD * soft).min(1.0);
@@ -250,7 +250,7 @@ impl Upkeep {
 
     /// Marks, and chooses files to clean. Returns also the bytes of live values.
     fn choose_victims(&self, version: &Arc<Version>) -> Result<(VecDeque<Victim>, u64)> {
-        let target = self.ctx.options.space_target_now();
+        let target = self.ctx.options.relocation_target();
         let mut space = self.estimated_space(version);
         space.files = space.files.saturating_add(self.relocation.lock().wanted());
         let wanted = space.excess(target).max(space.live / USED_PART).max(1);
@@ -293,7 +293,7 @@ impl Upkeep {
             state.counted.get(&home.file).map_or(even, |counted| (*counted).min(moved_len(used)))
         });
         drop(state);
-        let ranked = rank(&files, self.ctx.options.space_target_now(), FileId(version.next_id));
+        let ranked = rank(&files, self.ctx.options.relocation_target(), FileId(version.next_id));
         segments_in(version, first_that_free(&ranked, wanted.saturating_mul(LOOKED_AT)))
     }
 }

@@ -223,3 +223,37 @@ fn scans_pay_for_conversions(by_chunks: bool) {
         check(&partition, KEYS, 0, LEN);
     }
 }
+
+/// A store at its space target has no room for copies. The rule frees space, and copies as far as it reaches, again and again.
+#[test]
+fn scans_pay_for_conversions_of_a_store_without_room() {
+    for conversion in [Conversion::ForScans, Conversion::Always] {
+        let env = SimEnv::new(1);
+        let change =
+            |options: Options| options.space_target(1.3).conversion(conversion).memtable_bytes(64 << 10);
+        let db = ready(&env, change);
+        let partition = db.default_partition();
+        for round in 1..4 {
+            fill_at_random(&partition, round, 3);
+        }
+        db.flush().unwrap();
+        db.settle().unwrap();
+        let before = reads_of_a_scan(&env, &partition);
+        for _ in 0..20 {
+            (0..10).for_each(|_| scan(&partition, false));
+            db.settle().unwrap();
+        }
+        db.compact().unwrap();
+        db.settle().unwrap();
+        let stats = db.stats();
+        assert!(stats.value_converted_bytes > KEYS * LEN as u64 / 4, "{conversion:?}: {stats:?}");
+        let after = reads_of_a_scan(&env, &partition);
+        assert!(after * 3 < before || conversion == Conversion::Always, "{before} reads, then {after}");
+        assert!(stats.value_file_bytes < KEYS * (LEN as u64 + 20) * 14 / 10, "{stats:?}");
+        for number in 0..KEYS {
+            let round = if number.is_multiple_of(3) { 3 } else { 0 };
+            assert_eq!(partition.get(key(number)).unwrap().as_deref(), Some(&*value(number, round, LEN)));
+        }
+        db.verify().unwrap();
+    }
+}

@@ -1,0 +1,83 @@
+//! Room for conversions that nobody has requested: they begin when there is room for copies, and until then have space freed.
+//!
+//! A store that is overwritten is as large as its space target most of the time. A conversion that began at once would copy
+//! nothing.
+
+use std::collections::BTreeSet;
+
+use super::worker::{Compactions, List};
+use crate::keys::PartitionId;
+use crate::picker::copied_at_once;
+use crate::version::{SubTree, Version};
+
+/// Partitions whose conversion waits for room.
+pub(super) type Waiting = BTreeSet<PartitionId>;
+
+/// Whether a conversion that waits can begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Enough,
+    /// Values are being moved.
+    Comes,
+    /// No more can be freed.
+    TooLittle,
+}
+
+impl Compactions {
+    /// Whether there is room for copies of a partition's values. If not, its conversion waits, and space is freed for it.
+    pub(super) fn has_room(&self, list: &mut List, partition: PartitionId, tree: &SubTree) -> bool {
+        let wanted = self.wanted(tree);
+        let has_room = self.upkeep.room_for_values(wanted) >= wanted / 2;
+        if !has_room && list.waiting_for_room.insert(partition) {
+            self.upkeep.want_space(partition, wanted);
+        }
+        has_room
+    }
+
+    /// A partition whose conversion has waited for room and can begin. The others go on waiting, or give up: then scans have to
+    /// pay again.
+    pub(super) fn conversion_with_room(&self, list: &mut List, version: &Version) -> Option<PartitionId> {
+        for partition in list.waiting_for_room.clone() {
+            let tree = version.tree(partition);
+            let is_requested = self.upkeep.background.lock().waiters.contains_key(&partition);
+            match tree.filter(|_| !is_requested).map(|tree| (tree, self.room(version, tree))) {
+                Some((_, Room::Comes)) => {}
+                Some((_, Room::Enough)) => return Some(partition),
+                Some((tree, Room::TooLittle)) => {
+                    tree.reads.reset_values();
+                    self.end_wait_for_room(list, partition);
+                    self.upkeep.version_set.refresh_ledger(self.upkeep.compaction_clock());
+                }
+                None => {
+                    list.waiting_for_room.remove(&partition);
+                    if !is_requested {
+                        self.upkeep.want_space(partition, 0);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Ends the wait of a conversion.
+    pub(super) fn end_wait_for_room(&self, list: &mut List, partition: PartitionId) {
+        if list.waiting_for_room.remove(&partition) {
+            self.upkeep.want_space(partition, 0);
+        }
+    }
+
+    fn room(&self, version: &Version, tree: &SubTree) -> Room {
+        let wanted = self.wanted(tree);
+        let is_settled = self.upkeep.is_relocation_settled(version);
+        match self.upkeep.room_for_values(wanted) {
+            room if room >= wanted - wanted / 8 => Room::Enough,
+            room if is_settled && room >= wanted / 4 => Room::Enough,
+            _ if is_settled => Room::TooLittle,
+            _ => Room::Comes,
+        }
+    }
+
+    fn wanted(&self, tree: &SubTree) -> u64 {
+        copied_at_once(tree.sum(|run| run.totals.value_bytes), self.upkeep.ctx.options.space_target)
+    }
+}
