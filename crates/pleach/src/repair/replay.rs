@@ -120,7 +120,15 @@ impl Salvage<'_> {
     /// Writes the operations of a batch: all of them, or none if one is malformed.
     fn replay_record(&mut self, path: &Path, record: &Record<'_>) -> Result<()> {
         self.report.report.log_records += 1;
-        if let Err(message) = Operations::decode_raw(record.payload, &mut |_| ()) {
+        let mut count = 0u64;
+        let decoded = Operations::decode_raw(record.payload, &mut |_| count += 1);
+        let found = decoded.map_err(str::to_owned).and_then(|_| {
+            let is_right = count == u64::from(record.count);
+            is_right
+                .then_some(())
+                .ok_or_else(|| format!("it says that it has {} operations, and has {count}", record.count))
+        });
+        if let Err(message) = found {
             let message =
                 format!("the batch has a valid checksum, but {message}; none of its writes was applied");
             let error = Error::corruption(path, record.offset, message);
@@ -156,9 +164,14 @@ mod tests {
     use super::*;
     use crate::{Options, repair};
 
-    /// Bytes of a batch with a valid checksum that only a bug of a writer makes: a put, and then an unknown kind.
+    /// Bytes of a batch with a valid checksum that only a bug of a writer makes: a put, and then an unknown kind, or nothing.
     #[test]
     fn of_a_malformed_batch_nothing_is_applied() {
+        nothing_is_applied_of(b"\x01\x00\x04\x01halfx\x09");
+        nothing_is_applied_of(b"\x01\x00\x04\x01halfx");
+    }
+
+    fn nothing_is_applied_of(batch_of_two: &[u8]) {
         let env = SimEnv::new(1);
         let options = || Options::new().env(Arc::<SimEnv>::clone(&env)).memory(1 << 20);
         let db = options().open("/store").unwrap();
@@ -176,7 +189,7 @@ mod tests {
         )
         .unwrap();
         let mut batch = RecordBuf::new();
-        batch.bytes_mut().extend_from_slice(b"\x01\x00\x04\x01halfx\x09");
+        batch.bytes_mut().extend_from_slice(batch_of_two);
         log.append([Append { record: &mut batch, first_seq: last + 1, count: 2 }]).unwrap();
         drop(log);
         let report = repair("/store", "/new", options(), &mut |_, _| true).unwrap();

@@ -31,14 +31,13 @@ pub(super) fn mark(upkeep: &Upkeep, version: &Version, segments: &BTreeSet<FileI
     let mut marks = Marks::new(version, segments);
     let mut looked = 0u32;
     for (partition, state) in version.partitions() {
-        let runs = state.tree.runs.iter().filter(|run| run.totals.value_bytes > 0 || run.totals.entries > 0);
-        let sources: Vec<_> = runs
-            .filter(|run| !run.files.is_empty())
-            .map(|run| SourceCursor::over_run(partition, Arc::clone(run), RunReads::Stream))
-            .collect();
         if state.tree.sum(|run| run.totals.value_bytes) == 0 {
             continue;
         }
+        // Runs without pointers, too: they may hide some.
+        let runs = state.tree.runs.iter().filter(|run| !run.files.is_empty());
+        let sources =
+            runs.map(|run| SourceCursor::over_run(partition, Arc::clone(run), RunReads::Stream)).collect();
         let mut merge = Merge::new(sources, Direction::Up);
         merge.seek(SeekTo::Start)?;
         while let Some(source) = merge.current() {
