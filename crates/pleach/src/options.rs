@@ -477,11 +477,6 @@ impl Options {
         StageFill::of(self.shape, self.runs_per_stage)
     }
 
-    /// Files smaller than this are copied rather than moved. Otherwise small files would stay small for ever.
-    pub(crate) fn moved_bytes_min(&self) -> u64 {
-        self.flushed_sst_bytes()
-    }
-
     /// Size at which an SST of a flush is complete. It is small because many such runs are merged at once, and an input is
     /// removed only after the merge has passed its end.
     pub(crate) fn flushed_sst_bytes(&self) -> u64 {

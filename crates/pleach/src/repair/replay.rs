@@ -122,7 +122,7 @@ impl Salvage<'_> {
         self.report.report.log_records += 1;
         let mut count = 0u64;
         let decoded = Operations::decode_raw(record.payload, &mut |_| count += 1);
-        let found = decoded.map_err(str::to_owned).and_then(|_| {
+        let found = decoded.map_err(str::to_owned).and_then(|()| {
             let is_right = count == u64::from(record.count);
             is_right
                 .then_some(())

@@ -98,7 +98,8 @@ impl ReadCost {
         self.is_news.load(Ordering::Relaxed) && self.is_news.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a conversion that writes `bytes`, cleaning for it included, would have cost less than the disorder of values since the last one.
+    /// Whether a conversion that writes `bytes`, cleaning for it included, would have cost less than the disorder of values
+    /// since the last one.
     pub(crate) fn outweighs_conversion_of(&self, bytes: u64) -> bool {
         self.values_ns.load(Ordering::Relaxed) >= bytes.saturating_mul(MERGE_NS_PER_BYTE).max(1)
     }

@@ -180,7 +180,8 @@ impl Merging {
     /// The file that can be moved now: the merge is at its beginning, and no other input has a key in its range.
     fn movable_file(&self, upkeep: &Upkeep) -> Option<RunFileMeta> {
         let file = self.merge.current()?.whole_file_ahead()?;
-        let is_large = file.meta.bytes >= upkeep.ctx.options.moved_bytes_min();
+        // Otherwise small files would stay small for ever.
+        let is_large = file.meta.bytes >= upkeep.ctx.options.flushed_sst_bytes();
         let is_clean = !self.drops_tombstones || file.meta.tombstones == 0;
         let is_converted = self.conversion.is_none() || file.meta.values.is_empty();
         let is_alone = || self.merge.others_are_behind(&file.meta.largest);
@@ -213,7 +214,7 @@ impl Merging {
                 let is_full = sst.is_full(sst_bytes) || conversion.is_some_and(|c| c.ends_sst(sst_bytes));
                 // End the output early if a file can be moved next, but write no small SSTs.
                 let is_cut = || {
-                    sst.len() >= upkeep.ctx.options.moved_bytes_min() && self.movable_file(upkeep).is_some()
+                    sst.len() >= upkeep.ctx.options.flushed_sst_bytes() && self.movable_file(upkeep).is_some()
                 };
                 if is_full || (source.whole_file_ahead().is_some() && is_cut()) {
                     break;
