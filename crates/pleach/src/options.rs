@@ -325,9 +325,14 @@ impl Options {
         self
     }
 
-    /// The multiple of what is live above which values are moved.
+    /// The space target above which values are moved.
     pub(crate) fn relocation_target(&self) -> f64 {
         self.thresholds.space_target.unwrap_or(self.space_target)
+    }
+
+    /// Whether everything is copied to clean values.
+    pub(crate) fn always_converts(&self) -> bool {
+        self.conversion == Conversion::Always
     }
 
     /// Whether values of any length are separated.
@@ -477,8 +482,7 @@ impl Options {
         StageFill::of(self.shape, self.runs_per_stage)
     }
 
-    /// Size at which an SST of a flush is complete. It is small because many such runs are merged at once, and an input is
-    /// removed only after the merge has passed its end.
+    /// Size at which an SST of a flush is complete: small, because an input of a merge is removed when it is passed.
     pub(crate) fn flushed_sst_bytes(&self) -> u64 {
         self.sst_bytes.min(self.memtable_budget() as u64 / 8)
     }

@@ -37,7 +37,9 @@ pub enum Conversion {
     /// After `LearnedKV` (section 4.6.1), which moves pointers alone if there are few scans.
     #[default]
     ForScans,
-    /// At each merge of everything, as `LearnedKV` does at each garbage collection (section 4.2). Writes most.
+    /// At each merge of everything, and instead of moving values of files with much garbage: everything is copied, as
+    /// `LearnedKV` does at each garbage collection (section 4.2). Writes most. The files of values exceed
+    /// [`Options::space_target`](crate::Options::space_target) meanwhile, by up to once the live values.
     Always,
 }
 

@@ -23,8 +23,8 @@ use std::ops::Range;
 use pleach_env::FileId;
 
 use crate::shape::{Conversion, Policy, STAGE_BOTTOM, STAGE_FIRST, Shape};
+use crate::version::SubTree;
 use crate::version::edit::RunId;
-use crate::version::{Run, SubTree};
 
 pub(crate) use sparse::{is_sparse, pick_sparse};
 
@@ -136,6 +136,13 @@ pub(crate) fn copied_at_once(bytes: u64, space_target: f64) -> u64 {
     bytes / 100 * percents
 }
 
+/// Bytes that a conversion of [`copied_at_once`] writes, with cleaning for it.
+pub(crate) fn conversion_bytes(tree: &SubTree, space_target: f64) -> u64 {
+    let copied = copied_at_once(tree.sum(|run| run.totals.value_bytes), space_target);
+    let cleaned = if space_target < ROOMY_TARGET { copied / 10 * CLEANED_TENTHS } else { 0 };
+    tree.sum(|run| run.totals.bytes).saturating_add(copied).saturating_add(cleaned)
+}
+
 /// The conversion, if scans have spent as much time on values in disorder as it takes.
 fn pick_for_scans(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
     let is_due = policy.conversion == Conversion::ForScans && situation.is_order_worth_it(policy);
@@ -206,17 +213,12 @@ impl Situation<'_> {
 
     /// Whether a merge of everything should put separated values in order.
     fn is_order_worth_it(&self, policy: &Policy) -> bool {
-        let bytes = |of: fn(&Run) -> u64| self.tree.sum(of);
         match policy.conversion {
-            _ if bytes(|run| run.totals.value_bytes) == 0 => false,
+            _ if self.tree.sum(|run| run.totals.value_bytes) == 0 => false,
             Conversion::Never => false,
             Conversion::Always => true,
             Conversion::ForScans => {
-                let copied = copied_at_once(bytes(|run| run.totals.value_bytes), policy.space_target);
-                let cleaned =
-                    if policy.space_target < ROOMY_TARGET { copied / 10 * CLEANED_TENTHS } else { 0 };
-                let written = bytes(|run| run.totals.bytes).saturating_add(copied).saturating_add(cleaned);
-                self.tree.reads.outweighs_conversion_of(written)
+                self.tree.reads.outweighs_conversion_of(conversion_bytes(self.tree, policy.space_target))
             }
         }
     }

@@ -52,11 +52,15 @@ impl Upkeep {
         let _left_for_the_next_open = self.ctx.env.remove_file(&values_path(&self.ctx.dir, id));
     }
 
-    /// Up to `wanted` bytes: what separated values may take in addition, by the space target, and of half of the disk's free
-    /// space. Files that are still pinned count, and copies that no version has yet.
+    /// Up to `wanted` bytes: what separated values may take in addition, by the space target unless everything is always copied,
+    /// and of half of the disk's free space. Files that are still pinned count, and copies that no version has yet.
     pub(super) fn room_for_values(&self, wanted: u64) -> u64 {
         let version = Arc::clone(&self.version_set.state.load().version);
-        let room = self.estimated_space(&version).room(self.ctx.options.space_target);
+        let room = if self.ctx.options.always_converts() {
+            u64::MAX
+        } else {
+            self.estimated_space(&version).room(self.ctx.options.space_target)
+        };
         let free = self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX);
         let taken = self.version_set.trash.pinned_bytes() + self.copies.load(Ordering::Relaxed);
         wanted.min(room.saturating_sub(taken)).min(free / 2)

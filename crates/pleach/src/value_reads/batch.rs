@@ -9,6 +9,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::time::Duration;
 
 use pleach_env::{ErrorKind, ReadQueue, Result, is_out_of_files};
 use pleach_table::{AlignedBuffer, BlockRef};
@@ -175,7 +176,7 @@ pub(crate) fn read_resident_values<'k, 'v>(
     let read = || {
         let mut batch = Batch::new((ctx, false, OnDamage::Fails), segments, partition, entries)?;
         batch.read_resident()?;
-        batch.note_rest(&batch.groups(ON_DEVICE));
+        batch.note_rest(&batch.groups(ON_DEVICE), Duration::ZERO);
         Ok(batch.disorder_ns)
     };
     read().map_err(|error| ctx.status.read_failed(error))
@@ -323,19 +324,21 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         self.take(group, buffer)
     }
 
-    /// Counts what it takes to read these groups from the device.
-    fn note_rest(&mut self, groups: &[Group]) {
+    /// Counts what it takes to read these groups from the device: their part of the time that it took, if that is more than
+    /// usual.
+    fn note_rest(&mut self, groups: &[Group], took: Duration) {
         let mut read = Reads::default();
         for group in groups {
             read.add(group, self.first(group));
         }
-        self.disorder_ns += read.needless(ON_DEVICE) * DEVICE_VALUE_NS;
+        let needless = read.needless(ON_DEVICE);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / (groups.len() as u64).max(1);
+        self.disorder_ns += needless.saturating_mul(took.max(DEVICE_VALUE_NS));
     }
 
     /// Reads what is left: a lone group by this thread, others by a queue.
     fn read_rest(&mut self) -> Result<()> {
         let groups = self.groups(ON_DEVICE);
-        self.note_rest(&groups);
         match &groups[..] {
             [] => return Ok(()),
             [group] => {
@@ -344,22 +347,30 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
             }
             _ => {}
         }
+        let start = self.ctx.env.now();
+        self.read_groups(&groups)?;
+        self.note_rest(&groups, self.ctx.env.now().saturating_sub(start));
+        Ok(())
+    }
+
+    /// Reads groups by a queue.
+    fn read_groups(&mut self, groups: &[Group]) -> Result<()> {
         let mut queue: ReadQueue<'_, AlignedBuffer> = self.ctx.read_queue(READS_MAX)?;
         for (tag, group) in groups.iter().enumerate() {
             while queue.is_full() {
-                self.end_one(&groups, &mut queue)?;
+                self.end_one(groups, &mut queue)?;
             }
             let &Place { file, pointer, .. } = self.first(group);
             while let Err(error) =
                 queue.push(file.request_into(&group.span, tag as u64, self.buffers.free.pop()))
             {
                 // A read in flight owns its descriptor until it has ended.
-                if !is_out_of_files(&error) || !self.end_one(&groups, &mut queue)? {
+                if !is_out_of_files(&error) || !self.end_one(groups, &mut queue)? {
                     return Err(file.read_failed(pointer, error));
                 }
             }
         }
-        while self.end_one(&groups, &mut queue)? {}
+        while self.end_one(groups, &mut queue)? {}
         Ok(())
     }
 

@@ -104,7 +104,16 @@ impl ReadCost {
         self.values_ns.load(Ordering::Relaxed) >= bytes.saturating_mul(MERGE_NS_PER_BYTE).max(1)
     }
 
-    /// Starts again from zero: values are being put in order.
+    /// Pays for a conversion that writes `bytes`. What was spent beyond that counts for the next ones, up to `MORE_MAX` of them.
+    pub(crate) fn pay_conversion_of(&self, bytes: u64) {
+        /// At the narrowest space target all values are put in order by 20 conversions. It is not known how many are needed.
+        const MORE_MAX: u64 = 6;
+        let price = bytes.saturating_mul(MERGE_NS_PER_BYTE);
+        let left = |spent: u64| Some(spent.saturating_sub(price).min(price.saturating_mul(MORE_MAX)));
+        let _always_changes = self.values_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+    }
+
+    /// Starts again from zero: all values are in order, or cannot be put in order.
     pub(crate) fn reset_values(&self) {
         self.values_ns.store(0, Ordering::Relaxed);
     }

@@ -9,6 +9,7 @@
 //!   has come since;
 //! - large values, which gain nothing ([`ValuePointer::gains_by_order`]);
 //! - all values, while the files of values have no room below [`Options::space_target`](crate::Options::space_target);
+//! - nothing of these three kinds with [`Conversion::Always`](crate::Conversion::Always), as far as the disk has room;
 //! - values that cannot be proved. A newer entry may hide the pointer, and then the value may be gone.
 //!
 //! # Why nothing can come back, and nothing is lost
@@ -215,7 +216,11 @@ impl Conversion {
     /// Which values of the group are copied: those that are in no order, as far as there is room.
     fn choose(&mut self, upkeep: &Upkeep) -> Vec<bool> {
         let pointers: Vec<_> = self.waiting.iter().map(|entry| entry.pointer).collect();
-        let mut chosen = chosen(&pointers, upkeep.ctx.options.thresholds.ordered_gap);
+        let mut chosen = if upkeep.ctx.options.always_converts() {
+            pointers.iter().map(Option::is_some).collect()
+        } else {
+            chosen(&pointers, upkeep.ctx.options.thresholds.ordered_gap)
+        };
         let mut room = upkeep.room_for_values(self.value_bytes);
         for (is_chosen, pointer) in chosen.iter_mut().zip(pointers) {
             let bytes = pointer.filter(|_| *is_chosen).map_or(0, ValuePointer::bytes);

@@ -19,7 +19,7 @@ use super::merging::Merging;
 use super::outputs::{Outputs, trace_output};
 use super::partial;
 use crate::keys::{PartitionId, successor};
-use crate::picker::{PartialPlan, WholePlan};
+use crate::picker::{PartialPlan, WholePlan, conversion_bytes};
 use crate::scan::PassedValues;
 use crate::shape::STAGE_BOTTOM;
 use crate::state::State;
@@ -106,7 +106,7 @@ impl CompactionJob {
             job.merging.convert(partition, 0);
             job.has_progress = true;
             if let Some(tree) = upkeep.version_set.state.load().version.tree(partition) {
-                tree.reads.reset_values();
+                tree.reads.pay_conversion_of(conversion_bytes(tree, upkeep.ctx.options.space_target));
             }
         }
         Ok(job)
@@ -204,6 +204,12 @@ impl CompactionJob {
         if is_done && let Some(left) = self.merging.values_left() {
             // Before the edit, which ends the wait of those who want to know.
             upkeep.background.lock().note_conversion(self.partition, left);
+            if left == 0
+                && let Some(tree) = upkeep.version_set.state.load().version.tree(self.partition)
+            {
+                // Before the edit, with which the ledger looks at it.
+                tree.reads.reset_values();
+            }
         }
         let value_files = value_files_in(&edit);
         upkeep.version_set.commit_edit(edit, files, State::with_version).inspect_err(|_| {

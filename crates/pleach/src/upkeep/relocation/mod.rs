@@ -92,6 +92,8 @@ pub(super) struct Relocator {
     used_until: u64,
     /// Bytes freed since the last marking.
     freed: u64,
+    /// Partitions that are converted instead, with [`Conversion::Always`](crate::Conversion::Always).
+    converting: Vec<PartitionId>,
 }
 
 /// A file to be cleaned.
@@ -105,7 +107,7 @@ struct Victim {
 impl Relocator {
     pub(super) fn new(upkeep: &Arc<Upkeep>) -> Self {
         let (victims, marked_at, used_until, freed) = (VecDeque::new(), 0, 0, 0);
-        Self { upkeep: Arc::clone(upkeep), victims, marked_at, used_until, freed }
+        Self { upkeep: Arc::clone(upkeep), victims, marked_at, used_until, freed, converting: Vec::new() }
     }
 
     /// Cleans some files, or marks and chooses. Returns whether there may be more to do.
@@ -119,6 +121,7 @@ impl Relocator {
             self.victims.clear();
         }
         if !self.upkeep.is_relocation_due(&version) {
+            self.converting.clear();
             let was_busy = std::mem::take(&mut self.upkeep.relocation.lock().is_busy);
             if was_busy {
                 // Only then: threads that wait wake the jobs whenever they are notified. Conversions may wait for room.
@@ -131,6 +134,9 @@ impl Relocator {
             state.is_busy = true;
             std::mem::take(&mut state.is_asked)
         };
+        if self.upkeep.ctx.options.always_converts() {
+            return Ok(self.convert_all(&version));
+        }
         if self.victims.is_empty() {
             if self.marked_at == written && self.freed == 0 && !is_asked {
                 // Nothing was written and nothing could be freed since the last marking.
@@ -151,6 +157,29 @@ impl Relocator {
             self.upkeep.put_off_relocation();
         }
         Ok(true)
+    }
+
+    /// Requests that all partitions are converted, or looks whether they have been. Returns whether there may be more to do.
+    fn convert_all(&mut self, version: &Version) -> bool {
+        let mut background = self.upkeep.background.lock();
+        if self.converting.is_empty() {
+            let partitions = version.partitions();
+            let with_values =
+                partitions.filter(|(_, state)| state.tree.sum(|run| run.totals.value_bytes) > 0);
+            self.converting = with_values.map(|(id, _)| id).collect();
+            self.converting.iter().for_each(|id| background.to_compact.insert(*id, true));
+            drop(background);
+            self.upkeep.ctx.status.wake_jobs();
+            return false;
+        }
+        if self.converting.iter().any(|id| background.to_compact.contains(*id)) {
+            return false;
+        }
+        drop(background);
+        self.converting.clear();
+        // What is left, such as files that snapshots pin, is looked at again when there is more.
+        self.upkeep.put_off_relocation();
+        true
     }
 }
 
@@ -232,7 +261,8 @@ impl Upkeep {
         let excess = if version.values.is_empty() {
             0
         } else {
-            self.estimated_space(&version).excess(self.ctx.options.relocation_target())
+            let second_copy = f64::from(u8::from(self.ctx.options.always_converts()));
+            self.estimated_space(&version).excess(self.ctx.options.relocation_target() + second_copy)
         };
         let soft = (self.ctx.options.memtable_budget() as u64).min(DEBT_SOFT_MAX);
         let debt = ratio(excess.saturating_sub(soft), DEBT_HARD * soft).min(1.0);
