@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pleach_env::{CrashPolicy, Env, Fault, FaultKind, FileId, Job, JobStep, SimEnv};
@@ -15,7 +16,7 @@ use crate::file_names::parse_values_name;
 use crate::keys::PartitionId;
 use crate::picker::{self, Plan, Situation, WholePlan};
 use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
-use crate::upkeep::Upkeep;
+use crate::upkeep::{RoomClaim, Upkeep};
 use crate::values::{CHECKSUM_LEN, SegmentUses, ValueRefs};
 use crate::{Db, Options, Shape};
 
@@ -367,8 +368,13 @@ const CONVERTED: u64 = 6 << 12;
 
 /// A store whose values lie in no order in one run, and a worker that does its compactions.
 fn unordered(env: &Arc<SimEnv>) -> (Db, Worker) {
+    unordered_at(env, 4.0)
+}
+
+fn unordered_at(env: &Arc<SimEnv>, space_target: f64) -> (Db, Worker) {
     let options = Options::new().env(Arc::<SimEnv>::clone(env)).memory(16 << 20).memtable_bytes(1 << 20);
-    let options = options.sst_bytes(4 << 10).compaction_threads(1).separate_at(200).space_target(4.0);
+    let options =
+        options.sst_bytes(4 << 10).compaction_threads(1).separate_at(200).space_target(space_target);
     let db = options.open(DIR).unwrap();
     for number in (0..CONVERTED).map(|number| number * 787 % CONVERTED) {
         db.default_partition().put(format!("{number:05}"), [1; 200]).unwrap();
@@ -461,4 +467,81 @@ fn a_conversion_whose_call_fails_leaves_no_value_file() {
         }
     }
     assert!(struck >= 10, "{struck} calls failed");
+}
+
+/// What was left before a failure is left, too.
+#[test]
+fn a_conversion_that_is_resumed_tells_all_that_it_has_left() {
+    let left = |failures: u64| {
+        let env = SimEnv::new(1);
+        let (db, mut worker) = unordered_at(&env, 1.3);
+        let upkeep = Arc::clone(&db.inner().upkeep);
+        upkeep.background.lock().begin_wait(DEFAULT, true);
+        for _ in 0..4 {
+            assert!(matches!(worker.step(), JobStep::Again));
+        }
+        for _ in 0..failures {
+            env.set_fault(Some(Fault { at_op: env.op_count() + 1, kind: FaultKind::NoSpaceFrom }));
+            let struck = env.faults_struck();
+            while env.faults_struck() == struck {
+                worker.step();
+            }
+            env.clear_faults();
+        }
+        while sums(&upkeep).0 > 0 {
+            worker.step();
+        }
+        upkeep.background.lock().end_wait(DEFAULT).unwrap()
+    };
+    let (all, resumed) = (left(0), left(2));
+    assert!(all > CONVERTED * 200 / 2, "{all} bytes are left at a target of 1.3");
+    assert!(resumed.abs_diff(all) < all / 10, "{resumed} bytes are left after failures, {all} without");
+}
+
+/// Copies that no version has yet take room, whichever job makes them.
+#[test]
+fn copies_in_progress_take_room() {
+    let env = SimEnv::new(1);
+    let (db, mut worker) = unordered(&env);
+    let upkeep = &db.inner().upkeep;
+    let room = || upkeep.room_for_values(1 << 30);
+    let before = room();
+    let mut claim = RoomClaim::default();
+    claim.add(upkeep, 1000);
+    claim.add(upkeep, 234);
+    assert_eq!(room(), before - 1234);
+    claim.end();
+    assert_eq!(room(), before);
+    claim.add(upkeep, 1000);
+    drop(claim);
+    assert_eq!(room(), before);
+    upkeep.background.lock().to_compact.insert(DEFAULT, true);
+    let written = || db.stats().value_converted_bytes;
+    while written() == 0 {
+        worker.step();
+    }
+    while sums(upkeep).0 > 0 {
+        worker.step();
+    }
+    assert_eq!(upkeep.copies.load(Ordering::Relaxed), 0, "all copies are in a version");
+}
+
+/// A scan that has become much dearer does not wait for the minute in which the workers look.
+#[test]
+fn dear_scans_wake_a_worker() {
+    let env = SimEnv::new(1);
+    let (db, _) = unordered(&env);
+    env.run_jobs();
+    let tree_reads = |ns: u64| {
+        let version = Arc::clone(&db.inner().version_set.state.load().version);
+        let reads = &version.tree(DEFAULT).unwrap().reads;
+        reads.note_values(ns);
+        db.inner().ctx.look_at_reads(reads);
+    };
+    tree_reads(1 << 28);
+    env.run_jobs();
+    assert_eq!(db.stats().values_converted, 0, "a quarter of a second is no news");
+    tree_reads(1 << 28);
+    env.run_jobs();
+    assert!(db.stats().values_converted > CONVERTED / 2);
 }

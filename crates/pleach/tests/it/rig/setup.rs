@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use pleach::env::{Env, SimEnv};
-use pleach::{Db, LearnedIndex, Options, Shape, Thresholds};
+use pleach::{Conversion, Db, LearnedIndex, Options, Shape, Thresholds};
 
 use crate::rig::tuning::thresholds;
 
@@ -69,6 +69,8 @@ impl Setup {
         let training_writers = if env.random_u64().is_multiple_of(2) { 0 } else { 8 };
         // Values in order are those that a conversion wrote. At 1.3 it has room for few copies at a time.
         let (ordered_gap, space_for_copies) = (0, [1.3, 4.0][usize::try_from(env.random_u64() % 2).unwrap()]);
+        let conversion =
+            [Conversion::ForScans, Conversion::Always][usize::from(env.random_u64().is_multiple_of(4))];
         let others = thresholds();
         Options::new()
             .env(Arc::<SimEnv>::clone(env))
@@ -85,6 +87,7 @@ impl Setup {
             .learned_index(learned)
             .separate_at(separate_at)
             .space_target(space_for_copies)
+            .conversion(conversion)
             .thresholds(Thresholds {
                 larger_models: true,
                 training_writers,

@@ -250,6 +250,11 @@ fn scans_pay_for_conversions_of_a_store_without_room() {
         let after = reads_of_a_scan(&env, &partition);
         assert!(after * 3 < before || conversion == Conversion::Always, "{before} reads, then {after}");
         assert!(stats.value_file_bytes < KEYS * (LEN as u64 + 20) * 14 / 10, "{stats:?}");
+        assert_eq!(
+            stats.value_moved_bytes == 0,
+            conversion == Conversion::Always,
+            "{conversion:?}: {stats:?}"
+        );
         for number in 0..KEYS {
             let round = if number.is_multiple_of(3) { 3 } else { 0 };
             assert_eq!(partition.get(key(number)).unwrap().as_deref(), Some(&*value(number, round, LEN)));
