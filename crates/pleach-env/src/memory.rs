@@ -233,6 +233,20 @@ pub fn discard(pages: &mut [u8]) {
     }
 }
 
+/// Asks the system for the memory of a part of `region`, so that the first access to it does not wait. Best effort. The bytes do
+/// not change, so others may use them meanwhile.
+///
+/// Requires: `part` is inside of the region.
+pub fn populate(region: &Region, part: std::ops::Range<usize>) {
+    assert!(part.start <= part.end && part.end <= region.len(), "a part of the region");
+    if region.mapped && !part.is_empty() {
+        // SAFETY: the pages are inside of the region, by the check above; the advice does not change their bytes.
+        let _best_effort = unsafe {
+            madvise(region.start.as_ptr().add(part.start).cast(), part.len(), Advice::LinuxPopulateWrite)
+        };
+    }
+}
+
 /// Prefetches the cache line at `address`. Harmless for any address.
 #[inline]
 pub fn prefetch(address: *const u8) {
@@ -289,6 +303,16 @@ mod tests {
         let zeros: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at] == 0).collect();
         assert_eq!(zeros, (4096..3 * 4096).collect::<Vec<_>>());
         bytes.fill(8);
+    }
+
+    #[test]
+    fn populated_pages_keep_their_bytes() {
+        let mut region = Region::try_new(8 << 20).expect("there is so much memory");
+        region.bytes_mut()[5 << 20] = 7;
+        populate(&region, 0..0);
+        populate(&region, 4 << 20..8 << 20);
+        let bytes = region.bytes_mut();
+        assert_eq!(bytes.iter().position(|byte| *byte != 0), Some(5 << 20));
     }
 
     #[test]

@@ -76,6 +76,7 @@ pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
         relocator: relocator.as_ref().map(JobHandle::waker),
     };
     upkeep.version_set.trash.set_cleaner(wakers.cleaner.clone());
+    upkeep.ctx.value_cache.set_populator(wakers.cleaner.clone());
     upkeep.ctx.status.set_wakers(wakers);
     upkeep.ctx.status.wake_jobs();
     let mut jobs = vec![flush, cleaner];
@@ -227,8 +228,9 @@ impl Upkeep {
         JobStep::Idle
     }
 
-    /// Removes files that nothing needs any more, then reviews the filters and the share of the cache.
+    /// Gets memory for values, removes files that nothing needs any more, then reviews the filters and the share of the cache.
     fn clean_step(&self) -> JobStep {
+        self.ctx.value_cache.populate();
         self.version_set.remove_obsolete();
         let is_idle = self.is_idle();
         match self.review_filters(is_idle) {

@@ -40,6 +40,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use pleach_env::JobWaker;
 use pleach_env::sync::Mutex;
 use pleach_table::FrameCache;
 
@@ -90,14 +91,17 @@ pub(crate) struct ValueCache {
     total: Mutex<usize>,
     /// Values that point reads have read. Statistics only.
     reads: AtomicU64,
+    /// The job that calls [`ValueCache::populate`].
+    populator: OnceLock<JobWaker>,
 }
 
 impl ValueCache {
     /// A cache that shares memory with `blocks`. It has none before [`ValueCache::set_total`].
     pub(crate) fn new(blocks: Arc<FrameCache>) -> Arc<Self> {
         let (values, total, reads) = (OnceLock::new(), Mutex::new(0), AtomicU64::new(0));
+        let populator = OnceLock::new();
         let total_max = usize::try_from(blocks.stats().capacity).unwrap_or(usize::MAX);
-        let cache = Arc::new(Self { blocks, values, total_max, total, reads });
+        let cache = Arc::new(Self { blocks, values, total_max, total, reads, populator });
         let weak = Arc::downgrade(&cache);
         cache.blocks.when_grown(move || {
             if let Some(cache) = weak.upgrade() {
@@ -163,6 +167,11 @@ impl ValueCache {
     pub(crate) fn admit(&self, hash: u64, pointer: ValuePointer, bytes: &[u8]) -> ValueBytes {
         let values = if self.values.get().is_some() { self.values() } else { self.start() };
         let admitted = values.and_then(|values| values.admit(hash, pointer, bytes));
+        if values.is_some_and(|values| values.wants_memory(hash))
+            && let Some(populator) = self.populator.get()
+        {
+            populator.wake();
+        }
         admitted.map_or_else(|| bytes.into(), ValueBytes::Cached)
     }
 
@@ -172,6 +181,18 @@ impl ValueCache {
             && values.may_have(hash)
         {
             let _unpinned = values.admit(hash, pointer, bytes);
+        }
+    }
+
+    /// Has a job woken when [`ValueCache::populate`] is to be called.
+    pub(crate) fn set_populator(&self, job: JobWaker) {
+        let _set_once = self.populator.set(job);
+    }
+
+    /// Asks the system for memory ahead of the values, so that readers do not wait for it.
+    pub(crate) fn populate(&self) {
+        if let Some(values) = self.values() {
+            values.populate();
         }
     }
 

@@ -15,7 +15,7 @@
 
 use std::ptr::NonNull;
 
-use pleach_env::memory::{Region, discard, prefetch};
+use pleach_env::memory::{Region, discard, populate, prefetch};
 
 /// Bytes of a line: the unit of an item's length, and a line of the processor's cache.
 pub(super) const LINE: usize = 64;
@@ -72,6 +72,11 @@ impl Arena {
     /// Lines that it has.
     pub(super) fn lines(&self) -> u32 {
         u32::try_from(self.memory.len() / LINE).expect("a shard has less than 256 GiB")
+    }
+
+    /// Asks the system for the memory of some lines. The bytes do not change.
+    pub(super) fn populate(&self, lines: std::ops::Range<u32>) {
+        populate(&self.memory, lines.start as usize * LINE..lines.end as usize * LINE);
     }
 
     /// Address of `lines` lines.

@@ -16,6 +16,7 @@
 
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pleach_env::sync::Mutex;
 
@@ -38,11 +39,18 @@ const FULL_SIXTEENTHS: u64 = 9;
 const SWEEP_LINES: u32 = 1 << 14;
 const SWEEP_FACTOR: u32 = 16;
 
+/// Memory is asked for so many lines ahead (4 MiB), or as many as are used, by whole huge pages, when less than half of that is
+/// left. A fault for a huge page takes 0.1 ms, and under some virtual machines 4 ms, for which a reader would wait.
+const AHEAD_LINES: u32 = 1 << 16;
+const HUGE_PAGE_LINES: u32 = 1 << 15;
+
 /// See the module's text.
 #[repr(align(64))]
 pub(super) struct Shard {
     table: Table,
     arena: Arena,
+    /// Whether memory is to be asked for.
+    wants_memory: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -53,6 +61,8 @@ struct State {
     fresh: u32,
     /// The first line that was never used, or not since its memory was given back.
     used: u32,
+    /// The first line for which no memory was asked.
+    populated: u32,
     /// Where a tile begins, at most `fresh`.
     hand: u32,
     /// Values in the table.
@@ -93,7 +103,8 @@ impl Shard {
         Some(Self {
             table: Table::try_new(bytes_max / TABLE_SHARE)?,
             arena: Arena::try_new(lines)?,
-            state: Mutex::new(State { capacity: 0, fresh: 0, used: 0, hand: 0, values: 0 }),
+            wants_memory: AtomicBool::new(false),
+            state: Mutex::new(State { capacity: 0, fresh: 0, used: 0, populated: 0, hand: 0, values: 0 }),
         })
     }
 
@@ -148,11 +159,36 @@ impl Shard {
         self.arena.make_item(item, number, place, len);
         slot.set(hash, item);
         state.values += 1;
+        if state.used + state.ahead() / 2 > state.populated && state.populated < self.whole_pages(&state) {
+            self.wants_memory.store(true, Ordering::Relaxed);
+        }
         drop(state);
         self.arena.write(item, bytes);
         slot.unlock_pinned();
         let (bytes, len) = self.arena.bytes(item, place, stored_len)?;
         Some(Pinned { slot, bytes, len })
+    }
+
+    /// Whether [`Shard::populate`] is to be called, once for each time.
+    pub(super) fn wants_memory(&self) -> bool {
+        self.wants_memory.load(Ordering::Relaxed) && self.wants_memory.swap(false, Ordering::Relaxed)
+    }
+
+    /// Asks the system for memory ahead of the values. Without that, readers wait for it.
+    pub(super) fn populate(&self) {
+        let mut state = self.state.lock();
+        let wanted = (state.used + state.ahead()).next_multiple_of(HUGE_PAGE_LINES);
+        let (from, to) = (state.populated.max(state.used), wanted.min(self.whole_pages(&state)));
+        if from < to {
+            state.populated = to;
+            drop(state);
+            self.arena.populate(from..to);
+        }
+    }
+
+    /// The lines of the huge pages of which all lines may be used.
+    fn whole_pages(&self, state: &State) -> u32 {
+        self.limit(state) / HUGE_PAGE_LINES * HUGE_PAGE_LINES
     }
 
     /// Sets the bytes of table and arena. When they fall, values are evicted and their memory is given back. A pinned value keeps
@@ -353,6 +389,13 @@ impl Shard {
         }
         self.arena.discard(end..state.used);
         (state.fresh, state.used) = (end, end);
+        state.populated = state.populated.min(end);
+    }
+
+    /// Bytes of the arena up to the last for which memory was asked.
+    #[cfg(test)]
+    pub(super) fn populated_bytes(&self) -> usize {
+        self.state.lock().populated as usize * LINE
     }
 
     /// Checks the invariants. No thread may admit or evict meanwhile, so it takes the lock.
@@ -381,6 +424,11 @@ impl Shard {
 }
 
 impl State {
+    /// Lines for which memory is asked ahead.
+    fn ahead(&self) -> u32 {
+        self.used.min(AHEAD_LINES)
+    }
+
     /// Takes lines behind all tiles, if so many may be used.
     fn take_fresh(&mut self, lines: u32, limit: u32) -> Option<u32> {
         let first = self.fresh;

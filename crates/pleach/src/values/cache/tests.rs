@@ -147,6 +147,34 @@ fn large_values_and_small_capacities_are_refused() {
 }
 
 /// A pointer has the length of the packed value.
+/// Memory is asked for ahead of the values, but never beyond the capacity, and little for few values.
+#[test]
+fn memory_is_asked_for_ahead_of_the_values() {
+    const HUGE_PAGE: usize = 2 << 20;
+    let values = with_capacity(32 << 20);
+    let (mut asked, mut populated) = (0, 0);
+    for number in 0..30_000 {
+        assert!(admit(&values, number, 1000).is_some());
+        if values.wants_memory(hash_of(number)) {
+            asked += 1;
+            let used = values.used_bytes();
+            values.populate();
+            let ahead = values.populated_bytes() - used.min(values.populated_bytes());
+            assert!(ahead <= used.min(4 << 20) + HUGE_PAGE, "{ahead} bytes ahead of {used}");
+            assert!(values.populated_bytes() > populated, "each time there was something to ask for");
+            populated = values.populated_bytes();
+        }
+        if (HUGE_PAGE * 2..24 << 20).contains(&values.used_bytes()) {
+            assert!(values.populated_bytes() >= values.used_bytes() - (1 << 20), "no value has to wait");
+        }
+    }
+    assert!((4..=16).contains(&asked), "{asked} times");
+    assert!(populated <= 32 << 20);
+    values.set_capacity(8 << 20);
+    assert!(values.populated_bytes() <= 8 << 20, "it was given back");
+    values.check_invariants();
+}
+
 #[test]
 fn values_that_were_packed_are_whole() {
     let values = with_capacity(1 << 20);

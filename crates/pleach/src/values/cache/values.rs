@@ -107,6 +107,16 @@ impl Values {
         Some(self.hold(&pinned))
     }
 
+    /// Whether [`Values::populate`] is to be called, because of a value with this hash.
+    pub(super) fn wants_memory(&self, hash: u64) -> bool {
+        self.shard(hash).wants_memory()
+    }
+
+    /// Asks the system for memory ahead of the values.
+    pub(super) fn populate(&self) {
+        self.shards().iter().for_each(Shard::populate);
+    }
+
     #[inline]
     fn hold(&self, pinned: &Pinned<'_>) -> CachedValue {
         let Pinned { slot, bytes, len } = *pinned;
@@ -124,6 +134,12 @@ impl Values {
     /// Memory that they take, or took before some were evicted.
     pub(super) fn used_bytes(&self) -> usize {
         self.shards().iter().map(Shard::used_bytes).sum()
+    }
+
+    /// Bytes of all arenas up to the last for which memory was asked.
+    #[cfg(test)]
+    pub(super) fn populated_bytes(&self) -> usize {
+        self.shards().iter().map(Shard::populated_bytes).sum()
     }
 
     /// Checks the invariants of all shards.
