@@ -19,7 +19,7 @@ use super::{Place, cached_value, hash_of, keep};
 use crate::context::Context;
 use crate::keys::PartitionId;
 use crate::value::Value;
-use crate::values::{ValueSegments, ValueSpan};
+use crate::values::{ValueSegments, ValueSpan, range_in};
 use crate::version::reads::{DEVICE_VALUE_NS, MEMORY_VALUE_NS};
 
 /// Reads in flight at most, as for blocks.
@@ -380,10 +380,4 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         let tag = usize::try_from(done.tag).expect("a place in memory");
         self.end(&groups[tag], done.result).map(|()| true)
     }
-}
-
-/// Where `part` lies in `buffer`; `None` if it lies elsewhere.
-fn range_in(buffer: &[u8], part: &[u8]) -> Option<Range<usize>> {
-    let start = part.as_ptr().addr().checked_sub(buffer.as_ptr().addr())?;
-    (start + part.len() <= buffer.len()).then(|| start..start + part.len())
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use pleach_env::{Error, ErrorKind, ReadService, Result};
-use pleach_table::key_hash;
+use pleach_table::{BlockRef, key_hash};
 
 use crate::context::Context;
 use crate::keys::{PartitionId, PartitionKey, split_partition_key};
 use crate::value::Value;
-use crate::values::{ValueFile, ValueHome, ValuePointer, ValueRead, ValueSegments, ValueSpan};
+use crate::values::{ReadValue, ValueFile, ValueHome, ValuePointer, ValueRead, ValueSegments, ValueSpan};
 
 pub(crate) use batch::{ReadBuffers, read_movable_values, read_resident_values, read_values};
 
@@ -95,10 +95,14 @@ fn read(
 ) -> Result<Value> {
     let read = || {
         let Place { pointer, file, span, .. } = Place::find(ctx, segments, value)?;
-        file.take(pointer, key, &span, file.read(&span), |bytes| keep(ctx, key, pointer, bytes, fills_cache))
+        let read = file.take(pointer, key, &span, file.read(&span))?;
+        Ok(keep_read(ctx, key, pointer, read, fills_cache))
     };
     read().map_err(|error| ctx.status.read_failed(error))
 }
+
+/// Values of so many bytes are not copied out of what was read (arbitrary): a buffer may have two pages more.
+const LENT_MIN: usize = 64 << 10;
 
 /// The value of these bytes, which were proved. If the read `fills_cache`, it enters the cache.
 fn keep(
@@ -108,11 +112,30 @@ fn keep(
     bytes: &[u8],
     fills_cache: bool,
 ) -> Value {
-    Value::separated(if fills_cache {
-        ctx.value_cache.admit(hash_of(key), pointer, bytes)
-    } else {
-        bytes.into()
-    })
+    let cached = if fills_cache { ctx.value_cache.admit(hash_of(key), pointer, bytes) } else { None };
+    Value::separated(cached.unwrap_or_else(|| bytes.into()))
+}
+
+/// The value that was read. If the read `fills_cache`, it enters the cache. A large value that does not stays in the memory that it
+/// was read into.
+fn keep_read(
+    ctx: &Context,
+    key: (PartitionId, &[u8]),
+    pointer: ValuePointer,
+    read: ReadValue,
+    fills_cache: bool,
+) -> Value {
+    match read {
+        ReadValue::InBuffer(buffer, range) if range.len() >= LENT_MIN => {
+            let bytes = &buffer[range.clone()];
+            let cached = if fills_cache { ctx.value_cache.admit(hash_of(key), pointer, bytes) } else { None };
+            match cached {
+                Some(cached) => Value::separated(cached),
+                None => Value::in_block(BlockRef::heap(buffer), range),
+            }
+        }
+        read => keep(ctx, key, pointer, read.bytes(), fills_cache),
+    }
 }
 
 /// The value of a key, for a task. It can be dropped at any time.
@@ -150,7 +173,8 @@ impl ValueLoad {
         let Poll::Ready(read) = self.read.poll(&self.service, waker) else { return Poll::Pending };
         let key = split_partition_key(&self.key).expect("a partition key");
         let pointer = self.read.pointer();
-        let value = self.read.take(key, read, |bytes| keep(ctx, key, pointer, bytes, self.fills_cache));
+        let value = self.read.take(key, read);
+        let value = value.map(|value| keep_read(ctx, key, pointer, value, self.fills_cache));
         Poll::Ready(value.map_err(|error| ctx.status.read_failed(error)))
     }
 }

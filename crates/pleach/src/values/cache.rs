@@ -163,8 +163,8 @@ impl ValueCache {
         self.values()?.get(hash, pointer, counts).map(ValueBytes::Cached)
     }
 
-    /// Admits a value that a point read has read and proved. If it is not admitted, it gets memory of its own.
-    pub(crate) fn admit(&self, hash: u64, pointer: ValuePointer, bytes: &[u8]) -> ValueBytes {
+    /// Admits a value that a point read has read and proved. `None` if it is too large, or too much is pinned.
+    pub(crate) fn admit(&self, hash: u64, pointer: ValuePointer, bytes: &[u8]) -> Option<ValueBytes> {
         let values = if self.values.get().is_some() { self.values() } else { self.start() };
         let admitted = values.and_then(|values| values.admit(hash, pointer, bytes));
         if values.is_some_and(|values| values.wants_memory(hash))
@@ -172,7 +172,7 @@ impl ValueCache {
         {
             populator.wake();
         }
-        admitted.map_or_else(|| bytes.into(), ValueBytes::Cached)
+        admitted.map(ValueBytes::Cached)
     }
 
     /// Admits a value if another one of its key is cached.

@@ -22,6 +22,7 @@ use pleach_table::AlignedBuffer;
 
 use super::home::{HomeKind, ValueHome};
 use super::pointer::ValuePointer;
+use super::read_value::{ReadValue, range_in};
 use super::stored::{CHECKSUM_LEN, StoredValue};
 use crate::keys::PartitionId;
 
@@ -253,21 +254,26 @@ impl ValueFile {
         if self.file.read_resident_at(&mut buffer, span.offset) { Ok(buffer) } else { Err(Some(buffer)) }
     }
 
-    /// The value in the bytes that were read for its span, as `keep` makes it of the bytes.
+    /// The value in the bytes that were read for its span.
     ///
     /// # Errors
     /// `Io` if the read failed, `Corruption` if the bytes are not the value of this key.
-    pub(crate) fn take<T>(
+    pub(crate) fn take(
         &self,
         pointer: ValuePointer,
-        (partition, user_key): (PartitionId, &[u8]),
+        key: (PartitionId, &[u8]),
         span: &ValueSpan,
         read: io::Result<AlignedBuffer>,
-        keep: impl FnOnce(&[u8]) -> T,
-    ) -> Result<T> {
+    ) -> Result<ReadValue> {
         let buffer = read.map_err(|error| self.read_failed(pointer, error))?;
-        let bytes = self.bytes_of(span, &buffer);
-        self.prove(pointer, (partition, user_key), span, bytes, &mut Vec::new()).map(keep)
+        let mut scratch = Vec::new();
+        let found = self.prove(pointer, key, span, self.bytes_of(span, &buffer), &mut scratch)?;
+        let (range, len) = (range_in(&buffer, found), found.len());
+        scratch.truncate(len);
+        Ok(match range {
+            Some(range) => ReadValue::InBuffer(buffer, range),
+            None => ReadValue::Unpacked(scratch),
+        })
     }
 
     /// The bytes of a span in what was read for it.

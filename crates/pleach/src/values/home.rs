@@ -85,7 +85,7 @@ impl ValueHome {
     ) -> Result<Arc<[u8]>> {
         let file = self.reader(env, dir, false)?;
         let span = file.span(pointer)?;
-        file.take(pointer, key, &span, file.read(&span), |bytes| bytes.into())
+        Ok(file.take(pointer, key, &span, file.read(&span))?.bytes().into())
     }
 
     /// The segments whose values are in it.

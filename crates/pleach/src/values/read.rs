@@ -15,6 +15,7 @@ use pleach_table::AlignedBuffer;
 use super::file::{ValueFile, ValueSpan};
 use super::home::ValueHome;
 use super::pointer::ValuePointer;
+use super::read_value::ReadValue;
 use crate::keys::PartitionId;
 
 /// See the module's text. One task wants it.
@@ -57,14 +58,13 @@ impl ValueRead {
         self.ended.lock().take().map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// The value of the key in what was read, as `keep` makes it of the bytes.
-    pub(crate) fn take<T>(
+    /// The value of the key in what was read.
+    pub(crate) fn take(
         &self,
         key: (PartitionId, &[u8]),
         read: io::Result<AlignedBuffer>,
-        keep: impl FnOnce(&[u8]) -> T,
-    ) -> Result<T> {
-        self.file().take(self.pointer, key, &self.span, read, keep)
+    ) -> Result<ReadValue> {
+        self.file().take(self.pointer, key, &self.span, read)
     }
 
     /// Notes that nobody wants it any more.

@@ -138,7 +138,10 @@ fn a_batch_of_as_many_tiny_keys_as_fit_is_taken() {
 
 #[test]
 fn a_put_holds_a_large_value_twice() {
-    run_after("export PLEACH_VALUE_MIB=128", "large_batches::the_memory_of_a_large_value");
+    for separate_at in [0, 1000] {
+        let variables = format!("export PLEACH_VALUE_MIB=128 PLEACH_SEPARATE_AT={separate_at}");
+        run_after(&variables, "large_batches::the_memory_of_a_large_value");
+    }
 }
 
 /// By hand: `cargo test -p pleach --test it memory_of_a_large_value -- --ignored --nocapture`. The peak of resident
@@ -154,7 +157,10 @@ fn the_memory_of_a_large_value() {
     };
     let restart_peak = || std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path(), 64 << 20);
+    let separate_at = std::env::var("PLEACH_SEPARATE_AT").map_or(0, |bytes| bytes.parse().unwrap());
+    let open =
+        |dir: &std::path::Path| Options::new().memory(64 << 20).separate_at(separate_at).open(dir).unwrap();
+    let db = open(dir.path());
     let partition = db.default_partition();
     let value = vec![7; mib << 20];
     assert_copies("before", 1);
@@ -175,7 +181,7 @@ fn the_memory_of_a_large_value() {
     assert_copies("batch", 2);
     drop((partition, db));
     restart_peak();
-    let db = open(copy.path(), 64 << 20);
+    let db = open(copy.path());
     assert_copies("recovery", 2);
     db.flush().unwrap();
     restart_peak();

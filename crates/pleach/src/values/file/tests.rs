@@ -41,7 +41,7 @@ fn open(env: &Arc<dyn Env>, id: u64, kind: HomeKind, len: u64) -> Result<ValueFi
 
 fn read(file: &ValueFile, pointer: ValuePointer, key: &[u8]) -> Result<Arc<[u8]>> {
     let span = file.span(pointer)?;
-    file.take(pointer, (PARTITION, key), &span, file.read(&span), |bytes| bytes.into())
+    Ok(file.take(pointer, (PARTITION, key), &span, file.read(&span))?.bytes().into())
 }
 
 fn key(number: u64) -> Vec<u8> {
