@@ -249,6 +249,12 @@ impl Upkeep {
         }
     }
 
+    /// Space that all conversions want.
+    #[cfg(test)]
+    pub(super) fn wanted_for_conversions(&self) -> u64 {
+        self.relocation.lock().wanted()
+    }
+
     /// What separated values take, with an estimate of what newer entries hide.
     pub(super) fn estimated_space(&self, version: &Version) -> ValueSpace {
         let factor = self.relocation.lock().hidden_factor.unwrap_or(1.0);
