@@ -46,6 +46,15 @@ pub(crate) struct Waiting {
     retried_in: Weak<Version>,
     /// The jobs have stopped, because the store is being closed.
     jobs_stopped: bool,
+    /// Calls of [`Status::notify`].
+    changes: u64,
+}
+
+impl Waiting {
+    /// The number of changes so far, as [`Status::changes`].
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
 }
 
 /// Wakers of the jobs.
@@ -173,8 +182,13 @@ impl Status {
 
     /// Wakes the threads that wait for background work. Call it after each change that they may be waiting for.
     pub(crate) fn notify(&self) {
-        drop(self.waiting.lock()); // A waiting thread has either seen the change or will be woken.
+        self.waiting.lock().changes += 1; // A waiting thread has either seen the change or will be woken.
         self.progress.notify_all();
+    }
+
+    /// The number of changes so far. Who looks at state without the lock compares it before waiting.
+    pub(crate) fn changes(&self) -> u64 {
+        self.waiting.lock().changes
     }
 
     /// Forgets a shortage, because there may be room now.

@@ -161,7 +161,10 @@ fn check_values(
                 match read_value(&inner.ctx, &version.values, (id, key), &pointer) {
                     // As the total counts it.
                     Ok(_) => report.bytes += pointer.as_pointer().map_or(0, ValuePointer::bytes),
-                    Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io) => {
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io)
+                            && !error.is_out_of_files() =>
+                    {
                         lost(id, error)?;
                     }
                     Err(error) => return Err(error),

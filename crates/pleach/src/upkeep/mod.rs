@@ -338,10 +338,11 @@ impl Upkeep {
         self.ctx.status.forget_shortage();
         loop {
             // The pickers run without the lock, because commit leaders take it and must not wait for them.
+            let seen = self.ctx.status.changes();
             let version = Arc::clone(&self.version_set.state.load().version);
             let is_settled = self.is_settled(&version);
             let mut waiting = self.ctx.status.lock_waiting();
-            if !Arc::ptr_eq(&version, &self.version_set.state.load().version) {
+            if waiting.changes() != seen || !Arc::ptr_eq(&version, &self.version_set.state.load().version) {
                 continue;
             }
             if is_settled && self.background.lock().partial_runs == 0 {

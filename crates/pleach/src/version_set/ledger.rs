@@ -173,7 +173,7 @@ impl Ledger {
 }
 
 /// Most partitions that a worker is given to choose from (arbitrary): more than can be busy at a time.
-const DUE_MAX: usize = 256;
+pub(crate) const DUE_MAX: usize = 256;
 
 /// Partitions that a refresh of the ledger checks under one lock: some 0.3 ms, for which edits wait. 20 000 partitions take
 /// 20 ms.

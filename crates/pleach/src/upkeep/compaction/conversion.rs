@@ -58,6 +58,8 @@ const VALUES_PER_SST: u64 = 4;
 /// See the module's text.
 pub(super) struct Conversion {
     partition: PartitionId,
+    /// Whether values are copied that gain nothing.
+    copies_all: bool,
     waiting: Vec<Waiting>,
     /// Keys and values of those that wait. Values of pointers are their bytes.
     bytes: Vec<u8>,
@@ -95,9 +97,10 @@ struct Waiting {
 
 impl Conversion {
     /// A conversion. What an earlier try has committed of it has `left` bytes of values for want of room.
-    pub(super) fn new(partition: PartitionId, left: u64) -> Self {
+    pub(super) fn new(partition: PartitionId, left: u64, copies_all: bool) -> Self {
         Self {
             partition,
+            copies_all,
             waiting: Vec::new(),
             bytes: Vec::new(),
             value_bytes: 0,
@@ -137,7 +140,8 @@ impl Conversion {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         let pointer = (kind == ValueKind::ValuePointer).then(|| ValuePointer::decode(value)).flatten();
-        self.value_bytes += pointer.filter(|p| p.gains_by_order()).map_or(0, ValuePointer::bytes);
+        let copied = pointer.filter(|p| self.copies_all || p.gains_by_order());
+        self.value_bytes += copied.map_or(0, ValuePointer::bytes);
         let (key, end) = (start..start + key.len(), self.bytes.len());
         let value = key.end..end;
         self.waiting.push(Waiting { key, kind, value, since, pointer });
@@ -216,7 +220,7 @@ impl Conversion {
     /// Which values of the group are copied: those that are in no order, as far as there is room.
     fn choose(&mut self, upkeep: &Upkeep) -> Vec<bool> {
         let pointers: Vec<_> = self.waiting.iter().map(|entry| entry.pointer).collect();
-        let mut chosen = if upkeep.ctx.options.always_converts() {
+        let mut chosen = if self.copies_all {
             pointers.iter().map(Option::is_some).collect()
         } else {
             chosen(&pointers, upkeep.ctx.options.thresholds.ordered_gap)

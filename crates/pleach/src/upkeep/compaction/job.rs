@@ -103,7 +103,7 @@ impl CompactionJob {
         if let Some(job) = &mut job
             && converts
         {
-            job.merging.convert(partition, 0);
+            job.merging.convert(upkeep, partition, 0);
             job.has_progress = true;
             if let Some(tree) = upkeep.version_set.state.load().version.tree(partition) {
                 tree.reads.pay_conversion_of(conversion_bytes(tree, upkeep.ctx.options.space_target));

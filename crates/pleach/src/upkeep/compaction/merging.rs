@@ -77,8 +77,9 @@ impl Merging {
     }
 
     /// Makes it copy separated values in the order of keys. An earlier try has `left` bytes of them for want of room.
-    pub(super) fn convert(&mut self, partition: PartitionId, left: u64) {
-        self.conversion = Some(Conversion::new(partition, left));
+    pub(super) fn convert(&mut self, upkeep: &Upkeep, partition: PartitionId, left: u64) {
+        let copies_all = upkeep.ctx.options.always_converts();
+        self.conversion = Some(Conversion::new(partition, left, copies_all));
     }
 
     /// If values are copied: bytes of those that were left because there was no room.

@@ -4,11 +4,15 @@
 //! nothing.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::worker::{Compactions, List};
 use crate::keys::PartitionId;
 use crate::picker::copied_at_once;
 use crate::version::{SubTree, Version};
+
+/// Conversions that wait for room at the same time, at most (arbitrary): a look at each takes a pass over all partitions.
+const WAITING_MAX: usize = 8;
 
 /// Partitions whose conversion waits for room.
 pub(super) type Waiting = BTreeSet<PartitionId>;
@@ -26,9 +30,16 @@ enum Room {
 impl Compactions {
     /// Whether there is room for copies of a partition's values. If not, its conversion waits, and space is freed for it.
     pub(super) fn has_room(&self, list: &mut List, partition: PartitionId, tree: &SubTree) -> bool {
+        if list.waiting_for_room.contains(&partition) {
+            return false; // It is told by `conversion_with_room`.
+        }
+        if list.waiting_for_room.len() >= WAITING_MAX {
+            return false;
+        }
         let wanted = self.wanted(tree);
         let has_room = self.upkeep.room_for_values(wanted) >= wanted / 2;
-        if !has_room && list.waiting_for_room.insert(partition) {
+        if !has_room {
+            list.waiting_for_room.insert(partition);
             self.upkeep.want_space(partition, wanted);
         }
         has_room
@@ -38,21 +49,22 @@ impl Compactions {
     /// pay again.
     pub(super) fn conversion_with_room(&self, list: &mut List, version: &Version) -> Option<PartitionId> {
         for partition in list.waiting_for_room.clone() {
-            let tree = version.tree(partition);
             let is_requested = self.upkeep.background.lock().waiters.contains_key(&partition);
-            match tree.filter(|_| !is_requested).map(|tree| (tree, self.room(version, tree))) {
-                Some((_, Room::Comes)) => {}
-                Some((_, Room::Enough)) => return Some(partition),
-                Some((tree, Room::TooLittle)) => {
+            let has_values = |tree: &&Arc<SubTree>| tree.sum(|run| run.totals.value_bytes) > 0;
+            let Some(tree) = version.tree(partition).filter(|tree| !is_requested && has_values(tree)) else {
+                self.end_wait_for_room(list, partition);
+                continue;
+            };
+            let is_free = tree.jobs.is_empty() && list.busy(partition).is_empty();
+            match self.room(version, tree) {
+                Room::Enough if is_free => return Some(partition),
+                Room::Enough | Room::Comes => {}
+                Room::TooLittle => {
                     tree.reads.reset_values();
                     self.end_wait_for_room(list, partition);
                     self.upkeep.version_set.refresh_ledger(self.upkeep.compaction_clock());
-                }
-                None => {
-                    list.waiting_for_room.remove(&partition);
-                    if !is_requested {
-                        self.upkeep.want_space(partition, 0);
-                    }
+                    // Threads that settle wait for it.
+                    self.upkeep.ctx.status.notify();
                 }
             }
         }

@@ -16,6 +16,7 @@ use crate::picker::{self, Plan, Situation, WholePlan};
 use crate::shape::{Conversion, Policy, STAGE_FIRST};
 use crate::version::Version;
 use crate::version::edit::RunId;
+use crate::version_set::DUE_MAX;
 
 /// All that the result of a search for jobs to start depends on.
 pub(super) struct Search {
@@ -34,6 +35,9 @@ impl Search {
     }
 }
 
+/// Partitions that a search for a plan looks at, at most (arbitrary): some milliseconds.
+const LOOKED_AT_MAX: usize = 1 << 14;
+
 /// A job to start.
 struct Picked {
     partition: PartitionId,
@@ -49,7 +53,7 @@ impl List {
     }
 
     /// Runs of the partition that partial jobs work on.
-    fn busy(&self, partition: PartitionId) -> Vec<RunId> {
+    pub(super) fn busy(&self, partition: PartitionId) -> Vec<RunId> {
         self.partial_runs.iter().filter(|(of, _)| *of == partition).map(|(_, run)| *run).collect()
     }
 }
@@ -80,7 +84,7 @@ impl Compactions {
                 let failed = list.failed_conversions.remove(&(partition, meta.output));
                 if let Some(mut job) = CompactionJob::resume(&self.upkeep, partition, meta) {
                     if is_requested || failed.is_some_and(|failed| failed.goes_on) {
-                        job.merging.convert(partition, failed.map_or(0, |failed| failed.left));
+                        job.merging.convert(&self.upkeep, partition, failed.map_or(0, |failed| failed.left));
                     }
                     list.whole_outputs.insert((partition, meta.output));
                     list.waiting.push(job);
@@ -180,8 +184,8 @@ impl Compactions {
         if requested.is_some() {
             return requested;
         }
-        let due = self.upkeep.version_set.ledger.lock().due(is_quiet, list.last_started, before);
-        let by_policy = due.into_iter().filter(|id| !requests.is_open(*id)).find_map(|id| {
+        let (mut last, mut looked_at) = (list.last_started, 0);
+        let mut by_policy = |id| {
             let busy = list.busy(id);
             let tree = version.tree(id)?;
             let situation = Situation { tree, busy: &busy, now };
@@ -192,7 +196,19 @@ impl Compactions {
                 plan = picker::pick(&policy, situation)?;
             }
             picked(id, plan, None)
-        });
+        };
+        let by_policy = loop {
+            let due = self.upkeep.version_set.ledger.lock().due(is_quiet, last, before);
+            let found = due.iter().filter(|id| !requests.is_open(**id)).find_map(|id| by_policy(*id));
+            looked_at += due.len();
+            // Conversions that wait for room have no plan. Behind them may be partitions that have one.
+            let next =
+                due.last().filter(|_| due.len() == DUE_MAX && before.is_none() && looked_at < LOOKED_AT_MAX);
+            match next {
+                Some(next) if found.is_none() => last = *next,
+                _ => break found,
+            }
+        };
         let conversion = || {
             let id = with_room.filter(|id| !requests.is_open(*id))?;
             let busy = list.busy(id);
@@ -231,6 +247,12 @@ impl Compactions {
         drop(background);
         if any_fulfilled {
             self.upkeep.ctx.status.notify();
+            // It may have made the requests.
+            if let Some(relocator) =
+                self.upkeep.ctx.status.wakers().and_then(|wakers| wakers.relocator.as_ref())
+            {
+                relocator.wake();
+            }
         }
         (version, requests)
     }

@@ -549,7 +549,6 @@ fn dear_scans_wake_a_worker() {
 /// Room of conversions: no conversion waits for ever, and nothing stays wanted.
 mod room {
     use super::*;
-    use crate::upkeep::compaction::worker::Compactions;
 
     fn tight(env: &Arc<SimEnv>, k: usize) -> Options {
         let options = Options::new().env(Arc::<SimEnv>::clone(env)).memory(8 << 20).memtable_bytes(64 << 10);
@@ -585,8 +584,6 @@ mod room {
             worker.step();
             waited |= !compactions.list.lock().waiting_for_room.is_empty();
         }
-        let (jobs, runs, _) = sums(&db.inner().upkeep);
-        eprintln!("waited {waited}, jobs {jobs}, runs {runs}");
         assert!(waited);
         env.run_jobs();
         for _ in 0..10 {
@@ -638,7 +635,6 @@ mod room {
             for _ in 0..100 {
                 worker.step();
             }
-            eprintln!("{steps} steps, converted {}", db.stats().value_converted_bytes);
             assert!(compactions.list.lock().waiting_for_room.is_empty());
             assert_eq!(upkeep.wanted_for_conversions(), 0, "nobody waits, drops: {drops}");
         }
@@ -684,13 +680,8 @@ mod room {
             let mut steps = 0;
             while matches!(worker.step(), JobStep::Again) {
                 steps += 1;
-                if steps < 4 {
-                    eprintln!("room {} wanted {} runs {} converted {}", db.inner().upkeep.room_for_values(1 << 40), db.inner().upkeep.wanted_for_conversions(), runs(), db.stats().value_converted_bytes);
-                }
                 assert!(steps < 10_000);
             }
-            eprintln!("converted {}", db.stats().value_converted_bytes);
-            eprintln!("{waiting}: {before} runs before, {} after {steps} steps", runs());
             assert!(runs() < before, "{waiting}: it was never merged");
         }
     }

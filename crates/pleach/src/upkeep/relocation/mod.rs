@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{FileId, Job, JobStep, Result};
+use pleach_env::{ErrorKind, FileId, Job, JobStep, Result};
 
 use super::Upkeep;
 use crate::keys::PartitionId;
@@ -70,6 +70,8 @@ pub(crate) struct RelocationState {
     is_asked: bool,
     /// By how much the estimate of hidden values was off when they were last counted.
     hidden_factor: Option<f64>,
+    /// Files that could not be cleaned because they are damaged. They stay, so that readers of their values learn of it.
+    damaged: BTreeSet<FileId>,
     /// Live bytes of files when they were last counted, as they would take them in a new file.
     counted: BTreeMap<FileId, u64>,
 }
@@ -122,8 +124,11 @@ impl Relocator {
         }
         if !self.upkeep.is_relocation_due(&version) {
             self.converting.clear();
-            let was_busy = std::mem::take(&mut self.upkeep.relocation.lock().is_busy);
-            if was_busy {
+            let (was_busy, was_asked) = {
+                let mut state = self.upkeep.relocation.lock();
+                (std::mem::take(&mut state.is_busy), std::mem::take(&mut state.is_asked))
+            };
+            if was_busy || was_asked {
                 // Only then: threads that wait wake the jobs whenever they are notified. Conversions may wait for room.
                 self.upkeep.note_progress();
             }
@@ -151,7 +156,15 @@ impl Relocator {
             }
             return Ok(true);
         }
-        let freed = self.upkeep.move_some(&mut self.victims)?;
+        let freed = match self.upkeep.move_some(&mut self.victims) {
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                // The file is left out from now on. The next marking chooses others.
+                self.victims.clear();
+                self.marked_at = u64::MAX;
+                return Ok(true);
+            }
+            freed => freed?,
+        };
         self.freed += freed;
         if freed == 0 {
             self.upkeep.put_off_relocation();
@@ -296,7 +309,8 @@ impl Upkeep {
         let wanted = if excess > 0 { excess.max(live / USED_PART) } else { 0 };
         let files = counted_states(version, &marked);
         self.note_counts(version, live, &files);
-        let ranked = rank(&files, target, FileId(version.next_id));
+        let mut ranked = rank(&files, target, FileId(version.next_id));
+        self.leave_damaged(&mut ranked);
         let mut best = first_that_free(&ranked, wanted).to_vec();
         // Values of about the same age come into the same file, because they die at about the same pace.
         best.sort_by_key(|file| file.newest);
@@ -309,6 +323,12 @@ impl Upkeep {
             victims = victims_of(version, best, &mut marked);
         }
         Ok((victims, live))
+    }
+
+    /// Leaves out files that are known to be damaged.
+    fn leave_damaged(&self, files: &mut Vec<ValueFileState>) {
+        let state = self.relocation.lock();
+        files.retain(|file| !state.damaged.contains(&file.file));
     }
 
     /// Remembers what a marking has counted, to choose better next time.
@@ -329,7 +349,8 @@ impl Upkeep {
             state.counted.get(&home.file).map_or(even, |counted| (*counted).min(moved_len(used)))
         });
         drop(state);
-        let ranked = rank(&files, self.ctx.options.relocation_target(), FileId(version.next_id));
+        let mut ranked = rank(&files, self.ctx.options.relocation_target(), FileId(version.next_id));
+        self.leave_damaged(&mut ranked);
         segments_in(version, first_that_free(&ranked, wanted.saturating_mul(LOOKED_AT)))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pleach_env::{FileId, Result, failpoint};
+use pleach_env::{ErrorKind, FileId, Result, failpoint};
 
 use super::{Places, Victim};
 use crate::state::State;
@@ -31,6 +31,8 @@ impl Upkeep {
                 let Some(LiveSegment { home, .. }) = version.values.find(segment) else { continue };
                 debug_assert_eq!(home.file, victim.file, "only relocation changes homes");
                 places.sort_unstable();
+                // Only a forged SST points to a place twice.
+                places.dedup();
                 segments.push((Arc::clone(home), segment, places));
             }
         }
@@ -104,6 +106,11 @@ impl Upkeep {
                     self.measure_value_debt();
                 }
                 Ok(())
+            })
+            .inspect_err(|error| {
+                if error.kind() == ErrorKind::Corruption {
+                    self.relocation.lock().damaged.insert(home.file);
+                }
             })?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pleach::env::SimEnv;
+use pleach::env::{Clients, SimEnv};
 use pleach::{Conversion, Db, Options, Partition};
 
 use super::{SEPARATED, check, key, options, value};
@@ -261,4 +261,66 @@ fn scans_pay_for_conversions_of_a_store_without_room() {
         }
         db.verify().unwrap();
     }
+}
+
+/// A settle ends when a conversion gives up the wait for room.
+#[test]
+fn a_settle_ends_when_a_conversion_finds_no_room() {
+    for seed in 0..60 {
+        let env = SimEnv::new(seed);
+        let db = options(&env).space_target(4.0).open(DIR).unwrap();
+        let partition = db.default_partition();
+        fill_at_random(&partition, 0, 1);
+        db.compact().unwrap();
+        db.settle().unwrap();
+        env.set_capacity(env.used_space() + (100 << 10));
+        for _ in 0..40 {
+            assert_eq!(partition.iter().count() as u64, KEYS);
+        }
+        let mut clients = Clients::new();
+        let client = db.clone();
+        clients.add("settle", move || client.settle().unwrap());
+        env.run_clients(seed, clients);
+        assert_eq!(db.stats().value_converted_bytes, 0);
+    }
+}
+
+/// The same, at the space target: relocation frees what it can.
+#[test]
+fn a_settle_ends_when_relocation_frees_too_little() {
+    for seed in 0..60 {
+        let env = SimEnv::new(seed);
+        let db = options(&env).space_target(1.3).memtable_bytes(64 << 10).open(DIR).unwrap();
+        let partition = db.default_partition();
+        fill_at_random(&partition, 0, 1);
+        db.compact().unwrap();
+        db.settle().unwrap();
+        let snapshot = db.snapshot();
+        fill_at_random(&partition, 1, 3);
+        db.settle().unwrap();
+        for _ in 0..40 {
+            assert_eq!(partition.iter().count() as u64, KEYS);
+        }
+        let mut clients = Clients::new();
+        let client = db.clone();
+        clients.add("settle", move || client.settle().unwrap());
+        env.run_clients(seed, clients);
+        drop(snapshot);
+    }
+}
+
+/// With `Conversion::Always` everything is copied, large values too.
+#[test]
+fn always_copies_large_values() {
+    let env = SimEnv::new(1);
+    let db = options(&env).conversion(Conversion::Always).space_target(4.0).open(DIR).unwrap();
+    let partition = db.default_partition();
+    for number in (0..20).map(|number| number * 7 % 20) {
+        partition.put(key(number), value(number, 0, 100_000)).unwrap();
+    }
+    for number in (20..2000).map(|number| number * 787 % 1980 + 20) {
+        partition.put(key(number), value(number, 0, 500)).unwrap();
+    }
+    assert_eq!(db.convert().unwrap(), 0, "there is room for everything");
+    assert!(db.stats().values_converted >= 2000);
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pleach::env::{Capture, CrashPolicy, SimEnv};
+use pleach::env::{Capture, CrashPolicy, Fault, FaultKind, SimEnv};
 use pleach::{ErrorKind, repair};
 
-use super::{SEPARATED, files, key, open, options, value};
+use super::{SEPARATED, files, fill, key, open, options, value};
 use crate::rig::setup::DIR;
 
 const KEYS: u64 = 5;
@@ -155,5 +155,77 @@ fn a_repair_loses_the_damaged_value_only() {
                 assert_eq!(handle.get(key(number)).unwrap().as_deref(), expected.as_deref());
             }
         }
+    }
+}
+
+/// A process without descriptors is no damage.
+#[test]
+fn a_verification_without_a_descriptor_reports_no_damage() {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    fill(&db.default_partition(), 50, 0, SEPARATED);
+    db.flush().unwrap();
+    drop(db);
+    let mut struck = 0;
+    for call in 0..20 {
+        let db = open(&env);
+        env.clear_faults();
+        let before = env.faults_struck();
+        for at_op in (0..8).map(|more| env.open_count() + call + more) {
+            env.add_fault(Fault { at_op, kind: FaultKind::OpenTooManyFiles });
+        }
+        let verified = db.verify_all(&mut |_, _| true);
+        struck += u32::from(env.faults_struck() > before);
+        if let Ok((_, damage)) = verified {
+            assert!(damage.is_empty(), "open {call}: {damage:?}");
+        }
+        env.clear_faults();
+    }
+    assert!(struck > 0);
+}
+
+/// A changed byte of a file of moved values costs its value, and not the store.
+#[test]
+fn a_damaged_moved_value_does_not_poison_the_store() {
+    let env = SimEnv::new(1);
+    let db = options(&env).open(DIR).unwrap();
+    let partition = db.default_partition();
+    fill(&partition, 400, 0, 1000);
+    for round in 1..4 {
+        for number in (0..400).filter(|number| number % 3 != 0) {
+            partition.put(key(number), value(number, round, 1000)).unwrap();
+        }
+        db.settle().unwrap();
+    }
+    drop((partition, db));
+    // The head of a value of a moved file.
+    let mut struck = 0;
+    for name in files(&env, ".val") {
+        let path = Path::new(DIR).join(&name);
+        let mut bytes = env.read_file(&path).unwrap();
+        if bytes[12] != 2 {
+            continue;
+        }
+        for number in (0..400).filter(|number| number % 3 == 0) {
+            let wanted = value(number, 0, 1000);
+            if let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
+                bytes[at - 5] ^= 1;
+                struck += 1;
+                break;
+            }
+        }
+        env.write_file(&path, &bytes);
+    }
+    assert!(struck > 0, "values were moved");
+    let db = options(&env).open(DIR).unwrap();
+    let partition = db.default_partition();
+    for round in 4..10 {
+        for number in 0..400 {
+            if number % 3 == 0 && number % 9 != 0 || number % 3 == 1 {
+                partition.put(key(number), value(number, round, 1000)).unwrap();
+            }
+        }
+        db.settle().unwrap();
+        assert!(db.poisoned().is_none(), "{:?}", db.poisoned());
     }
 }

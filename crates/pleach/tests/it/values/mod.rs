@@ -1,6 +1,5 @@
 //! Separated values: which values are separated, how they are read, how long their files live, and what a failure costs.
 
-mod attacks;
 mod conversion;
 mod damage;
 mod failures;
