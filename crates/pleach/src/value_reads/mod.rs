@@ -116,8 +116,8 @@ fn keep(
     Value::separated(cached.unwrap_or_else(|| bytes.into()))
 }
 
-/// The value that was read. If the read `fills_cache`, it enters the cache. A large value that does not stays in the memory that it
-/// was read into.
+/// The value that was read. If the read `fills_cache`, it enters the cache. A large value that does not enter it stays in the
+/// memory that it was read into.
 fn keep_read(
     ctx: &Context,
     key: (PartitionId, &[u8]),

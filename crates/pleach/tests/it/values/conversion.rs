@@ -266,7 +266,7 @@ fn scans_pay_for_conversions_of_a_store_without_room() {
 /// A settle ends when a conversion gives up the wait for room.
 #[test]
 fn a_settle_ends_when_a_conversion_finds_no_room() {
-    for seed in 0..60 {
+    for seed in 0..30 {
         let env = SimEnv::new(seed);
         let db = options(&env).space_target(4.0).open(DIR).unwrap();
         let partition = db.default_partition();
@@ -288,7 +288,7 @@ fn a_settle_ends_when_a_conversion_finds_no_room() {
 /// The same, at the space target: relocation frees what it can.
 #[test]
 fn a_settle_ends_when_relocation_frees_too_little() {
-    for seed in 0..60 {
+    for seed in 0..30 {
         let env = SimEnv::new(seed);
         let db = options(&env).space_target(1.3).memtable_bytes(64 << 10).open(DIR).unwrap();
         let partition = db.default_partition();
