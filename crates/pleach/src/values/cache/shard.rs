@@ -40,7 +40,7 @@ const SWEEP_LINES: u32 = 1 << 14;
 const SWEEP_FACTOR: u32 = 16;
 
 /// Memory is asked for so many lines ahead (4 MiB), or as many as are used, by whole huge pages, when less than half of that is
-/// left. A fault for a huge page takes 0.1 ms, and under some virtual machines 4 ms, for which a reader would wait.
+/// left. A fault for a huge page takes 0.1 ms, and under some virtual machines several ms, for which a reader would wait.
 const AHEAD_LINES: u32 = 1 << 16;
 const HUGE_PAGE_LINES: u32 = 1 << 15;
 
