@@ -383,7 +383,7 @@ impl Partition {
     /// pass by itself, unless it is closed.
     ///
     /// Returns the bytes of values that were left where they are because there was no room for copies: the space target, the
-    /// disk, or snapshots that pin old copies did not allow more.
+    /// disk, or snapshots that pin old copies did not allow more. A pass that was stopped counts for nothing here.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -61,7 +61,9 @@ impl Upkeep {
         } else {
             self.estimated_space(&version).room(self.ctx.options.space_target)
         };
-        let free = self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX);
+        // An SST that is being written, and the next flush, need room too.
+        let kept = 2 * self.ctx.options.sst_bytes + self.ctx.options.memtable_budget() as u64;
+        let free = self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX).saturating_sub(kept);
         let taken = self.version_set.trash.pinned_bytes() + self.copies.load(Ordering::Relaxed);
         wanted.min(room.saturating_sub(taken)).min(free / 2)
     }

@@ -108,7 +108,8 @@ struct Victim {
 
 impl Relocator {
     pub(super) fn new(upkeep: &Arc<Upkeep>) -> Self {
-        let (victims, marked_at, used_until, freed) = (VecDeque::new(), 0, 0, 0);
+        // A store that is opened with a lower target is cleaned although nothing has been written.
+        let (victims, marked_at, used_until, freed) = (VecDeque::new(), u64::MAX, 0, 0);
         Self { upkeep: Arc::clone(upkeep), victims, marked_at, used_until, freed, converting: Vec::new() }
     }
 

@@ -120,14 +120,19 @@ impl Upkeep {
 /// Bytes between two charges of the pace.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Live values that are moved to one file, but for those of the last source: offsets in its table have 32 bits.
+/// Live values that are moved to one file from several sources: offsets in its table have 32 bits.
 const MOVED_BYTES_MAX: u64 = 1 << 30;
 
 /// Takes files whose live values are about `bytes` together, at least one.
 fn take_some(victims: &mut VecDeque<Victim>, bytes: u64) -> Vec<Victim> {
     let (mut some, mut live, bytes) = (Vec::new(), 0u64, bytes.min(MOVED_BYTES_MAX));
     while let Some(victim) = victims.pop_front() {
-        live += victim.live();
+        let len = victim.live();
+        if live > 0 && live + len > MOVED_BYTES_MAX {
+            victims.push_front(victim);
+            break;
+        }
+        live += len;
         some.push(victim);
         if live >= bytes {
             break;

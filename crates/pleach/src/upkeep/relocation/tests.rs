@@ -80,6 +80,24 @@ fn space_stays_near_its_target_while_values_are_overwritten() {
 }
 
 #[test]
+fn a_store_that_is_opened_with_a_lower_target_is_cleaned_at_once() {
+    let env = SimEnv::new(1);
+    let db = options(&env).space_target(4.0).open("/store").unwrap();
+    let (mut model, mut rng) = (Model::new(), fastrand::Rng::with_seed(7));
+    (0..KEYS).for_each(|key| put(&db, &mut model, key, 0));
+    churn(&db, &mut model, &mut rng, 2 * KEYS);
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let before = db.stats().value_file_bytes;
+    drop(db);
+    let db = options(&env).space_target(1.1).open("/store").unwrap();
+    db.settle().unwrap();
+    let after = db.stats().value_file_bytes;
+    assert!(after < before * 8 / 10, "{before} bytes before, {after} after");
+    check(&db, &model);
+}
+
+#[test]
 fn a_snapshot_reads_old_values_and_their_files_go_with_it() {
     let env = SimEnv::new(1);
     let db = options(&env).open("/store").unwrap();

@@ -62,6 +62,8 @@ impl Damaged {
         let has_levels = seed.is_multiple_of(5);
         if has_levels {
             setup.shape = Some(Shape::Leveled);
+            // Pointers alone fill no level.
+            setup.separate_at = Some(0);
         }
         let env = SimEnv::new(rng.u64(..));
         let mut plan = Plan::new(rng.fork(), &setup);

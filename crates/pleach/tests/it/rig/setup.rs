@@ -69,8 +69,9 @@ impl Setup {
         let training_writers = if env.random_u64().is_multiple_of(2) { 0 } else { 8 };
         // Values in order are those that a conversion wrote. At 1.3 it has room for few copies at a time.
         let (ordered_gap, space_for_copies) = (0, [1.3, 4.0][usize::try_from(env.random_u64() % 2).unwrap()]);
-        let conversion =
-            [Conversion::ForScans, Conversion::Always][usize::from(env.random_u64().is_multiple_of(4))];
+        // In one history of eight with separated values.
+        let is_always = separate_at > 0 && env.random_u64().is_multiple_of(8);
+        let conversion = if is_always { Conversion::Always } else { Conversion::ForScans };
         let others = thresholds();
         Options::new()
             .env(Arc::<SimEnv>::clone(env))
