@@ -39,7 +39,7 @@ pub enum Conversion {
     ForScans,
     /// At each merge of everything, and instead of moving values of files with much garbage: everything is copied, as
     /// `LearnedKV` does at each garbage collection (section 4.2). Writes most. The files of values exceed
-    /// [`Options::space_target`](crate::Options::space_target) meanwhile, by up to once the live values.
+    /// [`Options::space_target`](crate::Options::space_target) meanwhile, by up to the length of all live values.
     Always,
 }
 
