@@ -157,7 +157,9 @@ impl Relocator {
             }
             return Ok(true);
         }
+        let damaged = self.upkeep.relocation.lock().damaged.len();
         let freed = match self.upkeep.move_some(&mut self.victims) {
+            Err(error) if self.upkeep.relocation.lock().damaged.len() == damaged => return Err(error),
             Err(error) if error.kind() == ErrorKind::Corruption => {
                 // The file is left out from now on. The next marking chooses others.
                 self.victims.clear();

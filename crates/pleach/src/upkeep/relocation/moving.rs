@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pleach_env::{ErrorKind, FileId, Result, failpoint};
+use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
 
 use super::{Places, Victim};
 use crate::state::State;
@@ -90,7 +90,12 @@ impl Upkeep {
     ) -> Result<()> {
         let ctx = &self.ctx;
         for (home, segment, places) in segments {
-            let file = home.reader(&ctx.env, &ctx.dir, ctx.options.direct_reads)?;
+            let note_damage = |error: &Error| {
+                if error.kind() == ErrorKind::Corruption {
+                    self.relocation.lock().damaged.insert(home.file);
+                }
+            };
+            let file = home.reader(&ctx.env, &ctx.dir, ctx.options.direct_reads).inspect_err(note_damage)?;
             let pointers = places.iter().map(|&(offset, len)| ValuePointer {
                 segment: *segment,
                 offset: offset.into(),
@@ -107,11 +112,7 @@ impl Upkeep {
                 }
                 Ok(())
             })
-            .inspect_err(|error| {
-                if error.kind() == ErrorKind::Corruption {
-                    self.relocation.lock().damaged.insert(home.file);
-                }
-            })?;
+            .inspect_err(note_damage)?;
         }
         Ok(())
     }
