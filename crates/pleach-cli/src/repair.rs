@@ -25,7 +25,8 @@ store. The damaged store (--db) is only read. The report names what is missing.
 Where the manifest cannot be read, owners and ages are guessed from the files:
 deleted keys, old values and dropped partitions may come back then, and the
 report says so. With separated values (the option separate_at of the library)
-that is likely, because their log segments have old writes, too. Partitions without a known name are called recovered-N.
+that is likely, because their log segments have old writes, too. Partitions
+without a known name are called recovered-N.
 
 Exit codes: 0 nothing was damaged, 2 something was (the new store is there).")]
 pub(crate) struct RepairArgs {

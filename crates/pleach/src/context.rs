@@ -39,7 +39,7 @@ pub(crate) struct Context {
     pub(crate) value_debt: AtomicU64,
     /// Separated values in memory.
     pub(crate) value_cache: Arc<ValueCache>,
-    /// Whether reads of a partition have become dearer, so that a merge may be due.
+    /// Whether the cost of reads of a partition has risen, so that a merge may be due.
     pub(crate) reads_cost_more: AtomicBool,
     /// Chosen at the end of an open.
     pub(crate) read_driver: OnceLock<ReadDriver>,

@@ -53,18 +53,20 @@ impl Upkeep {
     }
 
     /// Up to `wanted` bytes: what separated values may take in addition, by the space target unless everything is always copied,
-    /// and of half of the disk's free space. Files that are still pinned count, and copies that no version has yet.
+    /// and of half of what is free on the disk beyond two SSTs. Files that are still pinned count, and copies that no version has yet.
     pub(super) fn room_for_values(&self, wanted: u64) -> u64 {
         let version = Arc::clone(&self.version_set.state.load().version);
+        let space = self.estimated_space(&version);
         let room = if self.ctx.options.always_converts() {
             u64::MAX
         } else {
-            self.estimated_space(&version).room(self.ctx.options.space_target)
+            space.room(self.ctx.options.space_target)
         };
-        // An SST that is being written, and the next flush, need room too.
-        let kept = 2 * self.ctx.options.sst_bytes + self.ctx.options.memtable_budget() as u64;
+        let copies = self.copies.load(Ordering::Relaxed);
+        // The SST that is being written needs room too, and that of a flush. Some of the copies may be in buffers yet.
+        let kept = copies + 2 * self.ctx.options.compacted_sst_bytes(space.ssts);
         let free = self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX).saturating_sub(kept);
-        let taken = self.version_set.trash.pinned_bytes() + self.copies.load(Ordering::Relaxed);
+        let taken = self.version_set.trash.pinned_bytes() + copies;
         wanted.min(room.saturating_sub(taken)).min(free / 2)
     }
 

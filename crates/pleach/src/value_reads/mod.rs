@@ -104,7 +104,7 @@ fn read(
 /// Values of so many bytes are not copied out of what was read (arbitrary): a buffer may have two pages more.
 const LENT_MIN: usize = 64 << 10;
 
-/// The value of these bytes, which were proved. If the read `fills_cache`, it enters the cache.
+/// The value of these bytes, which were proved: in the cache, if the read `fills_cache`, or else a copy.
 fn keep(
     ctx: &Context,
     key: (PartitionId, &[u8]),
@@ -116,8 +116,7 @@ fn keep(
     Value::separated(cached.unwrap_or_else(|| bytes.into()))
 }
 
-/// The value that was read. If the read `fills_cache`, it enters the cache. A large value that does not enter it stays in the
-/// memory that it was read into.
+/// As [`keep`], but a large value that does not enter the cache stays in the memory that it was read into.
 fn keep_read(
     ctx: &Context,
     key: (PartitionId, &[u8]),
@@ -125,17 +124,13 @@ fn keep_read(
     read: ReadValue,
     fills_cache: bool,
 ) -> Value {
-    match read {
-        ReadValue::InBuffer(buffer, range) if range.len() >= LENT_MIN => {
-            let bytes = &buffer[range.clone()];
-            let cached = if fills_cache { ctx.value_cache.admit(hash_of(key), pointer, bytes) } else { None };
-            match cached {
-                Some(cached) => Value::separated(cached),
-                None => Value::in_block(BlockRef::heap(buffer), range),
-            }
-        }
-        read => keep(ctx, key, pointer, read.bytes(), fills_cache),
-    }
+    let (buffer, range) = match read {
+        ReadValue::InBuffer(buffer, range) if range.len() >= LENT_MIN => (buffer, range),
+        read => return keep(ctx, key, pointer, read.bytes(), fills_cache),
+    };
+    let bytes = &buffer[range.clone()];
+    let cached = if fills_cache { ctx.value_cache.admit(hash_of(key), pointer, bytes) } else { None };
+    cached.map_or_else(|| Value::in_block(BlockRef::heap(buffer), range), Value::separated)
 }
 
 /// The value of a key, for a task. It can be dropped at any time.

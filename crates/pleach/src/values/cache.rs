@@ -28,7 +28,7 @@
 //! A hit waits for a line of the table and for the lines of the value, mostly while the block is searched. A value takes a header
 //! of 16 bytes, is rounded up to 64 bytes, and takes 28 to 57 bytes of the table: together less than a quarter of a value of
 //! 512 bytes, and a tenth of one of 1000. The system may give each table and each arena up to 2 MiB more than that, for the rest
-//! of a huge page.
+//! of a huge page, and each arena 4 MiB for which it was asked ahead ([`ValueCache::populate`]), but none beyond the capacity.
 
 mod arena;
 mod shard;

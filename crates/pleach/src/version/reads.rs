@@ -4,7 +4,7 @@
 //! More runs spare writes and cost reads. Future reads are unknown. So everything is merged once reads have spent as much time
 //! on further runs as the merge takes: at worst, both together cost twice as much as the better choice (the ski-rental rule).
 //! The same rule decides about conversions: values are copied into the order of their keys once scans have spent as much time
-//! on the want of order as the copies take.
+//! on values in disorder as the copies take.
 //!
 //! Pickers compare the cost with the price. They look whenever the cost has risen by half a second, and sometimes besides.
 //!
@@ -104,9 +104,10 @@ impl ReadCost {
         self.values_ns.load(Ordering::Relaxed) >= bytes.saturating_mul(MERGE_NS_PER_BYTE).max(1)
     }
 
-    /// Pays for a conversion that writes `bytes`. What was spent beyond that counts for the next ones, up to `MORE_MAX` of them.
+    /// Subtracts the price of a conversion that writes `bytes`. What was spent beyond that counts for the next ones, up to
+    /// `MORE_MAX` of them.
     pub(crate) fn pay_conversion_of(&self, bytes: u64) {
-        /// At the narrowest space target all values are put in order by 20 conversions. It is not known how many are needed.
+        /// With this one, as many as put all values in order at the default space target.
         const MORE_MAX: u64 = 6;
         let price = bytes.saturating_mul(MERGE_NS_PER_BYTE);
         let left = |spent: u64| Some(spent.saturating_sub(price).min(price.saturating_mul(MORE_MAX)));

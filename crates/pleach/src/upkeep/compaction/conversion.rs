@@ -9,8 +9,9 @@
 //!   has come since;
 //! - large values, which gain nothing ([`ValuePointer::gains_by_order`]);
 //! - all values, while the files of values have no room below [`Options::space_target`](crate::Options::space_target);
-//! - nothing of these three kinds with [`Conversion::Always`](crate::Conversion::Always), as far as the disk has room;
 //! - values that cannot be proved. A newer entry may hide the pointer, and then the value may be gone.
+//!
+//! [`Conversion::Always`](crate::Conversion::Always) copies the first three kinds, too, as far as the disk has room.
 //!
 //! # Why nothing can come back, and nothing is lost
 //! A conversion changes no entry but for its pointer, and the edit that adds the output takes the inputs' entries away. The

@@ -2,6 +2,14 @@
 //!
 //! A store that is overwritten is as large as its space target most of the time. A conversion that began at once would copy
 //! nothing.
+//!
+//! # Invariants
+//! 1. *Wanted while waiting*: a partition wants space of relocation only while its conversion is on the list, so the wait ends in
+//!    [`Compactions::end_wait_for_room`] alone.
+//! 2. *Every wait ends*: relocation frees enough, or it has nothing left to free.
+//!
+//! # Concurrency
+//! The lock of the workers' list is held.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,10 +39,10 @@ impl Compactions {
     /// Whether there is room for copies of a partition's values. If not, its conversion waits, and space is freed for it.
     pub(super) fn has_room(&self, list: &mut List, partition: PartitionId, tree: &SubTree) -> bool {
         if list.waiting_for_room.contains(&partition) {
-            return false; // It is told by `conversion_with_room`.
+            return false; // `conversion_with_room` finds out when it can begin.
         }
         if list.waiting_for_room.len() >= WAITING_MAX {
-            return false;
+            return false; // It waits when another one has ended its wait.
         }
         let wanted = self.wanted(tree);
         let has_room = self.upkeep.room_for_values(wanted) >= wanted / 2;

@@ -384,6 +384,16 @@ fn unordered_at(env: &Arc<SimEnv>, space_target: f64) -> (Db, Worker) {
     (db, worker)
 }
 
+/// Steps until the disk has no room for what a step writes.
+fn step_on_full_disk(env: &SimEnv, worker: &mut Worker) {
+    env.set_fault(Some(Fault { at_op: env.op_count() + 1, kind: FaultKind::NoSpaceFrom }));
+    let struck = env.faults_struck();
+    while env.faults_struck() == struck {
+        worker.step();
+    }
+    env.clear_faults();
+}
+
 /// Converts by `worker`. After some steps its output meets a full disk `failures` times at the same place. Returns the number of
 /// values copied.
 fn convert_with_failures(env: &SimEnv, db: &Db, worker: &mut Worker, failures: u64) -> u64 {
@@ -393,12 +403,7 @@ fn convert_with_failures(env: &SimEnv, db: &Db, worker: &mut Worker, failures: u
     let before = db.stats().values_converted;
     assert!((1..CONVERTED / 2).contains(&before), "{before} values were copied before the failure");
     for _ in 0..failures {
-        env.set_fault(Some(Fault { at_op: env.op_count() + 1, kind: FaultKind::NoSpaceFrom }));
-        let struck = env.faults_struck();
-        while env.faults_struck() == struck {
-            worker.step();
-        }
-        env.clear_faults();
+        step_on_full_disk(env, worker);
         assert!(db.inner().ctx.status.poison().is_none());
     }
     let mut steps = 0;
@@ -481,12 +486,7 @@ fn a_conversion_that_is_resumed_tells_all_that_it_has_left() {
             assert!(matches!(worker.step(), JobStep::Again));
         }
         for _ in 0..failures {
-            env.set_fault(Some(Fault { at_op: env.op_count() + 1, kind: FaultKind::NoSpaceFrom }));
-            let struck = env.faults_struck();
-            while env.faults_struck() == struck {
-                worker.step();
-            }
-            env.clear_faults();
+            step_on_full_disk(&env, &mut worker);
         }
         while sums(&upkeep).0 > 0 {
             worker.step();
@@ -526,7 +526,7 @@ fn copies_in_progress_take_room() {
     assert_eq!(upkeep.copies.load(Ordering::Relaxed), 0, "all copies are in a version");
 }
 
-/// A scan that has become much dearer does not wait for the minute in which the workers look.
+/// A scan whose cost has risen much does not wait for the minute in which the workers look.
 #[test]
 fn dear_scans_wake_a_worker() {
     let env = SimEnv::new(1);

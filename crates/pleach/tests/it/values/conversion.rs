@@ -263,6 +263,34 @@ fn scans_pay_for_conversions_of_a_store_without_room() {
     }
 }
 
+/// What the target allows may be more than the disk has. A conversion leaves what it has no room for, and room for others.
+#[test]
+fn a_conversion_leaves_room_on_a_full_disk() {
+    for kib in [100, 200, 400] {
+        let env = SimEnv::new(1);
+        let db = ready(&env, |options| options.space_target(4.0).memtable_bytes(64 << 10));
+        let partition = db.default_partition();
+        db.settle().unwrap();
+        env.set_capacity(env.used_space() + (kib << 10));
+        let left = db.convert().unwrap_or_else(|error| panic!("{kib} KiB: {error}"));
+        assert!(left > 0, "{kib} KiB have no room for all copies");
+        db.compact().unwrap();
+        check(&partition, KEYS, 0, LEN);
+        db.verify().unwrap();
+    }
+}
+
+/// Scans until a conversion is due, and settles beside the jobs.
+fn scan_and_settle(env: &Arc<SimEnv>, db: &Db, seed: u64) {
+    for _ in 0..40 {
+        assert_eq!(db.default_partition().iter().count() as u64, KEYS);
+    }
+    let mut clients = Clients::new();
+    let client = db.clone();
+    clients.add("settle", move || client.settle().unwrap());
+    env.run_clients(seed, clients);
+}
+
 /// A settle ends when a conversion gives up the wait for room.
 #[test]
 fn a_settle_ends_when_a_conversion_finds_no_room() {
@@ -274,13 +302,7 @@ fn a_settle_ends_when_a_conversion_finds_no_room() {
         db.compact().unwrap();
         db.settle().unwrap();
         env.set_capacity(env.used_space() + (100 << 10));
-        for _ in 0..40 {
-            assert_eq!(partition.iter().count() as u64, KEYS);
-        }
-        let mut clients = Clients::new();
-        let client = db.clone();
-        clients.add("settle", move || client.settle().unwrap());
-        env.run_clients(seed, clients);
+        scan_and_settle(&env, &db, seed);
         assert_eq!(db.stats().value_converted_bytes, 0);
     }
 }
@@ -298,13 +320,7 @@ fn a_settle_ends_when_relocation_frees_too_little() {
         let snapshot = db.snapshot();
         fill_at_random(&partition, 1, 3);
         db.settle().unwrap();
-        for _ in 0..40 {
-            assert_eq!(partition.iter().count() as u64, KEYS);
-        }
-        let mut clients = Clients::new();
-        let client = db.clone();
-        clients.add("settle", move || client.settle().unwrap());
-        env.run_clients(seed, clients);
+        scan_and_settle(&env, &db, seed);
         drop(snapshot);
     }
 }
