@@ -52,8 +52,9 @@ impl Upkeep {
         let _left_for_the_next_open = self.ctx.env.remove_file(&values_path(&self.ctx.dir, id));
     }
 
-    /// Up to `wanted` bytes: what separated values may take in addition, by the space target unless everything is always copied,
-    /// and of half of what is free on the disk beyond two SSTs. Files that are still pinned count, and copies that no version has yet.
+    /// Up to `wanted` bytes: what separated values may take in addition. The space target bounds it, unless everything is always
+    /// copied, and half of what is free on the disk beyond two SSTs. Pinned files and copies that no version has yet are
+    /// subtracted.
     pub(super) fn room_for_values(&self, wanted: u64) -> u64 {
         let version = Arc::clone(&self.version_set.state.load().version);
         let space = self.estimated_space(&version);
