@@ -151,7 +151,7 @@ fn values_apart_are_measured_by_phase_mix_and_state() {
     assert!(kinds(&records[1]).iter().all(|&count| count > 900), "{}", records[1]);
     assert_ne!(kinds(&records[1]), kinds(&records[2]), "another turn draws other numbers");
     let (printed, records) = paper(dir.path(), "learnedkv-fig9", words);
-    assert_eq!(row(&printed, "pleach-separated   dense").len(), 12, "{printed}");
+    assert_eq!(row(&printed, "pleach-separated   dense").len(), 13, "{printed}");
     assert_eq!(records[31]["workload"], "overwrite");
     assert_eq!(records.len(), 2 * 4 * 2 * 4);
     let (printed, records) = paper(dir.path(), "learnedkv-fig10", &format!("{words} --uncached"));
