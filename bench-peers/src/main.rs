@@ -15,7 +15,7 @@ mod wiredtiger;
 
 use std::process::ExitCode;
 
-use pleach_bench::{EngineFactory, PLEACH, PLEACH_FOREST, PLEACH_LEVELED, PLEACH_SEPARATED, REFERENCE};
+use pleach_bench::{EngineFactory, PLEACH, PLEACH_FOREST, PLEACH_INLINE, PLEACH_LEVELED, PLEACH_SEPARATED, REFERENCE};
 
 /// For all engines, those in C and C++ included. It gives back to the system what RocksDB's memtables have freed.
 #[global_allocator]
@@ -30,6 +30,7 @@ fn engines() -> Vec<EngineFactory> {
     vec![
         PLEACH,
         PLEACH_SEPARATED,
+        PLEACH_INLINE,
         PLEACH_FOREST,
         PLEACH_LEVELED,
         rocksdb::LEVELLED,

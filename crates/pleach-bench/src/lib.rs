@@ -41,6 +41,6 @@ mod workload;
 pub use cli::run;
 pub use engine::{
     Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Error, GetFuture,
-    PLEACH, PLEACH_FOREST, PLEACH_LEVELED, PLEACH_SEPARATED, REFERENCE, Removal, Result, Scan, ScanFuture,
-    ScannedEntries, Session, Write,
+    PLEACH, PLEACH_FOREST, PLEACH_INLINE, PLEACH_LEVELED, PLEACH_SEPARATED, REFERENCE, Removal, Result, Scan,
+    ScanFuture, ScannedEntries, Session, Write,
 };

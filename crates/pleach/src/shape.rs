@@ -31,8 +31,8 @@ pub enum Shape {
 pub enum Conversion {
     /// Never.
     Never,
-    /// Once scans of a partition have spent as much time on values in disorder as the copies take: at worst, both together cost
-    /// twice as much as the better choice.
+    /// Once scans of a partition have lost as much time to values in disorder as it takes to copy them. So scans and copies
+    /// together take at most about twice the time of the better choice.
     ///
     /// After `LearnedKV` (section 4.6.1), which moves pointers alone if there are few scans.
     #[default]

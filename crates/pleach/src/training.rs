@@ -34,19 +34,20 @@ pub enum LearnedIndex {
     Never,
     /// Each new SST for whose keys a model takes no more bytes than separators.
     Always,
-    /// As [`LearnedIndex::Always`], but flushes write separators while 8 threads or more write. When less than half of the
-    /// machine's processors are busy, a background thread makes models for the SSTs that have separators, whatever wrote
-    /// them: from the separators in memory, without reading the files. These models are in memory only. They are larger
-    /// than those that are made while SSTs are written, and smaller than separators. After an open each SST is
-    /// tried once, and again only if the training took too long.
+    /// As [`LearnedIndex::Always`], but flushes write separators while 8 threads or more write. When three quarters of a
+    /// processor are idle (half of one on a machine that has no other), a background thread makes models for the SSTs that have
+    /// separators, whatever wrote them: from the separators in memory, without reading the files. These models are in memory
+    /// only. They are larger than those that are made while SSTs are written, and smaller than separators. After an open each
+    /// SST is tried once, and again only if the training took too long.
     ///
     /// After `TridentKV` (section 3.2, algorithm 1).
     #[default]
     Adaptive,
 }
 
-/// Below this use of the processors the machine is idle. Arbitrary: the paper names no number.
-const IDLE_BELOW: f64 = 0.5;
+/// Processors that must be idle, or half of the only one: training needs one. The paper names no number. With two processors, a
+/// thread that only reads leaves less than one whole.
+const IDLE_MIN: f64 = 0.75;
 /// Shortest time, for each processor, in which its use is measured. The system counts in hundredths of a second.
 const MEASURED_MIN: Duration = Duration::from_millis(100);
 /// A use that was measured over a longer time says little about the present. Arbitrary.
@@ -94,11 +95,17 @@ pub(crate) fn trains_while_writing(limits: Limits, purpose: Purpose, writers: us
     purpose == Purpose::Compaction || writers < limits.writers
 }
 
-/// Whether training while reading may begin: `t_w` is `is_training_while_writing`. Lines 9 to 14, and step 2 of the text.
-pub(crate) fn moment_to_read(is_training_while_writing: bool, processor_use: Option<f64>) -> Moment {
+/// Whether training while reading may begin: `t_w` is `is_training_while_writing`, `processor_use` the used share of all
+/// `processors`. Lines 9 to 14, and step 2 of the text.
+pub(crate) fn moment_to_read(
+    is_training_while_writing: bool,
+    processor_use: Option<f64>,
+    processors: u32,
+) -> Moment {
+    let processors = f64::from(processors);
     match processor_use {
         _ if is_training_while_writing => Moment::Writing,
-        Some(busy) if busy < IDLE_BELOW => Moment::Good,
+        Some(busy) if (1.0 - busy) * processors > IDLE_MIN.min(processors / 2.0) => Moment::Good,
         _ => Moment::Busy,
     }
 }
@@ -167,17 +174,25 @@ mod tests {
 
     #[test]
     fn only_an_idle_machine_trains_while_reading() {
-        for (writing, busy, expected) in [
-            (false, Some(0.0), Moment::Good),
-            (false, Some(0.49), Moment::Good),
-            (false, Some(0.5), Moment::Busy),
-            (false, Some(1.0), Moment::Busy),
-            (false, None, Moment::Busy),
-            (true, Some(0.0), Moment::Writing),
-            (true, Some(1.0), Moment::Writing),
-            (true, None, Moment::Writing),
+        for (writing, busy, processors, expected) in [
+            (false, Some(0.0), 1, Moment::Good),
+            (false, Some(0.49), 1, Moment::Good),
+            (false, Some(0.5), 1, Moment::Busy),
+            (false, Some(0.6), 2, Moment::Good),
+            (false, Some(0.65), 2, Moment::Busy),
+            (false, Some(0.95), 16, Moment::Good),
+            (false, Some(0.96), 16, Moment::Busy),
+            (false, Some(1.0), 16, Moment::Busy),
+            (false, None, 1, Moment::Busy),
+            (true, Some(0.0), 2, Moment::Writing),
+            (true, Some(1.0), 2, Moment::Writing),
+            (true, None, 2, Moment::Writing),
         ] {
-            assert_eq!(moment_to_read(writing, busy), expected, "{writing} {busy:?}");
+            assert_eq!(
+                moment_to_read(writing, busy, processors),
+                expected,
+                "{writing} {busy:?} {processors}"
+            );
         }
     }
 

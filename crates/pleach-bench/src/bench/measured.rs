@@ -104,12 +104,31 @@ pub(super) fn run_shape(
         (measured.ops, measured.duration_s) = (u64::MAX, None);
         measured.until = Some(Box::new(|| engine.compact()));
     }
+    let names: &[_] = if matches!(shape, Shape::Mix { .. }) { &READS } else { &[] };
+    let before = engine.stats()?.details;
     let outcome = measured.run()?;
-    Ok((outcome, BTreeMap::new()))
+    Ok((outcome, counted_meanwhile(names, &before, &engine.stats()?.details)))
 }
 
+/// The engine's counts of reads of files: of blocks for gets, and of separated values.
+const READS: [&str; 2] = ["lookup_reads", "value_reads"];
 /// The engine's counts of work on separated values, which readers and writers may feel.
 const UPKEEP: [&str; 4] = ["value_moves", "value_moved_bytes", "values_converted", "value_converted_bytes"];
+
+/// What the engine has counted under `names`, as `{name}_meanwhile`; none of what it does not count.
+fn counted_meanwhile(
+    names: &[&str],
+    before: &BTreeMap<String, u64>,
+    after: &BTreeMap<String, u64>,
+) -> BTreeMap<String, f64> {
+    names
+        .iter()
+        .filter_map(|&name| {
+            let count = after.get(name)?.saturating_sub(*before.get(name)?);
+            Some((format!("{name}_meanwhile"), count as f64))
+        })
+        .collect()
+}
 
 /// Runs a phase; tells what upkeep has done meanwhile, as far as the engine counts it.
 fn run_beside_upkeep(engine: &dyn Engine, measured: Phase<'_>) -> Result<(Outcome, BTreeMap<String, f64>)> {
@@ -117,15 +136,9 @@ fn run_beside_upkeep(engine: &dyn Engine, measured: Phase<'_>) -> Result<(Outcom
     let stats = engine.stats()?;
     let outcome = measured.run()?;
     let stats_after = engine.stats()?;
-    let (before, after) = (&stats.details, &stats_after.details);
-    let mut extra = BTreeMap::new();
+    let mut extra = counted_meanwhile(&UPKEEP, &stats.details, &stats_after.details);
     if let (Some(before), Some(after)) = (stats.stalled_ns, stats_after.stalled_ns) {
         extra.insert("stalled_meanwhile_ns".to_owned(), after.saturating_sub(before) as f64);
-    }
-    for name in UPKEEP {
-        if let (Some(before), Some(after)) = (before.get(name), after.get(name)) {
-            extra.insert(format!("{name}_meanwhile"), after.saturating_sub(*before) as f64);
-        }
     }
     if converts {
         extra.insert("conversions".to_owned(), outcome.repeated as f64);

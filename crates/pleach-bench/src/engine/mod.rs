@@ -19,7 +19,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use null::NullEngine;
-pub use pleach::{PLEACH, PLEACH_FOREST, PLEACH_LEVELED, PLEACH_SEPARATED};
+pub use pleach::{PLEACH, PLEACH_FOREST, PLEACH_INLINE, PLEACH_LEVELED, PLEACH_SEPARATED};
 pub use reference::REFERENCE;
 
 /// An error as text.

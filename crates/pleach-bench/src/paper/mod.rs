@@ -75,8 +75,10 @@ const FORESTS: &[&str] = &["pleach-forest", "pleach"];
 /// All shapes.
 const SHAPES: &[&str] = &["pleach-forest", "pleach", "pleach-leveled"];
 
+/// Values of all lengths in the tree, as in the papers that compare reads of them.
+const INLINE: &[&str] = &["pleach-inline"];
 /// Values apart from keys, and in the tree.
-const APART: &[&str] = &["pleach-separated", "pleach"];
+const APART: &[&str] = &["pleach-separated", "pleach-inline"];
 
 const FIGURES: &[Figure] = &[
     Figure {
@@ -244,13 +246,13 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "tridentkv-fig10",
         about: "TridentKV, Fig. 10: random reads by the size of values",
-        engines: &["pleach"],
+        engines: INLINE,
         run: tridentkv::fig10,
     },
     Figure {
         name: "tridentkv-fig11",
         about: "TridentKV, Fig. 11: sequential reads by the size of values",
-        engines: &["pleach"],
+        engines: INLINE,
         run: tridentkv::fig11,
     },
     Figure {
@@ -274,7 +276,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "tridentkv-fig16",
         about: "TridentKV, Fig. 16: gets by the size of values, with separators and learned indexes",
-        engines: &["pleach"],
+        engines: INLINE,
         run: tridentkv::fig16,
     },
     Figure {

@@ -214,8 +214,9 @@ impl Db {
     /// As [`Db::compact`], and copies separated values to new files in the order of their keys, which makes scans fast. Values
     /// that are in order already, or so large that it gains nothing, stay where they are.
     ///
-    /// Old copies are removed as it goes on, and the space stays below
-    /// [`Options::space_target`](crate::Options::space_target): if there is no room for all copies, it is done in several passes.
+    /// Old copies are removed as it goes on. Copies are made only as far as
+    /// [`Options::space_target`](crate::Options::space_target) has room for them: if that is too little for all, it is done in
+    /// several passes.
     /// Reads and writes go on meanwhile.
     ///
     /// Returns the bytes of values that were left where they are because there was no room for copies. If there are any, drop

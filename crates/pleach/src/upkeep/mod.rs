@@ -61,13 +61,14 @@ pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
     let workers =
         (0..upkeep.ctx.options.compaction_worker_count()).map(worker).collect::<Result<Vec<_>>>()?;
     let cleaner = spawn(upkeep, "pleach-clean", step_of(Upkeep::clean_step))?;
-    let is_adaptive = upkeep.ctx.options.is_adaptive();
-    let trainer = is_adaptive.then(|| spawn(upkeep, "pleach-train", Trainer::new(upkeep)));
-    let trainer = trainer.and_then(Result::ok);
     let relocator = upkeep
         .may_have_values()
         .then(|| spawn(upkeep, "pleach-values", Relocator::new(upkeep)))
         .transpose()?;
+    // The last one, because it may be without a thread.
+    let is_adaptive = upkeep.ctx.options.is_adaptive();
+    let trainer = is_adaptive.then(|| spawn(upkeep, "pleach-train", Trainer::new(upkeep)));
+    let trainer = trainer.and_then(Result::ok);
     let wakers = Wakers {
         flush: flush.waker(),
         compaction: workers.iter().map(JobHandle::waker).collect(),

@@ -72,8 +72,7 @@ impl Trainer {
         let Some(time) = env.processor_time() else {
             return Some(if self.upkeep.is_quiet() { 0.0 } else { 1.0 });
         };
-        let processors = u32::try_from(env.parallelism()).unwrap_or(u32::MAX);
-        self.processors.measure(env.now(), time, processors)
+        self.processors.measure(env.now(), time, self.upkeep.processors())
     }
 
     /// Shows the models to lookups, and lets blocks have the memory of the separators.
@@ -104,7 +103,8 @@ impl Job for Trainer {
             return JobStep::Idle;
         }
         let is_writing = self.upkeep.trained_while_writing.load(Ordering::Relaxed) > 0;
-        if training::moment_to_read(is_writing, self.processor_use()) != Moment::Good {
+        let processor_use = self.processor_use();
+        if training::moment_to_read(is_writing, processor_use, self.upkeep.processors()) != Moment::Good {
             self.show_trained();
             add(&self.upkeep.ctx.counters.training_waits, 1);
             return JobStep::IdleFor(MEASURED_EVERY);
@@ -129,6 +129,10 @@ impl Job for Trainer {
 }
 
 impl Upkeep {
+    fn processors(&self) -> u32 {
+        u32::try_from(self.ctx.env.parallelism()).unwrap_or(u32::MAX)
+    }
+
     /// The reader of `file` with a learned index, if there is one to use. Each file is tried once, and again only if the training
     /// took too long, because other threads may have had the processor.
     fn train_while_reading(&self, file: &SstFile) -> Option<Sst> {

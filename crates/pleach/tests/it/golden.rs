@@ -49,6 +49,7 @@ fn play(shape: Shape, when: LearnedIndex, seed: u64) -> u64 {
     let options = Options::new()
         .env(Arc::<SimEnv>::clone(&env))
         .memory(1 << 20)
+        .separate_at(0)
         .learned_index(when)
         .thresholds(Thresholds { larger_models: true, ..Thresholds::default() })
         .memtable_bytes(32 << 10)

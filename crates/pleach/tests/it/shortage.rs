@@ -17,13 +17,13 @@ fn an_open_without_threads_is_an_error_and_releases_the_store() {
     let db = options().open(DIR).unwrap();
     db.default_partition().put(b"key", b"value").unwrap();
     db.close().unwrap();
-    for limit in 0..4 {
+    for limit in 0..5 {
         env.set_job_limit(Some(limit));
-        let error = options().open(DIR).expect_err("it needs four threads");
+        let error = options().open(DIR).expect_err("it needs five threads");
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("ulimit -u"), "{error}");
     }
-    env.set_job_limit(Some(4));
+    env.set_job_limit(Some(5));
     // Without the thread that trains while reading a store is as good as without that training.
     for learned in [LearnedIndex::Never, LearnedIndex::Adaptive] {
         let db = options().learned_index(learned).open(DIR).unwrap();

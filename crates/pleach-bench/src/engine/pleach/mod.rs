@@ -34,6 +34,14 @@ pub const PLEACH: EngineFactory = EngineFactory {
     open: |config| open(config, Shape::ForestOverBottom),
 };
 
+/// The factory of Pleach with all values in its SSTs. Settings are those of [`PLEACH`].
+pub const PLEACH_INLINE: EngineFactory = EngineFactory {
+    name: "pleach-inline",
+    about: concat!("Pleach ", env!("CARGO_PKG_VERSION"), ", no value apart from its key, else as pleach"),
+    capabilities: CAPABILITIES,
+    open: |config| open_with(config, "separate_at", "0"),
+};
+
 /// The factory of Pleach with large values apart from keys. Settings are those of [`PLEACH`].
 pub const PLEACH_SEPARATED: EngineFactory = EngineFactory {
     name: "pleach-separated",
@@ -43,7 +51,7 @@ pub const PLEACH_SEPARATED: EngineFactory = EngineFactory {
         ", values of 512 B and more apart from keys, else as pleach"
     ),
     capabilities: CAPABILITIES,
-    open: |config| open_separated(config),
+    open: |config| open_with(config, "separate_at", SEPARATE_AT),
 };
 
 /// The factory of Pleach as a forest without a bottom, which writes least. Settings are those of [`PLEACH`].
@@ -103,9 +111,10 @@ fn open(config: &EngineConfig, shape: Shape) -> Result<Box<dyn Engine>> {
 /// Length of values from which on [`PLEACH_SEPARATED`] keeps them apart: that of `rocksdb-blob`.
 const SEPARATE_AT: &str = "512";
 
-fn open_separated(config: &EngineConfig) -> Result<Box<dyn Engine>> {
+/// As [`PLEACH`], with a setting unless the command line has it.
+fn open_with(config: &EngineConfig, setting: &str, value: &str) -> Result<Box<dyn Engine>> {
     let mut config = config.clone();
-    config.tuning.entry("separate_at".to_owned()).or_insert_with(|| SEPARATE_AT.to_owned());
+    config.tuning.entry(setting.to_owned()).or_insert_with(|| value.to_owned());
     open(&config, Shape::ForestOverBottom)
 }
 

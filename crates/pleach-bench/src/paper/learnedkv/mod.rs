@@ -155,7 +155,8 @@ fn print_setup(session: &Session<'_>, theirs: &str) {
         (None, true) => format!("memory {UNCACHED_PERCENT} % of the pairs, reads past the page cache"),
     };
     print(&format!(
-        "Theirs, in words: {theirs}\nOurs: {} pairs of {} B unless a column says otherwise, {memory}, one thread; workloads settle before the next.\n",
+        "Theirs, in words: {theirs}\nOurs: {} pairs of {} B unless a column says otherwise, {memory}, one thread unless\n\
+         it says more; workloads settle before the next.\n",
         count(session.keys(KEYS) as f64),
         KEY_BYTES + VALUE_BYTES,
     ));
@@ -170,7 +171,7 @@ fn print_setup(session: &Session<'_>, theirs: &str) {
 fn print_hint(session: &Session<'_>, is_rival: fn(&str) -> bool, names: &str) {
     if !session.engines.iter().any(|engine| is_rival(engine.name)) {
         print(&format!(
-            "No rival is among the engines: bench-peers has them (`--engines {names},pleach-separated,pleach`).\n"
+            "No rival is among the engines: bench-peers has them (`--engines {names},pleach-separated,pleach-inline`).\n"
         ));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn table1(session: &mut Session<'_>) -> Result<()> {
         "models, indexes",
         "filters",
         "value files",
-        "live values",
+        "referenced",
         "disk, end",
     ]);
     print_row(&[
@@ -55,7 +55,8 @@ pub(crate) fn table1(session: &mut Session<'_>) -> Result<()> {
     }
     crate::report::print(
         "\nKeys and pointers: all SSTs less their filters, models or indexes included. An engine with values in its SSTs has\n\
-         them there. A dash: the engine does not tell.",
+         them there. Referenced: values in these files that SSTs point to, older versions included. A dash: the engine does not\n\
+         tell.",
     );
     Ok(())
 }

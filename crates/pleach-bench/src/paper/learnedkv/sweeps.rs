@@ -8,7 +8,7 @@ use super::{
 use crate::bench::Record;
 use crate::engine::{EngineFactory, Result};
 use crate::paper::Session;
-use crate::report::{bytes, print};
+use crate::report::{bytes, count, print};
 
 /// Bytes of a value.
 const SIZES: [u64; 8] = [128, 256, 512, 1024, 2048, 4096, 8192, 16_384];
@@ -25,7 +25,8 @@ pub(crate) fn values(session: &mut Session<'_>) -> Result<()> {
         session,
         "values of 1016 B stand for all large ones; the text names the question and shows no figure.",
     );
-    print(&format!("{} of pairs, at most {} keys.\n", bytes(DATA_BYTES as f64), super::KEYS));
+    let keys_max = session.keys(super::KEYS);
+    print(&format!("{} of pairs, at most {} keys.\n", bytes(DATA_BYTES as f64), count(keys_max as f64)));
     print_hint(session, is_blob_db, BLOB_DBS);
     print_head("value");
     for value_bytes in SIZES {

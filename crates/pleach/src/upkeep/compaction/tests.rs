@@ -176,7 +176,7 @@ fn compressed_outputs_end_anywhere() {
     for entries in 1010..1030 {
         let env = SimEnv::new(1);
         let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(64 << 20).compression(true);
-        let db = options.compaction_bytes_per_second(1 << 30).open(DIR).unwrap();
+        let db = options.compaction_bytes_per_second(1 << 30).separate_at(0).open(DIR).unwrap();
         let partition = db.default_partition();
         let mut value = vec![0; 2000];
         let mut rng = 1_u32;

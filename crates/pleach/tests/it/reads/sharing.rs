@@ -59,7 +59,7 @@ const FORMS: [fn(&Partition); 4] = [get_each, get_many, get_async, get_many_asyn
 fn gets_of_eight_blocks_make_eight_reads_on_every_driver() {
     let dir = tempfile::tempdir().unwrap();
     for (compressed, direct) in [(false, false), (true, true)] {
-        let options = options(8 << 20).direct_reads(direct);
+        let options = options(8 << 20).direct_reads(direct).separate_at(0);
         let db = options.clone().compression(compressed).open(dir.path()).unwrap();
         for n in 0..10 * BLOCKS {
             let mut value = vec![0; 3000];
