@@ -1,7 +1,7 @@
 //! Anonymous memory in large pieces, backed by huge pages if the system has them.
 //!
-//! Memtable arenas and the slab of block frames use it. Under nested paging a TLB miss costs as much as a cache miss, and the
-//! first touch of a 4 KiB page costs more than filling it.
+//! Memtable arenas, the slab of block frames and the cache of values use it. Under nested paging a TLB miss costs as much as a
+//! cache miss, and the first touch of a 4 KiB page costs more than filling it.
 
 #![expect(unsafe_code, reason = "the one place that asks the system for memory, and one that prefetches it")]
 

@@ -178,8 +178,8 @@ impl Options {
         self
     }
 
-    /// Whether reads of blocks bypass the system's page cache (`O_DIRECT`; default: no). Use it if the store's memory
-    /// budget is large and the data far larger.
+    /// Whether reads of blocks and of separated values bypass the system's page cache (`O_DIRECT`; default: no). Use it if the
+    /// store's memory budget is large and the data far larger.
     #[must_use]
     pub fn direct_reads(mut self, yes: bool) -> Self {
         self.direct_reads = yes;
@@ -291,11 +291,11 @@ impl Options {
     }
 
     /// Length in bytes, before compression, from which on values are *separated*: they stay in the log segment to which they
-    /// were written, and SSTs have a pointer of about ten bytes instead. So a large value is written once, and merges
-    /// move only keys and pointers. A read of such a value takes one read more. Default 1024; with 0 no value is separated.
+    /// were written, or are copied if most of it is something else. SSTs have pointers of about ten bytes. So a large value is
+    /// written once, and merges move only pointers. A read of it takes one read more. Default 1024; with 0 none is separated.
     ///
     /// The option can change with each open; values that are separated stay so. Builds from before this option refuse a store
-    /// with separated values, or one that was opened with this option and not closed (`Unsupported`).
+    /// with separated values, and one that was opened, with this option above 0, and not closed (`Unsupported`).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

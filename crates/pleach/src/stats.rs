@@ -100,20 +100,21 @@ pub struct Stats {
     pub value_file_bytes: u64,
     /// Separated values to which entries of SSTs refer.
     pub values: u64,
-    /// Their bytes. Values of entries that newer ones shadow count until a compaction removes these entries.
+    /// Their bytes as they are stored, four of checksum for each included. Values of entries that newer ones shadow count until
+    /// a compaction removes these entries.
     pub value_bytes: u64,
     /// Memory in bytes of the tables by which moved values are found.
     pub value_table_bytes: u64,
     /// Memory in bytes of separated values that are cached. With [`Stats::cache_bytes`] it stays within what memtables, indexes
     /// and filters leave of the budget.
     pub value_cache_bytes: u64,
-    /// Separated values that point reads read from files because they were not cached.
+    /// Separated values that gets, ranges and chunks have read from files because they were not cached.
     pub value_reads: u64,
     /// Bytes of separated values that flushes have copied, because most of their log segments was something else.
     pub value_copied_bytes: u64,
     /// Bytes of separated values that were moved to free the space of values that are gone.
     pub value_moved_bytes: u64,
-    /// How often values were moved: each time the live values of some files to a new one.
+    /// How often values were moved. Each time the live values of some files go to a new one.
     pub value_moves: u64,
     /// Bytes of separated values that were copied in the order of their keys.
     pub value_converted_bytes: u64,
@@ -176,7 +177,7 @@ pub struct Stats {
     pub compaction_written_bytes: u64,
     /// Bytes of SSTs that compactions moved by an edit alone.
     pub moved_bytes: u64,
-    /// Length in bytes of obsolete SSTs that readers, ranges or snapshots pin.
+    /// Length in bytes of obsolete SSTs, and of obsolete files of separated values, that readers, ranges or snapshots pin.
     pub pinned_bytes: u64,
     /// About how many of [`Stats::sst_entries`] are garbage, which compactions will remove: tombstones and shadowed
     /// entries.
@@ -212,7 +213,7 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SizeEstimate {
-    /// Bytes of keys and values in SSTs, before compression.
+    /// Bytes of keys and values before compression. Separated values count as they are stored.
     pub bytes: u64,
     /// Entries in SSTs: every version and tombstone counts.
     pub entries: u64,
@@ -224,7 +225,7 @@ pub struct SizeEstimate {
 pub struct PartitionStats {
     /// Entries in its runs: every version and tombstone counts. Entries in memtables do not.
     pub entries: u64,
-    /// Bytes in its runs, with its share of shared flush files.
+    /// Bytes in its runs, with its share of shared flush files. Separated values are not in runs.
     pub bytes: u64,
     /// Bytes of the separated values to which its entries refer. Those of shadowed entries count.
     pub value_bytes: u64,

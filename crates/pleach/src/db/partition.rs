@@ -383,7 +383,8 @@ impl Partition {
     /// pass by itself, unless it is closed.
     ///
     /// Returns the bytes of values that were left where they are because there was no room for copies: the space target, the
-    /// disk, or snapshots that pin old copies did not allow more. A pass that was stopped counts for nothing here.
+    /// disk, or snapshots that pin old copies did not allow more. After a stop these are the bytes that the last whole pass has
+    /// left: 0 in the first pass, whatever there is to do.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

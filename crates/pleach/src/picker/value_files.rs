@@ -8,7 +8,7 @@
 //! | benefit | uniform | Zipf 0.99 |
 //! |---|---|---|
 //! | share | 2.37 | 1.97 |
-//! | share * ln(1 + age) | 2.42 | 2.00 |
+//! | share * ln(2 + age) | 2.42 | 2.00 |
 //! | share * sqrt(age) / (2 - share) | 2.50 | 2.05 |
 //! | share * age / (2 - share) (log-structured file systems) | 2.77 | 2.98 |
 //!

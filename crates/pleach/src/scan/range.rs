@@ -224,9 +224,10 @@ impl Range {
         self
     }
 
-    /// All blocks that the range reads enter the cache. By default those of a long scan do not: behind about 100 KiB of a
-    /// run, it reads into buffers of its own, so that the blocks of point reads stay in the cache. For a scan that is
-    /// repeated, or that prepares the cache for other reads. Requires: nothing was read yet; otherwise it has no effect.
+    /// All blocks and separated values that the range reads enter the caches. By default those of a long scan do not: behind
+    /// about 100 KiB of a run, it reads into buffers of its own, so that the blocks of point reads stay in the cache. For a
+    /// scan that is repeated, or that prepares the cache for other reads. Requires: nothing was read yet; otherwise it has no
+    /// effect.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

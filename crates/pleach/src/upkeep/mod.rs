@@ -151,6 +151,8 @@ pub(crate) struct Background {
     pub(crate) to_compact: Requests,
     /// Threads that wait for each of them.
     pub(crate) waiters: BTreeMap<PartitionId, usize>,
+    /// Threads that convert each of them, in one pass or several.
+    pub(crate) converters: BTreeMap<PartitionId, usize>,
     /// Bytes of values that the last conversion of each of them has left for want of room.
     values_left: BTreeMap<PartitionId, u64>,
     /// Number of runs in partial compactions, which the version does not record.
@@ -255,8 +257,11 @@ impl Upkeep {
         partition: PartitionId,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<u64> {
+        *self.background.lock().converters.entry(partition).or_default() += 1;
         let done = self.convert_in_passes(partition, progress);
-        self.want_space(partition, 0);
+        if self.background.lock().end_converter(partition) {
+            self.want_space(partition, 0);
+        }
         done
     }
 
@@ -271,22 +276,27 @@ impl Upkeep {
             goes_on
         };
         let now = || self.passed_values(partition);
-        let mut left_before = u64::MAX;
+        // What the last pass that was not stopped has left.
+        let mut left_before = None;
         loop {
             let mut watch = || {
                 let (passed, all) = now();
                 tell(passed, all)
             };
-            let left = self.request(partition, true, &mut watch)?.unwrap_or(0);
+            let left = self.request(partition, true, &mut watch)?.or(left_before).unwrap_or(0);
             // Every pass writes all pointers, so each has to leave noticeably less than the one before.
-            let is_last = left == 0 || left >= left_before - left_before / PASS_MIN_PART;
+            let is_last =
+                left == 0 || left_before.is_some_and(|before| left >= before - before / PASS_MIN_PART);
             // A pass may have been so short that nothing was told of it.
             let (_, all) = now();
             if !tell(all, all) || is_last || !tell(0, all) {
                 return Ok(left);
             }
-            left_before = left;
+            left_before = Some(left);
             self.make_room_for_values(partition, left, &mut || tell(0, all))?;
+            if !tell(0, all) {
+                return Ok(left);
+            }
         }
     }
 
@@ -458,6 +468,17 @@ impl Background {
             }
         }
         left
+    }
+
+    /// Notes that a thread no longer converts a partition. Returns whether it was the last one.
+    fn end_converter(&mut self, partition: PartitionId) -> bool {
+        let Entry::Occupied(mut converters) = self.converters.entry(partition) else { return true };
+        *converters.get_mut() -= 1;
+        let is_last = *converters.get() == 0;
+        if is_last {
+            converters.remove();
+        }
+        is_last
     }
 
     /// Notes the bytes of values that a conversion has left, for those who wait for it.

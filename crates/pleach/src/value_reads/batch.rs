@@ -135,6 +135,7 @@ pub(crate) fn read_values<'k, 'v>(
         let mut batch = Batch::new((ctx, fills_cache, OnDamage::Fails), segments, partition, entries)?;
         batch.buffers = std::mem::take(buffers);
         batch.buffers.take_back();
+        ctx.value_cache.note_reads(batch.unread());
         batch.read_resident()?;
         batch.read_rest()?;
         *buffers = std::mem::take(&mut batch.buffers);
@@ -172,10 +173,13 @@ pub(crate) fn read_resident_values<'k, 'v>(
     segments: &ValueSegments,
     partition: PartitionId,
     entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
+    fills_cache: bool,
 ) -> Result<u64> {
     let read = || {
-        let mut batch = Batch::new((ctx, false, OnDamage::Fails), segments, partition, entries)?;
+        let mut batch = Batch::new((ctx, fills_cache, OnDamage::Fails), segments, partition, entries)?;
+        let all = batch.unread();
         batch.read_resident()?;
+        ctx.value_cache.note_reads(all - batch.unread());
         batch.note_rest(&batch.groups(ON_DEVICE), Duration::ZERO);
         Ok(batch.disorder_ns)
     };
@@ -209,9 +213,6 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
                 wanted.push(Wanted { place, key, value });
             }
         }
-        if fills_cache {
-            ctx.value_cache.note_reads(wanted.len() as u64);
-        }
         wanted.sort_unstable_by_key(|wanted| (wanted.place.home.file, wanted.place.span.offset));
         let (buffers, scratch) = (ReadBuffers::default(), Vec::new());
         Ok(Self { ctx, buffers, fills_cache, on_damage, partition, wanted, scratch, disorder_ns: 0 })
@@ -236,6 +237,11 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
                 }
             }
         }
+    }
+
+    /// Values that are still to be read.
+    fn unread(&self) -> u64 {
+        self.wanted.iter().filter(|wanted| wanted.value.is_pointer()).count() as u64
     }
 
     /// What is still to be read, by the reads that bring it.
@@ -288,7 +294,8 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
     fn take(&mut self, group: &Group, buffer: AlignedBuffer) -> Result<()> {
         let (partition, on_damage) = (self.partition, self.on_damage);
         let members = &mut self.wanted[group.members.clone()];
-        let wanted_bytes: usize = members.iter().map(|wanted| wanted.place.pointer.len as usize).sum();
+        let unread = members.iter().filter(|wanted| wanted.value.is_pointer());
+        let wanted_bytes: usize = unread.map(|wanted| wanted.place.pointer.len as usize).sum();
         let is_lent = !self.fills_cache && wanted_bytes >= buffer.len() / 2;
         let buffer = BlockRef::heap(buffer);
         for Wanted { place, key, value } in members {

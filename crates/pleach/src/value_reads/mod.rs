@@ -1,7 +1,7 @@
 //! Reads of separated values: single ones by a thread or for a task, and many at once ([`batch`]).
 //!
-//! An entry gives a pointer, the version the file, the cache or the file the value. What is read for a task is a
-//! [`ValueRead`], which a service makes.
+//! An entry has a pointer. The version says which file that leads to. The value comes from the cache or from the file. What is
+//! read for a task is a [`ValueRead`], which a service makes.
 
 mod batch;
 

@@ -175,6 +175,13 @@ impl ValueCache {
         admitted.map(ValueBytes::Cached)
     }
 
+    /// Notes that the cached value to which `from` leads has a copy, to which `to` leads: from now on it is found by that.
+    pub(crate) fn note_copy(&self, hash: u64, from: ValuePointer, to: ValuePointer) {
+        if let Some(values) = self.values() {
+            values.note_copy(hash, from, to);
+        }
+    }
+
     /// Admits a value if another one of its key is cached.
     pub(crate) fn renew(&self, hash: u64, pointer: ValuePointer, bytes: &[u8]) {
         if let Some(values) = self.values()

@@ -1,4 +1,4 @@
-//! Values apart: large values that lie outside of SSTs, where the log wrote them.
+//! Separated values: large values that lie outside of SSTs, where the log wrote them.
 //!
 //! A put of a value of [`Options::separate_at`](crate::Options::separate_at) bytes or more is logged with a checksum of its own.
 //! The flush writes a *value pointer* into the SST instead of the value. A log segment to which pointers refer lives on as a

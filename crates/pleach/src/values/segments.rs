@@ -1,7 +1,7 @@
 //! The segments of a version: where the values of each are, and how much of them is live.
 //!
 //! # Cost
-//! Finding a segment is a binary search. An edit that changes references copies the list: 24 bytes for each segment, of which
+//! Finding a segment is a binary search. An edit that changes references copies the list: 32 bytes for each segment, of which
 //! a terabyte of values has 16 000.
 
 use std::collections::BTreeMap;

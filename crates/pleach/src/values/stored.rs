@@ -28,8 +28,8 @@ const PACKED_MARK: u32 = 0x9e37_79b9;
 /// Values below this length are stored as they are: LZ4 needs 13 bytes to find a match, and the length takes one more.
 const PACKED_LEN_MIN: usize = 16;
 
-/// The checksum of a plain value: CRC-32C of partition, key and value. It has no length of the key: a value with a part of
-/// its key in front is not what a pointer of this length refers to.
+/// The checksum of a plain value: CRC-32C of partition, key and value. It has no length of the key. So key `ab` with value `c`
+/// has the checksum of key `a` with value `bc`; but the bytes behind the checksum and the length in the pointer differ.
 pub(crate) fn checksum(partition: PartitionId, user_key: &[u8], value: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&partition.0.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(crc, user_key), value)

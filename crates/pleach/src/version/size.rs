@@ -24,8 +24,9 @@ pub(crate) fn estimate(
         let lower = lower.max(run.clip.as_deref());
         for file in files_within(run, lower, upper) {
             let (part, of) = blocks_within(run, file, partition, lower, upper);
-            sum.entries += scaled(file.meta.entries, part, of);
-            sum.bytes += scaled(file.meta.bytes, part, of);
+            let bytes = file.meta.bytes.saturating_add(file.meta.values.bytes());
+            sum.entries = sum.entries.saturating_add(scaled(file.meta.entries, part, of));
+            sum.bytes = sum.bytes.saturating_add(scaled(bytes, part, of));
         }
     }
     sum

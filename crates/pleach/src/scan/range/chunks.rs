@@ -25,7 +25,8 @@ pub type Chunk = Vec<(Key, Value)>;
 /// A chunk that is in memory is ready at the first poll. A chunk ends early where the next block is not in memory; the read
 /// of that block has then begun. So only the next chunk waits for it. Blocks are read ahead as for the range's iterator.
 ///
-/// A chunk pins the blocks of its values. A poll goes on as long as blocks are in memory, also over many tombstones.
+/// A chunk pins the blocks of its values, and the memory into which separated values were read. It has all of these, however
+/// large: ask for few entries at a time if they are. A poll goes on as long as blocks are in memory, also over many tombstones.
 ///
 /// It is no `Stream`, because that trait is not in the standard library. The crate `futures` makes one of it:
 /// `try_unfold(chunks, |mut chunks| async move { Ok(chunks.next_chunk().await?.map(|chunk| (chunk, chunks))) })`.
@@ -105,7 +106,7 @@ impl Range {
     ) -> (Vec<Load>, Option<(usize, Error)>) {
         let entries = chunk.iter_mut().map(|(key, value)| (&key[..], value));
         // What could not be read is read again, and fails, by itself.
-        let read = read_resident_values(&self.ctx, segments, self.partition, entries);
+        let read = read_resident_values(&self.ctx, segments, self.partition, entries, self.fills_cache);
         let tree = self.view.as_ref().and_then(|view| view.state.version.tree(self.partition));
         if let (Ok(disorder_ns), Some(tree)) = (read, tree) {
             tree.reads.note_values(disorder_ns);

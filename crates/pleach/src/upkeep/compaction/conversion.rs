@@ -258,9 +258,7 @@ impl Conversion {
         self.left_before = self.left;
         let cache = &upkeep.ctx.value_cache;
         for CachedCopy { hash, from, to } in self.cached.drain(..) {
-            if let Some(value) = cache.get(hash, from, false) {
-                cache.admit(hash, to, &value);
-            }
+            cache.note_copy(hash, from, to);
         }
     }
 

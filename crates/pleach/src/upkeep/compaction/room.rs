@@ -4,8 +4,9 @@
 //! nothing.
 //!
 //! # Invariants
-//! 1. *Wanted while waiting*: a partition wants space of relocation only while its conversion is on the list, so the wait ends in
-//!    [`Compactions::end_wait_for_room`] alone.
+//! 1. *Wanted while waiting*: what a partition on the list wants of relocation is wanted for that conversion alone, so the wait
+//!    ends in [`Compactions::end_wait_for_room`]. Threads that convert a partition, in several passes, want space for it
+//!    themselves: it is not on the list then.
 //! 2. *Every wait ends*: relocation frees enough, or it has nothing left to free.
 //!
 //! # Concurrency
@@ -41,6 +42,9 @@ impl Compactions {
         if list.waiting_for_room.contains(&partition) {
             return false; // `conversion_with_room` finds out when it can begin.
         }
+        if self.upkeep.background.lock().converters.contains_key(&partition) {
+            return false; // Between the passes of a thread that converts it.
+        }
         if list.waiting_for_room.len() >= WAITING_MAX {
             return false; // It waits when another one has ended its wait.
         }
@@ -57,7 +61,10 @@ impl Compactions {
     /// pay again.
     pub(super) fn conversion_with_room(&self, list: &mut List, version: &Version) -> Option<PartitionId> {
         for partition in list.waiting_for_room.clone() {
-            let is_requested = self.upkeep.background.lock().waiters.contains_key(&partition);
+            let is_requested = {
+                let background = self.upkeep.background.lock();
+                background.waiters.contains_key(&partition) || background.converters.contains_key(&partition)
+            };
             let has_values = |tree: &&Arc<SubTree>| tree.sum(|run| run.totals.value_bytes) > 0;
             let Some(tree) = version.tree(partition).filter(|tree| !is_requested && has_values(tree)) else {
                 self.end_wait_for_room(list, partition);

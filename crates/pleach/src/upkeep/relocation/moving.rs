@@ -1,5 +1,6 @@
 //! Moving: the live values of some files are copied to a new one, which takes their places in the version.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -30,9 +31,9 @@ impl Upkeep {
                 // Since the marking, a segment may have lost its last reference.
                 let Some(LiveSegment { home, .. }) = version.values.find(segment) else { continue };
                 debug_assert_eq!(home.file, victim.file, "only relocation changes homes");
-                places.sort_unstable();
-                // Only a forged SST points to a place twice.
-                places.dedup();
+                // Only a forged SST points to a place twice. The longest value is the one that may be there.
+                places.sort_unstable_by_key(|&(offset, len)| (offset, Reverse(len)));
+                places.dedup_by_key(|(offset, _)| *offset);
                 segments.push((Arc::clone(home), segment, places));
             }
         }
@@ -43,10 +44,10 @@ impl Upkeep {
         segments.sort_by_key(|(_, segment, _)| *segment);
         let moved = self.copy(&segments)?;
         let mut edit = Edit::default();
-        for (_, segment, _) in &segments {
+        for (_, segment, places) in &segments {
             let (file, kind, len) = match moved {
-                Some((file, len)) => (file, HomeKind::Moved, len),
-                None => (*segment, HomeKind::Gone, 0),
+                Some((file, len)) if !places.is_empty() => (file, HomeKind::Moved, len),
+                _ => (*segment, HomeKind::Gone, 0),
             };
             edit.push(EditItem::ValueHome { segment: *segment, file, kind, len });
         }

@@ -169,6 +169,23 @@ impl Shard {
         Some(Pinned { slot, bytes, len })
     }
 
+    /// Gives a value another place, unless it is not there or pinned.
+    pub(super) fn replace(&self, name: Name, place: u64) {
+        let _locked_for_the_header = self.state.lock();
+        for number in self.table.bucket(name.hash) {
+            let slot = self.table.slot(number);
+            if slot.hash() == name.hash
+                && let Some(chances) = slot.lock()
+            {
+                let item = slot.item();
+                if let Some((_, len)) = self.arena.bytes(item, name.place, name.stored_len) {
+                    self.arena.make_item(item, number, place, len);
+                }
+                slot.unlock(chances);
+            }
+        }
+    }
+
     /// Whether [`Shard::populate`] is to be called, once for each time.
     pub(super) fn wants_memory(&self) -> bool {
         self.wants_memory.load(Ordering::Relaxed) && self.wants_memory.swap(false, Ordering::Relaxed)
@@ -183,6 +200,9 @@ impl Shard {
             state.populated = to;
             drop(state);
             self.arena.populate(from..to);
+            // The capacity may have fallen meanwhile.
+            let state = self.state.lock();
+            self.arena.discard(state.used.max(state.populated).min(to)..to);
         }
     }
 
@@ -353,10 +373,13 @@ impl Shard {
         hole.start + lines..behind
     }
 
-    /// Evicts the values behind the lines that may be used, and gives their memory back.
+    /// Evicts the values behind the lines that may be used, and gives their memory back, and memory that was asked for ahead.
     fn trim(&self, state: &mut State) {
         let limit = self.limit(state);
         if state.used <= limit {
+            let populated = state.populated.min(self.whole_pages(state).max(state.used));
+            self.arena.discard(populated..state.populated);
+            state.populated = populated;
             return;
         }
         // The last item that begins within the limit, and the items behind it that stay.
@@ -387,7 +410,7 @@ impl Shard {
             self.arena.discard(end + 1..item);
             end = item + lines;
         }
-        self.arena.discard(end..state.used);
+        self.arena.discard(end..state.used.max(state.populated));
         (state.fresh, state.used) = (end, end);
         state.populated = state.populated.min(end);
     }

@@ -111,7 +111,7 @@ impl Table {
     }
 
     /// Doubles the slots in use: from now on values whose hash has this bit are in the slots behind the others, as far as they
-    /// were before. Returns how far.
+    /// were before.
     ///
     /// Requires: [`Table::may_grow`]; the values have been moved.
     pub(super) fn grow(&self) {

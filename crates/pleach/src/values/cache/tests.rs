@@ -146,7 +146,6 @@ fn large_values_and_small_capacities_are_refused() {
     }
 }
 
-/// A pointer has the length of the packed value.
 /// Memory is asked for ahead of the values, but never beyond the capacity, and little for few values.
 #[test]
 fn memory_is_asked_for_ahead_of_the_values() {
@@ -175,6 +174,54 @@ fn memory_is_asked_for_ahead_of_the_values() {
     values.check_invariants();
 }
 
+/// Memory that was asked for and not used yet is behind all values, whether some of them have to go or not.
+#[test]
+fn memory_ahead_is_given_back_with_the_capacity() {
+    let values = with_capacity(32 << 20);
+    for number in 0..9_000 {
+        assert!(admit(&values, number, 1000).is_some());
+        if values.wants_memory(hash_of(number)) {
+            values.populate();
+        }
+    }
+    let (used, populated) = (values.used_bytes(), values.populated_bytes());
+    assert!(populated > used + (2 << 20), "{populated} bytes, {used} used");
+    values.set_capacity(used + (1 << 20));
+    assert!(values.populated_bytes() <= used + (1 << 20), "{} bytes", values.populated_bytes());
+    assert!(is_cached(&values, 8_999, 1000), "no value had to go");
+    values.check_invariants();
+}
+
+#[test]
+fn a_copied_value_is_found_by_its_new_pointer_alone() {
+    let values = with_capacity(1 << 20);
+    for number in 0..100 {
+        assert!(admit(&values, number, 1000).is_some());
+    }
+    let (used, was_cached) = (values.used_bytes(), |number| is_cached(&values, number, 1000));
+    let was_cached: Vec<_> = (0..100).map(was_cached).collect();
+    let copied = |number| pointer(number + 1000, 1000);
+    let pinned = values.get(hash_of(7), pointer(7, 1000), true).unwrap();
+    for number in 0..100 {
+        values.note_copy(hash_of(number), pointer(number, 1000), copied(number));
+    }
+    for (number, was_cached) in (0..100).zip(was_cached) {
+        let is_copy_found = values.get(hash_of(number), copied(number), false).is_some();
+        assert_eq!(
+            (is_cached(&values, number, 1000), is_copy_found),
+            (number == 7, was_cached && number != 7)
+        );
+    }
+    assert_eq!(pinned[..], bytes_of(7, 1000));
+    assert_eq!(values.used_bytes(), used, "no value is there twice");
+    // Not cached, or not by this pointer.
+    values.note_copy(hash_of(200), pointer(200, 1000), copied(200));
+    values.note_copy(hash_of(8), pointer(8, 1000), copied(9));
+    assert!(values.get(hash_of(8), copied(9), false).is_none());
+    values.check_invariants();
+}
+
+/// A pointer has the length of the packed value.
 #[test]
 fn values_that_were_packed_are_whole() {
     let values = with_capacity(1 << 20);

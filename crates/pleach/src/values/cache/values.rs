@@ -107,6 +107,13 @@ impl Values {
         Some(self.hold(&pinned))
     }
 
+    /// Gives a value another place, unless it is not there or pinned.
+    pub(super) fn note_copy(&self, hash: u64, from: ValuePointer, to: ValuePointer) {
+        if let (Some(from), Some(to)) = (name(hash, from), name(hash, to)) {
+            self.shard(hash).replace(from, to.place);
+        }
+    }
+
     /// Whether [`Values::populate`] is to be called, because of a value with this hash.
     pub(super) fn wants_memory(&self, hash: u64) -> bool {
         self.shard(hash).wants_memory()
