@@ -1,15 +1,16 @@
 //! Moving: the live values of some files are copied to a new one, which takes their places in the version.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
+use pleach_env::{Error, FileId, Result, failpoint};
 
 use super::{Places, Victim};
 use crate::state::State;
 use crate::stats::add;
 use crate::upkeep::Upkeep;
-use crate::values::{HomeKind, LiveSegment, MovedFileBuilder, ValueHome, ValuePointer};
+use crate::values::{CHECKSUM_LEN, HomeKind, LiveSegment, MovedFileBuilder, ValueHome, ValuePointer};
 use crate::version::edit::{Edit, EditItem};
 
 impl Upkeep {
@@ -33,6 +34,8 @@ impl Upkeep {
                 places.sort_unstable();
                 // Only a forged SST points to a place twice.
                 places.dedup();
+                check_places(&places, || home.path(&self.ctx.dir))
+                    .inspect_err(|error| self.note_damaged(home.file, error))?;
                 segments.push((Arc::clone(home), segment, places));
             }
         }
@@ -90,9 +93,11 @@ impl Upkeep {
     ) -> Result<()> {
         let ctx = &self.ctx;
         for (home, segment, places) in segments {
+            let path = home.path(&ctx.dir);
+            // Not an error of the new file.
             let note_damage = |error: &Error| {
-                if error.kind() == ErrorKind::Corruption {
-                    self.relocation.lock().damaged.insert(home.file);
+                if error.path() == Some(&*path) && !error.is_shortage() {
+                    self.note_damaged(home.file, error);
                 }
             };
             let file = home.reader(&ctx.env, &ctx.dir, ctx.options.direct_reads).inspect_err(note_damage)?;
@@ -103,6 +108,10 @@ impl Upkeep {
             });
             let mut charged = builder.len();
             file.read_each(pointers, &mut |pointer, stored| {
+                if !builder.has_room(stored.len()) {
+                    let message = "the values to which SSTs point have more than 4 GiB";
+                    return Err(Error::corruption(&path, pointer.offset, message));
+                }
                 builder.add(pointer, stored)?;
                 if builder.len() - charged >= PIECE_BYTES {
                     self.keep_pace(builder.len() - charged);
@@ -116,6 +125,21 @@ impl Upkeep {
         }
         Ok(())
     }
+}
+
+/// An error if values overlap, which ascend: pointers to them are forged. A table of moved values could not lead to them, and
+/// they may be much more than their file.
+fn check_places(places: &Places, path: impl Fn() -> PathBuf) -> Result<()> {
+    for pair in places.windows(2) {
+        let &[(offset, len), (next, next_len)] = pair else { continue };
+        if u64::from(offset) + CHECKSUM_LEN as u64 + u64::from(len) > u64::from(next) {
+            let message = format!(
+                "SSTs point to a value of {len} bytes at {offset} and to one of {next_len} bytes at {next}, which overlap"
+            );
+            return Err(Error::corruption(&path(), next.into(), message));
+        }
+    }
+    Ok(())
 }
 
 /// Bytes between two charges of the pace.
