@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use pleach_env::{CrashPolicy, ErrorKind, FileId, SimEnv};
+use pleach_env::{Clients, CrashPolicy, ErrorKind, FileId, SimEnv};
 use pleach_log::parse_segment_name;
 
 use super::{Relocator, Victim, mark, states_of, victims_of};
 use crate::file_names::parse_values_name;
+use crate::keys::PartitionId;
 use crate::values::{HomeKind, LiveSegment};
 use crate::{Db, Options};
 
@@ -286,30 +287,27 @@ fn garbage_of_unreadable_files_charges_no_writer() {
 fn a_wait_for_room_ends_beside_writers() {
     let env = SimEnv::new(1);
     // No job moves values, and one that never settles is made believe.
-    let db = options(&env).separate_at(usize::MAX).open("/store").unwrap();
-    let (partition, upkeep) = (db.default_partition(), &db.inner().upkeep);
-    let write = || {
-        (0..100u32).for_each(|key| partition.put(key.to_le_bytes(), [1; 100]).unwrap());
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(8 << 20).memtable_bytes(64 << 10);
+    let db = options.open("/store").unwrap();
+    let write = |db: &Db| {
+        (0..100u32).for_each(|key| db.default_partition().put(key.to_le_bytes(), [1; 100]).unwrap());
         db.flush().unwrap();
     };
-    write();
-    upkeep.relocation.lock().is_busy = true;
-    upkeep.version_set.trash.pin(1 << 40);
-    let mut looks = 0;
-    let mut watch = || {
-        write();
-        looks += 1;
-        assert!(looks < 1000, "it waits for ever");
-        true
-    };
-    write();
+    write(&db);
+    db.inner().upkeep.relocation.lock().is_busy = true;
+    db.inner().version_set.trash.pin(1 << 40);
+    let is_done = Arc::new(AtomicBool::new(false));
+    let mut clients = Clients::new();
+    let (client, done) = (db.clone(), Arc::clone(&is_done));
+    clients.add("wait", move || {
+        client.inner().upkeep.make_room_for_values(PartitionId(0), 1000, &mut || true).unwrap();
+        done.store(true, Ordering::Relaxed);
+    });
     let client = db.clone();
-    let mut clients = pleach_env::Clients::new();
-    clients.add("flush", move || {
-        client.default_partition().put("key", "value").unwrap();
-        client.flush().unwrap();
+    clients.add("write", move || {
+        let rounds =
+            (0..1000).take_while(|_| !is_done.load(Ordering::Relaxed)).map(|_| write(&client)).count();
+        assert!((5..1000).contains(&rounds), "{rounds} rounds");
     });
     env.run_clients(1, clients);
-    upkeep.make_room_for_values(crate::keys::PartitionId(0), 1000, &mut watch).unwrap();
-    assert!(looks > 1, "{looks} looks");
 }
