@@ -224,8 +224,8 @@ impl Conversion {
         Ok(values)
     }
 
-    /// Which values of the group are copied: those that are in no order, as far as there is room. A close does not wait for copies
-    /// that have not begun.
+    /// Which values of the group are copied: those that are in no order, as far as there is room. A close does not wait for
+    /// copies that have not begun.
     fn choose(&mut self, upkeep: &Upkeep) -> Vec<bool> {
         let pointers: Vec<_> = self.waiting.iter().map(|entry| entry.pointer).collect();
         let mut chosen = if self.copies_all {

@@ -755,8 +755,8 @@ mod room {
         assert_eq!(upkeep.wanted_for_conversions(), 0, "nobody waits");
     }
 
-    /// A request has to wait for a worker. Its merge would convert too, if there were room. It wants no space meanwhile: each step
-    /// of the workers would ask for it once more, and relocation would mark all values each time.
+    /// A request has to wait for a worker. Its merge would convert too, if there were room. It wants no space meanwhile: each
+    /// step of the workers would ask for it once more, and relocation would mark all values each time.
     #[test]
     fn a_request_that_waits_for_a_worker_wants_no_space() {
         let env = SimEnv::new(1);

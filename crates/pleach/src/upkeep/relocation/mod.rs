@@ -16,8 +16,8 @@
 //!    were synced before. The old file goes when no version has it.
 //!
 //! # Damage
-//! A file that is damaged, or that cannot be read, is left as it is until the next open, and this is told once. Its garbage counts
-//! neither for relocation nor for the charge of writers: nothing can be done about it.
+//! A file that is damaged, or that cannot be read, is left as it is until the next open, and this is told once. Its garbage
+//! counts neither for relocation nor for the charge of writers: nothing can be done about it.
 //!
 //! # Cost
 //! Marking reads all SSTs. Moving reads and writes the live values of the files that are chosen.

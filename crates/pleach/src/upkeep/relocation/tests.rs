@@ -185,8 +185,8 @@ fn moved_values_survive_a_power_cut() {
     check(&options(&cut).open("/store").unwrap(), &model);
 }
 
-/// A file of moved values has those of several segments. It is cleaned only if the live ones of all of them are known: it goes as a
-/// whole.
+/// A file of moved values has those of several segments. It is cleaned only if the live ones of all of them are known: it goes
+/// as a whole.
 #[test]
 fn a_file_of_which_only_some_segments_were_marked_is_not_cleaned() {
     let env = SimEnv::new(1);
@@ -229,8 +229,8 @@ fn a_marking_is_not_used_for_ever() {
     check(&db, &model);
 }
 
-/// Pointers to overlapping values are forged. What they point to may be much more than the file, and a table of moved values could
-/// not lead to them.
+/// Pointers to overlapping values are forged. What they point to may be much more than the file, and a table of moved values
+/// could not lead to them.
 #[test]
 fn overlapping_values_are_not_moved() {
     let env = SimEnv::new(1);

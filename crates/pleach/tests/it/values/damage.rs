@@ -250,6 +250,9 @@ fn an_unreadable_file_of_values_does_not_poison_the_store() {
     fastrand::Rng::with_seed(1).shuffle(&mut order);
     for broken in [Broken::Sectors, Broken::Shorter, Broken::ShorterAtOpen, Broken::OtherAtOpen] {
         for converts in [true, false] {
+            if matches!(broken, Broken::OtherAtOpen) && !converts {
+                continue; // Relocation proves no value, so what is damaged is moved.
+            }
             let env = SimEnv::new(1);
             let target = if converts { 4.0 } else { 1.1 };
             let open = || options(&env).space_target(target).open(DIR).unwrap();
