@@ -23,7 +23,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
 }
 
 /// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 62] {
+fn fields(stats: &Stats) -> [(&'static str, u64, bool); 63] {
     [
         ("partitions", stats.partitions, false),
         ("ssts", stats.ssts, false),
@@ -33,6 +33,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 62] {
         ("data_blocks", stats.data_blocks, false),
         ("value_files", stats.value_files, false),
         ("value_file_bytes", stats.value_file_bytes, true),
+        ("value_files_damaged", stats.value_files_damaged, false),
         ("values", stats.values, false),
         ("value_bytes", stats.value_bytes, true),
         ("value_table_bytes", stats.value_table_bytes, true),

@@ -72,6 +72,7 @@
 //! | `pleach::close_failed` | event, error: a close failed; also the close of a dropped handle, which returns no error | `error` |
 //! | `pleach::poisoned` | event, error, once: the store refuses writes until it is opened again | `error` |
 //! | `pleach::shortage` | event, error: a flush or compaction found the disk full or no descriptor left; it is retried later | `error` |
+//! | `pleach::value_file_damaged` | event, error, once for each file of separated values that is damaged or cannot be read: conversions and relocation leave it as it is | `error` |
 //! | `pleach::job_panicked` | event, error: a panic in a background job | `job`, `panic` |
 //!
 //! # Limits

@@ -234,9 +234,28 @@ impl Status {
         Ok(())
     }
 
+    /// Waits until there has been another change than the first `seen`, by [`Status::changes`]. Who looks at state without the
+    /// lock asks for the number first.
+    ///
+    /// # Errors
+    /// As [`Status::wait_until`].
+    pub(crate) fn wait_for_change(&self, seen: u64) -> Result<()> {
+        let mut waiting = self.waiting.lock();
+        while waiting.changes == seen {
+            self.wait_for_progress(&mut waiting)?;
+        }
+        Ok(())
+    }
+
     /// Locks out reports of changes until the guard is passed to [`Status::wait_for_progress`] or dropped.
     pub(crate) fn lock_waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock()
+    }
+
+    /// Whether no thread holds the lock of those who wait.
+    #[cfg(test)]
+    pub(crate) fn is_unlocked(&self) -> bool {
+        self.waiting.try_lock().is_some()
     }
 
     /// Waits for the next change. An error when background work cannot go on.

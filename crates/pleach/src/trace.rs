@@ -159,6 +159,16 @@ pub(crate) fn shortage(error: &Error) {
     event!(ERROR, "pleach::shortage", "background work cannot go on", error = error.to_string().as_str());
 }
 
+/// A file of separated values is damaged or cannot be read, and is left as it is.
+pub(crate) fn value_file_damaged(error: &Error) {
+    event!(
+        ERROR,
+        "pleach::value_file_damaged",
+        "a file of values is left as it is, because it is damaged or cannot be read",
+        error = error.to_string().as_str()
+    );
+}
+
 /// A background job panicked; [`poisoned`] follows.
 pub(crate) fn job_panicked(job: &str, message: &str) {
     event!(ERROR, "pleach::job_panicked", "a background job panicked", job = job, panic = message);

@@ -281,3 +281,22 @@ fn a_panic_of_a_job_is_traced_and_poisons() {
     assert!(panicked.fields["panic"].contains("planted by the test"));
     assert!(only(&told, "pleach::poisoned").fields["error"].contains("planted by the test"));
 }
+
+#[test]
+fn a_file_of_values_that_cannot_be_read_is_traced_once() {
+    let env = SimEnv::new(1);
+    let told = Recorder::during(|| {
+        let db = options(&env).separate_at(100).space_target(4.0).open(DIR).unwrap();
+        for number in (0..2000).map(|number| number * 787 % 2000) {
+            db.default_partition().put(format!("{number:05}"), [1; 200]).unwrap();
+        }
+        db.flush().unwrap();
+        let names = env.file_names(Path::new(DIR)).into_iter().filter(|name| name.ends_with(".log"));
+        env.add_unreadable(&Path::new(DIR).join(names.min().unwrap()), 0..1 << 20);
+        db.convert().unwrap();
+        db.convert().unwrap();
+    });
+    let damaged = only(&told, "pleach::value_file_damaged");
+    assert_eq!(damaged.level, Level::ERROR);
+    assert!(damaged.fields["error"].contains("read the value"), "{damaged:?}");
+}

@@ -43,6 +43,7 @@ impl Inner {
             stats.value_file_bytes += home.len;
             stats.value_table_bytes += home.memory() as u64;
         }
+        stats.value_files_damaged = self.upkeep.damaged_value_files(&state.version) as u64;
         for LiveSegment { live, .. } in state.version.values.iter() {
             stats.values += live.values;
             stats.value_bytes += live.bytes;

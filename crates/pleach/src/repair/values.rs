@@ -86,3 +86,34 @@ impl Homes {
         Err(failed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pleach_env::{ErrorKind, SimEnv};
+
+    use super::*;
+    use crate::values::{ValueFileBuilder, ValuePacker};
+
+    /// Without a manifest a segment may have several homes, such as a file from which its values were moved, and the new one.
+    #[test]
+    fn a_value_is_read_from_any_home_that_has_it() {
+        let env: Arc<dyn Env> = SimEnv::new(1);
+        let (dir, key) = (Path::new("/"), (PartitionId(3), &b"key"[..]));
+        let mut builder = ValueFileBuilder::create(&env, dir, FileId(7)).unwrap();
+        let (checksum, stored) = ValuePacker::store(None, key, b"value");
+        let pointer = builder.add(&checksum, stored).unwrap();
+        let len = builder.finish("test.sync").unwrap();
+        let mut bytes = Vec::new();
+        pointer.encode(&mut bytes);
+        let home = |file, kind| Arc::new(ValueHome::new(FileId(file), kind, len, Arc::default()));
+        let (missing, found) = (home(8, HomeKind::Moved), home(7, HomeKind::Values));
+        for homes in [vec![Arc::clone(&missing), Arc::clone(&found)], vec![found, Arc::clone(&missing)]] {
+            let homes = Homes(BTreeMap::from([(FileId(7), homes)]));
+            let read = homes.read(&env, (dir, Path::new("/sst")), key, &bytes);
+            assert_eq!(read.unwrap()[..], b"value"[..]);
+        }
+        let homes = Homes(BTreeMap::from([(FileId(7), vec![missing])]));
+        let error = homes.read(&env, (dir, Path::new("/sst")), key, &bytes).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption);
+    }
+}

@@ -323,14 +323,25 @@ impl Upkeep {
         result.map(|()| left)
     }
 
-    /// Waits until `is_done`, or until `watch` returns false. That is called without a lock, whenever the version has changed.
+    /// Waits until `is_done`, or until `watch` returns false. That is called whenever the version has changed. Both are called
+    /// without a lock: they may call the system.
     fn wait_watched(&self, is_done: impl Fn() -> bool, watch: &mut dyn FnMut() -> bool) -> Result<()> {
+        // A strong reference would pin the inputs of compactions.
+        let newest = || Arc::downgrade(&self.version_set.state.load().version);
         loop {
-            // A strong reference would pin the inputs of compactions.
-            let seen = Arc::downgrade(&self.version_set.state.load().version);
-            let is_new = || !Weak::ptr_eq(&seen, &Arc::downgrade(&self.version_set.state.load().version));
-            self.ctx.status.wait_until(|| is_done() || is_new())?;
-            if is_done() || !watch() {
+            let version = newest();
+            self.ctx.status.forget_shortage(); // The failed step is retried.
+            loop {
+                let seen = self.ctx.status.changes();
+                if is_done() {
+                    return Ok(());
+                }
+                if !Weak::ptr_eq(&version, &newest()) {
+                    break;
+                }
+                self.ctx.status.wait_for_change(seen)?;
+            }
+            if !watch() {
                 return Ok(());
             }
         }
@@ -449,9 +460,6 @@ impl Background {
     /// Requests that the partition's runs are merged into one.
     fn begin_wait(&mut self, partition: PartitionId, converts: bool) {
         self.to_compact.insert(partition, converts);
-        if !self.waiters.contains_key(&partition) {
-            self.values_left.remove(&partition);
-        }
         *self.waiters.entry(partition).or_default() += 1;
     }
 

@@ -1,5 +1,6 @@
 //! Tests of jobs after a failed step.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -97,4 +98,34 @@ fn a_failed_request_stays_until_its_last_waiter_has_seen_the_failure() {
     assert!(background.to_compact.contains(partition));
     background.end_wait(partition);
     assert!(!background.to_compact.contains(partition) && background.waiters.is_empty());
+}
+
+/// The look may be a call of the system, and commit leaders take the lock.
+#[test]
+fn a_watched_wait_looks_without_the_lock() {
+    let env = SimEnv::new(1);
+    let db = Options::new().env(Arc::clone(&env) as _).open("store").unwrap();
+    let upkeep = &db.inner().upkeep;
+    let looks = Cell::new(0);
+    let is_done = || {
+        assert!(upkeep.ctx.status.is_unlocked(), "look {}", looks.get());
+        looks.set(looks.get() + 1);
+        // A change between a look and the wait for a change is not lost.
+        upkeep.ctx.status.notify();
+        looks.get() == 3
+    };
+    upkeep.wait_watched(is_done, &mut || true).unwrap();
+    assert_eq!(looks.get(), 3);
+}
+
+/// What a conversion has left is told to those who wait for it, and not to those who come later.
+#[test]
+fn the_rest_of_an_earlier_conversion_is_forgotten() {
+    let (mut background, partition) = (Background::default(), PartitionId(7));
+    background.begin_wait(partition, true);
+    background.note_conversion(partition, 5);
+    assert_eq!(background.end_wait(partition), Some(5));
+    background.note_conversion(partition, 6);
+    background.begin_wait(partition, false);
+    assert_eq!(background.end_wait(partition), None);
 }

@@ -10,6 +10,10 @@ use crate::file_names::values_path;
 use crate::keys::PartitionId;
 use crate::values::ValueFileBuilder;
 
+/// A wait for room ends when writers have written so many times what is wanted, or as many memtables: they make garbage as fast as
+/// it is taken away, and relocation may never settle. Arbitrary.
+const WRITTEN_MAX: u64 = 4;
+
 /// Room that copies take before a version has them. Ends when it is dropped.
 #[derive(Default)]
 pub(super) struct RoomClaim {
@@ -71,8 +75,8 @@ impl Upkeep {
         wanted.min(room.saturating_sub(taken)).min(free / 2)
     }
 
-    /// Has garbage of separated values removed, to make room for copies of `bytes` of a partition, and waits for it, or until
-    /// `watch` returns false.
+    /// Has garbage of separated values removed, to make room for copies of `bytes` of a partition, and waits until there is room, or
+    /// no more can be freed, or writers have taken what was freed, or `watch` returns false.
     pub(super) fn make_room_for_values(
         &self,
         partition: PartitionId,
@@ -82,10 +86,14 @@ impl Upkeep {
         let space = self.estimated_space(&self.version_set.state.load().version);
         let freed = bytes.min(space.garbage_max(self.ctx.options.space_target) / 2);
         self.want_space(partition, freed);
-        // While others overwrite, relocation may never settle.
+        let logged = || self.ctx.counters.log_bytes.load(Ordering::Relaxed);
+        let written_max = freed.max(self.ctx.options.memtable_budget() as u64).saturating_mul(WRITTEN_MAX);
+        let gives_up_at = logged().saturating_add(written_max);
         let is_done = || {
             let version = Arc::clone(&self.version_set.state.load().version);
-            self.room_for_values(freed) >= freed || self.is_relocation_settled(&version)
+            self.room_for_values(freed) >= freed
+                || self.is_relocation_settled(&version)
+                || logged() > gives_up_at
         };
         self.wait_watched(is_done, watch)
     }

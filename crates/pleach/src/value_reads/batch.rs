@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use pleach_env::{ErrorKind, ReadQueue, Result, is_out_of_files};
+use pleach_env::{Error, ErrorKind, FileId, ReadQueue, Result, is_out_of_files};
 use pleach_table::{AlignedBuffer, BlockRef};
 use smallvec::SmallVec;
 
@@ -19,7 +19,7 @@ use super::{Place, cached_value, hash_of, keep};
 use crate::context::Context;
 use crate::keys::PartitionId;
 use crate::value::Value;
-use crate::values::{ValueSegments, ValueSpan, range_in};
+use crate::values::{HomeKind, ValueSegments, ValueSpan, range_in};
 use crate::version::reads::{DEVICE_VALUE_NS, MEMORY_VALUE_NS};
 
 /// Reads in flight at most, as for blocks.
@@ -56,13 +56,16 @@ struct Group {
     members: Range<usize>,
 }
 
-/// What happens to a value that cannot be proved.
+/// What happens to a value that cannot be read or proved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnDamage {
     Fails,
     /// Its pointer is left. The others are given as they are stored.
     Leaves,
 }
+
+/// Files that could not be opened or read, each with an error of it.
+pub(crate) type UnreadableFiles = Vec<(FileId, Error)>;
 
 /// Reads that were made.
 #[derive(Default)]
@@ -110,6 +113,8 @@ struct Batch<'s, 'k, 'v> {
     on_damage: OnDamage,
     partition: PartitionId,
     wanted: Vec<Wanted<'s, 'k, 'v>>,
+    /// Files whose values are left because they cannot be read.
+    unreadable: UnreadableFiles,
     /// Where packed values are unpacked.
     scratch: Vec<u8>,
     /// The time that reads took because values lie apart.
@@ -144,21 +149,22 @@ pub(crate) fn read_values<'k, 'v>(
     read().map_err(|error| ctx.status.read_failed(error))
 }
 
-/// As [`read_values`], but past the cache, and as they are stored, with their checksums in front. Values that cannot be proved
-/// are left as pointers.
+/// As [`read_values`], but past the cache, and as they are stored, with their checksums in front. Values that cannot be read or
+/// proved are left as pointers. Returns the files that cannot be read.
 ///
 /// # Errors
-/// `Io` if any cannot be read.
+/// `Io` after a shortage, such as of descriptors.
 pub(crate) fn read_movable_values<'k, 'v>(
     ctx: &Context,
     segments: &ValueSegments,
     partition: PartitionId,
     entries: impl Iterator<Item = (&'k [u8], &'v mut Value)>,
-) -> Result<()> {
+) -> Result<UnreadableFiles> {
     let read = || {
         let mut batch = Batch::new((ctx, false, OnDamage::Leaves), segments, partition, entries)?;
         batch.read_resident()?;
-        batch.read_rest()
+        batch.read_rest()?;
+        Ok(batch.unreadable)
     };
     read().map_err(|error| ctx.status.read_failed(error))
 }
@@ -186,7 +192,18 @@ pub(crate) fn read_resident_values<'k, 'v>(
     read().map_err(|error| ctx.status.read_failed(error))
 }
 
+/// The file to which `value` points, if it could not be opened.
+fn unopened(segments: &ValueSegments, value: &Value) -> Option<FileId> {
+    let home = &segments.find(value.as_pointer()?.segment)?.home;
+    (home.kind != HomeKind::Gone && home.opened().is_none()).then_some(home.file)
+}
+
 impl OnDamage {
+    /// Whether the error of a file that cannot be read fails. A shortage may pass.
+    fn fails(self, error: &Error) -> bool {
+        self == Self::Fails || error.is_shortage()
+    }
+
     /// `None` for damage that does not fail.
     fn check<T>(self, found: Result<T>) -> Result<Option<T>> {
         match found {
@@ -207,15 +224,18 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
         if on_damage == OnDamage::Fails {
             Self::take_cached((ctx, fills_cache), partition, &mut pointers);
         }
-        let mut wanted = Vec::new();
+        let (mut wanted, mut unreadable) = (Vec::new(), UnreadableFiles::new());
         for (key, value) in pointers.into_iter().filter(|(_, value)| value.is_pointer()) {
-            if let Some(place) = on_damage.check(Place::find(ctx, segments, value))? {
-                wanted.push(Wanted { place, key, value });
+            match Place::find(ctx, segments, value) {
+                Ok(place) => wanted.push(Wanted { place, key, value }),
+                Err(error) if on_damage.fails(&error) => return Err(error),
+                Err(error) => unreadable.extend(unopened(segments, value).map(|file| (file, error))),
             }
         }
         wanted.sort_unstable_by_key(|wanted| (wanted.place.home.file, wanted.place.span.offset));
         let (buffers, scratch) = (ReadBuffers::default(), Vec::new());
-        Ok(Self { ctx, buffers, fills_cache, on_damage, partition, wanted, scratch, disorder_ns: 0 })
+        let disorder_ns = 0;
+        Ok(Self { ctx, buffers, fills_cache, on_damage, partition, wanted, unreadable, scratch, disorder_ns })
     }
 
     /// Replaces the pointers to values that are cached.
@@ -326,9 +346,21 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
 
     /// Takes the values of a read that has ended.
     fn end(&mut self, group: &Group, read: io::Result<AlignedBuffer>) -> Result<()> {
-        let &Place { file, pointer, .. } = self.first(group);
-        let buffer = read.map_err(|error| file.read_failed(pointer, error))?;
-        self.take(group, buffer)
+        match read {
+            Ok(buffer) => self.take(group, buffer),
+            Err(error) => self.read_failed(group, error),
+        }
+    }
+
+    /// Leaves the values of a read that has failed, or fails.
+    fn read_failed(&mut self, group: &Group, error: io::Error) -> Result<()> {
+        let &Place { file, pointer, home, .. } = self.first(group);
+        let (id, error) = (home.file, file.read_failed(pointer, error));
+        if self.on_damage.fails(&error) {
+            return Err(error);
+        }
+        self.unreadable.push((id, error));
+        Ok(())
     }
 
     /// Counts what it takes to read these groups from the device: their part of the time that it took, if that is more than
@@ -367,13 +399,14 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
             while queue.is_full() {
                 self.end_one(groups, &mut queue)?;
             }
-            let &Place { file, pointer, .. } = self.first(group);
+            let file = self.first(group).file;
             while let Err(error) =
                 queue.push(file.request_into(&group.span, tag as u64, self.buffers.free.pop()))
             {
                 // A read in flight owns its descriptor until it has ended.
                 if !is_out_of_files(&error) || !self.end_one(groups, &mut queue)? {
-                    return Err(file.read_failed(pointer, error));
+                    self.read_failed(group, error)?;
+                    break;
                 }
             }
         }

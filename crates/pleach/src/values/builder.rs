@@ -21,6 +21,9 @@ const BUFFER_LEN: usize = 1 << 20;
 /// Bytes of a group of moved values, but for the last value, at most: as much as a device reads in one piece.
 const GROUP_LEN: usize = 4 << 10;
 
+/// Bytes in front of a moved value at most: two varints.
+const HEAD_LEN_MAX: u64 = 10;
+
 /// Bytes of a value file at most: offsets in tables have 32 bits.
 const FILE_LEN_MAX: u64 = 1 << 31;
 
@@ -155,13 +158,19 @@ impl MovedFileBuilder {
         self.writer.len()
     }
 
+    /// Whether a value of this length, with its checksum, can be added: places in the table have 32 bits. Honest values have
+    /// room, because their own files are not that long.
+    pub(crate) fn has_room(&self, stored_len: usize) -> bool {
+        self.writer.len() + HEAD_LEN_MAX + stored_len as u64 <= u64::from(u32::MAX)
+    }
+
     /// Appends a value with its checksum, `stored`, which was at `pointer`.
     ///
-    /// Requires: pointers ascend, by segment and then by offset.
+    /// Requires: pointers ascend, by segment and then by offset, and their values do not overlap. There is room.
     pub(crate) fn add(&mut self, pointer: ValuePointer, stored: &[u8]) -> Result<()> {
         debug_assert_eq!(stored.len() as u64, pointer.bytes(), "checksum and value");
         let new = self.writer.len();
-        let small = |number: u64| u32::try_from(number).expect("a value file is shorter than 2 GiB");
+        let small = |number: u64| u32::try_from(number).expect("there is room, and pointers have 32 bits");
         let anchor = Anchor { old: small(pointer.offset), new: small(new) };
         let is_new = self.parts.last().is_none_or(|(segment, _)| *segment != pointer.segment);
         if is_new {
@@ -209,5 +218,26 @@ impl MovedFileBuilder {
     /// Removes the unfinished file.
     pub(crate) fn abandon(self) {
         self.writer.abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pleach_env::SimEnv;
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_moved_values_ends_where_its_table_can_lead() {
+        let env: Arc<dyn Env> = SimEnv::new(1);
+        let mut builder = MovedFileBuilder::create(&env, Path::new("/"), FileId(7)).unwrap();
+        assert!(builder.has_room(1 << 29));
+        // Bytes of values that nobody has written.
+        builder.writer.written = u64::from(u32::MAX) - builder.writer.buffer.len() as u64 - 110;
+        assert!(builder.has_room(100) && !builder.has_room(101));
+        let pointer = ValuePointer { segment: FileId(3), offset: u64::from(u32::MAX), len: 96 };
+        builder.add(pointer, &[0; 100]).unwrap();
+        assert!(!builder.has_room(CHECKSUM_LEN));
+        builder.abandon();
     }
 }

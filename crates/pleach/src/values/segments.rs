@@ -124,8 +124,9 @@ impl ValueSegments {
         {
             let (_, sum) =
                 homes.entry(home.file).or_insert_with(|| (Arc::clone(home), SegmentUse::default()));
-            sum.values += live.values;
-            sum.bytes += live.bytes;
+            // A forged manifest may say anything.
+            sum.values = sum.values.saturating_add(live.values);
+            sum.bytes = sum.bytes.saturating_add(live.bytes);
         }
         homes
     }

@@ -182,6 +182,23 @@ mod tests {
     use crate::options::Thresholds;
     use crate::{Db, Options};
 
+    /// The partition of a conversion is dropped just before its commit: nothing refers to the copies any more.
+    #[test]
+    fn a_file_of_values_to_which_nothing_refers_goes() {
+        let env = SimEnv::new(1);
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(8 << 20).separate_at(100);
+        let db = options.open("/store").unwrap();
+        let inner = db.inner();
+        let id = inner.version_set.new_file_id();
+        let path = crate::file_names::values_path(Path::new("/store"), id);
+        env.write_file(&path, b"copies");
+        let mut edit = Edit::default();
+        edit.push(EditItem::ValueHome { segment: id, file: id, kind: HomeKind::Values, len: 6 });
+        inner.version_set.commit_edit(edit, Vec::new(), State::with_version).unwrap();
+        inner.version_set.remove_obsolete();
+        assert_eq!(env.metadata(&path).unwrap(), None);
+    }
+
     #[test]
     fn an_edit_that_does_not_fit_never_reaches_the_manifest() {
         let env = SimEnv::new(1);

@@ -9,7 +9,9 @@
 //!   has come since;
 //! - large values, which gain nothing ([`ValuePointer::gains_by_order`]);
 //! - all values, while the files of values have no room below [`Options::space_target`](crate::Options::space_target);
-//! - values that cannot be proved. A newer entry may hide the pointer, and then the value may be gone.
+//! - values that cannot be proved. A newer entry may hide the pointer, and then the value may be gone;
+//! - values of a file that cannot be read, which is told once ([`Upkeep::note_damaged`]). A file that fails stops no writes;
+//! - all values, once the store is being closed.
 //!
 //! [`Conversion::Always`](crate::Conversion::Always) copies the first three kinds, too, as far as the disk has room.
 //!
@@ -71,7 +73,8 @@ pub(super) struct Conversion {
     copied: u64,
     /// Bytes of it, and of the files before it that no version has yet.
     claim: RoomClaim,
-    /// Bytes of values that were left because there was no room for copies, and how many there were at the last commit.
+    /// Bytes of values that were left because there was no room for copies, or no time in a close, and how many there were at
+    /// the last commit.
     left: u64,
     left_before: u64,
     /// Copies that no version has yet, of values that were cached: they are cached again once gets are led to the copies.
@@ -203,7 +206,8 @@ impl Conversion {
         Ok(())
     }
 
-    /// The stored values of the group that are to be copied, for each entry. Those that cannot be proved are left as pointers.
+    /// The stored values of the group that are to be copied, for each entry. Those that cannot be read or proved are left as
+    /// pointers.
     fn read(&mut self, upkeep: &Upkeep) -> Result<Vec<Option<Value>>> {
         let chosen = self.choose(upkeep);
         let value_of = |(entry, is_chosen): (&Waiting, bool)| {
@@ -214,11 +218,14 @@ impl Conversion {
         let entries =
             entries.filter_map(|(entry, value)| Some((&self.bytes[entry.key.clone()], value.as_mut()?)));
         let version = Arc::clone(&upkeep.version_set.state.load().version);
-        read_movable_values(&upkeep.ctx, &version.values, self.partition, entries)?;
+        for (file, error) in read_movable_values(&upkeep.ctx, &version.values, self.partition, entries)? {
+            upkeep.note_damaged(file, &error);
+        }
         Ok(values)
     }
 
-    /// Which values of the group are copied: those that are in no order, as far as there is room.
+    /// Which values of the group are copied: those that are in no order, as far as there is room. A close does not wait for
+    /// copies that have not begun.
     fn choose(&mut self, upkeep: &Upkeep) -> Vec<bool> {
         let pointers: Vec<_> = self.waiting.iter().map(|entry| entry.pointer).collect();
         let mut chosen = if self.copies_all {
@@ -226,7 +233,8 @@ impl Conversion {
         } else {
             chosen(&pointers, upkeep.ctx.options.thresholds.ordered_gap)
         };
-        let mut room = upkeep.room_for_values(self.value_bytes);
+        let is_closed = upkeep.ctx.status.is_closed();
+        let mut room = if is_closed { 0 } else { upkeep.room_for_values(self.value_bytes) };
         for (is_chosen, pointer) in chosen.iter_mut().zip(pointers) {
             let bytes = pointer.filter(|_| *is_chosen).map_or(0, ValuePointer::bytes);
             if bytes <= room {

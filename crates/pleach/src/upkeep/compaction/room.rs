@@ -37,8 +37,17 @@ enum Room {
 }
 
 impl Compactions {
-    /// Whether there is room for copies of a partition's values. If not, its conversion waits, and space is freed for it.
-    pub(super) fn has_room(&self, list: &mut List, partition: PartitionId, tree: &SubTree) -> bool {
+    /// Whether there is room for copies of a partition's values.
+    pub(super) fn has_room(&self, tree: &SubTree) -> bool {
+        let wanted = self.wanted(tree);
+        self.upkeep.room_for_values(wanted) >= wanted / 2
+    }
+
+    /// The same. If there is none, its conversion waits, and space is freed for it.
+    ///
+    /// Requires: no merge of the partition is requested. A request does not wait for room, so the wait would end at the next look
+    /// and begin again with each step of a worker, and each beginning makes relocation mark all values.
+    pub(super) fn has_room_or_waits(&self, list: &mut List, partition: PartitionId, tree: &SubTree) -> bool {
         if list.waiting_for_room.contains(&partition) {
             return false; // `conversion_with_room` finds out when it can begin.
         }
@@ -48,11 +57,10 @@ impl Compactions {
         if list.waiting_for_room.len() >= WAITING_MAX {
             return false; // It waits when another one has ended its wait.
         }
-        let wanted = self.wanted(tree);
-        let has_room = self.upkeep.room_for_values(wanted) >= wanted / 2;
+        let has_room = self.has_room(tree);
         if !has_room {
             list.waiting_for_room.insert(partition);
-            self.upkeep.want_space(partition, wanted);
+            self.upkeep.want_space(partition, self.wanted(tree));
         }
         has_room
     }

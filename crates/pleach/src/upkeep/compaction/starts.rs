@@ -178,7 +178,7 @@ impl Compactions {
             let tree = version.tree(id)?;
             let situation = Situation { tree, busy: &busy, now };
             let mut plan = pick_requested(&policy, situation, converts)?;
-            plan.converts = plan.converts && (converts || self.has_room(list, id, tree));
+            plan.converts = plan.converts && (converts || self.has_room(tree));
             picked(id, Plan::Whole(plan), Some(number))
         });
         if requested.is_some() {
@@ -191,7 +191,7 @@ impl Compactions {
             let situation = Situation { tree, busy: &busy, now };
             let mut plan = picker::pick(&policy, situation)?;
             let converts = matches!(&plan, Plan::Whole(plan) if plan.converts);
-            if converts && with_room != Some(id) && !self.has_room(list, id, tree) {
+            if converts && with_room != Some(id) && !self.has_room_or_waits(list, id, tree) {
                 let policy = Policy { conversion: Conversion::Never, ..policy };
                 plan = picker::pick(&policy, situation)?;
             }

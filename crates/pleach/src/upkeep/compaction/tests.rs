@@ -520,10 +520,70 @@ fn copies_in_progress_take_room() {
     while written() == 0 {
         worker.step();
     }
+    let mut is_committed = false;
     while sums(upkeep).0 > 0 {
+        is_committed |= upkeep.copies.load(Ordering::Relaxed) == 0;
         worker.step();
     }
+    assert!(is_committed, "a commit ends the claim, and not only the end of the job");
     assert_eq!(upkeep.copies.load(Ordering::Relaxed), 0, "all copies are in a version");
+}
+
+/// Files that snapshots hold are on the disk, whatever the version says.
+#[test]
+fn pinned_files_take_room() {
+    let env = SimEnv::new(1);
+    let (db, _) = unordered(&env);
+    let upkeep = &db.inner().upkeep;
+    let before = upkeep.room_for_values(1 << 30);
+    upkeep.version_set.trash.pin(1000);
+    assert_eq!(upkeep.room_for_values(1 << 30), before - 1000);
+}
+
+/// A commit names files of copies that a power cut does not take.
+#[test]
+fn copies_survive_a_power_cut() {
+    let env = SimEnv::new(1);
+    let (db, mut worker) = unordered(&env);
+    db.inner().upkeep.background.lock().to_compact.insert(DEFAULT, true);
+    let homes = || db.inner().version_set.state.load().version.values.homes();
+    let before = homes();
+    while homes().keys().all(|id| before.contains_key(id)) {
+        worker.step();
+    }
+    let cut = env.crash_image(CrashPolicy::DurableOnly, 1);
+    let options = Options::new().env(cut).memory(16 << 20).separate_at(200);
+    let db = options.open(DIR).unwrap();
+    assert_eq!(db.verify().unwrap().values, CONVERTED);
+}
+
+/// A close waits for the copies of the group that is being written, and not for those of a whole SST.
+#[test]
+fn a_close_ends_the_copying() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(64 << 20).memtable_bytes(8 << 20);
+    let options = options.sst_bytes(8 << 20).compaction_threads(1).separate_at(200).space_target(4.0);
+    let db = options.open(DIR).unwrap();
+    const VALUES: u64 = 6 << 12;
+    for number in (0..VALUES).map(|number| number * 787 % VALUES) {
+        db.default_partition().put(format!("{number:05}"), [1; 1000]).unwrap();
+    }
+    db.compact().unwrap();
+    let inner = Arc::clone(db.inner());
+    let mut worker = Worker(Arc::new(Compactions::new(Arc::clone(&inner.upkeep))));
+    inner.upkeep.background.lock().to_compact.insert(DEFAULT, true);
+    let weak = Arc::downgrade(&inner);
+    env.on_op(Box::new(move |_, call| {
+        if call == "write_at"
+            && let Some(inner) = weak.upgrade()
+            && inner.upkeep.copies.load(Ordering::Relaxed) > 0
+        {
+            inner.ctx.status.set_closed();
+        }
+    }));
+    worker.step();
+    let copied = inner.ctx.counters.values_converted.load(Ordering::Relaxed);
+    assert!((1..=3 << 12).contains(&copied), "{copied} of {VALUES} values were copied");
 }
 
 /// A scan whose cost has risen much does not wait for the minute in which the workers look.
@@ -638,6 +698,86 @@ mod room {
             assert!(compactions.list.lock().waiting_for_room.is_empty());
             assert_eq!(upkeep.wanted_for_conversions(), 0, "nobody waits, drops: {drops}");
         }
+    }
+
+    /// A store whose partition 1 has values in no order, and scans have paid for a conversion for which the disk has no room.
+    fn paid_without_room(env: &Arc<SimEnv>) -> Db {
+        let db = tight(env, 64).space_target(4.0).open(DIR).unwrap();
+        let partition = db.partition("other").unwrap();
+        for round in 0..2u8 {
+            for number in (0..2000u32).map(|number| number * 787 % 2000) {
+                partition.put(format!("{number:05}"), [round; 300]).unwrap();
+                db.default_partition().put(format!("{round}{number:05}"), [round; 90]).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        env.set_capacity(env.used_space() + (200 << 10));
+        pay(&db, PartitionId(1));
+        env.sleep(Duration::from_secs(60));
+        db
+    }
+
+    /// Relocation cannot free enough, so the conversion gives up.
+    #[test]
+    fn a_conversion_that_gives_up_leaves_no_space_wanted() {
+        let env = SimEnv::new(1);
+        let db = paid_without_room(&env);
+        let upkeep = &db.inner().upkeep;
+        let compactions = Arc::new(Compactions::new(Arc::clone(upkeep)));
+        let mut worker = Worker(Arc::clone(&compactions));
+        worker.step();
+        assert!(upkeep.wanted_for_conversions() > 0, "it waits");
+        env.run_jobs();
+        for _ in 0..10 {
+            worker.step();
+        }
+        assert_eq!(db.stats().values_converted, 0, "it has given up");
+        assert!(compactions.list.lock().waiting_for_room.is_empty());
+        assert_eq!(upkeep.wanted_for_conversions(), 0, "nobody waits");
+    }
+
+    /// The disk gets room, and the conversion begins.
+    #[test]
+    fn a_conversion_that_begins_leaves_no_space_wanted() {
+        let env = SimEnv::new(1);
+        let db = paid_without_room(&env);
+        let upkeep = &db.inner().upkeep;
+        let mut worker = Worker(Arc::new(Compactions::new(Arc::clone(upkeep))));
+        worker.step();
+        assert!(upkeep.wanted_for_conversions() > 0, "it waits");
+        env.set_capacity(1 << 30);
+        let mut steps = 0;
+        while db.stats().values_converted == 0 {
+            worker.step();
+            steps += 1;
+            assert!(steps < 1000);
+        }
+        assert_eq!(upkeep.wanted_for_conversions(), 0, "nobody waits");
+    }
+
+    /// A request has to wait for a worker. Its merge would convert too, if there were room. It wants no space meanwhile: each
+    /// step of the workers would ask for it once more, and relocation would mark all values each time.
+    #[test]
+    fn a_request_that_waits_for_a_worker_wants_no_space() {
+        let env = SimEnv::new(1);
+        let db = paid_without_room(&env);
+        let upkeep = &db.inner().upkeep;
+        let mut worker = Worker(Arc::new(Compactions::new(Arc::clone(upkeep))));
+        upkeep.background.lock().begin_wait(DEFAULT, false);
+        // Only the requested merge begins: nothing else is due before scans are looked at.
+        db.inner().version_set.state.load().version.tree(PartitionId(1)).unwrap().reads.reset_values();
+        worker.step();
+        assert_eq!((sums(upkeep).0, upkeep.wanted_for_conversions()), (1, 0), "the only worker is busy");
+        pay(&db, PartitionId(1));
+        upkeep.background.lock().begin_wait(PartitionId(1), false);
+        let mut steps = 0;
+        while sums(upkeep).0 == 1 {
+            assert_eq!(upkeep.wanted_for_conversions(), 0, "step {steps}");
+            worker.step();
+            steps += 1;
+            assert!(steps < 1000);
+        }
+        assert!(steps > 5, "{steps} steps");
     }
 
     /// Many partitions wait for room. Another one has a merge to do.

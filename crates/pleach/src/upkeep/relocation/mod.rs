@@ -15,6 +15,10 @@
 //! 5. *Crash before the edit*: the new file is a leftover, which the next open removes. *After it*: the new file and its name
 //!    were synced before. The old file goes when no version has it.
 //!
+//! # Damage
+//! A file that is damaged, or that cannot be read, is left as it is until the next open, and this is told once. Its garbage
+//! counts neither for relocation nor for the charge of writers: nothing can be done about it.
+//!
 //! # Cost
 //! Marking reads all SSTs. Moving reads and writes the live values of the files that are chosen.
 //!
@@ -23,20 +27,24 @@
 
 mod marking;
 mod moving;
+mod space;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{ErrorKind, FileId, Job, JobStep, Result};
+use pleach_env::{Error, FileId, Job, JobStep, Result};
+use pleach_log::segment_path;
 
 use super::Upkeep;
+use crate::file_names::values_path;
 use crate::keys::PartitionId;
 use crate::picker::value_files::{ValueFileState, ValueSpace, first_that_free, rank};
-use crate::values::{LiveSegment, SegmentUse, ValueHome};
-use crate::version::size::AboveClips;
-use crate::version::{SubTree, Version};
+use crate::trace;
+use crate::values::{LiveSegment, SegmentUse};
+use crate::version::Version;
 use marking::{Marked, Places, mark};
+use space::{hidden_estimate, moved_len, ratio, scaled, space_of, states_of, sum_of_references};
 
 /// Writers are charged when files exceed their space by a memtable, at most so many bytes: a flush adds that at once, and
 /// relocation needs a while to take it away again. They nearly stop at [`DEBT_HARD`] times as much more. Arbitrary.
@@ -70,7 +78,7 @@ pub(crate) struct RelocationState {
     is_asked: bool,
     /// By how much the estimate of hidden values was off when they were last counted.
     hidden_factor: Option<f64>,
-    /// Files that could not be cleaned because they are damaged. They stay, so that readers of their values learn of it.
+    /// Files that are damaged or cannot be read. They are not cleaned: they stay, so that readers of their values learn of it.
     damaged: BTreeSet<FileId>,
     /// Live bytes of files when they were last counted, as they would take them in a new file.
     counted: BTreeMap<FileId, u64>,
@@ -80,6 +88,14 @@ impl RelocationState {
     /// Space that all conversions want.
     fn wanted(&self) -> u64 {
         self.wanted.values().copied().fold(0, u64::saturating_add)
+    }
+
+    /// The states of all files of values. Of what was not counted, a share of `live_share` is taken for live.
+    fn states_of(&self, version: &Version, live_share: f64) -> Vec<ValueFileState> {
+        states_of(version, |home, used| {
+            let even = scaled(moved_len(used), live_share).min(home.len);
+            self.counted.get(&home.file).map_or(even, |counted| (*counted).min(moved_len(used)))
+        })
     }
 }
 
@@ -157,10 +173,8 @@ impl Relocator {
             }
             return Ok(true);
         }
-        let damaged = self.upkeep.relocation.lock().damaged.len();
         let freed = match self.upkeep.move_some(&mut self.victims) {
-            Err(error) if self.upkeep.relocation.lock().damaged.len() == damaged => return Err(error),
-            Err(error) if error.kind() == ErrorKind::Corruption => {
+            Err(error) if self.upkeep.is_of_damaged(&error) => {
                 // The file is left out from now on. The next marking chooses others.
                 self.victims.clear();
                 self.marked_at = u64::MAX;
@@ -244,7 +258,7 @@ impl Upkeep {
 
     /// Bytes to be freed: those above the target, and those that conversions want.
     fn wanted_space(&self, version: &Version) -> u64 {
-        let mut space = self.estimated_space(version);
+        let mut space = self.cleanable_space(version);
         space.files = space.files.saturating_add(self.relocation.lock().wanted());
         space.excess(self.ctx.options.relocation_target())
     }
@@ -277,6 +291,44 @@ impl Upkeep {
         space_of(version, scaled(hidden_estimate(version), factor))
     }
 
+    /// The same, without the garbage of files that cannot be cleaned.
+    fn cleanable_space(&self, version: &Version) -> ValueSpace {
+        let mut space = self.estimated_space(version);
+        let state = self.relocation.lock();
+        if !state.damaged.is_empty() {
+            let files = state.states_of(version, 1.0);
+            let damaged = files.iter().filter(|file| state.damaged.contains(&file.file));
+            let garbage = damaged.map(ValueFileState::garbage).fold(0, u64::saturating_add);
+            space.files = space.files.saturating_sub(garbage);
+        }
+        space
+    }
+
+    /// Notes that a file of values is damaged or cannot be read, and tells it once.
+    pub(super) fn note_damaged(&self, file: FileId, error: &Error) {
+        if self.relocation.lock().damaged.insert(file) {
+            trace::value_file_damaged(error);
+        }
+    }
+
+    /// Whether the error is that of a file that is known to be damaged.
+    fn is_of_damaged(&self, error: &Error) -> bool {
+        let dir = &self.ctx.dir;
+        let is_it = |file| {
+            error.path().is_some_and(|path| path == segment_path(dir, file) || path == values_path(dir, file))
+        };
+        !error.is_shortage() && self.relocation.lock().damaged.iter().any(|file| is_it(*file))
+    }
+
+    /// Those of a version's files of values that are known to be damaged, or cannot be read.
+    pub(crate) fn damaged_value_files(&self, version: &Version) -> usize {
+        let state = self.relocation.lock();
+        if state.damaged.is_empty() {
+            return 0;
+        }
+        version.values.homes().keys().filter(|file| state.damaged.contains(file)).count()
+    }
+
     /// Measures by how much separated values exceed their space, for the charge of writers. Returns the newest version.
     fn measure_value_debt(&self) -> Arc<Version> {
         let version = Arc::clone(&self.version_set.state.load().version);
@@ -284,7 +336,7 @@ impl Upkeep {
             0
         } else {
             let second_copy = f64::from(u8::from(self.ctx.options.always_converts()));
-            self.estimated_space(&version).excess(self.ctx.options.relocation_target() + second_copy)
+            self.cleanable_space(&version).excess(self.ctx.options.relocation_target() + second_copy)
         };
         let soft = (self.ctx.options.memtable_budget() as u64).min(DEBT_SOFT_MAX);
         let debt = ratio(excess.saturating_sub(soft), DEBT_HARD * soft).min(1.0);
@@ -303,7 +355,7 @@ impl Upkeep {
     /// Marks, and chooses files to clean. Returns also the bytes of live values.
     fn choose_victims(&self, version: &Arc<Version>) -> Result<(VecDeque<Victim>, u64)> {
         let target = self.ctx.options.relocation_target();
-        let mut space = self.estimated_space(version);
+        let mut space = self.cleanable_space(version);
         space.files = space.files.saturating_add(self.relocation.lock().wanted());
         let wanted = space.excess(target).max(space.live / USED_PART).max(1);
         let mut marked = mark(self, version, &self.candidates(version, &space, wanted))?;
@@ -346,12 +398,7 @@ impl Upkeep {
     fn candidates(&self, version: &Version, space: &ValueSpace, wanted: u64) -> BTreeSet<FileId> {
         // Hidden values are taken to be spread evenly, but for what was counted.
         let live_share = ratio(space.live, sum_of_references(version)).min(1.0);
-        let state = self.relocation.lock();
-        let files = states_of(version, |home, used| {
-            let even = scaled(moved_len(used), live_share).min(home.len);
-            state.counted.get(&home.file).map_or(even, |counted| (*counted).min(moved_len(used)))
-        });
-        drop(state);
+        let files = self.relocation.lock().states_of(version, live_share);
         let mut ranked = rank(&files, self.ctx.options.relocation_target(), FileId(version.next_id));
         self.leave_damaged(&mut ranked);
         segments_in(version, first_that_free(&ranked, wanted.saturating_mul(LOOKED_AT)))
@@ -409,75 +456,6 @@ fn victims_of(version: &Version, files: &[ValueFileState], marked: &mut Marked) 
         victims.push_back(Victim { file, len, segments });
     }
     victims
-}
-
-/// The states of all files of values, with `live` bytes.
-fn states_of(version: &Version, live: impl Fn(&ValueHome, SegmentUse) -> u64) -> Vec<ValueFileState> {
-    let mut newest: BTreeMap<FileId, FileId> = BTreeMap::new();
-    for segment in version.values.iter() {
-        let newest = newest.entry(segment.home.file).or_insert(segment.id);
-        *newest = (*newest).max(segment.id);
-    }
-    let state = |(file, (home, used)): (FileId, (Arc<ValueHome>, SegmentUse))| ValueFileState {
-        file,
-        len: home.len,
-        live: live(&home, used),
-        newest: newest.get(&file).copied().unwrap_or(file),
-    };
-    version.values.homes().into_iter().map(state).collect()
-}
-
-/// About the bytes that values take in a file of moved values: with the heads of entries, and the table.
-fn moved_len(used: SegmentUse) -> u64 {
-    const HEAD: u64 = 5;
-    const FILE: u64 = 100;
-    if used.values == 0 { 0 } else { used.bytes + HEAD * used.values + FILE }
-}
-
-/// Bytes of all values to which entries refer, hidden ones too.
-fn sum_of_references(version: &Version) -> u64 {
-    version.values.iter().map(|segment| segment.live.bytes).fold(0, u64::saturating_add)
-}
-
-/// About the bytes of values whose entries are hidden by newer ones: in each partition as large a share as of its entries.
-fn hidden_estimate(version: &Version) -> u64 {
-    let hidden = |partition, tree: &SubTree| {
-        let AboveClips { entries, overwrites, .. } = AboveClips::of(tree, partition);
-        let values = tree.sum(|run| run.totals.value_bytes);
-        scaled(values, ratio(overwrites.min(entries), entries))
-    };
-    version.partitions().map(|(id, partition)| hidden(id, &partition.tree)).fold(0, u64::saturating_add)
-}
-
-fn space_of(version: &Version, hidden: u64) -> ValueSpace {
-    let (mut ssts, mut live_ssts) = (0u64, 0u64);
-    for (id, partition) in version.partitions() {
-        let AboveClips { entries, bytes, garbage, .. } = AboveClips::of(&partition.tree, id);
-        let live = entries.saturating_sub(garbage);
-        ssts = ssts.saturating_add(partition.tree.sum(|run| run.totals.bytes));
-        live_ssts = live_ssts.saturating_add(scaled(bytes, ratio(live, entries)));
-    }
-    ValueSpace {
-        files: version.values.homes().values().map(|(home, _)| home.len).fold(0, u64::saturating_add),
-        ssts,
-        live_ssts,
-        live: sum_of_references(version).saturating_sub(hidden),
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn ratio(part: u64, of: u64) -> f64 {
-    if of == 0 { 1.0 } else { part as f64 / of as f64 }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "an estimate, not below 0"
-)]
-fn scaled(bytes: u64, factor: f64) -> u64 {
-    (bytes as f64 * factor.max(0.0)) as u64
 }
 
 #[cfg(test)]

@@ -2,15 +2,16 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
+use pleach_env::{Error, FileId, Result, failpoint};
 
 use super::{Places, Victim};
 use crate::state::State;
 use crate::stats::add;
 use crate::upkeep::Upkeep;
-use crate::values::{HomeKind, LiveSegment, MovedFileBuilder, ValueHome, ValuePointer};
+use crate::values::{CHECKSUM_LEN, HomeKind, LiveSegment, MovedFileBuilder, ValueHome, ValuePointer};
 use crate::version::edit::{Edit, EditItem};
 
 impl Upkeep {
@@ -34,6 +35,8 @@ impl Upkeep {
                 // Only a forged SST points to a place twice. The longest value is the one that may be there.
                 places.sort_unstable_by_key(|&(offset, len)| (offset, Reverse(len)));
                 places.dedup_by_key(|(offset, _)| *offset);
+                check_places(&places, || home.path(&self.ctx.dir))
+                    .inspect_err(|error| self.note_damaged(home.file, error))?;
                 segments.push((Arc::clone(home), segment, places));
             }
         }
@@ -91,9 +94,11 @@ impl Upkeep {
     ) -> Result<()> {
         let ctx = &self.ctx;
         for (home, segment, places) in segments {
+            let path = home.path(&ctx.dir);
+            // Not an error of the new file.
             let note_damage = |error: &Error| {
-                if error.kind() == ErrorKind::Corruption {
-                    self.relocation.lock().damaged.insert(home.file);
+                if error.path() == Some(&*path) && !error.is_shortage() {
+                    self.note_damaged(home.file, error);
                 }
             };
             let file = home.reader(&ctx.env, &ctx.dir, ctx.options.direct_reads).inspect_err(note_damage)?;
@@ -104,6 +109,10 @@ impl Upkeep {
             });
             let mut charged = builder.len();
             file.read_each(pointers, &mut |pointer, stored| {
+                if !builder.has_room(stored.len()) {
+                    let message = "the values to which SSTs point have more than 4 GiB";
+                    return Err(Error::corruption(&path, pointer.offset, message));
+                }
                 builder.add(pointer, stored)?;
                 if builder.len() - charged >= PIECE_BYTES {
                     self.keep_pace(builder.len() - charged);
@@ -117,6 +126,21 @@ impl Upkeep {
         }
         Ok(())
     }
+}
+
+/// An error if values overlap, which ascend: pointers to them are forged. A table of moved values could not lead to them, and
+/// they may be much more than their file.
+fn check_places(places: &Places, path: impl Fn() -> PathBuf) -> Result<()> {
+    for pair in places.windows(2) {
+        let &[(offset, len), (next, next_len)] = pair else { continue };
+        if u64::from(offset) + CHECKSUM_LEN as u64 + u64::from(len) > u64::from(next) {
+            let message = format!(
+                "SSTs point to a value of {len} bytes at {offset} and to one of {next_len} bytes at {next}, which overlap"
+            );
+            return Err(Error::corruption(&path(), next.into(), message));
+        }
+    }
+    Ok(())
 }
 
 /// Bytes between two charges of the pace.

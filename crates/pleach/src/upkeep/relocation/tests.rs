@@ -1,13 +1,17 @@
 //! Relocation: space stays near its target, every value that a reader can see is moved, and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use pleach_env::SimEnv;
+use pleach_env::{Clients, CrashPolicy, ErrorKind, FileId, SimEnv};
 use pleach_log::parse_segment_name;
 
+use super::{Relocator, Victim, mark, states_of, victims_of};
 use crate::file_names::parse_values_name;
+use crate::keys::PartitionId;
+use crate::values::{HomeKind, LiveSegment};
 use crate::{Db, Options};
 
 const VALUE_LEN: usize = 1000;
@@ -145,4 +149,165 @@ fn files_of_which_nothing_is_left_go_without_a_copy() {
     check(&db, &model);
     drop(db);
     check(&options(&env).open("/store").unwrap(), &model);
+}
+
+/// A store that has more garbage than its target allows, and a job that has not cleaned it yet.
+fn dirty(env: &Arc<SimEnv>) -> (Db, Model, Relocator) {
+    let db = options(env).space_target(4.0).open("/store").unwrap();
+    let (mut model, mut rng) = (Model::new(), fastrand::Rng::with_seed(7));
+    (0..KEYS).for_each(|key| put(&db, &mut model, key, 0));
+    churn(&db, &mut model, &mut rng, 2 * KEYS);
+    db.flush().unwrap();
+    db.settle().unwrap();
+    drop(db);
+    let db = options(env).space_target(1.1).open("/store").unwrap();
+    let relocator = Relocator::new(&db.inner().upkeep);
+    (db, model, relocator)
+}
+
+/// Steps until values have been moved.
+fn step_to_a_move(db: &Db, relocator: &mut Relocator) {
+    let moves = db.stats().value_moves;
+    let mut steps = 0;
+    while db.stats().value_moves == moves {
+        assert!(relocator.try_step().unwrap() && steps < 100, "step {steps}");
+        steps += 1;
+    }
+}
+
+/// The edit of a move names a file that a power cut does not take. No other job has synced the directory since.
+#[test]
+fn moved_values_survive_a_power_cut() {
+    let env = SimEnv::new(1);
+    let (db, model, mut relocator) = dirty(&env);
+    step_to_a_move(&db, &mut relocator);
+    let cut = env.crash_image(CrashPolicy::DurableOnly, 1);
+    check(&options(&cut).open("/store").unwrap(), &model);
+}
+
+/// A file of moved values has those of several segments. It is cleaned only if the live ones of all of them are known: it goes
+/// as a whole.
+#[test]
+fn a_file_of_which_only_some_segments_were_marked_is_not_cleaned() {
+    let env = SimEnv::new(1);
+    let (db, _, mut relocator) = dirty(&env);
+    step_to_a_move(&db, &mut relocator);
+    let version = Arc::clone(&db.inner().version_set.state.load().version);
+    let moved = |segment: &&LiveSegment| segment.home.kind == HomeKind::Moved;
+    let file = version.values.iter().find(moved).unwrap().home.file;
+    let segments: BTreeSet<_> =
+        version.values.iter().filter(|segment| segment.home.file == file).map(|segment| segment.id).collect();
+    assert!(segments.len() > 1, "{segments:?}");
+    let states = states_of(&version, |home, _| home.len);
+    let state: Vec<_> = states.into_iter().filter(|state| state.file == file).collect();
+    let victims = |segments: &BTreeSet<FileId>| {
+        let mut marked = mark(&db.inner().upkeep, &version, segments).unwrap();
+        victims_of(&version, &state, &mut marked).len()
+    };
+    assert_eq!(victims(&segments), 1);
+    for segment in &segments {
+        let others = segments.iter().copied().filter(|other| other != segment).collect();
+        assert_eq!(victims(&others), 0, "without {segment}");
+        assert_eq!(victims(&BTreeSet::from([*segment])), 0, "only {segment}");
+    }
+}
+
+/// What a marking has found is used until a tenth of the live bytes has been written. Then much of it is garbage, too.
+#[test]
+fn a_marking_is_not_used_for_ever() {
+    let env = SimEnv::new(1);
+    let (db, mut model, mut relocator) = dirty(&env);
+    while relocator.victims.is_empty() {
+        assert!(relocator.try_step().unwrap());
+    }
+    let marked_at = relocator.marked_at;
+    assert!(relocator.try_step().unwrap());
+    assert!(!relocator.victims.is_empty() && relocator.marked_at == marked_at, "it is still used");
+    (0..KEYS / 5).for_each(|key| put(&db, &mut model, key, 1_000_000));
+    assert!(relocator.try_step().unwrap());
+    assert!(relocator.marked_at > marked_at, "values were marked once more");
+    check(&db, &model);
+}
+
+/// Pointers to overlapping values are forged. What they point to may be much more than the file, and a table of moved values
+/// could not lead to them.
+#[test]
+fn overlapping_values_are_not_moved() {
+    let env = SimEnv::new(1);
+    let db = options(&env).space_target(4.0).open("/store").unwrap();
+    let mut model = Model::new();
+    (0..KEYS).for_each(|key| put(&db, &mut model, key, 0));
+    db.flush().unwrap();
+    let upkeep = &db.inner().upkeep;
+    let version = Arc::clone(&db.inner().version_set.state.load().version);
+    let LiveSegment { id, home, .. } = version.values.iter().next().unwrap();
+    let honest = mark(upkeep, &version, &BTreeSet::from([*id])).unwrap().places.remove(id).unwrap();
+    let &(offset, len) = honest.iter().min().unwrap();
+    for forged in [(offset, len - 1), (offset + 1, len), (offset + len, 100), (offset + len + 3, 1)] {
+        let places = [&honest[..], &[forged]].concat();
+        let victim = Victim { file: home.file, len: home.len, segments: vec![(*id, places)] };
+        let error = upkeep.move_some(&mut VecDeque::from([victim])).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Corruption, Some(&*home.path(&upkeep.ctx.dir))));
+        assert_eq!(db.stats().value_moves, 0);
+        assert_eq!(db.stats().value_files_damaged, 1);
+    }
+    check(&db, &model);
+}
+
+/// Relocation cannot take away the garbage of files that it cannot read. A wait of the writers would not change that.
+#[test]
+fn garbage_of_unreadable_files_charges_no_writer() {
+    let env = SimEnv::new(1);
+    let db = options(&env).space_target(1.3).open("/store").unwrap();
+    let mut model = Model::new();
+    (0..KEYS).for_each(|key| put(&db, &mut model, key, 0));
+    db.flush().unwrap();
+    db.settle().unwrap();
+    let version = Arc::clone(&db.inner().version_set.state.load().version);
+    for (home, _) in version.values.homes().into_values() {
+        env.add_unreadable(&home.path(Path::new("/store")), 0..home.len);
+    }
+    drop(version);
+    let debt = || f64::from_bits(db.inner().ctx.value_debt.load(Ordering::Relaxed));
+    for round in 1..8 {
+        (0..KEYS).filter(|key| key % 10 != 0).for_each(|key| put(&db, &mut model, key, round));
+        db.settle().unwrap();
+        assert!(db.poisoned().is_none(), "{:?}", db.poisoned());
+        assert_eq!(debt(), 0.0, "round {round}: {:?}", db.stats());
+    }
+    let stats = db.stats();
+    assert!(stats.value_files_damaged > 1, "{stats:?}");
+    assert!(stats.value_file_bytes > KEYS * VALUE_LEN as u64 * 15 / 10, "{stats:?}");
+    env.clear_faults();
+    check(&db, &model);
+}
+
+/// Writers make garbage as fast as relocation takes it away. Who waits for room gives up once they have written much.
+#[test]
+fn a_wait_for_room_ends_beside_writers() {
+    let env = SimEnv::new(1);
+    // No job moves values, and one that never settles is made believe.
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(8 << 20).memtable_bytes(64 << 10);
+    let db = options.open("/store").unwrap();
+    let write = |db: &Db| {
+        (0..100u32).for_each(|key| db.default_partition().put(key.to_le_bytes(), [1; 100]).unwrap());
+        db.flush().unwrap();
+    };
+    write(&db);
+    db.inner().upkeep.relocation.lock().is_busy = true;
+    db.inner().version_set.trash.pin(1 << 40);
+    let is_done = Arc::new(AtomicBool::new(false));
+    let mut clients = Clients::new();
+    let (client, done) = (db.clone(), Arc::clone(&is_done));
+    clients.add("wait", move || {
+        client.inner().upkeep.make_room_for_values(PartitionId(0), 1000, &mut || true).unwrap();
+        done.store(true, Ordering::Relaxed);
+    });
+    let client = db.clone();
+    clients.add("write", move || {
+        let rounds =
+            (0..1000).take_while(|_| !is_done.load(Ordering::Relaxed)).map(|_| write(&client)).count();
+        assert!((5..1000).contains(&rounds), "{rounds} rounds");
+    });
+    env.run_clients(1, clients);
 }

@@ -1,6 +1,7 @@
 //! Conversion: separated values are copied in the order of their keys, within the space target.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pleach::env::{Clients, SimEnv};
 use pleach::{Conversion, Db, Options, Partition};
@@ -197,21 +198,25 @@ fn chunks_fill_the_cache_of_values_if_they_are_told_to() {
 
 #[test]
 fn cached_values_stay_cached_across_a_conversion() {
-    let env = SimEnv::new(1);
-    let db = ready(&env, |options| options.space_target(4.0).memory(32 << 20));
-    let partition = db.default_partition();
-    check(&partition, KEYS, 0, LEN);
-    let reads = || {
-        let before = db.stats().value_reads;
+    for name in ["default", "other"] {
+        let env = SimEnv::new(1);
+        let db = options(&env).space_target(4.0).memory(32 << 20).open(DIR).unwrap();
+        let partition = db.partition(name).unwrap();
+        fill_at_random(&partition, 0, 1);
+        db.compact().unwrap();
         check(&partition, KEYS, 0, LEN);
-        db.stats().value_reads - before
-    };
-    let before = reads();
-    assert!(before < KEYS / 10, "most are cached: {before} reads");
-    db.convert().unwrap();
-    assert!(db.stats().values_converted > KEYS * 95 / 100);
-    let after = reads();
-    assert!(after < KEYS / 10, "{after} reads");
+        let reads = || {
+            let before = db.stats().value_reads;
+            check(&partition, KEYS, 0, LEN);
+            db.stats().value_reads - before
+        };
+        let before = reads();
+        assert!(before < KEYS / 10, "most are cached: {before} reads");
+        db.convert().unwrap();
+        assert!(db.stats().values_converted > KEYS * 95 / 100);
+        let after = reads();
+        assert!(after < KEYS / 10, "{name}: {after} reads");
+    }
 }
 
 #[test]
@@ -368,6 +373,35 @@ fn a_settle_ends_when_relocation_frees_too_little() {
         db.settle().unwrap();
         scan_and_settle(&env, &db, seed);
         drop(snapshot);
+    }
+}
+
+/// Others overwrite without end, and take the room that is freed for copies. The conversion ends with what it could do.
+#[test]
+fn a_conversion_ends_beside_writers_at_the_space_target() {
+    for (seed, target) in [(1, 1.1), (2, 1.2), (3, 1.3)] {
+        let env = SimEnv::new(seed);
+        let db = ready(&env, |options| options.space_target(target).memtable_bytes(64 << 10));
+        db.settle().unwrap();
+        let is_done = Arc::new(AtomicBool::new(false));
+        let mut clients = Clients::new();
+        let (client, done) = (db.clone(), Arc::clone(&is_done));
+        clients.add("convert", move || {
+            client.convert().unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
+        let (partition, done) = (db.default_partition(), Arc::clone(&is_done));
+        clients.add("overwrite", move || {
+            for round in 0..40 * KEYS {
+                if done.load(Ordering::Relaxed) {
+                    return;
+                }
+                partition.put(key(round * 787 % KEYS), value(round * 787 % KEYS, round, LEN)).unwrap();
+            }
+            panic!("{target}: the conversion does not end");
+        });
+        env.run_clients(seed, clients);
+        db.verify().unwrap();
     }
 }
 

@@ -229,3 +229,83 @@ fn a_damaged_moved_value_does_not_poison_the_store() {
         assert!(db.poisoned().is_none(), "{:?}", db.poisoned());
     }
 }
+
+/// How a file of values becomes unreadable.
+#[derive(Clone, Copy, Debug)]
+enum Broken {
+    /// Its sectors cannot be read.
+    Sectors,
+    /// It has become shorter while it was open.
+    Shorter,
+    /// It has become shorter, or another one, before it was opened.
+    ShorterAtOpen,
+    OtherAtOpen,
+}
+
+/// Conversions and relocation leave what they cannot read where it is, and go on with the others. Writers never learn of it.
+#[test]
+fn an_unreadable_file_of_values_does_not_poison_the_store() {
+    const KEYS: u64 = 1000;
+    let mut order: Vec<_> = (0..KEYS).collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut order);
+    for broken in [Broken::Sectors, Broken::Shorter, Broken::ShorterAtOpen, Broken::OtherAtOpen] {
+        for converts in [true, false] {
+            if matches!(broken, Broken::OtherAtOpen) && !converts {
+                continue; // Relocation proves no value, so what is damaged is moved.
+            }
+            let env = SimEnv::new(1);
+            let target = if converts { 4.0 } else { 1.1 };
+            let open = || options(&env).space_target(target).open(DIR).unwrap();
+            let db = options(&env).space_target(4.0).open(DIR).unwrap();
+            for round in 0..2 {
+                for number in order.iter().filter(|number| round == 0 || **number % 3 > 0) {
+                    db.default_partition().put(key(*number), value(*number, round, 1000)).unwrap();
+                }
+                db.flush().unwrap();
+            }
+            db.settle().unwrap();
+            let is_read_before = matches!(broken, Broken::Sectors | Broken::Shorter);
+            drop(db);
+            let struck = Path::new(DIR).join(&files(&env, ".log")[1]);
+            let bytes = env.read_file(&struck).unwrap();
+            let db = if is_read_before {
+                // No job has a turn before the file breaks.
+                let db = open();
+                // All files are open, and the system has little of them in memory.
+                for number in (0..KEYS).step_by(20) {
+                    db.default_partition().get(key(number)).unwrap();
+                }
+                db
+            } else {
+                env.write_file(&struck, &[]);
+                open()
+            };
+            match broken {
+                Broken::Sectors => env.add_unreadable(&struck, 0..bytes.len() as u64),
+                Broken::Shorter => env.write_file(&struck, &bytes[..5000]),
+                Broken::ShorterAtOpen => {}
+                Broken::OtherAtOpen => env.write_file(&struck, &vec![0; bytes.len()]),
+            }
+            let told = format!("{broken:?}, converts: {converts}");
+            if converts {
+                db.convert().unwrap_or_else(|error| panic!("{told}: {error}"));
+                assert!(db.stats().values_converted > KEYS / 2, "{told}: {:?}", db.stats());
+            } else {
+                db.settle().unwrap_or_else(|error| panic!("{told}: {error}"));
+                assert!(db.stats().value_moves > 0, "{told}: {:?}", db.stats());
+            }
+            assert!(db.poisoned().is_none(), "{told}: {:?}", db.poisoned());
+            db.default_partition().put("new", "value").unwrap();
+            let is_noticed = !matches!(broken, Broken::OtherAtOpen);
+            assert_eq!(db.stats().value_files_damaged, u64::from(is_noticed), "{told}");
+            // What was left is there once the file is.
+            env.clear_faults();
+            env.write_file(&struck, &bytes);
+            for number in 0..KEYS {
+                let found = db.default_partition().get(key(number)).unwrap();
+                let round = u64::from(number % 3 > 0);
+                assert_eq!(found.as_deref(), Some(&*value(number, round, 1000)), "{told}: {number}");
+            }
+        }
+    }
+}
