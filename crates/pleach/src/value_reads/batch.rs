@@ -320,7 +320,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
     /// Takes the values of a read that has ended.
     fn end(&mut self, group: &Group, read: io::Result<AlignedBuffer>) -> Result<()> {
         let &Place { file, pointer, .. } = self.first(group);
-        let buffer = read.map_err(|error| file.read_failed(pointer, error))?;
+        let buffer = read.map_err(|error| file.read_failed(pointer, &group.span, error))?;
         self.take(group, buffer)
     }
 
@@ -366,7 +366,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
             {
                 // A read in flight owns its descriptor until it has ended.
                 if !is_out_of_files(&error) || !self.end_one(groups, &mut queue)? {
-                    return Err(file.read_failed(pointer, error));
+                    return Err(file.read_failed(pointer, &group.span, error));
                 }
             }
         }
