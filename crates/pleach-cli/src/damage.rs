@@ -1,47 +1,102 @@
 //! Reports of damage: one line for each place, or a JSON document.
 
-use pleach::{DamagedPlace, RepairReport};
+use std::collections::HashMap;
+
+use pleach::{DamagedPlace, Error, RepairReport};
 use serde_json::{Map, Value, json};
 
 use crate::bytes::{put_json, shown};
-use crate::output::{complain, counted, entries, note};
+use crate::output::{complain, count, counted, entries, note};
 
 /// Most places that are listed as text; JSON lists all.
 const PLACES_TOLD_MAX: usize = 50;
 
-/// A line for each place.
-pub(crate) fn tell_places(damage: &[DamagedPlace], places: u64) {
-    for place in damage.iter().take(PLACES_TOLD_MAX) {
-        complain(text(place));
+/// A line for each place, or for all places with the same error: those of a file in several partitions. `places` is how many
+/// there are, if not all are listed. Returns how many damaged places a person is told of.
+pub(crate) fn tell_places(damage: &[DamagedPlace], places: u64) -> u64 {
+    let lines = lines_of(damage);
+    for line in lines.iter().take(PLACES_TOLD_MAX) {
+        complain(line.text());
     }
-    let told = damage.len().min(PLACES_TOLD_MAX) as u64;
-    if places > told {
-        let more = counted(places - told, "more damaged place", "more damaged places");
+    let all = places - damage.len() as u64 + lines.len() as u64;
+    let told = lines.len().min(PLACES_TOLD_MAX) as u64;
+    if all > told {
+        let more = counted(all - told, "more damaged place", "more damaged places");
         note(format!("and {more}; --json lists all of them"));
+    }
+    all
+}
+
+/// Places with the same error.
+struct Line<'d> {
+    first: &'d DamagedPlace,
+    entries: Option<u64>,
+    places: u64,
+}
+
+fn lines_of(damage: &[DamagedPlace]) -> Vec<Line<'_>> {
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    let mut by_error: HashMap<String, usize> = HashMap::new();
+    for first in damage {
+        let at = *by_error.entry(first.error.to_string()).or_insert(lines.len());
+        match (lines.get_mut(at), first.entries) {
+            (Some(Line { entries: Some(sum), places, .. }), Some(lost)) => {
+                *sum += lost;
+                *places += 1;
+            }
+            _ => lines.push(Line { first, entries: first.entries, places: 1 }),
+        }
+    }
+    lines
+}
+
+impl Line<'_> {
+    /// The message, and the keys lost.
+    fn text(&self) -> String {
+        let place = self.first;
+        let mut parts = vec![place.error.to_string()];
+        if place.error.path() != Some(&place.path) {
+            parts.push(format!(" (file {})", place.path.display()));
+        }
+        if let Some(lost) = self.entries {
+            parts.push(lost_text(lost));
+        } else if let Some(len) = place.len {
+            parts.push(format!("; {}", counted(len, "byte", "bytes")));
+        }
+        if self.places > 1 {
+            parts.push(format!(" in {} partitions, first in", count(self.places)));
+        }
+        if let Some(partition) = &place.partition {
+            let comma = if self.places > 1 { " " } else { ", " };
+            parts.push(format!("{comma}{}", partition_text(partition)));
+        }
+        parts.extend(keys_text(place.lower.as_deref(), place.upper.as_deref()));
+        parts.concat()
     }
 }
 
-/// The message, and the keys lost.
-fn text(place: &DamagedPlace) -> String {
-    let mut parts = vec![place.error.to_string()];
-    if place.error.path() != Some(&place.path) {
-        parts.push(format!(" (file {})", place.path.display()));
+fn lost_text(lost: u64) -> String {
+    format!("; {} lost", entries(lost))
+}
+
+fn partition_text(name: &str) -> String {
+    format!("partition \"{}\"", name.escape_debug())
+}
+
+/// The range of keys, or the key if it is one.
+fn keys_text(lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<String> {
+    let key = |key: Option<&[u8]>, open: &str| key.map_or_else(|| open.to_owned(), |key| shown(key, false));
+    match (lower, upper) {
+        (None, None) => None,
+        (Some(lower), Some(upper)) if lower == upper => Some(format!(", key {}", shown(lower, false))),
+        _ => Some(format!(", keys {} to {}", key(lower, "the first"), key(upper, "the last"))),
     }
-    if let Some(lost) = place.entries {
-        parts.push(format!("; {} lost", entries(lost)));
-    } else if let Some(len) = place.len {
-        parts.push(format!("; {}", counted(len, "byte", "bytes")));
-    }
-    if let Some(partition) = &place.partition {
-        parts.push(format!(", partition \"{}\"", partition.escape_debug()));
-    }
-    if place.lower.is_some() || place.upper.is_some() {
-        let key = |key: &Option<Vec<u8>>, open: &str| {
-            key.as_ref().map_or_else(|| open.to_owned(), |key| shown(key, false))
-        };
-        parts.push(format!(", keys {} to {}", key(&place.lower, "the first"), key(&place.upper, "the last")));
-    }
-    parts.concat()
+}
+
+/// A line for `count` separated values of a partition that cannot be read, all for the same reason.
+pub(crate) fn tell_lost_values(error: &Error, count: u64, partition: &str, first: &[u8], last: &[u8]) {
+    let keys = keys_text(Some(first), Some(last)).unwrap_or_default();
+    complain(format!("{error}{}, {}{keys}", lost_text(count), partition_text(partition)));
 }
 
 /// The places as JSON.

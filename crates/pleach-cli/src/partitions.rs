@@ -16,7 +16,8 @@ const COUNTED_MAX: u64 = 200_000;
 ENTRIES and DATA (length of keys and values) are exact up to 200,000 entries;
 \"~\" marks an estimate from files, where old versions and deletes count, too.
 IN FILES is what the partition takes on disk; the newest entries are only in the
-log.")]
+log. VALUES is the part of it that values take that are stored apart. These are
+not read: compressed ones count with their compressed length, also in DATA.")]
 pub(crate) struct PartitionsArgs {
     /// Create a partition instead
     #[arg(long, value_name = "NAME")]
@@ -42,7 +43,10 @@ pub(crate) struct Contents {
     /// Whether `entries` and `data_bytes` were counted to the end.
     pub(crate) exact: bool,
     pub(crate) data_bytes: u64,
+    /// Bytes on disk.
     pub(crate) file_bytes: u64,
+    /// The bytes among them of values that are stored apart.
+    pub(crate) value_bytes: u64,
     pub(crate) runs: u64,
 }
 
@@ -51,20 +55,21 @@ impl Contents {
     pub(crate) fn of(partition: &Partition, max: u64) -> Result<Self> {
         let stats = partition.stats()?;
         let (mut entries, mut data_bytes, mut exact) = (0, 0, true);
-        for entry in partition {
-            let (key, value) = entry?;
+        let mut range = partition.iter();
+        while let Some((key, value_len)) = range.next_key()? {
             if entries == max {
                 exact = false;
                 break;
             }
             entries += 1;
-            data_bytes += (key.len() + value.len()) as u64;
+            data_bytes += (key.len() + value_len) as u64;
         }
         if !exact && stats.entries > entries {
             data_bytes = data_bytes.saturating_mul(stats.entries) / entries.max(1);
             entries = stats.entries;
         }
-        Ok(Self { entries, exact, data_bytes, file_bytes: stats.bytes, runs: stats.runs })
+        let (value_bytes, runs) = (stats.value_bytes, stats.runs);
+        Ok(Self { entries, exact, data_bytes, file_bytes: stats.bytes + value_bytes, value_bytes, runs })
     }
 
     /// As [`Contents::of`], but at once.
@@ -96,6 +101,7 @@ impl Contents {
             "exact": self.exact,
             "data_bytes": self.data_bytes,
             "file_bytes": self.file_bytes,
+            "value_bytes": self.value_bytes,
             "runs": self.runs,
         })
     }
@@ -127,11 +133,12 @@ fn list(store: &StoreArgs, counted_max: u64) -> Result<()> {
         let list: Vec<_> = contents.iter().map(|(name, contents)| contents.json(name)).collect();
         print_document(&Value::Array(list))?;
     } else {
-        let mut table = Table::new(&["PARTITION", "ENTRIES", "DATA", "IN FILES", "RUNS"], 1);
+        let mut table = Table::new(&["PARTITION", "ENTRIES", "DATA", "IN FILES", "VALUES", "RUNS"], 1);
         for (name, contents) in &contents {
             let name = name.escape_debug().to_string();
-            let (files, runs) = (bytes(contents.file_bytes), contents.runs.to_string());
-            table.row([name, contents.entries_text(), contents.data_text(), files, runs]);
+            let (files, values) = (bytes(contents.file_bytes), bytes(contents.value_bytes));
+            let (entries, data) = (contents.entries_text(), contents.data_text());
+            table.row([name, entries, data, files, values, contents.runs.to_string()]);
         }
         let mut output = Output::stdout();
         table.print(&mut output)?;

@@ -114,7 +114,7 @@ fn tell(store: &StoreArgs, into: &Path, report: &RepairReport, seconds: f64) -> 
     if store.json {
         print_document(&report_json(report))?;
     } else {
-        tell_places(&report.damage, report.damaged_places);
+        let places = tell_places(&report.damage, report.damaged_places);
         if let Some(why) = &report.guessed {
             complain(format!("the manifest cannot be used: {why}"));
             note(
@@ -135,7 +135,6 @@ fn tell(store: &StoreArgs, into: &Path, report: &RepairReport, seconds: f64) -> 
             entries(report.entries),
             into.display()
         ));
-        let places = report.damaged_places;
         note(if places == 0 {
             "no damage found".to_owned()
         } else {

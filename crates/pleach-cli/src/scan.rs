@@ -52,17 +52,15 @@ pub(crate) fn run(store: &StoreArgs, args: &ScanArgs) -> Result<()> {
     let mut output = Output::stdout();
     let mut seen = 0u64;
     while args.limit.is_none_or(|limit| seen < limit) {
-        let Some(entry) = (if args.reverse { range.next_back() } else { range.next() }) else { break };
-        let (key, value) = entry?;
+        let Some((key, value)) = next(&mut range, args)? else { break };
         seen += 1;
         if args.count {
             continue;
         }
-        let value = (!args.keys_only).then_some(&value[..]);
         if store.json {
-            output.json_entry(&key, value, args.hex)?;
+            output.json_entry(key, value, args.hex)?;
         } else {
-            output.text_entry(&key, value, form)?;
+            output.text_entry(key, value, form)?;
         }
     }
     if args.count {
@@ -71,6 +69,16 @@ pub(crate) fn run(store: &StoreArgs, args: &ScanArgs) -> Result<()> {
     output.finish()?;
     drop(range);
     Ok(db.close()?)
+}
+
+/// The next key, with the value if that is wanted.
+fn next<'r>(range: &'r mut Range, args: &ScanArgs) -> Result<Option<(&'r [u8], Option<&'r [u8]>)>> {
+    if args.count || args.keys_only {
+        let next = if args.reverse { range.next_back_key()? } else { range.next_key()? };
+        return Ok(next.map(|(key, _)| (key, None)));
+    }
+    let next = if args.reverse { range.next_back_entry()? } else { range.next_entry()? };
+    Ok(next.map(|(key, value)| (key, Some(value))))
 }
 
 fn range(partition: &Partition, args: &ScanArgs) -> Result<Range> {

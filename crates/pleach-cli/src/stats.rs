@@ -116,6 +116,7 @@ fn print_json(db: &Db, names: &[String]) -> Result<()> {
             "id": partition.id().get(),
             "entries": stats.entries,
             "bytes": stats.bytes,
+            "value_bytes": stats.value_bytes,
             "runs": stats.runs,
             "sections": stats.sections,
             "stages": stats.stages,
@@ -149,16 +150,19 @@ fn print_text(db: &Db, names: &[String]) -> Result<()> {
     table.row(["poisoned".to_owned(), stats.poisoned.clone().unwrap_or_else(|| "no".to_owned())]);
     table.print(&mut output)?;
     output.line("")?;
-    let mut table = Table::new(&["PARTITION", "ID", "ENTRIES", "BYTES", "RUNS", "SECTIONS", "STAGES"], 1);
+    let heading = ["PARTITION", "ID", "ENTRIES", "BYTES", "VALUE BYTES", "RUNS", "SECTIONS", "STAGES"];
+    let mut table = Table::new(&heading, 1);
     for partition in names.iter().filter_map(|name| db.find_partition(name)) {
         let stats = partition.stats()?;
         let (name, id) = (partition.name().escape_debug().to_string(), partition.id().get().to_string());
-        let (runs, sections) = (count(stats.runs), count(stats.sections));
-        table.row([name, id, count(stats.entries), bytes(stats.bytes), runs, sections, count(stats.stages)]);
+        let (size, values) = (bytes(stats.bytes), bytes(stats.value_bytes));
+        let (runs, sections, stages) = (count(stats.runs), count(stats.sections), count(stats.stages));
+        table.row([name, id, count(stats.entries), size, values, runs, sections, stages]);
     }
     table.print(&mut output)?;
     output.line("")?;
     output.line("ENTRIES are those in files, every version and tombstone; the memtable has more.")?;
+    output.line("VALUE BYTES are those of values stored apart; they come on top of BYTES.")?;
     output.line("Counts of work and of training start at zero with each open.")?;
     output.line("In a learned SST a model finds blocks; its residuals correct it.")?;
     output.finish()

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use indicatif::ProgressBar;
 use pleach::{Db, Options, RepairReport, Stats, VerifyReport};
 use pleach_command::{Interrupt, SecondSignal};
 use serde_json::json;
@@ -23,8 +24,7 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
         Err(failure) if failure.exit == Exit::Damage => return survey(store, &failure, &interrupt),
         Err(failure) => return Err(failure),
     };
-    let bar = progress::over_bytes(Some(db.stats().sst_bytes));
-    bar.set_message("checking");
+    let bar = bar_over(&db);
     let checked = db.verify_all(&mut |checked, total| {
         bar.set_length(total);
         bar.set_position(checked);
@@ -43,6 +43,9 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
             "ssts": report.ssts,
             "bytes": report.bytes,
             "entries": report.entries,
+            "value_files": report.value_files,
+            "values": report.values,
+            "value_bytes": report.value_bytes,
             "seconds": seconds,
             "log_was_torn": stats.log_was_torn,
             "log_dropped_records": stats.log_dropped_records,
@@ -52,20 +55,26 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
             "offset": first.and_then(|place| place.offset),
             "damage": places_json(&damage),
         }))?;
-    } else {
-        tell_places(&damage, damage.len() as u64);
     }
     if damage.is_empty() {
         return if store.json { Ok(()) } else { print(report, &stats, seconds) };
     }
-    let places = counted(damage.len() as u64, "damaged place", "damaged places");
-    Err(Failure::damage(places).hint(REPAIR))
+    let places = damage.len() as u64;
+    let told = if store.json { places } else { tell_places(&damage, places) };
+    Err(Failure::damage(counted(told, "damaged place", "damaged places")).hint(REPAIR))
+}
+
+/// A bar over the bytes of all files.
+fn bar_over(db: &Db) -> ProgressBar {
+    let stats = db.stats();
+    let bar = progress::over_bytes(Some(stats.sst_bytes + stats.value_bytes));
+    bar.set_message("checking");
+    bar
 }
 
 /// Checks all files, with a bar; the first damage is an error.
 pub(crate) fn check(db: &Db, interrupt: &Interrupt) -> Result<VerifyReport> {
-    let bar = progress::over_bytes(Some(db.stats().sst_bytes));
-    bar.set_message("checking");
+    let bar = bar_over(db);
     let report = db.verify_with(&mut |checked, total| {
         bar.set_length(total);
         bar.set_position(checked);
@@ -79,10 +88,16 @@ pub(crate) fn check(db: &Db, interrupt: &Interrupt) -> Result<VerifyReport> {
 
 fn print(report: VerifyReport, stats: &Stats, seconds: f64) -> Result<()> {
     let mut output = Output::stdout();
-    let ssts = files(report.ssts);
-    let size = format!("{}, {}", bytes(report.bytes), entries(report.entries));
     let log = if stats.log_was_torn { "what is left of the log" } else { "the log" };
-    output.line(format!("no damage found in {log} and {ssts} ({size}); took {seconds:.2} s"))?;
+    let ssts = format!("{} ({}, {})", files(report.ssts), bytes(report.bytes), entries(report.entries));
+    let read = if report.value_files == 0 {
+        format!("{log} and {ssts}")
+    } else {
+        let value_files = counted(report.value_files, "file of values", "files of values");
+        let values = counted(report.values, "value", "values");
+        format!("{log}, {ssts} and {value_files} ({}, {values})", bytes(report.value_bytes))
+    };
+    output.line(format!("no damage found in {read}; took {seconds:.2} s"))?;
     output.finish()
 }
 

@@ -39,6 +39,42 @@ impl DamagedPlace {
     }
 }
 
+/// The places of separated values that cannot be read. Values of a partition with the same error, as those of a file that is
+/// missing, are one place.
+#[derive(Default)]
+pub(crate) struct LostValues {
+    places: Vec<DamagedPlace>,
+    /// The place of each error and partition.
+    by_error: HashMap<(String, Option<String>), usize>,
+}
+
+impl LostValues {
+    /// Adds the value of `key`, in a partition with this name, if it is known. `dir` is the place if the error names no file.
+    pub(crate) fn add(&mut self, dir: &Path, partition: Option<String>, key: &[u8], error: Error) {
+        let next = self.places.len();
+        let at = *self.by_error.entry((error.to_string(), partition.clone())).or_insert(next);
+        if let Some(place) = self.places.get_mut(at) {
+            place.entries = place.entries.map(|entries| entries + 1);
+            if place.lower.as_deref().is_some_and(|lower| key < lower) {
+                place.lower = Some(key.to_vec());
+            }
+            if place.upper.as_deref().is_some_and(|upper| key > upper) {
+                place.upper = Some(key.to_vec());
+            }
+            return;
+        }
+        let path = error.path().unwrap_or(dir).to_path_buf();
+        let mut place = DamagedPlace { partition, entries: Some(1), ..DamagedPlace::of(&path, error) };
+        (place.lower, place.upper) = (Some(key.to_vec()), Some(key.to_vec()));
+        self.places.push(place);
+    }
+
+    /// The places, in the order in which they were found.
+    pub(crate) fn into_places(self) -> Vec<DamagedPlace> {
+        self.places
+    }
+}
+
 /// All damage of a live SST in which `error` was found. The version gives its smallest and largest stored keys. `owner` is
 /// `None` if sections share it.
 pub(crate) fn damage_of(
@@ -78,4 +114,35 @@ pub(crate) fn damage_of(
         places.push(DamagedPlace::of(path, error));
     }
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_partition_with_the_same_error_are_one_place() {
+        let (dir, file) = (Path::new("/store"), Path::new("/store/7.val"));
+        let mut lost = LostValues::default();
+        let mut add = |partition: &str, key: &str, offset| {
+            lost.add(
+                dir,
+                Some(partition.to_owned()),
+                key.as_bytes(),
+                Error::corruption(file, offset, "gone"),
+            );
+        };
+        add("a", "k", 0);
+        add("a", "m", 5);
+        add("a", "z", 0);
+        add("a", "c", 0);
+        add("b", "b", 0);
+        let text = |key: &Option<Vec<u8>>| String::from_utf8(key.clone().unwrap_or_default()).unwrap();
+        let told = |place: &DamagedPlace| {
+            let entries = place.entries.unwrap_or(0);
+            format!("{:?} {entries} {} to {}", place.offset, text(&place.lower), text(&place.upper))
+        };
+        let places: Vec<_> = lost.into_places().iter().map(told).collect();
+        assert_eq!(places, ["Some(0) 3 c to z", "Some(5) 1 m to m", "Some(0) 1 b to b"]);
+    }
 }

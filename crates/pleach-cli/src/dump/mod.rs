@@ -1,12 +1,13 @@
 //! `pleach dump`: a whole partition as text, streamed in key order.
 
 mod formats;
+mod lost_values;
 mod skipping;
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use pleach::Partition;
+use pleach::{Error, Partition, Range};
 use pleach_command::{Interrupt, SecondSignal};
 use serde_json::json;
 
@@ -40,7 +41,8 @@ pub(crate) struct DumpArgs {
     /// jsonl, tsv, csv, lines: keys and values in hexadecimal
     #[arg(long)]
     hex: bool,
-    /// Go on behind damage; standard error lists what was skipped, and the exit code is 2
+    /// Go on behind damage; standard error lists what was skipped, and the exit code is 2. Of a
+    /// value that is stored apart, only its entry is skipped
     #[arg(long)]
     skip_damaged: bool,
 }
@@ -53,6 +55,23 @@ enum Format {
     Lines,
     Values,
     Stanzas,
+}
+
+/// Called with each key and value.
+type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
+
+/// What the format has of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Entries,
+    /// Values are not read, and are visited as empty ones.
+    Keys,
+}
+
+impl Format {
+    fn wanted(self) -> Wanted {
+        if self == Self::Lines { Wanted::Keys } else { Wanted::Entries }
+    }
 }
 
 pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
@@ -86,16 +105,18 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
         }
         Ok(interrupt.check()?)
     };
+    let wanted = args.format.wanted();
     let walked = if args.skip_damaged {
-        skipping::walk(&db, &partition, &mut visit).map(|skipped| skipped.places.len() as u64)
+        skipping::walk(&db, &partition, wanted, &mut visit)
     } else {
-        walk(&partition, &mut visit).map(|()| 0)
+        walk(&partition, wanted, &mut visit).map(|()| skipping::Skipped::default())
     };
     let ended = walked.and_then(|skipped| writer.finish().map(|()| skipped));
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let skipped = ended.map_err(|failure| incomplete(failure, args))?;
+    let skipping::Skipped { blocks, values } = ended.map_err(|failure| incomplete(failure, args))?;
+    let skipped = blocks + values;
     let name = partition.name().to_owned();
     drop(partition);
     db.close()?;
@@ -114,16 +135,32 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
     }
     let places = counted(skipped, "damaged place; its", "damaged places; their");
     let message = format!("skipped {places} keys are not in the dump");
-    Err(Failure::damage(message).hint("`pleach repair --into NEW` salvages older values of such keys, too"))
+    Err(Failure::damage(message).hint(if blocks == 0 {
+        "restore the damaged files from a backup to have these values"
+    } else {
+        "`pleach repair --into NEW` salvages older values of keys in damaged blocks, too"
+    }))
 }
 
 /// Calls `visit` with all entries. The first damage is an error.
-fn walk(partition: &Partition, visit: &mut skipping::Visit<'_>) -> Result<()> {
-    for entry in partition {
-        let (key, value) = entry?;
-        visit(&key, &value)?;
+fn walk(partition: &Partition, wanted: Wanted, visit: &mut Visit<'_>) -> Result<()> {
+    let error = visit_range(&mut partition.iter(), wanted, visit)?;
+    error.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Calls `visit` with the entries of `range`. Returns the error that ended the range, if there was one.
+fn visit_range(range: &mut Range, wanted: Wanted, visit: &mut Visit<'_>) -> Result<Option<Error>> {
+    loop {
+        let next = match wanted {
+            Wanted::Entries => range.next_entry(),
+            Wanted::Keys => range.next_key().map(|next| next.map(|(key, _)| (key, &[][..]))),
+        };
+        match next {
+            Ok(Some((key, value))) => visit(key, value)?,
+            Ok(None) => return Ok(None),
+            Err(error) => return Ok(Some(error)),
+        }
     }
-    Ok(())
 }
 
 /// Adds a hint about dumps to a failure.

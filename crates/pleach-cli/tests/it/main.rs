@@ -10,6 +10,7 @@
 
 mod command;
 mod convert;
+mod damaged_values;
 mod demo;
 mod dump;
 mod entries;

@@ -249,7 +249,8 @@ impl Db {
         self.inner().upkeep.wait_for_compactions()
     }
 
-    /// Reads every live file and checks it: checksums, order, counts, filters, indexes, and the version's invariants.
+    /// Reads every live file and checks it: checksums, order, counts, filters, indexes, and the version's invariants. Of
+    /// separated values it reads all that a reader can see.
     ///
     /// # Errors
     /// The first damage found, with file and offset.
@@ -263,7 +264,8 @@ impl Db {
         verify::verify(self.inner(), progress)
     }
 
-    /// As [`Db::verify_with`], but it continues after damage and returns all damaged places of all files.
+    /// As [`Db::verify_with`], but it continues after damage and returns all damaged places of all files. Separated values of a
+    /// partition with the same error, such as those of a missing file, are one place.
     ///
     /// # Errors
     /// Errors other than damage of a file.

@@ -7,7 +7,7 @@ use pleach_env::{Error, ErrorKind, FileId, Result};
 use pleach_table::{ValueKind, key_hash};
 
 use super::inner::Inner;
-use crate::damage::{DamagedPlace, damage_of};
+use crate::damage::{DamagedPlace, LostValues, damage_of};
 use crate::file_names::sst_path;
 use crate::keys::{PartitionId, split_partition_key};
 use crate::scan::{Direction, Merge, PassedValues, RunReads, SeekTo, SourceCursor};
@@ -26,8 +26,19 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Entries in them.
     pub entries: u64,
+    /// Files in which separated values are.
+    pub value_files: u64,
     /// Separated values read: all that a reader can see.
     pub values: u64,
+    /// Their bytes.
+    pub value_bytes: u64,
+}
+
+impl VerifyReport {
+    /// Bytes of SSTs and values.
+    fn all_bytes(&self) -> u64 {
+        self.bytes + self.value_bytes
+    }
 }
 
 /// Reads and checks every live SST and every separated value, up to the first damage.
@@ -35,10 +46,10 @@ pub(crate) fn verify(inner: &Inner, progress: &mut dyn FnMut(u64, u64) -> bool) 
     let version = Arc::clone(&inner.version_set.state.load().version);
     let progress = &mut until_stopped(progress);
     let report = check_files(inner, &version, progress, &mut |_, _, error| Err(error))?;
-    check_values(inner, &version, report, progress, &mut |_, error| Err(error))
+    check_values(inner, &version, report, progress, &mut |_, _, error| Err(error))
 }
 
-/// Reads and checks every live SST. Collects all damaged blocks of all files.
+/// Reads and checks every live SST and every separated value. Collects all damage of all files.
 pub(crate) fn verify_all(
     inner: &Inner,
     progress: &mut dyn FnMut(u64, u64) -> bool,
@@ -54,14 +65,18 @@ pub(crate) fn verify_all(
         damage.extend(damage_of(&inner.ctx.env, &path, (file.id, ends), owner, &names, error));
         Ok(())
     })?;
-    let mut lost = Vec::new();
-    let report = check_values(inner, &version, report, progress, &mut |partition, error| {
-        let path = error.path().map_or_else(|| inner.ctx.dir.clone(), std::path::Path::to_path_buf);
-        let name = names.get(&partition).cloned();
-        lost.push(DamagedPlace { partition: name, entries: Some(1), ..DamagedPlace::of(&path, error) });
+    let mut lost = LostValues::default();
+    let report = check_values(inner, &version, report, progress, &mut |partition, key, error| {
+        let (dir, name) = (&inner.ctx.dir, names.get(&partition).cloned());
+        if let Some(key) = key {
+            lost.add(dir, name, key, error);
+        } else {
+            let path = error.path().unwrap_or(dir).to_path_buf();
+            damage.push(DamagedPlace { partition: name, ..DamagedPlace::of(&path, error) });
+        }
         Ok(())
     })?;
-    damage.extend(lost);
+    damage.extend(lost.into_places());
     Ok((report, damage))
 }
 
@@ -129,8 +144,8 @@ fn total_bytes(version: &Version) -> u64 {
     version.values.iter().map(|segment| segment.live.bytes).fold(ssts, u64::saturating_add)
 }
 
-/// Receives the partition of a value that cannot be read.
-type LostValue<'d> = dyn FnMut(PartitionId, Error) -> Result<()> + 'd;
+/// Receives the partition and the key of a value that cannot be read, or no key for references that are wrong.
+type LostValue<'d> = dyn FnMut(PartitionId, Option<&[u8]>, Error) -> Result<()> + 'd;
 
 /// Reads every separated value that a reader can see, and proves it. A pointer that a newer entry hides is not followed,
 /// because its value may be gone.
@@ -142,9 +157,10 @@ fn check_values(
     lost: &mut LostValue<'_>,
 ) -> Result<VerifyReport> {
     let total = total_bytes(version);
-    if version.values.is_empty() || !progress(report.bytes, total) {
+    if version.values.is_empty() || !progress(report.all_bytes(), total) {
         return Ok(report);
     }
+    report.value_files = version.values.homes().len() as u64;
     for (id, partition) in version.partitions() {
         let runs = partition.tree.runs.iter().filter(|run| !run.files.is_empty());
         let sources = runs.map(|run| SourceCursor::over_run(id, Arc::clone(run), RunReads::Stream)).collect();
@@ -159,18 +175,19 @@ fn check_values(
             {
                 let pointer = source.value();
                 match read_value(&inner.ctx, &version.values, (id, key), &pointer) {
-                    // As the total counts it.
-                    Ok(_) => report.bytes += pointer.as_pointer().map_or(0, ValuePointer::bytes),
+                    Ok(_) => {}
                     Err(error)
                         if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io)
                             && !error.is_out_of_files() =>
                     {
-                        lost(id, error)?;
+                        lost(id, Some(key), error)?;
                     }
                     Err(error) => return Err(error),
                 }
                 report.values += 1;
-                if report.values.is_multiple_of(PROGRESS_EVERY) && !progress(report.bytes, total) {
+                // As the total counts it.
+                report.value_bytes += pointer.as_pointer().map_or(0, ValuePointer::bytes);
+                if report.values.is_multiple_of(PROGRESS_EVERY) && !progress(report.all_bytes(), total) {
                     return Ok(report);
                 }
             }
@@ -178,14 +195,14 @@ fn check_values(
         }
         match step {
             Ok(()) => check_references(inner, &partition.tree, &merge.take_passed_values(), &mut |error| {
-                lost(id, error)
+                lost(id, None, error)
             })?,
             // Damage of SSTs was reported before.
             Err(error) if error.kind() == ErrorKind::Corruption => {}
             Err(error) => return Err(inner.ctx.status.read_failed(error)),
         }
     }
-    progress(report.bytes, total);
+    progress(report.all_bytes(), total);
     Ok(report)
 }
 

@@ -43,8 +43,11 @@ impl Salvage<'_> {
                 // Its values are read with the pointers to them.
             } else if id < floor {
                 self.report.report.ignored.push(path);
-            } else if let Err(error) = self.read_segment(&path, id, &mut chains) {
-                self.report.damage(DamagedPlace::of(&path, error));
+            } else {
+                if let Err(error) = self.read_segment(&path, id, &mut chains) {
+                    self.report.damage(DamagedPlace::of(&path, error));
+                }
+                self.homes.read_as_log.insert(id);
             }
             if !self.report.end_file(len) {
                 return Vec::new();
@@ -55,10 +58,11 @@ impl Salvage<'_> {
 
     /// Adds the chains of a segment.
     fn read_segment(&mut self, path: &Path, id: FileId, chains: &mut Vec<ChainPart>) -> Result<()> {
-        let first = chains.len();
-        salvage_records(self.env, path, &LOG_SEGMENT, id, &mut |found| match found {
-            Salvaged::Record(Record { first_seq, count, offset, .. }) => {
+        let (first, mut end) = (chains.len(), 0);
+        let salvaged = salvage_records(self.env, path, &LOG_SEGMENT, id, &mut |found| match found {
+            Salvaged::Record(Record { first_seq, count, offset, payload, .. }) => {
                 let end_seq = first_seq + u64::from(count);
+                end = offset + payload.len() as u64;
                 match chains[first..].last_mut() {
                     Some(chain) if chain.end_seq == first_seq => chain.end_seq = end_seq,
                     _ => chains.push(ChainPart { segment: id, offset, first_seq, end_seq }),
@@ -71,8 +75,9 @@ impl Salvage<'_> {
                 self.report.damage(DamagedPlace { offset: Some(offset), len, ..place });
                 Ok(true)
             }
-        })
-        .map(|_| ())
+        });
+        self.report.report.bytes += end;
+        salvaged.map(|_| ())
     }
 
     /// Reports the sequence numbers above `flushed` that no part has. Without a manifest, value segments are read as segments of

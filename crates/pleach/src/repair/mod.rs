@@ -174,7 +174,7 @@ impl<'s> Salvage<'s> {
         }
         replay.replay(u64::MAX, &mut self)?;
         self.sink.commit()?;
-        for place in self.sink.take_lost() {
+        for place in self.sink.take_lost(self.dir) {
             self.report.damage(place);
         }
         Ok(self.report.finish(&self.sink))

@@ -28,9 +28,9 @@ pub struct RepairReport {
     pub ssts: u64,
     /// Log records that were read.
     pub log_records: u64,
-    /// Entries that were read, older versions and deletes included.
+    /// Entries that were read, older versions and deletes included. A separated value that cannot be read is not among them.
     pub entries: u64,
-    /// Bytes of files that were read.
+    /// Bytes of SSTs, of log segments up to the last record, and of separated values that were read.
     pub bytes: u64,
     /// Names of the partitions that got entries, or that the manifest has.
     pub partitions: Vec<String>,
@@ -86,7 +86,6 @@ impl<'p> Reporter<'p> {
     /// A file of `len` bytes is done.
     pub(super) fn end_file(&mut self, len: u64) -> bool {
         self.done += len;
-        self.report.bytes += len;
         self.advance(0)
     }
 

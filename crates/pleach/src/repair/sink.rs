@@ -1,11 +1,12 @@
 //! Where salvaged entries go: into a new store, or nowhere.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
-use pleach_env::Result;
+use pleach_env::{Error, Result};
 
 use super::manifest::Catalog;
-use crate::damage::DamagedPlace;
+use crate::damage::{DamagedPlace, LostValues};
 use crate::db::{DEFAULT_PARTITION, Db, Partition, WriteBatch};
 use crate::keys::PartitionId;
 use pleach_log::Durability;
@@ -32,7 +33,7 @@ pub(super) struct Sink<'d> {
     partitions: BTreeMap<Owner, Partition>,
     /// Keys whose separated value could not be read, unless they were written later: a value that a newer entry hides may be
     /// gone.
-    lost: BTreeMap<(Owner, Vec<u8>), DamagedPlace>,
+    lost: BTreeMap<(Owner, Vec<u8>), Error>,
 }
 
 impl<'d> Sink<'d> {
@@ -113,17 +114,19 @@ impl<'d> Sink<'d> {
     }
 
     /// Deletes a key whose separated value could not be read.
-    pub(super) fn lose(&mut self, owner: Owner, key: &[u8], mut place: DamagedPlace) -> Result<()> {
+    pub(super) fn lose(&mut self, owner: Owner, key: &[u8], error: Error) -> Result<()> {
         self.write(owner, key, None)?;
-        place.partition = Some(self.name(owner));
-        (place.lower, place.upper, place.entries) = (Some(key.to_vec()), Some(key.to_vec()), Some(1));
-        self.lost.insert((owner, key.to_vec()), place);
+        self.lost.insert((owner, key.to_vec()), error);
         Ok(())
     }
 
-    /// The places of the values that are lost.
-    pub(super) fn take_lost(&mut self) -> Vec<DamagedPlace> {
-        std::mem::take(&mut self.lost).into_values().collect()
+    /// The places of the values that are lost. `dir` is the store's directory.
+    pub(super) fn take_lost(&mut self, dir: &Path) -> Vec<DamagedPlace> {
+        let mut lost = LostValues::default();
+        for ((owner, key), error) in std::mem::take(&mut self.lost) {
+            lost.add(dir, Some(self.name(owner)), &key, error);
+        }
+        lost.into_places()
     }
 
     /// Commits the entries of the batch, and begins another.

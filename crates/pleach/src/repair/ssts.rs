@@ -126,6 +126,7 @@ impl Salvage<'_> {
         let mut reading = Reading { sst: aged, salvage: self, path: &path, found: 0, damage: Vec::new() };
         sst.read(&mut |found| reading.take(found))?;
         reading.finish();
+        self.report.report.bytes += sst.len();
         self.report.end_file(sst.len());
         Ok(())
     }
@@ -255,17 +256,18 @@ impl<'a> Reading<'a, '_> {
             self.refuse("a key that is empty or too long");
             return Ok(());
         }
+        let value = match kind {
+            ValueKind::Put => Some(value),
+            ValueKind::Tombstone => None,
+            ValueKind::ValuePointer => return self.separated(owner, user_key, value),
+        };
         self.salvage.report.report.entries += 1;
-        match kind {
-            ValueKind::Put => self.salvage.sink.write(owner, user_key, Some(value)),
-            ValueKind::Tombstone => self.salvage.sink.write(owner, user_key, None),
-            ValueKind::ValuePointer => self.separated(owner, user_key, value),
-        }
+        self.salvage.sink.write(owner, user_key, value)
     }
 
     /// Takes an entry whose value is separated.
     fn separated(&mut self, owner: Owner, user_key: &[u8], pointer: &[u8]) -> Result<()> {
-        let Salvage { env, dir, homes, sink, .. } = &mut *self.salvage;
+        let Salvage { env, dir, homes, sink, report, .. } = &mut *self.salvage;
         let read = match owner {
             Owner::Partition(partition) => homes.read(env, (dir, self.path), (partition, user_key), pointer),
             Owner::File(_) => {
@@ -274,11 +276,12 @@ impl<'a> Reading<'a, '_> {
             }
         };
         match read {
-            Ok(value) => sink.write(owner, user_key, Some(&value)),
-            Err(error) => {
-                let path = error.path().unwrap_or(self.path).to_path_buf();
-                sink.lose(owner, user_key, DamagedPlace::of(&path, error))
+            Ok((value, bytes)) => {
+                report.report.entries += 1;
+                report.report.bytes += bytes;
+                sink.write(owner, user_key, Some(&value))
             }
+            Err(error) => sink.lose(owner, user_key, error),
         }
     }
 

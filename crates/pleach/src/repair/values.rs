@@ -3,7 +3,7 @@
 //! The manifest says it. Without it, every log segment and every file of values is taken for the home of its own values, and the
 //! table of a file of moved values says whose they are. A value proves itself, so a wrong home gives no wrong value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +18,11 @@ use crate::values::{HomeKind, ValueHome, ValuePointer, kind_of};
 
 /// See the module's text.
 #[derive(Default)]
-pub(super) struct Homes(BTreeMap<FileId, Vec<Arc<ValueHome>>>);
+pub(super) struct Homes {
+    by_segment: BTreeMap<FileId, Vec<Arc<ValueHome>>>,
+    /// Segments that were read as segments of the log: the bytes of their values were counted then.
+    pub(super) read_as_log: BTreeSet<FileId>,
+}
 
 impl Homes {
     /// The homes that the manifest names, or those that the files may be.
@@ -32,7 +36,7 @@ impl Homes {
         let mut homes = Self::default();
         if catalog.is_exact {
             for segment in catalog.version.values.iter() {
-                homes.0.entry(segment.id).or_default().push(Arc::clone(&segment.home));
+                homes.by_segment.entry(segment.id).or_default().push(Arc::clone(&segment.home));
             }
             return homes;
         }
@@ -46,40 +50,44 @@ impl Homes {
             match found {
                 Ok((segments, home)) => {
                     for segment in segments {
-                        homes.0.entry(segment).or_default().push(Arc::clone(&home));
+                        homes.by_segment.entry(segment).or_default().push(Arc::clone(&home));
                     }
                 }
                 Err(error) => report.damage(DamagedPlace::of(&path, error)),
             }
         }
         for (&id, &len) in &files.segments {
-            homes.0.entry(id).or_default().push(home(id, HomeKind::Segment, len));
+            homes.by_segment.entry(id).or_default().push(home(id, HomeKind::Segment, len));
         }
         homes
     }
 
     /// Whether the log segment is the home of values.
     pub(super) fn has_segment(&self, id: FileId) -> bool {
-        let homes = self.0.get(&id);
+        let homes = self.by_segment.get(&id);
         homes.is_some_and(|homes| homes.iter().any(|home| home.kind == HomeKind::Segment))
     }
 
-    /// Reads the value of a key to which `bytes`, in the SST at `sst`, point.
+    /// Reads the value of a key to which `bytes`, in the SST at `sst`, point. Also gives the bytes that were read and not counted
+    /// before.
     pub(super) fn read(
         &self,
         env: &Arc<dyn Env>,
         (dir, sst): (&Path, &Path),
         key: (PartitionId, &[u8]),
         bytes: &[u8],
-    ) -> Result<Arc<[u8]>> {
+    ) -> Result<(Arc<[u8]>, u64)> {
         let damaged = |message: String| Error::corruption(sst, 0, message);
         let pointer = ValuePointer::decode(bytes)
             .ok_or_else(|| damaged("expected a value pointer, found other bytes".to_owned()))?;
-        let homes = self.0.get(&pointer.segment).map_or(&[][..], |homes| homes);
+        let homes = self.by_segment.get(&pointer.segment).map_or(&[][..], |homes| homes);
         let mut failed = damaged(format!("no file has the values of segment {}", pointer.segment));
         for home in homes {
             match home.read(env, dir, pointer, key) {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    let is_counted = home.kind == HomeKind::Segment && self.read_as_log.contains(&home.file);
+                    return Ok((value, if is_counted { 0 } else { pointer.bytes() }));
+                }
                 Err(error) => failed = error,
             }
         }

@@ -212,6 +212,16 @@ impl SourceCursor {
         }
     }
 
+    /// Bytes of the value, which is not read if it is separated: the stored ones then. Requires: on an entry.
+    pub(crate) fn value_len(&self) -> usize {
+        let bytes = self.value_bytes();
+        match self.kind() {
+            // A malformed pointer fails when the value is read.
+            ValueKind::ValuePointer => ValuePointer::decode(bytes).map_or(0, |pointer| pointer.len as usize),
+            ValueKind::Put | ValueKind::Tombstone => bytes.len(),
+        }
+    }
+
     /// The value, pinned, or the pointer to it. Requires: on an entry.
     #[inline]
     pub(crate) fn value(&self) -> Value {

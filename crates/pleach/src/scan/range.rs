@@ -325,6 +325,19 @@ impl Range {
         Ok(self.entry(direction).map(|(key, source)| (key, source.value_bytes())))
     }
 
+    fn lend_key(&mut self, direction: Direction) -> Result<Option<(&[u8], usize)>> {
+        if self.ahead.is_some() {
+            return self.lend_key_ahead(direction);
+        }
+        self.walk(direction)?;
+        Ok(self.key_in_merge(direction))
+    }
+
+    /// The key that an end stands on, and the length of its value.
+    fn key_in_merge(&self, direction: Direction) -> Option<(&[u8], usize)> {
+        self.entry(direction).map(|(key, source)| (key, source.value_len()))
+    }
+
     /// The next entry from the start, as by [`Iterator::next`], but lent: nothing is copied or pinned. This is the fastest
     /// way to read many entries.
     ///
@@ -352,6 +365,37 @@ impl Range {
     /// Those of [`Range::next_entry`].
     pub fn next_back_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.lend_entry(Direction::Down)
+    }
+
+    /// The key of the next entry from the start, lent, and the length of its value. The entry counts as returned. A value that
+    /// is stored apart ([`Options::separate_at`](crate::Options::separate_at)) is not read, so counting and listing keys cost
+    /// little, and no damage of a value ends them. Its length is the stored one: shorter than the value if that is compressed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = pleach::Options::new().separate_at(512).open(dir.path())?;
+    /// let photos = db.partition("photos")?;
+    /// photos.put("alice", [7; 1000])?;
+    /// db.flush()?;
+    /// let mut range = photos.iter();
+    /// while let Some((key, value_len)) = range.next_key()? {
+    ///     assert_eq!((key, value_len), (&b"alice"[..], 1000));
+    /// }
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Range::next_entry`], but for those of values.
+    pub fn next_key(&mut self) -> Result<Option<(&[u8], usize)>> {
+        self.lend_key(Direction::Up)
+    }
+
+    /// The key of the next entry from the end, as by [`Range::next_key`].
+    ///
+    /// # Errors
+    /// Those of [`Range::next_key`].
+    pub fn next_back_key(&mut self) -> Result<Option<(&[u8], usize)>> {
+        self.lend_key(Direction::Down)
     }
 }
 

@@ -355,7 +355,7 @@ impl<'s, 'k, 'v> Batch<'s, 'k, 'v> {
     /// Leaves the values of a read that has failed, or fails.
     fn read_failed(&mut self, group: &Group, error: io::Error) -> Result<()> {
         let &Place { file, pointer, home, .. } = self.first(group);
-        let (id, error) = (home.file, file.read_failed(pointer, error));
+        let (id, error) = (home.file, file.read_failed(pointer, &group.span, error));
         if self.on_damage.fails(&error) {
             return Err(error);
         }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pleach_coding::{Decoder, u32_at, u64_at};
-use pleach_env::{Env, Error, File, FileId, ReadRequest, Result};
+use pleach_env::{Env, Error, ErrorKind, File, FileId, ReadRequest, Result};
 use pleach_log::FILE_HEADER_LEN;
 use pleach_table::AlignedBuffer;
 
@@ -173,14 +173,17 @@ impl ValueFile {
             HomeKind::Moved | HomeKind::Gone => (self.group(pointer)?, HEADER_LEN),
         };
         if span.offset < first as u64 || span.offset + span.len as u64 > self.len {
-            return Err(self.damaged(pointer, "the pointer leads out of the file"));
+            return Err(self.damaged(pointer, span.offset, "the pointer leads out of the file"));
         }
         Ok(span)
     }
 
     /// The group of a value that was moved.
     fn group(&self, pointer: ValuePointer) -> Result<ValueSpan> {
-        let missing = || self.damaged(pointer, "the value was not moved with the others of its segment");
+        let missing = || {
+            let message = self.expected(pointer, "the value was not moved with the others of its segment");
+            Error::new(ErrorKind::Corruption, message).at_path(&self.path)
+        };
         let part = self.parts.binary_search_by_key(&pointer.segment, |part| part.segment).ok();
         let part = part.and_then(|at| self.parts.get(at)).ok_or_else(missing)?;
         let behind = part.anchors.partition_point(|anchor| u64::from(anchor.old) <= pointer.offset);
@@ -265,7 +268,7 @@ impl ValueFile {
         span: &ValueSpan,
         read: io::Result<AlignedBuffer>,
     ) -> Result<ReadValue> {
-        let buffer = read.map_err(|error| self.read_failed(pointer, error))?;
+        let buffer = read.map_err(|error| self.read_failed(pointer, span, error))?;
         let mut scratch = Vec::new();
         let found = self.prove(pointer, key, span, self.bytes_of(span, &buffer), &mut scratch)?;
         let (range, len) = (range_in(&buffer, found), found.len());
@@ -290,9 +293,10 @@ impl ValueFile {
         bytes: &'b [u8],
         scratch: &'b mut Vec<u8>,
     ) -> Result<&'b [u8]> {
-        let bytes = &bytes[self.locate(pointer, span, bytes)?];
-        let found = StoredValue::prove(key, bytes).and_then(|stored| stored.raw(scratch));
-        found.map_err(|what| self.damaged(pointer, what))
+        let place = self.locate(pointer, span, bytes)?;
+        let at = span.offset + place.start as u64;
+        let found = StoredValue::prove(key, &bytes[place]).and_then(|stored| stored.raw(scratch));
+        found.map_err(|what| self.damaged(pointer, at, what))
     }
 
     /// As [`ValueFile::prove`], but gives the stored value with its checksum.
@@ -303,8 +307,9 @@ impl ValueFile {
         span: &ValueSpan,
         bytes: &'b [u8],
     ) -> Result<&'b [u8]> {
-        let bytes = &bytes[self.locate(pointer, span, bytes)?];
-        StoredValue::prove(key, bytes).map(|_| bytes).map_err(|what| self.damaged(pointer, what))
+        let place = self.locate(pointer, span, bytes)?;
+        let (at, bytes) = (span.offset + place.start as u64, &bytes[place]);
+        StoredValue::prove(key, bytes).map(|_| bytes).map_err(|what| self.damaged(pointer, at, what))
     }
 
     /// Reads the values of `pointers`, which ascend, and shows `visit` the checksum and the bytes of each, unproved. Values that
@@ -343,7 +348,7 @@ impl ValueFile {
         visit: &mut dyn FnMut(ValuePointer, &[u8]) -> Result<()>,
     ) -> Result<Option<AlignedBuffer>> {
         let Some((first, _)) = group.first() else { return Ok(used) };
-        let buffer = self.read_into(all, used).map_err(|error| self.read_failed(*first, error))?;
+        let buffer = self.read_into(all, used).map_err(|error| self.read_failed(*first, all, error))?;
         let bytes = self.bytes_of(all, &buffer);
         for (pointer, span) in group {
             let skip = usize::try_from(span.offset - all.offset).expect("inside of the read");
@@ -369,21 +374,31 @@ impl ValueFile {
                 break;
             }
         }
-        Err(self.damaged(pointer, "the group of moved values does not hold this one"))
+        Err(self.damaged(pointer, span.offset, "the group of moved values does not hold this one"))
     }
 
-    /// The error of a value whose read failed.
-    pub(crate) fn read_failed(&self, pointer: ValuePointer, error: io::Error) -> Error {
+    /// The error of a value the read of whose span failed.
+    pub(crate) fn read_failed(&self, pointer: ValuePointer, span: &ValueSpan, error: io::Error) -> Error {
         if error.kind() == io::ErrorKind::UnexpectedEof {
-            return self.damaged(pointer, "the file ends before the value");
+            return self.damaged(pointer, span.offset, "the file ends before the value");
         }
-        Error::io("read the value", &self.path, error).at_offset(pointer.offset)
+        Error::io("read the value", &self.path, error).at_offset(span.offset)
     }
 
-    fn damaged(&self, pointer: ValuePointer, what: &str) -> Error {
+    /// The error of a value that is not at `at` of this file.
+    fn damaged(&self, pointer: ValuePointer, at: u64, what: &str) -> Error {
+        Error::corruption(&self.path, at, self.expected(pointer, what))
+    }
+
+    /// What was expected. Where this file is not the segment, the pointer's place says which value it is.
+    fn expected(&self, pointer: ValuePointer, what: &str) -> String {
         let ValuePointer { segment, offset, len } = pointer;
-        let message = format!("expected a value of {len} bytes at {offset} of segment {segment}: {what}");
-        Error::corruption(&self.path, offset, message)
+        match self.kind {
+            HomeKind::Segment | HomeKind::Values => format!("expected a value of {len} bytes: {what}"),
+            HomeKind::Moved | HomeKind::Gone => {
+                format!("expected a value of {len} bytes, once at {offset} of segment {segment}: {what}")
+            }
+        }
     }
 }
 

@@ -73,6 +73,12 @@ fn step(range: &mut Range, up: bool, lends: bool) -> Option<Entry> {
     }
 }
 
+/// The next key, and the length of its value.
+fn step_key(range: &mut Range, up: bool) -> Option<(Vec<u8>, usize)> {
+    let next = if up { range.next_key() } else { range.next_back_key() };
+    next.unwrap().map(|(key, len)| (key.to_vec(), len))
+}
+
 /// The entries that chunks of the rest have.
 fn rest(range: Range, up: bool, entries_max: usize) -> Vec<Entry> {
     let mut chunks = if up { range.into_chunks(entries_max) } else { range.into_chunks_back(entries_max) };
@@ -114,7 +120,12 @@ fn walk(partition: &Partition, model: &Model, rng: &mut Rng) {
             true => Some(left.remove(0)),
             false => left.pop(),
         };
-        assert!(step(&mut range, up, rng.bool()) == expected);
+        if rng.usize(..3) == 0 {
+            let expected = expected.as_ref().map(|(key, value)| (key.clone(), value.len()));
+            assert!(step_key(&mut range, up) == expected);
+        } else {
+            assert!(step(&mut range, up, rng.bool()) == expected);
+        }
         if expected.is_none() {
             assert!(step(&mut range, !up, rng.bool()).is_none(), "it has ended");
             return;
@@ -254,4 +265,33 @@ fn values_that_were_read_ahead_are_not_given_out_of_a_closed_store() {
     db.close().unwrap();
     assert_eq!(range.next().unwrap().unwrap_err().kind(), ErrorKind::Closed);
     assert!(range.next().is_none());
+}
+
+/// Keys cost no reads of values, and end with the store.
+#[test]
+fn keys_are_walked_without_values() {
+    let env = SimEnv::new(1);
+    let db = options().env(Arc::<SimEnv>::clone(&env)).open(DIR).unwrap();
+    let partition = db.default_partition();
+    for n in 0..100 {
+        partition.put(key(n), [7; 300]).unwrap();
+    }
+    db.flush().unwrap();
+    assert!(partition.range(key(10)..key(20)).next_key().unwrap() == Some((&key(10), 300)));
+    env.clear_faults();
+    let before = env.read_count();
+    let mut range = partition.iter();
+    let mut count = 0;
+    while range.next_key().unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!((count, env.read_count() - before), (100, 0), "the keys' blocks are cached");
+    let (mut gathered, mut walked) = (partition.iter(), partition.iter());
+    gathered.next().unwrap().unwrap();
+    walked.next_key().unwrap();
+    db.close().unwrap();
+    for range in [&mut gathered, &mut walked] {
+        assert_eq!(range.next_key().unwrap_err().kind(), ErrorKind::Closed);
+        assert!(range.next_key().unwrap().is_none(), "it has ended");
+    }
 }

@@ -153,10 +153,34 @@ impl Range {
         }
     }
 
-    fn step_ahead(&mut self, direction: Direction) -> Result<Stepped> {
+    /// As `lend_key`, in a range that has come to a separated value. It gathers nothing.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lend_key_ahead(&mut self, direction: Direction) -> Result<Option<(&[u8], usize)>> {
+        self.discard_other_ahead(direction);
+        if let Some((key, value)) = self.pop_ahead(direction) {
+            if !self.is_open() {
+                return self.finish(Err(Error::closed())).map(|_| None);
+            }
+            let len = value_len(&value);
+            return Ok(self.ahead.as_mut().map(|ahead| {
+                ahead.last = key;
+                (&ahead.last[..], len)
+            }));
+        }
+        let is_found = self.walk_behind(direction)?;
+        Ok(if is_found { self.key_in_merge(direction) } else { None })
+    }
+
+    /// Discards what the other end has gathered.
+    fn discard_other_ahead(&mut self, direction: Direction) {
         if self.ahead.as_ref().is_some_and(|ahead| ahead.direction != direction) {
             self.discard_ahead();
         }
+    }
+
+    fn step_ahead(&mut self, direction: Direction) -> Result<Stepped> {
+        self.discard_other_ahead(direction);
         match self.pop_ahead(direction) {
             Some((key, value)) => return self.hand_out(key, value),
             None if !self.walk_behind(direction)? => return Ok(Stepped::End),

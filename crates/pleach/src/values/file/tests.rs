@@ -100,7 +100,22 @@ fn moved_values_are_found_by_their_old_pointers() {
         assert_eq!(*read(&file, *pointer, &key(*number)).unwrap(), *value(*number));
     }
     for (pointer, number) in left {
-        assert!(read(&file, pointer, &key(number)).is_err(), "it was not moved");
+        let error = read(&file, pointer, &key(number)).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.path()),
+            (ErrorKind::Corruption, Some(&*file.path)),
+            "it was not moved"
+        );
+    }
+    // The error of a value that is not the key's names the place in this file, and the old one.
+    let bytes = bytes_of(&env, 12);
+    for (pointer, number) in moved.iter().step_by(7) {
+        let error = read(&file, *pointer, b"another").unwrap_err();
+        let (at, expected) =
+            (error.offset().unwrap(), stored(true, (PARTITION, &key(*number)), &value(*number)));
+        let found = &bytes[usize::try_from(at).unwrap()..][..expected.len()];
+        assert!(error.path() == Some(&*file.path) && found == expected, "{error}");
+        assert!(error.to_string().contains(&format!(", once at {} of segment", pointer.offset)), "{error}");
     }
     let values: u64 = moved.iter().map(|(pointer, _)| pointer.bytes()).sum();
     assert!(file.memory() as u64 <= values / 256 + 200, "{} bytes for {values}", file.memory());
@@ -233,8 +248,8 @@ fn another_header_is_refused() {
         assert_eq!(error.path(), Some(&*path));
         error.kind()
     };
-    assert_eq!(error_of(&|header| header[8] = 2), pleach_env::ErrorKind::Unsupported);
+    assert_eq!(error_of(&|header| header[8] = 2), ErrorKind::Unsupported);
     for at in [0, 12, 16, 24, 40, 59] {
-        assert_eq!(error_of(&|header| header[at] ^= 4), pleach_env::ErrorKind::Corruption, "byte {at}");
+        assert_eq!(error_of(&|header| header[at] ^= 4), ErrorKind::Corruption, "byte {at}");
     }
 }

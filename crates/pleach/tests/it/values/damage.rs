@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach::env::{Capture, CrashPolicy, Fault, FaultKind, SimEnv};
-use pleach::{ErrorKind, repair};
+use pleach::{DamagedPlace, ErrorKind, repair};
 
 use super::{SEPARATED, files, fill, key, open, options, value};
 use crate::rig::setup::DIR;
@@ -87,7 +87,10 @@ fn damage_each_byte(disk: &Capture, name: &str, partition: &str, round: u64) -> 
         if at.is_multiple_of(16) && owner.is_some() {
             let (report, places) = db.verify_all(&mut |_, _| true).unwrap();
             assert_eq!((report.values, places.len()), (2 * KEYS, 1), "the others are checked all the same");
-            assert_eq!(places[0].entries, Some(1));
+            assert_eq!((report.value_files, report.value_bytes), (2, 2 * KEYS * (SEPARATED as u64 + 4)));
+            let key = owner.map(|number| key(number).into_bytes());
+            assert_eq!((places[0].entries, places[0].partition.as_deref()), (Some(1), Some(partition)));
+            assert_eq!((&places[0].lower, &places[0].upper), (&key, &key));
         }
     }
     failed
@@ -129,6 +132,43 @@ fn a_missing_or_shorter_file_of_values_is_damage() {
     }
 }
 
+/// All values of a missing file are one damaged place, and their keys are read all the same.
+#[test]
+fn values_of_a_missing_file_are_told_together() {
+    let disk = store();
+    let env = disk.crash_image(CrashPolicy::Everything, 1);
+    let db = options(&env).read_only(true).open(DIR).unwrap();
+    let path = Path::new(DIR).join(files(&env, ".log").remove(0));
+    pleach::env::Env::remove_file(&*env, &path).unwrap();
+    let (first, last) = (key(0).into_bytes(), key(KEYS - 1).into_bytes());
+    let check = |damage: &[DamagedPlace]| {
+        assert_eq!(damage.len(), 1, "{damage:#?}");
+        let place = &damage[0];
+        assert_eq!(
+            (&place.path, place.entries, place.partition.as_deref()),
+            (&path, Some(KEYS), Some("default"))
+        );
+        assert_eq!((place.lower.as_ref(), place.upper.as_ref()), (Some(&first), Some(&last)));
+    };
+    let (report, damage) = db.verify_all(&mut |_, _| true).unwrap();
+    assert_eq!(report.values, 2 * KEYS);
+    check(&damage);
+    let partition = db.default_partition();
+    assert_eq!(partition.iter().next().unwrap().unwrap_err().path(), Some(&*path));
+    let (mut up, mut down) = (partition.iter(), partition.iter());
+    for number in 0..KEYS {
+        assert_eq!(up.next_key().unwrap(), Some((key(number).as_bytes(), SEPARATED)));
+        let number = KEYS - 1 - number;
+        assert_eq!(down.next_back_key().unwrap(), Some((key(number).as_bytes(), SEPARATED)));
+    }
+    assert!(up.next_key().unwrap().is_none() && down.next_back_key().unwrap().is_none());
+    drop((partition, up, down, db));
+    let report = repair(DIR, "/new", options(&env), &mut |_, _| true).unwrap();
+    check(&report.damage);
+    assert_eq!((report.damaged_places, report.entries), (1, 3 * KEYS));
+    assert!(report.bytes > 3 * KEYS * SEPARATED as u64 - 10, "{report:#?}");
+}
+
 /// A repair takes every other value, and reports the one that is lost with its key.
 #[test]
 fn a_repair_loses_the_damaged_value_only() {
@@ -140,12 +180,18 @@ fn a_repair_loses_the_damaged_value_only() {
         let struck = value(2, round, SEPARATED);
         let at = bytes.windows(struck.len()).position(|window| window == struck).unwrap();
         bytes[at + 50] ^= 1;
+        let whole = repair(DIR, "/whole", options(&env), &mut |_, _| true).unwrap();
+        assert_eq!((whole.entries, whole.damaged_places), (4 * KEYS, 0));
+        assert!(whole.bytes > 4 * KEYS * (SEPARATED as u64 - 1), "{whole:#?}");
         env.write_file(&path, &bytes);
         let report = repair(DIR, "/new", options(&env), &mut |_, _| true).unwrap();
         assert_eq!((report.damaged_places, report.complete), (1, true), "{report:#?}");
+        let lost = (whole.entries - report.entries, whole.bytes - report.bytes);
+        assert_eq!(lost, (1, SEPARATED as u64 + 4), "{report:#?}");
         let place = &report.damage[0];
         assert_eq!((&place.path, place.partition.as_deref()), (&path, Some(partition)));
-        assert_eq!(place.lower.as_deref(), Some(key(2).as_bytes()));
+        let keys = (place.lower.as_deref(), place.upper.as_deref());
+        assert_eq!(keys, (Some(key(2).as_bytes()), Some(key(2).as_bytes())));
         let db = options(&env).open("/new").unwrap();
         for (name, round) in [("default", 0), ("copied", 1)] {
             let handle = db.find_partition(name).unwrap();
@@ -199,7 +245,7 @@ fn a_damaged_moved_value_does_not_poison_the_store() {
     }
     drop((partition, db));
     // The head of a value of a moved file.
-    let mut struck = 0;
+    let mut struck = Vec::new();
     for name in files(&env, ".val") {
         let path = Path::new(DIR).join(&name);
         let mut bytes = env.read_file(&path).unwrap();
@@ -210,15 +256,24 @@ fn a_damaged_moved_value_does_not_poison_the_store() {
             let wanted = value(number, 0, 1000);
             if let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
                 bytes[at - 5] ^= 1;
-                struck += 1;
+                struck.push((path.clone(), number, at as u64));
                 break;
             }
         }
         env.write_file(&path, &bytes);
     }
-    assert!(struck > 0, "values were moved");
+    assert!(!struck.is_empty(), "values were moved");
     let db = options(&env).open(DIR).unwrap();
     let partition = db.default_partition();
+    for (path, number, at) in struck {
+        let error = partition.get(key(number)).unwrap_err();
+        let offset = error.offset().unwrap();
+        // The group begins there.
+        assert!(
+            error.path() == Some(&*path) && (at.saturating_sub(6_000)..at).contains(&offset),
+            "{at}: {error}"
+        );
+    }
     for round in 4..10 {
         for number in 0..400 {
             if number % 3 == 0 && number % 9 != 0 || number % 3 == 1 {
