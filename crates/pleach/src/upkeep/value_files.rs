@@ -10,8 +10,8 @@ use crate::file_names::values_path;
 use crate::keys::PartitionId;
 use crate::values::ValueFileBuilder;
 
-/// A wait for room ends when writers have written so many times what is wanted, or as many memtables: they make garbage as fast as
-/// it is taken away, and relocation may never settle. Arbitrary.
+/// A wait for room ends when writers have written so many times what is wanted, or as many memtables: they make garbage as fast
+/// as it is taken away, and relocation may never settle. Arbitrary.
 const WRITTEN_MAX: u64 = 4;
 
 /// Room that copies take before a version has them. Ends when it is dropped.
@@ -75,8 +75,8 @@ impl Upkeep {
         wanted.min(room.saturating_sub(taken)).min(free / 2)
     }
 
-    /// Has garbage of separated values removed, to make room for copies of `bytes` of a partition, and waits until there is room, or
-    /// no more can be freed, or writers have taken what was freed, or `watch` returns false.
+    /// Has garbage of separated values removed, to make room for copies of `bytes` of a partition, and waits until there is room,
+    /// or no more can be freed, or writers have taken what was freed, or `watch` returns false.
     pub(super) fn make_room_for_values(
         &self,
         partition: PartitionId,
