@@ -98,9 +98,8 @@ pub struct Stats {
     pub value_files: u64,
     /// Length of [`Stats::value_files`] in bytes, without space that is reserved behind their ends.
     pub value_file_bytes: u64,
-    /// Those of [`Stats::value_files`] that were found damaged, or could not be read, by conversions and relocation since the
-    /// open. They are left where they are, with their garbage; [`Db::verify_all`](crate::Db::verify_all) tells which values are
-    /// lost.
+    /// Those of [`Stats::value_files`] that conversions and relocation have found damaged, or could not read, since the open.
+    /// They are left where they are, with their garbage; [`Db::verify_all`](crate::Db::verify_all) tells which values are lost.
     pub value_files_damaged: u64,
     /// Separated values to which entries of SSTs refer.
     pub values: u64,

@@ -75,8 +75,8 @@ impl Upkeep {
         wanted.min(room.saturating_sub(taken)).min(free / 2)
     }
 
-    /// Has garbage of separated values removed, to make room for copies of `bytes` of a partition, and waits until there is
-    /// room, or no more can be freed, or writers have taken what was freed, or `watch` returns false.
+    /// Has garbage of separated values removed, to make room for copies of `bytes` of a partition, and waits until there is room,
+    /// or no more can be freed, or writers have taken what was freed, or `watch` returns false.
     pub(super) fn make_room_for_values(
         &self,
         partition: PartitionId,
