@@ -1,7 +1,7 @@
 //! A walk over a partition that skips damage.
 //!
-//! A damaged value that is stored apart costs its own entry. Of a damaged block of an SST, the walk skips all keys between the two
-//! keys around it, also those in other files: these may be older values of keys in the block.
+//! A damaged value that is stored apart costs its own entry. Of a damaged block of an SST, the walk skips all keys between the
+//! two keys around it, also those in other files: these may be older values of keys in the block.
 
 use std::ops::Bound;
 
