@@ -71,8 +71,10 @@ pub(crate) fn run(store: &StoreArgs, args: &ScanArgs) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// The next key, with the value if that is wanted.
-fn next<'r>(range: &'r mut Range, args: &ScanArgs) -> Result<Option<(&'r [u8], Option<&'r [u8]>)>> {
+/// A key, with the value if that is wanted.
+type Entry<'r> = (&'r [u8], Option<&'r [u8]>);
+
+fn next<'r>(range: &'r mut Range, args: &ScanArgs) -> Result<Option<Entry<'r>>> {
     if args.count || args.keys_only {
         let next = if args.reverse { range.next_back_key()? } else { range.next_key()? };
         return Ok(next.map(|(key, _)| (key, None)));

@@ -16,7 +16,7 @@ fn value(partition: &str, number: usize) -> Vec<u8> {
 
 /// Keys that are no text.
 fn photo(number: usize) -> Vec<u8> {
-    [&b"\0\"\xff"[..], &u16::try_from(number).unwrap().to_be_bytes()].concat()
+    [&b"\0\"\xff"[..], &u16::try_from(number).unwrap().to_le_bytes()].concat()
 }
 
 /// A store with values apart in two partitions, and small values behind those of one; and the file that has them.
@@ -85,7 +85,7 @@ fn a_damaged_value_costs_its_entry_and_is_told_with_its_key() {
 fn keys_that_are_no_text_are_escaped() {
     let (store, file) = store();
     strike(&file, &value("photos", 10));
-    let key = r#", partition "photos", key "\x00"\xff\x00\n""#;
+    let key = r#", partition "photos", key "\x00"\xff\n\x00""#;
     for args in [&["verify"][..], &["dump", "--partition", "photos", "--skip-damaged", "-o", "/dev/null"]] {
         let ran = store.run(args).failed(2, &["; 1 entry lost", key]);
         assert!(!ran.err.contains('\0'), "{ran:?}");

@@ -116,11 +116,11 @@ mod tests {
         let home = |file, kind| Arc::new(ValueHome::new(FileId(file), kind, len, Arc::default()));
         let (missing, found) = (home(8, HomeKind::Moved), home(7, HomeKind::Values));
         for homes in [vec![Arc::clone(&missing), Arc::clone(&found)], vec![found, Arc::clone(&missing)]] {
-            let homes = Homes(BTreeMap::from([(FileId(7), homes)]));
+            let homes = Homes { by_segment: BTreeMap::from([(FileId(7), homes)]), ..Homes::default() };
             let read = homes.read(&env, (dir, Path::new("/sst")), key, &bytes);
             assert_eq!(read.unwrap()[..], b"value"[..]);
         }
-        let homes = Homes(BTreeMap::from([(FileId(7), vec![missing])]));
+        let homes = Homes { by_segment: BTreeMap::from([(FileId(7), vec![missing])]), ..Homes::default() };
         let error = homes.read(&env, (dir, Path::new("/sst")), key, &bytes).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption);
     }

@@ -396,7 +396,7 @@ impl ValueFile {
         match self.kind {
             HomeKind::Segment | HomeKind::Values => format!("expected a value of {len} bytes: {what}"),
             HomeKind::Moved | HomeKind::Gone => {
-                format!("expected a value of {len} bytes, once at {offset} of segment {segment}: {what}")
+                format!("expected a value of {len} bytes, moved from {offset} of segment {segment}: {what}")
             }
         }
     }

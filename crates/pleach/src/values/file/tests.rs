@@ -115,7 +115,10 @@ fn moved_values_are_found_by_their_old_pointers() {
             (error.offset().unwrap(), stored(true, (PARTITION, &key(*number)), &value(*number)));
         let found = &bytes[usize::try_from(at).unwrap()..][..expected.len()];
         assert!(error.path() == Some(&*file.path) && found == expected, "{error}");
-        assert!(error.to_string().contains(&format!(", once at {} of segment", pointer.offset)), "{error}");
+        assert!(
+            error.to_string().contains(&format!(", moved from {} of segment", pointer.offset)),
+            "{error}"
+        );
     }
     let values: u64 = moved.iter().map(|(pointer, _)| pointer.bytes()).sum();
     assert!(file.memory() as u64 <= values / 256 + 200, "{} bytes for {values}", file.memory());
