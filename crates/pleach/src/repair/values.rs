@@ -118,7 +118,7 @@ mod tests {
         for homes in [vec![Arc::clone(&missing), Arc::clone(&found)], vec![found, Arc::clone(&missing)]] {
             let homes = Homes { by_segment: BTreeMap::from([(FileId(7), homes)]), ..Homes::default() };
             let read = homes.read(&env, (dir, Path::new("/sst")), key, &bytes);
-            assert_eq!(read.unwrap()[..], b"value"[..]);
+            assert_eq!(read.unwrap().0[..], b"value"[..]);
         }
         let homes = Homes { by_segment: BTreeMap::from([(FileId(7), vec![missing])]), ..Homes::default() };
         let error = homes.read(&env, (dir, Path::new("/sst")), key, &bytes).unwrap_err();
