@@ -1,6 +1,5 @@
 //! Moving: the live values of some files are copied to a new one, which takes their places in the version.
 
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,9 +31,9 @@ impl Upkeep {
                 // Since the marking, a segment may have lost its last reference.
                 let Some(LiveSegment { home, .. }) = version.values.find(segment) else { continue };
                 debug_assert_eq!(home.file, victim.file, "only relocation changes homes");
-                // Only a forged SST points to a place twice. The longest value is the one that may be there.
-                places.sort_unstable_by_key(|&(offset, len)| (offset, Reverse(len)));
-                places.dedup_by_key(|(offset, _)| *offset);
+                places.sort_unstable();
+                // Only a forged SST points to a place twice.
+                places.dedup();
                 check_places(&places, || home.path(&self.ctx.dir))
                     .inspect_err(|error| self.note_damaged(home.file, error))?;
                 segments.push((Arc::clone(home), segment, places));

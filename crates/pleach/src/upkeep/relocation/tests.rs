@@ -273,7 +273,7 @@ fn garbage_of_unreadable_files_charges_no_writer() {
         (0..KEYS).filter(|key| key % 10 != 0).for_each(|key| put(&db, &mut model, key, round));
         db.settle().unwrap();
         assert!(db.poisoned().is_none(), "{:?}", db.poisoned());
-        assert_eq!(debt(), 0.0, "round {round}: {:?}", db.stats());
+        assert!(debt() <= 0.0, "round {round}: {:?}", db.stats());
     }
     let stats = db.stats();
     assert!(stats.value_files_damaged > 1, "{stats:?}");
@@ -288,7 +288,7 @@ fn a_wait_for_room_ends_beside_writers() {
     let env = SimEnv::new(1);
     // No job moves values, and one that never settles is made believe.
     let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(8 << 20).memtable_bytes(64 << 10);
-    let db = options.open("/store").unwrap();
+    let db = options.separate_at(0).open("/store").unwrap();
     let write = |db: &Db| {
         (0..100u32).for_each(|key| db.default_partition().put(key.to_le_bytes(), [1; 100]).unwrap());
         db.flush().unwrap();
