@@ -161,7 +161,7 @@ impl MovedFileBuilder {
     /// Whether a value of this length, with its checksum, can be added: places in the table have 32 bits. Honest values have
     /// room, because their own files are not that long.
     pub(crate) fn has_room(&self, stored_len: usize) -> bool {
-        self.writer.len() + HEAD_LEN_MAX + stored_len as u64 <= u64::from(u32::MAX)
+        u32::try_from(self.writer.len() + HEAD_LEN_MAX + stored_len as u64).is_ok()
     }
 
     /// Appends a value with its checksum, `stored`, which was at `pointer`.

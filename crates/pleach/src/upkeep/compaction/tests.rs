@@ -560,12 +560,12 @@ fn copies_survive_a_power_cut() {
 /// A close waits for the copies of the group that is being written, and not for those of a whole SST.
 #[test]
 fn a_close_ends_the_copying() {
+    const VALUES: u64 = 6 << 12;
     let env = SimEnv::new(1);
     let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(256 << 20).memtable_bytes(32 << 20);
     // A step copies 16 MiB of values, four groups.
     let options = options.sst_bytes(8 << 20).compaction_threads(1).separate_at(200).space_target(4.0);
     let db = options.open(DIR).unwrap();
-    const VALUES: u64 = 6 << 12;
     for number in (0..VALUES).map(|number| number * 787 % VALUES) {
         db.default_partition().put(format!("{number:05}"), [1; 1000]).unwrap();
     }
