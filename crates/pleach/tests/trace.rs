@@ -291,7 +291,7 @@ fn a_file_of_values_that_cannot_be_read_is_traced_once() {
             db.default_partition().put(format!("{number:05}"), [1; 200]).unwrap();
         }
         db.flush().unwrap();
-        let names = env.file_names(Path::new(DIR)).into_iter().filter(|name| name.ends_with(".log"));
+        let names = env.file_names(Path::new(DIR)).into_iter().filter(|name| name.contains(".log"));
         env.add_unreadable(&Path::new(DIR).join(names.min().unwrap()), 0..1 << 20);
         db.convert().unwrap();
         db.convert().unwrap();
