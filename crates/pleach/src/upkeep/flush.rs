@@ -159,9 +159,9 @@ impl<'i> Flush<'i> {
         Ok(())
     }
 
-    /// The pointer to the value under `cursor`, if it is to be separated.
-    fn pointer(&mut self, cursor: &MemtableCursor) -> Result<PointerBytes> {
-        let mut bytes = PointerBytes::new();
+    /// The bytes of the pointer to the value under `cursor`; none if it is not to be separated.
+    fn pointer(&mut self, cursor: &MemtableCursor) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
         if cursor.kind() == ValueKind::ValuePointer {
             self.values.pointer(cursor)?.encode(&mut bytes);
         }
@@ -343,9 +343,6 @@ impl<'i> Flush<'i> {
 fn shadows_nothing(older: &OlderRuns, cursor: &MemtableCursor) -> bool {
     cursor.kind() == ValueKind::Tombstone && !older.may_hold(&cursor.key()[PARTITION_PREFIX_LEN..])
 }
-
-/// The bytes of a value pointer, or none.
-type PointerBytes = Vec<u8>;
 
 /// The entry under `cursor`, with `pointer` instead of a value that is to be separated.
 fn new_entry<'c>(

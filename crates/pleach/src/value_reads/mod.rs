@@ -14,7 +14,7 @@ use pleach_table::{BlockRef, key_hash};
 use crate::context::Context;
 use crate::keys::{PartitionId, PartitionKey, split_partition_key};
 use crate::value::Value;
-use crate::values::{ReadValue, ValueFile, ValueHome, ValuePointer, ValueRead, ValueSegments, ValueSpan};
+use crate::values::{ProvedValue, ValueFile, ValueHome, ValuePointer, ValueRead, ValueSegments, ValueSpan};
 
 pub(crate) use batch::{ReadBuffers, read_movable_values, read_resident_values, read_values};
 
@@ -121,11 +121,11 @@ fn keep_read(
     ctx: &Context,
     key: (PartitionId, &[u8]),
     pointer: ValuePointer,
-    read: ReadValue,
+    read: ProvedValue,
     fills_cache: bool,
 ) -> Value {
     let (buffer, range) = match read {
-        ReadValue::InBuffer(buffer, range) if range.len() >= LENT_MIN => (buffer, range),
+        ProvedValue::InBuffer(buffer, range) if range.len() >= LENT_MIN => (buffer, range),
         read => return keep(ctx, key, pointer, read.bytes(), fills_cache),
     };
     let bytes = &buffer[range.clone()];

@@ -22,7 +22,7 @@ use pleach_table::AlignedBuffer;
 
 use super::home::{HomeKind, ValueHome};
 use super::pointer::ValuePointer;
-use super::read_value::{ReadValue, range_in};
+use super::read_value::{ProvedValue, range_in};
 use super::stored::{CHECKSUM_LEN, StoredValue};
 use crate::keys::PartitionId;
 
@@ -267,15 +267,15 @@ impl ValueFile {
         key: (PartitionId, &[u8]),
         span: &ValueSpan,
         read: io::Result<AlignedBuffer>,
-    ) -> Result<ReadValue> {
+    ) -> Result<ProvedValue> {
         let buffer = read.map_err(|error| self.read_failed(pointer, span, error))?;
         let mut scratch = Vec::new();
         let found = self.prove(pointer, key, span, self.bytes_of(span, &buffer), &mut scratch)?;
         let (range, len) = (range_in(&buffer, found), found.len());
         scratch.truncate(len);
         Ok(match range {
-            Some(range) => ReadValue::InBuffer(buffer, range),
-            None => ReadValue::Unpacked(scratch),
+            Some(range) => ProvedValue::InBuffer(buffer, range),
+            None => ProvedValue::Unpacked(scratch),
         })
     }
 
@@ -323,16 +323,14 @@ impl ValueFile {
         let (mut all, mut used) = (ValueSpan::plain(0, 0), None);
         for pointer in pointers {
             let span = self.span(pointer)?;
-            let (all_end, span_end) = (all.offset + all.len as u64, span.offset + span.len as u64);
-            let is_close =
-                span.offset <= all_end + MOVE_GAP_MAX && span_end - all.offset.min(span_end) <= MOVE_SPAN_MAX;
+            let is_close = span.offset <= all.end() + MOVE_GAP_MAX
+                && span.end().saturating_sub(all.offset) <= MOVE_SPAN_MAX;
             if group.is_empty() || !is_close {
                 used = self.visit_group(&all, &group, used, visit)?;
                 group.clear();
                 all = ValueSpan::plain(span.offset, span.len);
             } else {
-                all.len =
-                    usize::try_from(span_end.max(all_end) - all.offset).expect("a read fits into memory");
+                all.extend(&span);
             }
             group.push((pointer, span));
         }

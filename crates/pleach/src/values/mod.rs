@@ -38,6 +38,6 @@ pub(crate) use file::{ValueFile, ValueSpan, kind_of};
 pub(crate) use home::{HomeKind, ValueHome};
 pub(crate) use pointer::ValuePointer;
 pub(crate) use read::ValueRead;
-pub(crate) use read_value::{ReadValue, range_in};
+pub(crate) use read_value::{ProvedValue, range_in};
 pub(crate) use segments::{LiveSegment, SegmentUse, SegmentUses, ValueRefs, ValueSegments};
 pub(crate) use stored::{CHECKSUM_LEN, PackedValue, ValuePacker, checksum, packed_checksum};

@@ -15,7 +15,7 @@ use pleach_table::AlignedBuffer;
 use super::file::{ValueFile, ValueSpan};
 use super::home::ValueHome;
 use super::pointer::ValuePointer;
-use super::read_value::ReadValue;
+use super::read_value::ProvedValue;
 use crate::keys::PartitionId;
 
 /// See the module's text. One task wants it.
@@ -63,7 +63,7 @@ impl ValueRead {
         &self,
         key: (PartitionId, &[u8]),
         read: io::Result<AlignedBuffer>,
-    ) -> Result<ReadValue> {
+    ) -> Result<ProvedValue> {
         self.file().take(self.pointer, key, &self.span, read)
     }
 

@@ -5,13 +5,13 @@ use std::ops::Range;
 use pleach_table::AlignedBuffer;
 
 /// See the module's text.
-pub(crate) enum ReadValue {
+pub(crate) enum ProvedValue {
     /// At a place of what was read.
     InBuffer(AlignedBuffer, Range<usize>),
     Unpacked(Vec<u8>),
 }
 
-impl ReadValue {
+impl ProvedValue {
     /// The value.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {

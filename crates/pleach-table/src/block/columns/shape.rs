@@ -16,12 +16,12 @@ use crate::sizes::HEADER_LEN;
 
 /// The smallest and the greatest of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range<T> {
+struct Bounds<T> {
     min: T,
     max: T,
 }
 
-impl<T: Ord + Copy> Range<T> {
+impl<T: Ord + Copy> Bounds<T> {
     fn of(number: T) -> Self {
         Self { min: number, max: number }
     }
@@ -40,12 +40,12 @@ type Place = (i64, i64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     stride: i64,
-    distances: Range<i64>,
+    distances: Bounds<i64>,
 }
 
 impl Line {
     fn through(place: Place, stride: i64) -> Self {
-        Self { stride, distances: Range::of(place.1 - place.0 * stride) }
+        Self { stride, distances: Bounds::of(place.1 - place.0 * stride) }
     }
 
     #[inline]
@@ -82,8 +82,8 @@ impl Line {
 struct Pointers {
     first: Place,
     last: Place,
-    segments: Range<u64>,
-    lens: Range<u32>,
+    segments: Bounds<u64>,
+    lens: Bounds<u32>,
     lines: [Line; 3],
 }
 
@@ -92,8 +92,8 @@ impl Pointers {
         Self {
             first: place,
             last: place,
-            segments: Range::of(pointer.segment),
-            lens: Range::of(pointer.len),
+            segments: Bounds::of(pointer.segment),
+            lens: Bounds::of(pointer.len),
             lines: [0, 0, stride].map(|stride| Line::through(place, stride)),
         }
     }

@@ -59,7 +59,7 @@ const STREAMS_MAX: usize = 8;
 const VALUES_PER_SST: u64 = 4;
 
 /// See the module's text.
-pub(super) struct Conversion {
+pub(super) struct ConversionOutput {
     partition: PartitionId,
     /// Whether values are copied that gain nothing.
     copies_all: bool,
@@ -99,7 +99,7 @@ struct Waiting {
     pointer: Option<ValuePointer>,
 }
 
-impl Conversion {
+impl ConversionOutput {
     /// A conversion. What an earlier try has committed of it has `left` bytes of values for want of room.
     pub(super) fn new(partition: PartitionId, left: u64, copies_all: bool) -> Self {
         Self {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pleach_env::Result;
 use pleach_table::ValueKind;
 
-use super::conversion::Conversion;
+use super::conversion::ConversionOutput;
 use super::outputs::OutputFile;
 use super::pace::ChargedOutput;
 use crate::keys::PartitionId;
@@ -34,7 +34,7 @@ pub(super) struct Merging {
     /// Last key merged; empty before the first.
     last_key: Vec<u8>,
     /// If values are copied in the order of keys.
-    conversion: Option<Conversion>,
+    conversion: Option<ConversionOutput>,
 }
 
 /// A step that reads this many SST lengths without writing output commits its progress and ends.
@@ -79,17 +79,17 @@ impl Merging {
     /// Makes it copy separated values in the order of keys. An earlier try has `left` bytes of them for want of room.
     pub(super) fn convert(&mut self, upkeep: &Upkeep, partition: PartitionId, left: u64) {
         let copies_all = upkeep.ctx.options.always_converts();
-        self.conversion = Some(Conversion::new(partition, left, copies_all));
+        self.conversion = Some(ConversionOutput::new(partition, left, copies_all));
     }
 
     /// If values are copied: bytes of those that were left because there was no room.
     pub(super) fn values_left(&self) -> Option<u64> {
-        self.conversion.as_ref().map(Conversion::left)
+        self.conversion.as_ref().map(ConversionOutput::left)
     }
 
     /// The same, of what a version has.
     pub(super) fn values_left_before(&self) -> Option<u64> {
-        self.conversion.as_ref().map(Conversion::left_before)
+        self.conversion.as_ref().map(ConversionOutput::left_before)
     }
 
     /// To be called when a version has the output.

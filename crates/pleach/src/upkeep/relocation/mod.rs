@@ -405,12 +405,18 @@ impl Upkeep {
     }
 }
 
-/// The segments whose values are in `files`: as many as a pass remembers the places of.
-fn segments_in(version: &Version, files: &[ValueFileState]) -> BTreeSet<FileId> {
+/// The segments whose values each file has.
+fn by_home(version: &Version) -> BTreeMap<FileId, Vec<&LiveSegment>> {
     let mut by_home: BTreeMap<FileId, Vec<&LiveSegment>> = BTreeMap::new();
     for segment in version.values.iter() {
         by_home.entry(segment.home.file).or_default().push(segment);
     }
+    by_home
+}
+
+/// The segments whose values are in `files`: as many as a pass remembers the places of.
+fn segments_in(version: &Version, files: &[ValueFileState]) -> BTreeSet<FileId> {
+    let by_home = by_home(version);
     let (mut segments, mut values) = (BTreeSet::new(), 0);
     for segment in files.iter().filter_map(|file| by_home.get(&file.file)).flatten() {
         values += segment.live.values;
@@ -440,10 +446,7 @@ fn has(victims: &VecDeque<Victim>, file: FileId) -> bool {
 
 /// Those of `files` whose segments were all looked at.
 fn victims_of(version: &Version, files: &[ValueFileState], marked: &mut Marked) -> VecDeque<Victim> {
-    let mut by_home: BTreeMap<FileId, Vec<&LiveSegment>> = BTreeMap::new();
-    for segment in version.values.iter() {
-        by_home.entry(segment.home.file).or_default().push(segment);
-    }
+    let mut by_home = by_home(version);
     let mut victims = VecDeque::new();
     for segments in files.iter().filter_map(|file| by_home.remove(&file.file)) {
         let Some(first) = segments.first() else { continue };
