@@ -161,8 +161,8 @@ impl<'f> Campaign<'f> {
     /// The violation, if a case cost too much. `len`: the length of its file before or after the damage, whichever is larger.
     fn check_cost(&self, len: usize, env: &SimEnv, memory: usize, trust: Trust) -> Option<String> {
         let forged = if matches!(trust, Trust::Forged(_)) { FORGED_MEMORY } else { 0 };
-        // What a reader keeps of damage takes some KiB, however short the file is. And jobs have buffers of 64 KiB: damage decides
-        // which of them are there at the same time.
+        // What a reader keeps of damage takes some KiB, however short the file is. And jobs have buffers of 64 KiB: damage
+        // decides which of them are there at the same time.
         let memory_max = self.baseline.memory + (4 * len).clamp(96 << 10, 64 << 20) + forged;
         if memory > memory_max {
             return Some(format!(
