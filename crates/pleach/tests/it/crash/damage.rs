@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::Shape;
 use pleach::env::{Capture, CrashPolicy, SimEnv};
+use pleach::{LearnedIndex, Shape};
 
 use crate::rig::action::Action;
 use crate::rig::catch::catch;
@@ -65,13 +65,19 @@ impl Damaged {
             // Pointers alone fill no level.
             setup.separate_at = Some(0);
         }
+        // So are SSTs of several blocks that an idle machine trains.
+        let is_trained = seed % 5 == 1;
+        if is_trained {
+            setup.learned = Some(LearnedIndex::Adaptive);
+            setup.separate_at = Some(0);
+        }
         let env = SimEnv::new(rng.u64(..));
         let mut plan = Plan::new(rng.fork(), &setup);
-        if has_levels {
+        if has_levels || is_trained {
             plan.mix.keys = 400;
         }
         let mut driver = Driver::create(Arc::clone(&env), setup).expect("a store can be created");
-        for _ in 1..if has_levels { 250 } else { rng.usize(20..200) } {
+        for _ in 1..if has_levels || is_trained { 250 } else { rng.usize(20..200) } {
             let action = plan.next(driver.world());
             driver.must(&action).expect("nothing is damaged yet");
         }
