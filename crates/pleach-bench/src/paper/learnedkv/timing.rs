@@ -23,8 +23,8 @@ const PARTS: [(&str, &str, &str); 2] =
 pub(crate) fn table2(session: &mut Session<'_>) -> Result<()> {
     print_setup(
         session,
-        "of reads in P3, 26 % end in the learned index, and more than 76 % consult RocksDB; loading the value takes 11.7 us; a read\n\
-         takes 66.7 us in all, a write 165.6 us.",
+        "of reads in P3, 26 % end in the learned index, and more than 76 % consult RocksDB; loading the value takes\n\
+         11.7 us; a read takes 66.7 us in all, a write 165.6 us.",
     );
     print_row(&[
         "engine",
