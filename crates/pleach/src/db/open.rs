@@ -92,6 +92,9 @@ fn open_for_writing(dir: &Path, options: &Options, segment_len: u64) -> Result<I
     let env = &options.env;
     let listing = list(&**env, dir)?;
     let current = if let Some(current) = manifest::read_current(&**env, dir)? {
+        // Whoever renamed it may have been killed before the name was durable. Then a power cut could lose it, and leave names of
+        // files that this open creates.
+        manifest::sync_rename(&**env, dir)?;
         current
     } else {
         let manifest = create_store(&**env, dir, options, &listing)?;

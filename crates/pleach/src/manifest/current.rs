@@ -102,8 +102,8 @@ pub(super) fn rename_tmp(env: &dyn Env, dir: &Path) -> Result<()> {
     env.rename(&tmp, &dir.join(CURRENT)).map_err(|e| Error::io("rename to CURRENT", &tmp, e))
 }
 
-/// Makes the rename durable.
-pub(super) fn sync_rename(env: &dyn Env, dir: &Path) -> Result<()> {
+/// Makes the name `CURRENT` durable, as it is now.
+pub(crate) fn sync_rename(env: &dyn Env, dir: &Path) -> Result<()> {
     env.sync_dir(dir, "current.dir_sync").map_err(|e| Error::io("sync the directory", dir, e))
 }
 

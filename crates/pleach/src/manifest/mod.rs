@@ -27,7 +27,7 @@ use crate::version::edit::Edit;
 use crate::version::{FileTable, Version};
 
 mod current;
-pub(crate) use current::{CURRENT, CURRENT_TMP, Closed, Current, Layout, read_current};
+pub(crate) use current::{CURRENT, CURRENT_TMP, Closed, Current, Layout, read_current, sync_rename};
 
 /// Kind of record file.
 pub(crate) const MANIFEST: FileKind = FileKind { magic: *b"PLCHMAN1", version: 4, name: "manifest" };
@@ -98,7 +98,7 @@ impl Manifest {
             }
             return Err(Failed { error, is_in_doubt });
         }
-        current::sync_rename(env, dir).map_err(|error| Failed { error, is_in_doubt: true })?;
+        sync_rename(env, dir).map_err(|error| Failed { error, is_in_doubt: true })?;
         Ok(manifest)
     }
 
@@ -160,7 +160,7 @@ impl Manifest {
         let closed = Closed { manifest_len: self.writer.durable_len(), last_seq };
         current::write_tmp(env, dir, &Current { layout, manifest: self.id(), closed: Some(closed) })?;
         current::rename_tmp(env, dir)?;
-        current::sync_rename(env, dir)
+        sync_rename(env, dir)
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {

@@ -186,3 +186,29 @@ fn a_batch_that_failed_is_not_found_after_a_drop_or_sync() {
         }
     }
 }
+
+/// The process that created a store was killed before the name of `CURRENT` was durable. The next open wrote a manifest, and a
+/// power cut left its name and not that of `CURRENT`.
+#[test]
+fn a_creation_that_was_killed_survives_a_power_cut_in_the_next_open() {
+    const CALLS: u64 = 40;
+    let calls: Vec<u64> = (0..CALLS).collect();
+    let created = SimEnv::new(1);
+    created.capture_at(&calls);
+    SETUP.open(&created).unwrap().close().unwrap();
+    let mut cuts = 0;
+    for (killed_at, capture) in created.captured() {
+        let killed = capture.crash_image(CrashPolicy::ProcessKill, 1);
+        killed.capture_at(&calls[..12]);
+        SETUP.open(&killed).unwrap().close().unwrap();
+        for (cut_at, capture) in killed.captured() {
+            for seed in 0..20 {
+                let image = capture.crash_image(CrashPolicy::Random, seed);
+                let opened = SETUP.open(&image);
+                assert!(opened.is_ok(), "{killed_at}, {cut_at}, {seed}: {:?}", opened.err());
+                cuts += 1;
+            }
+        }
+    }
+    assert!(cuts > 1000, "{cuts} power cuts");
+}
