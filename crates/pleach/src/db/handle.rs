@@ -216,8 +216,7 @@ impl Db {
     ///
     /// Old copies are removed as it goes on. Copies are made only as far as
     /// [`Options::space_target`](crate::Options::space_target) has room for them: if that is too little for all, it is done in
-    /// several passes.
-    /// Reads and writes go on meanwhile.
+    /// several passes. Reads and writes go on meanwhile.
     ///
     /// Returns the bytes of values that were left where they are because there was no room for copies. If there are any, drop
     /// snapshots and iterators that pin old copies, or raise the space target, and convert again.

@@ -367,8 +367,8 @@ impl Range {
         self.lend_entry(Direction::Down)
     }
 
-    /// The key of the next entry from the start, lent, and the length of its value. The entry counts as returned. A value that
-    /// is stored apart ([`Options::separate_at`](crate::Options::separate_at)) is not read, so counting and listing keys cost
+    /// The key of the next entry from the start, lent, and the length of its value. The entry counts as returned. A separated
+    /// value ([`Options::separate_at`](crate::Options::separate_at)) is not read, so counting and listing keys cost
     /// little, and no damage of a value ends them. Its length is the stored one: shorter than the value if that is compressed.
     ///
     /// ```

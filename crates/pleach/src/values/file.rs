@@ -405,25 +405,27 @@ pub(crate) fn kind_of(env: &dyn Env, path: &Path, id: FileId) -> Result<HomeKind
     let file = env.open_stable_file(path, false).map_err(|e| Error::io("open the values", path, e))?;
     let mut found = [0; HEADER_LEN];
     file.read_exact_at(&mut found, 0).map_err(|e| header_error(path, e))?;
-    let kind = HomeKind::from_number(found[12]).filter(|kind| found == encode_header(id, *kind));
-    kind.ok_or_else(|| Error::corruption(path, 0, "expected the header of a file of values"))
+    let kind = [HomeKind::Values, HomeKind::Moved].into_iter().find(|kind| found == encode_header(id, *kind));
+    kind.ok_or_else(|| wrong_header(&found, path, id))
 }
 
 fn check_header(file: &dyn File, path: &Path, home: &ValueHome) -> Result<()> {
     let mut found = [0; HEADER_LEN];
     let expected = encode_header(home.file, home.kind);
     file.read_exact_at(&mut found, 0).map_err(|e| header_error(path, e))?;
-    if found == expected {
-        return Ok(());
+    if found == expected { Ok(()) } else { Err(wrong_header(&found, path, home.file)) }
+}
+
+/// The error of a header that is not the one of value file `id`.
+fn wrong_header(found: &[u8; HEADER_LEN], path: &Path, id: FileId) -> Error {
+    let is_whole = found[..8] == MAGIC && u32_at(found, 60) == crc32c::crc32c(&found[..60]);
+    let version = u32_at(found, 8);
+    if is_whole && version != VERSION {
+        let message = format!("the file of values has version {version}, this build knows {VERSION}");
+        return Error::unsupported(path, message);
     }
-    let is_whole = found[..8] == MAGIC && u32_at(&found, 60) == crc32c::crc32c(&found[..60]);
-    if is_whole && u32_at(&found, 8) != VERSION {
-        let message =
-            format!("the file of values has version {}, this build knows {VERSION}", u32_at(&found, 8));
-        return Err(Error::unsupported(path, message));
-    }
-    let what = if is_whole && u64_at(&found, 16) != home.file.0 { "another file's" } else { "a damaged one" };
-    Err(Error::corruption(path, 0, format!("expected the header of value file {}, found {what}", home.file)))
+    let what = if is_whole && u64_at(found, 16) != id.0 { "another file's" } else { "a damaged one" };
+    Error::corruption(path, 0, format!("expected the header of value file {id}, found {what}"))
 }
 
 fn header_error(path: &Path, error: io::Error) -> Error {

@@ -248,10 +248,14 @@ fn another_header_is_refused() {
         header[60..].copy_from_slice(&crc.to_le_bytes());
         sim.write_file(&path, &[&header, &bytes[HEADER_LEN..]].concat());
         let error = open(&env, 7, HomeKind::Values, len).err().expect("it is refused");
-        assert_eq!(error.path(), Some(&*path));
+        let of_any_kind = kind_of(&*env, &path, FileId(7)).expect_err("a repair refuses it, too");
+        assert_eq!((error.path(), error.kind()), (Some(&*path), of_any_kind.kind()));
         error.kind()
     };
     assert_eq!(error_of(&|header| header[8] = 2), ErrorKind::Unsupported);
+    for kind in [HomeKind::Segment, HomeKind::Gone] {
+        assert_eq!(error_of(&|header| header[12] = kind as u8), ErrorKind::Corruption, "kind {kind:?}");
+    }
     for at in [0, 12, 16, 24, 40, 59] {
         assert_eq!(error_of(&|header| header[at] ^= 4), ErrorKind::Corruption, "byte {at}");
     }
