@@ -92,9 +92,6 @@ fn open_for_writing(dir: &Path, options: &Options, segment_len: u64) -> Result<I
     let env = &options.env;
     let listing = list(&**env, dir)?;
     let current = if let Some(current) = manifest::read_current(&**env, dir)? {
-        // Whoever renamed it may have been killed before the name was durable. Then a power cut could lose it, and leave names of
-        // files that this open creates.
-        manifest::sync_rename(&**env, dir)?;
         current
     } else {
         let manifest = create_store(&**env, dir, options, &listing)?;
@@ -176,6 +173,9 @@ fn start(dir: &Path, options: &Options, ready: Ready, segment_len: u64) -> Resul
     let (env, found) = (&options.env, &ready.found);
     // Allocated before anything is written, so that an open without memory changes nothing.
     let memtable = first_memtable(options)?;
+    // Whoever renamed `CURRENT` may have been killed before the name was durable. Then a power cut could lose it, and leave names
+    // of files that this open creates.
+    manifest::sync_rename(&**env, dir)?;
     let mut version = found.version.clone();
     let next_id = version.next_id.max(found.listing.last_id() + 1);
     let (manifest_id, segment) = (FileId(next_id), FileId(next_id + 1));
