@@ -133,7 +133,7 @@ pub use stats::{PartitionStats, SizeEstimate, Stats};
 pub use training::LearnedIndex;
 pub use value::Value;
 
-/// The environment a store runs in: the machine, or a simulator for tests.
+/// The environment a store runs in: the machine, its memory alone, or a simulator for tests.
 pub mod env {
     pub use pleach_env::*;
 }

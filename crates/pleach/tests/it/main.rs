@@ -19,6 +19,7 @@ mod faults;
 mod filters;
 mod full_disk;
 mod golden;
+mod in_memory;
 mod large_batches;
 mod learned;
 mod metamorphic;
