@@ -127,7 +127,7 @@ pub use pleach_env::{Error, ErrorKind, ReadDriver, Result};
 pub use pleach_log::Durability;
 pub use read_options::{ReadOptions, ReadPolicy};
 pub use repair::{RepairProgress, RepairReport, repair, survey};
-pub use scan::{Chunk, ChunkFuture, Range, RangeChunks};
+pub use scan::{Chunk, ChunkFuture, Cursor, Range, RangeChunks};
 pub use shape::{Conversion, Shape};
 pub use stats::{PartitionStats, SizeEstimate, Stats};
 pub use training::LearnedIndex;

@@ -13,6 +13,7 @@ mod chunks;
 mod closing;
 mod compaction;
 mod crash;
+mod cursors;
 mod descriptors;
 mod failed_opens;
 mod faults;
