@@ -378,19 +378,6 @@ impl Options {
 
     /// The environment: the machine by default, a simulator in tests. In a [`MemEnv`](pleach_env::MemEnv) a store is in memory
     /// alone. It outlives its `Db`, but not the environment.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use pleach::{Options, env::MemEnv};
-    ///
-    /// let env = Arc::new(MemEnv::new());
-    /// let open = || Options::new().env(env.clone()).memory(8 << 20).open("data");
-    /// let db = open()?;
-    /// db.default_partition().put("key", "value")?;
-    /// db.close()?;
-    /// assert_eq!(open()?.default_partition().get("key")?.as_deref(), Some(&b"value"[..]));
-    /// # Ok::<(), pleach::Error>(())
-    /// ```
     #[must_use]
     pub fn env(mut self, env: Arc<dyn Env>) -> Self {
         self.env = env;

@@ -173,7 +173,10 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = Part> {
     })
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a rest of a piece is short, and a far piece is not in the list")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a rest of a piece is short, and a far piece is not in the list"
+)]
 fn locate(offset: u64) -> (usize, usize) {
     let piece = usize::try_from(offset / PIECE_LEN as u64).unwrap_or(usize::MAX);
     (piece, (offset % PIECE_LEN as u64) as usize)

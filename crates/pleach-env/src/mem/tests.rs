@@ -75,7 +75,9 @@ fn a_queue_answers_reads_at_once_and_a_ring_is_refused() {
     }
     let chosen = ReadDriver::choose(&env, None, Path::new("/f"), OpenOptions::default()).unwrap();
     assert_eq!(chosen, ReadDriver::Blocking);
-    assert!(ReadDriver::choose(&env, Some(ReadDriver::Ring), Path::new("/f"), OpenOptions::default()).is_err());
+    assert!(
+        ReadDriver::choose(&env, Some(ReadDriver::Ring), Path::new("/f"), OpenOptions::default()).is_err()
+    );
 }
 
 #[test]

@@ -78,9 +78,8 @@ impl Tree {
     fn parent_mut<'p>(&mut self, absolute: &'p Path) -> io::Result<(&mut Tree, &'p OsStr)> {
         // The root has no name.
         let (parent, name) = absolute.parent().zip(absolute.file_name()).ok_or(Errno::ISDIR)?;
-        let dir = names(parent).try_fold(self, |dir, name| {
-            dir.names.get_mut(name).ok_or(Errno::NOENT)?.as_dir_mut()
-        })?;
+        let dir = names(parent)
+            .try_fold(self, |dir, name| dir.names.get_mut(name).ok_or(Errno::NOENT)?.as_dir_mut())?;
         Ok((dir, name))
     }
 

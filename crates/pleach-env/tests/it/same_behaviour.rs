@@ -9,9 +9,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pleach_env::{BoundedEnv, Env, File, JobStep, LockMode, MemEnv, OpenOptions, RealEnv, SimEnv};
 
+type Machine = (&'static str, fn() -> Arc<dyn Env>);
+
 /// Runs one case on all machines, and as a store sees them, each with an empty directory.
 fn on_all(case: impl Fn(&dyn Env, &Path) -> Result<()>) {
-    let machines: [(&str, fn() -> Arc<dyn Env>); 3] = [
+    let machines: [Machine; 3] = [
         ("the real machine", || Arc::new(RealEnv::new())),
         ("the memory", || Arc::new(MemEnv::new())),
         ("the simulator", || SimEnv::new(1)),

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
 
 use pleach::env::{Env, MemEnv};
 use pleach::{Db, Durability, ErrorKind, Options, ReadDriver};
@@ -148,24 +147,6 @@ fn many_threads_read_while_files_come_and_go() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-}
-
-/// Nothing is in flight: the bytes are there.
-#[test]
-fn a_future_is_ready_at_its_first_poll() {
-    let env = Arc::new(MemEnv::new());
-    let db = options(&env).open("data").unwrap();
-    fill(&db, 0..5000);
-    db.compact().unwrap();
-    db.close().unwrap();
-    let db = options(&env).open("data").unwrap();
-    for i in (0..5000).step_by(10) {
-        let mut get = std::pin::pin!(db.default_partition().get_async(key(i)));
-        let Poll::Ready(read) = get.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
-            panic!("the future waits");
-        };
-        assert_eq!(read.unwrap().as_deref(), Some(&value(i)[..]));
-    }
 }
 
 #[test]
