@@ -73,6 +73,7 @@ fn fields(stats: &Stats) -> [(&'static str, u64, bool); 63] {
         ("flush_bytes", stats.flush_bytes, true),
         ("compactions", stats.compactions, false),
         ("partial_compactions", stats.partial_compactions, false),
+        ("range_compactions", stats.range_compactions, false),
         ("compactions_running", stats.compactions_running, false),
         ("compaction_read_bytes", stats.compaction_read_bytes, true),
         ("compaction_written_bytes", stats.compaction_written_bytes, true),

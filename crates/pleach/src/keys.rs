@@ -4,7 +4,7 @@
 //! user key. Their byte order is the order by (partition, user key). An SST of a single partition holds user keys alone.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Bound, Deref, RangeBounds};
 
 use smallvec::SmallVec;
 
@@ -147,6 +147,39 @@ pub(crate) fn partition_key(partition: PartitionId, user_key: &[u8]) -> Partitio
 pub(crate) fn split_partition_key(key: &[u8]) -> Option<(PartitionId, &[u8])> {
     let (prefix, user_key) = key.split_first_chunk::<PARTITION_PREFIX_LEN>()?;
     Some((PartitionId(u32::from_be_bytes(*prefix)), user_key))
+}
+
+/// The user keys from `lower` on, below `upper` if there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    pub(crate) lower: Box<[u8]>,
+    pub(crate) upper: Option<Box<[u8]>>,
+}
+
+impl KeyRange {
+    pub(crate) fn of<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> Self {
+        let lower = match bounds.start_bound() {
+            Bound::Included(key) => key.as_ref().into(),
+            Bound::Excluded(key) => successor(key.as_ref()),
+            Bound::Unbounded => Box::default(),
+        };
+        let upper = match bounds.end_bound() {
+            Bound::Included(key) => Some(successor(key.as_ref())),
+            Bound::Excluded(key) => Some(key.as_ref().into()),
+            Bound::Unbounded => None,
+        };
+        Self { lower, upper }
+    }
+
+    /// Whether no key is in the range.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends_before(&self.lower)
+    }
+
+    /// Whether all keys of the range are below `key`.
+    pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
+        self.upper.as_deref().is_some_and(|upper| upper <= key)
+    }
 }
 
 /// The smallest key above `key`.

@@ -17,6 +17,7 @@ pub(crate) struct Counters {
     pub(crate) flush_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
     pub(crate) partial_compactions: AtomicU64,
+    pub(crate) range_compactions: AtomicU64,
     pub(crate) compaction_read_bytes: AtomicU64,
     pub(crate) compaction_written_bytes: AtomicU64,
     pub(crate) moved_bytes: AtomicU64,
@@ -174,6 +175,8 @@ pub struct Stats {
     pub compactions: u64,
     /// Compactions that merged one file of a run into the next stage.
     pub partial_compactions: u64,
+    /// Compactions of key ranges: see [`Partition::compact_range`](crate::Partition::compact_range).
+    pub range_compactions: u64,
     /// Bytes of entries read by compactions.
     pub compaction_read_bytes: u64,
     /// Bytes of SSTs written by compactions.
@@ -274,6 +277,7 @@ impl Counters {
         stats.flush_bytes = get(&self.flush_bytes);
         stats.compactions = get(&self.compactions);
         stats.partial_compactions = get(&self.partial_compactions);
+        stats.range_compactions = get(&self.range_compactions);
         stats.compaction_read_bytes = get(&self.compaction_read_bytes);
         stats.compaction_written_bytes = get(&self.compaction_written_bytes);
         stats.moved_bytes = get(&self.moved_bytes);

@@ -199,8 +199,7 @@ impl CachedBlocks {
     }
 
     /// Goes on in the next file of the walk.
-    pub(super) fn enter_next_file(&mut self, sst: &Arc<Sst>, forward: bool) {
-        let block = if forward { 0 } else { sst.blocks() - 1 };
+    pub(super) fn enter_next_file(&mut self, sst: &Arc<Sst>, block: u32) {
         self.current = Current::Nowhere;
         self.walk = self.walk.take().map(|walk| {
             let Walk { mut ahead, window, .. } = *walk;

@@ -109,15 +109,17 @@ impl SstCursor {
         self.seek = None;
     }
 
-    /// Goes on in the next file of the walk: to its first entry on the way up, and to its last on the way down. It may have to
-    /// wait for the entry, as [`SstCursor::try_next`].
-    pub fn step_to_file(&mut self, sst: &Arc<Sst>, up: bool) -> Result<()> {
+    /// Goes on in the next file of the walk: on the way up to the first entry of `block`, by default of the first one, and on
+    /// the way down to the last entry of `block`, by default of the last one. It may have to wait for the entry, as
+    /// [`SstCursor::try_next`].
+    pub fn step_to_file(&mut self, sst: &Arc<Sst>, block: Option<u32>, up: bool) -> Result<()> {
+        let block = block.unwrap_or(if up { 0 } else { sst.blocks() - 1 });
         self.enter_file(sst);
         match &mut self.source {
-            Source::Cached(blocks) => blocks.enter_next_file(sst, up),
+            Source::Cached(blocks) => blocks.enter_next_file(sst, block),
             Source::Streaming(stream) => stream.restart(),
         }
-        self.step_to(if up { 0 } else { sst.blocks() - 1 }, up)
+        self.step_to(block, up)
     }
 
     /// Moves to the entry that `other` stands on, in the same block. Nothing is read or searched, and what `other` has read

@@ -11,7 +11,7 @@ use super::collect_stats::tree_stats;
 use super::futures::{GetFuture, GetManyFuture, key_bytes};
 use super::handle::{Db, Shared};
 use super::inner::Inner;
-use crate::keys::PartitionId;
+use crate::keys::{KeyRange, PartitionId};
 use crate::lookup::{Search, begin, get_blocking, get_many};
 use crate::operations::Operations;
 use crate::read_options::ReadOptions;
@@ -377,6 +377,41 @@ impl Partition {
         self.check_live()?;
         self.inner().upkeep.flush_all()?;
         self.inner().upkeep.compact_partition(self.live.id)?;
+        self.check_live()
+    }
+
+    /// Merges what the partition holds of `bounds`, and waits for that. Afterwards one run holds the range, without tombstones
+    /// and shadowed entries. Snapshots keep reading what they read before.
+    ///
+    /// Nothing outside of the range is merged. Besides the range it writes only rests of files that would be too small, up to an
+    /// eighth of the length of an SST at each end. Separated values stay where they are. A range that is in one run without
+    /// tombstones is left alone: a second call writes nothing. Writes that come meanwhile are not merged.
+    ///
+    /// Memtables are flushed if they hold a key of the range. It waits for compactions that work on the same runs. Without
+    /// work to do, it looks at the key ranges of all runs, and reads at most four blocks of each that may have keys in the
+    /// range.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = pleach::Db::open(dir.path())?;
+    /// let queue = db.partition("queue")?;
+    /// for n in 0..1000u32 {
+    ///     queue.put(n.to_be_bytes(), "job")?;
+    /// }
+    /// db.flush()?;
+    /// for n in 0..500u32 {
+    ///     queue.delete(n.to_be_bytes())?;
+    /// }
+    /// queue.compact_range(..500u32.to_be_bytes())?; // Scans pass no tombstones any more.
+    /// assert_eq!(queue.iter().count(), 500);
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Partition::compact`]. What was merged before an error stays so.
+    pub fn compact_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
+        self.check_live()?;
+        self.inner().upkeep.compact_range(self.live.id, KeyRange::of(&bounds))?;
         self.check_live()
     }
 

@@ -215,8 +215,13 @@ fn check_references(
     wrong: &mut dyn FnMut(Error) -> Result<()>,
 ) -> Result<()> {
     let none = SegmentUses::new();
-    for file in tree.runs.iter().flat_map(|run| &run.files) {
-        let (found, stated) = (found.get(&file.meta.file).unwrap_or(&none), &file.meta.values);
+    let mut files = BTreeMap::new();
+    for part in tree.runs.iter().flat_map(|run| &run.files) {
+        // The first part of a file states what all its parts refer to.
+        files.entry(part.meta.file).or_insert(&part.meta.values);
+    }
+    for (file, stated) in files {
+        let found = found.get(&file).unwrap_or(&none);
         let stated: SegmentUses = stated.iter().collect();
         let segments: BTreeSet<_> = found.keys().chain(stated.keys()).collect();
         for segment in segments {
@@ -228,10 +233,7 @@ fn check_references(
                      manifest",
                     found.values, found.bytes, stated.values, stated.bytes
                 );
-                wrong(
-                    Error::new(ErrorKind::Corruption, message)
-                        .at_path(&sst_path(&inner.ctx.dir, file.meta.file)),
-                )?;
+                wrong(Error::new(ErrorKind::Corruption, message).at_path(&sst_path(&inner.ctx.dir, file)))?;
             }
         }
     }

@@ -60,22 +60,31 @@ fn pick_file(policy: &Policy, situation: Situation<'_>, at: usize) -> Option<Par
         return None;
     }
     let cost = |file: &&RunFile| {
-        let below: u64 =
-            lower.map_or(0, |run| overlapping(run, file).map(|f| f.meta.bytes).fold(0, u64::saturating_add));
+        let below = lower.map_or(&[][..], |run| overlapping(run, upper, file));
+        let below = below.iter().map(|f| f.meta.bytes).fold(0, u64::saturating_add);
         below.saturating_mul(1000) / file.meta.bytes.max(1)
     };
     let file = upper.files.iter().min_by_key(cost)?;
     Some(PartialPlan {
         upper: upper.id,
         file: file.meta.file,
-        lower: lower.map(|run| (run.id, overlapping(run, file).map(|f| f.meta.file).collect())),
+        lower: lower.map(|run| {
+            let mut files: Vec<_> = overlapping(run, upper, file).iter().map(|f| f.meta.file).collect();
+            files.sort_unstable();
+            files.dedup();
+            (run.id, files)
+        }),
         output_stage,
         drops_tombstones: at + 1 + usize::from(lower.is_some()) == runs.len(),
     })
 }
 
-/// The files of `run` whose range meets that of `file`.
-fn overlapping<'r>(run: &'r Arc<Run>, file: &'r RunFile) -> impl Iterator<Item = &'r RunFile> {
-    let first = run.first_file_reaching(&file.meta.smallest);
-    run.files[first..].iter().take_while(|below| below.meta.smallest <= file.meta.largest)
+/// The files of `run` whose range meets that of `file`, with all their parts and between all parts of `file` in `upper`.
+fn overlapping<'r>(run: &'r Arc<Run>, upper: &Run, file: &RunFile) -> &'r [RunFile] {
+    let parts = || upper.parts_of(file.meta.file).map(|part| &part.meta);
+    let smallest = parts().next().map_or(&file.meta.smallest, |meta| &meta.smallest);
+    let largest = parts().last().map_or(&file.meta.largest, |meta| &meta.largest);
+    let first = run.first_file_reaching(smallest);
+    let count = run.files[first..].iter().take_while(|below| below.meta.smallest <= *largest).count();
+    &run.files[run.with_all_parts(first..first + count)]
 }

@@ -3,6 +3,7 @@
 //! - `forest`: [`Shape::Forest`], `k` runs a stage.
 //! - `forest_over_bottom`: [`Shape::ForestOverBottom`], a forest above a single large run.
 //! - `leveled`: [`Shape::Leveled`], one run a stage, merged file by file.
+//! - `range`: a key range of all runs, on demand, for any shape.
 //! - `sparse`: shared flush files of which little is live.
 //! - `value_files`: which files of separated values are cleaned.
 //! - here, for any shape: everything on demand, old tombstones, the bottom run of another shape, conversions for scans.
@@ -15,6 +16,7 @@
 mod forest;
 mod forest_over_bottom;
 mod leveled;
+mod range;
 mod sparse;
 pub(crate) mod value_files;
 
@@ -26,6 +28,7 @@ use crate::shape::{Conversion, Policy, STAGE_BOTTOM, STAGE_FIRST, Shape};
 use crate::version::SubTree;
 use crate::version::edit::RunId;
 
+pub(crate) use range::{RangePlan, RangeWork, pick_range};
 pub(crate) use sparse::{is_sparse, pick_sparse};
 
 /// A merge to do.
@@ -33,6 +36,7 @@ pub(crate) use sparse::{is_sparse, pick_sparse};
 pub(crate) enum Plan {
     Whole(WholePlan),
     Partial(PartialPlan),
+    Range(RangePlan),
 }
 
 impl Plan {
@@ -41,6 +45,7 @@ impl Plan {
         match self {
             Self::Whole(plan) => plan.output_stage,
             Self::Partial(plan) => plan.output_stage,
+            Self::Range(plan) => plan.output_stage,
         }
     }
 }

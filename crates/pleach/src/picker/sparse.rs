@@ -4,6 +4,7 @@ use super::forest::pick_stage;
 use super::{Situation, WholePlan};
 use crate::shape::STAGE_SECTIONS;
 use crate::version::SubTree;
+use crate::version::edit::RunId;
 
 /// A shared flush file is sparse when less than one part in this many is live. At 4, shared files take at most about four
 /// times the space of their live sections (arbitrary).
@@ -14,9 +15,10 @@ pub(crate) fn is_sparse(live_bytes: u64, raw_bytes: u64) -> bool {
     live_bytes < raw_bytes / SPARSE_SHARE
 }
 
-/// The merge that takes a sub-tree's sections out of sparse files: all its sections become one run.
-pub(crate) fn pick_sparse(tree: &SubTree) -> Option<WholePlan> {
-    let situation = Situation { tree, busy: &[], now: 0 };
+/// The merge that takes a sub-tree's sections out of sparse files: all its sections become one run. `busy` are runs of
+/// jobs that the version does not record.
+pub(crate) fn pick_sparse(tree: &SubTree, busy: &[RunId]) -> Option<WholePlan> {
+    let situation = Situation { tree, busy, now: 0 };
     let (start, len) = situation.stages().next()?;
     let plan = pick_stage(situation, start, len, 1)?;
     // A merge into their own stage leaves the older sections in their files.

@@ -19,12 +19,12 @@ use crate::keys::{PartitionId, split_partition_key};
 use crate::limits::KEY_LEN_MAX;
 use crate::shape::STAGE_SECTIONS;
 use crate::version::edit::RunKind;
-use crate::version::{Origin, Run, RunFile};
+use crate::version::{Origin, Run, RunFile, SstFile};
 
-/// The part of a file that belongs to a run.
+/// What of a file belongs to a run.
 struct RunPart {
-    smallest: Box<[u8]>,
-    largest: Box<[u8]>,
+    /// The first and the last key of each part, ascending. There is at least one.
+    ranges: Vec<(Box<[u8]>, Box<[u8]>)>,
     clip: Option<Box<[u8]>>,
     /// Entries that the file should have for the run.
     entries: u64,
@@ -171,21 +171,36 @@ fn merge_sections(into: &mut AgedSst, from: AgedSst) {
 }
 
 fn files_of(partition: PartitionId, run: &Run) -> Vec<AgedSst> {
-    let sst = |file: &RunFile| {
-        let part = RunPart {
-            smallest: file.meta.smallest.clone(),
-            largest: file.meta.largest.clone(),
-            clip: run.clip.clone(),
-            entries: file.meta.entries,
-        };
+    let mut files: Vec<(Arc<SstFile>, RunPart)> = Vec::new();
+    for RunFile { file, meta, .. } in &run.files {
+        let range = (meta.smallest.clone(), meta.largest.clone());
+        if let Some((_, part)) = files.iter_mut().rev().find(|(other, _)| other.id == file.id) {
+            part.ranges.push(range);
+            // The counts of parts are estimates.
+            part.entries = part.entries.saturating_add(meta.entries).min(file.summary.entries);
+        } else {
+            let part = RunPart { ranges: vec![range], clip: run.clip.clone(), entries: meta.entries };
+            files.push((Arc::clone(file), part));
+        }
+    }
+    let sst = |(file, part): (Arc<SstFile>, RunPart)| {
         let owner = match run.kind {
             RunKind::Ssts => FileOwner::Run(partition, part),
             RunKind::Section => FileOwner::Sections(BTreeMap::from([(partition, part)])),
         };
-        let summary = Some(file.file.summary.clone());
-        AgedSst { file: file.meta.file, owner, summary, replay_log_before: None }
+        let summary = Some(file.summary.clone());
+        AgedSst { file: file.id, owner, summary, replay_log_before: None }
     };
-    run.files.iter().map(sst).collect()
+    files.into_iter().map(sst).collect()
+}
+
+impl RunPart {
+    /// Whether a reader of the run sees no entry of the key here.
+    fn hides(&self, user_key: &[u8]) -> bool {
+        let before = self.ranges.partition_point(|(smallest, _)| &**smallest <= user_key);
+        let is_inside = before > 0 && user_key <= &*self.ranges[before - 1].1;
+        !is_inside || self.clip.as_deref().is_some_and(|clip| user_key < clip)
+    }
 }
 
 impl AgedSst {
@@ -210,8 +225,8 @@ impl AgedSst {
             FileOwner::Shared | FileOwner::Unknown => return place,
         };
         place.partition = Some(sink.name(Owner::Partition(owner)));
-        place.lower = part.map(|part| part.smallest.to_vec());
-        place.upper = part.map(|part| part.largest.to_vec());
+        place.lower = part.and_then(|part| part.ranges.first()).map(|(smallest, _)| smallest.to_vec());
+        place.upper = part.and_then(|part| part.ranges.last()).map(|(_, largest)| largest.to_vec());
         place.entries = self.entries();
         place
     }
@@ -244,12 +259,7 @@ impl<'a> Reading<'a, '_> {
             return Ok(());
         };
         self.found += 1;
-        let is_hidden = part.is_some_and(|part| {
-            part.clip.as_deref().is_some_and(|clip| user_key < clip)
-                || user_key < &*part.smallest
-                || user_key > &*part.largest
-        });
-        if is_hidden {
+        if part.is_some_and(|part| part.hides(user_key)) {
             return Ok(());
         }
         if !(1..=KEY_LEN_MAX).contains(&user_key.len()) {

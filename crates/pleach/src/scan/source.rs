@@ -130,7 +130,7 @@ impl SourceCursor {
     pub(super) fn wait(&mut self, direction: Direction) -> Result<()> {
         if let Source::Run(cursor) = &mut self.source {
             cursor.sst.wait()?;
-            cursor.end_step(direction);
+            cursor.end_step(direction)?;
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ impl SourceCursor {
     pub(super) fn poll_step(&mut self, direction: Direction, waker: &Waker) -> Poll<Result<()>> {
         if let Source::Run(cursor) = &mut self.source {
             ready!(cursor.sst.poll_step(waker))?;
-            cursor.end_step(direction);
+            cursor.end_step(direction)?;
         }
         Poll::Ready(Ok(()))
     }

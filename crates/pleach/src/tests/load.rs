@@ -67,6 +67,7 @@ impl Load {
             match plan {
                 Plan::Whole(plan) => self.merge_whole(&plan),
                 Plan::Partial(plan) => self.merge_file(&plan),
+                Plan::Range(_) => unreachable!("only on demand"),
             }
         }
     }

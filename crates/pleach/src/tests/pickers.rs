@@ -62,7 +62,7 @@ impl Player for Pickers {
                 let situation = Situation { tree: &tree(), busy: &[], now: 0 };
                 told(pick_all(&self.policy, situation).map(Plan::Whole))
             }
-            "pick-sparse" => told(pick_sparse(&tree()).map(Plan::Whole)),
+            "pick-sparse" => told(pick_sparse(&tree(), &[]).map(Plan::Whole)),
             "is-sparse" => {
                 let bytes = |at: usize| words[at].parse().unwrap();
                 (if is_sparse(bytes(0), bytes(1)) { "yes" } else { "no" }).to_owned()

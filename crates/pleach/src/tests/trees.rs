@@ -135,6 +135,11 @@ pub(super) fn told(plan: Option<Plan>) -> String {
         Some(Plan::Whole(plan)) => {
             (list(&mut plan.inputs.iter().map(|run| run.0)), plan.output_stage, plan.drops_tombstones)
         }
+        Some(Plan::Range(plan)) => {
+            let output = plan.output.map_or("a new run".to_owned(), |run| run.0.to_string());
+            let inputs = list(&mut plan.inputs.iter().map(|run| run.0));
+            return format!("{inputs} -> {output} of {}", stage_name(plan.output_stage));
+        }
         Some(Plan::Partial(plan)) => {
             let lower = plan.lower.map_or("nothing".to_owned(), |(run, files)| {
                 format!("{}({})", run.0, list(&mut files.iter().map(|file| file.0)))

@@ -25,6 +25,7 @@ use crate::version_set::VersionSet;
 use crate::version_set::reserve::TAIL_BYTES_MAX;
 use crate::write_path::WritePath;
 
+mod compact_range;
 mod compaction;
 pub(crate) mod filters;
 mod flush;
@@ -34,7 +35,7 @@ mod trainer;
 mod value_files;
 
 use compaction::worker::{Compactions, QUIET_AFTER, Worker};
-use compaction::{Pacer, Requests};
+use compaction::{Pacer, RangeRequests, Requests};
 use relocation::{RelocationState, Relocator};
 use trainer::Trainer;
 
@@ -149,7 +150,9 @@ pub(crate) struct Upkeep {
 pub(crate) struct Background {
     /// Partitions whose runs are to be merged into one.
     pub(crate) to_compact: Requests,
-    /// Threads that wait for each of them.
+    /// Key ranges that are to be merged.
+    pub(crate) ranges: RangeRequests,
+    /// Threads that wait for each of the partitions to compact.
     pub(crate) waiters: BTreeMap<PartitionId, usize>,
     /// Threads that convert each of them, in one pass or several.
     pub(crate) converters: BTreeMap<PartitionId, usize>,
@@ -384,7 +387,7 @@ impl Upkeep {
         if !self.is_relocation_settled(version) {
             return false;
         }
-        let has_plan = |id| version.tree(id).is_some_and(|tree| picker::pick_sparse(tree).is_some());
+        let has_plan = |id| version.tree(id).is_some_and(|tree| picker::pick_sparse(tree, &[]).is_some());
         !is_busy && !sparse.into_iter().any(has_plan)
     }
 
@@ -420,7 +423,7 @@ impl Upkeep {
         self.ctx.status.is_closed()
             || self.writes.pressure.is_on(0.0)
             || self.settle_waiters.load(Ordering::Acquire) > 0
-            || !self.background.lock().to_compact.is_empty()
+            || self.background.lock().has_requests()
     }
 
     /// Switches the memtable and waits until all that has been written so far is flushed.
@@ -457,6 +460,11 @@ impl Upkeep {
 }
 
 impl Background {
+    /// Whether a thread waits for a merge that it has requested.
+    fn has_requests(&self) -> bool {
+        !self.to_compact.is_empty() || !self.ranges.is_empty()
+    }
+
     /// Requests that the partition's runs are merged into one.
     fn begin_wait(&mut self, partition: PartitionId, converts: bool) {
         self.to_compact.insert(partition, converts);

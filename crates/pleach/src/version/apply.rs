@@ -149,6 +149,7 @@ impl SubTree {
         })
     }
 
+    /// Removes all parts of some files.
     fn remove_files(
         &mut self,
         id: RunId,
@@ -158,7 +159,7 @@ impl SubTree {
         self.replace_run(id, |run| {
             let (gone, kept): (Vec<_>, Vec<_>) =
                 run.files.iter().cloned().partition(|f| removed.contains(&f.file.id));
-            if gone.len() != removed.len() {
+            if !removed.iter().all(|id| gone.iter().any(|f| f.file.id == *id)) {
                 return Err(format!("run {} does not have the files to remove", id.0));
             }
             for file in &gone {
@@ -168,7 +169,7 @@ impl SubTree {
         })
     }
 
-    /// Replaces what a file of a run refers to.
+    /// Replaces what a file of a run refers to: its first part says it.
     fn set_refs(
         &mut self,
         id: RunId,

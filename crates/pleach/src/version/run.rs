@@ -1,7 +1,8 @@
 //! A run: an ordered list of SSTs with disjoint key ranges, in which a user key stands at most once.
 //!
 //! A section, a partition's slice of a shared flush file, is a run of one file whose keys carry the partition number.
-//! Entries below the clip are not read: a compaction has moved them to its output.
+//! Entries below the clip are not read: a compaction has moved them to its output. Of a file a run may have some parts only
+//! ([`super::parts`]); each is an element of its list.
 //!
 //! # Invariants
 //! 1. *Order*: files ascend and do not overlap. Checked in [`Run::check_invariants`].
@@ -19,7 +20,7 @@ use pleach_table::{Filter, Sst};
 use super::edit::{RunFileMeta, RunId, RunKind, RunMeta};
 use super::sst_file::SstFile;
 
-/// A file of a run.
+/// A file of a run, or a part of it.
 #[derive(Clone)]
 pub(crate) struct RunFile {
     pub(crate) file: Arc<SstFile>,
@@ -212,7 +213,7 @@ impl Run {
         if let Some(pair) = files.windows(2).find(|pair| pair[0].meta.largest >= pair[1].meta.smallest) {
             return Err(format!("run {id}: files {} and {} overlap", pair[0].file.id, pair[1].file.id));
         }
-        if kind == RunKind::Section && files.len() > 1 {
+        if kind == RunKind::Section && files.iter().any(|part| part.file.id != files[0].file.id) {
             return Err(format!("run {id}: a section lies in one file"));
         }
         Ok(())

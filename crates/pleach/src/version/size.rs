@@ -80,7 +80,7 @@ fn files_within<'r>(run: &'r Run, lower: Option<&[u8]>, upper: Option<&[u8]>) ->
 }
 
 /// Half blocks of the run's part of a file: those within the bounds, and all.
-fn blocks_within(
+pub(super) fn blocks_within(
     run: &Run,
     file: &RunFile,
     partition: PartitionId,
@@ -102,7 +102,7 @@ fn blocks_within(
     (to.saturating_sub(from), end.saturating_sub(begin).max(1))
 }
 
-fn scaled(whole: u64, part: u64, of: u64) -> u64 {
+pub(super) fn scaled(whole: u64, part: u64, of: u64) -> u64 {
     let share = u128::from(whole) * u128::from(part.min(of)) / u128::from(of);
     u64::try_from(share).unwrap_or(whole)
 }

@@ -10,7 +10,7 @@ use crate::rig::action::Action;
 use crate::rig::catch::catch;
 use crate::rig::driver::Driver;
 use crate::rig::happened::{
-    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED,
+    CONVERSIONS, COPIES, CUTS, FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED,
     SEGMENTS, SNAPSHOTS, TRAINED_LATER,
 };
 use crate::rig::plan::Plan;
@@ -49,6 +49,7 @@ fn random_actions_and_reads_agree_with_maps() {
             GROUPS,
             SNAPSHOTS,
             MERGES,
+            CUTS,
             SEGMENTS,
             COPIES,
             MOVES,

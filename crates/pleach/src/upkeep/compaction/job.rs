@@ -1,7 +1,7 @@
 //! A compaction in progress: merges its inputs, writes SSTs, commits its progress.
 //!
-//! A job merges whole runs into a new one, or one file of a run into the run of the next stage (a partial job, see
-//! `partial`). The version records a whole job, and each commit of it raises the clip. It does not record a partial job: that
+//! A job merges whole runs into a new one, one file of a run into the run of the next stage (a partial job, see
+//! `partial`), or a key range of all runs into the oldest one (`range`). The version records a whole job, and each commit of it raises the clip. It does not record a partial job: that
 //! is small, about one file and the ten that it overlaps, so its single edit comes at the end and a crash loses no more.
 //!
 //! # Invariants
@@ -18,6 +18,7 @@ use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
 use super::merging::Merging;
 use super::outputs::{Outputs, trace_output};
 use super::partial;
+use super::range::RangeJob;
 use crate::keys::{PartitionId, successor};
 use crate::picker::{PartialPlan, WholePlan, conversion_bytes};
 use crate::scan::PassedValues;
@@ -44,7 +45,7 @@ pub(super) struct CompactionJob {
     pub(super) has_progress: bool,
 }
 
-/// Whether the job merges whole runs.
+/// What the job merges.
 pub(super) enum Kind {
     Whole {
         output: RunId,
@@ -52,6 +53,7 @@ pub(super) enum Kind {
         commit_bytes: u64,
     },
     Partial(PartialPlan),
+    Range(RangeJob),
 }
 
 /// A conversion that has failed and will be resumed.
@@ -143,7 +145,7 @@ impl CompactionJob {
     pub(super) fn output(&self) -> Option<RunId> {
         match self.kind {
             Kind::Whole { output, .. } => Some(output),
-            Kind::Partial(_) => None,
+            Kind::Partial(_) | Kind::Range(_) => None,
         }
     }
 
@@ -155,6 +157,9 @@ impl CompactionJob {
             self.abandon();
             return Ok(Progress::Done);
         };
+        if !self.prepare_range(upkeep)? {
+            return Ok(Progress::Done);
+        }
         let span = trace::compaction(self.partition, self.output_stage, self.inputs.len());
         let has_output = self.write_file(upkeep, &older, &span)?;
         drop(older);
@@ -175,7 +180,11 @@ impl CompactionJob {
     }
 
     fn should_commit(&self, upkeep: &Upkeep, has_output: bool) -> bool {
-        let Kind::Whole { commit_bytes, .. } = self.kind else { return false };
+        let commit_bytes = match &self.kind {
+            Kind::Whole { commit_bytes, .. } => *commit_bytes,
+            Kind::Range(job) if job.extends_a_run() => u64::MAX,
+            Kind::Range(_) | Kind::Partial(_) => return false,
+        };
         let written = self.outputs.written_bytes();
         !has_output
             || self.outputs.len() >= upkeep.ctx.options.clean_every
@@ -198,7 +207,10 @@ impl CompactionJob {
             return Ok(());
         };
         let is_whole = matches!(self.kind, Kind::Whole { .. });
-        if !is_whole {
+        let is_range = matches!(self.kind, Kind::Range(_));
+        if is_range {
+            failpoint::reached("compaction.range_commit");
+        } else if !is_whole {
             failpoint::reached("compaction.partial_commit");
         }
         if is_done && let Some(left) = self.merging.values_left() {
@@ -223,12 +235,15 @@ impl CompactionJob {
         self.merging.note_committed(upkeep);
         if is_done {
             add(&upkeep.ctx.counters.compactions, 1);
-            add(&upkeep.ctx.counters.partial_compactions, u64::from(!is_whole));
+            add(&upkeep.ctx.counters.partial_compactions, u64::from(!is_whole && !is_range));
+            add(&upkeep.ctx.counters.range_compactions, u64::from(is_range));
+        } else if is_range {
+            self.follow_range();
         } else if let Some(tree) = upkeep.version_set.state.load().version.tree(self.partition) {
             self.merging.follow(tree);
         }
         self.has_progress = true;
-        if is_whole && upkeep.ctx.is_space_short(upkeep.ctx.options.sst_bytes) {
+        if (is_whole || is_range) && upkeep.ctx.is_space_short(upkeep.ctx.options.sst_bytes) {
             upkeep.version_set.remove_obsolete();
         }
         Ok(())
@@ -242,6 +257,9 @@ impl CompactionJob {
     ) -> Result<Option<(Edit, Vec<Arc<SstFile>>)>> {
         let state = upkeep.version_set.state.load();
         let Some(tree) = state.version.tree(self.partition) else { return Ok(None) };
+        if let Kind::Range(_) = self.kind {
+            return self.range_edit(upkeep, tree, is_done).map(Some);
+        }
         let mut edit = Edit::default();
         let (files, metas) = self.outputs.name_in(&mut edit);
         match &self.kind {
@@ -260,6 +278,7 @@ impl CompactionJob {
                 let newest_seq = state.version.newest_seq(self.partition, &self.inputs);
                 partial::push_changes(plan, self.partition, &mut edit, tree, newest_seq, metas);
             }
+            Kind::Range(_) => unreachable!("done above"),
         }
         Ok(Some((edit, files)))
     }
@@ -291,9 +310,10 @@ impl CompactionJob {
         for run in self.inputs.iter().filter_map(|id| tree.run(*id)) {
             edit.push(EditItem::SetClip { partition, run: run.id, clip: clip.clone() });
             let below: Vec<_> = files_below(run, &clip);
-            for file in run.files.iter().skip(below.len()) {
-                let Some(passed) = passed.get(&file.meta.file) else { continue };
-                let (file, refs) = (file.meta.file, file.meta.values.without(passed)?);
+            for (&file, passed) in passed.iter().filter(|(file, _)| !below.contains(file)) {
+                // Its first part states what all parts refer to.
+                let Some(part) = run.parts_of(file).next() else { continue };
+                let refs = part.meta.values.without(passed)?;
                 edit.push(EditItem::ValueRefs { partition, run: run.id, file, refs });
             }
             if !below.is_empty() {
@@ -301,6 +321,14 @@ impl CompactionJob {
             }
         }
         Ok(())
+    }
+
+    /// The request of a range that the job fulfils.
+    pub(super) fn range_request(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Range(job) => Some(job.request),
+            Kind::Whole { .. } | Kind::Partial(_) => None,
+        }
     }
 
     /// Makes the files obsolete that no edit names.
@@ -318,6 +346,12 @@ fn value_files_in(edit: &Edit) -> Vec<FileId> {
     edit.items.iter().filter_map(file).collect()
 }
 
+/// The files of which no part reaches the clip.
 fn files_below(run: &Run, clip: &[u8]) -> Vec<FileId> {
-    run.files.iter().take_while(|f| &*f.meta.largest < clip).map(|f| f.meta.file).collect()
+    let (below, rest) = run.files.split_at(run.files.partition_point(|part| &*part.meta.largest < clip));
+    let mut files: Vec<_> = below.iter().map(|part| part.meta.file).collect();
+    files.sort_unstable();
+    files.dedup();
+    files.retain(|file| !rest.iter().any(|part| part.meta.file == *file));
+    files
 }

@@ -21,6 +21,7 @@ mod merging;
 mod outputs;
 mod pace;
 mod partial;
+mod range;
 mod requests;
 mod room;
 mod starts;
@@ -29,4 +30,4 @@ mod tests;
 pub(crate) mod worker;
 
 pub(crate) use pace::Pacer;
-pub(crate) use requests::Requests;
+pub(crate) use requests::{RangeRequests, Requests};

@@ -50,14 +50,16 @@ pub(super) fn push_changes(
     outputs: Vec<RunFileMeta>,
 ) {
     let PartialPlan { upper, file, lower, output_stage, .. } = plan;
-    if tree.run(*upper).is_some_and(|run| run.files.len() == 1) {
+    if tree.run(*upper).is_some_and(|run| run.files.iter().all(|part| part.meta.file == *file)) {
         edit.push(EditItem::RemoveRun { partition, run: *upper });
     } else {
         edit.push(EditItem::RemoveRunFiles { partition, run: *upper, files: vec![*file] });
     }
     match lower {
         Some((run, files)) => {
-            let is_emptied = tree.run(*run).is_some_and(|run| run.files.len() == files.len());
+            let is_emptied = tree
+                .run(*run)
+                .is_some_and(|run| run.files.iter().all(|part| files.contains(&part.meta.file)));
             if is_emptied && outputs.is_empty() {
                 edit.push(EditItem::RemoveRun { partition, run: *run });
                 return;

@@ -9,10 +9,10 @@ use std::sync::{Arc, Weak};
 use pleach_env::Result;
 
 use super::job::CompactionJob;
-use super::requests::Requests;
+use super::requests::{RangeRequests, Requests};
 use super::worker::{Compactions, List};
 use crate::keys::PartitionId;
-use crate::picker::{self, Plan, Situation, WholePlan};
+use crate::picker::{self, Plan, RangeWork, Situation, WholePlan};
 use crate::shape::{Conversion, Policy, STAGE_FIRST};
 use crate::version::Version;
 use crate::version::edit::RunId;
@@ -38,6 +38,23 @@ impl Search {
 /// Partitions that a search for a plan looks at, at most (arbitrary): some milliseconds.
 const LOOKED_AT_MAX: usize = 1 << 14;
 
+/// The requests as they were at one moment.
+struct Pending {
+    whole: Requests,
+    ranges: RangeRequests,
+}
+
+impl Pending {
+    /// Whether a requested merge of the partition has yet to be started.
+    fn is_open(&self, partition: PartitionId) -> bool {
+        self.whole.is_open(partition) || self.ranges.is_open(partition)
+    }
+
+    fn has_open(&self) -> bool {
+        self.whole.open().next().is_some() || self.ranges.open().next().is_some()
+    }
+}
+
 /// A job to start.
 struct Picked {
     partition: PartitionId,
@@ -52,7 +69,7 @@ impl List {
         self.waiting.iter().map(|job| job.output_stage).min().unwrap_or(u8::MAX)
     }
 
-    /// Runs of the partition that partial jobs work on.
+    /// Runs of the partition that jobs work on which the version does not record.
     pub(super) fn busy(&self, partition: PartitionId) -> Vec<RunId> {
         self.partial_runs.iter().filter(|(of, _)| *of == partition).map(|(_, run)| *run).collect()
     }
@@ -112,7 +129,7 @@ impl Compactions {
             // wait for the next refresh.
             let is_empty = self.upkeep.settle_waiters.load(Ordering::Acquire) == 0
                 && list.empty_search.as_ref().is_some_and(|empty| empty.is_same(&search));
-            let has_requests = requests.open().next().is_some();
+            let has_requests = requests.has_open();
             let with_room = self.conversion_with_room(list, &self.upkeep.version_set.state.load().version);
             if (is_empty && !has_requests && with_room.is_none())
                 || before.is_some_and(|before| before <= STAGE_FIRST)
@@ -151,6 +168,16 @@ impl Compactions {
                     self.upkeep.background.lock().partial_runs = list.partial_runs.len();
                 }
             }
+            Plan::Range(plan) => {
+                let number = request.expect("a merge of a range is requested");
+                if let Some(job) = CompactionJob::start_range(&self.upkeep, partition, plan, number) {
+                    list.partial_runs.extend(job.inputs.iter().map(|run| (partition, *run)));
+                    list.waiting.push(job);
+                    let mut background = self.upkeep.background.lock();
+                    background.partial_runs = list.partial_runs.len();
+                    background.ranges.set_started(number, true);
+                }
+            }
         }
         Ok(())
     }
@@ -163,7 +190,7 @@ impl Compactions {
         &self,
         list: &mut List,
         version: &Version,
-        requests: &Requests,
+        requests: &Pending,
         (with_room, before): (Option<PartitionId>, Option<u8>),
     ) -> Option<Picked> {
         let is_quiet = self.upkeep.is_quiet();
@@ -173,13 +200,26 @@ impl Compactions {
             let is_urgent = before.is_none_or(|before| plan.output_stage() < before);
             is_urgent.then_some(Picked { partition, plan, request })
         };
-        let requested = requests.open().find_map(|(id, number, converts)| {
+        let requested = requests.whole.open().find_map(|(id, number, converts)| {
             let busy = list.busy(id);
             let tree = version.tree(id)?;
             let situation = Situation { tree, busy: &busy, now };
             let mut plan = pick_requested(&policy, situation, converts)?;
             plan.converts = plan.converts && (converts || self.has_room(tree));
             picked(id, Plan::Whole(plan), Some(number))
+        });
+        let requested = requested.or_else(|| {
+            requests.ranges.open().find_map(|request| {
+                let busy = list.busy(request.partition);
+                let tree = version.tree(request.partition)?;
+                let situation = Situation { tree, busy: &busy, now };
+                match picker::pick_range(&policy, situation, &request.range) {
+                    RangeWork::Due(plan) => {
+                        picked(request.partition, Plan::Range(plan), Some(request.number))
+                    }
+                    RangeWork::Nothing | RangeWork::Waits => None,
+                }
+            })
         });
         if requested.is_some() {
             return requested;
@@ -218,7 +258,7 @@ impl Compactions {
         let sparse = || {
             let sparse = self.upkeep.version_set.ledger.lock().in_sparse_files();
             sparse.into_iter().find_map(|id| {
-                let plan = picker::pick_sparse(version.tree(id)?)?;
+                let plan = picker::pick_sparse(version.tree(id)?, &list.busy(id))?;
                 picked(id, Plan::Whole(plan), None)
             })
         };
@@ -227,12 +267,12 @@ impl Compactions {
 
     /// Removes the requests that are fulfilled and wakes those who made them. Returns the newest version and the pending
     /// requests.
-    fn fulfil_requests(&self, list: &List) -> (Arc<Version>, Requests) {
+    fn fulfil_requests(&self, list: &List) -> (Arc<Version>, Pending) {
         let policy = self.upkeep.ctx.options.policy(true);
         let mut background = self.upkeep.background.lock();
         // Loaded after the requests are seen: it has what was flushed before they were made.
         let version = Arc::clone(&self.upkeep.version_set.state.load().version);
-        let any_fulfilled = background.to_compact.retain(|id, merge, converts| {
+        let any_merged = background.to_compact.retain(|id, merge, converts| {
             let Some(tree) = version.tree(id) else { return false };
             if let Some(output) = merge {
                 return tree.jobs.iter().any(|job| job.output == output);
@@ -243,9 +283,14 @@ impl Compactions {
                 || !busy.is_empty()
                 || pick_requested(&policy, situation, converts).is_some()
         });
-        let requests = background.to_compact.clone();
+        let any_fulfilled = background.ranges.retain(|request| {
+            let Some(tree) = version.tree(request.partition) else { return false };
+            let situation = Situation { tree, busy: &[], now: 0 };
+            picker::pick_range(&policy, situation, &request.range) != RangeWork::Nothing
+        });
+        let requests = Pending { whole: background.to_compact.clone(), ranges: background.ranges.clone() };
         drop(background);
-        if any_fulfilled {
+        if any_merged || any_fulfilled {
             self.upkeep.ctx.status.notify();
             // It may have made the requests.
             if let Some(relocator) =

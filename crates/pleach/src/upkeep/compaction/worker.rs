@@ -48,7 +48,7 @@ pub(super) struct List {
     pub(super) failed_conversions: BTreeMap<(PartitionId, RunId), FailedConversion>,
     /// Partitions whose conversion waits for room.
     pub(super) waiting_for_room: Waiting,
-    /// Runs of partial jobs that wait or are in a step.
+    /// Runs of partial jobs, and of those on key ranges, that wait or are in a step.
     pub(super) partial_runs: Vec<(PartitionId, RunId)>,
     /// The last search for jobs to start, if it found none.
     pub(super) empty_search: Option<Search>,
@@ -168,7 +168,14 @@ impl Compactions {
             list.partial_runs.retain(|(of, run)| *of != job.partition || !job.inputs.contains(run));
         }
         list.empty_search = None;
-        self.upkeep.background.lock().partial_runs = list.partial_runs.len();
+        let mut background = self.upkeep.background.lock();
+        background.partial_runs = list.partial_runs.len();
+        match job.range_request() {
+            Some(number) if progress.is_some() => background.ranges.remove(number),
+            // What is left of it is tried again.
+            Some(number) => background.ranges.set_started(number, false),
+            None => {}
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Compactions as users see them: steps, space and shapes, on a simulated machine.
 
 mod pace;
+mod range;
 mod shapes;
 mod space;
 mod steps;

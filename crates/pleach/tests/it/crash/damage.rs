@@ -17,8 +17,8 @@ use crate::rig::catch::catch;
 use crate::rig::compare;
 use crate::rig::driver::Driver;
 use crate::rig::happened::{
-    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, MOVES, PACKED, SEGMENTS, SNAPSHOTS,
-    TRAINED_LATER,
+    CONVERSIONS, COPIES, CUTS, FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, MOVES, PACKED, SEGMENTS,
+    SNAPSHOTS, TRAINED_LATER,
 };
 use crate::rig::plan::Plan;
 use crate::rig::setup::{DIR, Setup};
@@ -199,6 +199,7 @@ fn damage_is_noticed_or_harmless() {
             GROUPS,
             SNAPSHOTS,
             MERGES,
+            CUTS,
             SEGMENTS,
             COPIES,
             MOVES,

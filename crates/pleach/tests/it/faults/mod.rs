@@ -12,7 +12,7 @@ use pleach::{LearnedIndex, Shape};
 
 use crate::rig::catch::catch;
 use crate::rig::happened::{
-    CONVERSIONS, COPIES, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED, SEGMENTS,
+    CONVERSIONS, COPIES, CUTS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED, SEGMENTS,
     SNAPSHOTS, TRAINED_LATER,
 };
 use crate::rig::threads::{alone, clock, in_parallel};
@@ -100,7 +100,7 @@ fn a_fault_at_any_call_breaks_no_promise() {
     );
     let kinds =
         KINDS.into_iter().chain([FaultKind::ReadEio, FaultKind::OpenTooManyFiles, FaultKind::JobPanics]);
-    let needed: Vec<_> = kinds.map(name_of).chain([GROUPS, SNAPSHOTS, PANICS]).collect();
+    let needed: Vec<_> = kinds.map(name_of).chain([GROUPS, SNAPSHOTS, PANICS, CUTS]).collect();
     happened.check(&needed, every == 1);
 }
 

@@ -129,6 +129,7 @@ impl Script {
                 120 => Action::Reopen,
                 150 => Action::Compact,
                 154 => Action::Convert,
+                82 | 115 | 165 | 185 => plan.compact_range(driver.world()),
                 160 if driver.world().has(1) => Action::Drop(1),
                 _ => plan.next(driver.world()),
             };
@@ -168,7 +169,11 @@ pub(super) fn fit(action: &Action, world: &World) -> Option<Action> {
             let ops = fitting(ops);
             (!ops.is_empty()).then_some(Action::Write { ops, sync: *sync })?
         }
-        Action::Drop(slot) | Action::CompactPartition(slot) if !world.has(*slot) => return None,
+        Action::Drop(slot) | Action::CompactPartition(slot) | Action::CompactRange(slot, _)
+            if !world.has(*slot) =>
+        {
+            return None;
+        }
         action => action.clone(),
     })
 }

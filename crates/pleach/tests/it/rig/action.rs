@@ -28,6 +28,8 @@ pub(crate) enum Action {
     Flush,
     Compact,
     CompactPartition(usize),
+    /// Compacts the keys of a partition from the first one up to, but not including, the second one.
+    CompactRange(usize, [Arc<[u8]>; 2]),
     /// Compacts, and copies separated values in the order of keys.
     Convert,
     Settle,
@@ -75,6 +77,11 @@ impl std::fmt::Debug for Action {
             Action::Flush => f.write_str("flush"),
             Action::Compact => f.write_str("compact"),
             Action::CompactPartition(slot) => write!(f, "compact {slot}"),
+            Action::CompactRange(slot, bounds) => {
+                let [lower, upper] =
+                    bounds.each_ref().map(|key| key[..key.len().min(24)].escape_ascii().to_string());
+                write!(f, "compact {slot} {lower:?}..{upper:?}")
+            }
             Action::Convert => f.write_str("convert"),
             Action::Settle => f.write_str("settle"),
             Action::Step(count) => write!(f, "step {count}"),

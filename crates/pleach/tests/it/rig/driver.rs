@@ -10,7 +10,7 @@ use pleach::{Db, Durability, Error, ErrorKind, Partition, Snapshot};
 use super::action::{Action, Op};
 use super::compare;
 use super::happened::{
-    CONVERSIONS, COPIES, FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED, SEGMENTS,
+    CONVERSIONS, COPIES, CUTS, FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED, SEGMENTS,
     SNAPSHOTS, TRAINED_LATER,
 };
 use super::query::{Query, Source};
@@ -40,6 +40,8 @@ pub(crate) struct Driver {
     /// Whether separated values were put in order.
     has_converted: bool,
     trained_later: u64,
+    /// Range compactions that have left parts of files.
+    cuts: u64,
 }
 
 /// A snapshot, handles of its partitions, and their contents.
@@ -56,7 +58,7 @@ impl Driver {
 
     /// Continues with an open store.
     pub(crate) fn resume(env: Arc<SimEnv>, setup: Setup, db: Db, timeline: Timeline) -> Self {
-        let (kept, violation, struck, full_disks, manifests_kept, trained_later) = Default::default();
+        let (kept, violation, struck, full_disks, manifests_kept, trained_later, cuts) = Default::default();
         let (db, has_converted) = (Some(db), false);
         Self {
             env,
@@ -70,6 +72,7 @@ impl Driver {
             manifests_kept,
             has_converted,
             trained_later,
+            cuts,
         }
     }
 
@@ -102,6 +105,7 @@ impl Driver {
         }
         self.manifests_kept += u64::from(failpoint::take_report("manifest.kept").is_some());
         self.trained_later += failpoint::take_report("index.trained").unwrap_or(0);
+        self.cuts += u64::from(failpoint::take_report("compaction.cut").is_some());
         let converts = matches!(action.itself(), Action::Convert | Action::Together(_));
         let has_converted = |db: &Db| db.stats().value_converted_bytes > 0;
         self.has_converted |= converts && self.db.as_ref().is_some_and(has_converted);
@@ -110,13 +114,14 @@ impl Driver {
     }
 
     /// Counts so far, for [`Happened`](super::happened::Happened).
-    pub(crate) fn happened(&self) -> [(&'static str, u64); 12] {
+    pub(crate) fn happened(&self) -> [(&'static str, u64); 13] {
         let [groups, snapshots, merges] = self.timeline.happened();
         let stats = self.db.as_ref().map(Db::stats);
         [
             (GROUPS, groups),
             (SNAPSHOTS, snapshots),
             (MERGES, merges),
+            (CUTS, self.cuts),
             (TRAINED_LATER, self.trained_later),
             (SEGMENTS, stats.as_ref().map_or(0, |s| s.value_files)),
             (COPIES, stats.as_ref().map_or(0, |s| u64::from(s.value_copied_bytes > 0))),
@@ -236,6 +241,7 @@ impl Driver {
             Action::Flush => db.flush(),
             Action::Compact => db.compact(),
             Action::CompactPartition(slot) => partition(*slot).compact(),
+            Action::CompactRange(slot, [lower, upper]) => partition(*slot).compact_range(lower..upper),
             Action::Convert => db.convert().map(drop),
             Action::Settle => db.settle(),
             _ => unreachable!("done above"),
@@ -329,6 +335,8 @@ fn is_durable(action: &Action) -> bool {
         Action::Write { sync, .. } => *sync,
         Action::OnFullDisk(action, _) => is_durable(action),
         Action::Step(_) | Action::Together(_) | Action::Keep | Action::Release => false,
+        // It flushes only what it needs.
+        Action::CompactRange(..) => false,
         // Flushes and compactions write everything to files first.
         _ => true,
     }

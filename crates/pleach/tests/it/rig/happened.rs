@@ -8,6 +8,7 @@ use super::driver::Driver;
 pub(crate) const GROUPS: &str = "commits of several batches";
 pub(crate) const SNAPSHOTS: &str = "snapshots kept";
 pub(crate) const MERGES: &str = "actions that merged files of levels one by one";
+pub(crate) const CUTS: &str = "actions whose range compactions have left parts of files";
 pub(crate) const LEARNED: &str = "SSTs with a learned index at the end of a history";
 pub(crate) const TRAINED_LATER: &str = "SSTs that got a learned index while the machine was idle";
 pub(crate) const SEGMENTS: &str = "files of separated values at the end of a history";

@@ -95,7 +95,7 @@ impl Plan {
             return self.drop_one(world);
         }
         if falls(flushes) {
-            return Action::Flush;
+            return if self.rng.u8(..3) == 0 { self.compact_range(world) } else { Action::Flush };
         }
         if falls(compactions) {
             return match self.rng.u8(..4) {
@@ -162,7 +162,13 @@ impl Plan {
     fn step(&mut self, world: &World, calm: bool) -> Step {
         match self.rng.u8(..40) {
             0 | 1 => Step::Do(Action::Sync),
-            2 if !calm => Step::Do(Action::Flush),
+            2 if !calm && self.rng.bool() => Step::Do(Action::Flush),
+            2 if !calm => {
+                // Another client may drop any other partition.
+                let mut bounds = [self.key(0), self.key(0)];
+                bounds.sort();
+                Step::Do(Action::CompactRange(0, bounds))
+            }
             3 if !calm => Step::Do(if self.rng.bool() { Action::Compact } else { Action::Convert }),
             4..8 => Step::Ask(Query::random(self, world)),
             8..11 => {
@@ -188,6 +194,14 @@ impl Plan {
             _ => (Action::Settle, self.rng.u64(..20)),
         };
         Action::OnFullDisk(Box::new(action), calls)
+    }
+
+    /// A compaction of a range of few or many keys.
+    pub(crate) fn compact_range(&mut self, world: &World) -> Action {
+        let slot = self.slot(world);
+        let mut bounds = [self.key(slot), self.key(slot)];
+        bounds.sort();
+        Action::CompactRange(slot, bounds)
     }
 
     fn drop_one(&mut self, world: &World) -> Action {

@@ -172,6 +172,10 @@ impl Client {
                 let event = order.map(|order| Event::Dropped { slot, order, last_seq, when });
                 self.note_some(event, result.err());
             }
+            Action::CompactRange(slot, [lower, upper]) => {
+                let Some(partition) = self.db.find_partition(NAMES[slot]) else { return };
+                self.note_some(None, partition.compact_range(lower..upper).err());
+            }
             action => {
                 let (result, settles) = self.secure(&action);
                 let event = Event::Secured { seen_seq, settles, when: when(result.is_ok()) };

@@ -1,0 +1,348 @@
+//! Range compactions: what the runs hold of a key range goes into the oldest run.
+//!
+//! The job takes the pieces of all files inside the range, and merges them like whole runs. Nothing outside of the range is
+//! written again: a file that sticks out of it stays, and its run keeps the parts outside ([`crate::version`], parts). Of the
+//! oldest run a small rest of a file is written again too, so that its files do not become ever smaller.
+//!
+//! A long job commits its progress as it goes on. What is below the last key merged is done then, and the job continues as one
+//! for the rest of the range. The version does not record it, so a crash ends it there.
+//!
+//! # Invariants
+//! 1. *One edit* takes the pieces out of their runs and puts the outputs in, so that each key is visible once.
+//! 2. *Whole column*: all runs that have keys of the range give their pieces at once. So the output may be older than runs
+//!    between them, which have no key of the range. Later flushes are newer than all of them.
+//! 3. *No run twice*: as for partial jobs.
+//! 4. *Age order*: the output has writes as new as those of the newest input, so every older run is said to have.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
+use pleach_table::{CursorMode, SstCursor, Toward};
+
+use super::job::{CompactionJob, Kind};
+use super::merging::Merging;
+use super::outputs::Outputs;
+use crate::keys::{KeyRange, PARTITION_PREFIX_LEN, PartitionId, partition_key, successor};
+use crate::picker::RangePlan;
+use crate::scan::PassedValues;
+use crate::upkeep::Upkeep;
+use crate::values::{SegmentUses, ValueRefs};
+use crate::version::edit::{Edit, EditItem, RunFileMeta, RunId, RunKind, RunMeta};
+use crate::version::{Run, RunFile, SstFile, SubTree};
+
+/// A rest of a file of the oldest run is written again if it is less than one part in this many of the file (arbitrary).
+const REST_MIN_SHARE: u64 = 8;
+
+/// What a job on a key range knows besides its merge.
+pub(super) struct RangeJob {
+    /// The request that it fulfils.
+    pub(super) request: u64,
+    /// Its range begins behind what is done.
+    plan: RangePlan,
+    /// The pieces that the merge takes; `None` until it is made.
+    pieces: Option<Vec<Piece>>,
+}
+
+/// What the merge takes of a part of a file.
+struct Piece {
+    run: RunId,
+    /// The part as the run has it.
+    part: RunFileMeta,
+    /// The first and last key that are taken.
+    smallest: Box<[u8]>,
+    largest: Box<[u8]>,
+    /// What is left of the part.
+    left: Option<RunFileMeta>,
+    right: Option<RunFileMeta>,
+}
+
+impl RangeJob {
+    /// Whether its outputs are put into a run that exists.
+    pub(super) fn extends_a_run(&self) -> bool {
+        self.plan.output.is_some()
+    }
+}
+
+impl CompactionJob {
+    /// Starts a planned merge of a range; `None` when the partition was dropped meanwhile. It reads nothing yet.
+    pub(super) fn start_range(
+        upkeep: &Upkeep,
+        partition: PartitionId,
+        plan: RangePlan,
+        request: u64,
+    ) -> Option<Self> {
+        let state = upkeep.version_set.state.load();
+        let tree = state.version.tree(partition)?;
+        let mut inputs = plan.inputs.clone();
+        inputs.extend(plan.output.filter(|output| !inputs.contains(output)));
+        let stage = plan.output_stage;
+        Some(Self {
+            partition,
+            output_stage: stage,
+            merging: Merging::new(upkeep, partition, tree, Vec::new(), &inputs, stage, true),
+            inputs,
+            kind: Kind::Range(RangeJob { request, plan, pieces: None }),
+            outputs: Outputs::default(),
+            has_progress: true,
+        })
+    }
+
+    /// Makes the merge of a range, if there is none. Returns false if there is nothing to merge.
+    pub(super) fn prepare_range(&mut self, upkeep: &Upkeep) -> Result<bool> {
+        let Kind::Range(job) = &mut self.kind else { return Ok(true) };
+        if job.pieces.is_some() {
+            return Ok(true);
+        }
+        let state = upkeep.version_set.state.load_full();
+        let Some(tree) = state.version.tree(self.partition) else { return Ok(false) };
+        let pieces = job.pieces(tree, self.partition)?;
+        let runs: BTreeSet<_> = pieces.iter().map(|piece| piece.run).collect();
+        if runs.len() <= 1 && pieces.iter().all(|piece| piece.part.tombstones == 0) {
+            return Ok(false);
+        }
+        let inputs = job.plan.inputs.iter().filter_map(|id| tree.run(*id));
+        let inputs = inputs.map(|run| inside(run, &pieces, self.partition)).collect();
+        job.pieces = Some(pieces);
+        let (merged, stage) = (&self.inputs, self.output_stage);
+        self.merging = Merging::new(upkeep, self.partition, tree, inputs, merged, stage, true);
+        Ok(true)
+    }
+
+    /// The edit that commits what was merged of a range, and the new files that it names.
+    pub(super) fn range_edit(
+        &mut self,
+        upkeep: &Upkeep,
+        tree: &SubTree,
+        is_done: bool,
+    ) -> Result<(Edit, Vec<Arc<SstFile>>)> {
+        let Kind::Range(job) = &mut self.kind else { unreachable!("the job is one on a range") };
+        let mut edit = Edit::default();
+        let (files, outputs) = self.outputs.name_in(&mut edit);
+        let rest = (!is_done).then(|| successor(self.merging.last_key()));
+        let passed = self.merging.take_passed_values();
+        let damaged = |message| Error::new(ErrorKind::Corruption, message).at_path(&upkeep.ctx.dir);
+        job.push_changes(&mut edit, (self.partition, tree), outputs, rest.as_deref(), &passed)?
+            .map_err(damaged)?;
+        Ok((edit, files))
+    }
+
+    /// Goes on with the rest of a range, of which everything up to the last key merged is committed.
+    pub(super) fn follow_range(&mut self) {
+        let lower = successor(self.merging.last_key());
+        if let Kind::Range(job) = &mut self.kind {
+            job.plan.range.lower = lower;
+            job.pieces = None;
+        }
+    }
+}
+
+impl RangeJob {
+    /// The pieces to merge. Those of the oldest run are taken only between the ends of the others.
+    fn pieces(&self, tree: &SubTree, partition: PartitionId) -> Result<Vec<Piece>> {
+        let RangePlan { range, inputs, output, .. } = &self.plan;
+        let runs = || inputs.iter().filter_map(|id| tree.run(*id));
+        let mut pieces = Vec::new();
+        for run in runs().filter(|run| Some(run.id) != *output) {
+            take_pieces(&mut pieces, run, partition, range, false)?;
+        }
+        let mut of_oldest = Vec::new();
+        if let Some(run) = runs().find(|run| Some(run.id) == *output) {
+            // Of a run that is merged already, only tombstones are reason enough.
+            take_pieces(&mut of_oldest, run, partition, range, false)?;
+            of_oldest.retain(|piece| piece.part.tombstones > 0);
+            let all = || pieces.iter().chain(&of_oldest);
+            let lower = all().map(|piece| &piece.smallest).min().cloned();
+            let upper = all().map(|piece| &piece.largest).max().map(|largest| successor(largest));
+            of_oldest.clear();
+            if let Some(lower) = lower {
+                take_pieces(&mut of_oldest, run, partition, &KeyRange { lower, upper }, true)?;
+            }
+        }
+        pieces.append(&mut of_oldest);
+        Ok(pieces)
+    }
+
+    /// Takes what was merged out of the runs, and adds the outputs. The merge has come to the end, or to `rest`. An error
+    /// message if the values that were `passed` are not those that the manifest states.
+    fn push_changes(
+        &self,
+        edit: &mut Edit,
+        (partition, tree): (PartitionId, &SubTree),
+        mut outputs: Vec<RunFileMeta>,
+        rest: Option<&[u8]>,
+        passed: &PassedValues,
+    ) -> Result<std::result::Result<(), String>> {
+        let pieces = self.pieces.as_deref().unwrap_or_default();
+        let newest = tree.runs.iter().position(|run| self.plan.inputs.contains(&run.id)).unwrap_or(0);
+        let inputs = tree.runs.iter().filter(|run| self.plan.inputs.contains(&run.id));
+        let newest_seq = inputs.map(|run| run.newest_seq).max().unwrap_or(0);
+        for run in &tree.runs[newest..] {
+            let is_begun = |piece: &&Piece| rest.is_none_or(|rest| *piece.smallest < *rest);
+            let begun: Vec<_> = pieces.iter().filter(|piece| piece.run == run.id).filter(is_begun).collect();
+            let files: BTreeSet<FileId> = begun.iter().map(|piece| piece.part.file).collect();
+            let mut added = Vec::new();
+            for &file in &files {
+                let first = added.len();
+                for part in run.parts_of(file) {
+                    match begun.iter().find(|piece| piece.part.smallest == part.meta.smallest) {
+                        None => added.push(part.meta.clone()),
+                        Some(piece) => {
+                            added.extend(piece.left.clone());
+                            added.extend(piece.rest(run, part, partition, rest)?);
+                        }
+                    }
+                }
+                let Some(stated) = run.parts_of(file).next().map(|part| &part.meta.values) else { continue };
+                let none = SegmentUses::new();
+                let left = match stated.without(passed.get(&file).unwrap_or(&none)) {
+                    Ok(left) => left,
+                    Err(message) => return Ok(Err(message)),
+                };
+                added[first..].iter_mut().for_each(|part| part.values = ValueRefs::default());
+                if let Some(first) = added.get_mut(first) {
+                    first.values = left;
+                }
+            }
+            if !added.is_empty() {
+                failpoint::report("compaction.cut", 1);
+            }
+            if Some(run.id) == self.plan.output {
+                added.append(&mut outputs);
+            }
+            let is_emptied = !files.is_empty()
+                && added.is_empty()
+                && run.files.iter().all(|part| files.contains(&part.meta.file));
+            if is_emptied {
+                edit.push(EditItem::RemoveRun { partition, run: run.id });
+                continue;
+            }
+            if !files.is_empty() {
+                let files = files.into_iter().collect();
+                edit.push(EditItem::RemoveRunFiles { partition, run: run.id, files });
+            }
+            if !added.is_empty() || run.newest_seq < newest_seq {
+                added.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+                edit.push(EditItem::ExtendRun { partition, run: run.id, newest_seq, files: added });
+            }
+        }
+        if !outputs.is_empty() {
+            // Numbered at the commit: all runs that came meanwhile into a stage as old as this have no key of the range.
+            let (id, stage, kind) = (RunId::NEXT, self.plan.output_stage, RunKind::Ssts);
+            let run = RunMeta { id, stage, kind, clip: None, newest_seq, files: outputs };
+            edit.push(EditItem::AddRun { partition, run });
+        }
+        Ok(Ok(()))
+    }
+}
+
+impl Piece {
+    /// What is left of the part behind what was merged, which ends before `rest`.
+    fn rest(
+        &self,
+        run: &Run,
+        part: &RunFile,
+        partition: PartitionId,
+        rest: Option<&[u8]>,
+    ) -> Result<Option<RunFileMeta>> {
+        match rest.filter(|rest| **rest <= *self.largest) {
+            None => Ok(self.right.clone()),
+            Some(rest) => {
+                let first = edge(run, part, partition, (rest, Toward::NotBelow))?;
+                Ok(first.map(|first| run.part_meta(part, partition, (&first, &part.meta.largest))))
+            }
+        }
+    }
+}
+
+/// Adds the pieces of `run` that lie in `range`. If it is the `oldest` one, small rests of files are taken too.
+fn take_pieces(
+    pieces: &mut Vec<Piece>,
+    run: &Run,
+    partition: PartitionId,
+    range: &KeyRange,
+    oldest: bool,
+) -> Result<()> {
+    for part in &run.files[run.first_file_reaching(&range.lower)..] {
+        let RunFileMeta { smallest, largest, .. } = &part.meta;
+        if range.ends_before(smallest) {
+            break;
+        }
+        let mut first = smallest.clone();
+        if *first < *range.lower {
+            let Some(found) = edge(run, part, partition, (&range.lower, Toward::NotBelow))? else { continue };
+            first = found;
+        }
+        let mut last = largest.clone();
+        if let Some(upper) = range.upper.as_deref().filter(|upper| **upper <= *last) {
+            let Some(found) = edge(run, part, partition, (upper, Toward::Below))? else { continue };
+            last = found;
+        }
+        if first > last {
+            continue;
+        }
+        let mut left = None;
+        if first > *smallest {
+            let before = edge(run, part, partition, (&first, Toward::Below))?;
+            left = before.map(|before| run.part_meta(part, partition, (smallest, &before)));
+        }
+        let mut right = None;
+        if last < *largest {
+            let behind = edge(run, part, partition, (&successor(&last), Toward::NotBelow))?;
+            right = behind.map(|behind| run.part_meta(part, partition, (&behind, largest)));
+        }
+        let is_small =
+            |rest: &mut RunFileMeta| oldest && rest.bytes < part.file.summary.raw_bytes / REST_MIN_SHARE;
+        if left.take_if(is_small).is_some() {
+            first.clone_from(smallest);
+        }
+        if right.take_if(is_small).is_some() {
+            last.clone_from(largest);
+        }
+        let (run, part) = (run.id, part.meta.clone());
+        pieces.push(Piece { run, part, smallest: first, largest: last, left, right });
+    }
+    Ok(())
+}
+
+/// The pieces of `run` as a run of its own.
+fn inside(run: &Run, pieces: &[Piece], partition: PartitionId) -> Arc<Run> {
+    let piece_of = |part: &RunFile| {
+        let is_of = |piece: &&Piece| piece.run == run.id && piece.part.smallest == part.meta.smallest;
+        let Piece { smallest, largest, left, right, .. } = pieces.iter().find(is_of)?;
+        let is_all = left.is_none() && right.is_none();
+        Some(if is_all {
+            part.clone()
+        } else {
+            part.with_part(run.part_meta(part, partition, (smallest, largest)))
+        })
+    };
+    Arc::new(run.with_files(run.files.iter().filter_map(piece_of).collect()))
+}
+
+/// The first key of a part that is not below a key, or the last one below it. Reads at most two blocks, through the cache.
+fn edge(
+    run: &Run,
+    part: &RunFile,
+    partition: PartitionId,
+    (user_key, toward): (&[u8], Toward),
+) -> Result<Option<Box<[u8]>>> {
+    let stored = match run.kind {
+        RunKind::Ssts => user_key.into(),
+        RunKind::Section => partition_key(partition, user_key),
+    };
+    let mut cursor = SstCursor::new(Arc::clone(part.sst()), CursorMode::Cached);
+    match toward {
+        Toward::NotBelow => cursor.seek(&stored),
+        Toward::Below => cursor.seek_before(&stored),
+    }?;
+    if !cursor.valid() {
+        return Ok(None);
+    }
+    let found = match run.kind {
+        RunKind::Ssts => cursor.key(),
+        RunKind::Section => cursor.key().get(PARTITION_PREFIX_LEN..).unwrap_or_default(),
+    };
+    let is_inside = *part.meta.smallest <= *found && *found <= *part.meta.largest;
+    Ok(is_inside.then(|| found.into()))
+}
