@@ -92,7 +92,7 @@ impl Script {
     }
 
     /// Runs the history; what came up in it.
-    fn record(&mut self) -> [(&'static str, u64); 12] {
+    fn record(&mut self) -> [(&'static str, u64); 13] {
         let env = self.machine();
         let calls: Arc<Mutex<Vec<(&'static str, bool)>>> = Arc::default();
         let (noted, machine) = (Arc::clone(&calls), Arc::downgrade(&env));

@@ -241,7 +241,9 @@ impl Driver {
             Action::Flush => db.flush(),
             Action::Compact => db.compact(),
             Action::CompactPartition(slot) => partition(*slot).compact(),
-            Action::CompactRange(slot, [lower, upper]) => partition(*slot).compact_range(lower..upper),
+            Action::CompactRange(slot, [lower, upper]) => {
+                partition(*slot).compact_range::<&[u8]>(&lower[..]..&upper[..])
+            }
             Action::Convert => db.convert().map(drop),
             Action::Settle => db.settle(),
             _ => unreachable!("done above"),

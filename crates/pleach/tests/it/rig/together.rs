@@ -174,7 +174,7 @@ impl Client {
             }
             Action::CompactRange(slot, [lower, upper]) => {
                 let Some(partition) = self.db.find_partition(NAMES[slot]) else { return };
-                self.note_some(None, partition.compact_range(lower..upper).err());
+                self.note_some(None, partition.compact_range::<&[u8]>(&lower[..]..&upper[..]).err());
             }
             action => {
                 let (result, settles) = self.secure(&action);
