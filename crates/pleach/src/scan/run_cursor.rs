@@ -185,12 +185,20 @@ impl RunCursor {
 
     /// Passes the entries of the first block of a part that lie outside of the part.
     fn reach_part(&mut self, direction: Direction) -> Result<()> {
-        let is_outside = |cursor: &mut Self| {
-            cursor.settle();
-            cursor.valid
-                && match direction {
-                    Direction::Up => cursor.cuts.low && cursor.user_key() < cursor.smallest(),
-                    Direction::Down => cursor.cuts.high && cursor.user_key() > cursor.largest(),
+        let is_outside = |cursor: &Self| {
+            let is_beyond = |key: &[u8], end: &[u8]| direction.compare(key, end).is_lt();
+            let (is_cut, end) = match direction {
+                Direction::Up => (cursor.cuts.low, cursor.smallest()),
+                Direction::Down => (cursor.cuts.high, cursor.largest()),
+            };
+            is_cut
+                && cursor.sst.valid()
+                && match cursor.prefix {
+                    // Of another partition's section.
+                    Some(prefix) if !cursor.sst.key().starts_with(&prefix) => {
+                        is_beyond(cursor.sst.key(), &prefix)
+                    }
+                    _ => is_beyond(cursor.user_key(), end),
                 }
         };
         while is_outside(self) {

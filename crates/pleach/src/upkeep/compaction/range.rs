@@ -49,9 +49,9 @@ struct Piece {
     run: RunId,
     /// The part as the run has it.
     part: RunFileMeta,
-    /// The first and last key that are taken.
-    smallest: Box<[u8]>,
-    largest: Box<[u8]>,
+    /// The first and last key that are taken. `None` if the oldest run has no key in the range: then its part is only cut, to
+    /// make room for the outputs.
+    taken: Option<(Box<[u8]>, Box<[u8]>)>,
     /// What is left of the part.
     left: Option<RunFileMeta>,
     right: Option<RunFileMeta>,
@@ -97,8 +97,9 @@ impl CompactionJob {
         let state = upkeep.version_set.state.load_full();
         let Some(tree) = state.version.tree(self.partition) else { return Ok(false) };
         let pieces = job.pieces(tree, self.partition)?;
-        let runs: BTreeSet<_> = pieces.iter().map(|piece| piece.run).collect();
-        if runs.len() <= 1 && pieces.iter().all(|piece| piece.part.tombstones == 0) {
+        let taken = || pieces.iter().filter(|piece| piece.taken.is_some());
+        let runs: BTreeSet<_> = taken().map(|piece| piece.run).collect();
+        if runs.len() <= 1 && taken().all(|piece| piece.part.tombstones == 0) {
             return Ok(false);
         }
         let inputs = job.plan.inputs.iter().filter_map(|id| tree.run(*id));
@@ -150,10 +151,10 @@ impl RangeJob {
         if let Some(run) = runs().find(|run| Some(run.id) == *output) {
             // Of a run that is merged already, only tombstones are reason enough.
             take_pieces(&mut of_oldest, run, partition, range, false)?;
-            of_oldest.retain(|piece| piece.part.tombstones > 0);
-            let all = || pieces.iter().chain(&of_oldest);
-            let lower = all().map(|piece| &piece.smallest).min().cloned();
-            let upper = all().map(|piece| &piece.largest).max().map(|largest| successor(largest));
+            of_oldest.retain(|piece: &Piece| piece.part.tombstones > 0);
+            let ends = || pieces.iter().chain(&of_oldest).filter_map(|piece| piece.taken.as_ref());
+            let lower = ends().map(|(smallest, _)| smallest).min().cloned();
+            let upper = ends().map(|(_, largest)| largest).max().map(|largest| successor(largest));
             of_oldest.clear();
             if let Some(lower) = lower {
                 take_pieces(&mut of_oldest, run, partition, &KeyRange { lower, upper }, true)?;
@@ -178,7 +179,8 @@ impl RangeJob {
         let inputs = tree.runs.iter().filter(|run| self.plan.inputs.contains(&run.id));
         let newest_seq = inputs.map(|run| run.newest_seq).max().unwrap_or(0);
         for run in &tree.runs[newest..] {
-            let is_begun = |piece: &&Piece| rest.is_none_or(|rest| *piece.smallest < *rest);
+            // Also one of which nothing was taken yet may have to make room for outputs.
+            let is_begun = |piece: &&Piece| rest.is_none_or(|rest| *piece.part.smallest < *rest);
             let begun: Vec<_> = pieces.iter().filter(|piece| piece.run == run.id).filter(is_begun).collect();
             let files: BTreeSet<FileId> = begun.iter().map(|piece| piece.part.file).collect();
             let mut added = Vec::new();
@@ -245,7 +247,8 @@ impl Piece {
         partition: PartitionId,
         rest: Option<&[u8]>,
     ) -> Result<Option<RunFileMeta>> {
-        match rest.filter(|rest| **rest <= *self.largest) {
+        let is_inside = |rest: &&[u8]| self.taken.as_ref().is_some_and(|(_, largest)| **rest <= **largest);
+        match rest.filter(is_inside) {
             None => Ok(self.right.clone()),
             Some(rest) => {
                 let first = edge(run, part, partition, (rest, Toward::NotBelow))?;
@@ -278,29 +281,32 @@ fn take_pieces(
             let Some(found) = edge(run, part, partition, (upper, Toward::Below))? else { continue };
             last = found;
         }
-        if first > last {
+        let (mut taken, mut left, mut right) = (None, None, None);
+        if first <= last {
+            if first > *smallest {
+                left = edge(run, part, partition, (&first, Toward::Below))?;
+            }
+            if last < *largest {
+                right = edge(run, part, partition, (&successor(&last), Toward::NotBelow))?;
+            }
+            taken = Some((first, last));
+        } else if oldest {
+            // No key of the part is in the range: one is the last below it, the other one the first above it.
+            (left, right) = (Some(last), Some(first));
+        } else {
             continue;
         }
-        let mut left = None;
-        if first > *smallest {
-            let before = edge(run, part, partition, (&first, Toward::Below))?;
-            left = before.map(|before| run.part_meta(part, partition, (smallest, &before)));
-        }
-        let mut right = None;
-        if last < *largest {
-            let behind = edge(run, part, partition, (&successor(&last), Toward::NotBelow))?;
-            right = behind.map(|behind| run.part_meta(part, partition, (&behind, largest)));
-        }
+        let mut left = left.map(|left| run.part_meta(part, partition, (smallest, &left)));
+        let mut right = right.map(|right| run.part_meta(part, partition, (&right, largest)));
         let is_small =
             |rest: &mut RunFileMeta| oldest && rest.bytes < part.file.summary.raw_bytes / REST_MIN_SHARE;
-        if left.take_if(is_small).is_some() {
-            first.clone_from(smallest);
+        for small in [left.take_if(is_small), right.take_if(is_small)].into_iter().flatten() {
+            taken = Some(match taken {
+                None => (small.smallest, small.largest),
+                Some((first, last)) => (first.min(small.smallest), last.max(small.largest)),
+            });
         }
-        if right.take_if(is_small).is_some() {
-            last.clone_from(largest);
-        }
-        let (run, part) = (run.id, part.meta.clone());
-        pieces.push(Piece { run, part, smallest: first, largest: last, left, right });
+        pieces.push(Piece { run: run.id, part: part.meta.clone(), taken, left, right });
     }
     Ok(())
 }
@@ -309,7 +315,8 @@ fn take_pieces(
 fn inside(run: &Run, pieces: &[Piece], partition: PartitionId) -> Arc<Run> {
     let piece_of = |part: &RunFile| {
         let is_of = |piece: &&Piece| piece.run == run.id && piece.part.smallest == part.meta.smallest;
-        let Piece { smallest, largest, left, right, .. } = pieces.iter().find(is_of)?;
+        let Piece { taken, left, right, .. } = pieces.iter().find(is_of)?;
+        let (smallest, largest) = taken.as_ref()?;
         let is_all = left.is_none() && right.is_none();
         Some(if is_all {
             part.clone()
