@@ -1,8 +1,9 @@
 //! Environment of Pleach: files, directories, clock, randomness and background jobs behind one interface.
 //!
-//! All crates above reach the machine only through [`Env`]. [`RealEnv`] is the operating system. [`SimEnv`] is an in-memory
-//! disk with a seeded scheduler: until its barrier, each data sector, size, directory entry, rename, unlink and truncation
-//! persists or not on its own. So tests can cut the power at any moment and see every state that a disk may be in.
+//! All crates above reach the machine only through [`Env`]. [`RealEnv`] is the operating system. [`MemEnv`] keeps files in
+//! memory, for stores that need not outlive their process. [`SimEnv`] is an in-memory disk with a seeded scheduler: until its
+//! barrier, each data sector, size, directory entry, rename, unlink and truncation persists or not on its own. So tests can
+//! cut the power at any moment and see every state that a disk may be in.
 //!
 //! A store wraps its environment in a [`BoundedEnv`], which closes SSTs when descriptors are short.
 //!
@@ -18,6 +19,7 @@ mod error;
 pub mod failpoint;
 mod ids;
 mod job;
+mod mem;
 pub mod memory;
 mod processor;
 mod read_queue;
@@ -33,6 +35,7 @@ pub use env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
 pub use error::{Error, ErrorKind, Result, is_out_of_files};
 pub use ids::FileId;
 pub use job::{Job, JobHandle, JobStep, JobWaker};
+pub use mem::MemEnv;
 pub use processor::ProcessorTime;
 pub use read_queue::{
     CompletedRead, LazyReadService, QueuedRead, ReadBuffer, ReadDriver, ReadQueue, ReadRequest, ReadService,

@@ -127,13 +127,13 @@ pub use pleach_env::{Error, ErrorKind, ReadDriver, Result};
 pub use pleach_log::Durability;
 pub use read_options::{ReadOptions, ReadPolicy};
 pub use repair::{RepairProgress, RepairReport, repair, survey};
-pub use scan::{Chunk, ChunkFuture, Range, RangeChunks};
+pub use scan::{Chunk, ChunkFuture, Cursor, Range, RangeChunks};
 pub use shape::{Conversion, Shape};
 pub use stats::{PartitionStats, SizeEstimate, Stats};
 pub use training::LearnedIndex;
 pub use value::Value;
 
-/// The environment a store runs in: the machine, or a simulator for tests.
+/// The environment a store runs in: the machine, its memory alone, or a simulator for tests.
 pub mod env {
     pub use pleach_env::*;
 }

@@ -1,4 +1,4 @@
-//! One suite, two machines: what the layers above may rely on holds on the real one and in the simulator.
+//! One suite, all machines: what the layers above may rely on holds on the real one, in memory and in the simulator.
 
 use std::io::{ErrorKind, Result};
 use std::path::Path;
@@ -7,15 +7,29 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pleach_env::{Env, File, JobStep, LockMode, OpenOptions, RealEnv, SimEnv};
+use pleach_env::{BoundedEnv, Env, File, JobStep, LockMode, MemEnv, OpenOptions, RealEnv, SimEnv};
 
-/// Runs one case on both machines, each with an empty directory.
-fn on_both(case: impl Fn(&dyn Env, &Path) -> Result<()>) {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    case(&RealEnv::new(), dir.path()).expect("the case holds on the real machine");
-    let sim = SimEnv::new(1);
-    sim.create_dir_all(Path::new("/d")).expect("the simulated directory");
-    case(&*sim, Path::new("/d")).expect("the case holds in the simulator");
+type Machine = (&'static str, fn() -> Arc<dyn Env>);
+
+/// Runs one case on all machines, and as a store sees them, each with an empty directory.
+fn on_all(case: impl Fn(&dyn Env, &Path) -> Result<()>) {
+    let machines: [Machine; 3] = [
+        ("the real machine", || Arc::new(RealEnv::new())),
+        ("the memory", || Arc::new(MemEnv::new())),
+        ("the simulator", || SimEnv::new(1)),
+    ];
+    for (name, machine) in machines {
+        for is_bounded in [false, true] {
+            let temporary = tempfile::tempdir().expect("a temporary directory");
+            let mut env = machine();
+            if is_bounded {
+                env = Arc::new(BoundedEnv::new(env));
+            }
+            let dir = if name == "the real machine" { temporary.path() } else { Path::new("/d") };
+            env.create_dir_all(dir).expect("a directory");
+            case(&*env, dir).unwrap_or_else(|e| panic!("{name}, bounded: {is_bounded}: {e}"));
+        }
+    }
 }
 
 fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
@@ -33,7 +47,7 @@ const WRITE: OpenOptions = OpenOptions { write: true, direct: false };
 
 #[test]
 fn writes_are_read_back_and_holes_are_zeros() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         let file = env.create_file(&dir.join("f"))?;
         assert!(file.is_empty()?);
         file.write_all_at(b"world", 5000)?;
@@ -52,7 +66,7 @@ fn writes_are_read_back_and_holes_are_zeros() {
 
 #[test]
 fn reads_stop_at_the_end() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         let file = env.create_file(&dir.join("f"))?;
         file.write_all_at(b"12345", 0)?;
         let mut buf = [0; 8];
@@ -68,7 +82,7 @@ fn reads_stop_at_the_end() {
 
 #[test]
 fn lengths_shrink_grow_and_are_allocated() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         let file = env.create_file(&dir.join("f"))?;
         file.write_all_at(&[1; 5000], 0)?;
         file.set_len(10)?;
@@ -87,7 +101,7 @@ fn lengths_shrink_grow_and_are_allocated() {
 
 #[test]
 fn a_name_is_created_once_and_opened_only_if_there() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         let path = dir.join("f");
         assert_eq!(kind(env.open_file(&path, READ)), Some(ErrorKind::NotFound));
         assert_eq!(env.metadata(&path)?, None);
@@ -105,7 +119,7 @@ fn a_name_is_created_once_and_opened_only_if_there() {
 
 #[test]
 fn a_handle_opened_for_reading_refuses_changes() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         env.create_file(&dir.join("f"))?.write_all_at(b"bytes", 0)?;
         let file = env.open_file(&dir.join("f"), READ)?;
         assert!(file.write_all_at(b"x", 0).is_err());
@@ -119,7 +133,7 @@ fn a_handle_opened_for_reading_refuses_changes() {
 
 #[test]
 fn renames_replace_and_removed_files_stay_readable() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         let (a, b) = (dir.join("a"), dir.join("b"));
         let replaced = env.create_file(&b)?;
         replaced.write_all_at(b"old", 0)?;
@@ -142,7 +156,7 @@ fn renames_replace_and_removed_files_stay_readable() {
 
 #[test]
 fn directories_nest_and_list_their_names_in_order() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         let deep = dir.join("x/y");
         env.create_dir_all(&deep)?;
         env.create_dir_all(&deep)?;
@@ -166,7 +180,7 @@ fn directories_nest_and_list_their_names_in_order() {
 
 #[test]
 fn locks_exclude_until_dropped_and_leave_their_file() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         let path = dir.join("LOCK");
         let lock = env.lock_file(&path, LockMode::Exclusive)?.expect("nobody holds it");
         assert!(env.lock_file(&path, LockMode::Exclusive)?.is_none());
@@ -182,7 +196,7 @@ fn locks_exclude_until_dropped_and_leave_their_file() {
 
 #[test]
 fn readers_share_a_lock_create_nothing_and_exclude_a_writer() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         for name in ["MISSING", "LOCK"] {
             let path = dir.join(name);
             if name == "LOCK" {
@@ -202,7 +216,7 @@ fn readers_share_a_lock_create_nothing_and_exclude_a_writer() {
 
 #[test]
 fn space_time_and_numbers_make_sense() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         assert!(env.available_space(dir)? > 0);
         let before = env.now();
         env.sleep(Duration::from_millis(1));
@@ -214,7 +228,7 @@ fn space_time_and_numbers_make_sense() {
 
 #[test]
 fn a_woken_job_steps_until_idle_and_a_waiter_sees_it() {
-    on_both(|env, _| {
+    on_all(|env, _| {
         let (count, waiter) = (Arc::new(Mutex::new(0)), Arc::new(env.waiter()));
         let (shared, signal) = (Arc::clone(&count), Arc::clone(&waiter));
         let job = move || {
@@ -244,7 +258,7 @@ fn dropping_a_handle_drops_the_job() {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
-    on_both(|env, _| {
+    on_all(|env, _| {
         let drops = Arc::new(AtomicU32::new(0));
         let token = Dropped(Arc::clone(&drops));
         let job = move || {
@@ -262,8 +276,8 @@ fn dropping_a_handle_drops_the_job() {
 }
 
 #[test]
-fn direct_reads_of_aligned_buffers_work_on_both() {
-    on_both(|env, dir| {
+fn direct_reads_of_aligned_buffers_work() {
+    on_all(|env, dir| {
         let file = env.create_file(&dir.join("f"))?;
         file.write_all_at(&[9; 8192], 0)?;
         file.sync("test.file")?;
@@ -291,7 +305,7 @@ fn unaligned_direct_reads_are_refused_in_the_simulator() {
 
 #[test]
 fn a_punched_range_reads_as_zeros_and_keeps_the_length() {
-    on_both(|env, dir| {
+    on_all(|env, dir| {
         let file = env.create_file(&dir.join("f"))?;
         file.write_all_at(&[7; 3 * 4096 + 5], 0)?;
         file.sync("test.file")?;
@@ -304,5 +318,26 @@ fn a_punched_range_reads_as_zeros_and_keeps_the_length() {
         assert_eq!(&contents(&*file)?[5000..5005], b"again");
         assert_eq!(kind(file.punch(1, 4096)), Some(ErrorKind::InvalidInput));
         Ok(())
+    });
+}
+
+#[test]
+fn a_stable_file_is_read_again_and_again() {
+    on_all(|env, dir| {
+        env.create_file(&dir.join("f"))?.write_all_at(b"bytes", 0)?;
+        let file = env.open_stable_file(&dir.join("f"), false)?;
+        file.expect_random_reads();
+        file.prefetch(0, 5);
+        file.forget(0, 5);
+        for _ in 0..3 {
+            assert_eq!(contents(&*file)?, b"bytes");
+        }
+        let mut buf = [0; 9];
+        assert!(!file.read_resident_at(&mut buf, 0), "the file is shorter");
+        if file.read_resident_at(&mut buf[..5], 0) {
+            assert_eq!(&buf[..5], b"bytes");
+        }
+        assert!(file.write_all_at(b"x", 0).is_err());
+        env.open_dir(dir)?.sync("test.dir")
     });
 }

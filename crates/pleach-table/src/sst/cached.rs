@@ -185,6 +185,14 @@ impl CachedBlocks {
         self.current = Current::Cached(found);
     }
 
+    /// Takes the current block of `other`, without what that has read ahead.
+    ///
+    /// Requires: `other` has a block.
+    pub(super) fn share(&mut self, other: &Self) {
+        self.walk = None;
+        self.seek_to(other.pin());
+    }
+
     /// Forgets the current block and what was read ahead.
     pub(super) fn forget(&mut self) {
         (self.current, self.walk) = (Current::Nowhere, None);

@@ -64,6 +64,7 @@ pub struct SstCursor {
 }
 
 /// An entry in a block.
+#[derive(Clone)]
 struct Place {
     block: u32,
     layout: Layout,
@@ -117,6 +118,20 @@ impl SstCursor {
             Source::Streaming(stream) => stream.restart(),
         }
         self.step_to(if up { 0 } else { sst.blocks() - 1 }, up)
+    }
+
+    /// Moves to the entry that `other` stands on, in the same block. Nothing is read or searched, and what `other` has read
+    /// ahead stays with it.
+    ///
+    /// Requires: both cursors read through the cache, and `other` is valid.
+    pub fn move_to(&mut self, other: &Self) {
+        let (Source::Cached(blocks), Source::Cached(of_other)) = (&mut self.source, &other.source) else {
+            unreachable!("compactions walk in one direction");
+        };
+        blocks.share(of_other);
+        self.sst.clone_from(&other.sst);
+        (self.place, self.key) = (other.place.clone(), other.key.clone());
+        (self.seek, self.error) = (None, None);
     }
 
     /// The SST it walks over.

@@ -8,6 +8,7 @@ const INLINE_LEN: usize = 64;
 const CHUNK: usize = 16;
 
 /// The buffer.
+#[derive(Clone)]
 pub(super) struct KeyBuffer {
     inline: [u8; INLINE_LEN],
     /// The whole key, if it is longer.

@@ -15,7 +15,7 @@ use crate::keys::PartitionId;
 use crate::lookup::{Search, begin, get_blocking, get_many};
 use crate::operations::Operations;
 use crate::read_options::ReadOptions;
-use crate::scan::Range;
+use crate::scan::{Cursor, Range};
 use crate::state::{ReadView, State};
 use crate::stats::{PartitionStats, SizeEstimate};
 use crate::value::Value;
@@ -331,6 +331,15 @@ impl Partition {
     /// All entries in key order, from either end.
     pub fn iter(&self) -> Range {
         self.prefix(b"")
+    }
+
+    /// A cursor over all entries, which moves both ways: for callers that want a position rather than an iterator. It is on no
+    /// entry yet, and reads the partition as it is now.
+    ///
+    /// # Errors
+    /// `Closed`, or `PartitionDropped`.
+    pub fn cursor(&self) -> Result<Cursor> {
+        Ok(Cursor::new(&self.inner().ctx, self.view()?, self.live.id))
     }
 
     /// An estimate of the entries in `bounds` and of their bytes. It reads no data: it searches the indexes of all runs,

@@ -10,7 +10,7 @@ use super::handle::{Db, Shared};
 use super::partition::Partition;
 use crate::lookup::get_blocking;
 use crate::read_options::ReadOptions;
-use crate::scan::Range;
+use crate::scan::{Cursor, Range};
 use crate::state::ReadView;
 use crate::value::Value;
 use crate::version::SubTree;
@@ -207,6 +207,14 @@ impl Snapshot {
     /// The entries whose keys start with `prefix`, in key order, from either end.
     pub fn prefix(&self, partition: &Partition, prefix: impl AsRef<[u8]>) -> Range {
         Range::with_prefix(&self.shared.inner.ctx, self.view_of(partition), partition.id(), prefix.as_ref())
+    }
+
+    /// A cursor over all entries that the snapshot has of a partition, as [`Partition::cursor`].
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::get`].
+    pub fn cursor(&self, partition: &Partition) -> Result<Cursor> {
+        Ok(Cursor::new(&self.shared.inner.ctx, self.view_of(partition)?, partition.id()))
     }
 
     /// Sequence number of the last write that the snapshot sees.

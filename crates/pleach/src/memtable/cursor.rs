@@ -13,6 +13,7 @@ use super::tree::LeafCopy;
 use super::{ArenaRef, Memtable, MemtableValue};
 
 /// The cursor. Not on an entry until a seek finds one.
+#[derive(Clone)]
 pub(crate) struct MemtableCursor {
     memtable: Arc<Memtable>,
     visible: SeqNo,

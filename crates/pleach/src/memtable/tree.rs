@@ -59,6 +59,7 @@ const GRANT: usize = 64;
 const DEPTH_MAX: usize = 8;
 
 /// A leaf's entries as they stood at one instant.
+#[derive(Clone)]
 pub(super) struct LeafCopy {
     pub(super) keys: SmallVec<[ArenaRef; FANOUT]>,
     /// Lower fence; `None` for the first leaf.

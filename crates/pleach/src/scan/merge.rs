@@ -19,6 +19,9 @@
 //! 2. `order` is sorted by key in the direction of the walk, then by index, as long as the sources themselves are sorted.
 //!    While a step waits, only the source at its index is out of place.
 //!
+//! Two merges of the same sources in opposite directions can stand beside each other, so that a walk can turn at no seek: see
+//! [`turning`].
+//!
 //! # Cost
 //! A step compares one number for each source that the new key passes, plus one. It compares keys only if numbers are
 //! equal. A seek waits for memory and for the device about as long as the slowest source alone: see
@@ -31,12 +34,15 @@ use pleach_coding::{common_prefix_len, head};
 use pleach_env::{FileId, Result};
 use smallvec::SmallVec;
 
-use super::cursor::SourceCursor;
+use self::turning::Moves;
 use super::seek_loads::SeekLoads;
 use super::seek_reads::{finish_seeks, take_cached};
+use super::source::SourceCursor;
 use crate::context::Context;
 use crate::values::SegmentUses;
 use crate::version::SubTree;
+
+mod turning;
 
 /// The direction of a walk: ascending or descending keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +86,20 @@ pub(crate) struct Merge {
     shadowed_bytes: u64,
     /// What keeps the merge from the next entry.
     pending: Pending,
-    /// For a compaction: what the value pointers that it has passed refer to, by the file of the pointer.
-    passed_values: Option<Box<PassedValues>>,
+    noted: Noted,
 }
 
 /// See [`Merge::count_passed_values`].
 pub(crate) type PassedValues = BTreeMap<FileId, SegmentUses>;
+
+/// What a merge notes of each step.
+enum Noted {
+    Nothing,
+    /// For a compaction: what the value pointers that it has passed refer to, by the file of the pointer.
+    Values(Box<PassedValues>),
+    /// For a walk that may turn: which sources have moved.
+    Moves(Box<Moves>),
+}
 
 /// What a merge waits for. While it waits it is on no entry.
 enum Pending {
@@ -137,18 +151,21 @@ impl Merge {
             ties_max: TIES_MIN,
             shadowed_bytes: 0,
             pending: Pending::Nothing,
-            passed_values: None,
+            noted: Noted::Nothing,
         }
     }
 
     /// From now on counts what the value pointers refer to that the merge passes, shadowed ones too.
     pub(crate) fn count_passed_values(&mut self) {
-        self.passed_values = Some(Box::default());
+        self.noted = Noted::Values(Box::default());
     }
 
     /// What was counted since the last call, by the file of the pointer. Files that were skipped do not count.
     pub(crate) fn take_passed_values(&mut self) -> PassedValues {
-        self.passed_values.as_mut().map_or_else(PassedValues::new, |passed| std::mem::take(&mut **passed))
+        match &mut self.noted {
+            Noted::Values(passed) => std::mem::take(&mut **passed),
+            Noted::Nothing | Noted::Moves(_) => PassedValues::new(),
+        }
     }
 
     /// Bytes of the shadowed entries that were skipped so far.
@@ -158,6 +175,9 @@ impl Merge {
 
     /// Seeks all sources. Afterwards the merge stands on the first entry, or waits.
     pub(crate) fn seek(&mut self, to: SeekTo<'_>) -> Result<()> {
+        if let Noted::Moves(moves) = &mut self.noted {
+            moves.note_seek();
+        }
         self.order.clear();
         for source in &mut self.sources {
             source.begin_seek(to, self.direction);
@@ -289,8 +309,10 @@ impl Merge {
         // None while a source waits that stood on the same key.
         let Some(&OrderedSource { source, .. }) = self.order.get(at) else { return Ok(()) };
         let cursor = &mut self.sources[source as usize];
-        if let Some(passed) = &mut self.passed_values {
-            cursor.note_value(passed);
+        match &mut self.noted {
+            Noted::Nothing => {}
+            Noted::Values(passed) => cursor.note_value(passed),
+            Noted::Moves(moves) => moves.note_step(source),
         }
         match self.direction {
             Direction::Up => cursor.next(),

@@ -10,6 +10,7 @@
 
 mod ahead;
 mod chunks;
+mod cursor;
 mod steps;
 
 use std::ops::{Bound, RangeBounds};
@@ -19,9 +20,9 @@ use pleach_env::{Error, Result};
 use pleach_table::{BackgroundReads, ScanHints, ValueKind};
 
 use self::ahead::Ahead;
-use super::cursor::SourceCursor;
 use super::merge::{Direction, Merge, SeekTo};
 use super::run_cursor::RunReads;
+use super::source::SourceCursor;
 use crate::context::Context;
 use crate::keys::{self, Key, PartitionId};
 use crate::state::ReadView;
@@ -30,6 +31,7 @@ use crate::value::Value;
 use crate::version::ScanLength;
 
 pub use chunks::{Chunk, ChunkFuture, RangeChunks};
+pub use cursor::Cursor;
 
 /// Entries of a partition in key order: an owned iterator over one consistent view, from either end.
 ///

@@ -226,6 +226,14 @@ impl RunCursor {
         }
     }
 
+    /// Moves to the entry that `other`, a cursor over the same run, stands on.
+    ///
+    /// Requires: `other` is on an entry.
+    pub(super) fn move_to(&mut self, other: &Self) {
+        (self.file, self.valid, self.at_file_start, self.seek) = (other.file, true, false, None);
+        self.sst.move_to(&other.sst);
+    }
+
     fn enter(&mut self, file: usize) {
         if file != self.file {
             self.file = file;

@@ -9,8 +9,8 @@ use pleach_env::Result;
 use pleach_table::Warmth;
 use smallvec::SmallVec;
 
-use super::cursor::SourceCursor;
 use super::seek_reads::{Indices, take_turns};
+use super::source::SourceCursor;
 use crate::context::Context;
 use crate::loads::LoadFuture;
 

@@ -18,7 +18,7 @@ use pleach_env::{Error, ReadQueue, Result, is_out_of_files};
 use pleach_table::{BlockLoad, SeekStep};
 use smallvec::SmallVec;
 
-use super::cursor::SourceCursor;
+use super::source::SourceCursor;
 use crate::context::Context;
 
 /// Blocks in flight at most, as for lookups; a seek over more runs waits more often.
@@ -55,6 +55,14 @@ pub(super) fn finish_seeks(ctx: &Context, sources: &mut [SourceCursor], first: u
                 seeking.push(reads.end_one(sources)?);
             }
         }
+    }
+}
+
+/// Takes the seek that a source has begun to its end.
+pub(super) fn finish_seek(ctx: &Context, source: &mut SourceCursor) -> Result<()> {
+    match take_cached(std::slice::from_mut(source))? {
+        Some(first) => finish_seeks(ctx, std::slice::from_mut(source), first),
+        None => Ok(()),
     }
 }
 

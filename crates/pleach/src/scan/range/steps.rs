@@ -31,7 +31,7 @@ impl Range {
 
     /// Completes a step of an end, which may have come to a tombstone.
     #[inline]
-    fn settle(&mut self, direction: Direction) -> Result<bool> {
+    pub(super) fn settle(&mut self, direction: Direction) -> Result<bool> {
         let mut found = self.entry(direction);
         if found.is_some_and(|(_, source)| source.kind() == ValueKind::Tombstone) {
             self.pass_tombstones(direction)?;
@@ -118,7 +118,7 @@ impl Range {
     }
 
     /// Reads the blocks that an end waits for, and goes on, as [`Range::find`].
-    fn wait(&mut self, direction: Direction) -> Result<bool> {
+    pub(super) fn wait(&mut self, direction: Direction) -> Result<bool> {
         if let Some(merge) = &mut self.ends[direction as usize].merge {
             merge.wait(&self.ctx)?;
         }
@@ -145,12 +145,12 @@ impl Range {
     }
 
     #[inline]
-    fn merge(&self, direction: Direction) -> Option<&Merge> {
+    pub(super) fn merge(&self, direction: Direction) -> Option<&Merge> {
         self.ends[direction as usize].merge.as_ref()
     }
 
     #[inline]
-    fn merge_mut(&mut self, direction: Direction) -> Option<&mut Merge> {
+    pub(super) fn merge_mut(&mut self, direction: Direction) -> Option<&mut Merge> {
         self.ends[direction as usize].merge.as_mut()
     }
 

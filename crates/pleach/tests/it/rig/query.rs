@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::{Db, Partition, Range, Snapshot, Value};
+use pleach::{Cursor, Db, Partition, Range, Snapshot, Value};
 
 use super::plan::Plan;
 use super::world::{Entries, NAMES, World};
@@ -30,6 +30,18 @@ pub(crate) enum Query {
         limit: usize,
         coins: u64,
     },
+    Cursor(usize, Vec<Move>),
+}
+
+/// A move of a cursor.
+#[derive(Clone, Debug)]
+pub(crate) enum Move {
+    First,
+    Last,
+    Seek(Key),
+    SeekForPrev(Key),
+    Next,
+    Prev,
 }
 
 /// Keys and values in the order in which the read returned them; an absent value is `None`.
@@ -69,13 +81,14 @@ impl Query {
             Query::Get(slot, _)
             | Query::GetMany(slot, _)
             | Query::Range { slot, .. }
-            | Query::Prefix { slot, .. } => *slot,
+            | Query::Prefix { slot, .. }
+            | Query::Cursor(slot, _) => *slot,
         }
     }
 
     pub(crate) fn random(plan: &mut Plan, world: &World) -> Self {
         let slot = plan.slot(world);
-        let kind = plan.rng.u8(..10);
+        let kind = plan.rng.u8(..12);
         let limit = if plan.rng.bool() { usize::MAX } else { plan.rng.usize(..20) };
         let coins = match plan.rng.u8(..3) {
             0 => 0,
@@ -89,6 +102,7 @@ impl Query {
                 Self::GetMany(slot, (0..count).map(|_| plan.key(slot)).collect())
             }
             6..9 => Self::Range { slot, bounds: (bound(plan, slot), bound(plan, slot)), limit, coins },
+            9 => Self::Cursor(slot, moves(plan, slot)),
             _ => {
                 let key = plan.key(slot);
                 let prefix = key[..plan.rng.usize(..=key.len())].to_vec();
@@ -139,6 +153,13 @@ impl Query {
                 };
                 walk(range, *limit, *coins)
             }
+            Query::Cursor(slot, moves) => {
+                let cursor = match source {
+                    Source::Newest(_) | Source::Handles(_) => partition(*slot).cursor()?,
+                    Source::Snapshot(snapshot, _) => snapshot.cursor(&partition(*slot))?,
+                };
+                follow(cursor, moves)
+            }
         }
     }
 
@@ -155,8 +176,28 @@ impl Query {
             Query::Prefix { slot, prefix, limit, coins } => {
                 expected_walk(world.entries(*slot), |key| key.starts_with(prefix), *limit, *coins)
             }
+            Query::Cursor(slot, moves) => expected_moves(world.entries(*slot), moves),
         }
     }
+}
+
+/// Moves in short and long walks, which turn, with seeks between them.
+fn moves(plan: &mut Plan, slot: usize) -> Vec<Move> {
+    let mut moves = Vec::new();
+    for _ in 0..plan.rng.usize(1..6) {
+        moves.push(match plan.rng.u8(..6) {
+            0 => Move::First,
+            1 => Move::Last,
+            2 | 3 => Move::Seek(plan.key(slot)),
+            _ => Move::SeekForPrev(plan.key(slot)),
+        });
+        for _ in 0..plan.rng.usize(..8) {
+            let forwards = plan.rng.bool();
+            let steps = if plan.rng.u8(..4) == 0 { plan.rng.usize(..12) } else { plan.rng.usize(..3) };
+            moves.extend((0..steps).map(|_| if forwards { Move::Next } else { Move::Prev }));
+        }
+    }
+    moves
 }
 
 /// The bounds may be in the wrong order; such a range is empty.
@@ -200,6 +241,47 @@ fn walk(mut range: Range, limit: usize, coins: u64) -> pleach::Result<Answer> {
         answer.push((key, Some(value)));
     }
     Ok(answer)
+}
+
+/// The entry behind each move.
+fn follow(mut cursor: Cursor, moves: &[Move]) -> pleach::Result<Answer> {
+    let mut answer = Vec::new();
+    for step in moves {
+        let found = match step {
+            Move::First => cursor.first(),
+            Move::Last => cursor.last(),
+            Move::Seek(key) => cursor.seek(key),
+            Move::SeekForPrev(key) => cursor.seek_for_prev(key),
+            Move::Next => cursor.next(),
+            Move::Prev => cursor.prev(),
+        }?;
+        assert_eq!(found, cursor.is_valid());
+        let key = cursor.key().unwrap_or_default().to_vec();
+        answer.push((key, cursor.value()?.map(<[u8]>::to_vec)));
+    }
+    Ok(answer)
+}
+
+fn expected_moves(entries: &Entries, moves: &[Move]) -> Answer {
+    let mut on: Option<Key> = None;
+    let mut answer = Vec::new();
+    for step in moves {
+        let above = |bound| entries.range::<Key, _>((bound, Bound::Unbounded)).next();
+        let below = |bound| entries.range::<Key, _>((Bound::Unbounded, bound)).next_back();
+        let found = match (step, on.take()) {
+            (Move::First, _) => above(Bound::Unbounded),
+            (Move::Last, _) => below(Bound::Unbounded),
+            (Move::Seek(key), _) => above(Bound::Included(key)),
+            (Move::SeekForPrev(key), _) => below(Bound::Included(key)),
+            (Move::Next, Some(key)) => above(Bound::Excluded(&key)),
+            (Move::Prev, Some(key)) => below(Bound::Excluded(&key)),
+            (Move::Next | Move::Prev, None) => None,
+        };
+        on = found.map(|(key, _)| Arc::clone(key));
+        let entry = found.map(|(key, value)| (key.to_vec(), Some(value.to_vec())));
+        answer.push(entry.unwrap_or_default());
+    }
+    answer
 }
 
 fn expected_walk(entries: &Entries, inside: impl Fn(&Key) -> bool, limit: usize, coins: u64) -> Answer {

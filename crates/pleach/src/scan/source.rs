@@ -96,6 +96,28 @@ impl SourceCursor {
         Ok(())
     }
 
+    /// Moves to the entry that `other`, a cursor over the same source, stands on. Nothing is read or searched.
+    ///
+    /// Requires: `other` is on an entry.
+    pub(super) fn move_to(&mut self, other: &Self) {
+        match (&mut self.source, &other.source) {
+            (Source::Memtable(cursor), Source::Memtable(other)) => cursor.clone_from(other),
+            (Source::Run(cursor), Source::Run(other)) => cursor.move_to(other),
+            _ => unreachable!("both are of one source"),
+        }
+    }
+
+    /// Moves one entry in a direction, and reads its block if that is not in memory.
+    ///
+    /// Requires: on an entry.
+    pub(super) fn step(&mut self, direction: Direction) -> Result<()> {
+        match direction {
+            Direction::Up => self.next(),
+            Direction::Down => self.prev(),
+        }?;
+        if self.is_waiting() { self.wait(direction) } else { Ok(()) }
+    }
+
     /// Whether a step waits for a block. [`SourceCursor::wait`] or [`SourceCursor::poll_step`] complete it.
     pub(super) fn is_waiting(&self) -> bool {
         match &self.source {

@@ -1,0 +1,160 @@
+//! Cursors: turns among many runs, the edges of a partition, what a cursor sees, and failed reads. Random moves are compared
+//! with a map by the rigs (`rig/query.rs`).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach::env::SimEnv;
+use pleach::{Cursor, Db, ErrorKind, Options};
+
+use crate::rig::setup::DIR;
+
+fn key(n: usize) -> String {
+    format!("{n:05}")
+}
+
+/// A partition whose keys lie in turn in `runs` runs and a memtable, so that the source changes at each step.
+fn interlaced(options: Options, runs: usize, keys: usize) -> Db {
+    let db = options.open(DIR).unwrap();
+    let partition = db.default_partition();
+    for run in 0..=runs {
+        for n in (run..keys).step_by(runs + 1) {
+            partition.put(key(n), format!("value {n}")).unwrap();
+        }
+        if run < runs {
+            db.flush().unwrap();
+        }
+    }
+    db
+}
+
+fn on(cursor: &Cursor) -> Option<usize> {
+    cursor.key().map(|key| String::from_utf8_lossy(key).parse().unwrap())
+}
+
+#[test]
+fn a_cursor_turns_anywhere() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20);
+    let db = interlaced(options, 6, 400);
+    let mut cursor = db.default_partition().cursor().unwrap();
+    for start in [0, 1, 7, 200, 398, 399] {
+        for walk in [1, 2, 3, 5, 20, 150] {
+            assert!(cursor.seek(key(start)).unwrap());
+            let mut expected = Some(start);
+            for step in 0..4 * walk {
+                let up = step / walk % 2 == 0;
+                expected = match expected {
+                    Some(399) if up => None,
+                    Some(n) if up => Some(n + 1),
+                    Some(n) => n.checked_sub(1),
+                    None => None,
+                };
+                let found = if up { cursor.next() } else { cursor.prev() };
+                assert_eq!(found.unwrap(), expected.is_some());
+                assert_eq!(on(&cursor), expected, "start {start} walk {walk} step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_turn_reads_no_block_that_lies_elsewhere() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20);
+    interlaced(options.clone(), 6, 40_000).close().unwrap();
+    let db = options.open(DIR).unwrap();
+    let mut cursor = db.default_partition().cursor().unwrap();
+    cursor.seek(key(20_001)).unwrap();
+    let before = env.read_count();
+    for _ in 0..100 {
+        assert!(cursor.next().unwrap());
+        assert!(cursor.prev().unwrap());
+    }
+    assert_eq!(on(&cursor), Some(20_001));
+    // A source whose entry is the first of its block may have to step into the one before.
+    assert!(env.read_count() - before <= 2, "{} reads", env.read_count() - before);
+}
+
+#[test]
+fn a_cursor_of_an_empty_partition_is_nowhere() {
+    let env = SimEnv::new(1);
+    let db = Options::new().env(env).memory(16 << 20).open(DIR).unwrap();
+    let mut cursor = db.default_partition().cursor().unwrap();
+    assert!(!cursor.is_valid());
+    assert!(!cursor.next().unwrap());
+    assert!(!cursor.first().unwrap());
+    assert!(!cursor.last().unwrap());
+    assert!(!cursor.seek("").unwrap());
+    assert!(!cursor.seek_for_prev("b").unwrap());
+    assert_eq!(cursor.key(), None);
+    assert_eq!(cursor.value().unwrap(), None);
+}
+
+#[test]
+fn a_cursor_keeps_its_moment() {
+    let env = SimEnv::new(1);
+    let db = Options::new().env(env).memory(16 << 20).open(DIR).unwrap();
+    let users = db.default_partition();
+    users.put("b", "1").unwrap();
+    let mut cursor = users.cursor().unwrap();
+    let snapshot = db.snapshot();
+    users.put("a", "2").unwrap();
+    users.delete("b").unwrap();
+    users.put("c", "2").unwrap();
+    db.flush().unwrap();
+    db.compact().unwrap();
+    let mut of_snapshot = snapshot.cursor(&users).unwrap();
+    for cursor in [&mut cursor, &mut of_snapshot] {
+        assert!(cursor.first().unwrap());
+        assert_eq!(cursor.key(), Some(&b"b"[..]));
+        assert_eq!(cursor.value().unwrap(), Some(&b"1"[..]));
+        assert!(!cursor.next().unwrap());
+    }
+    let mut now = users.cursor().unwrap();
+    assert!(now.seek("b").unwrap());
+    assert_eq!(now.key(), Some(&b"c"[..]));
+    db.drop_partition(db.partition("other").unwrap()).unwrap();
+    db.close().unwrap();
+    assert_eq!(now.prev().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(now.first().unwrap_err().kind(), ErrorKind::Closed);
+    assert!(!now.is_valid());
+}
+
+#[test]
+fn a_cursor_that_failed_can_be_sought_again() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20).direct_reads(true);
+    let db = options.clone().open(DIR).unwrap();
+    for n in 0..4_000 {
+        db.default_partition().put(key(n), [7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = options.open(DIR).unwrap();
+    let names = env.file_names(Path::new(DIR)).into_iter();
+    let sst = names
+        .map(|name| Path::new(DIR).join(name))
+        .find(|path| path.extension().is_some_and(|end| end == "sst"));
+    let sst = sst.unwrap();
+    env.add_unreadable(&sst, 200_000..200_512);
+    let mut cursor = db.default_partition().cursor().unwrap();
+    assert!(cursor.first().unwrap());
+    let error = loop {
+        match cursor.next() {
+            Ok(found) => assert!(found, "the walk should fail in the middle"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(!cursor.is_valid());
+    assert!(!cursor.next().unwrap());
+    assert!(cursor.last().unwrap());
+    assert_eq!(on(&cursor), Some(3_999));
+    assert!(cursor.prev().unwrap());
+    assert_eq!(on(&cursor), Some(3_998));
+    while cursor.prev().is_ok_and(|found| found) {}
+    assert!(cursor.seek(key(0)).unwrap());
+    assert!(cursor.next().unwrap());
+    assert_eq!(on(&cursor), Some(1));
+}
