@@ -120,7 +120,7 @@ mod version_set;
 mod write_path;
 
 pub use damage::DamagedPlace;
-pub use db::{Db, GetFuture, GetManyFuture, Partition, Snapshot, VerifyReport, WriteBatch};
+pub use db::{Db, GetFuture, GetManyFuture, Partition, Snapshot, VerifyReport, WriteBatch, destroy};
 pub use keys::{Key, PartitionId};
 pub use options::{Options, Thresholds};
 pub use pleach_env::{Error, ErrorKind, ReadDriver, Result};
