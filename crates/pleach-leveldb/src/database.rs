@@ -100,7 +100,7 @@ impl Database {
         })?;
         let partition = find_partition(&db, options)?;
         let ordered = match options.custom_comparator() {
-            Some(comparator) => Some(Ordered::build(&partition, comparator, options.memory_bytes() / 4)?),
+            Some(comparator) => Some(Ordered::build(&partition, comparator, options.view_bytes_max())?),
             None => None,
         };
         let (filter_policy, info_log) = (options.filter_policy.clone(), options.info_log.clone());

@@ -23,6 +23,10 @@ const WRITE_BUFFER_DEFAULT: usize = 4 << 20;
 const MEMORY_MIN: usize = 2 << 20;
 const MEMORY_MAX: usize = 1 << 50;
 
+/// Least budget for the keys of a custom comparator: about 130,000 of 24 bytes. A quarter of LevelDB's default memory would be
+/// used up by a small program.
+const VIEW_BYTES_MIN: usize = 16 << 20;
+
 /// `leveldb_options_t`.
 #[derive(Clone)]
 pub struct OptionsHandle {
@@ -68,6 +72,11 @@ impl OptionsHandle {
     pub(crate) fn memory_bytes(&self) -> usize {
         let cache = self.cache_capacity.unwrap_or(CACHE_BYTES_DEFAULT);
         cache.saturating_add(2 * self.write_buffer()).clamp(MEMORY_MIN, MEMORY_MAX)
+    }
+
+    /// Memory that the keys of a custom comparator may take.
+    pub(crate) fn view_bytes_max(&self) -> usize {
+        (self.memory_bytes() / 4).max(VIEW_BYTES_MIN)
     }
 
     fn write_buffer(&self) -> usize {

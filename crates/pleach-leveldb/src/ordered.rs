@@ -169,8 +169,8 @@ impl Ordered {
             return Err(Status::new(
                 Kind::NotSupported,
                 format!(
-                    "keys of a custom comparator are kept in memory, and would take more than {} bytes, a quarter of what cache \
-                     and write buffers allow; allow more",
+                    "keys of a custom comparator are kept in memory, and would take more than {} bytes; it is a quarter of \
+                     cache and two write buffers, so allow more of these",
                     self.budget
                 ),
             ));
