@@ -80,7 +80,8 @@ fn a_turn_keeps_the_order_of_its_sources() {
         for walk in 0..500 {
             let (steps, up) = (random.usize(1..=6), random.bool());
             for _ in 0..steps {
-                if (if up { at + 1 == KEYS } else { at == 0 }) {
+                let is_at_end = if up { at + 1 == KEYS } else { at == 0 };
+                if is_at_end {
                     break;
                 }
                 at = if up { at + 1 } else { at - 1 };
