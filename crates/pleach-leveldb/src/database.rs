@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use libc::{c_char, c_int};
 use pleach::env::{Env, OpenOptions};
+use pleach::limits::KEY_LEN_MAX;
 use pleach::{Db, Durability, ErrorKind, Partition, ReadOptions, Snapshot, Value};
 
 use crate::batch::{Batch, decode};
@@ -70,6 +71,18 @@ pub(crate) fn look(env: &dyn Env, path: &Path) -> Result<Found> {
     Ok(if is_leveldb { Found::LevelDb } else { Found::Store })
 }
 
+/// LevelDB takes its lock before it looks for a store, so a directory that may not be written is the first error.
+fn check_writable(options: &OptionsHandle, path: &Path) -> Result<()> {
+    let c_path = std::ffi::CString::new(path.as_os_str().as_bytes());
+    let Ok(c_path) = c_path else { return Ok(()) };
+    // SAFETY: it is a C string.
+    if options.env.is_none() && path.is_dir() && unsafe { libc::access(c_path.as_ptr(), libc::W_OK) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Status::new(Kind::Io, format!("{}/LOCK: {error}", path.display())));
+    }
+    Ok(())
+}
+
 /// The error for a directory of LevelDB's.
 pub(crate) fn is_leveldb(path: &Path) -> Status {
     let message =
@@ -85,6 +98,7 @@ impl Database {
         match found {
             Found::LevelDb => return Err(is_leveldb(&path)),
             Found::Nothing if !options.create_if_missing => {
+                check_writable(options, &path)?;
                 return invalid("does not exist (create_if_missing is false)");
             }
             Found::Store if options.error_if_exists => return invalid("exists (error_if_exists is true)"),
@@ -133,6 +147,10 @@ impl Database {
     }
 
     fn read(&self, options: &ReadOptionsHandle, key: &[u8]) -> Result<Option<Value>> {
+        // No such key can be put.
+        if key.len() > KEY_LEN_MAX {
+            return Ok(None);
+        }
         let read_options = ReadOptions::new().fill_cache(options.fill_cache);
         let value = match (&self.ordered, options.snapshot()) {
             (Some(ordered), snapshot) => {
