@@ -148,6 +148,22 @@ fn a_longer_key_is_refused_before_anything_is_written() {
     assert_eq!(partition.range(too_long..).count(), 0);
 }
 
+/// Two small partitions: their sections share a file.
+#[test]
+fn the_empty_key_is_found_in_a_section() {
+    let db = Options::new().env(SimEnv::new(1)).memory(16 << 20).open(DIR).unwrap();
+    let partitions = [db.default_partition(), db.partition("other").unwrap()];
+    for partition in &partitions {
+        partition.put(b"", b"first").unwrap();
+        partition.put(b"k", b"second").unwrap();
+    }
+    db.flush().unwrap();
+    for partition in &partitions {
+        assert_eq!(partition.get(b"").unwrap().as_deref(), Some(&b"first"[..]));
+        assert_eq!(partition.iter().count(), 2);
+    }
+}
+
 #[test]
 fn the_empty_key_is_the_first() {
     let db = Options::new().env(SimEnv::new(1)).memory(16 << 20).open(DIR).unwrap();
