@@ -76,7 +76,10 @@ fn check_writable(options: &OptionsHandle, path: &Path) -> Result<()> {
     let c_path = std::ffi::CString::new(path.as_os_str().as_bytes());
     let Ok(c_path) = c_path else { return Ok(()) };
     // SAFETY: it is a C string.
-    if options.env.is_none() && path.is_dir() && unsafe { libc::access(c_path.as_ptr(), libc::W_OK) } != 0 {
+    if options.memory_env.is_none()
+        && path.is_dir()
+        && unsafe { libc::access(c_path.as_ptr(), libc::W_OK) } != 0
+    {
         let error = std::io::Error::last_os_error();
         return Err(Status::new(Kind::Io, format!("{}/LOCK: {error}", path.display())));
     }

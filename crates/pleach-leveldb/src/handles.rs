@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use libc::{c_char, c_int};
-use pleach::env::{Env, RealEnv};
+use pleach::env::{Env, MemEnv, RealEnv};
 
 use crate::memory::copy_string;
 use crate::status::guard;
@@ -22,12 +22,14 @@ pub extern "C" fn leveldb_cache_create_lru(capacity: usize) -> Box<Cache> {
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_cache_destroy(_: Option<Box<Cache>>) {}
 
-/// `leveldb_env_t`: the machine, or memory.
-pub struct EnvHandle(pub(crate) Arc<dyn Env>);
+/// `leveldb_env_t`: memory, or the machine.
+pub struct EnvHandle {
+    pub(crate) memory: Option<Arc<MemEnv>>,
+}
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_create_default_env() -> Box<EnvHandle> {
-    Box::new(EnvHandle(Arc::new(RealEnv::new())))
+    Box::new(EnvHandle { memory: None })
 }
 
 #[unsafe(no_mangle)]
@@ -35,14 +37,14 @@ pub extern "C" fn leveldb_env_destroy(_: Option<Box<EnvHandle>>) {}
 
 /// A directory for tests, which is made if it is missing: that of `TEST_TMPDIR`, or one of this user. The caller frees the name.
 #[unsafe(no_mangle)]
-pub extern "C" fn leveldb_env_get_test_directory(env: &EnvHandle) -> *mut c_char {
+pub extern "C" fn leveldb_env_get_test_directory(_: &EnvHandle) -> *mut c_char {
     guard(std::ptr::null_mut(), || {
         // SAFETY: it cannot fail.
         let user = unsafe { libc::geteuid() };
         let named = std::env::var("TEST_TMPDIR").ok().filter(|name| !name.is_empty());
         let name = named.unwrap_or_else(|| format!("/tmp/leveldbtest-{user}"));
         // The store that is opened there reports a directory that could not be made.
-        let _stays_missing = env.0.create_dir_all(std::path::Path::new(&name));
+        let _stays_missing = RealEnv::new().create_dir_all(std::path::Path::new(&name));
         copy_string(name.as_bytes())
     })
 }

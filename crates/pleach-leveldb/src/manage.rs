@@ -84,7 +84,7 @@ fn repair(options: &OptionsHandle, path: &Path) -> Result<()> {
 
 /// Removes a directory of the machine, unless something is in it. Directories in memory stay, empty.
 fn remove_directory(options: &OptionsHandle, path: &Path) {
-    if options.env.is_none() {
+    if options.memory_env.is_none() {
         let _has_other_files = std::fs::remove_dir(path);
     }
 }

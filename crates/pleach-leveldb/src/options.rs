@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use libc::c_int;
-use pleach::env::{Env, RealEnv};
+use pleach::env::{Env, MemEnv, RealEnv};
 use pleach::{Durability, Options};
 
 use crate::comparator::{BYTEWISE, Comparator, ComparatorHandle};
@@ -34,7 +34,8 @@ pub struct OptionsHandle {
     pub(crate) error_if_exists: bool,
     pub(crate) comparator: Option<Arc<Comparator>>,
     pub(crate) filter_policy: Option<Arc<FilterPolicy>>,
-    pub(crate) env: Option<Arc<dyn Env>>,
+    /// Where the files are, if not on the machine.
+    pub(crate) memory_env: Option<Arc<MemEnv>>,
     pub(crate) info_log: Option<Arc<Logger>>,
     write_buffer_size: usize,
     cache_capacity: Option<usize>,
@@ -48,7 +49,7 @@ impl Default for OptionsHandle {
             error_if_exists: false,
             comparator: None,
             filter_policy: None,
-            env: None,
+            memory_env: None,
             info_log: None,
             write_buffer_size: WRITE_BUFFER_DEFAULT,
             cache_capacity: None,
@@ -60,7 +61,10 @@ impl Default for OptionsHandle {
 impl OptionsHandle {
     /// Where the files are.
     pub(crate) fn env(&self) -> Arc<dyn Env> {
-        self.env.clone().unwrap_or_else(|| Arc::new(RealEnv::new()))
+        match &self.memory_env {
+            Some(env) => Arc::<MemEnv>::clone(env),
+            None => Arc::new(RealEnv::new()),
+        }
     }
 
     /// The comparator, if it is not the order of bytes.
@@ -139,7 +143,7 @@ pub extern "C" fn leveldb_options_set_paranoid_checks(_: &mut OptionsHandle, _ye
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_options_set_env(options: &mut OptionsHandle, env: Option<&EnvHandle>) {
-    options.env = env.map(|handle| Arc::clone(&handle.0));
+    options.memory_env = env.and_then(|handle| handle.memory.clone());
 }
 
 #[unsafe(no_mangle)]
