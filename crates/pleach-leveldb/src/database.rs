@@ -75,11 +75,9 @@ pub(crate) fn look(env: &dyn Env, path: &Path) -> Result<Found> {
 fn check_writable(options: &OptionsHandle, path: &Path) -> Result<()> {
     let c_path = std::ffi::CString::new(path.as_os_str().as_bytes());
     let Ok(c_path) = c_path else { return Ok(()) };
+    let is_on_disk = options.memory_env.is_none() && path.is_dir();
     // SAFETY: it is a C string.
-    if options.memory_env.is_none()
-        && path.is_dir()
-        && unsafe { libc::access(c_path.as_ptr(), libc::W_OK) } != 0
-    {
+    if is_on_disk && unsafe { libc::access(c_path.as_ptr(), libc::W_OK) } != 0 {
         let error = std::io::Error::last_os_error();
         return Err(Status::new(Kind::Io, format!("{}/LOCK: {error}", path.display())));
     }
@@ -391,20 +389,20 @@ pub unsafe extern "C" fn leveldb_approximate_sizes(
     }
 }
 
-/// Merges what has keys from `start` to `limit`, both included; null is the end of all keys. Errors go to the caller's log.
+/// Merges all runs if both `start` and `limit` are null. A smaller range is left to the background: its answers are the same, and
+/// a merge of everything would cost far more than the caller expects. Errors go to the caller's log.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn leveldb_compact_range(
+pub extern "C" fn leveldb_compact_range(
     db: &Database,
     start: *const c_char,
-    start_len: usize,
+    _start_len: usize,
     limit: *const c_char,
-    limit_len: usize,
+    _limit_len: usize,
 ) {
-    // SAFETY: by the contract of c.h.
-    let bound = |at: *const c_char, len| (!at.is_null()).then(|| unsafe { bytes(at, len) });
-    let (start, limit) = (bound(start, start_len), bound(limit, limit_len));
+    if !start.is_null() || !limit.is_null() {
+        return;
+    }
     guard((), || {
-        let _whole = (start, limit);
         if let Err(error) = db.partition.compact() {
             db.logged(error.into());
         }
