@@ -77,16 +77,20 @@ impl Store {
         let mut iterator = leveldb_create_iterator(self.db(), &self.reads);
         let mut keys = Vec::new();
         if up {
-            leveldb_iter_seek_to_first(&mut iterator)
+            leveldb_iter_seek_to_first(&mut iterator);
         } else {
-            leveldb_iter_seek_to_last(&mut iterator)
+            leveldb_iter_seek_to_last(&mut iterator);
         }
         while leveldb_iter_valid(&iterator) == 1 {
             let mut len = 0;
             let key = leveldb_iter_key(&iterator, &mut len);
             // SAFETY: the iterator lends so many bytes.
             keys.push(unsafe { std::slice::from_raw_parts(key.cast(), len) }.to_vec());
-            if up { leveldb_iter_next(&mut iterator) } else { leveldb_iter_prev(&mut iterator) }
+            if up {
+                leveldb_iter_next(&mut iterator);
+            } else {
+                leveldb_iter_prev(&mut iterator);
+            }
         }
         caught(|error| leveldb_iter_get_error(&iterator, error)).unwrap();
         leveldb_iter_destroy(Some(iterator));
