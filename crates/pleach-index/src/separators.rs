@@ -34,7 +34,7 @@ use crate::index::SearchStage;
 pub(crate) const KIND_SEPARATORS: u8 = 1;
 
 /// Longest separator: a key's largest length.
-const SEPARATOR_LEN_MAX: usize = 65_539;
+const SEPARATOR_LEN_MAX: usize = (1 << 20) + 4;
 /// Bits of a tail's word that hold its end in the pool. The upper four bits hold how many bytes of the head are no padding.
 const END_BITS: u32 = 28;
 /// Most bytes of tails.

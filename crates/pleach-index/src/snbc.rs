@@ -319,7 +319,7 @@ impl Snbc {
 }
 
 /// Longest prefix: a key's largest length.
-const PREFIX_LEN_MAX: usize = 65_539;
+const PREFIX_LEN_MAX: usize = (1 << 20) + 4;
 
 /// What a rank counts at each position of `classes`, the last one `unit`, and the largest number; `None` if it exceeds 64 bits.
 fn weights_of(classes: &[Class], sets: &[Set], unit: u128) -> Option<(Vec<u64>, u64)> {

@@ -154,7 +154,7 @@ fn number(value: &[u8]) -> Option<u64> {
 }
 
 fn key(value: &[u8]) -> Option<Vec<u8>> {
-    (1..=KEY_LEN_MAX).contains(&value.len()).then(|| value.to_vec())
+    (value.len() <= KEY_LEN_MAX).then(|| value.to_vec())
 }
 
 #[cfg(test)]

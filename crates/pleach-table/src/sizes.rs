@@ -1,7 +1,7 @@
 //! Sizes that the format fixes or bounds: docs/format/sst.md.
 
-/// Longest key: a user key of 65,535 bytes behind a partition number of 4 bytes.
-pub const KEY_LEN_MAX: usize = 65_539;
+/// Longest key: a user key of 1 MiB behind a partition number of 4 bytes.
+pub const KEY_LEN_MAX: usize = (1 << 20) + 4;
 /// Longest value: 512 MiB.
 pub const VALUE_LEN_MAX: usize = 512 << 20;
 
@@ -21,7 +21,7 @@ pub(crate) const TAIL_LEN_MAX: usize = 64 << 20;
 /// Longest filter. A filter that would be longer gets fewer bits per key.
 pub(crate) const FILTER_LEN_MAX: usize = 32 << 20;
 /// Length of an index from which on an SST must end: the longest filter, two keys and the longest separator have room behind it.
-pub(crate) const INDEX_LEN_FULL: usize = TAIL_LEN_MAX - FILTER_LEN_MAX - (1 << 20);
+pub(crate) const INDEX_LEN_FULL: usize = TAIL_LEN_MAX - FILTER_LEN_MAX - (5 << 20);
 /// Longest SST.
 pub(crate) const FILE_LEN_MAX: u64 = u32::MAX as u64;
 /// Any compressed block may decompress to so many bytes.

@@ -5,6 +5,14 @@
 //! cargo run --release -p pleach --example cursor_turns
 //! ```
 
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::big_endian_bytes,
+    clippy::cast_precision_loss,
+    reason = "a program that measures the real machine"
+)]
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

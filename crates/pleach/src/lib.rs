@@ -76,7 +76,7 @@
 //! | `pleach::job_panicked` | event, error: a panic in a background job | `job`, `panic` |
 //!
 //! # Limits
-//! Keys have 1 to 65 535 bytes, values at most 512 MiB, batches at most 1 GiB (see [`limits`]). One process at a time can have
+//! Keys have at most 1 MiB, values at most 512 MiB, batches at most 1 GiB (see [`limits`]). One process at a time can have
 //! a store open, or several for reading only.
 
 mod attached;
@@ -120,7 +120,7 @@ mod version_set;
 mod write_path;
 
 pub use damage::DamagedPlace;
-pub use db::{Db, GetFuture, GetManyFuture, Partition, Snapshot, VerifyReport, WriteBatch};
+pub use db::{Db, GetFuture, GetManyFuture, Partition, Snapshot, VerifyReport, WriteBatch, destroy};
 pub use keys::{Key, PartitionId};
 pub use options::{Options, Thresholds};
 pub use pleach_env::{Error, ErrorKind, ReadDriver, Result};

@@ -1,7 +1,8 @@
 //! Limits of keys, values and batches. They are part of the format: a file that exceeds one is damaged.
 
-/// Longest user key in bytes. The shortest is one byte.
-pub const KEY_LEN_MAX: usize = 65_535;
+/// Longest user key in bytes: 1 MiB. The shortest is empty. A key has its place in indexes, filters and the manifest, so
+/// long ones make a store slow; what is long belongs in values.
+pub const KEY_LEN_MAX: usize = 1 << 20;
 
 /// Longest value in bytes: 512 MiB.
 ///
@@ -29,7 +30,7 @@ pub(crate) const PARTITION_KEY_LEN_MAX: usize = KEY_LEN_MAX + crate::keys::PARTI
 const _: () = assert!(BATCH_BYTES_MAX < u32::MAX as usize, "a batch's length is a u32 in the log");
 const _: () = assert!(VALUE_LEN_MAX + KEY_LEN_MAX < BATCH_BYTES_MAX, "any single entry fits in a batch");
 
-/// Fewest bytes of an operation in a batch: the delete of a key of one byte.
+/// Fewest bytes of an operation in a batch, rounded down: the delete of an empty key.
 const OPERATION_LEN_MIN: usize = 4;
 
 /// Most operations of a batch.

@@ -444,7 +444,7 @@ impl<'a> Operation<'a> {
         let partition = rest.u32()?;
         let key_len = rest.usize()?;
         let value_len = if kind == ValueKind::Tombstone { 0 } else { rest.usize()? };
-        if !(1..=KEY_LEN_MAX).contains(&key_len) || value_len > VALUE_LEN_MAX {
+        if key_len > KEY_LEN_MAX || value_len > VALUE_LEN_MAX {
             return None;
         }
         let user_key = rest.take(key_len)?;
@@ -475,11 +475,11 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// An error when `key` is empty or too long.
+/// An error when `key` is too long.
 pub(crate) fn check_key(key: &[u8]) -> Result<()> {
     match key.len() {
-        1..=KEY_LEN_MAX => Ok(()),
-        len => Err(Error::invalid(format!("the key has {len} bytes; a key has 1 to {KEY_LEN_MAX}"))),
+        0..=KEY_LEN_MAX => Ok(()),
+        len => Err(Error::invalid(format!("the key has {len} bytes; a key has at most {KEY_LEN_MAX}"))),
     }
 }
 

@@ -376,8 +376,7 @@ impl Options {
         self
     }
 
-    /// The environment: the machine by default, a simulator in tests. In a [`MemEnv`](pleach_env::MemEnv) a store is in memory
-    /// alone. It outlives its `Db`, but not the environment.
+    /// The environment: the machine by default. In a [`MemEnv`](pleach_env::MemEnv) a store lasts as long as the environment.
     #[must_use]
     pub fn env(mut self, env: Arc<dyn Env>) -> Self {
         self.env = env;

@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["pleach-table", "pleach-log"],
     &["pleach"],
     &["pleach-reshape"],
-    &["pleach-bench"],
+    &["pleach-bench", "pleach-leveldb"],
     &["pleach-cli"],
 ];
 

@@ -154,9 +154,7 @@ fn malformed(args: &LoadArgs, line: u64, reason: &str) -> Failure {
 /// Why the engine would refuse a record.
 fn refusal(record: &Record) -> Option<String> {
     let (key, value) = (record.key.len(), record.value.len());
-    if key == 0 {
-        Some("the key is empty".to_owned())
-    } else if key > KEY_LEN_MAX {
+    if key > KEY_LEN_MAX {
         Some(format!("the key has {key} bytes; at most {KEY_LEN_MAX} are possible"))
     } else if value > VALUE_LEN_MAX {
         Some(format!("the value has {value} bytes; at most {VALUE_LEN_MAX} are possible"))

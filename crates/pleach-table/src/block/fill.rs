@@ -43,10 +43,12 @@ impl Fill {
         };
         self.entries += 1;
         self.rows_len += waiting.get(next).row_len();
-        if let Some(shape) = &mut self.shape
-            && !shape.add(next, key.len(), waiting.apart(next))
-        {
-            self.shape = None;
+        if let Some(shape) = &mut self.shape {
+            // Columns have lengths of two bytes. A longer key is alone in its block, in a row.
+            let fits = key.len() <= rows::PREFIX_LEN_MAX && shape.add(next, key.len(), waiting.apart(next));
+            if !fits {
+                self.shape = None;
+            }
         }
         self.len()
     }

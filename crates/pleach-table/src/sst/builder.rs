@@ -117,13 +117,13 @@ impl SstBuilder {
 
     /// Adds an entry; `hash` is its key's [`key_hash`](crate::key_hash).
     ///
-    /// Requires: `key` is above all keys added before, and not empty.
+    /// Requires: `key` is above all keys added before.
     pub fn add(&mut self, key: &[u8], kind: ValueKind, value: &[u8], hash: u64) -> Result<()> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        if key.is_empty() || key.len() > KEY_LEN_MAX {
-            return Err(Error::invalid(format!("a key has 1 to {KEY_LEN_MAX} bytes, not {}", key.len())));
+        if key.len() > KEY_LEN_MAX {
+            return Err(Error::invalid(format!("a key has at most {KEY_LEN_MAX} bytes, not {}", key.len())));
         }
         if value.len() > VALUE_LEN_MAX {
             return Err(Error::invalid(format!(
@@ -131,7 +131,8 @@ impl SstBuilder {
                 value.len()
             )));
         }
-        assert!(self.properties.largest.as_slice() < key, "keys are added in ascending order");
+        let is_first = self.properties.entries == 0;
+        assert!(is_first || self.properties.largest.as_slice() < key, "keys are added in ascending order");
         self.properties.count(key, kind, value.len());
         self.filter.add(hash);
         let result = if self.is_large(value) {

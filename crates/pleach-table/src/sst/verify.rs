@@ -22,7 +22,7 @@ impl Sst {
             let key = cursor.key();
             let (offset, _) = self.block_extent(cursor.block());
             let wrong = |message: &str| Err(Error::corruption(&self.path, offset, message));
-            if found.largest.as_slice() >= key {
+            if found.entries > 0 && found.largest.as_slice() >= key {
                 return wrong("expected keys in ascending order");
             }
             let hash = hash_of(key);

@@ -36,10 +36,10 @@ const FIRST_MANIFEST: FileId = FileId(1);
 #[derive(Default)]
 pub(super) struct Listing {
     pub(super) segments: Vec<FileId>,
-    ssts: Vec<FileId>,
+    pub(super) ssts: Vec<FileId>,
     /// Files of copied or moved values.
-    values: Vec<FileId>,
-    manifests: Vec<FileId>,
+    pub(super) values: Vec<FileId>,
+    pub(super) manifests: Vec<FileId>,
     has_current_tmp: bool,
     /// A name that is not the store's and not hidden.
     foreign: Option<String>,
@@ -127,7 +127,7 @@ pub(super) fn list(env: &dyn Env, dir: &Path) -> Result<Listing> {
 
 impl Listing {
     /// Whether the creation of a store was never completed here.
-    fn is_fresh(&self) -> bool {
+    pub(super) fn is_fresh(&self) -> bool {
         self.segments.is_empty()
             && self.ssts.is_empty()
             && self.values.is_empty()

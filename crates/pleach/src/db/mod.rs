@@ -3,6 +3,7 @@
 mod closing;
 mod collect_stats;
 mod create_drop;
+mod destroy;
 mod directory;
 mod futures;
 mod handle;
@@ -14,6 +15,7 @@ mod snapshot;
 mod verify;
 mod write_batch;
 
+pub use destroy::destroy;
 pub(crate) use directory::LOCK;
 pub use futures::{GetFuture, GetManyFuture};
 pub use handle::Db;

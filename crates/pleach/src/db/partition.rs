@@ -93,7 +93,7 @@ impl Partition {
     /// Reads the value of `key`.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty or too long key, `Closed` after a drop or a close, `Io` or `Corruption` when a block
+    /// `InvalidArgument` for a too long key, `Closed` after a drop or a close, `Io` or `Corruption` when a block
     /// cannot be read.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {

@@ -278,20 +278,20 @@ impl<'i> Flush<'i> {
         older: &OlderRuns,
         cursor: &mut MemtableCursor,
     ) -> Result<()> {
-        let (mut smallest, mut largest) = (Vec::new(), Vec::new());
+        let (mut smallest, mut largest) = (None, Vec::new());
         while on_partition(cursor, partition) {
             if !shadows_nothing(older, cursor) {
                 let pointer = self.pointer(cursor)?;
                 shared.output.add(&new_entry(cursor, cursor.key(), &pointer, self.now), older)?;
                 largest.clear();
                 largest.extend_from_slice(&cursor.key()[PARTITION_PREFIX_LEN..]);
-                if smallest.is_empty() {
-                    smallest.clone_from(&largest);
+                if smallest.is_none() {
+                    smallest = Some(largest.clone());
                 }
             }
             cursor.next();
         }
-        if let Some(section) = shared.output.end_section(&smallest, &largest) {
+        if let Some(section) = shared.output.end_section(&smallest.unwrap_or_default(), &largest) {
             let filter_bits = self.upkeep.filter_bits(section.entries, older.sizes(), 0);
             let run = RunMeta {
                 id: RunId::NEXT,

@@ -58,6 +58,41 @@ fn a_cursor_turns_anywhere() {
     }
 }
 
+/// Neighbouring keys often share a source here, and each walk is a few steps long, so a turn follows two sources, of which one
+/// has moved twice.
+#[test]
+fn a_turn_keeps_the_order_of_its_sources() {
+    const KEYS: usize = 300;
+    for seed in 0..20 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let db = Options::new().env(SimEnv::new(1)).memory(16 << 20).open(DIR).unwrap();
+        let partition = db.default_partition();
+        let owners: Vec<u8> = (0..KEYS).map(|_| random.u8(..4)).collect();
+        for run in 0..4 {
+            for n in (0..KEYS).filter(|&n| owners[n] == run) {
+                partition.put(key(n), "value").unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let mut cursor = partition.cursor().unwrap();
+        let mut at = KEYS / 2;
+        assert!(cursor.seek(key(at)).unwrap());
+        for walk in 0..500 {
+            let (steps, up) = (random.usize(1..=6), random.bool());
+            for _ in 0..steps {
+                let is_at_end = if up { at + 1 == KEYS } else { at == 0 };
+                if is_at_end {
+                    break;
+                }
+                at = if up { at + 1 } else { at - 1 };
+                let found = if up { cursor.next() } else { cursor.prev() };
+                assert!(found.unwrap(), "seed {seed} walk {walk}");
+                assert_eq!(on(&cursor), Some(at), "seed {seed} walk {walk}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_turn_reads_no_block_that_lies_elsewhere() {
     let env = SimEnv::new(1);

@@ -1,5 +1,7 @@
 //! Stores in memory: the whole engine on threads, in a `MemEnv`.
 
+#![expect(clippy::big_endian_bytes, reason = "byte order is key order")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +39,7 @@ fn check(db: &Db) {
     }
     assert_eq!(partition.get(key(ENTRIES)).unwrap(), None);
     let mut count = 0;
-    for entry in partition.iter() {
+    for entry in &partition {
         count += u32::from(!entry.unwrap().1.is_empty());
     }
     assert_eq!(count, ENTRIES);

@@ -21,6 +21,7 @@ mod filters;
 mod full_disk;
 mod golden;
 mod in_memory;
+mod key_lengths;
 mod large_batches;
 mod learned;
 mod metamorphic;

@@ -63,7 +63,7 @@ fn check_fixed_part(bytes: &[u8], layout: ColumnLayout) -> Result<(), Malformed>
 
 /// Checks the lengths of keys; `bytes` reach to the first one. Returns the length of all of them, without the prefix.
 fn check_keys(bytes: &[u8], layout: ColumnLayout) -> Result<usize, Malformed> {
-    let is_possible = |suffix_len: usize| (1..=KEY_LEN_MAX).contains(&(layout.prefix_len() + suffix_len));
+    let is_possible = |suffix_len: usize| layout.prefix_len() + suffix_len <= KEY_LEN_MAX;
     let wrong_len = Malformed::new(HEADER_LEN, "lengths of keys within their limits");
     if !layout.varies() {
         let suffix_len = layout.suffix_len();

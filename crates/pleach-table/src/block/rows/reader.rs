@@ -188,7 +188,7 @@ mod validate {
                 decode_entry(bytes, start).ok_or(Malformed::new(at, "an entry within the payload"))?;
             let ValuePlace::Block(value) = entry.value else { continue };
             let key_len = layout.prefix_len + entry.suffix.len();
-            if key_len == 0 || key_len > KEY_LEN_MAX || value.len() > VALUE_LEN_MAX {
+            if key_len > KEY_LEN_MAX || value.len() > VALUE_LEN_MAX {
                 return Err(Malformed::new(at, "lengths of a key and a value within their limits"));
             }
             at = value.end;

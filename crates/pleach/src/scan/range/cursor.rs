@@ -4,7 +4,7 @@
 //! without a seek. The end that goes down is made when the cursor first turns down, or first seeks downwards; so is the other.
 
 use std::ops::RangeFull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pleach_env::{Error, Result};
 use pleach_table::ValueKind;
@@ -54,13 +54,13 @@ pub struct Cursor {
     /// The end that stands on the entry; `None` if the cursor is on no entry.
     on: Option<Direction>,
     /// The value of the entry, if it is separated and was asked for.
-    value: Option<Value>,
+    value: OnceLock<Value>,
 }
 
 impl Cursor {
     pub(crate) fn new(ctx: &Arc<Context>, view: ReadView, partition: PartitionId) -> Self {
         let range = Range::new::<[u8]>(ctx, Ok(view), partition, RangeFull);
-        Self { range, on: None, value: None }
+        Self { range, on: None, value: OnceLock::new() }
     }
 
     /// As [`Range::fill_cache`]: what a long walk reads enters the caches too. Requires: nothing was read yet; otherwise it has
@@ -141,7 +141,7 @@ impl Cursor {
     /// # Errors
     /// `Io` or `Corruption` of a separated value, also `Closed`. The cursor stays on the entry, and moves on.
     #[inline]
-    pub fn value(&mut self) -> Result<Option<&[u8]>> {
+    pub fn value(&self) -> Result<Option<&[u8]>> {
         if self.source().is_some_and(|source| source.kind() == ValueKind::ValuePointer) {
             return self.read_value();
         }
@@ -155,8 +155,8 @@ impl Cursor {
     }
 
     #[cold]
-    fn read_value(&mut self) -> Result<Option<&[u8]>> {
-        if self.value.is_none()
+    fn read_value(&self) -> Result<Option<&[u8]>> {
+        if self.value.get().is_none()
             && let Some((key, source)) = self.on.and_then(|on| self.range.entry(on))
             && let Some(view) = &self.range.view
         {
@@ -166,14 +166,22 @@ impl Cursor {
             let key = (self.range.partition, key);
             let segments = &view.state.version.values;
             let read = get_value(&self.range.ctx, segments, key, &source.value(), self.range.fills_cache)?;
-            self.value = Some(read);
+            // Another thread may have been faster.
+            let _it_is_the_same = self.value.set(read);
         }
-        Ok(self.value.as_deref())
+        Ok(self.value.get().map(|value| &**value))
+    }
+
+    #[inline]
+    fn forget_value(&mut self) {
+        if self.value.get().is_some() {
+            self.value = OnceLock::new();
+        }
     }
 
     #[inline]
     fn step(&mut self, direction: Direction) -> Result<bool> {
-        self.value = None;
+        self.forget_value();
         match self.on {
             Some(on) if on == direction && self.range.is_open() => {
                 let advanced = self.range.merge_mut(direction).map_or(Ok(()), Merge::advance);
@@ -209,7 +217,7 @@ impl Cursor {
 
     #[inline(never)]
     fn seek_from(&mut self, direction: Direction, to: SeekTo<'_>) -> Result<bool> {
-        self.value = None;
+        self.forget_value();
         let sought = self.open_end(direction).and_then(|()| {
             let end = &mut self.range.ends[direction as usize];
             end.passed = None;

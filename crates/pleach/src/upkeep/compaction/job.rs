@@ -306,7 +306,8 @@ impl CompactionJob {
     /// states what they still refer to: `passed` is what was merged of each since the last commit.
     fn push_clip(&self, edit: &mut Edit, tree: &SubTree, passed: &PassedValues) -> Result<(), String> {
         let partition = self.partition;
-        let clip = successor(self.merging.last_key());
+        let Some(last_key) = self.merging.last_key() else { return Ok(()) };
+        let clip = successor(last_key);
         for run in self.inputs.iter().filter_map(|id| tree.run(*id)) {
             edit.push(EditItem::SetClip { partition, run: run.id, clip: clip.clone() });
             let below: Vec<_> = files_below(run, &clip);

@@ -31,8 +31,9 @@ pub(super) struct Merging {
     filter_bits: f32,
     /// Size at which an output is complete.
     sst_bytes: u64,
-    /// Last key merged; empty before the first.
+    /// Last key merged, if there is one.
     last_key: Vec<u8>,
+    has_last_key: bool,
     /// If values are copied in the order of keys.
     conversion: Option<ConversionOutput>,
 }
@@ -72,6 +73,7 @@ impl Merging {
             filter_bits: upkeep.filter_bits_of_merged(tree, merged, stage),
             sst_bytes: upkeep.ctx.options.compacted_sst_bytes(tree.sum(|run| run.totals.bytes)),
             last_key: Vec::new(),
+            has_last_key: false,
             conversion: None,
         }
     }
@@ -109,9 +111,9 @@ impl Merging {
         self.merge.take_passed_values()
     }
 
-    /// Last key merged; empty before the first.
-    pub(super) fn last_key(&self) -> &[u8] {
-        &self.last_key
+    /// Last key merged; `None` before the first.
+    pub(super) fn last_key(&self) -> Option<&[u8]> {
+        self.has_last_key.then_some(&*self.last_key)
     }
 
     /// Closes the files that `tree` no longer has.
@@ -132,6 +134,7 @@ impl Merging {
             }
             self.last_key.clear();
             self.last_key.extend_from_slice(&moved.largest);
+            self.has_last_key = true;
             self.merge.skip_file()?;
             add(&upkeep.ctx.counters.moved_bytes, moved.bytes);
             return Ok(Some(OutputFile::Moved(moved)));
@@ -222,11 +225,12 @@ impl Merging {
                 }
             }
             let key = source.key().expect("the current source is on an entry");
-            if key <= self.last_key.as_slice() {
+            if self.has_last_key && key <= self.last_key.as_slice() {
                 return Err(source.damaged(&upkeep.ctx.dir, "expected keys in ascending order"));
             }
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
+            self.has_last_key = true;
             let (kind, value) = (source.kind(), source.value_bytes());
             if kind == ValueKind::ValuePointer && ValuePointer::decode(value).is_none() {
                 return Err(source.damaged(&upkeep.ctx.dir, "expected a value pointer, found other bytes"));

@@ -15,9 +15,9 @@ pub(crate) enum KeyShape {
     Binary,
     /// A common prefix of 90 bytes, then a few digits. Some keys are prefixes of others.
     LongPrefix,
-    /// One byte, zero and 255 among them.
+    /// One byte, zero and 255 among them, and the empty key.
     OneByte,
-    /// Any bytes, many of them 0 and 255, from one byte to a few KiB.
+    /// Any bytes, many of them 0 and 255, from none to a few KiB.
     Wild,
 }
 
@@ -33,6 +33,7 @@ impl KeyShape {
     #[expect(clippy::big_endian_bytes, reason = "byte order is key order")]
     pub(crate) fn key(self, number: u64) -> Arc<[u8]> {
         match self {
+            KeyShape::OneByte | KeyShape::Wild if number == 0 => [].into(),
             KeyShape::Decimal => format!("{number:08}").into_bytes().into(),
             KeyShape::Binary => (number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes().into(),
             KeyShape::LongPrefix => format!("{}{}", "/long/prefix".repeat(8), number * 7).into_bytes().into(),

@@ -217,10 +217,10 @@ fn near(rng: &mut Rng, key: &[u8]) -> Key {
     match rng.u8(..3) {
         0 => key.push(0),
         1 if key.len() > 1 => drop(key.pop()),
-        _ => {
-            let last = key.last_mut().expect("keys are not empty");
-            *last = last.wrapping_add(1);
-        }
+        _ => match key.last_mut() {
+            Some(last) => *last = last.wrapping_add(1),
+            None => key.push(255),
+        },
     }
     key.into()
 }

@@ -1,0 +1,232 @@
+"""A Ceph cluster on this machine, of Debian's binaries: one monitor, one OSD, on loopback and without authentication.
+
+Both keep their metadata in a store with LevelDB's interface. With a preloaded library, that store is Pleach.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+
+STORES = {
+    # Objects are files; their attributes and omaps lie in the store. Small attributes are put there too.
+    "filestore": """
+osd objectstore = filestore
+filestore omap backend = {backend}
+filestore max inline xattr size = 1
+filestore max inline xattr size xfs = 1
+filestore max inline xattr size btrfs = 1
+filestore max inline xattr size other = 1
+osd max object name len = 256
+osd max object namespace len = 64
+osd journal size = 1024
+""",
+    # Metadata and data of all objects lie in the store.
+    "kstore": """
+osd objectstore = kstore
+kstore backend = {backend}
+enable experimental unrecoverable data corrupting features = kstore
+""",
+    "bluestore": """
+osd objectstore = bluestore
+bluestore block size = 21474836480
+""",
+}
+
+CONFIGURATION = """
+[global]
+fsid = {fsid}
+mon host = [v2:127.0.0.1:{port}]
+ms bind msgr1 = false
+ms bind ipv6 = false
+public addr = 127.0.0.1
+cluster addr = 127.0.0.1
+auth cluster required = none
+auth service required = none
+auth client required = none
+run dir = {directory}
+log file = {directory}/$name.log
+pid file = {directory}/$name.pid
+admin socket = {directory}/$name.asok
+keyring = {directory}/keyring
+err to stderr = false
+osd pool default size = 1
+osd pool default min size = 1
+osd pool default pg autoscale mode = off
+osd crush chooseleaf type = 0
+mon allow pool size one = true
+mon allow pool delete = true
+mon warn on pool no redundancy = false
+mon data = {directory}/mon
+mon data avail warn = 1
+mon data avail crit = 1
+mon osd full ratio = 0.99
+mon osd nearfull ratio = 0.98
+osd data = {directory}/osd
+osd fast shutdown = false
+osd class load list = *
+osd op num shards = 4
+leveldb cache size = {cache}
+leveldb write buffer size = {write_buffer}
+leveldb log =
+rocksdb cache size = {cache}
+{store}
+"""
+
+
+class Cluster:
+    """A monitor and an OSD in `directory`, which is made anew."""
+
+    def __init__(self, directory, store="kstore", backend="leveldb", preload=None, cache=256 << 20, write_buffer=32 << 20, port=40789):
+        self.directory = pathlib.Path(directory)
+        self.preload = preload
+        self.backend = backend
+        self.store = store
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        (self.directory / "counters").mkdir()
+        self.configuration = self.directory / "ceph.conf"
+        self.fsid = str(uuid.uuid4())
+        text = CONFIGURATION.format(
+            fsid=self.fsid,
+            port=port,
+            directory=self.directory,
+            cache=cache,
+            write_buffer=write_buffer,
+            store=STORES[store].format(backend=backend),
+        )
+        self.configuration.write_text(text)
+        self.address = f"[v2:127.0.0.1:{port}]"
+        self.daemons = {}
+
+    def run(self, *command, preload=False, timeout=120):
+        """Runs a command with this cluster's configuration and returns what it prints."""
+        done = subprocess.run(
+            command,
+            env=self._environment(preload),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=timeout,
+            text=True,
+            cwd=self.directory,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(map(str, command))}: exit code {done.returncode}: {done.stderr[-2000:]}")
+        return done.stdout
+
+    def ceph(self, *arguments):
+        """A command of the monitor."""
+        return self.run("ceph", "-c", self.configuration, "--connect-timeout", "30", *arguments)
+
+    def create(self):
+        """Makes both stores, starts both daemons and waits until the OSD is up."""
+        conf = ("-c", self.configuration)
+        keyring, monmap = self.directory / "keyring", self.directory / "monmap"
+        self.run("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
+        self.run("ceph-authtool", keyring, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", "--cap", "osd", "allow *")
+        self.run("monmaptool", "--create", "--fsid", self.fsid, "--addv", "a", self.address, monmap)
+        (self.directory / "mon").mkdir()
+        # A monitor keeps its store's kind in a file beside it.
+        monitor = ("ceph-mon", *conf, "--id", "a", "--mon-keyvaluedb", self._monitor_backend())
+        self.run(*monitor, "--mkfs", "--monmap", monmap, "--keyring", keyring, preload=True)
+        self.start("mon")
+        self.wait_for(lambda: json.loads(self.ceph("quorum_status"))["quorum"], "a quorum")
+        (self.directory / "osd").mkdir()
+        osd = str(uuid.uuid4())
+        self.ceph("osd", "new", osd)
+        self.run("ceph-osd", *conf, "--id", "0", "--mkfs", "--osd-uuid", osd, preload=True, timeout=300)
+        self.start("osd")
+        self.wait_until_up()
+
+    def _monitor_backend(self):
+        return self.backend if self.store != "bluestore" else "rocksdb"
+
+    def _environment(self, preload):
+        environment = dict(os.environ)
+        if preload and self.preload:
+            environment["LD_PRELOAD"] = str(self.preload)
+            environment["PLEACH_LEVELDB_COUNTERS"] = str(self.directory / "counters")
+        return environment
+
+    def start(self, daemon):
+        """Starts `mon` or `osd`."""
+        identity = {"mon": "a", "osd": "0"}[daemon]
+        output = open(self.directory / f"{daemon}.out", "ab")
+        self.daemons[daemon] = subprocess.Popen(
+            [f"ceph-{daemon}", "-f", "-c", self.configuration, "--id", identity],
+            env=self._environment(True),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=self.directory,
+        )
+
+    def kill(self, daemon):
+        """Kills a daemon as a power switch would, but that the system's page cache stays."""
+        self.daemons[daemon].send_signal(signal.SIGKILL)
+        self.daemons[daemon].wait()
+
+    def stop(self):
+        """Ends both daemons and lets them close their stores."""
+        for daemon in ("osd", "mon"):
+            process = self.daemons.pop(daemon, None)
+            if process is None or process.poll() is not None:
+                continue
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise RuntimeError(f"{daemon} did not end within 60 s")
+
+    def wait_for(self, is_so, what, seconds=120):
+        """Waits until a condition holds; fails if a daemon has ended meanwhile."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                if is_so():
+                    return
+            except (RuntimeError, subprocess.TimeoutExpired):
+                pass
+            for daemon, process in self.daemons.items():
+                if process.poll() is not None:
+                    raise RuntimeError(f"{daemon} has ended: see {self.directory / daemon}.out and the log beside it")
+            if time.monotonic() > end:
+                raise RuntimeError(f"no {what} within {seconds} s")
+            time.sleep(0.2)
+
+    def wait_until_up(self):
+        """Waits until the OSD serves."""
+        self.wait_for(lambda: json.loads(self.ceph("osd", "stat", "-f", "json"))["num_up_osds"] == 1, "OSD that is up")
+
+    def create_pool(self, name, placement_groups=32):
+        """Makes a pool and waits until it serves."""
+        self.ceph("osd", "pool", "create", name, str(placement_groups))
+        self.ceph("osd", "pool", "application", "enable", name, "check")
+        self.run("rados", "-c", self.configuration, "-p", name, "put", "first", "/dev/null", timeout=120)
+
+    def remove_pool(self, name):
+        """Removes a pool; the OSD removes its objects afterwards."""
+        self.ceph("osd", "pool", "rm", name, name, "--yes-i-really-really-mean-it")
+
+    def counters(self):
+        """What each store was asked for, by its path: see src/counters.h."""
+        names = ("gets", "puts", "deletes", "batches", "iterators", "seeks", "steps")
+        sums = {}
+        for file in sorted((self.directory / "counters").iterdir()):
+            data = file.read_bytes()
+            store = data[1:248].split(b"\0")[0].decode()
+            counts = [int.from_bytes(data[at : at + 8], "little") for at in range(248, 304, 8)]
+            total = sums.setdefault(store, dict.fromkeys(names, 0))
+            for name, count in zip(names, counts):
+                total[name] += count
+        return sums
+
+    def disk(self, daemon="osd"):
+        """Bytes on the disk of a daemon's directory."""
+        return int(subprocess.check_output(["du", "-sB1", self.directory / daemon]).split()[0])

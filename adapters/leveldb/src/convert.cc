@@ -1,0 +1,263 @@
+// Copies a LevelDB store into a new store of Pleach, and compares both afterwards.
+
+#include <leveldb/c.h>
+#include <leveldb/db.h>
+#include <leveldb/iterator.h>
+#include <leveldb/options.h>
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace {
+
+constexpr const char* HELP =
+    "convert OLD NEW: copies the LevelDB store in the directory OLD into a new Pleach store in the directory NEW\n"
+    "\n"
+    "OLD is opened by libleveldb, so no other process may have it open, and its log is recovered. It is not changed\n"
+    "otherwise. NEW must not exist. The copy is written beside it, to NEW.partial, is compared with OLD entry by entry, and\n"
+    "gets its name at the end. Only stores in LevelDB's own key order can be read without the program that made them.\n"
+    "\n"
+    "exit codes: 0 copied and compared; 1 failed, nothing is at NEW; 2 wrong arguments; 130 interrupted\n";
+
+volatile sig_atomic_t interrupted = 0;
+
+void interrupt(int) { interrupted = 1; }
+
+struct Failure {
+    std::string message;
+    int exit_code = 1;
+};
+
+// Bytes of LevelDB's tables and logs in a directory: what the progress is measured by.
+uint64_t bytes_of_store(const std::string& directory) {
+    uint64_t bytes = 0;
+    for (auto& entry : std::filesystem::directory_iterator(directory)) {
+        std::string extension = entry.path().extension();
+        if (extension == ".ldb" || extension == ".sst" || extension == ".log") bytes += entry.file_size();
+    }
+    return bytes;
+}
+
+// One line on a terminal, nothing elsewhere. The share is that of the keys' range, which LevelDB knows in bytes of its files.
+class Progress {
+  public:
+    Progress(const char* what, leveldb::DB* old, uint64_t total) : what_(what), old_(old), total_(total) {}
+
+    void at(const leveldb::Slice& key, uint64_t entries, uint64_t bytes) {
+        if (!isatty(STDERR_FILENO) || entries % 1024 != 0) return;
+        auto now = std::chrono::steady_clock::now();
+        if (now - shown_ < std::chrono::milliseconds(100)) return;
+        shown_ = now;
+        leveldb::Range before(leveldb::Slice(), key);
+        uint64_t done = 0;
+        old_->GetApproximateSizes(&before, 1, &done);
+        int percent = total_ == 0 ? 0 : static_cast<int>(std::min<uint64_t>(99, done * 100 / total_));
+        char bar[31];
+        std::memset(bar, ' ', 30);
+        std::memset(bar, '#', static_cast<size_t>(percent * 30 / 100));
+        bar[30] = '\0';
+        double seconds = std::chrono::duration<double>(now - started_).count();
+        fprintf(stderr, "\r%s [%s] %2d %%  %" PRIu64 " entries, %.0f MB/s ", what_, bar, percent, entries,
+                static_cast<double>(bytes) / 1e6 / seconds);
+        fflush(stderr);
+    }
+
+    void end() {
+        if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%79s\r", "");
+    }
+
+  private:
+    const char* what_;
+    leveldb::DB* old_;
+    uint64_t total_;
+    std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now(), shown_{};
+};
+
+void stop_if_interrupted() {
+    if (interrupted) throw Failure{"interrupted", 130};
+}
+
+void check(const leveldb::Status& status, const std::string& what) {
+    if (!status.ok()) throw Failure{what + ": " + status.ToString()};
+}
+
+void check(char* error, const std::string& what) {
+    if (error == nullptr) return;
+    std::string message = what + ": " + error;
+    leveldb_free(error);
+    throw Failure{message};
+}
+
+struct NewStore {
+    std::string directory;
+    leveldb_options_t* options = leveldb_options_create();
+    leveldb_cache_t* cache = leveldb_cache_create_lru(256 << 20);
+    leveldb_readoptions_t* read = leveldb_readoptions_create();
+    leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+    leveldb_t* db = nullptr;
+
+    explicit NewStore(std::string path) : directory(std::move(path)) {
+        leveldb_options_set_create_if_missing(options, 1);
+        leveldb_options_set_error_if_exists(options, 1);
+        leveldb_options_set_write_buffer_size(options, 64 << 20);
+        leveldb_options_set_cache(options, cache);
+        leveldb_readoptions_set_fill_cache(read, 0);
+        char* error = nullptr;
+        db = leveldb_open(options, directory.c_str(), &error);
+        check(error, directory);
+    }
+
+    ~NewStore() {
+        if (db != nullptr) leveldb_close(db);
+        leveldb_readoptions_destroy(read);
+        leveldb_writeoptions_destroy(write);
+        leveldb_options_destroy(options);
+        leveldb_cache_destroy(cache);
+    }
+    NewStore(const NewStore&) = delete;
+
+    void commit(leveldb_writebatch_t* batch, bool sync) {
+        leveldb_writeoptions_set_sync(write, sync);
+        char* error = nullptr;
+        leveldb_write(db, write, batch, &error);
+        leveldb_writebatch_clear(batch);
+        check(error, directory);
+    }
+};
+
+struct Totals {
+    uint64_t entries = 0, bytes = 0;
+};
+
+Totals copy(leveldb::DB* old, NewStore& store, uint64_t total) {
+    leveldb::ReadOptions reads;
+    reads.fill_cache = false;
+    reads.verify_checksums = true;
+    std::unique_ptr<leveldb::Iterator> entry(old->NewIterator(reads));
+    leveldb_writebatch_t* batch = leveldb_writebatch_create();
+    std::unique_ptr<leveldb_writebatch_t, void (*)(leveldb_writebatch_t*)> owner(batch, leveldb_writebatch_destroy);
+    Progress progress("copy   ", old, total);
+    Totals totals;
+    size_t in_batch = 0;
+    for (entry->SeekToFirst(); entry->Valid(); entry->Next()) {
+        leveldb::Slice key = entry->key(), value = entry->value();
+        leveldb_writebatch_put(batch, key.data(), key.size(), value.data(), value.size());
+        in_batch += key.size() + value.size();
+        totals.entries++;
+        totals.bytes += key.size() + value.size();
+        progress.at(key, totals.entries, totals.bytes);
+        if (in_batch >= 256 << 10) {
+            stop_if_interrupted();
+            store.commit(batch, false);
+            in_batch = 0;
+        }
+    }
+    progress.end();
+    check(entry->status(), "reading the old store");
+    store.commit(batch, true);
+    return totals;
+}
+
+void compare(leveldb::DB* old, NewStore& store, uint64_t total) {
+    leveldb::ReadOptions reads;
+    reads.fill_cache = false;
+    std::unique_ptr<leveldb::Iterator> entry(old->NewIterator(reads));
+    std::unique_ptr<leveldb_iterator_t, void (*)(leveldb_iterator_t*)> copied(
+        leveldb_create_iterator(store.db, store.read), leveldb_iter_destroy);
+    Progress progress("compare", old, total);
+    uint64_t entries = 0, bytes = 0;
+    leveldb_iter_seek_to_first(copied.get());
+    for (entry->SeekToFirst(); entry->Valid(); entry->Next()) {
+        char* error = nullptr;
+        leveldb_iter_get_error(copied.get(), &error);
+        check(error, store.directory);
+        if (!leveldb_iter_valid(copied.get())) throw Failure{"the copy lacks entries from number " + std::to_string(entries)};
+        size_t key_length = 0, value_length = 0;
+        const char* key = leveldb_iter_key(copied.get(), &key_length);
+        const char* value = leveldb_iter_value(copied.get(), &value_length);
+        if (entry->key() != leveldb::Slice(key, key_length) || entry->value() != leveldb::Slice(value, value_length)) {
+            throw Failure{"the copy differs at entry " + std::to_string(entries)};
+        }
+        entries++;
+        bytes += key_length + value_length;
+        progress.at(entry->key(), entries, bytes);
+        if (entries % 1024 == 0) stop_if_interrupted();
+        leveldb_iter_next(copied.get());
+    }
+    progress.end();
+    check(entry->status(), "reading the old store");
+    if (leveldb_iter_valid(copied.get())) throw Failure{"the copy has more entries than the old store"};
+}
+
+void convert(const std::string& from, const std::string& to) {
+    if (!std::filesystem::exists(from + "/CURRENT")) throw Failure{from + ": no LevelDB store is there (no file CURRENT)"};
+    if (std::filesystem::exists(to)) throw Failure{to + ": exists already; name a path that does not"};
+    std::string partial = to + ".partial";
+    std::filesystem::remove_all(partial);
+
+    leveldb::Options options;
+    options.paranoid_checks = true;
+    leveldb::DB* opened = nullptr;
+    leveldb::Status status = leveldb::DB::Open(options, from, &opened);
+    if (status.IsInvalidArgument() && status.ToString().find("omparator") != std::string::npos) {
+        throw Failure{from + ": " + status.ToString() +
+                      ". Such a store can be read only by its own program: copy it there, from one library to the other"};
+    }
+    check(status, from);
+    std::unique_ptr<leveldb::DB> old(opened);
+    uint64_t total = bytes_of_store(from);
+
+    Totals totals;
+    try {
+        NewStore store(partial);
+        totals = copy(old.get(), store, total);
+        compare(old.get(), store, total);
+    } catch (const Failure&) {
+        std::error_code ignored;
+        std::filesystem::remove_all(partial, ignored);
+        throw;
+    }
+    std::filesystem::rename(partial, to);
+    printf("%" PRIu64 " entries, %" PRIu64 " bytes of keys and values: copied to %s and compared\n", totals.entries,
+           totals.bytes, to.c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc == 2 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
+        fputs(HELP, stdout);
+        return 0;
+    }
+    if (argc != 3 || argv[1][0] == '-' || argv[2][0] == '-') {
+        fputs(HELP, stderr);
+        return 2;
+    }
+    struct sigaction action {};
+    action.sa_handler = interrupt;
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+    std::string to = argv[2];
+    while (to.size() > 1 && to.back() == '/') to.pop_back();
+    try {
+        convert(argv[1], to);
+        return 0;
+    } catch (const Failure& failure) {
+        fprintf(stderr, "convert: %s\n", failure.message.c_str());
+        return failure.exit_code;
+    } catch (const std::exception& error) {
+        fprintf(stderr, "convert: %s\n", error.what());
+        return 1;
+    }
+}

@@ -1,0 +1,71 @@
+//! The caller's order of keys: `leveldb_comparator_t`.
+
+use std::cmp::Ordering;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use libc::{c_char, c_int};
+
+use crate::memory::c_string;
+
+/// LevelDB's default: the order of bytes.
+pub(crate) const BYTEWISE: &str = "leveldb.BytewiseComparator";
+
+pub type Destructor = unsafe extern "C" fn(state: *mut c_void);
+pub type Compare = unsafe extern "C" fn(
+    state: *mut c_void,
+    a: *const c_char,
+    a_len: usize,
+    b: *const c_char,
+    b_len: usize,
+) -> c_int;
+pub type Name = unsafe extern "C" fn(state: *mut c_void) -> *const c_char;
+
+/// Functions of the caller. They are only called on the caller's threads.
+pub(crate) struct Comparator {
+    state: *mut c_void,
+    destructor: Destructor,
+    compare: Compare,
+    name: Name,
+}
+
+// SAFETY: c.h asks that a comparator can be used by several threads at the same time.
+unsafe impl Send for Comparator {}
+// SAFETY: as above.
+unsafe impl Sync for Comparator {}
+
+impl Comparator {
+    pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        // SAFETY: the caller gave the function for this state; both keys are there during the call.
+        unsafe { (self.compare)(self.state, a.as_ptr().cast(), a.len(), b.as_ptr().cast(), b.len()) }.cmp(&0)
+    }
+
+    pub(crate) fn name(&self) -> String {
+        // SAFETY: the caller gave the function for this state; it returns a C string.
+        let name = unsafe { c_string((self.name)(self.state)) };
+        String::from_utf8_lossy(name).into_owned()
+    }
+}
+
+impl Drop for Comparator {
+    fn drop(&mut self) {
+        // SAFETY: the caller gave the function for this state, to be called once.
+        unsafe { (self.destructor)(self.state) }
+    }
+}
+
+/// `leveldb_comparator_t`. Stores that use it share it.
+pub struct ComparatorHandle(pub(crate) Arc<Comparator>);
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_comparator_create(
+    state: *mut c_void,
+    destructor: Destructor,
+    compare: Compare,
+    name: Name,
+) -> Box<ComparatorHandle> {
+    Box::new(ComparatorHandle(Arc::new(Comparator { state, destructor, compare, name })))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_comparator_destroy(_: Option<Box<ComparatorHandle>>) {}

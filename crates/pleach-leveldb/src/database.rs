@@ -1,0 +1,410 @@
+//! An open store: `leveldb_t`, its reads, writes and snapshots.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use libc::{c_char, c_int};
+use pleach::env::{Env, OpenOptions};
+use pleach::limits::KEY_LEN_MAX;
+use pleach::{Db, Durability, ErrorKind, Partition, ReadOptions, Snapshot, Value};
+
+use crate::batch::{Batch, decode};
+use crate::comparator::BYTEWISE;
+use crate::filter_policy::FilterPolicy;
+use crate::handles::Logger;
+use crate::memory::{bytes, c_string, copy, copy_string};
+use crate::options::{OptionsHandle, ReadOptionsHandle, WriteOptionsHandle};
+use crate::ordered::{Ordered, View};
+use crate::properties;
+use crate::status::{ErrorSlot, Kind, Result, Status, guard, report};
+
+/// A store of another order than that of bytes has its entries in a partition with this beginning and the comparator's name.
+const PARTITION_PREFIX: &str = "comparator:";
+
+/// `leveldb_t`.
+pub struct Database {
+    pub(crate) db: Db,
+    pub(crate) partition: Partition,
+    /// The view of a comparator that is not the order of bytes.
+    pub(crate) ordered: Option<Ordered>,
+    filter_policy: Option<Arc<FilterPolicy>>,
+    info_log: Option<Arc<Logger>>,
+    path: PathBuf,
+}
+
+/// `leveldb_snapshot_t`.
+pub struct SnapshotHandle {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) view: Option<View>,
+}
+
+/// The path of a store whose name is a C string.
+///
+/// # Safety
+/// It must be one.
+pub(crate) unsafe fn path_of(name: *const c_char) -> PathBuf {
+    // SAFETY: by the contract.
+    PathBuf::from(OsStr::from_bytes(unsafe { c_string(name) }))
+}
+
+/// What is in a directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    Store,
+    /// LevelDB's own files.
+    LevelDb,
+}
+
+/// Looks at `CURRENT`: LevelDB's names a manifest in the first line.
+pub(crate) fn look(env: &dyn Env, path: &Path) -> Result<Found> {
+    let current = path.join("CURRENT");
+    let failed = |e| Status::new(Kind::Io, format!("{}: {e}", current.display()));
+    if env.metadata(&current).map_err(failed)?.is_none() {
+        return Ok(Found::Nothing);
+    }
+    let file = env.open_file(&current, OpenOptions::default()).map_err(failed)?;
+    let mut start = [0; 9];
+    let is_leveldb = file.read_exact_at(&mut start, 0).is_ok() && &start == b"MANIFEST-";
+    Ok(if is_leveldb { Found::LevelDb } else { Found::Store })
+}
+
+/// LevelDB takes its lock before it looks for a store, so a directory that may not be written is the first error.
+fn check_writable(options: &OptionsHandle, path: &Path) -> Result<()> {
+    let c_path = std::ffi::CString::new(path.as_os_str().as_bytes());
+    let Ok(c_path) = c_path else { return Ok(()) };
+    let is_on_disk = options.memory_env.is_none() && path.is_dir();
+    // SAFETY: it is a C string.
+    if is_on_disk && unsafe { libc::access(c_path.as_ptr(), libc::W_OK) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Status::new(Kind::Io, format!("{}/LOCK: {error}", path.display())));
+    }
+    Ok(())
+}
+
+/// The error for a directory of LevelDB's.
+pub(crate) fn is_leveldb(path: &Path) -> Status {
+    let message =
+        "this directory has files of LevelDB's; adapters/leveldb/build/convert copies them to a new store";
+    Status::new(Kind::NotSupported, format!("{}: {message}", path.display()))
+}
+
+impl Database {
+    fn open(options: &OptionsHandle, path: PathBuf) -> Result<Self> {
+        let name = path.display().to_string();
+        let invalid = |message: &str| Err(Status::new(Kind::InvalidArgument, format!("{name}: {message}")));
+        let found = look(&*options.env(), &path)?;
+        match found {
+            Found::LevelDb => return Err(is_leveldb(&path)),
+            Found::Nothing if !options.create_if_missing => {
+                check_writable(options, &path)?;
+                return invalid("does not exist (create_if_missing is false)");
+            }
+            Found::Store if options.error_if_exists => return invalid("exists (error_if_exists is true)"),
+            Found::Nothing | Found::Store => {}
+        }
+        let opened = options.translate().open(&path);
+        let db = opened.map_err(|error| match error.kind() {
+            ErrorKind::Conflict => Status::new(
+                Kind::Io,
+                format!("lock {name}/LOCK: Resource temporarily unavailable: the store is open already"),
+            ),
+            _ => Status::from(error),
+        })?;
+        let partition = find_partition(&db, options)?;
+        let ordered = match options.custom_comparator() {
+            Some(comparator) => Some(Ordered::build(&partition, comparator, options.view_bytes_max())?),
+            None => None,
+        };
+        let (filter_policy, info_log) = (options.filter_policy.clone(), options.info_log.clone());
+        let database = Self { db, partition, ordered, filter_policy, info_log, path };
+        let stats = database.db.stats();
+        database.log(&format!(
+            "Pleach {}: opened {name}: {} SSTs, {} bytes; memory {} bytes",
+            env!("CARGO_PKG_VERSION"),
+            stats.ssts,
+            stats.sst_bytes,
+            stats.memory_bytes
+        ));
+        if stats.log_was_torn {
+            database
+                .log(&format!("the log ended in a torn write: {} bytes dropped", stats.log_dropped_bytes));
+        }
+        Ok(database)
+    }
+
+    fn log(&self, line: &str) {
+        if let Some(info_log) = &self.info_log {
+            info_log.write(line);
+        }
+    }
+
+    /// Tells the caller's log of an error.
+    fn logged(&self, error: Status) -> Status {
+        self.log(&error.to_string());
+        error
+    }
+
+    fn read(&self, options: &ReadOptionsHandle, key: &[u8]) -> Result<Option<Value>> {
+        // No such key can be put.
+        if key.len() > KEY_LEN_MAX {
+            return Ok(None);
+        }
+        let read_options = ReadOptions::new().fill_cache(options.fill_cache);
+        let value = match (&self.ordered, options.snapshot()) {
+            (Some(ordered), snapshot) => {
+                let now;
+                let (view, snapshot) = if let Some(SnapshotHandle { snapshot, view: Some(view) }) = snapshot {
+                    (view, snapshot)
+                } else {
+                    now = ordered.snapshot(&self.db);
+                    (&now.0, &now.1)
+                };
+                match view.find(key) {
+                    Some(key) => snapshot.get_with(&self.partition, &key.bytes, &read_options)?,
+                    None => None,
+                }
+            }
+            (None, Some(snapshot)) => snapshot.snapshot.get_with(&self.partition, key, &read_options)?,
+            (None, None) => self.partition.get_with(key, &read_options)?,
+        };
+        Ok(value.filter(|_| self.filter_allows(key)))
+    }
+
+    /// Whether a filter policy of the caller lets the key be found.
+    #[inline]
+    fn filter_allows(&self, key: &[u8]) -> bool {
+        match self.filter_policy.as_deref() {
+            Some(FilterPolicy::Custom(custom)) => custom.may_match(key),
+            _ => true,
+        }
+    }
+
+    fn write_one(&self, key: &[u8], value: Option<&[u8]>, durability: Durability) -> Result<()> {
+        if let Some(ordered) = &self.ordered {
+            return ordered.write((&self.db, &self.partition), &[(key, value)], durability);
+        }
+        match value {
+            Some(value) => self.partition.put_with(key, value, durability)?,
+            None => self.partition.delete_with(key, durability)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write(&self, data: &[u8], durability: Durability) -> Result<()> {
+        let records = decode(data)?;
+        if let Some(ordered) = &self.ordered {
+            return ordered.write((&self.db, &self.partition), &records, durability);
+        }
+        let mut batch = self.db.batch();
+        for (key, value) in records {
+            match value {
+                Some(value) => batch.put(&self.partition, key, value),
+                None => batch.delete(&self.partition, key),
+            }
+        }
+        batch.commit(durability)?;
+        Ok(())
+    }
+
+    fn approximate_size(&self, start: &[u8], limit: &[u8]) -> Result<u64> {
+        // Data in memory would count as nothing, by LevelDB too; but there a write buffer is small.
+        let Some(ordered) = &self.ordered else {
+            return Ok(if start < limit { self.partition.approximate_size(start..limit)?.bytes } else { 0 });
+        };
+        let all = self.partition.approximate_size::<&[u8]>(..)?.bytes;
+        let (counted, keys) = ordered.snapshot(&self.db).0.count(start, limit);
+        Ok(u64::try_from(u128::from(all) * counted as u128 / (keys as u128).max(1)).unwrap_or(u64::MAX))
+    }
+}
+
+/// The partition of the options' comparator.
+fn find_partition(db: &Db, options: &OptionsHandle) -> Result<Partition> {
+    let wanted =
+        options.custom_comparator().map_or_else(|| BYTEWISE.to_owned(), |comparator| comparator.name());
+    let names = db.partitions();
+    let stored = names.iter().find_map(|name| name.strip_prefix(PARTITION_PREFIX));
+    // A store that is new, or whose creation was interrupted, has no order yet.
+    let is_unused = stored.is_none() && db.last_sequence_number() == 0;
+    let stored = stored.unwrap_or(BYTEWISE);
+    if stored != wanted && !is_unused {
+        return Err(Status::new(
+            Kind::InvalidArgument,
+            format!("{wanted} does not match existing comparator: {stored}"),
+        ));
+    }
+    if wanted == BYTEWISE {
+        return Ok(db.default_partition());
+    }
+    Ok(db.partition(&format!("{PARTITION_PREFIX}{wanted}"))?)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_open(
+    options: &OptionsHandle,
+    name: *const c_char,
+    error: ErrorSlot<'_>,
+) -> Option<Box<Database>> {
+    // SAFETY: by the contract of c.h.
+    let path = unsafe { path_of(name) };
+    report(error, || Ok(Box::new(Database::open(options, path)?)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_close(db: Option<Box<Database>>) {
+    let Some(db) = db else { return };
+    guard((), || {
+        let Database { db, partition, ordered, info_log, path, .. } = *db;
+        drop((partition, ordered));
+        let closed = db.close();
+        if let Some(info_log) = info_log {
+            let outcome = closed.map_or_else(|error| error.to_string(), |()| "nothing is lost".to_owned());
+            info_log.write(&format!("Pleach: closed {}: {outcome}", path.display()));
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_put(
+    db: &Database,
+    options: &WriteOptionsHandle,
+    key: *const c_char,
+    key_len: usize,
+    value: *const c_char,
+    value_len: usize,
+    error: ErrorSlot<'_>,
+) {
+    // SAFETY: by the contract of c.h.
+    let (key, value) = unsafe { (bytes(key, key_len), bytes(value, value_len)) };
+    report(error, || db.write_one(key, Some(value), options.durability).map_err(|e| db.logged(e)));
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_delete(
+    db: &Database,
+    options: &WriteOptionsHandle,
+    key: *const c_char,
+    key_len: usize,
+    error: ErrorSlot<'_>,
+) {
+    // SAFETY: by the contract of c.h.
+    let key = unsafe { bytes(key, key_len) };
+    report(error, || db.write_one(key, None, options.durability).map_err(|e| db.logged(e)));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_write(
+    db: &Database,
+    options: &WriteOptionsHandle,
+    batch: &Batch,
+    error: ErrorSlot<'_>,
+) {
+    report(error, || db.write(batch.data(), options.durability).map_err(|e| db.logged(e)));
+}
+
+/// A copy of the value, which the caller frees; null if there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_get(
+    db: &Database,
+    options: &ReadOptionsHandle,
+    key: *const c_char,
+    key_len: usize,
+    value_len: &mut usize,
+    error: ErrorSlot<'_>,
+) -> *mut c_char {
+    // SAFETY: by the contract of c.h.
+    let key = unsafe { bytes(key, key_len) };
+    *value_len = 0;
+    let value = report(error, || db.read(options, key).map_err(|e| db.logged(e))).flatten();
+    value.map_or(std::ptr::null_mut(), |value| {
+        *value_len = value.len();
+        copy(&value)
+    })
+}
+
+/// Gives the value to `sink`. Returns 1 if there is one.
+pub(crate) fn get_to(
+    db: &Database,
+    options: &ReadOptionsHandle,
+    key: &[u8],
+    sink: impl FnOnce(&[u8]),
+    error: ErrorSlot<'_>,
+) -> u8 {
+    let value = report(error, || db.read(options, key).map_err(|e| db.logged(e))).flatten();
+    value.map_or(0, |value| {
+        sink(&value);
+        1
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_create_snapshot(db: &Database) -> Option<Box<SnapshotHandle>> {
+    guard(None, || {
+        let (view, snapshot) = match &db.ordered {
+            Some(ordered) => {
+                let (view, snapshot) = ordered.snapshot(&db.db);
+                (Some(view), snapshot)
+            }
+            None => (None, db.db.snapshot()),
+        };
+        Some(Box::new(SnapshotHandle { snapshot, view }))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_release_snapshot(_: &Database, snapshot: Option<Box<SnapshotHandle>>) {
+    guard((), || drop(snapshot));
+}
+
+/// The text of a property, which the caller frees; null for an unknown one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_property_value(db: &Database, name: *const c_char) -> *mut c_char {
+    // SAFETY: by the contract of c.h.
+    let name = unsafe { c_string(name) };
+    guard(std::ptr::null_mut(), || {
+        let text = std::str::from_utf8(name).ok().and_then(|name| properties::text(db, name));
+        text.map_or(std::ptr::null_mut(), |text| copy_string(text.as_bytes()))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_approximate_sizes(
+    db: &Database,
+    count: c_int,
+    starts: *const *const c_char,
+    start_lens: *const usize,
+    limits: *const *const c_char,
+    limit_lens: *const usize,
+    sizes: *mut u64,
+) {
+    for i in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: by the contract of c.h each array has `count` elements.
+        unsafe {
+            let start = bytes(*starts.add(i), *start_lens.add(i));
+            let limit = bytes(*limits.add(i), *limit_lens.add(i));
+            *sizes.add(i) = guard(0, || db.approximate_size(start, limit).unwrap_or(0));
+        }
+    }
+}
+
+/// Merges all runs if both `start` and `limit` are null. A smaller range is left to the background: its answers are the same, and
+/// a merge of everything would cost far more than the caller expects. Errors go to the caller's log.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_compact_range(
+    db: &Database,
+    start: *const c_char,
+    _start_len: usize,
+    limit: *const c_char,
+    _limit_len: usize,
+) {
+    if !start.is_null() || !limit.is_null() {
+        return;
+    }
+    guard((), || {
+        if let Err(error) = db.partition.compact() {
+            db.logged(error.into());
+        }
+    });
+}

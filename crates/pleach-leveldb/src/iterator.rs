@@ -1,0 +1,217 @@
+//! Iterators: `leveldb_iterator_t`.
+
+use libc::c_char;
+use pleach::{Cursor, Partition, Snapshot, Value};
+
+use crate::database::Database;
+use crate::memory::bytes;
+use crate::options::ReadOptionsHandle;
+use crate::ordered::{OrderedKey, View};
+use crate::status::{ErrorSlot, Result, Status, caught, guard, set_error};
+
+/// `leveldb_iterator_t`.
+pub struct IteratorHandle {
+    walk: Walk,
+    /// The error of the last move. An iterator that has failed is on no entry until it is sought again.
+    error: Option<Status>,
+}
+
+#[expect(clippy::large_enum_variant, reason = "nearly all iterators are the large one")]
+enum Walk {
+    Bytewise(Cursor),
+    Ordered(Box<OrderedWalk>),
+    /// The iterator could not be made.
+    Failed,
+}
+
+/// A walk over the keys of a comparator's view. Each value is read by its key.
+struct OrderedWalk {
+    view: View,
+    snapshot: Snapshot,
+    partition: Partition,
+    at: Option<(OrderedKey, Value)>,
+}
+
+#[derive(Clone, Copy)]
+enum Move<'a> {
+    First,
+    Last,
+    Seek(&'a [u8]),
+    Next,
+    Prev,
+}
+
+impl OrderedWalk {
+    fn go(&mut self, to: Move<'_>) -> Result<()> {
+        let at = self.at.take();
+        let at = at.as_ref().map(|(key, _)| key);
+        let key = match to {
+            Move::First => self.view.first(),
+            Move::Last => self.view.last(),
+            Move::Seek(key) => self.view.at_or_above(key),
+            Move::Next => at.and_then(|at| self.view.above(at)),
+            Move::Prev => at.and_then(|at| self.view.below(at)),
+        };
+        if let Some(key) = key {
+            // View and snapshot agree, so there is a value.
+            let value = self.snapshot.get(&self.partition, &key.bytes)?;
+            self.at = value.map(|value| (key.clone(), value));
+        }
+        Ok(())
+    }
+}
+
+impl IteratorHandle {
+    fn new(made: Result<Walk>) -> Box<Self> {
+        Box::new(match made {
+            Ok(walk) => Self { walk, error: None },
+            Err(error) => Self { walk: Walk::Failed, error: Some(error) },
+        })
+    }
+
+    #[inline]
+    fn go(&mut self, to: Move<'_>) {
+        if matches!(self.walk, Walk::Failed) {
+            return;
+        }
+        if let Err(error) = caught(|| self.walk.go(to)) {
+            self.error = Some(error);
+        } else if self.error.is_some() {
+            self.error = None;
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        match &self.walk {
+            Walk::Bytewise(cursor) => cursor.is_valid(),
+            Walk::Ordered(walk) => walk.at.is_some(),
+            Walk::Failed => false,
+        }
+    }
+
+    fn key(&self) -> Option<&[u8]> {
+        match &self.walk {
+            Walk::Bytewise(cursor) => cursor.key(),
+            Walk::Ordered(walk) => walk.at.as_ref().map(|(key, _)| &*key.bytes),
+            Walk::Failed => None,
+        }
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        match &self.walk {
+            // A move has read it, if it is separated, and reported its error.
+            Walk::Bytewise(cursor) => cursor.value().ok().flatten(),
+            Walk::Ordered(walk) => walk.at.as_ref().map(|(_, value)| &**value),
+            Walk::Failed => None,
+        }
+    }
+}
+
+impl Walk {
+    #[inline]
+    fn go(&mut self, to: Move<'_>) -> Result<()> {
+        match self {
+            Walk::Bytewise(cursor) => {
+                match to {
+                    Move::First => cursor.first(),
+                    Move::Last => cursor.last(),
+                    Move::Seek(key) => cursor.seek(key),
+                    Move::Next => cursor.next(),
+                    Move::Prev => cursor.prev(),
+                }?;
+                Ok(())
+            }
+            Walk::Ordered(walk) => walk.go(to),
+            Walk::Failed => Ok(()),
+        }
+    }
+}
+
+impl Database {
+    fn walk(&self, options: &ReadOptionsHandle) -> Result<Walk> {
+        if let Some(ordered) = &self.ordered {
+            let (view, snapshot) =
+                match options.snapshot().map(|snapshot| (&snapshot.view, &snapshot.snapshot)) {
+                    Some((Some(view), snapshot)) => (view.clone(), snapshot.clone()),
+                    _ => ordered.snapshot(&self.db),
+                };
+            let partition = self.partition.clone();
+            return Ok(Walk::Ordered(Box::new(OrderedWalk { view, snapshot, partition, at: None })));
+        }
+        let cursor = match options.snapshot() {
+            Some(snapshot) => snapshot.snapshot.cursor(&self.partition)?,
+            None => self.partition.cursor()?,
+        };
+        Ok(Walk::Bytewise(cursor))
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_create_iterator(db: &Database, options: &ReadOptionsHandle) -> Box<IteratorHandle> {
+    IteratorHandle::new(caught(|| db.walk(options)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_iter_destroy(iterator: Option<Box<IteratorHandle>>) {
+    guard((), || drop(iterator));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_iter_valid(iterator: &IteratorHandle) -> u8 {
+    iterator.is_valid().into()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_iter_seek_to_first(iterator: &mut IteratorHandle) {
+    iterator.go(Move::First);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_iter_seek_to_last(iterator: &mut IteratorHandle) {
+    iterator.go(Move::Last);
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leveldb_iter_seek(
+    iterator: &mut IteratorHandle,
+    key: *const c_char,
+    key_len: usize,
+) {
+    // SAFETY: by the contract of c.h.
+    iterator.go(Move::Seek(unsafe { bytes(key, key_len) }));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_iter_next(iterator: &mut IteratorHandle) {
+    iterator.go(Move::Next);
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_iter_prev(iterator: &mut IteratorHandle) {
+    iterator.go(Move::Prev);
+}
+
+/// The key, until the next move. On no entry, where LevelDB's behaviour is undefined, it is empty.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_iter_key(iterator: &IteratorHandle, len: &mut usize) -> *const c_char {
+    lend(guard(None, || iterator.key()), len)
+}
+
+/// As [`leveldb_iter_key`].
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_iter_value(iterator: &IteratorHandle, len: &mut usize) -> *const c_char {
+    lend(guard(None, || iterator.value()), len)
+}
+
+fn lend(bytes: Option<&[u8]>, len: &mut usize) -> *const c_char {
+    let bytes = bytes.unwrap_or(&[]);
+    *len = bytes.len();
+    bytes.as_ptr().cast()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_iter_get_error(iterator: &IteratorHandle, error: ErrorSlot<'_>) {
+    if let Some(status) = &iterator.error {
+        set_error(error, status);
+    }
+}

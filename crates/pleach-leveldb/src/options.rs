@@ -1,0 +1,240 @@
+//! Options of a store, of reads and of writes, and what they mean to Pleach: docs/leveldb.md.
+
+use std::sync::Arc;
+
+use libc::c_int;
+use pleach::env::{Env, MemEnv, RealEnv};
+use pleach::{Durability, Options};
+
+use crate::comparator::{BYTEWISE, Comparator, ComparatorHandle};
+use crate::database::SnapshotHandle;
+use crate::filter_policy::{FilterPolicy, FilterPolicyHandle};
+use crate::handles::{Cache, EnvHandle, Logger, LoggerHandle};
+
+/// LevelDB's cache if the caller gives none.
+const CACHE_BYTES_DEFAULT: usize = 8 << 20;
+
+/// LevelDB's bounds of a write buffer, and its default.
+const WRITE_BUFFER_MIN: usize = 64 << 10;
+const WRITE_BUFFER_MAX: usize = 1 << 30;
+const WRITE_BUFFER_DEFAULT: usize = 4 << 20;
+
+/// Bounds of the memory of a store, whatever the caller's numbers are.
+const MEMORY_MIN: usize = 2 << 20;
+const MEMORY_MAX: usize = 1 << 50;
+
+/// Least budget for the keys of a custom comparator: about 130,000 of 24 bytes. A quarter of LevelDB's default memory would be
+/// used up by a small program.
+const VIEW_BYTES_MIN: usize = 16 << 20;
+
+/// `leveldb_options_t`.
+#[derive(Clone)]
+pub struct OptionsHandle {
+    pub(crate) create_if_missing: bool,
+    pub(crate) error_if_exists: bool,
+    pub(crate) comparator: Option<Arc<Comparator>>,
+    pub(crate) filter_policy: Option<Arc<FilterPolicy>>,
+    /// Where the files are, if not on the machine.
+    pub(crate) memory_env: Option<Arc<MemEnv>>,
+    pub(crate) info_log: Option<Arc<Logger>>,
+    write_buffer_size: usize,
+    cache_capacity: Option<usize>,
+    compresses: bool,
+}
+
+impl Default for OptionsHandle {
+    fn default() -> Self {
+        Self {
+            create_if_missing: false,
+            error_if_exists: false,
+            comparator: None,
+            filter_policy: None,
+            memory_env: None,
+            info_log: None,
+            write_buffer_size: WRITE_BUFFER_DEFAULT,
+            cache_capacity: None,
+            compresses: true,
+        }
+    }
+}
+
+impl OptionsHandle {
+    /// Where the files are.
+    pub(crate) fn env(&self) -> Arc<dyn Env> {
+        match &self.memory_env {
+            Some(env) => Arc::<MemEnv>::clone(env),
+            None => Arc::new(RealEnv::new()),
+        }
+    }
+
+    /// The comparator, if it is not the order of bytes.
+    pub(crate) fn custom_comparator(&self) -> Option<&Arc<Comparator>> {
+        self.comparator.as_ref().filter(|comparator| comparator.name() != BYTEWISE)
+    }
+
+    /// Memory that the caller has allowed: cache and two write buffers.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let cache = self.cache_capacity.unwrap_or(CACHE_BYTES_DEFAULT);
+        cache.saturating_add(2 * self.write_buffer()).clamp(MEMORY_MIN, MEMORY_MAX)
+    }
+
+    /// Memory that the keys of a custom comparator may take.
+    pub(crate) fn view_bytes_max(&self) -> usize {
+        (self.memory_bytes() / 4).max(VIEW_BYTES_MIN)
+    }
+
+    fn write_buffer(&self) -> usize {
+        self.write_buffer_size.clamp(WRITE_BUFFER_MIN, WRITE_BUFFER_MAX)
+    }
+
+    /// The same for Pleach.
+    pub(crate) fn translate(&self) -> Options {
+        let mut options = Options::new()
+            .env(self.env())
+            .create_if_missing(self.create_if_missing)
+            .memory(self.memory_bytes())
+            .memtable_bytes(self.write_buffer())
+            .compression(self.compresses);
+        if let Some(FilterPolicy::Bloom { bits_per_key }) = self.filter_policy.as_deref() {
+            let bits = u8::try_from(*bits_per_key).unwrap_or(10).clamp(1, 32);
+            options = options.filter_bits_per_key(f32::from(bits));
+        }
+        options
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_create() -> Box<OptionsHandle> {
+    Box::default()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_destroy(_: Option<Box<OptionsHandle>>) {}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_comparator(
+    options: &mut OptionsHandle,
+    comparator: Option<&ComparatorHandle>,
+) {
+    options.comparator = comparator.map(|handle| Arc::clone(&handle.0));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_filter_policy(
+    options: &mut OptionsHandle,
+    policy: Option<&FilterPolicyHandle>,
+) {
+    options.filter_policy = policy.map(|handle| Arc::clone(&handle.0));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_create_if_missing(options: &mut OptionsHandle, yes: u8) {
+    options.create_if_missing = yes != 0;
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_error_if_exists(options: &mut OptionsHandle, yes: u8) {
+    options.error_if_exists = yes != 0;
+}
+
+/// Without effect: every block's checksum is compared, and damage is always an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_paranoid_checks(_: &mut OptionsHandle, _yes: u8) {}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_env(options: &mut OptionsHandle, env: Option<&EnvHandle>) {
+    options.memory_env = env.and_then(|handle| handle.memory.clone());
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_info_log(options: &mut OptionsHandle, logger: Option<&LoggerHandle>) {
+    options.info_log = logger.map(|handle| Arc::clone(&handle.0));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_write_buffer_size(options: &mut OptionsHandle, bytes: usize) {
+    options.write_buffer_size = bytes;
+}
+
+/// Without effect: Pleach opens at most half of the descriptors that the process may have.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_max_open_files(_: &mut OptionsHandle, _files: c_int) {}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_cache(options: &mut OptionsHandle, cache: Option<&Cache>) {
+    options.cache_capacity = cache.map(|cache| cache.capacity);
+}
+
+/// Without effect: blocks have Pleach's size.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_block_size(_: &mut OptionsHandle, _bytes: usize) {}
+
+/// Without effect, as above.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_block_restart_interval(_: &mut OptionsHandle, _entries: c_int) {}
+
+/// Without effect: SSTs have Pleach's size.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_max_file_size(_: &mut OptionsHandle, _bytes: usize) {}
+
+/// Anything but `leveldb_no_compression` is LZ4.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_options_set_compression(options: &mut OptionsHandle, compression: c_int) {
+    options.compresses = compression != 0;
+}
+
+/// `leveldb_readoptions_t`.
+pub struct ReadOptionsHandle {
+    pub(crate) fill_cache: bool,
+    pub(crate) snapshot: *const SnapshotHandle,
+}
+
+impl ReadOptionsHandle {
+    pub(crate) fn snapshot(&self) -> Option<&SnapshotHandle> {
+        // SAFETY: by the contract of c.h it is there until the read has ended.
+        unsafe { self.snapshot.as_ref() }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_readoptions_create() -> Box<ReadOptionsHandle> {
+    Box::new(ReadOptionsHandle { fill_cache: true, snapshot: std::ptr::null() })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_readoptions_destroy(_: Option<Box<ReadOptionsHandle>>) {}
+
+/// Without effect: checksums are always compared.
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_readoptions_set_verify_checksums(_: &mut ReadOptionsHandle, _yes: u8) {}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_readoptions_set_fill_cache(options: &mut ReadOptionsHandle, yes: u8) {
+    options.fill_cache = yes != 0;
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_readoptions_set_snapshot(
+    options: &mut ReadOptionsHandle,
+    snapshot: *const SnapshotHandle,
+) {
+    options.snapshot = snapshot;
+}
+
+/// `leveldb_writeoptions_t`.
+pub struct WriteOptionsHandle {
+    pub(crate) durability: Durability,
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_writeoptions_create() -> Box<WriteOptionsHandle> {
+    Box::new(WriteOptionsHandle { durability: Durability::Buffered })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_writeoptions_destroy(_: Option<Box<WriteOptionsHandle>>) {}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn leveldb_writeoptions_set_sync(options: &mut WriteOptionsHandle, yes: u8) {
+    options.durability = if yes != 0 { Durability::Sync } else { Durability::Buffered };
+}
