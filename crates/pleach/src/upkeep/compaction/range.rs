@@ -120,7 +120,9 @@ impl CompactionJob {
         let Kind::Range(job) = &mut self.kind else { unreachable!("the job is one on a range") };
         let mut edit = Edit::default();
         let (files, outputs) = self.outputs.name_in(&mut edit);
-        let rest = (!is_done).then(|| successor(self.merging.last_key()));
+        // If nothing was merged yet, everything is left.
+        let last_key = self.merging.last_key();
+        let rest = (!is_done).then(|| last_key.map_or_else(|| job.plan.range.lower.clone(), successor));
         let passed = self.merging.take_passed_values();
         let damaged = |message| Error::new(ErrorKind::Corruption, message).at_path(&upkeep.ctx.dir);
         job.push_changes(&mut edit, (self.partition, tree), outputs, rest.as_deref(), &passed)?
@@ -130,9 +132,11 @@ impl CompactionJob {
 
     /// Goes on with the rest of a range, of which everything up to the last key merged is committed.
     pub(super) fn follow_range(&mut self) {
-        let lower = successor(self.merging.last_key());
+        let last_key = self.merging.last_key().map(successor);
         if let Kind::Range(job) = &mut self.kind {
-            job.plan.range.lower = lower;
+            if let Some(last_key) = last_key {
+                job.plan.range.lower = last_key;
+            }
             job.pieces = None;
         }
     }
