@@ -54,7 +54,7 @@ enum Command {
     /// Drop a partition with all it holds
     DropPartition(drop_partition::DropPartitionArgs),
     /// Merge partitions into their densest form
-    Compact,
+    Compact(compact::CompactArgs),
     /// Copy values that are stored apart into the order of their keys
     Convert(convert::ConvertArgs),
     /// Print the statistics of the store
@@ -79,7 +79,7 @@ impl Command {
             Self::Load(_) => Some("load"),
             Self::Partitions(args) => args.creates().then_some("partitions --create"),
             Self::DropPartition(_) => Some("drop-partition"),
-            Self::Compact => Some("compact"),
+            Self::Compact(_) => Some("compact"),
             Self::Convert(_) => Some("convert"),
             _ => None,
         }
@@ -114,7 +114,7 @@ impl Cli {
             Command::Dump(args) => dump::run(store, args),
             Command::Partitions(args) => partitions::run(store, args),
             Command::DropPartition(args) => drop_partition::run(store, args),
-            Command::Compact => compact::run(store),
+            Command::Compact(args) => compact::run(store, args),
             Command::Convert(args) => convert::run(store, args),
             Command::Stats => stats::run(store),
             Command::Verify => verify::run(store),

@@ -1,27 +1,68 @@
-//! `pleach compact`: merges each partition, or one, into a single run.
+//! `pleach compact`: merges each partition, or one, into a single run; or only a range of keys.
 
+use std::ffi::{OsStr, OsString};
+use std::ops::Bound;
 use std::time::Instant;
 
+use clap::Args;
 use pleach::Stats;
 use serde_json::{Value, json};
 
+use crate::bytes::argument;
 use crate::failure::Result;
 use crate::open::StoreArgs;
 use crate::output::{Output, Table, bytes, count, print_document};
 use crate::progress;
 
-pub(crate) fn run(store: &StoreArgs) -> Result<()> {
+#[derive(Args)]
+#[command(
+    after_help = "With --from or --to, only what lies between them is merged, and only files that hold some of it are read."
+)]
+pub(crate) struct CompactArgs {
+    /// First key, included
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// End, not included
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+    /// Keys in hexadecimal
+    #[arg(long)]
+    hex: bool,
+}
+
+impl CompactArgs {
+    /// The bounds of the keys to merge; `None` if all are to be merged.
+    fn bounds(&self) -> Result<Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)>> {
+        if self.from.is_none() && self.to.is_none() {
+            return Ok(None);
+        }
+        let key = |text: &Option<OsString>| {
+            text.as_deref().map(|text: &OsStr| argument(text, self.hex)).transpose()
+        };
+        let from = key(&self.from)?.map_or(Bound::Unbounded, Bound::Included);
+        let to = key(&self.to)?.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(Some((from, to)))
+    }
+}
+
+pub(crate) fn run(store: &StoreArgs, args: &CompactArgs) -> Result<()> {
+    let bounds = args.bounds()?;
     let db = store.open()?;
     let partitions = store.chosen_partitions(&db)?;
     let started = Instant::now();
     let spinner = progress::working("writing the memtable to files");
-    db.flush()?;
+    if bounds.is_none() {
+        db.flush()?;
+    }
     let before = db.stats();
     for (number, partition) in (1..).zip(&partitions) {
         let size = bytes(partition.stats()?.bytes);
         let name = partition.name().escape_debug();
         spinner.set_message(format!("merging \"{name}\" ({size}), {number} of {}", partitions.len()));
-        partition.compact()?;
+        match &bounds {
+            None => partition.compact()?,
+            Some(bounds) => partition.compact_range(bounds.clone())?,
+        }
     }
     spinner.finish_and_clear();
     let (after, seconds) = (db.stats(), started.elapsed().as_secs_f64());

@@ -54,6 +54,24 @@ fn compaction_tells_before_and_after() {
 }
 
 #[test]
+fn a_range_is_compacted_alone() {
+    let store = Store::new();
+    for round in 0..2 {
+        let text: String = (0..40_000).map(|i| format!("{i:08}\t{round} some more text\n")).collect();
+        store.ok_with_input(["load", "--format", "tsv"], text);
+    }
+    let range = ["compact", "--from", "00001000", "--to", "00002000", "--json"];
+    let report = store.json(range);
+    let entries = |when: &str| report[when]["sst_entries"].as_u64().unwrap();
+    assert_eq!(report["after"]["runs"], 2, "{report}");
+    assert!(entries("after") < entries("before"), "{report}");
+    let again = store.json(range);
+    assert_eq!(again["before"], again["after"]);
+    assert_eq!(store.ok(["scan", "--count"]), "40000\n");
+    store.ok(["verify"]);
+}
+
+#[test]
 fn stats_are_complete_as_json_and_readable_as_text() {
     let store = Store::with_entries(10);
     let stats = store.json(["stats", "--json"]);
