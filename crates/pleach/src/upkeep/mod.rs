@@ -25,11 +25,11 @@ use crate::version_set::VersionSet;
 use crate::version_set::reserve::TAIL_BYTES_MAX;
 use crate::write_path::WritePath;
 
-mod compact_range;
 mod compaction;
 pub(crate) mod filters;
 mod flush;
 mod relocation;
+mod requested;
 mod sst_output;
 mod trainer;
 mod value_files;
@@ -245,11 +245,6 @@ impl Upkeep {
         }
     }
 
-    /// Requests that the partition's runs are merged into one, and waits until they are.
-    pub(crate) fn compact_partition(&self, partition: PartitionId) -> Result<()> {
-        self.request(partition, false, &mut || true).map(|_| ())
-    }
-
     /// Requests that the partition's runs are merged into one, with separated values in the order of keys, and waits until they
     /// are. If the space target leaves no room for all copies, it is done in several passes, and space is freed between them.
     ///
@@ -310,20 +305,6 @@ impl Upkeep {
         let Some(tree) = state.version.tree(partition) else { return (0, 0) };
         let passed = output.and_then(|output| tree.run(output)).map_or(0, |run| run.totals.value_bytes);
         (passed, tree.sum(|run| run.totals.value_bytes))
-    }
-
-    /// Requests a merge, and waits for it, or until `watch` returns false. Returns the bytes of values that a conversion has
-    /// left, if there was one.
-    fn request(
-        &self,
-        partition: PartitionId,
-        converts: bool,
-        watch: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<u64>> {
-        self.background.lock().begin_wait(partition, converts);
-        let result = self.wait_watched(|| !self.background.lock().to_compact.contains(partition), watch);
-        let left = self.background.lock().end_wait(partition);
-        result.map(|()| left)
     }
 
     /// Waits until `is_done`, or until `watch` returns false. That is called whenever the version has changed. Both are called

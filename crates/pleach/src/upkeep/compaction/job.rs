@@ -1,8 +1,9 @@
 //! A compaction in progress: merges its inputs, writes SSTs, commits its progress.
 //!
 //! A job merges whole runs into a new one, one file of a run into the run of the next stage (a partial job, see
-//! `partial`), or a key range of all runs into the oldest one (`range`). The version records a whole job, and each commit of it raises the clip. It does not record a partial job: that
-//! is small, about one file and the ten that it overlaps, so its single edit comes at the end and a crash loses no more.
+//! `partial`), or a key range of all runs into the oldest one (`range`). The version records a whole job, and each commit of
+//! it raises the clip. It does not record a partial job: that is small, about one file and the ten that it overlaps, so its
+//! single edit comes at the end and a crash loses no more.
 //!
 //! # Invariants
 //! 1. *Order of durability*: the outputs' data, their names, then the edit; only then may inputs be removed.

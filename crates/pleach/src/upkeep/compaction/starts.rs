@@ -163,23 +163,26 @@ impl Compactions {
             }
             Plan::Partial(plan) => {
                 if let Some(job) = CompactionJob::start_partial(&self.upkeep, partition, plan) {
-                    list.partial_runs.extend(job.inputs.iter().map(|run| (partition, *run)));
-                    list.waiting.push(job);
-                    self.upkeep.background.lock().partial_runs = list.partial_runs.len();
+                    self.claim(list, job);
                 }
             }
             Plan::Range(plan) => {
                 let number = request.expect("a merge of a range is requested");
                 if let Some(job) = CompactionJob::start_range(&self.upkeep, partition, plan, number) {
-                    list.partial_runs.extend(job.inputs.iter().map(|run| (partition, *run)));
-                    list.waiting.push(job);
-                    let mut background = self.upkeep.background.lock();
-                    background.partial_runs = list.partial_runs.len();
-                    background.ranges.set_started(number, true);
+                    self.claim(list, job);
+                    self.upkeep.background.lock().ranges.set_started(number, true);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Puts a job on the list that the version does not record, and keeps others off its runs.
+    fn claim(&self, list: &mut List, job: CompactionJob) {
+        let partition = job.partition;
+        list.partial_runs.extend(job.inputs.iter().map(|run| (partition, *run)));
+        list.waiting.push(job);
+        self.upkeep.background.lock().partial_runs = list.partial_runs.len();
     }
 
     /// The next job to start: requests first, then each partition in its turn, then a conversion that has waited for room, then

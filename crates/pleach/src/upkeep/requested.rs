@@ -1,4 +1,4 @@
-//! The request to merge a key range, as callers make it.
+//! Merges on request: callers wait for them.
 
 use pleach_env::Result;
 
@@ -7,6 +7,25 @@ use crate::keys::{KeyRange, PartitionId, partition_key, split_partition_key};
 use crate::picker::{self, RangeWork, Situation};
 
 impl Upkeep {
+    /// Requests that the partition's runs are merged into one, and waits until they are.
+    pub(crate) fn compact_partition(&self, partition: PartitionId) -> Result<()> {
+        self.request(partition, false, &mut || true).map(|_| ())
+    }
+
+    /// Requests a merge, and waits for it, or until `watch` returns false. Returns the bytes of values that a conversion has
+    /// left, if there was one.
+    pub(super) fn request(
+        &self,
+        partition: PartitionId,
+        converts: bool,
+        watch: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<u64>> {
+        self.background.lock().begin_wait(partition, converts);
+        let result = self.wait_watched(|| !self.background.lock().to_compact.contains(partition), watch);
+        let left = self.background.lock().end_wait(partition);
+        result.map(|()| left)
+    }
+
     /// Flushes the memtables if they hold a key in `range`, merges what the runs hold of it, and waits for that.
     pub(crate) fn compact_range(&self, partition: PartitionId, range: KeyRange) -> Result<()> {
         self.ctx.status.check_writable()?;
