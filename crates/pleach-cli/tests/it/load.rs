@@ -105,9 +105,7 @@ fn input_that_is_refused_at_once_creates_no_store() {
     for (args, input) in [
         (vec!["load", "--format", "jsonl"], "nonsense\n"),
         (vec!["load", "--format", "csv"], "id,id,id\n1,2,3\n"),
-        (vec!["load", "--format", "lines"], "\n"),
         (vec!["load", "--format", "lines", "--partition", ""], "a\n"),
-        (vec!["put", "", "v"], ""),
         (vec!["put", "k", "v", "--partition", ""], ""),
     ] {
         store.run_with_input(&args, input).failed(3, &["error"]);

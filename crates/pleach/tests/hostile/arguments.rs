@@ -29,7 +29,7 @@ fn store() -> (Arc<SimEnv>, Db) {
 fn keys_out_of_range_are_refused_everywhere() {
     let (_env, db) = store();
     let keys = db.default_partition();
-    for key in [vec![], vec![7; KEY_LEN_MAX + 1]] {
+    for key in [vec![7; KEY_LEN_MAX + 1], vec![0; 2 * KEY_LEN_MAX]] {
         let refused = [
             keys.put(&key, b"v").unwrap_err(),
             keys.try_put(&key, b"v").unwrap_err(),
@@ -67,7 +67,7 @@ fn a_refused_operation_refuses_its_whole_batch() {
     let keys = db.default_partition();
     let mut batch = db.batch();
     batch.put(&keys, b"fine", b"v");
-    batch.put(&keys, b"", b"v");
+    batch.put(&keys, vec![7; KEY_LEN_MAX + 1], b"v");
     batch.put(&keys, b"fine too", b"v");
     assert_eq!(batch.commit(Durability::Sync).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(keys.iter().count(), 0);
