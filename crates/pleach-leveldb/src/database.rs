@@ -1,6 +1,7 @@
 //! An open store: `leveldb_t`, its reads, writes and snapshots.
 
 use std::ffi::OsStr;
+use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -218,6 +219,19 @@ impl Database {
         let (counted, keys) = ordered.snapshot(&self.db).0.count(start, limit);
         Ok(u64::try_from(u128::from(all) * counted as u128 / (keys as u128).max(1)).unwrap_or(u64::MAX))
     }
+
+    fn compact_range(&self, start: Option<&[u8]>, limit: Option<&[u8]>) -> Result<()> {
+        match (start, limit) {
+            (None, None) => self.partition.compact()?,
+            _ if self.ordered.is_some() => {}
+            _ => {
+                let lower = start.map_or(Bound::Unbounded, Bound::Included);
+                let upper = limit.map_or(Bound::Unbounded, Bound::Included);
+                self.partition.compact_range::<&[u8]>((lower, upper))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The partition of the options' comparator.
@@ -389,22 +403,26 @@ pub unsafe extern "C" fn leveldb_approximate_sizes(
     }
 }
 
-/// Merges all runs if both `start` and `limit` are null. A smaller range is left to the background: its answers are the same, and
-/// a merge of everything would cost far more than the caller expects. Errors go to the caller's log.
+/// Merges what the store holds from `start` to `limit`, both included; null is without a bound. Errors go to the caller's log.
+///
+/// Under a comparator of the caller's own, a range of its order is none of bytes: then only a call without bounds merges.
+///
+/// # Safety
+/// As c.h says.
 #[unsafe(no_mangle)]
-pub extern "C" fn leveldb_compact_range(
+pub unsafe extern "C" fn leveldb_compact_range(
     db: &Database,
     start: *const c_char,
-    _start_len: usize,
+    start_len: usize,
     limit: *const c_char,
-    _limit_len: usize,
+    limit_len: usize,
 ) {
-    if !start.is_null() || !limit.is_null() {
-        return;
-    }
+    // SAFETY: by the contract of c.h.
+    let bound = |key: *const c_char, len| (!key.is_null()).then(|| unsafe { bytes(key, len) });
+    let (start, limit) = (bound(start, start_len), bound(limit, limit_len));
     guard((), || {
-        if let Err(error) = db.partition.compact() {
-            db.logged(error.into());
+        if let Err(error) = db.compact_range(start, limit) {
+            db.logged(error);
         }
     });
 }
