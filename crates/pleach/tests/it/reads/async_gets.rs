@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use pleach::env::{Fault, FaultKind, RealEnv, SimEnv, SlowEnv};
+use pleach::limits::KEY_LEN_MAX;
 use pleach::{ErrorKind, GetFuture, ReadDriver, Value};
 
 use super::{KEYS, fill, key, machine, newest_key, options, run_all, started, value};
@@ -34,7 +35,8 @@ fn futures_answer_as_blocking_reads_do_on_every_driver() {
         }
         let keys: Vec<_> = (0..900).map(|_| key(rng.u64(..KEYS + 100))).collect();
         assert_eq!(block_on(partition.get_many_async(&keys)).unwrap(), partition.get_many(&keys).unwrap());
-        assert_eq!(block_on(partition.get_async("")).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        let too_long = vec![0; KEY_LEN_MAX + 1];
+        assert_eq!(block_on(partition.get_async(too_long)).unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
 }
 
