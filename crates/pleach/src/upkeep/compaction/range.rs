@@ -183,8 +183,12 @@ impl RangeJob {
         let inputs = tree.runs.iter().filter(|run| self.plan.inputs.contains(&run.id));
         let newest_seq = inputs.map(|run| run.newest_seq).max().unwrap_or(0);
         for run in &tree.runs[newest..] {
-            // Also one of which nothing was taken yet may have to make room for outputs.
-            let is_begun = |piece: &&Piece| rest.is_none_or(|rest| *piece.part.smallest < *rest);
+            // Also a part of the oldest run of which nothing was taken yet may have to make room for outputs.
+            let begin = |piece: &Piece| match &piece.taken {
+                Some((first, _)) if Some(run.id) != self.plan.output => first.clone(),
+                _ => piece.part.smallest.clone(),
+            };
+            let is_begun = |piece: &&Piece| rest.is_none_or(|rest| *begin(piece) < *rest);
             let begun: Vec<_> = pieces.iter().filter(|piece| piece.run == run.id).filter(is_begun).collect();
             let files: BTreeSet<FileId> = begun.iter().map(|piece| piece.part.file).collect();
             let mut added = Vec::new();
@@ -251,8 +255,10 @@ impl Piece {
         partition: PartitionId,
         rest: Option<&[u8]>,
     ) -> Result<Option<RunFileMeta>> {
-        let is_inside = |rest: &&[u8]| self.taken.as_ref().is_some_and(|(_, largest)| **rest <= **largest);
-        match rest.filter(is_inside) {
+        let (Some(rest), Some((first, last))) = (rest, &self.taken) else { return Ok(self.right.clone()) };
+        // What was taken may begin behind what was merged.
+        let rest = rest.max(&**first);
+        match Some(rest).filter(|rest| **rest <= **last) {
             None => Ok(self.right.clone()),
             Some(rest) => {
                 let first = edge(run, part, partition, (rest, Toward::NotBelow))?;

@@ -221,6 +221,24 @@ fn a_long_range_is_committed_in_steps() {
     check_all(&db, &model, "all is compacted");
 }
 
+/// A run whose first key in the range lies far behind the first ones that are committed.
+#[test]
+fn a_run_that_begins_later_is_cut_once() {
+    let env = SimEnv::new(1);
+    let (db, mut model) = store(&env, SETUP);
+    db.default_partition().compact_range(key(0)..key(KEYS)).unwrap();
+    for numbers in [vec![100, 2500, 2600], vec![200, 300, 400]] {
+        for number in numbers {
+            db.default_partition().put(key(number), "again").unwrap();
+            model.insert(key(number), b"again".to_vec());
+        }
+        db.flush().unwrap();
+    }
+    db.default_partition().compact_range(key(150)..).unwrap();
+    check_all(&db, &model, "one of the runs begins at 2500");
+    db.verify().unwrap();
+}
+
 const POLICIES: [CrashPolicy; 4] =
     [CrashPolicy::DurableOnly, CrashPolicy::Everything, CrashPolicy::Random, CrashPolicy::ProcessKill];
 
