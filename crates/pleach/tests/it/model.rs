@@ -25,6 +25,9 @@ use crate::rig::world::{NAMES, World};
 /// Cases by default.
 const CASES: u64 = 300;
 
+/// One case in so many merges levels file by file, which other cases hardly do.
+const LEVELS_EVERY: u64 = 15;
+
 /// A snapshot, handles of the partitions that were there, and what they held.
 type Kept = (Snapshot, Vec<(usize, Partition)>, Arc<World>);
 
@@ -70,7 +73,12 @@ fn run(seed: u64, trace: &mut Vec<String>, seen: &Mutex<Shape>, happened: &Happe
     let mut rng = Rng::with_seed(seed);
     let setup = Setup::random(&mut rng);
     let env = SimEnv::new(rng.u64(..));
-    let mut plan = Plan::new(rng.fork(), &setup);
+    let (setup, mut plan) = if seed.is_multiple_of(LEVELS_EVERY) {
+        Plan::of_levels(&mut rng, setup)
+    } else {
+        let plan = Plan::new(rng.fork(), &setup);
+        (setup, plan)
+    };
     let mut driver = Driver::create(env, setup).map_err(|e| format!("cannot create the store: {e}"))?;
     let mut kept: Vec<Kept> = Vec::new();
     for step in 0..rng.usize(50..600) {

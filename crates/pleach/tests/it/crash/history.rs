@@ -5,14 +5,13 @@
 //! histories lead to different rare states ([`Kind`]).
 
 use fastrand::Rng;
-use pleach::Shape;
 use pleach::env::{Capture, CrashPolicy, SimEnv};
 
 use super::cut::Cut;
 use super::state::Branch;
 use crate::rig::action::Action;
 use crate::rig::driver::Driver;
-use crate::rig::plan::{Mix, Plan};
+use crate::rig::plan::Plan;
 use crate::rig::setup::Setup;
 use crate::rig::world::World;
 
@@ -80,18 +79,13 @@ impl Kind {
 
     /// The options of the store and the plan of its actions.
     fn start(self, rng: &mut Rng) -> (Setup, Plan) {
-        let mut setup = Setup::random(rng);
+        let setup = Setup::random(rng);
         if let Kind::Levels = self {
-            setup = Setup { memtable_bytes: 16 << 10, sst_bytes: 4 << 10, runs_per_stage: 2, ..setup };
-            setup.shape = Some(Shape::Leveled);
+            return Plan::of_levels(rng, setup);
         }
         let mut plan = Plan::new(rng.fork(), &setup);
-        match self {
-            Kind::Levels => {
-                plan.mix = Mix { creates: 2, drops: 2, compactions: 1, settles: 20, keys: 400, ..plan.mix };
-            }
-            Kind::Clients => plan.mix.togethers = 500,
-            _ => {}
+        if let Kind::Clients = self {
+            plan.mix.togethers = 500;
         }
         (setup, plan)
     }

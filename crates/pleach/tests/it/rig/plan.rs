@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
+use pleach::Shape;
 
 use super::action::{Action, Op};
 use super::keys::{self, KeyShape};
@@ -68,6 +69,15 @@ impl Plan {
         Self { rng, mix, shapes, sst_bytes: setup.sst_bytes, tag: 0 }
     }
 
+    /// Options and a plan under which files of levels are merged one by one: small files, and few compactions of everything.
+    pub(crate) fn of_levels(rng: &mut Rng, setup: Setup) -> (Setup, Self) {
+        let setup = Setup { memtable_bytes: 16 << 10, sst_bytes: 4 << 10, runs_per_stage: 2, ..setup };
+        let setup = Setup { shape: Some(Shape::Leveled), ..setup };
+        let mut plan = Self::new(rng.fork(), &setup);
+        plan.mix = Mix { creates: 2, drops: 2, compactions: 1, settles: 20, keys: 400, ..plan.mix };
+        (setup, plan)
+    }
+
     /// A plan for the same partitions and keys, with other actions and other values.
     pub(crate) fn branch(&self, seed: u64) -> Self {
         let tag = (seed | 1 << 63) & !0xf_ffff;
@@ -95,7 +105,7 @@ impl Plan {
             return self.drop_one(world);
         }
         if falls(flushes) {
-            return if self.rng.u8(..3) == 0 { self.compact_range(world) } else { Action::Flush };
+            return if self.rng.u8(..8) == 0 { self.compact_range(world) } else { Action::Flush };
         }
         if falls(compactions) {
             return match self.rng.u8(..4) {
