@@ -2,12 +2,12 @@
 
 use libc::c_char;
 use pleach::{Cursor, Partition, Snapshot, Value};
+use pleach_ffi::{bytes, guard};
 
 use crate::database::Database;
-use crate::memory::bytes;
 use crate::options::ReadOptionsHandle;
 use crate::ordered::{OrderedKey, View};
-use crate::status::{ErrorSlot, Result, Status, caught, guard, set_error};
+use crate::status::{ErrorSlot, Result, Status, caught, set_error};
 
 /// `leveldb_iterator_t`.
 pub struct IteratorHandle {
