@@ -23,6 +23,11 @@ pub struct DbHandle {
 }
 
 impl DbHandle {
+    /// The store, for Rust programs that hand it to C.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
     fn partition(&self, partition: Partition) -> PartitionHandle {
         // A name with a zero byte, which only Rust can create, ends there.
         let name = partition.name().split('\0').next().unwrap_or_default();

@@ -105,6 +105,13 @@ impl OptionsHandle {
     }
 }
 
+/// For Rust programs that set what C cannot, such as an environment of their own.
+impl From<Options> for OptionsHandle {
+    fn from(options: Options) -> Self {
+        Self { options, error_if_exists: false, memory_env: None }
+    }
+}
+
 /// Changes the options of a pointer.
 fn set(
     options: Option<&mut OptionsHandle>,
@@ -120,9 +127,7 @@ fn set(
 /// New options with the defaults. The caller frees them with `pleach_options_free`. Null only after a bug in Pleach.
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_options_create() -> Option<Box<OptionsHandle>> {
-    guard(None, || {
-        Some(Box::new(OptionsHandle { options: Options::new(), error_if_exists: false, memory_env: None }))
-    })
+    guard(None, || Some(Box::new(Options::new().into())))
 }
 
 /// Frees options. Null is allowed.

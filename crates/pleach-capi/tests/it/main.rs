@@ -1,0 +1,12 @@
+//! The functions as a C program calls them, and programs in C.
+
+#![expect(unsafe_code, reason = "the interface of C")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, on the real machine")]
+
+mod c_programs;
+mod cursors;
+mod failures;
+mod handles;
+mod options;
+mod reads_and_writes;
+mod support;
