@@ -72,7 +72,6 @@ pub unsafe extern "C" fn pleach_db_open(
     options: Option<&OptionsHandle>,
     db: *mut *mut DbHandle,
 ) -> Option<Box<ErrorHandle>> {
-    // By `report`.
     // SAFETY: by the contract.
     unsafe { open(path, options, false, db) }
 }
@@ -88,7 +87,6 @@ pub unsafe extern "C" fn pleach_db_open_read_only(
     options: Option<&OptionsHandle>,
     db: *mut *mut DbHandle,
 ) -> Option<Box<ErrorHandle>> {
-    // By `report`.
     // SAFETY: by the contract.
     unsafe { open(path, options, true, db) }
 }
