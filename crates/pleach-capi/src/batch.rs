@@ -123,7 +123,7 @@ pub extern "C" fn pleach_batch_bytes(batch: Option<&BatchHandle>) -> usize {
 /// Writes all operations, or none if it returns an error, and empties the batch in both cases. `durability` is a
 /// `pleach_durability`; an unknown one is an error that leaves the batch as it is.
 ///
-/// Errors: `PLEACH_ERROR_INVALID_ARGUMENT` if a key, a value or the batch is too long, or a partition belongs to another store;
+/// Errors: `PLEACH_CODE_INVALID_ARGUMENT` if a key, a value or the batch is too long, or a partition belongs to another store;
 /// those of `pleach_partition_put`.
 #[must_use]
 #[unsafe(no_mangle)]

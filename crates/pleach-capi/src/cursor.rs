@@ -9,7 +9,7 @@ use pleach::{Cursor, Partition};
 use pleach_ffi::guard;
 
 use crate::arguments::{bytes, required};
-use crate::error::{ErrorHandle, PleachError, Result, attempt, report};
+use crate::error::{ErrorHandle, PleachCode, Result, attempt, report};
 
 /// A position among the entries of a partition, in the order of the keys, at the moment when the cursor was made. It moves to an
 /// end, to a key, or by one entry, and lends the entry that it is on. It keeps the store open.
@@ -49,7 +49,7 @@ impl CursorHandle {
 
     #[cold]
     fn fail(&mut self, error: Box<ErrorHandle>) -> bool {
-        if error.code() == PleachError::Internal {
+        if error.code() == PleachCode::Internal {
             guard((), || self.cursor = None);
         }
         self.error = Some(error);
@@ -126,8 +126,8 @@ pub unsafe extern "C" fn pleach_cursor_key(
     unsafe { lend(key, key_len) }
 }
 
-/// The value of the entry, and its length in `*value_len`, until the next move. Null if the cursor is on no entry, or if the value
-/// cannot be read, which `pleach_cursor_status` tells. The cursor then stays on the entry.
+/// The value of the entry, and its length in `*value_len`, until the next move. Null if the cursor is on no entry, or if the
+/// value cannot be read, which `pleach_cursor_status` tells. The cursor then stays on the entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pleach_cursor_value(
     cursor: Option<&mut CursorHandle>,

@@ -62,9 +62,9 @@ unsafe fn open(
 /// `options` may be null for the defaults. On success `*db` is the store, which the caller frees with `pleach_db_free`;
 /// otherwise it is null.
 ///
-/// Errors: `PLEACH_ERROR_NOT_FOUND` if there is no store and none may be created; `PLEACH_ERROR_INVALID_ARGUMENT` if an option
-/// is out of range, or the directory has files that are not a store's; `PLEACH_ERROR_CONFLICT` if the store is open already;
-/// `PLEACH_ERROR_UNSUPPORTED` for a newer format; `PLEACH_ERROR_CORRUPTION` for a damaged file; `PLEACH_ERROR_IO`.
+/// Errors: `PLEACH_CODE_NOT_FOUND` if there is no store and none may be created; `PLEACH_CODE_INVALID_ARGUMENT` if an option
+/// is out of range, or the directory has files that are not a store's; `PLEACH_CODE_CONFLICT` if the store is open already;
+/// `PLEACH_CODE_UNSUPPORTED` for a newer format; `PLEACH_CODE_CORRUPTION` for a damaged file; `PLEACH_CODE_IO`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pleach_db_open(
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn pleach_db_open(
 }
 
 /// Opens the store in directory `path` for reading only, and changes nothing there. Any number of processes can do so together,
-/// but not while one has the store open for writing. Writes fail with `PLEACH_ERROR_IO`.
+/// but not while one has the store open for writing. Writes fail with `PLEACH_CODE_IO`.
 ///
 /// Otherwise as `pleach_db_open`.
 #[must_use]
@@ -92,10 +92,10 @@ pub unsafe extern "C" fn pleach_db_open_read_only(
 }
 
 /// Closes the store: makes all writes durable, ends its threads, and lets others open it at once. From then on every handle of
-/// the store fails with `PLEACH_ERROR_CLOSED`, for reads too. Values that were read before stay valid. Handles must be freed
+/// the store fails with `PLEACH_CODE_CLOSED`, for reads too. Values that were read before stay valid. Handles must be freed
 /// all the same, also `db`. A second close returns what the first one did.
 ///
-/// Errors: `PLEACH_ERROR_POISONED` if a sync had failed earlier, `PLEACH_ERROR_IO` if the last one does. The store is closed in
+/// Errors: `PLEACH_CODE_POISONED` if a sync had failed earlier, `PLEACH_CODE_IO` if the last one does. The store is closed in
 /// both cases.
 #[must_use]
 #[unsafe(no_mangle)]
@@ -165,9 +165,9 @@ pub unsafe extern "C" fn pleach_db_find_partition(
 }
 
 /// Drops a partition with all its entries, by one small durable write. Its handles must be freed all the same; they fail with
-/// `PLEACH_ERROR_CLOSED`. Snapshots and cursors that were made before still read it.
+/// `PLEACH_CODE_CLOSED`. Snapshots and cursors that were made before still read it.
 ///
-/// Errors: `PLEACH_ERROR_INVALID_ARGUMENT` for the default partition and one of another store; `PLEACH_ERROR_CLOSED` if it was
+/// Errors: `PLEACH_CODE_INVALID_ARGUMENT` for the default partition and one of another store; `PLEACH_CODE_CLOSED` if it was
 /// dropped before.
 #[must_use]
 #[unsafe(no_mangle)]
@@ -279,7 +279,7 @@ pub extern "C" fn pleach_db_compact(db: Option<&DbHandle>) -> Option<Box<ErrorHa
 
 /// Reads all files and checks them. Takes about as long as reading the whole store.
 ///
-/// Errors: `PLEACH_ERROR_CORRUPTION` with the first damage, its file and its offset.
+/// Errors: `PLEACH_CODE_CORRUPTION` with the first damage, its file and its offset.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_db_verify(db: Option<&DbHandle>) -> Option<Box<ErrorHandle>> {

@@ -8,7 +8,7 @@ use pleach_ffi::{caught, guard};
 /// What an error is, and so what to do about it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PleachError {
+pub enum PleachCode {
     /// No error: the code of a null pointer.
     None = 0,
     /// Bytes on disk are damaged; the message names file and offset. The store is not changed: restore the file, or salvage what
@@ -41,7 +41,7 @@ pub enum PleachError {
 /// Thread safety: it does not change, so any number of threads may read it.
 #[derive(Clone, Debug)]
 pub struct ErrorHandle {
-    code: PleachError,
+    code: PleachCode,
     message: CString,
     is_shortage: bool,
 }
@@ -49,22 +49,22 @@ pub struct ErrorHandle {
 pub(crate) type Result<T, E = Box<ErrorHandle>> = std::result::Result<T, E>;
 
 impl ErrorHandle {
-    fn new(code: PleachError, message: &str, is_shortage: bool) -> Box<Self> {
+    fn new(code: PleachCode, message: &str, is_shortage: bool) -> Box<Self> {
         // A path may have any bytes; those of a string of C end at a zero.
         let message = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
         Box::new(Self { code, message, is_shortage })
     }
 
     pub(crate) fn invalid(message: &str) -> Box<Self> {
-        Self::new(PleachError::InvalidArgument, &format!("invalid argument: {message}"), false)
+        Self::new(PleachCode::InvalidArgument, &format!("invalid argument: {message}"), false)
     }
 
     pub(crate) fn internal(message: &str) -> Box<Self> {
-        Self::new(PleachError::Internal, message, false)
+        Self::new(PleachCode::Internal, message, false)
     }
 
     /// The code.
-    pub fn code(&self) -> PleachError {
+    pub fn code(&self) -> PleachCode {
         self.code
     }
 
@@ -78,16 +78,16 @@ impl From<pleach::Error> for Box<ErrorHandle> {
     #[cold]
     fn from(error: pleach::Error) -> Self {
         let code = match error.kind() {
-            ErrorKind::Corruption => PleachError::Corruption,
-            ErrorKind::Io => PleachError::Io,
-            ErrorKind::InvalidArgument => PleachError::InvalidArgument,
-            ErrorKind::NotFound => PleachError::NotFound,
-            ErrorKind::Unsupported => PleachError::Unsupported,
-            ErrorKind::Conflict => PleachError::Conflict,
-            ErrorKind::Closed => PleachError::Closed,
-            ErrorKind::Poisoned => PleachError::Poisoned,
-            ErrorKind::TimedOut => PleachError::TimedOut,
-            _ => PleachError::Other,
+            ErrorKind::Corruption => PleachCode::Corruption,
+            ErrorKind::Io => PleachCode::Io,
+            ErrorKind::InvalidArgument => PleachCode::InvalidArgument,
+            ErrorKind::NotFound => PleachCode::NotFound,
+            ErrorKind::Unsupported => PleachCode::Unsupported,
+            ErrorKind::Conflict => PleachCode::Conflict,
+            ErrorKind::Closed => PleachCode::Closed,
+            ErrorKind::Poisoned => PleachCode::Poisoned,
+            ErrorKind::TimedOut => PleachCode::TimedOut,
+            _ => PleachCode::Other,
         };
         ErrorHandle::new(code, &error.to_string(), error.is_shortage())
     }
@@ -123,13 +123,13 @@ pub unsafe extern "C" fn pleach_free(memory: *mut std::ffi::c_void) {
     unsafe { libc::free(memory) }
 }
 
-/// The code of an error; `PLEACH_ERROR_NONE` for null.
+/// The code of an error; `PLEACH_CODE_NONE` for null.
 #[unsafe(no_mangle)]
-pub extern "C" fn pleach_error_code(error: Option<&ErrorHandle>) -> PleachError {
-    error.map_or(PleachError::None, ErrorHandle::code)
+pub extern "C" fn pleach_error_code(error: Option<&ErrorHandle>) -> PleachCode {
+    error.map_or(PleachCode::None, ErrorHandle::code)
 }
 
-/// The message of an error, for people: UTF-8, except for the names of files that are not. It lives as long as the error.
+/// The message of an error, for people, as UTF-8. It lives as long as the error.
 /// An empty string for null.
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_error_message(error: Option<&ErrorHandle>) -> *const c_char {

@@ -2,7 +2,7 @@
 //! languages stand on it. docs/capi.md is for those who use it.
 //!
 //! # Rules
-//! - No panic leaves a function: it becomes an error with the code `PLEACH_ERROR_INTERNAL`, or the answer for nothing.
+//! - No panic leaves a function: it becomes an error with the code `PLEACH_CODE_INTERNAL`, or the answer for nothing.
 //! - Nothing happens when the library is loaded: no thread, no signal handler. Programs may fork before they open a store.
 //! - A handle is a box. It holds all that it needs, so handles may be freed in any order, before or after the close.
 //! - What can fail returns an error or null. A null that is not allowed is an error where the function can report one, and

@@ -16,8 +16,8 @@ use crate::options::OptionsHandle;
 /// "is_clean" (the store was read whole, with nothing guessed), "damaged_places", "entries" and "bytes" that were read,
 /// "partitions", "damage" (messages of at most 10,000 places), and "guessed" (null, or why ages and partitions were guessed).
 ///
-/// Errors: `PLEACH_ERROR_NOT_FOUND` if there is no store, `PLEACH_ERROR_CONFLICT` if it is open,
-/// `PLEACH_ERROR_INVALID_ARGUMENT` if `into` is not empty; and those of writing. Damage is no error.
+/// Errors: `PLEACH_CODE_NOT_FOUND` if there is no store, `PLEACH_CODE_CONFLICT` if it is open,
+/// `PLEACH_CODE_INVALID_ARGUMENT` if `into` is not empty; and those of writing. Damage is no error.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pleach_repair(
@@ -62,7 +62,7 @@ fn describe(report: &pleach::RepairReport) -> Map<String, Value> {
 /// Removes all files of the store in directory `path`. Other files stay, and so does the directory. Of `options` only
 /// `pleach_options_set_in_memory` counts; null for the defaults.
 ///
-/// Errors: `PLEACH_ERROR_NOT_FOUND` if there is no store, `PLEACH_ERROR_CONFLICT` if it is open, `PLEACH_ERROR_IO`.
+/// Errors: `PLEACH_CODE_NOT_FOUND` if there is no store, `PLEACH_CODE_CONFLICT` if it is open, `PLEACH_CODE_IO`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pleach_destroy(

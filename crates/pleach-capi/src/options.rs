@@ -136,7 +136,7 @@ pub extern "C" fn pleach_options_free(options: Option<Box<OptionsHandle>>) {
     guard((), || drop(options));
 }
 
-/// Whether a missing store is created; otherwise its open fails with `PLEACH_ERROR_NOT_FOUND`. Default: true.
+/// Whether a missing store is created; otherwise its open fails with `PLEACH_CODE_NOT_FOUND`. Default: true.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_options_set_create_if_missing(
@@ -146,7 +146,7 @@ pub extern "C" fn pleach_options_set_create_if_missing(
     set(options, |options| Ok(options.create_if_missing(yes)))
 }
 
-/// Whether the open of a store that exists fails with `PLEACH_ERROR_INVALID_ARGUMENT`. Default: false.
+/// Whether the open of a store that exists fails with `PLEACH_CODE_INVALID_ARGUMENT`. Default: false.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_options_set_error_if_exists(
@@ -204,7 +204,7 @@ pub extern "C" fn pleach_options_set_memtable_bytes(
 
 /// How new blocks and separated values are compressed: a `pleach_compression`. Default: `PLEACH_COMPRESSION_NONE`.
 ///
-/// Errors: `PLEACH_ERROR_INVALID_ARGUMENT` for an unknown number.
+/// Errors: `PLEACH_CODE_INVALID_ARGUMENT` for an unknown number.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_options_set_compression(
@@ -226,7 +226,7 @@ pub extern "C" fn pleach_options_set_direct_reads(
 
 /// How files are arranged: a `pleach_shape`. Default: `PLEACH_SHAPE_FOREST_OVER_BOTTOM`. A store can be opened with any shape.
 ///
-/// Errors: `PLEACH_ERROR_INVALID_ARGUMENT` for an unknown number.
+/// Errors: `PLEACH_CODE_INVALID_ARGUMENT` for an unknown number.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_options_set_shape(
@@ -269,7 +269,7 @@ pub extern "C" fn pleach_options_set_filter_bits_per_key(
 
 /// When new files get a learned index: a `pleach_learned_index`. Default: `PLEACH_LEARNED_INDEX_ADAPTIVE`.
 ///
-/// Errors: `PLEACH_ERROR_INVALID_ARGUMENT` for an unknown number.
+/// Errors: `PLEACH_CODE_INVALID_ARGUMENT` for an unknown number.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_options_set_learned_index(
@@ -305,7 +305,7 @@ pub extern "C" fn pleach_options_set_space_target(
 /// When separated values are copied into the order of their keys: a `pleach_conversion`. Default:
 /// `PLEACH_CONVERSION_FOR_SCANS`.
 ///
-/// Errors: `PLEACH_ERROR_INVALID_ARGUMENT` for an unknown number.
+/// Errors: `PLEACH_CODE_INVALID_ARGUMENT` for an unknown number.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_options_set_conversion(

@@ -53,8 +53,8 @@ pub extern "C" fn pleach_partition_free(partition: Option<Box<PartitionHandle>>)
 /// the caller releases it with `pleach_value_release`. If there is no value, or after an error, its `data` is null; it need not
 /// be released then, but may be. What was in `*value` before is overwritten.
 ///
-/// Errors: `PLEACH_ERROR_INVALID_ARGUMENT` for a key that is too long, `PLEACH_ERROR_CLOSED`, `PLEACH_ERROR_IO`,
-/// `PLEACH_ERROR_CORRUPTION`.
+/// Errors: `PLEACH_CODE_INVALID_ARGUMENT` for a key that is too long, `PLEACH_CODE_CLOSED`, `PLEACH_CODE_IO`,
+/// `PLEACH_CODE_CORRUPTION`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pleach_partition_get(
@@ -135,9 +135,9 @@ pub unsafe extern "C" fn pleach_partition_contains(
 
 /// Sets the value of `key`. `durability` is a `pleach_durability`.
 ///
-/// Errors: `PLEACH_ERROR_INVALID_ARGUMENT` if key or value are too long, or for an unknown durability; `PLEACH_ERROR_IO` if the
-/// disk is full (nothing is lost, see `pleach_error_is_shortage`) or the store is open for reading only; `PLEACH_ERROR_POISONED`
-/// after a failed sync; `PLEACH_ERROR_CLOSED`.
+/// Errors: `PLEACH_CODE_INVALID_ARGUMENT` if key or value are too long, or for an unknown durability; `PLEACH_CODE_IO` if the
+/// disk is full (nothing is lost, see `pleach_error_is_shortage`) or the store is open for reading only; `PLEACH_CODE_POISONED`
+/// after a failed sync; `PLEACH_CODE_CLOSED`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pleach_partition_put(
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn pleach_partition_delete(
 /// put meanwhile may stay. It reads all keys of the range, and writes a delete for each; to remove everything, drop the
 /// partition. `durability` is a `pleach_durability`.
 ///
-/// Errors: those of `pleach_partition_put`; `PLEACH_ERROR_INVALID_ARGUMENT` if the keys take more than a batch can have, 1 GiB:
+/// Errors: those of `pleach_partition_put`; `PLEACH_CODE_INVALID_ARGUMENT` if the keys take more than a batch can have, 1 GiB:
 /// then nothing was removed.
 #[must_use]
 #[unsafe(no_mangle)]

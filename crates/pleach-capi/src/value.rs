@@ -9,10 +9,8 @@ use std::ffi::c_void;
 use pleach::Value;
 use pleach_ffi::guard;
 
-/// Words that a pin may take, with some to spare, so that programs need not be compiled again when it grows.
-const PIN_WORDS: usize = 6;
-
-const _: () = assert!(size_of::<Value>() <= size_of::<[u64; PIN_WORDS]>(), "a value fits into the pin");
+// A pin has some words to spare, so that programs need not be compiled again when it grows.
+const _: () = assert!(size_of::<Value>() <= size_of::<[u64; 6]>(), "a value fits into the pin");
 const _: () = assert!(align_of::<Value>() <= align_of::<u64>(), "a value may lie in the pin");
 const fn is_send<T: Send + Sync>() {}
 const _: () = is_send::<Value>();
@@ -30,16 +28,16 @@ pub struct ValueHandle {
     /// Bytes of the value.
     pub len: usize,
     /// For Pleach alone.
-    pub pin: [u64; PIN_WORDS],
+    pub pin: [u64; 6],
 }
 
 impl ValueHandle {
     /// No value.
-    pub const EMPTY: Self = Self { data: std::ptr::null(), len: 0, pin: [0; PIN_WORDS] };
+    pub const EMPTY: Self = Self { data: std::ptr::null(), len: 0, pin: [0; 6] };
 
     #[inline]
     pub(crate) fn new(value: Value) -> Self {
-        let mut handle = Self { data: value.as_ptr().cast(), len: value.len(), pin: [0; PIN_WORDS] };
+        let mut handle = Self { data: value.as_ptr().cast(), len: value.len(), pin: [0; 6] };
         // SAFETY: the pin has room for a value, by the assertions above.
         unsafe { (&raw mut handle.pin).cast::<Value>().write(value) };
         handle

@@ -92,12 +92,12 @@ fn a_value_that_cannot_be_read_is_an_error_of_the_cursor() {
     }
     assert_eq!(damaged, 1);
     let store = Store::of(open_with(dir.path(), Some(&options)).unwrap());
-    assert_eq!(store.get(b"a").unwrap_err().code, PleachError::Corruption);
+    assert_eq!(store.get(b"a").unwrap_err().code, PleachCode::Corruption);
     let mut cursor = cursor(&store.default, None).unwrap();
     assert!(pleach_cursor_first(Some(&mut cursor)));
     assert_eq!((key(&cursor), value(&mut cursor)), (Some(b"a".to_vec()), None));
     let error = outcome(pleach_cursor_status(Some(&cursor))).unwrap_err();
-    assert_eq!(error.code, PleachError::Corruption);
+    assert_eq!(error.code, PleachCode::Corruption);
     // It is still there, and the walk goes on.
     outcome(pleach_cursor_status(Some(&cursor))).unwrap_err();
     assert!(pleach_cursor_next(Some(&mut cursor)));

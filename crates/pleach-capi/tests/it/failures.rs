@@ -66,7 +66,7 @@ fn a_panic_is_an_error() {
     store.put(b"k", b"1").unwrap();
     let is_internal = |outcome: Outcome| {
         let failure = outcome.unwrap_err();
-        assert_eq!(failure.code, PleachError::Internal, "{failure:?}");
+        assert_eq!(failure.code, PleachCode::Internal, "{failure:?}");
         assert!(failure.message.contains("a planted panic"), "{failure:?}");
     };
     ARMED.set(true);
@@ -160,7 +160,7 @@ fn a_null_is_an_error() {
     };
     for (number, error) in errors.into_iter().enumerate() {
         let code = outcome(error).err().map(|failure| failure.code);
-        assert_eq!(code, Some(PleachError::InvalidArgument), "call {number}");
+        assert_eq!(code, Some(PleachCode::InvalidArgument), "call {number}");
     }
     assert_eq!(pleach_batch_count(Some(&batch)), 0);
     assert_eq!(keys(&store.default, None), [b""; 0]);
@@ -169,7 +169,7 @@ fn a_null_is_an_error() {
 
 #[test]
 fn a_null_without_an_error_is_nothing() {
-    assert_eq!((pleach_error_code(None), pleach_error_is_shortage(None)), (PleachError::None, false));
+    assert_eq!((pleach_error_code(None), pleach_error_is_shortage(None)), (PleachCode::None, false));
     // SAFETY: null is allowed, and the message is a constant C string.
     unsafe {
         assert_eq!(*pleach_error_message(None), 0);
@@ -196,7 +196,7 @@ fn a_null_without_an_error_is_nothing() {
     let mut cursor = cursor(&store.default, None).unwrap();
     // SAFETY: null is an error.
     assert!(!unsafe { pleach_cursor_seek(Some(&mut cursor), null(), 1) });
-    assert_eq!(outcome(pleach_cursor_status(Some(&cursor))).unwrap_err().code, PleachError::InvalidArgument);
+    assert_eq!(outcome(pleach_cursor_status(Some(&cursor))).unwrap_err().code, PleachCode::InvalidArgument);
 }
 
 /// Every function that runs code of the engine catches panics: its body begins with one of the functions that do.

@@ -17,7 +17,7 @@ fn a_closed_store_refuses_all_of_its_handles() {
     store.close().unwrap();
     // Others can open it although handles are there.
     drop(open_with(dir.path(), None).unwrap());
-    let is_closed = |outcome: Outcome| assert_eq!(outcome.unwrap_err().code, PleachError::Closed);
+    let is_closed = |outcome: Outcome| assert_eq!(outcome.unwrap_err().code, PleachCode::Closed);
     is_closed(store.put(b"k", b""));
     is_closed(store.get(b"k").map(drop));
     is_closed(get(&store.default, Some(&snapshot), b"k").map(drop));
@@ -44,7 +44,7 @@ fn any_handle_keeps_the_store_open() {
         store
     };
     let is_open =
-        || open_with(dir.path(), None).err().map(|failure| failure.code) == Some(PleachError::Conflict);
+        || open_with(dir.path(), None).err().map(|failure| failure.code) == Some(PleachCode::Conflict);
 
     let Store { db, default } = make();
     pleach_db_free(Some(db));

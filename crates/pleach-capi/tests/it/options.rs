@@ -10,7 +10,7 @@ fn options() -> Box<OptionsHandle> {
     pleach_options_create().unwrap()
 }
 
-fn code<T>(outcome: Outcome<T>) -> PleachError {
+fn code<T>(outcome: Outcome<T>) -> PleachCode {
     outcome.err().unwrap().code
 }
 
@@ -20,17 +20,17 @@ fn missing_and_existing_stores() {
     let path = dir.path().join("db");
     let mut wanted = options();
     outcome(pleach_options_set_create_if_missing(Some(&mut wanted), false)).unwrap();
-    assert_eq!(code(open_with(&path, Some(&wanted))), PleachError::NotFound);
+    assert_eq!(code(open_with(&path, Some(&wanted))), PleachCode::NotFound);
     let mut new = options();
     outcome(pleach_options_set_error_if_exists(Some(&mut new), true)).unwrap();
     let store = Store::of(open_with(&path, Some(&new)).unwrap());
     store.put(b"k", b"1").unwrap();
-    assert_eq!(code(open_with(&path, Some(&wanted))), PleachError::Conflict);
+    assert_eq!(code(open_with(&path, Some(&wanted))), PleachCode::Conflict);
     store.close().unwrap();
     drop(store);
     let exists = open_with(&path, Some(&new)).unwrap_err();
     assert!(
-        exists.code == PleachError::InvalidArgument && exists.message.contains("error_if_exists"),
+        exists.code == PleachCode::InvalidArgument && exists.message.contains("error_if_exists"),
         "{exists:?}"
     );
     drop(open_with(&path, Some(&wanted)).unwrap());
@@ -41,7 +41,7 @@ fn missing_and_existing_stores() {
     let readers = [Store::of(reader()), Store::of(reader())];
     for reader in &readers {
         assert_eq!(reader.get(b"k").unwrap().as_deref(), Some(&b"1"[..]));
-        assert_eq!(code(reader.put(b"k", b"2")), PleachError::Io);
+        assert_eq!(code(reader.put(b"k", b"2")), PleachCode::Io);
     }
 }
 
@@ -81,7 +81,7 @@ fn every_option_is_taken_and_unknown_values_are_refused() {
         pleach_options_set_learned_index(Some(&mut *o), 3),
         pleach_options_set_conversion(Some(&mut *o), u32::MAX),
     ] {
-        assert_eq!(code(outcome(error)), PleachError::InvalidArgument);
+        assert_eq!(code(outcome(error)), PleachCode::InvalidArgument);
     }
     // Out of range: the open says so.
     let out_of_range: [fn(&mut OptionsHandle) -> Option<Box<ErrorHandle>>; 5] = [
@@ -94,7 +94,7 @@ fn every_option_is_taken_and_unknown_values_are_refused() {
     for set in out_of_range {
         let mut wanted = options();
         outcome(set(&mut wanted)).unwrap();
-        assert_eq!(code(open_with(Path::new("/not/made"), Some(&wanted))), PleachError::InvalidArgument);
+        assert_eq!(code(open_with(Path::new("/not/made"), Some(&wanted))), PleachCode::InvalidArgument);
     }
 }
 
@@ -107,7 +107,7 @@ fn a_store_in_memory_lives_as_long_as_its_options() {
     assert!(!path.exists());
     assert_eq!(keys(&Store::of(open_with(path, Some(&wanted)).unwrap()).default, None), [b"k"]);
     outcome(pleach_options_set_error_if_exists(Some(&mut wanted), true)).unwrap();
-    assert_eq!(code(open_with(path, Some(&wanted))), PleachError::InvalidArgument);
+    assert_eq!(code(open_with(path, Some(&wanted))), PleachCode::InvalidArgument);
     outcome(pleach_options_set_in_memory(Some(&mut wanted), true)).unwrap();
     drop(open_with(path, Some(&wanted)).unwrap());
 }
@@ -121,19 +121,19 @@ fn repair_and_destroy() {
     let repair = || text(|json| unsafe { pleach_repair(c_old.as_ptr(), c_new.as_ptr(), None, json) });
     // SAFETY: as above.
     let destroy = || outcome(unsafe { pleach_destroy(c_old.as_ptr(), None) });
-    assert_eq!((code(repair()), code(destroy())), (PleachError::NotFound, PleachError::NotFound));
+    assert_eq!((code(repair()), code(destroy())), (PleachCode::NotFound, PleachCode::NotFound));
     let store = Store::of(open_with(&old, None).unwrap());
     store.put(b"k", b"1").unwrap();
-    assert_eq!((code(repair()), code(destroy())), (PleachError::Conflict, PleachError::Conflict));
+    assert_eq!((code(repair()), code(destroy())), (PleachCode::Conflict, PleachCode::Conflict));
     store.close().unwrap();
     drop(store);
     std::fs::remove_file(old.join("CURRENT")).unwrap();
-    assert_eq!(code(open_with(&old, None)), PleachError::Corruption);
+    assert_eq!(code(open_with(&old, None)), PleachCode::Corruption);
     let report: serde_json::Value = serde_json::from_str(&repair().unwrap()).unwrap();
     assert_eq!((&report["entries"], &report["is_clean"]), (&1.into(), &false.into()));
     assert!(report["guessed"].is_string(), "{report}");
     assert_eq!(keys(&Store::of(open_with(&new, None).unwrap()).default, None), [b"k"]);
-    assert_eq!(code(repair()), PleachError::InvalidArgument);
+    assert_eq!(code(repair()), PleachCode::InvalidArgument);
     destroy().unwrap();
     assert_eq!(std::fs::read_dir(&old).unwrap().count(), 0);
 }

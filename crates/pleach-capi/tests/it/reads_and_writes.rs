@@ -120,7 +120,7 @@ fn a_batch_is_atomic_and_can_be_used_again() {
     assert!(pleach_batch_bytes(Some(&batch)) > 5);
     assert_eq!(keys(&store.default, None), [b""; 0]);
     let unknown = outcome(pleach_batch_write(Some(&mut batch), 2)).unwrap_err();
-    assert_eq!((unknown.code, pleach_batch_count(Some(&batch))), (PleachError::InvalidArgument, 5));
+    assert_eq!((unknown.code, pleach_batch_count(Some(&batch))), (PleachCode::InvalidArgument, 5));
     outcome(pleach_batch_write(Some(&mut batch), 1)).unwrap();
     assert_eq!(
         (keys(&store.default, None), keys(&other, None)),
@@ -130,7 +130,7 @@ fn a_batch_is_atomic_and_can_be_used_again() {
     assert_eq!(pleach_batch_count(Some(&batch)), 0);
     add(&mut batch, &vec![0; (1 << 20) + 1], b"").unwrap();
     let refused = outcome(pleach_batch_write(Some(&mut batch), 0)).unwrap_err();
-    assert_eq!(refused.code, PleachError::InvalidArgument);
+    assert_eq!(refused.code, PleachCode::InvalidArgument);
     add(&mut batch, b"m", b"").unwrap();
     outcome(pleach_batch_clear(Some(&mut batch))).unwrap();
     add(&mut batch, b"n", b"").unwrap();
@@ -204,7 +204,7 @@ fn a_snapshot_does_not_change() {
     assert_eq!(keys(&store.default, Some(&snapshot)), [b"k"]);
     // Of a partition that is newer than the snapshot.
     let newer = store.partition("newer").unwrap();
-    assert_eq!(get(&newer, Some(&snapshot), b"k").unwrap_err().code, PleachError::Closed);
+    assert_eq!(get(&newer, Some(&snapshot), b"k").unwrap_err().code, PleachCode::Closed);
     pleach_snapshot_free(Some(snapshot));
 }
 
@@ -239,13 +239,13 @@ fn partitions_are_created_found_listed_and_dropped() {
     assert_eq!(keys(&find(c"users").unwrap(), None), [b"k"]);
     let umlaut = store.partition("\u{e4}").unwrap();
     assert_eq!(names(), ["default", "users", "\u{e4}"]);
-    assert_eq!(store.partition("").unwrap_err().code, PleachError::InvalidArgument);
-    assert_eq!(store.partition(&"x".repeat(256)).unwrap_err().code, PleachError::InvalidArgument);
+    assert_eq!(store.partition("").unwrap_err().code, PleachCode::InvalidArgument);
+    assert_eq!(store.partition(&"x".repeat(256)).unwrap_err().code, PleachCode::InvalidArgument);
     let drop_it = |partition| outcome(pleach_db_drop_partition(Some(&store.db), Some(partition)));
     drop_it(&users).unwrap();
-    assert_eq!(drop_it(&users).unwrap_err().code, PleachError::Closed);
-    assert_eq!(put(&users, b"k", b"").unwrap_err().code, PleachError::Closed);
-    assert_eq!(drop_it(&store.default).unwrap_err().code, PleachError::InvalidArgument);
+    assert_eq!(drop_it(&users).unwrap_err().code, PleachCode::Closed);
+    assert_eq!(put(&users, b"k", b"").unwrap_err().code, PleachCode::Closed);
+    assert_eq!(drop_it(&store.default).unwrap_err().code, PleachCode::InvalidArgument);
     assert_eq!(names(), ["default", "\u{e4}"]);
     pleach_partition_free(Some(umlaut));
 }

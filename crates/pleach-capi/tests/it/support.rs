@@ -9,7 +9,7 @@ use pleach_capi::*;
 /// An error, as its code and message.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    pub(crate) code: PleachError,
+    pub(crate) code: PleachCode,
     pub(crate) message: String,
 }
 
