@@ -14,7 +14,7 @@
     reason = "a program that measures the real machine"
 )]
 
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::hint::black_box;
 use std::path::Path;
 use std::ptr::null_mut;
@@ -31,6 +31,27 @@ const WARM_UP: usize = 8;
 const OPERATIONS: u64 = 50_000;
 
 type Key = [u8; 16];
+
+type Failure = Option<Box<ErrorHandle>>;
+type Partitions<'a> = Option<&'a PartitionHandle>;
+type Snapshots<'a> = Option<&'a SnapshotHandle>;
+type Bytes = *const c_void;
+type Get = unsafe extern "C" fn(Partitions<'_>, Snapshots<'_>, Bytes, usize, *mut ValueHandle) -> Failure;
+type Release = unsafe extern "C" fn(*mut ValueHandle);
+type GetCopy = unsafe extern "C" fn(
+    Partitions<'_>,
+    Snapshots<'_>,
+    Bytes,
+    usize,
+    *mut c_void,
+    usize,
+    *mut usize,
+    *mut bool,
+) -> Failure;
+type Put = unsafe extern "C" fn(Partitions<'_>, Bytes, usize, Bytes, usize, u32) -> Failure;
+type Next = extern "C" fn(Option<&mut CursorHandle>) -> bool;
+type Lend = unsafe extern "C" fn(Option<&CursorHandle>, *mut usize) -> Bytes;
+type LendMut = unsafe extern "C" fn(Option<&mut CursorHandle>, *mut usize) -> Bytes;
 
 fn key(n: u64) -> Key {
     let mut key = [0; 16];
@@ -81,10 +102,7 @@ fn rust_get(store: &mut Store, seed: u64) {
 }
 
 fn c_get(store: &mut Store, seed: u64) {
-    let (get, release) = black_box((
-        pleach_partition_get as unsafe extern "C" fn(_, _, _, _, _) -> _,
-        pleach_value_release as unsafe extern "C" fn(_),
-    ));
+    let (get, release) = black_box::<(Get, Release)>((pleach_partition_get, pleach_value_release));
     let mut value = ValueHandle::EMPTY;
     for key in keys(seed) {
         // SAFETY: the arguments are there; the value is released before it is used again.
@@ -105,7 +123,7 @@ fn rust_copy(store: &mut Store, seed: u64) {
 }
 
 fn c_copy(store: &mut Store, seed: u64) {
-    let get = black_box(pleach_partition_get_copy as unsafe extern "C" fn(_, _, _, _, _, _, _, _) -> _);
+    let get = black_box::<GetCopy>(pleach_partition_get_copy);
     for key in keys(seed) {
         let (mut len, mut found) = (0, false);
         let (start, capacity) = (store.buffer.as_mut_ptr().cast(), store.buffer.len());
@@ -125,7 +143,7 @@ fn rust_put(store: &mut Store, seed: u64) {
 }
 
 fn c_put(store: &mut Store, seed: u64) {
-    let put = black_box(pleach_partition_put as unsafe extern "C" fn(_, _, _, _, _, _) -> _);
+    let put = black_box::<Put>(pleach_partition_put);
     for key in keys(seed) {
         let (value, value_len) = (VALUE.as_ptr().cast(), VALUE.len());
         // SAFETY: the arguments are there.
@@ -144,11 +162,8 @@ fn rust_steps(store: &mut Store, _: u64) {
 }
 
 fn c_steps(store: &mut Store, _: u64) {
-    let (next, key, value) = black_box((
-        pleach_cursor_next as extern "C" fn(_) -> _,
-        pleach_cursor_key as unsafe extern "C" fn(_, _) -> _,
-        pleach_cursor_value as unsafe extern "C" fn(_, _) -> _,
-    ));
+    let (next, key, value) =
+        black_box::<(Next, Lend, LendMut)>((pleach_cursor_next, pleach_cursor_key, pleach_cursor_value));
     let mut cursor = null_mut();
     // SAFETY: the arguments are there; a handle is a box.
     let mut cursor = unsafe {

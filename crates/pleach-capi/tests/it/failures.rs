@@ -23,7 +23,7 @@ thread_local! {
 /// A machine whose calls panic on a thread that wants it.
 struct PanickingEnv(MemEnv);
 
-macro_rules! env {
+macro_rules! panicking_env {
     ($($name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
         impl Env for PanickingEnv {
             $(fn $name(&self, $($argument: $type),*) -> $answer {
@@ -34,7 +34,7 @@ macro_rules! env {
     };
 }
 
-env! {
+panicking_env! {
     absolute(path: &Path) -> io::Result<PathBuf>;
     create_dir_all(path: &Path) -> io::Result<()>;
     list_dir(path: &Path) -> io::Result<Vec<(String, Metadata)>>;

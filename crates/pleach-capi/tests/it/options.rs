@@ -28,7 +28,7 @@ fn missing_and_existing_stores() {
     assert_eq!(code(open_with(&path, Some(&wanted))), PleachCode::Conflict);
     store.close().unwrap();
     drop(store);
-    let exists = open_with(&path, Some(&new)).unwrap_err();
+    let exists = open_with(&path, Some(&new)).err().unwrap();
     assert!(
         exists.code == PleachCode::InvalidArgument && exists.message.contains("error_if_exists"),
         "{exists:?}"

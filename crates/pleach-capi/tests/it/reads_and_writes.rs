@@ -239,8 +239,8 @@ fn partitions_are_created_found_listed_and_dropped() {
     assert_eq!(keys(&find(c"users").unwrap(), None), [b"k"]);
     let umlaut = store.partition("\u{e4}").unwrap();
     assert_eq!(names(), ["default", "users", "\u{e4}"]);
-    assert_eq!(store.partition("").unwrap_err().code, PleachCode::InvalidArgument);
-    assert_eq!(store.partition(&"x".repeat(256)).unwrap_err().code, PleachCode::InvalidArgument);
+    assert_eq!(store.partition("").err().unwrap().code, PleachCode::InvalidArgument);
+    assert_eq!(store.partition(&"x".repeat(256)).err().unwrap().code, PleachCode::InvalidArgument);
     let drop_it = |partition| outcome(pleach_db_drop_partition(Some(&store.db), Some(partition)));
     drop_it(&users).unwrap();
     assert_eq!(drop_it(&users).unwrap_err().code, PleachCode::Closed);
