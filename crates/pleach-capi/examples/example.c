@@ -1,8 +1,8 @@
 // A tour of Pleach's interface for C: example DIRECTORY
 //
 //   cargo build --release -p pleach-capi
-//   cc -std=c99 -I crates/pleach-capi/include crates/pleach-capi/examples/example.c \
-//      -L target/release -lpleach_capi -Wl,-rpath,$PWD/target/release -o example
+//   cc -std=c99 -I crates/pleach-capi/include -o example crates/pleach-capi/examples/example.c
+//      -L target/release -lpleach_capi -Wl,-rpath,$PWD/target/release
 //   ./example /tmp/example-store
 
 #include <pleach.h>

@@ -386,8 +386,8 @@ pleach_error *pleach_db_stats_json(const pleach_db *db,
 // in `from` is changed. `options` are those of the new store; null for the defaults.
 //
 // `*report`, if `report` is not null, is a JSON object with what was found, which the caller frees with `pleach_free`:
-// "is_clean" (the store was read whole, with nothing guessed), "damaged_places", "entries" and "bytes" that were read,
-// "partitions", "damage" (messages of at most 10,000 places), and "guessed" (null, or why ages and partitions were guessed).
+// `is_clean` (the store was read whole, with nothing guessed), `damaged_places`, `entries` and `bytes` that were read,
+// `partitions`, `damage` (messages of at most 10,000 places), and `guessed` (null, or why ages and partitions were guessed).
 //
 // Errors: `PLEACH_CODE_NOT_FOUND` if there is no store, `PLEACH_CODE_CONFLICT` if it is open,
 // `PLEACH_CODE_INVALID_ARGUMENT` if `into` is not empty; and those of writing. Damage is no error.
@@ -506,7 +506,7 @@ pleach_error *pleach_partition_approximate_size(const pleach_partition *partitio
                                                 uint64_t *size,
                                                 uint64_t *entries);
 
-// The statistics of a partition as one JSON object, in `*json`: "entries", "bytes", "value_bytes", "runs", "sections", "stages".
+// The statistics of a partition as one JSON object, in `*json`: `entries`, `bytes`, `value_bytes`, `runs`, `sections`, `stages`.
 // Entries in memory are not counted. The caller frees the string with `pleach_free`.
 PLEACH_MUST_USE
 pleach_error *pleach_partition_stats_json(const pleach_partition *partition,

@@ -11,6 +11,7 @@
 //! - Each function's contract is its comment, which stands in the header; a safety section would repeat it.
 
 #![expect(unsafe_code, reason = "the interface of C")]
+#![expect(clippy::unnecessary_box_returns, reason = "handles are boxes")]
 #![expect(clippy::missing_safety_doc, reason = "the comment of each function states its contract")]
 
 mod arguments;

@@ -13,8 +13,8 @@ use crate::options::OptionsHandle;
 /// in `from` is changed. `options` are those of the new store; null for the defaults.
 ///
 /// `*report`, if `report` is not null, is a JSON object with what was found, which the caller frees with `pleach_free`:
-/// "is_clean" (the store was read whole, with nothing guessed), "damaged_places", "entries" and "bytes" that were read,
-/// "partitions", "damage" (messages of at most 10,000 places), and "guessed" (null, or why ages and partitions were guessed).
+/// `is_clean` (the store was read whole, with nothing guessed), `damaged_places`, `entries` and `bytes` that were read,
+/// `partitions`, `damage` (messages of at most 10,000 places), and `guessed` (null, or why ages and partitions were guessed).
 ///
 /// Errors: `PLEACH_CODE_NOT_FOUND` if there is no store, `PLEACH_CODE_CONFLICT` if it is open,
 /// `PLEACH_CODE_INVALID_ARGUMENT` if `into` is not empty; and those of writing. Damage is no error.

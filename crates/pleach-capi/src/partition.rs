@@ -272,7 +272,7 @@ fn estimate(
     Ok(partition.approximate_size(lower..upper)?)
 }
 
-/// The statistics of a partition as one JSON object, in `*json`: "entries", "bytes", "value_bytes", "runs", "sections", "stages".
+/// The statistics of a partition as one JSON object, in `*json`: `entries`, `bytes`, `value_bytes`, `runs`, `sections`, `stages`.
 /// Entries in memory are not counted. The caller frees the string with `pleach_free`.
 #[must_use]
 #[unsafe(no_mangle)]

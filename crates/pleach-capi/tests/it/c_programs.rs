@@ -70,7 +70,9 @@ fn run(program: &Path, before: &[&str], after: &[String]) -> String {
     if std::env::var_os("PLEACH_VALGRIND").is_some() {
         if has("valgrind") {
             let mut command = Command::new("valgrind");
-            command.args(["--quiet", "--leak-check=full", "--error-exitcode=1"]).arg(program);
+            let suppressions = format!("--suppressions={CRATE}/tests/c/valgrind.supp");
+            command.args(["--quiet", "--leak-check=full", "--error-exitcode=1"]);
+            command.arg(suppressions).arg(program);
             assert_eq!(run(command), printed);
         } else {
             eprintln!("skipped: there is no valgrind");
