@@ -10,6 +10,8 @@ fn options() -> Box<OptionsHandle> {
     pleach_options_create().unwrap()
 }
 
+type Setter = fn(&mut OptionsHandle) -> Option<Box<ErrorHandle>>;
+
 fn code<T>(outcome: Outcome<T>) -> PleachCode {
     outcome.err().unwrap().code
 }
@@ -84,7 +86,7 @@ fn every_option_is_taken_and_unknown_values_are_refused() {
         assert_eq!(code(outcome(error)), PleachCode::InvalidArgument);
     }
     // Out of range: the open says so.
-    let out_of_range: [fn(&mut OptionsHandle) -> Option<Box<ErrorHandle>>; 5] = [
+    let out_of_range: [Setter; 5] = [
         |o| pleach_options_set_memory(Some(o), 1),
         |o| pleach_options_set_memtable_bytes(Some(o), 1),
         |o| pleach_options_set_compaction_threads(Some(o), 65),
