@@ -21,7 +21,12 @@ use std::ptr::null_mut;
 use std::time::Instant;
 
 use pleach::{Durability, Options, Partition};
-use pleach_capi::*;
+use pleach_capi::{
+    CursorHandle, DbHandle, ErrorHandle, PartitionHandle, SnapshotHandle, ValueHandle, pleach_cursor_first,
+    pleach_cursor_key, pleach_cursor_next, pleach_cursor_value, pleach_db_compact,
+    pleach_db_default_partition, pleach_db_open, pleach_partition_cursor, pleach_partition_get,
+    pleach_partition_get_copy, pleach_partition_put, pleach_value_release,
+};
 
 const KEYS: u64 = 500_000;
 const VALUE: [u8; 100] = [7; 100];
