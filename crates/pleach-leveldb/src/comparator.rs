@@ -5,8 +5,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use libc::{c_char, c_int};
-
-use crate::memory::c_string;
+use pleach_ffi::c_string;
 
 /// LevelDB's default: the order of bytes.
 pub(crate) const BYTEWISE: &str = "leveldb.BytewiseComparator";

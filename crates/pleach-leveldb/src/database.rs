@@ -10,18 +10,18 @@ use libc::{c_char, c_int};
 use pleach::env::{Env, OpenOptions};
 use pleach::limits::KEY_LEN_MAX;
 use pleach::{Db, Durability, ErrorKind, Partition, ReadOptions, Snapshot, Value};
+use pleach_ffi::{bytes, c_string, copy, copy_string, guard};
 
 use crate::batch::{Batch, decode};
 use crate::comparator::BYTEWISE;
 use crate::filter_policy::FilterPolicy;
 use crate::handles::Logger;
-use crate::memory::{bytes, c_string, copy, copy_string};
 use crate::options::{OptionsHandle, ReadOptionsHandle, WriteOptionsHandle};
 use crate::ordered::{Ordered, View};
 use crate::process::Process;
 use crate::properties;
 use crate::repair::MARKER;
-use crate::status::{ErrorSlot, Kind, Result, Status, guard, report};
+use crate::status::{ErrorSlot, Kind, Result, Status, report};
 
 /// A store of another order than that of bytes has its entries in a partition with this beginning and the comparator's name.
 const PARTITION_PREFIX: &str = "comparator:";

@@ -21,7 +21,6 @@ mod for_cxx;
 mod handles;
 mod iterator;
 mod manage;
-mod memory;
 mod options;
 mod ordered;
 mod process;
