@@ -1,6 +1,7 @@
 //! Partitions: `pleach_partition`, its reads and writes.
 
 use std::ffi::{CString, c_char, c_void};
+use std::ops::Bound;
 
 use pleach::{Db, Partition, Value};
 use pleach_ffi::guard;
@@ -229,6 +230,27 @@ pub unsafe extern "C" fn pleach_partition_cursor(
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_partition_compact(partition: Option<&PartitionHandle>) -> Option<Box<ErrorHandle>> {
     report(|| Ok(required(partition, "partition")?.partition.compact()?))
+}
+
+/// Merges what the partition holds at or above `lower` and below `upper`, and waits for that. A bound whose pointer is null is
+/// none. It writes little besides the range, and nothing where there is nothing to merge.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pleach_partition_compact_range(
+    partition: Option<&PartitionHandle>,
+    lower: *const c_void,
+    lower_len: usize,
+    upper: *const c_void,
+    upper_len: usize,
+) -> Option<Box<ErrorHandle>> {
+    report(|| {
+        // SAFETY: by the contract.
+        let (lower, upper) =
+            unsafe { (bound(lower, lower_len, "lower")?, bound(upper, upper_len, "upper")?) };
+        let lower = lower.map_or(Bound::Unbounded, Bound::Included);
+        let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
+        Ok(required(partition, "partition")?.partition.compact_range::<&[u8]>((lower, upper))?)
+    })
 }
 
 /// Estimates the bytes and entries at or above `lower` and below `upper`, without reading data. A bound whose pointer is null is

@@ -146,6 +146,7 @@ fn a_null_is_an_error() {
             pleach_partition_cursor(None, None, &raw mut a_cursor),
             pleach_partition_cursor(p, None, null_mut()),
             pleach_partition_compact(None),
+            pleach_partition_compact_range(p, null(), 1, null(), 0),
             pleach_partition_approximate_size(p, null(), 0, null(), 0, null_mut(), wide),
             pleach_partition_approximate_size(p, null(), 0, null(), 0, wide, null_mut()),
             pleach_partition_stats_json(p, null_mut()),

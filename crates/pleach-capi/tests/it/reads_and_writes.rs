@@ -175,6 +175,21 @@ fn ranges_are_half_open_and_null_is_no_bound() {
     };
     assert!(entries(None, None) >= 3);
     assert_eq!(entries(Some(b"b"), Some(b"a")), 0);
+    // And for compactions: the first range has no key.
+    fill();
+    outcome(pleach_db_flush(Some(&store.db))).unwrap();
+    for (lower, upper, compactions) in [(None, Some(&b"a"[..]), 0), (Some(&b"b"[..]), Some(&b"c"[..]), 1)] {
+        let ((lower, lower_len), (upper, upper_len)) = (bound_parts(lower), bound_parts(upper));
+        let default = Some(&*store.default);
+        // SAFETY: the bounds are there.
+        outcome(unsafe { pleach_partition_compact_range(default, lower, lower_len, upper, upper_len) })
+            .unwrap();
+        // SAFETY: the place is there.
+        let stats = text(|json| unsafe { pleach_db_stats_json(Some(&store.db), json) }).unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        assert_eq!(stats["range_compactions"], compactions);
+    }
+    assert_eq!(keys(&store.default, None).concat(), b"abc");
 }
 
 #[test]
