@@ -36,6 +36,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "counters.h"
 #include "pleach_leveldb.h"
@@ -121,6 +122,7 @@ struct ReadOptions {
 struct Held {
     leveldb_options_t* options = leveldb_options_create();
     leveldb_comparator_t* comparator = nullptr;
+    leveldb_filterpolicy_t* filter_policy = nullptr;
     leveldb_cache_t* cache = nullptr;
     leveldb_logger_t* logger = nullptr;
 
@@ -129,6 +131,7 @@ struct Held {
     ~Held() {
         leveldb_options_destroy(options);
         if (comparator != nullptr) leveldb_comparator_destroy(comparator);
+        if (filter_policy != nullptr) leveldb_filterpolicy_destroy(filter_policy);
         if (cache != nullptr) leveldb_cache_destroy(cache);
         if (logger != nullptr) pleach_leveldb_logger_destroy(logger);
     }
@@ -141,6 +144,23 @@ int compare(void* comparator, const char* a, size_t a_length, const char* b, siz
 }
 
 const char* comparator_name(void* comparator) { return static_cast<const leveldb::Comparator*>(comparator)->Name(); }
+
+char* create_filter(void* policy, const char* const* keys, const size_t* lengths, int count, size_t* filter_length) {
+    std::vector<Slice> slices;
+    for (int i = 0; i < count; i++) slices.emplace_back(keys[i], lengths[i]);
+    std::string filter;
+    static_cast<const leveldb::FilterPolicy*>(policy)->CreateFilter(slices.data(), count, &filter);
+    *filter_length = filter.size();
+    char* copy = static_cast<char*>(std::malloc(filter.size() + 1));
+    std::memcpy(copy, filter.data(), filter.size());
+    return copy;
+}
+
+uint8_t may_match(void* policy, const char* key, size_t length, const char* filter, size_t filter_length) {
+    return static_cast<const leveldb::FilterPolicy*>(policy)->KeyMayMatch(Slice(key, length), Slice(filter, filter_length));
+}
+
+const char* policy_name(void* policy) { return static_cast<const leveldb::FilterPolicy*>(policy)->Name(); }
 
 void log_to(leveldb::Logger* logger, const char* format, ...) {
     va_list arguments;
@@ -166,10 +186,13 @@ Status translate(const Options& from, void* caller, Held& to) {
     leveldb_options_set_compression(to.options, from.compression);
 
     if (from.comparator == nullptr) return Status::InvalidArgument("Options::comparator is null");
-    if (std::strcmp(from.comparator->Name(), "leveldb.BytewiseComparator") != 0) {
-        to.comparator = leveldb_comparator_create(const_cast<leveldb::Comparator*>(from.comparator), keep, compare,
-                                                  comparator_name);
-        leveldb_options_set_comparator(to.options, to.comparator);
+    to.comparator = leveldb_comparator_create(const_cast<leveldb::Comparator*>(from.comparator), keep, compare, comparator_name);
+    leveldb_options_set_comparator(to.options, to.comparator);
+    // LevelDB's own policy does not tell its bits, and Pleach has Bloom filters anyway.
+    if (from.filter_policy != nullptr && std::strcmp(from.filter_policy->Name(), "leveldb.BuiltinBloomFilter2") != 0) {
+        to.filter_policy = leveldb_filterpolicy_create(const_cast<leveldb::FilterPolicy*>(from.filter_policy), keep,
+                                                       create_filter, may_match, policy_name);
+        leveldb_options_set_filter_policy(to.options, to.filter_policy);
     }
     if (from.block_cache != nullptr) {
         if (size_t capacity = surroundings::capacity_of_cache(from.block_cache)) {

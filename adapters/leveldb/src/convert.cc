@@ -5,17 +5,19 @@
 #include <leveldb/iterator.h>
 #include <leveldb/options.h>
 
-#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -26,7 +28,8 @@ constexpr const char* HELP =
     "\n"
     "OLD is opened by libleveldb, so no other process may have it open, and its log is recovered. It is not changed\n"
     "otherwise. NEW must not exist. The copy is written beside it, to NEW.partial, is compared with OLD entry by entry, and\n"
-    "gets its name at the end. Only stores in LevelDB's own key order can be read without the program that made them.\n"
+    "gets its name at the end. A NEW.partial that an earlier run has left is removed. Only stores in LevelDB's own key order\n"
+    "can be read without the program that made them.\n"
     "\n"
     "exit codes: 0 copied and compared; 1 failed, nothing is at NEW; 2 wrong arguments; 130 interrupted\n";
 
@@ -42,9 +45,12 @@ struct Failure {
 // Bytes of LevelDB's tables and logs in a directory: what the progress is measured by.
 uint64_t bytes_of_store(const std::string& directory) {
     uint64_t bytes = 0;
+    std::error_code removed;  // LevelDB may remove files meanwhile
     for (auto& entry : std::filesystem::directory_iterator(directory)) {
         std::string extension = entry.path().extension();
-        if (extension == ".ldb" || extension == ".sst" || extension == ".log") bytes += entry.file_size();
+        if (extension != ".ldb" && extension != ".sst" && extension != ".log") continue;
+        uint64_t length = entry.file_size(removed);
+        if (!removed) bytes += length;
     }
     return bytes;
 }
@@ -200,11 +206,49 @@ void compare(leveldb::DB* old, NewStore& store, uint64_t total) {
     if (leveldb_iter_valid(copied.get())) throw Failure{"the copy has more entries than the old store"};
 }
 
+// Whether `inner` is `outer`, or lies in it.
+bool lies_in(const std::filesystem::path& inner, const std::filesystem::path& outer) {
+    auto rest = std::filesystem::weakly_canonical(inner).lexically_relative(std::filesystem::weakly_canonical(outer));
+    return !rest.empty() && *rest.begin() != "..";
+}
+
+// Removes the copy of a run that failed, and nothing else: whatever is not Pleach's stays, and so does a store that is open.
+void remove_partial(const std::string& partial) {
+    if (!std::filesystem::exists(partial)) return;
+    std::unique_ptr<leveldb_options_t, void (*)(leveldb_options_t*)> options(leveldb_options_create(),
+                                                                            leveldb_options_destroy);
+    char* error = nullptr;
+    leveldb_destroy_db(options.get(), partial.c_str(), &error);
+    check(error, partial);
+    if (std::filesystem::exists(partial)) throw Failure{partial + ": holds other files; move it away, or name another path"};
+}
+
+void sync_directory(const std::filesystem::path& directory) {
+    int descriptor = open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0 || fsync(descriptor) != 0) {
+        int code = errno;
+        if (descriptor >= 0) close(descriptor);
+        throw Failure{directory.string() + ": " + std::strerror(code)};
+    }
+    close(descriptor);
+}
+
+bool is_pleach(const std::string& directory) {
+    std::ifstream current(directory + "/CURRENT", std::ios::binary);
+    char start[7] = {};
+    return current.read(start, sizeof start) && std::memcmp(start, "pleach ", sizeof start) == 0;
+}
+
 void convert(const std::string& from, const std::string& to) {
     if (!std::filesystem::exists(from + "/CURRENT")) throw Failure{from + ": no LevelDB store is there (no file CURRENT)"};
-    if (std::filesystem::exists(to)) throw Failure{to + ": exists already; name a path that does not"};
+    if (is_pleach(from)) throw Failure{from + ": is a store of Pleach's already"};
+    if (std::filesystem::exists(std::filesystem::symlink_status(to))) {
+        throw Failure{to + ": exists already; name a path that does not"};
+    }
     std::string partial = to + ".partial";
-    std::filesystem::remove_all(partial);
+    if (lies_in(partial, from) || lies_in(from, partial)) {
+        throw Failure{partial + ", where the copy is written, and " + from + " must be apart; name another path"};
+    }
 
     leveldb::Options options;
     options.paranoid_checks = true;
@@ -216,6 +260,7 @@ void convert(const std::string& from, const std::string& to) {
     }
     check(status, from);
     std::unique_ptr<leveldb::DB> old(opened);
+    remove_partial(partial);
     uint64_t total = bytes_of_store(from);
 
     Totals totals;
@@ -223,12 +268,16 @@ void convert(const std::string& from, const std::string& to) {
         NewStore store(partial);
         totals = copy(old.get(), store, total);
         compare(old.get(), store, total);
-    } catch (const Failure&) {
-        std::error_code ignored;
-        std::filesystem::remove_all(partial, ignored);
+    } catch (...) {
+        try {
+            remove_partial(partial);
+        } catch (const std::exception&) {  // the first failure is reported
+        } catch (const Failure&) {
+        }
         throw;
     }
     std::filesystem::rename(partial, to);
+    sync_directory(std::filesystem::path(to).parent_path());
     printf("%" PRIu64 " entries, %" PRIu64 " bytes of keys and values: copied to %s and compared\n", totals.entries,
            totals.bytes, to.c_str());
 }

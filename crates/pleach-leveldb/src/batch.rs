@@ -13,6 +13,8 @@ const HEADER_LEN: usize = 12;
 const COUNT: std::ops::Range<usize> = 8..12;
 const PUT: u8 = 1;
 const DELETE: u8 = 0;
+/// Records for which memory is allocated ahead (arbitrary).
+const RECORDS_EXPECTED_MAX: usize = 4096;
 
 /// `leveldb_writebatch_t`.
 pub struct Batch {
@@ -74,7 +76,8 @@ pub(crate) fn decode(data: &[u8]) -> Result<Vec<Record<'_>>> {
     let corrupt = |message: &str| Status::new(Kind::Corruption, message);
     let count = count_of(data).ok_or_else(|| corrupt("malformed WriteBatch (too small)"))?;
     let mut rest = &data[HEADER_LEN..];
-    let mut records = Vec::with_capacity((count as usize).min(rest.len()));
+    // A count of bytes that are not ours is believed only so far.
+    let mut records = Vec::with_capacity((count as usize).min(RECORDS_EXPECTED_MAX));
     while let Some((&kind, behind)) = rest.split_first() {
         rest = behind;
         let record = match kind {

@@ -11,6 +11,9 @@ use crate::memory::c_string;
 /// LevelDB's default: the order of bytes.
 pub(crate) const BYTEWISE: &str = "leveldb.BytewiseComparator";
 
+/// Keys on which orders of numbers, of text and of lengths differ from that of bytes.
+const SAMPLES: [&[u8]; 10] = [b"", b"\0", b"\0\0", b"10", b"9", b"A", b"a", b"ab", b"\x7f", b"\xff"];
+
 pub type Destructor = unsafe extern "C" fn(state: *mut c_void);
 pub type Compare = unsafe extern "C" fn(
     state: *mut c_void,
@@ -43,7 +46,17 @@ impl Comparator {
     pub(crate) fn name(&self) -> String {
         // SAFETY: the caller gave the function for this state; it returns a C string.
         let name = unsafe { c_string((self.name)(self.state)) };
-        String::from_utf8_lossy(name).into_owned()
+        // Names that differ stay different.
+        name.utf8_chunks().fold(String::new(), |name, chunk| {
+            let invalid: String = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")).collect();
+            name + chunk.valid() + &invalid
+        })
+    }
+
+    /// Whether the function agrees with the order of bytes on a few keys.
+    pub(crate) fn seems_bytewise(&self) -> bool {
+        let order_of = |a: &[u8], b: &[u8]| self.compare(a, b) == a.cmp(b);
+        SAMPLES.iter().all(|a| SAMPLES.iter().all(|b| order_of(a, b)))
     }
 }
 

@@ -18,7 +18,9 @@ use crate::handles::Logger;
 use crate::memory::{bytes, c_string, copy, copy_string};
 use crate::options::{OptionsHandle, ReadOptionsHandle, WriteOptionsHandle};
 use crate::ordered::{Ordered, View};
+use crate::process::Process;
 use crate::properties;
+use crate::repair::MARKER;
 use crate::status::{ErrorSlot, Kind, Result, Status, guard, report};
 
 /// A store of another order than that of bytes has its entries in a partition with this beginning and the comparator's name.
@@ -33,12 +35,14 @@ pub struct Database {
     filter_policy: Option<Arc<FilterPolicy>>,
     info_log: Option<Arc<Logger>>,
     path: PathBuf,
+    opened_in: Process,
 }
 
 /// `leveldb_snapshot_t`.
 pub struct SnapshotHandle {
     pub(crate) snapshot: Snapshot,
     pub(crate) view: Option<View>,
+    made_in: Process,
 }
 
 /// The path of a store whose name is a C string.
@@ -59,24 +63,44 @@ pub(crate) enum Found {
     LevelDb,
 }
 
-/// Looks at `CURRENT`: LevelDB's names a manifest in the first line.
+/// Looks at `CURRENT`: LevelDB's names a manifest in the first line. If it is missing or damaged, other files tell whose
+/// directory it is: Pleach never writes `LOG`, nor names that end with `.ldb`.
 pub(crate) fn look(env: &dyn Env, path: &Path) -> Result<Found> {
     let current = path.join("CURRENT");
     let failed = |e| Status::new(Kind::Io, format!("{}: {e}", current.display()));
-    if env.metadata(&current).map_err(failed)?.is_none() {
-        return Ok(Found::Nothing);
+    // Joined with the name of a file, the empty name would be the working directory.
+    if path.as_os_str().is_empty() {
+        return Err(Status::new(Kind::Io, "the empty name is that of no directory"));
     }
-    let file = env.open_file(&current, OpenOptions::default()).map_err(failed)?;
-    let mut start = [0; 9];
-    let is_leveldb = file.read_exact_at(&mut start, 0).is_ok() && &start == b"MANIFEST-";
-    Ok(if is_leveldb { Found::LevelDb } else { Found::Store })
+    let otherwise = if env.metadata(&current).map_err(failed)?.is_some() {
+        let file = env.open_file(&current, OpenOptions::default()).map_err(failed)?;
+        let mut start = [0; 9];
+        let is_long = file.read_exact_at(&mut start, 0).is_ok();
+        match &start {
+            b"MANIFEST-" if is_long => return Ok(Found::LevelDb),
+            start if is_long && start.starts_with(b"pleach ") => return Ok(Found::Store),
+            _ => Found::Store,
+        }
+    } else {
+        Found::Nothing
+    };
+    Ok(if has_leveldb_names(env, path)? { Found::LevelDb } else { otherwise })
+}
+
+fn has_leveldb_names(env: &dyn Env, path: &Path) -> Result<bool> {
+    let failed = |e| Status::new(Kind::Io, format!("{}: {e}", path.display()));
+    if env.metadata(path).map_err(failed)?.is_none_or(|metadata| metadata.is_file) {
+        return Ok(false);
+    }
+    let names = env.list_dir(path).map_err(failed)?;
+    Ok(names.iter().any(|(name, _)| name == "LOG" || name == "LOG.old" || name.ends_with(".ldb")))
 }
 
 /// LevelDB takes its lock before it looks for a store, so a directory that may not be written is the first error.
 fn check_writable(options: &OptionsHandle, path: &Path) -> Result<()> {
     let c_path = std::ffi::CString::new(path.as_os_str().as_bytes());
     let Ok(c_path) = c_path else { return Ok(()) };
-    let is_on_disk = options.memory_env.is_none() && path.is_dir();
+    let is_on_disk = options.other_env.is_none() && path.is_dir();
     // SAFETY: it is a C string.
     if is_on_disk && unsafe { libc::access(c_path.as_ptr(), libc::W_OK) } != 0 {
         let error = std::io::Error::last_os_error();
@@ -92,6 +116,13 @@ pub(crate) fn is_leveldb(path: &Path) -> Status {
     Status::new(Kind::NotSupported, format!("{}: {message}", path.display()))
 }
 
+/// Whether a repair has ended while it moved files. Requires: there is no `CURRENT`.
+fn is_being_repaired(env: &dyn Env, path: &Path) -> Result<bool> {
+    let marker = path.join(MARKER);
+    let failed = |e| Status::new(Kind::Io, format!("{}: {e}", marker.display()));
+    Ok(env.metadata(&marker).map_err(failed)?.is_some())
+}
+
 impl Database {
     fn open(options: &OptionsHandle, path: PathBuf) -> Result<Self> {
         let name = path.display().to_string();
@@ -99,12 +130,26 @@ impl Database {
         let found = look(&*options.env(), &path)?;
         match found {
             Found::LevelDb => return Err(is_leveldb(&path)),
+            Found::Nothing if is_being_repaired(&*options.env(), &path)? => {
+                return Err(Status::new(
+                    Kind::Corruption,
+                    format!("{name}: a repair was interrupted; repair the store again"),
+                ));
+            }
             Found::Nothing if !options.create_if_missing => {
                 check_writable(options, &path)?;
                 return invalid("does not exist (create_if_missing is false)");
             }
             Found::Store if options.error_if_exists => return invalid("exists (error_if_exists is true)"),
             Found::Nothing | Found::Store => {}
+        }
+        // The name alone decides that the library needs no view of the keys.
+        if let Some(comparator) = &options.comparator
+            && comparator.name() == BYTEWISE
+            && !comparator.seems_bytewise()
+        {
+            let message = format!("the comparator has the name {BYTEWISE}, but another order");
+            return Err(Status::new(Kind::NotSupported, format!("{name}: {message}; give it another name")));
         }
         let opened = options.translate().open(&path);
         let db = opened.map_err(|error| match error.kind() {
@@ -120,7 +165,8 @@ impl Database {
             None => None,
         };
         let (filter_policy, info_log) = (options.filter_policy.clone(), options.info_log.clone());
-        let database = Self { db, partition, ordered, filter_policy, info_log, path };
+        let database =
+            Self { db, partition, ordered, filter_policy, info_log, path, opened_in: Process::this() };
         let stats = database.db.stats();
         database.log(&format!(
             "Pleach {}: opened {name}: {} SSTs, {} bytes; memory {} bytes",
@@ -157,12 +203,13 @@ impl Database {
         let value = match (&self.ordered, options.snapshot()) {
             (Some(ordered), snapshot) => {
                 let now;
-                let (view, snapshot) = if let Some(SnapshotHandle { snapshot, view: Some(view) }) = snapshot {
-                    (view, snapshot)
-                } else {
-                    now = ordered.snapshot(&self.db);
-                    (&now.0, &now.1)
-                };
+                let (view, snapshot) =
+                    if let Some(SnapshotHandle { snapshot, view: Some(view), .. }) = snapshot {
+                        (view, snapshot)
+                    } else {
+                        now = ordered.snapshot(&self.db);
+                        (&now.0, &now.1)
+                    };
                 match view.find(key) {
                     Some(key) => snapshot.get_with(&self.partition, &key.bytes, &read_options)?,
                     None => None,
@@ -196,6 +243,10 @@ impl Database {
 
     pub(crate) fn write(&self, data: &[u8], durability: Durability) -> Result<()> {
         let records = decode(data)?;
+        // LevelDB logs a batch without records too, and syncs the log: programs make earlier writes durable by it.
+        if records.is_empty() && matches!(durability, Durability::Sync) {
+            return Ok(self.db.sync()?);
+        }
         if let Some(ordered) = &self.ordered {
             return ordered.write((&self.db, &self.partition), &records, durability);
         }
@@ -269,6 +320,11 @@ pub unsafe extern "C" fn leveldb_open(
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_close(db: Option<Box<Database>>) {
     let Some(db) = db else { return };
+    if !db.opened_in.is_this() {
+        // The store belongs to the parent.
+        std::mem::forget(db);
+        return;
+    }
     guard((), || {
         let Database { db, partition, ordered, info_log, path, .. } = *db;
         drop((partition, ordered));
@@ -363,13 +419,17 @@ pub extern "C" fn leveldb_create_snapshot(db: &Database) -> Option<Box<SnapshotH
             }
             None => (None, db.db.snapshot()),
         };
-        Some(Box::new(SnapshotHandle { snapshot, view }))
+        Some(Box::new(SnapshotHandle { snapshot, view, made_in: Process::this() }))
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_release_snapshot(_: &Database, snapshot: Option<Box<SnapshotHandle>>) {
-    guard((), || drop(snapshot));
+    guard((), || {
+        if let Some(snapshot) = snapshot {
+            snapshot.made_in.drop_here(snapshot);
+        }
+    });
 }
 
 /// The text of a property, which the caller frees; null for an unknown one.

@@ -54,5 +54,5 @@ pub extern "C" fn pleach_leveldb_logger_destroy(_: Option<Box<LoggerHandle>>) {}
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_leveldb_memory_env_create() -> Box<EnvHandle> {
-    Box::new(EnvHandle { memory: Some(Arc::new(MemEnv::new())) })
+    Box::new(EnvHandle { other: Some(Arc::new(MemEnv::new())) })
 }

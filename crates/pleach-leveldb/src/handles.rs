@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use libc::{c_char, c_int};
-use pleach::env::{Env, MemEnv, RealEnv};
+use pleach::env::{Env, RealEnv};
 
 use crate::memory::copy_string;
 use crate::status::guard;
@@ -24,12 +24,12 @@ pub extern "C" fn leveldb_cache_destroy(_: Option<Box<Cache>>) {}
 
 /// `leveldb_env_t`: memory, or the machine.
 pub struct EnvHandle {
-    pub(crate) memory: Option<Arc<MemEnv>>,
+    pub(crate) other: Option<Arc<dyn Env>>,
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_create_default_env() -> Box<EnvHandle> {
-    Box::new(EnvHandle { memory: None })
+    Box::new(EnvHandle { other: None })
 }
 
 #[unsafe(no_mangle)]

@@ -1,5 +1,7 @@
 //! Iterators: `leveldb_iterator_t`.
 
+use std::sync::OnceLock;
+
 use libc::c_char;
 use pleach::{Cursor, Partition, Snapshot, Value};
 
@@ -7,13 +9,18 @@ use crate::database::Database;
 use crate::memory::bytes;
 use crate::options::ReadOptionsHandle;
 use crate::ordered::{OrderedKey, View};
-use crate::status::{ErrorSlot, Result, Status, caught, guard, set_error};
+use crate::process::Process;
+use crate::status::{ErrorSlot, Kind, Result, Status, caught, guard, set_error};
 
 /// `leveldb_iterator_t`.
 pub struct IteratorHandle {
     walk: Walk,
     /// The error of the last move. An iterator that has failed is on no entry until it is sought again.
     error: Option<Status>,
+    /// The first error of a value that was asked for since the last seek. The walk goes on behind it, so it stays: programs look
+    /// for errors at the end of a walk.
+    value_error: OnceLock<Status>,
+    made_in: Process,
 }
 
 #[expect(clippy::large_enum_variant, reason = "nearly all iterators are the large one")]
@@ -53,9 +60,10 @@ impl OrderedWalk {
             Move::Prev => at.and_then(|at| self.view.below(at)),
         };
         if let Some(key) = key {
-            // View and snapshot agree, so there is a value.
             let value = self.snapshot.get(&self.partition, &key.bytes)?;
-            self.at = value.map(|value| (key.clone(), value));
+            // View and snapshot agree, unless a write failed half-way. To end the walk here would hide the entries behind.
+            let value = value.ok_or_else(|| Status::new(Kind::Corruption, "a live key has no value"))?;
+            self.at = Some((key.clone(), value));
         }
         Ok(())
     }
@@ -64,13 +72,20 @@ impl OrderedWalk {
 impl IteratorHandle {
     fn new(made: Result<Walk>) -> Box<Self> {
         Box::new(match made {
-            Ok(walk) => Self { walk, error: None },
-            Err(error) => Self { walk: Walk::Failed, error: Some(error) },
+            Ok(walk) => Self::with(walk, None),
+            Err(error) => Self::with(Walk::Failed, Some(error)),
         })
+    }
+
+    fn with(walk: Walk, error: Option<Status>) -> Self {
+        Self { walk, error, value_error: OnceLock::new(), made_in: Process::this() }
     }
 
     #[inline]
     fn go(&mut self, to: Move<'_>) {
+        if self.value_error.get().is_some() && !matches!(to, Move::Next | Move::Prev) {
+            self.value_error = OnceLock::new();
+        }
         if matches!(self.walk, Walk::Failed) {
             return;
         }
@@ -99,8 +114,14 @@ impl IteratorHandle {
 
     fn value(&self) -> Option<&[u8]> {
         match &self.walk {
-            // A move has read it, if it is separated, and reported its error.
-            Walk::Bytewise(cursor) => cursor.value().ok().flatten(),
+            // A separated value is read now.
+            Walk::Bytewise(cursor) => match caught(|| Ok(cursor.value()?)) {
+                Ok(value) => value,
+                Err(error) => {
+                    let _the_first_one_stays = self.value_error.set(error);
+                    None
+                }
+            },
             Walk::Ordered(walk) => walk.at.as_ref().map(|(_, value)| &**value),
             Walk::Failed => None,
         }
@@ -153,7 +174,11 @@ pub extern "C" fn leveldb_create_iterator(db: &Database, options: &ReadOptionsHa
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_iter_destroy(iterator: Option<Box<IteratorHandle>>) {
-    guard((), || drop(iterator));
+    guard((), || {
+        if let Some(iterator) = iterator {
+            iterator.made_in.drop_here(iterator);
+        }
+    });
 }
 
 #[unsafe(no_mangle)]
@@ -211,7 +236,7 @@ fn lend(bytes: Option<&[u8]>, len: &mut usize) -> *const c_char {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_iter_get_error(iterator: &IteratorHandle, error: ErrorSlot<'_>) {
-    if let Some(status) = &iterator.error {
+    if let Some(status) = iterator.error.as_ref().or_else(|| iterator.value_error.get()) {
         set_error(error, status);
     }
 }

@@ -24,8 +24,12 @@ mod manage;
 mod memory;
 mod options;
 mod ordered;
+mod process;
 mod properties;
+mod repair;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use batch::*;
 pub use comparator::*;

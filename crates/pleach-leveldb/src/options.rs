@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use libc::c_int;
-use pleach::env::{Env, MemEnv, RealEnv};
+use pleach::env::{Env, RealEnv};
 use pleach::{Durability, Options};
 
 use crate::comparator::{BYTEWISE, Comparator, ComparatorHandle};
@@ -35,7 +35,7 @@ pub struct OptionsHandle {
     pub(crate) comparator: Option<Arc<Comparator>>,
     pub(crate) filter_policy: Option<Arc<FilterPolicy>>,
     /// Where the files are, if not on the machine.
-    pub(crate) memory_env: Option<Arc<MemEnv>>,
+    pub(crate) other_env: Option<Arc<dyn Env>>,
     pub(crate) info_log: Option<Arc<Logger>>,
     write_buffer_size: usize,
     cache_capacity: Option<usize>,
@@ -49,7 +49,7 @@ impl Default for OptionsHandle {
             error_if_exists: false,
             comparator: None,
             filter_policy: None,
-            memory_env: None,
+            other_env: None,
             info_log: None,
             write_buffer_size: WRITE_BUFFER_DEFAULT,
             cache_capacity: None,
@@ -61,8 +61,8 @@ impl Default for OptionsHandle {
 impl OptionsHandle {
     /// Where the files are.
     pub(crate) fn env(&self) -> Arc<dyn Env> {
-        match &self.memory_env {
-            Some(env) => Arc::<MemEnv>::clone(env),
+        match &self.other_env {
+            Some(env) => Arc::clone(env),
             None => Arc::new(RealEnv::new()),
         }
     }
@@ -143,7 +143,7 @@ pub extern "C" fn leveldb_options_set_paranoid_checks(_: &mut OptionsHandle, _ye
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_options_set_env(options: &mut OptionsHandle, env: Option<&EnvHandle>) {
-    options.memory_env = env.and_then(|handle| handle.memory.clone());
+    options.other_env = env.and_then(|handle| handle.other.clone());
 }
 
 #[unsafe(no_mangle)]

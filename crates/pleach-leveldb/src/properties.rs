@@ -9,7 +9,8 @@ const LEVELS: usize = 7;
 pub(crate) fn text(db: &Database, name: &str) -> Option<String> {
     let name = name.strip_prefix("leveldb.")?;
     if let Some(level) = name.strip_prefix("num-files-at-level") {
-        let level: usize = level.parse().ok().filter(|level| *level < LEVELS)?;
+        let is_number = level.bytes().all(|byte| byte.is_ascii_digit());
+        let level: usize = level.parse().ok().filter(|level| is_number && *level < LEVELS)?;
         return Some(if level == 0 { db.db.stats().ssts.to_string() } else { "0".to_owned() });
     }
     match name {

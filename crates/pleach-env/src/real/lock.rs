@@ -13,17 +13,28 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Pid, getpid};
 
 use super::{open, open_dir};
 use crate::env::{FileLock, LockMode};
 use crate::failpoint;
 
-/// Holds the `flock`, which belongs to the open file and ends with it.
+/// Holds the `flock`. It belongs to the open file, which the children of a fork have too, so it would not end before they do.
 struct RealLock {
-    _file: fs::File,
+    file: fs::File,
+    /// The process that took the lock, and that alone may end it.
+    process: Pid,
 }
 
 impl FileLock for RealLock {}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        if getpid() == self.process {
+            let _ends_with_the_file = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        }
+    }
+}
 
 /// See [`Env::lock_file`](crate::Env::lock_file).
 pub(super) fn lock(path: &Path, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>> {
@@ -65,7 +76,7 @@ fn try_flock(file: fs::File, mode: LockMode) -> io::Result<Option<Box<dyn FileLo
         LockMode::Shared => FlockOperation::NonBlockingLockShared,
     };
     match rustix::io::retry_on_intr(|| rustix::fs::flock(&file, operation)) {
-        Ok(()) => Ok(Some(Box::new(RealLock { _file: file }))),
+        Ok(()) => Ok(Some(Box::new(RealLock { file, process: getpid() }))),
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(e) => Err(e.into()),
     }

@@ -4,5 +4,9 @@
 #![expect(clippy::unnecessary_box_returns, reason = "handles are boxes")]
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, on the real machine")]
 
+mod callbacks;
+mod damage;
+mod forks;
+mod iterators;
 mod store;
 mod support;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use pleach_leveldb::*;
 
+use crate::damage::manage;
 use crate::support::{Store, caught, folded_comparator, options, parts};
 
 #[test]
@@ -134,15 +135,6 @@ fn batches_are_atomic_and_malformed_ones_are_refused() {
     assert_eq!(store.keys(true), [b"b"]);
 }
 
-fn manage(
-    function: unsafe extern "C" fn(&OptionsHandle, *const std::ffi::c_char, ErrorSlot<'_>),
-    path: &Path,
-) -> Result<(), String> {
-    let name = CString::new(path.to_str().unwrap()).unwrap();
-    // SAFETY: the name is a C string.
-    caught(|error| unsafe { function(&options(), name.as_ptr(), error) })
-}
-
 #[test]
 fn destroy_removes_the_files_of_the_store_only() {
     let dir = tempfile::tempdir().unwrap();
@@ -175,7 +167,8 @@ fn repair_salvages_in_place() {
     assert!(Store::open(&path, &options()).err().unwrap().starts_with("Corruption: "));
     manage(leveldb_repair_db, &path).unwrap();
     assert_eq!(Store::open(&path, &options()).unwrap().keys(true).len(), 100);
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing was lost, so no copy is kept");
+    let kept = std::fs::read_dir(dir.path().join("db.damaged")).unwrap().count();
+    assert!(kept > 0, "which manifest was in force is a guess, so the old files stay");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A store that is opened by the C functions.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use pleach_leveldb::*;
@@ -37,9 +38,19 @@ pub(crate) fn options() -> Box<OptionsHandle> {
     options
 }
 
+/// Options of a store that ignores the case of letters.
+pub(crate) fn folded_options() -> Box<OptionsHandle> {
+    let mut options = options();
+    leveldb_options_set_comparator(&mut options, Some(&folded_comparator()));
+    options
+}
+
+// SAFETY: as c.h says, a store can be used by several threads. Its options are not changed meanwhile.
+unsafe impl Sync for Store {}
+
 impl Store {
     pub(crate) fn open(path: &Path, options: &OptionsHandle) -> Result<Self, String> {
-        let name = CString::new(path.to_str().unwrap()).unwrap();
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
         // SAFETY: the name is a C string.
         let db = caught(|error| unsafe { leveldb_open(options, name.as_ptr(), error) })?;
         Ok(Self { db, reads: leveldb_readoptions_create(), writes: leveldb_writeoptions_create() })
