@@ -1,16 +1,18 @@
-//! Numbers, length-prefixed bytes and prefixes of keys, from any bytes.
+//! Numbers, length-prefixed bytes, prefixes of keys and their reversed forms, from any bytes.
 #![no_main]
 
 use pleach_coding::{
-    Decoder, common_prefix_len, head, put_bytes, put_varint, take_varint, take_varint_u32, varint_len,
+    Decoder, common_prefix_len, decode_reversed, encode_reversed, head, put_bytes, put_varint, take_varint,
+    take_varint_u32, varint_len,
 };
 use pleach_fuzz::Input;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
-    match input.byte() % 3 {
+    match input.byte() % 4 {
         0 => decode(input.0),
         1 => varints(input.0),
+        2 => reversed(input.0),
         _ => {
             let len = usize::from(input.byte());
             keys(input.bytes(len), input.0);
@@ -31,6 +33,25 @@ fn varints(bytes: &[u8]) {
     assert_eq!(take_varint(&encoded), Some((value, encoded.len())));
     let small = u32::try_from(value).ok().filter(|_| len <= 5);
     assert_eq!(take_varint_u32(bytes), small.map(|small| (small, len)));
+}
+
+/// Bytes that are a form are that of one key; the forms of two keys have the reverse order.
+fn reversed(bytes: &[u8]) {
+    let mut key = Vec::new();
+    if decode_reversed(bytes, 1 << 12, &mut key).is_ok() {
+        let mut form = Vec::new();
+        encode_reversed(&key, &mut form);
+        assert_eq!(form, bytes);
+    }
+    assert!(key.len() <= 1 << 12);
+    let (a, b) = bytes.split_at(bytes.len() / 2);
+    let [mut a_form, mut b_form] = [Vec::new(), Vec::new()];
+    encode_reversed(a, &mut a_form);
+    encode_reversed(b, &mut b_form);
+    assert_eq!(a_form.cmp(&b_form), b.cmp(a));
+    key.clear();
+    assert_eq!(decode_reversed(&a_form, a.len(), &mut key), Ok(()));
+    assert_eq!(key, a);
 }
 
 /// A decoder takes what it returns, and nothing where it returns nothing.

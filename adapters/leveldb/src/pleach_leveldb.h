@@ -25,6 +25,10 @@ void pleach_leveldb_logger_destroy(leveldb_logger_t* logger);
 /* An Env whose files are in memory; for leveldb_options_set_env, destroyed by leveldb_env_destroy. */
 leveldb_env_t* pleach_leveldb_memory_env_create(void);
 
+/* The reverse order of bytes: the comparator "rocksdb.ReverseBytewiseComparator". Its stores keep no keys in memory, unlike
+   those of other comparators. Destroyed by leveldb_comparator_destroy. */
+leveldb_comparator_t* pleach_leveldb_comparator_create_reverse_bytewise(void);
+
 #ifdef __cplusplus
 }
 #endif

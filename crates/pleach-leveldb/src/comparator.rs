@@ -5,7 +5,9 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use libc::{c_char, c_int};
-use pleach_ffi::c_string;
+use pleach_ffi::{bytes, c_string};
+
+use crate::key_form::REVERSE_BYTEWISE_C;
 
 /// LevelDB's default: the order of bytes.
 pub(crate) const BYTEWISE: &str = "leveldb.BytewiseComparator";
@@ -77,6 +79,35 @@ pub unsafe extern "C" fn leveldb_comparator_create(
     name: Name,
 ) -> Box<ComparatorHandle> {
     Box::new(ComparatorHandle(Arc::new(Comparator { state, destructor, compare, name })))
+}
+
+unsafe extern "C" fn destroy_nothing(_: *mut c_void) {}
+
+unsafe extern "C" fn compare_reverse_bytes(
+    _: *mut c_void,
+    a: *const c_char,
+    a_len: usize,
+    b: *const c_char,
+    b_len: usize,
+) -> c_int {
+    // SAFETY: by the contract of a comparator.
+    unsafe { bytes(b, b_len).cmp(bytes(a, a_len)) as c_int }
+}
+
+unsafe extern "C" fn reverse_bytewise_name(_: *mut c_void) -> *const c_char {
+    REVERSE_BYTEWISE_C.as_ptr()
+}
+
+/// The reverse order of bytes, by the name that it has in RocksDB. Its stores need no memory for keys.
+#[unsafe(no_mangle)]
+pub extern "C" fn pleach_leveldb_comparator_create_reverse_bytewise() -> Box<ComparatorHandle> {
+    let (destructor, compare, name) = (destroy_nothing, compare_reverse_bytes, reverse_bytewise_name);
+    Box::new(ComparatorHandle(Arc::new(Comparator {
+        state: std::ptr::null_mut(),
+        destructor,
+        compare,
+        name,
+    })))
 }
 
 #[unsafe(no_mangle)]

@@ -16,21 +16,21 @@ use crate::batch::{Batch, decode};
 use crate::comparator::BYTEWISE;
 use crate::filter_policy::FilterPolicy;
 use crate::handles::Logger;
+use crate::key_form::KeyForm;
 use crate::options::{OptionsHandle, ReadOptionsHandle, WriteOptionsHandle};
+use crate::order::find_partition;
 use crate::ordered::{Ordered, View};
 use crate::process::Process;
 use crate::properties;
 use crate::repair::MARKER;
 use crate::status::{ErrorSlot, Kind, Result, Status, report};
 
-/// A store of another order than that of bytes has its entries in a partition with this beginning and the comparator's name.
-const PARTITION_PREFIX: &str = "comparator:";
-
 /// `leveldb_t`.
 pub struct Database {
     pub(crate) db: Db,
     pub(crate) partition: Partition,
-    /// The view of a comparator that is not the order of bytes.
+    pub(crate) key_form: KeyForm,
+    /// The view of a comparator whose order is neither that of bytes nor the reverse.
     pub(crate) ordered: Option<Ordered>,
     filter_policy: Option<Arc<FilterPolicy>>,
     info_log: Option<Arc<Logger>>,
@@ -159,14 +159,16 @@ impl Database {
             ),
             _ => Status::from(error),
         })?;
-        let partition = find_partition(&db, options)?;
+        let (partition, key_form) = find_partition(&db, options)?;
         let ordered = match options.custom_comparator() {
-            Some(comparator) => Some(Ordered::build(&partition, comparator, options.view_bytes_max())?),
-            None => None,
+            Some(comparator) if key_form == KeyForm::Plain => {
+                Some(Ordered::build(&partition, comparator, options.view_bytes_max())?)
+            }
+            _ => None,
         };
         let (filter_policy, info_log) = (options.filter_policy.clone(), options.info_log.clone());
-        let database =
-            Self { db, partition, ordered, filter_policy, info_log, path, opened_in: Process::this() };
+        let opened_in = Process::this();
+        let database = Self { db, partition, key_form, ordered, filter_policy, info_log, path, opened_in };
         let stats = database.db.stats();
         database.log(&format!(
             "Pleach {}: opened {name}: {} SSTs, {} bytes; memory {} bytes",
@@ -215,8 +217,16 @@ impl Database {
                     None => None,
                 }
             }
-            (None, Some(snapshot)) => snapshot.snapshot.get_with(&self.partition, key, &read_options)?,
-            (None, None) => self.partition.get_with(key, &read_options)?,
+            (None, snapshot) => {
+                let form = self.key_form.encode(key);
+                if form.len() > KEY_LEN_MAX {
+                    return Ok(None);
+                }
+                match snapshot {
+                    Some(snapshot) => snapshot.snapshot.get_with(&self.partition, &form, &read_options)?,
+                    None => self.partition.get_with(&form, &read_options)?,
+                }
+            }
         };
         Ok(value.filter(|_| self.filter_allows(key)))
     }
@@ -234,9 +244,10 @@ impl Database {
         if let Some(ordered) = &self.ordered {
             return ordered.write((&self.db, &self.partition), &[(key, value)], durability);
         }
+        let key = self.key_form.encode_for_write(key)?;
         match value {
-            Some(value) => self.partition.put_with(key, value, durability)?,
-            None => self.partition.delete_with(key, durability)?,
+            Some(value) => self.partition.put_with(&key, value, durability)?,
+            None => self.partition.delete_with(&key, durability)?,
         }
         Ok(())
     }
@@ -252,9 +263,10 @@ impl Database {
         }
         let mut batch = self.db.batch();
         for (key, value) in records {
+            let key = self.key_form.encode_for_write(key)?;
             match value {
-                Some(value) => batch.put(&self.partition, key, value),
-                None => batch.delete(&self.partition, key),
+                Some(value) => batch.put(&self.partition, &key, value),
+                None => batch.delete(&self.partition, &key),
             }
         }
         batch.commit(durability)?;
@@ -264,6 +276,7 @@ impl Database {
     fn approximate_size(&self, start: &[u8], limit: &[u8]) -> Result<u64> {
         // Data in memory would count as nothing, by LevelDB too; but there a write buffer is small.
         let Some(ordered) = &self.ordered else {
+            let (start, limit) = (self.key_form.encode(start), self.key_form.encode(limit));
             return Ok(if start < limit { self.partition.approximate_size(start..limit)?.bytes } else { 0 });
         };
         let all = self.partition.approximate_size::<&[u8]>(..)?.bytes;
@@ -276,34 +289,15 @@ impl Database {
             (None, None) => self.partition.compact()?,
             _ if self.ordered.is_some() => {}
             _ => {
-                let lower = start.map_or(Bound::Unbounded, Bound::Included);
-                let upper = limit.map_or(Bound::Unbounded, Bound::Included);
-                self.partition.compact_range::<&[u8]>((lower, upper))?;
+                let bound = |key: Option<&[u8]>| match key {
+                    Some(key) => Bound::Included(self.key_form.encode(key).into_owned()),
+                    None => Bound::Unbounded,
+                };
+                self.partition.compact_range((bound(start), bound(limit)))?;
             }
         }
         Ok(())
     }
-}
-
-/// The partition of the options' comparator.
-fn find_partition(db: &Db, options: &OptionsHandle) -> Result<Partition> {
-    let wanted =
-        options.custom_comparator().map_or_else(|| BYTEWISE.to_owned(), |comparator| comparator.name());
-    let names = db.partitions();
-    let stored = names.iter().find_map(|name| name.strip_prefix(PARTITION_PREFIX));
-    // A store that is new, or whose creation was interrupted, has no order yet.
-    let is_unused = stored.is_none() && db.last_sequence_number() == 0;
-    let stored = stored.unwrap_or(BYTEWISE);
-    if stored != wanted && !is_unused {
-        return Err(Status::new(
-            Kind::InvalidArgument,
-            format!("{wanted} does not match existing comparator: {stored}"),
-        ));
-    }
-    if wanted == BYTEWISE {
-        return Ok(db.default_partition());
-    }
-    Ok(db.partition(&format!("{PARTITION_PREFIX}{wanted}"))?)
 }
 
 #[unsafe(no_mangle)]

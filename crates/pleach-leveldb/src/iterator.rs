@@ -7,6 +7,7 @@ use pleach::{Cursor, Partition, Snapshot, Value};
 use pleach_ffi::{bytes, guard};
 
 use crate::database::Database;
+use crate::key_form::{KeyForm, ReversedWalk};
 use crate::options::ReadOptionsHandle;
 use crate::ordered::{OrderedKey, View};
 use crate::process::Process;
@@ -26,6 +27,7 @@ pub struct IteratorHandle {
 #[expect(clippy::large_enum_variant, reason = "nearly all iterators are the large one")]
 enum Walk {
     Bytewise(Cursor),
+    Reversed(Box<ReversedWalk>),
     Ordered(Box<OrderedWalk>),
     /// The iterator could not be made.
     Failed,
@@ -46,6 +48,19 @@ enum Move<'a> {
     Seek(&'a [u8]),
     Next,
     Prev,
+}
+
+impl Move<'_> {
+    #[inline]
+    fn of_cursor(self, cursor: &mut Cursor) -> pleach::Result<bool> {
+        match self {
+            Move::First => cursor.first(),
+            Move::Last => cursor.last(),
+            Move::Seek(key) => cursor.seek(key),
+            Move::Next => cursor.next(),
+            Move::Prev => cursor.prev(),
+        }
+    }
 }
 
 impl OrderedWalk {
@@ -99,6 +114,7 @@ impl IteratorHandle {
     fn is_valid(&self) -> bool {
         match &self.walk {
             Walk::Bytewise(cursor) => cursor.is_valid(),
+            Walk::Reversed(walk) => walk.key().is_some(),
             Walk::Ordered(walk) => walk.at.is_some(),
             Walk::Failed => false,
         }
@@ -107,24 +123,24 @@ impl IteratorHandle {
     fn key(&self) -> Option<&[u8]> {
         match &self.walk {
             Walk::Bytewise(cursor) => cursor.key(),
+            Walk::Reversed(walk) => walk.key(),
             Walk::Ordered(walk) => walk.at.as_ref().map(|(key, _)| &*key.bytes),
             Walk::Failed => None,
         }
     }
 
     fn value(&self) -> Option<&[u8]> {
-        match &self.walk {
+        let value = match &self.walk {
             // A separated value is read now.
-            Walk::Bytewise(cursor) => match caught(|| Ok(cursor.value()?)) {
-                Ok(value) => value,
-                Err(error) => {
-                    let _the_first_one_stays = self.value_error.set(error);
-                    None
-                }
-            },
-            Walk::Ordered(walk) => walk.at.as_ref().map(|(_, value)| &**value),
-            Walk::Failed => None,
-        }
+            Walk::Bytewise(cursor) => caught(|| Ok(cursor.value()?)),
+            Walk::Reversed(walk) => caught(|| Ok(walk.value()?)),
+            Walk::Ordered(walk) => Ok(walk.at.as_ref().map(|(_, value)| &**value)),
+            Walk::Failed => Ok(None),
+        };
+        value.unwrap_or_else(|error| {
+            let _the_first_one_stays = self.value_error.set(error);
+            None
+        })
     }
 }
 
@@ -133,14 +149,18 @@ impl Walk {
     fn go(&mut self, to: Move<'_>) -> Result<()> {
         match self {
             Walk::Bytewise(cursor) => {
-                match to {
-                    Move::First => cursor.first(),
-                    Move::Last => cursor.last(),
-                    Move::Seek(key) => cursor.seek(key),
-                    Move::Next => cursor.next(),
-                    Move::Prev => cursor.prev(),
-                }?;
+                to.of_cursor(cursor)?;
                 Ok(())
+            }
+            Walk::Reversed(walk) => {
+                let form;
+                let to = if let Move::Seek(key) = to {
+                    form = KeyForm::Reversed.encode(key);
+                    Move::Seek(&form)
+                } else {
+                    to
+                };
+                walk.go(|cursor| to.of_cursor(cursor))
             }
             Walk::Ordered(walk) => walk.go(to),
             Walk::Failed => Ok(()),
@@ -163,7 +183,10 @@ impl Database {
             Some(snapshot) => snapshot.snapshot.cursor(&self.partition)?,
             None => self.partition.cursor()?,
         };
-        Ok(Walk::Bytewise(cursor))
+        Ok(match self.key_form {
+            KeyForm::Plain => Walk::Bytewise(cursor),
+            KeyForm::Reversed => Walk::Reversed(Box::new(ReversedWalk::new(cursor))),
+        })
     }
 }
 

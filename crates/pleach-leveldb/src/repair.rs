@@ -330,7 +330,8 @@ mod tests {
         for n in 0..60_u8 {
             put(&db, &[n], &vec![n; if n % 7 == 0 { 3000 } else { 30 }], false);
             if n == 40 {
-                leveldb_compact_range(&db, std::ptr::null(), 0, std::ptr::null(), 0);
+                // SAFETY: there are no bounds.
+                unsafe { leveldb_compact_range(&db, std::ptr::null(), 0, std::ptr::null(), 0) };
             }
         }
         let all = keys(&db);

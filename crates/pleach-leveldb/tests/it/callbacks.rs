@@ -9,6 +9,7 @@ use std::thread::ThreadId;
 
 use pleach_leveldb::*;
 
+use crate::compaction::compact;
 use crate::support::{Store, folded_options, options, parts};
 
 /// What a comparator of these tests has seen.
@@ -104,7 +105,7 @@ fn a_comparator_is_called_on_the_callers_threads_and_destroyed_once() {
     }
     let mut iterator = leveldb_create_iterator(store.db(), &store.reads);
     leveldb_iter_seek_to_first(&mut iterator);
-    leveldb_compact_range(store.db(), std::ptr::null(), 0, std::ptr::null(), 0);
+    compact(&store, None, None);
     assert_eq!(store.keys(false).len(), 2000);
     drop(store);
     assert_eq!(*seen.threads.lock().unwrap(), HashSet::from([std::thread::current().id()]));
@@ -236,7 +237,7 @@ fn threads_put_get_walk_and_compact_beside_each_other() {
                                 assert!(is_sorted);
                             }
                             _ if version % 8 == 0 => {
-                                leveldb_compact_range(store.db(), std::ptr::null(), 0, std::ptr::null(), 0);
+                                compact(&store, None, None);
                             }
                             _ => {}
                         }
@@ -259,7 +260,7 @@ fn sizes_grow_with_the_range() {
         for n in 0..5000_u16 {
             store.put(format!("{n:05}").as_bytes(), &[7; 500]).unwrap();
         }
-        leveldb_compact_range(store.db(), std::ptr::null(), 0, std::ptr::null(), 0);
+        compact(&store, None, None);
         let size = |start: &[u8], limit: &[u8]| {
             let ((start, start_len), (limit, limit_len)) = (parts(start), parts(limit));
             let mut size = 0;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use pleach_leveldb::*;
 
+use crate::compaction::compact;
 use crate::support::{Store, caught, options, parts};
 
 pub(crate) fn manage(
@@ -30,7 +31,7 @@ fn store_with_an_sst(path: &Path) -> std::path::PathBuf {
     for n in 0..100_u8 {
         store.put(&[n], &[n; 100]).unwrap();
     }
-    leveldb_compact_range(store.db(), std::ptr::null(), 0, std::ptr::null(), 0);
+    compact(&store, None, None);
     drop(store);
     let is_sst = |name: &String| Path::new(name).extension().is_some_and(|end| end == "sst");
     path.join(names(path).into_iter().find(is_sst).unwrap())

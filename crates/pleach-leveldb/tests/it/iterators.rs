@@ -4,6 +4,7 @@ use std::path::Path;
 
 use pleach_leveldb::*;
 
+use crate::compaction::compact;
 use crate::support::{Store, caught, folded_options, options, parts};
 
 /// Bytes that no compression makes shorter.
@@ -40,7 +41,7 @@ fn a_value_that_cannot_be_read_is_an_error_at_the_end_of_the_walk() {
         for n in 0..20_u8 {
             store.put(&[b'a', n], &noise(n.into(), 3000)).unwrap();
         }
-        leveldb_compact_range(store.db(), std::ptr::null(), 0, std::ptr::null(), 0);
+        compact(&store, None, None);
         drop(store);
         assert_eq!(damage(dir.path(), &noise(7, 3000)[..100]), 1);
         let store = Store::open(dir.path(), &options).unwrap();
@@ -112,7 +113,7 @@ fn a_snapshot_is_read_by_gets_and_iterators_of_any_thread() {
         // The snapshot goes, the iterator keeps what it sees.
         leveldb_readoptions_set_snapshot(&mut store.reads, std::ptr::null());
         leveldb_release_snapshot(store.db(), Some(snapshot));
-        leveldb_compact_range(store.db(), std::ptr::null(), 0, std::ptr::null(), 0);
+        compact(&store, None, None);
         let found = std::thread::scope(|threads| {
             let walk = threads.spawn(move || {
                 let mut found = Vec::new();
@@ -148,7 +149,7 @@ fn an_iterator_turns_between_any_two_entries() {
         for n in 0..9_u8 {
             store.put(&[n], b"").unwrap();
             if n == 4 {
-                leveldb_compact_range(store.db(), std::ptr::null(), 0, std::ptr::null(), 0);
+                compact(&store, None, None);
             }
         }
         let mut iterator = leveldb_create_iterator(store.db(), &store.reads);

@@ -5,8 +5,10 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, on the real machine")]
 
 mod callbacks;
+mod compaction;
 mod damage;
 mod forks;
 mod iterators;
+mod reversed;
 mod store;
 mod support;
