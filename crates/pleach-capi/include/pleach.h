@@ -495,6 +495,15 @@ pleach_error *pleach_partition_cursor(const pleach_partition *partition,
 // Merges the partition into one sorted run, and waits for that.
 PLEACH_MUST_USE pleach_error *pleach_partition_compact(const pleach_partition *partition);
 
+// Merges what the partition holds at or above `lower` and below `upper`, and waits for that. A bound whose pointer is null is
+// none. It writes little besides the range, and nothing where there is nothing to merge.
+PLEACH_MUST_USE
+pleach_error *pleach_partition_compact_range(const pleach_partition *partition,
+                                             const void *lower,
+                                             size_t lower_len,
+                                             const void *upper,
+                                             size_t upper_len);
+
 // Estimates the bytes and entries at or above `lower` and below `upper`, without reading data. A bound whose pointer is null is
 // none. Entries in memory are not counted; overwritten and deleted ones are, until a compaction removes them.
 PLEACH_MUST_USE
