@@ -49,8 +49,7 @@ impl Comparator {
         let name = unsafe { c_string((self.name)(self.state)) };
         // Names that differ stay different.
         name.utf8_chunks().fold(String::new(), |name, chunk| {
-            let invalid: String = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")).collect();
-            name + chunk.valid() + &invalid
+            name + chunk.valid() + &chunk.invalid().escape_ascii().to_string()
         })
     }
 

@@ -93,7 +93,8 @@ fn has_leveldb_names(env: &dyn Env, path: &Path) -> Result<bool> {
         return Ok(false);
     }
     let names = env.list_dir(path).map_err(failed)?;
-    Ok(names.iter().any(|(name, _)| name == "LOG" || name == "LOG.old" || name.ends_with(".ldb")))
+    let is_leveldbs = |name: &str| name == "LOG" || name == "LOG.old" || name.strip_suffix(".ldb").is_some();
+    Ok(names.iter().any(|(name, _)| is_leveldbs(name)))
 }
 
 /// LevelDB takes its lock before it looks for a store, so a directory that may not be written is the first error.
