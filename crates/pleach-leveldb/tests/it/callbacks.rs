@@ -237,7 +237,7 @@ fn threads_put_get_walk_and_compact_beside_each_other() {
                                 assert!(is_sorted);
                             }
                             _ if version % 8 == 0 => {
-                                compact(&store, None, None);
+                                compact(store, None, None);
                             }
                             _ => {}
                         }
