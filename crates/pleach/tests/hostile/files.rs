@@ -14,7 +14,7 @@ use crate::fixture::{DIR, FileKind, Fixture};
 const SAMPLES: usize = 300;
 
 /// Files of a kind that are damaged in such a run: a store has a hundred SSTs.
-const FILES_MAX: usize = 12;
+const FILES_MAX: usize = 5;
 
 static PLAIN: LazyLock<Fixture> = LazyLock::new(|| Fixture::build(7, false));
 static COMPRESSED: LazyLock<Fixture> = LazyLock::new(|| Fixture::build(8, true));
