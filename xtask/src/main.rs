@@ -9,7 +9,9 @@
     reason = "a development tool runs on the real machine, never in the simulator"
 )]
 
+mod capi;
 mod changelog;
+mod header;
 mod plants;
 mod steps;
 mod tidy;
@@ -41,6 +43,14 @@ enum Task {
     Modules,
     /// Write the tables of docs/benchmarks.md from the files of results that they name.
     Tables,
+    /// Write crates/pleach-capi/include/pleach.h from the comments of the sources.
+    Header {
+        /// Write nothing; fail if it is not that of the sources.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run the tests of the interface for C; the programs in C under valgrind, if there is one.
+    Capi,
     /// Apply the bugs of plants/ to a copy of the project, and run the test that must notice each.
     Plants {
         /// Only this plant; may be given several times.
@@ -71,6 +81,9 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root),
         Task::Modules => tidy::print_modules(&root),
         Task::Tables => steps::tables(&root),
+        Task::Header { check: true } => header::check(&root),
+        Task::Header { check: false } => header::write(&root),
+        Task::Capi => capi::run(&root),
         Task::Plants { list: true, .. } => plants::list(&root),
         Task::Plants { table: true, .. } => tidy::write_plants(&root),
         Task::Plants { only, .. } => plants::run(&root, &only),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::tidy;
+use crate::{header, tidy};
 
 /// The action of one step.
 enum Action {
@@ -15,6 +15,8 @@ enum Action {
     Cargo(&'static [&'static str]),
     /// The project's own rules.
     Tidy,
+    /// The header of the interface for C is that of its sources.
+    Header,
 }
 
 struct Step {
@@ -25,6 +27,7 @@ struct Step {
 const CHECK: &[Step] = &[
     Step { name: "fmt", action: Action::Cargo(&["fmt", "--all", "--check"]) },
     Step { name: "tidy", action: Action::Tidy },
+    Step { name: "header", action: Action::Header },
     Step {
         name: "clippy",
         action: Action::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
@@ -45,25 +48,28 @@ pub(crate) fn check(root: &Path, keep_going: bool) -> Result<(), String> {
 
 /// Writes the tables of documents from the files of results that they name. A test of `pleach-bench` checks them.
 pub(crate) fn tables(root: &Path) -> Result<(), String> {
-    cargo(root, &["run", "--quiet", "--package", "pleach-bench", "--", "tables", "docs/benchmarks.md"])
+    cargo(root, &["run", "--quiet", "--package", "pleach-bench", "--", "tables", "docs/benchmarks.md"], &[])
 }
 
 impl Step {
     fn run(&self, root: &Path) -> Result<(), String> {
         match self.action {
             Action::Tidy => tidy::run(root),
-            Action::Cargo(arguments) => cargo(root, arguments),
+            Action::Header => header::check(root),
+            Action::Cargo(arguments) => cargo(root, arguments, &[]),
         }
     }
 }
 
-fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
+/// Runs `cargo` with these arguments and these variables of the environment.
+pub(crate) fn cargo(root: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     // Only rustdoc reads RUSTDOCFLAGS, when it builds documentation and when it builds doctests.
     let status = Command::new(cargo)
         .args(arguments)
         .current_dir(root)
         .env("RUSTDOCFLAGS", "-D warnings")
+        .envs(variables.iter().copied())
         .status()
         .map_err(|error| format!("cannot start cargo: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", arguments.join(" "))) }

@@ -30,9 +30,12 @@ pub(crate) struct CompactArgs {
     hex: bool,
 }
 
+/// The lower and the upper end of a range of keys.
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 impl CompactArgs {
     /// The bounds of the keys to merge; `None` if all are to be merged.
-    fn bounds(&self) -> Result<Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)>> {
+    fn bounds(&self) -> Result<Option<Bounds>> {
         if self.from.is_none() && self.to.is_none() {
             return Ok(None);
         }

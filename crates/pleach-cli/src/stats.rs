@@ -1,6 +1,6 @@
 //! `pleach stats`: prints the counters and sizes of the store.
 
-use pleach::{Db, Stats};
+use pleach::Db;
 use serde_json::{Map, Value, json};
 
 use crate::dropped;
@@ -22,76 +22,6 @@ pub(crate) fn run(store: &StoreArgs) -> Result<()> {
     Ok(db.close()?)
 }
 
-/// Name and value of every field, and whether the value counts bytes, in the order of the output.
-fn fields(stats: &Stats) -> [(&'static str, u64, bool); 63] {
-    [
-        ("partitions", stats.partitions, false),
-        ("ssts", stats.ssts, false),
-        ("ssts_learned", stats.ssts_learned, false),
-        ("sst_bytes", stats.sst_bytes, true),
-        ("sst_entries", stats.sst_entries, false),
-        ("data_blocks", stats.data_blocks, false),
-        ("value_files", stats.value_files, false),
-        ("value_file_bytes", stats.value_file_bytes, true),
-        ("value_files_damaged", stats.value_files_damaged, false),
-        ("values", stats.values, false),
-        ("value_bytes", stats.value_bytes, true),
-        ("value_table_bytes", stats.value_table_bytes, true),
-        ("value_copied_bytes", stats.value_copied_bytes, true),
-        ("value_moved_bytes", stats.value_moved_bytes, true),
-        ("value_moves", stats.value_moves, false),
-        ("value_converted_bytes", stats.value_converted_bytes, true),
-        ("values_converted", stats.values_converted, false),
-        ("sst_garbage", stats.sst_garbage, false),
-        ("pinned_bytes", stats.pinned_bytes, true),
-        ("runs", stats.runs, false),
-        ("runs_max", stats.runs_max, false),
-        ("last_sequence_number", stats.last_sequence_number, false),
-        ("memtables", stats.memtables, false),
-        ("memtable_bytes", stats.memtable_bytes, true),
-        ("pinned_memtable_bytes", stats.pinned_memtable_bytes, true),
-        ("open_files", stats.open_files, false),
-        ("open_files_max", stats.open_files_max, false),
-        ("memory_bytes", stats.memory_bytes, true),
-        ("cache_bytes", stats.cache_bytes, true),
-        ("cache_capacity_bytes", stats.cache_capacity_bytes, true),
-        ("cache_locked_bytes", stats.cache_locked_bytes, true),
-        ("value_cache_bytes", stats.value_cache_bytes, true),
-        ("index_filter_bytes", stats.index_filter_bytes, true),
-        ("index_bytes", stats.index_bytes, true),
-        ("residual_bytes", stats.residual_bytes, true),
-        ("index_error_max", stats.index_error_max, false),
-        ("filter_bytes", stats.filter_bytes, true),
-        ("filters_missing", stats.filters_missing, false),
-        ("wasted_probes", stats.wasted_probes, false),
-        ("lookup_reads", stats.lookup_reads, false),
-        ("wasted_reads", stats.wasted_reads, false),
-        ("value_reads", stats.value_reads, false),
-        ("operations", stats.operations, false),
-        ("log_bytes", stats.log_bytes, true),
-        ("flushes", stats.flushes, false),
-        ("flush_bytes", stats.flush_bytes, true),
-        ("compactions", stats.compactions, false),
-        ("partial_compactions", stats.partial_compactions, false),
-        ("range_compactions", stats.range_compactions, false),
-        ("compactions_running", stats.compactions_running, false),
-        ("compaction_read_bytes", stats.compaction_read_bytes, true),
-        ("compaction_written_bytes", stats.compaction_written_bytes, true),
-        ("moved_bytes", stats.moved_bytes, true),
-        ("tombstones_passed", stats.tombstones_passed, false),
-        ("index_ties", stats.index_ties, false),
-        ("index_larger", stats.index_larger, false),
-        ("index_one_block", stats.index_one_block, false),
-        ("index_many_writers", stats.index_many_writers, false),
-        ("index_timed_out", stats.index_timed_out, false),
-        ("index_inexact", stats.index_inexact, false),
-        ("trained_while_writing", stats.trained_while_writing, false),
-        ("trained_while_reading", stats.trained_while_reading, false),
-        ("training_waits", stats.training_waits, false),
-        ("removed_files", stats.removed_files, false),
-    ]
-}
-
 /// `bytes` for each of `count`; 0 if there is none.
 #[expect(clippy::cast_precision_loss, reason = "a figure of a few digits")]
 fn per(bytes: u64, count: u64) -> f64 {
@@ -101,7 +31,7 @@ fn per(bytes: u64, count: u64) -> f64 {
 fn print_json(db: &Db, names: &[String]) -> Result<()> {
     let stats = db.stats();
     let mut store: Map<String, Value> =
-        fields(&stats).iter().map(|(name, value, _)| ((*name).to_owned(), (*value).into())).collect();
+        stats.counts().map(|(name, value)| (name.to_owned(), value.into())).collect();
     store.insert("read_driver".to_owned(), stats.read_driver.to_string().into());
     store.insert("stalled_seconds".to_owned(), stats.stalled.as_secs_f64().into());
     store.insert("index_bytes_per_block".to_owned(), per(stats.index_bytes, stats.data_blocks).into());
@@ -131,7 +61,8 @@ fn print_text(db: &Db, names: &[String]) -> Result<()> {
     let stats = db.stats();
     let mut output = Output::stdout();
     let mut table = Table::new(&["STORE", ""], 1);
-    for (name, value, is_bytes) in fields(&stats) {
+    for (name, value) in stats.counts() {
+        let is_bytes = name.ends_with("_bytes");
         table.row([name.replace('_', " "), if is_bytes { bytes(value) } else { count(value) }]);
     }
     table.row(["read driver".to_owned(), stats.read_driver.to_string()]);

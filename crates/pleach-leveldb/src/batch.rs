@@ -5,8 +5,8 @@
 use std::ffi::c_void;
 
 use libc::c_char;
+use pleach_ffi::bytes;
 
-use crate::memory::bytes;
 use crate::status::{Kind, Result, Status};
 
 const HEADER_LEN: usize = 12;

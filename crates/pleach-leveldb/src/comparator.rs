@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use libc::{c_char, c_int};
+use pleach_ffi::{bytes, c_string};
 
 use crate::key_form::REVERSE_BYTEWISE_C;
-use crate::memory::{bytes, c_string};
 
 /// LevelDB's default: the order of bytes.
 pub(crate) const BYTEWISE: &str = "leveldb.BytewiseComparator";
@@ -49,8 +49,7 @@ impl Comparator {
         let name = unsafe { c_string((self.name)(self.state)) };
         // Names that differ stay different.
         name.utf8_chunks().fold(String::new(), |name, chunk| {
-            let invalid: String = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")).collect();
-            name + chunk.valid() + &invalid
+            name + chunk.valid() + &chunk.invalid().escape_ascii().to_string()
         })
     }
 

@@ -10,20 +10,20 @@ use libc::{c_char, c_int};
 use pleach::env::{Env, OpenOptions};
 use pleach::limits::KEY_LEN_MAX;
 use pleach::{Db, Durability, ErrorKind, Partition, ReadOptions, Snapshot, Value};
+use pleach_ffi::{bytes, c_string, copy, copy_string, guard};
 
 use crate::batch::{Batch, decode};
 use crate::comparator::BYTEWISE;
 use crate::filter_policy::FilterPolicy;
 use crate::handles::Logger;
 use crate::key_form::KeyForm;
-use crate::memory::{bytes, c_string, copy, copy_string};
 use crate::options::{OptionsHandle, ReadOptionsHandle, WriteOptionsHandle};
 use crate::order::find_partition;
 use crate::ordered::{Ordered, View};
 use crate::process::Process;
 use crate::properties;
 use crate::repair::MARKER;
-use crate::status::{ErrorSlot, Kind, Result, Status, guard, report};
+use crate::status::{ErrorSlot, Kind, Result, Status, report};
 
 /// `leveldb_t`.
 pub struct Database {
@@ -93,7 +93,8 @@ fn has_leveldb_names(env: &dyn Env, path: &Path) -> Result<bool> {
         return Ok(false);
     }
     let names = env.list_dir(path).map_err(failed)?;
-    Ok(names.iter().any(|(name, _)| name == "LOG" || name == "LOG.old" || name.ends_with(".ldb")))
+    let is_leveldbs = |name: &str| name == "LOG" || name == "LOG.old" || name.strip_suffix(".ldb").is_some();
+    Ok(names.iter().any(|(name, _)| is_leveldbs(name)))
 }
 
 /// LevelDB takes its lock before it looks for a store, so a directory that may not be written is the first error.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use libc::c_char;
 use pleach::env::MemEnv;
+use pleach_ffi::bytes;
 
 use crate::database::{Database, get_to};
 use crate::handles::{EnvHandle, Logger, LoggerHandle};
-use crate::memory::bytes;
 use crate::options::{ReadOptionsHandle, WriteOptionsHandle};
 use crate::status::{ErrorSlot, report};
 

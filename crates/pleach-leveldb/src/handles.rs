@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use libc::{c_char, c_int};
 use pleach::env::{Env, RealEnv};
-
-use crate::memory::copy_string;
-use crate::status::guard;
+use pleach_ffi::{copy_string, guard};
 
 /// `leveldb_cache_t`: a size. Each store that uses it has a cache of that size.
 pub struct Cache {

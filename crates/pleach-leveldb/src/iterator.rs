@@ -4,14 +4,14 @@ use std::sync::OnceLock;
 
 use libc::c_char;
 use pleach::{Cursor, Partition, Snapshot, Value};
+use pleach_ffi::{bytes, guard};
 
 use crate::database::Database;
 use crate::key_form::{KeyForm, ReversedWalk};
-use crate::memory::bytes;
 use crate::options::ReadOptionsHandle;
 use crate::ordered::{OrderedKey, View};
 use crate::process::Process;
-use crate::status::{ErrorSlot, Kind, Result, Status, caught, guard, set_error};
+use crate::status::{ErrorSlot, Kind, Result, Status, caught, set_error};
 
 /// `leveldb_iterator_t`.
 pub struct IteratorHandle {

@@ -22,7 +22,6 @@ mod handles;
 mod iterator;
 mod key_form;
 mod manage;
-mod memory;
 mod options;
 mod order;
 mod ordered;

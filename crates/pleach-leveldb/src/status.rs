@@ -1,12 +1,10 @@
 //! Errors as LevelDB tells them: a kind and a message in one string, for instance `Corruption: bad block`.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::c_char;
 use pleach::{Error, ErrorKind};
-
-use crate::memory::copy_string;
+use pleach_ffi::copy_string;
 
 pub(crate) type Result<T> = std::result::Result<T, Status>;
 
@@ -55,19 +53,9 @@ impl From<Error> for Status {
     }
 }
 
-/// Runs `work`, and returns `otherwise` if it panics.
-pub(crate) fn guard<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
-}
-
 /// Runs `work`; a panic is an error.
 pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text =
-            text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-        Err(Status::new(Kind::Io, format!("a bug in Pleach: {text}")))
-    })
+    pleach_ffi::caught(work).unwrap_or_else(|message| Err(Status::new(Kind::Io, message)))
 }
 
 /// Where a function of the C interface puts its error: null, or a string that the caller frees.

@@ -196,7 +196,7 @@ fn a_full_disk_is_an_io_error_and_reads_go_on() {
     let value: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(100_000).collect();
     let full = (0..1000_u16).find_map(|n| {
         let mut error = std::ptr::null_mut();
-        let (key, writes) = (n.to_be_bytes(), leveldb_writeoptions_create());
+        let (key, writes) = (n.to_le_bytes(), leveldb_writeoptions_create());
         // SAFETY: key and value are there.
         unsafe {
             leveldb_put(

@@ -182,6 +182,9 @@ impl KeyRange {
     }
 }
 
+/// The first and the last key of some entries.
+pub(crate) type KeyEnds = (Box<[u8]>, Box<[u8]>);
+
 /// The smallest key above `key`.
 pub(crate) fn successor(key: &[u8]) -> Box<[u8]> {
     [key, &[0]].concat().into_boxed_slice()

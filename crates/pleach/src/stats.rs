@@ -8,6 +8,8 @@ use pleach_table::Obstacle;
 
 use crate::training::Verdict;
 
+mod counts;
+
 /// Running counts. Relaxed: no counter orders other memory.
 #[derive(Default)]
 pub(crate) struct Counters {

@@ -10,7 +10,8 @@ use crate::values::{ValueBytes, ValuePointer};
 
 /// A value that was read. It derefs to `[u8]` and copies nothing: it pins the memory that holds its bytes, a cached block, a
 /// memtable, or the bytes that one read has brought. That memory cannot be used for anything else meanwhile. To keep many
-/// values for long, copy them with [`Value::into_vec`]. Order, equality and hash are those of the bytes.
+/// values for long, copy them with [`Value::into_vec`]. The bytes stay at their address when the value is moved. Order, equality
+/// and hash are those of the bytes.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -6,12 +6,12 @@ use super::tree::Tree;
 
 /// Every library and binary crate from the bottom up; crates on one line do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["pleach-coding", "pleach-command"],
+    &["pleach-coding", "pleach-command", "pleach-ffi"],
     &["pleach-env", "pleach-index"],
     &["pleach-table", "pleach-log"],
     &["pleach"],
     &["pleach-reshape"],
-    &["pleach-bench", "pleach-leveldb"],
+    &["pleach-bench", "pleach-capi", "pleach-leveldb"],
     &["pleach-cli"],
 ];
 

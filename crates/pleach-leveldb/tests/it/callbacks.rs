@@ -101,7 +101,7 @@ fn a_comparator_is_called_on_the_callers_threads_and_destroyed_once() {
     leveldb_comparator_destroy(Some(handle));
     assert_eq!(seen.destroyed.load(Relaxed), 0);
     for n in 0..2000_u16 {
-        store.put(&n.to_be_bytes(), &[7; 200]).unwrap();
+        store.put(&n.to_le_bytes(), &[7; 200]).unwrap();
     }
     let mut iterator = leveldb_create_iterator(store.db(), &store.reads);
     leveldb_iter_seek_to_first(&mut iterator);
@@ -121,9 +121,9 @@ fn a_comparator_without_sense_costs_answers_only() {
         let store = Store::open(dir.path(), &options).unwrap();
         for n in 0..500_u16 {
             // May replace any key, or be refused as a bug; but comes back.
-            let _any = store.put(&(n % 100).to_be_bytes(), b"value");
-            let _any = store.delete(&(n % 90).to_be_bytes());
-            let _any = store.get(&(n % 100).to_be_bytes());
+            let _any = store.put(&(n % 100).to_le_bytes(), b"value");
+            let _any = store.delete(&(n % 90).to_le_bytes());
+            let _any = store.get(&(n % 100).to_le_bytes());
         }
         let mut iterator = leveldb_create_iterator(store.db(), &store.reads);
         leveldb_iter_seek_to_first(&mut iterator);
@@ -214,7 +214,7 @@ fn threads_put_get_walk_and_compact_beside_each_other() {
         let store = Store::open(dir.path(), &options).unwrap();
         // Each key's value is its own and the version's number, twice.
         let value_of =
-            |key: &[u8], version: u16| [key, &version.to_be_bytes(), &version.to_be_bytes()].concat();
+            |key: &[u8], version: u16| [key, &version.to_le_bytes(), &version.to_le_bytes()].concat();
         std::thread::scope(|threads| {
             let store = &store;
             for thread in 0..4_u64 {
@@ -237,7 +237,7 @@ fn threads_put_get_walk_and_compact_beside_each_other() {
                                 assert!(is_sorted);
                             }
                             _ if version % 8 == 0 => {
-                                compact(&store, None, None);
+                                compact(store, None, None);
                             }
                             _ => {}
                         }
@@ -284,6 +284,6 @@ fn sizes_grow_with_the_range() {
         assert!((2_000_000..4_000_000).contains(&all), "{all}");
         assert!(half * 10 > all * 4 && half * 10 < all * 6, "{half} of {all}");
         assert_eq!(size(b"1", b"0"), 0);
-        assert_eq!(size(&[b'a'; 2 << 20], &[b'b'; 2 << 20]), 0);
+        assert_eq!(size(&vec![b'a'; 2 << 20], &vec![b'b'; 2 << 20]), 0);
     }
 }

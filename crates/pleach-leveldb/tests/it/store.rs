@@ -67,9 +67,13 @@ fn a_comparator_is_the_order_and_its_name_is_kept() {
     assert_eq!(store.get(b"A").unwrap().as_deref(), Some(&b"2"[..]));
     let snapshot = leveldb_create_snapshot(store.db()).unwrap();
     store.delete(b"B").unwrap();
+    // The later one stays, though it is the lower one in the order of bytes.
+    store.put(b"d", b"old").unwrap();
+    store.put(b"D", b"new").unwrap();
     drop(store);
     let mut store = Store::open(dir.path(), &folded).unwrap();
-    assert_eq!(store.keys(false), [b"C", b"a"]);
+    assert_eq!(store.keys(false), [b"D", b"C", b"a"]);
+    assert_eq!(store.get(b"d").unwrap().as_deref(), Some(&b"new"[..]));
     leveldb_readoptions_set_snapshot(&mut store.reads, &raw const *snapshot);
     leveldb_readoptions_set_snapshot(&mut store.reads, std::ptr::null());
     leveldb_release_snapshot(store.db(), Some(snapshot));
@@ -97,6 +101,12 @@ fn keys_of_a_comparator_beyond_the_budget_are_refused() {
     // What takes no more memory is not.
     store.delete(&vec![0; 1 << 20]).unwrap();
     store.put(b"short", b"").unwrap();
+    // Keys that are deleted give their memory back.
+    for n in 0..20_u8 {
+        store.delete(&vec![n; 1 << 20]).unwrap();
+        store.put(&vec![n; 1 << 20], b"").unwrap_or_else(|e| panic!("key {n}: {e}"));
+        store.delete(&vec![n; 1 << 20]).unwrap();
+    }
 }
 
 #[test]
@@ -110,6 +120,10 @@ fn batches_are_atomic_and_malformed_ones_are_refused() {
         unsafe { leveldb_writebatch_put(&mut batch, key, key_len, value, value_len) };
     }
     let (key, len) = parts(b"a");
+    // SAFETY: the key is there.
+    unsafe { leveldb_writebatch_delete(&mut batch, key, len) };
+    store.put(b"long", b"1").unwrap();
+    let (key, len) = parts(b"long");
     // SAFETY: the key is there.
     unsafe { leveldb_writebatch_delete(&mut batch, key, len) };
     // SAFETY: a batch may be appended to itself.

@@ -15,7 +15,7 @@ use super::report::missing;
 use super::sink::{Owner, Sink};
 use crate::damage::DamagedPlace;
 use crate::file_names::sst_path;
-use crate::keys::{PartitionId, split_partition_key};
+use crate::keys::{KeyEnds, PartitionId, split_partition_key};
 use crate::limits::KEY_LEN_MAX;
 use crate::shape::STAGE_SECTIONS;
 use crate::version::edit::RunKind;
@@ -23,8 +23,8 @@ use crate::version::{Origin, Run, RunFile, SstFile};
 
 /// What of a file belongs to a run.
 struct RunPart {
-    /// The first and the last key of each part, ascending. There is at least one.
-    ranges: Vec<(Box<[u8]>, Box<[u8]>)>,
+    /// The ends of each part, ascending. There is at least one.
+    ranges: Vec<KeyEnds>,
     clip: Option<Box<[u8]>>,
     /// Entries that the file should have for the run.
     entries: u64,

@@ -23,7 +23,7 @@ use pleach_table::{CursorMode, SstCursor, Toward};
 use super::job::{CompactionJob, Kind};
 use super::merging::Merging;
 use super::outputs::Outputs;
-use crate::keys::{KeyRange, PARTITION_PREFIX_LEN, PartitionId, partition_key, successor};
+use crate::keys::{KeyEnds, KeyRange, PARTITION_PREFIX_LEN, PartitionId, partition_key, successor};
 use crate::picker::RangePlan;
 use crate::scan::PassedValues;
 use crate::upkeep::Upkeep;
@@ -49,9 +49,9 @@ struct Piece {
     run: RunId,
     /// The part as the run has it.
     part: RunFileMeta,
-    /// The first and last key that are taken. `None` if the oldest run has no key in the range: then its part is only cut, to
+    /// The keys that are taken. `None` if the oldest run has no key in the range: then its part is only cut, to
     /// make room for the outputs.
-    taken: Option<(Box<[u8]>, Box<[u8]>)>,
+    taken: Option<KeyEnds>,
     /// What is left of the part.
     left: Option<RunFileMeta>,
     right: Option<RunFileMeta>,

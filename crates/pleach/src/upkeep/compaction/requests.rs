@@ -140,8 +140,9 @@ impl RangeRequests {
 
     /// Notes whether a job is at work for the request.
     pub(super) fn set_started(&mut self, number: u64, is_started: bool) {
-        let request = self.pending.iter_mut().find(|request| request.number == number);
-        request.into_iter().for_each(|request| request.is_started = is_started);
+        if let Some(request) = self.pending.iter_mut().find(|request| request.number == number) {
+            request.is_started = is_started;
+        }
     }
 
     /// Keeps the requests that have a job, or that `is_pending` selects; returns whether any was removed.

@@ -336,9 +336,10 @@ fn is_durable(action: &Action) -> bool {
     match action {
         Action::Write { sync, .. } => *sync,
         Action::OnFullDisk(action, _) => is_durable(action),
-        Action::Step(_) | Action::Together(_) | Action::Keep | Action::Release => false,
-        // It flushes only what it needs.
-        Action::CompactRange(..) => false,
+        // A range compaction flushes only what it needs.
+        Action::Step(_) | Action::Together(_) | Action::Keep | Action::Release | Action::CompactRange(..) => {
+            false
+        }
         // Flushes and compactions write everything to files first.
         _ => true,
     }

@@ -6,7 +6,7 @@ use libc::c_char;
 ///
 /// # Safety
 /// They must be there, and stay as they are, for `'a`.
-pub(crate) unsafe fn bytes<'a>(start: *const c_char, len: usize) -> &'a [u8] {
+pub unsafe fn bytes<'a>(start: *const c_char, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];
     }
@@ -18,13 +18,13 @@ pub(crate) unsafe fn bytes<'a>(start: *const c_char, len: usize) -> &'a [u8] {
 ///
 /// # Safety
 /// As for [`bytes`], up to a zero.
-pub(crate) unsafe fn c_string<'a>(start: *const c_char) -> &'a [u8] {
+pub unsafe fn c_string<'a>(start: *const c_char) -> &'a [u8] {
     // SAFETY: by the contract.
     unsafe { std::ffi::CStr::from_ptr(start) }.to_bytes()
 }
 
-/// A copy from `malloc`, of at least one byte. Ends the process if there is no memory, as LevelDB does.
-pub(crate) fn copy(data: &[u8]) -> *mut c_char {
+/// A copy from `malloc`, of at least one byte. Ends the process if there is no memory.
+pub fn copy(data: &[u8]) -> *mut c_char {
     let to = allocate(data.len());
     // SAFETY: `to` is new and has room.
     unsafe { std::ptr::copy_nonoverlapping(data.as_ptr().cast(), to, data.len()) };
@@ -32,7 +32,7 @@ pub(crate) fn copy(data: &[u8]) -> *mut c_char {
 }
 
 /// A copy with a zero behind it.
-pub(crate) fn copy_string(data: &[u8]) -> *mut c_char {
+pub fn copy_string(data: &[u8]) -> *mut c_char {
     let to = allocate(data.len() + 1);
     // SAFETY: `to` is new and has room.
     unsafe {
@@ -42,7 +42,8 @@ pub(crate) fn copy_string(data: &[u8]) -> *mut c_char {
     to
 }
 
-fn allocate(len: usize) -> *mut c_char {
+/// Memory from `malloc` for `len` bytes, at least one. Ends the process if there is none.
+pub fn allocate(len: usize) -> *mut c_char {
     // SAFETY: a size above zero is always legal.
     let to = unsafe { libc::malloc(len.max(1)) };
     if to.is_null() {
