@@ -37,9 +37,6 @@ fn a_range_of_reversed_keys_is_merged() {
     assert_eq!(files(), "0", "the range is empty in this order");
     compact(&store, Some(b"z"), Some(b"a"));
     assert_eq!(files(), "1");
-    store.put(b"b", b"").unwrap();
-    compact(&store, Some(b"b\x01"), None);
-    assert_eq!(files(), "1", "the new key was merged with the others");
 }
 
 #[test]
