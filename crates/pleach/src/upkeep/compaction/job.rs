@@ -312,10 +312,15 @@ impl CompactionJob {
         for run in self.inputs.iter().filter_map(|id| tree.run(*id)) {
             edit.push(EditItem::SetClip { partition, run: run.id, clip: clip.clone() });
             let below: Vec<_> = files_below(run, &clip);
-            for (&file, passed) in passed.iter().filter(|(file, _)| !below.contains(file)) {
+            let mut stated = below.clone();
+            for part in &run.files {
+                let Some(passed) = passed.get(&part.meta.file) else { continue };
                 // Its first part states what all parts refer to.
-                let Some(part) = run.parts_of(file).next() else { continue };
-                let refs = part.meta.values.without(passed)?;
+                if stated.contains(&part.meta.file) {
+                    continue;
+                }
+                stated.push(part.meta.file);
+                let (file, refs) = (part.meta.file, part.meta.values.without(passed)?);
                 edit.push(EditItem::ValueRefs { partition, run: run.id, file, refs });
             }
             if !below.is_empty() {
@@ -351,9 +356,11 @@ fn value_files_in(edit: &Edit) -> Vec<FileId> {
 /// The files of which no part reaches the clip.
 fn files_below(run: &Run, clip: &[u8]) -> Vec<FileId> {
     let (below, rest) = run.files.split_at(run.files.partition_point(|part| &*part.meta.largest < clip));
-    let mut files: Vec<_> = below.iter().map(|part| part.meta.file).collect();
-    files.sort_unstable();
-    files.dedup();
-    files.retain(|file| !rest.iter().any(|part| part.meta.file == *file));
+    let mut files = Vec::new();
+    for file in below.iter().map(|part| part.meta.file) {
+        if !files.contains(&file) && !rest.iter().any(|part| part.meta.file == file) {
+            files.push(file);
+        }
+    }
     files
 }
