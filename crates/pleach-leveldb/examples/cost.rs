@@ -29,22 +29,27 @@ const WRITE_BUFFER: usize = 64 << 20;
 const MEMORY: usize = (256 << 20) + 2 * WRITE_BUFFER;
 
 /// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
+fn mix(n: u64) -> u64 {
+    let z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
-fn get_all(partition: &Partition, keys: &[u8], order: &[usize]) -> pleach::Result<usize> {
+/// Made when it is needed: a list of keys would be another memory that a get waits for.
+fn key(n: u64) -> [u8; KEY_LEN] {
+    let mut key = [0; KEY_LEN];
+    let first = mix(n + 1);
+    key[..8].copy_from_slice(&first.to_le_bytes());
+    key[8..].copy_from_slice(&mix(first).to_le_bytes());
+    key
+}
+
+fn get_all(partition: &Partition, order: &[u64]) -> pleach::Result<usize> {
     let (mut bytes, mut copy) = (0, Vec::new());
     for &n in order {
         copy.clear();
-        if let Some(value) = partition.get(&keys[n * KEY_LEN..][..KEY_LEN])? {
+        if let Some(value) = partition.get(key(n))? {
             copy.extend_from_slice(&value);
         }
         bytes += copy.len();
@@ -57,28 +62,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [directory, count, gets] = &arguments[..] else {
         return Err("usage: cost DIRECTORY KEYS GETS".into());
     };
-    let (count, gets): (usize, usize) = (count.parse()?, gets.parse()?);
-    let mut random = Random(1);
-    let keys: Vec<u8> = (0..count).flat_map(|_| format!("{:016x}", random.next()).into_bytes()).collect();
+    let (count, gets): (u64, u64) = (count.parse()?, gets.parse()?);
     let options = Options::new().memory(MEMORY).memtable_bytes(WRITE_BUFFER).compression(false);
     let db = options.open(PathBuf::from(directory))?;
     let partition = db.default_partition();
     let value = [b'v'; VALUE_LEN];
 
     let started = Instant::now();
-    for key in keys.chunks(KEY_LEN) {
-        partition.put(key, value)?;
+    for n in 0..count {
+        partition.put(key(n), value)?;
     }
     println!("put {:.1}", started.elapsed().as_secs_f64() * 1e9 / count as f64);
 
     partition.compact()?;
-    let order: Vec<usize> =
-        (0..gets).map(|_| usize::try_from(random.next() % count as u64)).collect::<Result<_, _>>()?;
-    get_all(&partition, &keys, &(0..count).collect::<Vec<_>>())?;
+    let order: Vec<u64> = (0..gets).map(|n| mix(n ^ (1 << 60)) % count).collect();
+    get_all(&partition, &(0..count).collect::<Vec<_>>())?;
     let started = Instant::now();
-    let bytes = get_all(&partition, &keys, &order)?;
+    let bytes = get_all(&partition, &order)?;
     println!("get {:.1}", started.elapsed().as_secs_f64() * 1e9 / gets as f64);
-    if bytes != gets * VALUE_LEN {
+    if bytes as u64 != gets * VALUE_LEN as u64 {
         return Err("a value was not found".into());
     }
     db.close()?;
