@@ -62,11 +62,19 @@ fn main() -> pleach::Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let db = Options::new().memory(512 << 20).open(dir.path())?;
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    // Keys in random order, and some of them again.
-    for n in 0..keys + keys / 20 {
+    for n in 0..keys {
         put(&db, &mut random, n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys)?;
     }
     db.flush()?;
+    settle(&db);
+    // Some of them again, in three runs above the others.
+    for _ in 0..3 {
+        for _ in 0..keys / 100 {
+            let key = random.next() % keys;
+            put(&db, &mut random, key)?;
+        }
+        db.flush()?;
+    }
     settle(&db);
     let stats = db.stats();
     println!("{} runs, {} SSTs, {} MiB", stats.runs, stats.ssts, stats.sst_bytes >> 20);
