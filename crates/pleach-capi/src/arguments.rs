@@ -39,12 +39,27 @@ pub(crate) unsafe fn bytes<'a>(start: *const c_void, len: usize, name: &str) -> 
 ///
 /// # Safety
 /// As for [`bytes`].
-pub(crate) unsafe fn bound<'a>(start: *const c_void, len: usize, name: &str) -> Result<Option<&'a [u8]>> {
+unsafe fn bound<'a>(start: *const c_void, len: usize, name: &str) -> Result<Option<&'a [u8]>> {
     if start.is_null() && len == 0 {
         return Ok(None);
     }
     // SAFETY: by the contract.
     unsafe { bytes(start, len, name) }.map(Some)
+}
+
+/// The first key of a range, and the one behind it.
+pub(crate) type Bounds<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
+
+/// The bounds of a range of keys, of which each may be null for none.
+///
+/// # Safety
+/// As for [`bytes`].
+pub(crate) unsafe fn bounds<'a>(
+    (lower, lower_len): (*const c_void, usize),
+    (upper, upper_len): (*const c_void, usize),
+) -> Result<Bounds<'a>> {
+    // SAFETY: by the contract.
+    unsafe { Ok((bound(lower, lower_len, "lower")?, bound(upper, upper_len, "upper")?)) }
 }
 
 /// The path of a C string.

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use pleach::{Db, Partition, WriteBatch};
 use pleach_ffi::guard;
 
-use crate::arguments::{bound, bytes, required};
+use crate::arguments::{bounds, bytes, required};
 use crate::error::{ErrorHandle, Result, report};
 use crate::options::durability;
 use crate::partition::PartitionHandle;
@@ -92,8 +92,7 @@ pub unsafe extern "C" fn pleach_batch_delete_range(
     report(|| {
         let (batch, partition) = (required(batch, "batch")?, required(partition, "partition")?);
         // SAFETY: by the contract.
-        let (lower, upper) =
-            unsafe { (bound(lower, lower_len, "lower")?, bound(upper, upper_len, "upper")?) };
+        let (lower, upper) = unsafe { bounds((lower, lower_len), (upper, upper_len))? };
         delete_range(&mut batch.batch, &partition.partition, lower, upper)
     })
 }

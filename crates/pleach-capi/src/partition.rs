@@ -7,7 +7,7 @@ use pleach::{Db, Partition, Value};
 use pleach_ffi::guard;
 use serde_json::Map;
 
-use crate::arguments::{Slot, bound, bytes, required};
+use crate::arguments::{Slot, bounds, bytes, required};
 use crate::batch::delete_range;
 use crate::cursor::CursorHandle;
 use crate::db::give_json;
@@ -194,8 +194,7 @@ pub unsafe extern "C" fn pleach_partition_delete_range(
 ) -> Option<Box<ErrorHandle>> {
     report(|| {
         // SAFETY: by the contract.
-        let (lower, upper) =
-            unsafe { (bound(lower, lower_len, "lower")?, bound(upper, upper_len, "upper")?) };
+        let (lower, upper) = unsafe { bounds((lower, lower_len), (upper, upper_len))? };
         let (partition, durability) = (required(partition, "partition")?, self::durability(durability)?);
         let mut batch = partition.db.batch();
         delete_range(&mut batch, &partition.partition, lower, upper)?;
@@ -245,8 +244,7 @@ pub unsafe extern "C" fn pleach_partition_compact_range(
 ) -> Option<Box<ErrorHandle>> {
     report(|| {
         // SAFETY: by the contract.
-        let (lower, upper) =
-            unsafe { (bound(lower, lower_len, "lower")?, bound(upper, upper_len, "upper")?) };
+        let (lower, upper) = unsafe { bounds((lower, lower_len), (upper, upper_len))? };
         let lower = lower.map_or(Bound::Unbounded, Bound::Included);
         let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
         Ok(required(partition, "partition")?.partition.compact_range::<&[u8]>((lower, upper))?)
@@ -270,8 +268,7 @@ pub unsafe extern "C" fn pleach_partition_approximate_size(
         // SAFETY: by the contract.
         let (size, entries) = unsafe { (Slot::new(size, 0, "size")?, Slot::new(entries, 0, "entries")?) };
         // SAFETY: by the contract.
-        let (lower, upper) =
-            unsafe { (bound(lower, lower_len, "lower")?, bound(upper, upper_len, "upper")?) };
+        let (lower, upper) = unsafe { bounds((lower, lower_len), (upper, upper_len))? };
         let partition = &required(partition, "partition")?.partition;
         let estimate = estimate(partition, lower, upper)?;
         size.fill(estimate.bytes);

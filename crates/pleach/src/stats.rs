@@ -221,7 +221,8 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SizeEstimate {
-    /// Bytes of keys and values before compression. Separated values count as they are stored.
+    /// Bytes as they are stored; of a file that several partitions share, bytes of keys and values before compression.
+    /// Separated values count as they are stored.
     pub bytes: u64,
     /// Entries in SSTs: every version and tombstone counts.
     pub entries: u64,

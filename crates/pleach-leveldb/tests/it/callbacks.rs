@@ -10,7 +10,7 @@ use std::thread::ThreadId;
 use pleach_leveldb::*;
 
 use crate::compaction::compact;
-use crate::support::{Store, folded_options, options, parts};
+use crate::support::{Store, folded_options, options};
 
 /// What a comparator of these tests has seen.
 #[derive(Default)]
@@ -261,23 +261,7 @@ fn sizes_grow_with_the_range() {
             store.put(format!("{n:05}").as_bytes(), &[7; 500]).unwrap();
         }
         compact(&store, None, None);
-        let size = |start: &[u8], limit: &[u8]| {
-            let ((start, start_len), (limit, limit_len)) = (parts(start), parts(limit));
-            let mut size = 0;
-            // SAFETY: each array has one element.
-            unsafe {
-                leveldb_approximate_sizes(
-                    store.db(),
-                    1,
-                    &raw const start,
-                    &raw const start_len,
-                    &raw const limit,
-                    &raw const limit_len,
-                    &raw mut size,
-                );
-            }
-            size
-        };
+        let size = |start: &[u8], limit: &[u8]| store.size(start, limit);
         let sizes: Vec<_> = (0..=50).map(|n| size(b"", format!("{:05}", n * 100).as_bytes())).collect();
         assert!(sizes.is_sorted(), "{sizes:?}");
         let (half, all) = (sizes[25], size(b"", b"~"));

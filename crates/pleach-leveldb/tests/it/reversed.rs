@@ -328,22 +328,7 @@ fn sizes_are_those_of_descending_ranges() {
         store.put(format!("key{n:04}").as_bytes(), &[7; 100]).unwrap();
     }
     compact(&store, None, None);
-    let size = |start: &[u8], limit: &[u8]| {
-        let ((start, start_len), (limit, limit_len), mut size) = (parts(start), parts(limit), 0);
-        // SAFETY: the arrays have one element.
-        unsafe {
-            leveldb_approximate_sizes(
-                store.db(),
-                1,
-                &raw const start,
-                &raw const start_len,
-                &raw const limit,
-                &raw const limit_len,
-                &raw mut size,
-            );
-        };
-        size
-    };
+    let size = |start: &[u8], limit: &[u8]| store.size(start, limit);
     let (all, half) = (size(b"z", b"a"), size(b"key1999", b"key1000"));
     assert!(all >= 200_000 && (all / 3..all * 2 / 3).contains(&half), "{all} {half}");
     assert_eq!([size(b"a", b"z"), size(b"zz", b"z")], [0, 0]);

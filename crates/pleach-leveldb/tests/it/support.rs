@@ -107,6 +107,24 @@ impl Store {
         leveldb_iter_destroy(Some(iterator));
         keys
     }
+
+    /// The approximate size of a range.
+    pub(crate) fn size(&self, start: &[u8], limit: &[u8]) -> u64 {
+        let ((start, start_len), (limit, limit_len), mut size) = (parts(start), parts(limit), 0);
+        // SAFETY: each array has one element.
+        unsafe {
+            leveldb_approximate_sizes(
+                self.db(),
+                1,
+                &raw const start,
+                &raw const start_len,
+                &raw const limit,
+                &raw const limit_len,
+                &raw mut size,
+            );
+        }
+        size
+    }
 }
 
 impl Drop for Store {

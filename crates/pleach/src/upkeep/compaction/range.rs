@@ -184,11 +184,13 @@ impl RangeJob {
         let newest_seq = inputs.map(|run| run.newest_seq).max().unwrap_or(0);
         for run in &tree.runs[newest..] {
             // Also a part of the oldest run of which nothing was taken yet may have to make room for outputs.
-            let begin = |piece: &Piece| match &piece.taken {
-                Some((first, _)) if Some(run.id) != self.plan.output => first.clone(),
-                _ => piece.part.smallest.clone(),
+            let is_begun = |piece: &&Piece| {
+                let begin = match &piece.taken {
+                    Some((first, _)) if Some(run.id) != self.plan.output => first,
+                    _ => &piece.part.smallest,
+                };
+                rest.is_none_or(|rest| **begin < *rest)
             };
-            let is_begun = |piece: &&Piece| rest.is_none_or(|rest| *begin(piece) < *rest);
             let begun: Vec<_> = pieces.iter().filter(|piece| piece.run == run.id).filter(is_begun).collect();
             let files: BTreeSet<FileId> = begun.iter().map(|piece| piece.part.file).collect();
             let mut added = Vec::new();
