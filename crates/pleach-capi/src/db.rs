@@ -311,6 +311,7 @@ fn describe(stats: &Stats) -> Map<String, Value> {
         ("read_driver", stats.read_driver.to_string().into()),
         ("stalled_seconds", stats.stalled.as_secs_f64().into()),
         ("training_seconds", stats.training_time.as_secs_f64().into()),
+        ("log_is_mapped", stats.log_is_mapped.into()),
         ("log_was_torn", stats.log_was_torn.into()),
         ("log_dropped_records", stats.log_dropped_records.into()),
         ("log_dropped_bytes", stats.log_dropped_bytes.into()),

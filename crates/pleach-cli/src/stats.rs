@@ -76,6 +76,7 @@ fn print_text(db: &Db, names: &[String]) -> Result<()> {
     ]);
     table.row(["trained for".to_owned(), format!("{:.3} s", stats.training_time.as_secs_f64())]);
     table.row(["stalled".to_owned(), format!("{:.3} s", stats.stalled.as_secs_f64())]);
+    table.row(["log is mapped".to_owned(), if stats.log_is_mapped { "yes" } else { "no" }.to_owned()]);
     table.row(["log was torn".to_owned(), if stats.log_was_torn { "yes" } else { "no" }.to_owned()]);
     table.row(["log dropped records".to_owned(), count(stats.log_dropped_records)]);
     table.row(["log dropped bytes".to_owned(), bytes(stats.log_dropped_bytes)]);

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,14 @@ pub trait File: Send + Sync {
     ///
     /// Requires: `offset` and `len` are multiples of 4096.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
+
+    /// Hints that many small writes will go to `range`, whose space is reserved, and returns whether they will be cheaper for
+    /// it. The system's files are then written by stores into the page cache instead of calls. A write is not made in the
+    /// order of its bytes any more: one that fails, or is cut short because the process is killed, may leave any of its bytes.
+    /// A new hint ends the one before; the close of the file ends it too.
+    fn expect_small_writes(&self, _range: Range<u64>) -> bool {
+        false
+    }
 
     /// Hints that reads come in no order, so that the system reads nothing around them.
     fn expect_random_reads(&self);

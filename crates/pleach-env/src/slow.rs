@@ -4,6 +4,7 @@
 //! device that it does not have.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -141,6 +142,10 @@ impl File for SlowFile {
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         self.file.punch(offset, len)
+    }
+
+    fn expect_small_writes(&self, range: Range<u64>) -> bool {
+        self.file.expect_small_writes(range)
     }
 
     fn expect_random_reads(&self) {

@@ -111,6 +111,7 @@ impl LogWriter {
         let next = create_segment(&*self.env, &self.dir, self.segment_len, id, hint, next_seq, durable_seq)?;
         let full = std::mem::replace(&mut self.current, next);
         let end = full.offset();
+        full.file().expect_small_writes(0..0);
         if full.needs_sync() {
             self.older.push(UnsyncedSegment::of(&full));
         }
@@ -152,6 +153,11 @@ impl LogWriter {
     /// Where in the segment the next record will start. After a failed append it moves by one marker first.
     pub fn offset(&self) -> u64 {
         self.current.offset()
+    }
+
+    /// Whether appends are stores into the page cache, not calls.
+    pub fn is_mapped(&self) -> bool {
+        self.current.is_mapped()
     }
 
     /// The last sequence number known to be durable, here or in SSTs.

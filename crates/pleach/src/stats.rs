@@ -1,6 +1,6 @@
 //! Statistics that a store reports, and the counters behind them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use pleach_env::ReadDriver;
@@ -15,6 +15,7 @@ mod counts;
 pub(crate) struct Counters {
     pub(crate) operations: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
+    pub(crate) log_is_mapped: AtomicBool,
     pub(crate) flushes: AtomicU64,
     pub(crate) flush_bytes: AtomicU64,
     pub(crate) compactions: AtomicU64,
@@ -169,6 +170,9 @@ pub struct Stats {
     pub operations: u64,
     /// Bytes appended to the log.
     pub log_bytes: u64,
+    /// Whether small writes reach the log by stores into the page cache instead of system calls. `false` on file systems other
+    /// than ext4, XFS and tmpfs, and where the system refuses it.
+    pub log_is_mapped: bool,
     /// Memtables flushed.
     pub flushes: u64,
     /// Bytes of SSTs written by flushes.
@@ -276,6 +280,7 @@ impl Counters {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         stats.operations = get(&self.operations);
         stats.log_bytes = get(&self.log_bytes);
+        stats.log_is_mapped = self.log_is_mapped.load(Ordering::Relaxed);
         stats.flushes = get(&self.flushes);
         stats.flush_bytes = get(&self.flush_bytes);
         stats.compactions = get(&self.compactions);

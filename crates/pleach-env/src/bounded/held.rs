@@ -12,6 +12,7 @@
 use std::fs;
 use std::io;
 use std::mem;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -139,6 +140,10 @@ impl File for HeldFile {
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         self.with(|file| file.punch(offset, len))
+    }
+
+    fn expect_small_writes(&self, range: Range<u64>) -> bool {
+        self.with(|file| Ok(file.expect_small_writes(range))).unwrap_or(false)
     }
 
     fn expect_random_reads(&self) {

@@ -3,42 +3,97 @@
 use std::fs;
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::env::{File, Site, check_punch};
 use crate::failpoint;
 
-/// An open regular file; one system call per method.
-pub(super) struct RealFile(pub(super) Arc<fs::File>);
+use super::mapping::Mapping;
+
+/// An open regular file; one system call per method, or none for a small write into a range that is mapped.
+pub(super) struct RealFile {
+    file: Arc<fs::File>,
+    /// The file's space was reserved up to this offset.
+    reserved: AtomicU64,
+    /// Whether there is a mapping: files without one need no lock.
+    is_mapped: AtomicBool,
+    mapping: Mutex<Option<Mapping>>,
+    /// So many writes are still left to calls, because a sync came before them.
+    calls_due: AtomicU32,
+}
+
+/// A sync protects the pages that it writes, and the next store pays a page fault, which costs more than a call. So the writes
+/// behind a sync are calls, and only if no further sync comes soon are they stores again.
+const CALLS_BEHIND_SYNC: u32 = 8;
 
 impl RealFile {
+    pub(super) fn new(file: fs::File) -> Self {
+        let (reserved, is_mapped) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (mapping, calls_due) = (Mutex::new(None), AtomicU32::new(0));
+        Self { file: Arc::new(file), reserved, is_mapped, mapping, calls_due }
+    }
+
+    /// Writes by stores. `None` if the system call must do it: nothing is mapped there, or another thread is writing.
+    #[inline]
+    fn store_at(&self, bytes: &[u8], offset: u64) -> Option<io::Result<usize>> {
+        if !self.is_mapped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let calls_due = self.calls_due.load(Ordering::Relaxed);
+        if calls_due > 0 {
+            // Another thread's sync in between is lost, which makes the next store dearer.
+            self.calls_due.store(calls_due - 1, Ordering::Relaxed);
+            return None;
+        }
+        let mut mapping = self.mapping.try_lock()?;
+        let written = mapping.as_mut()?.write(bytes, offset);
+        if !mapping.as_ref()?.is_usable() {
+            self.is_mapped.store(false, Ordering::Relaxed);
+            *mapping = None;
+        }
+        Some(written?.map(|()| bytes.len()))
+    }
+
+    /// Before the file loses space that a store may need.
+    fn unmap(&self) {
+        self.is_mapped.store(false, Ordering::Relaxed);
+        *self.mapping.lock() = None;
+    }
+
     /// Advises on `len` bytes from `offset` on, or on all of them. A failure is ignored: the advice is a hint.
     fn advise(&self, offset: u64, len: Option<NonZeroU64>, advice: Advice) {
-        let _ = rustix::fs::fadvise(&self.0, offset, len, advice);
+        let _ = rustix::fs::fadvise(&self.file, offset, len, advice);
     }
 }
 
 impl File for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buf, offset)
+        self.file.read_at(buf, offset)
     }
 
     fn read_resident_at(&self, buf: &mut [u8], offset: u64) -> bool {
         let len = buf.len();
-        let read = preadv2(&self.0, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
+        let read = preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
         read.is_ok_and(|n| n == len)
     }
 
     fn descriptor(&self) -> io::Result<Option<Arc<fs::File>>> {
-        Ok(Some(Arc::clone(&self.0)))
+        Ok(Some(Arc::clone(&self.file)))
     }
 
+    #[inline]
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        self.0.write_at(buf, offset)
+        match self.store_at(buf, offset) {
+            Some(written) => written,
+            None => self.file.write_at(buf, offset),
+        }
     }
 
     /// Not `File::sync_data`, which repeats an interrupted call: a sync is never repeated.
@@ -46,15 +101,17 @@ impl File for RealFile {
         if failpoint::skipped(site) {
             return Ok(());
         }
-        Ok(rustix::fs::fdatasync(&self.0)?)
+        self.calls_due.store(CALLS_BEHIND_SYNC, Ordering::Relaxed);
+        Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.unmap();
+        self.file.set_len(len)
     }
 
     /// Never shortens the file.
@@ -62,11 +119,25 @@ impl File for RealFile {
         if len == 0 {
             return Ok(()); // `fallocate` refuses an empty range.
         }
-        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.len()? < len => self.set_len(len),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            result => Ok(result?),
+            result => {
+                result?;
+                self.reserved.fetch_max(len, Ordering::Relaxed);
+                Ok(())
+            }
         }
+    }
+
+    /// Nothing is mapped whose space could not be reserved.
+    fn expect_small_writes(&self, range: Range<u64>) -> bool {
+        let end = range.end.min(self.reserved.load(Ordering::Relaxed));
+        let mut mapping = self.mapping.lock();
+        *mapping = None;
+        *mapping = Mapping::new(&self.file, range.start.min(end)..end);
+        self.is_mapped.store(mapping.is_some(), Ordering::Relaxed);
+        mapping.is_some()
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -74,8 +145,9 @@ impl File for RealFile {
         if len == 0 {
             return Ok(()); // `fallocate` refuses an empty range.
         }
+        self.unmap();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(&self.0, flags, offset, len)?)
+        Ok(rustix::fs::fallocate(&self.file, flags, offset, len)?)
     }
 
     fn expect_random_reads(&self) {

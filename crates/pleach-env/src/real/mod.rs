@@ -15,6 +15,7 @@
 mod file;
 mod job;
 mod lock;
+mod mapping;
 mod memory_limit;
 mod processor;
 
@@ -131,7 +132,7 @@ impl Env for RealEnv {
 
     fn create_file(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let file = open(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-        Ok(Arc::new(RealFile(Arc::new(file))))
+        Ok(Arc::new(RealFile::new(file)))
     }
 
     fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
@@ -146,7 +147,7 @@ impl Env for RealEnv {
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        Ok(Arc::new(RealFile(Arc::new(file))))
+        Ok(Arc::new(RealFile::new(file)))
     }
 
     /// One for all environments of the process, because they share its descriptors.

@@ -212,3 +212,108 @@ fn clock_is_monotonic_and_random_numbers_differ() {
     assert!(env.now() >= before + Duration::from_millis(2));
     assert_ne!(env.random_u64(), env.random_u64());
 }
+
+/// A file whose first mebibyte is mapped; `None` where the file system cannot.
+fn mapped(dir: &Path) -> Option<Arc<dyn File>> {
+    let file = RealEnv::new().create_file(&dir.join("mapped")).unwrap();
+    file.allocate(1 << 20).unwrap();
+    let is_mapped = file.expect_small_writes(0..1 << 20);
+    if !is_mapped {
+        println!("skipped: {} is on a file system that maps nothing", dir.display());
+    }
+    is_mapped.then_some(file)
+}
+
+#[test]
+fn stores_and_calls_write_the_same_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(file) = mapped(dir.path()) else { return };
+    let mut expected = vec![0; 1 << 20];
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut at = 0;
+    while at < expected.len() {
+        // Now and then a long one, and one at the beginning, as of a stamp.
+        let len = if rng.u8(..20) == 0 { rng.usize(..100_000) } else { rng.usize(1..300) };
+        let bytes: Vec<u8> =
+            std::iter::repeat_with(|| rng.u8(..)).take(len.min(expected.len() - at)).collect();
+        for offset in [at, rng.usize(..100)] {
+            file.write_all_at(&bytes[..bytes.len().min(expected.len() - offset)], offset as u64).unwrap();
+            let end = expected.len().min(offset + bytes.len());
+            expected[offset..end].copy_from_slice(&bytes[..end - offset]);
+        }
+        at += bytes.len();
+    }
+    file.sync("test.sync").unwrap();
+    let mut found = vec![0; expected.len()];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert!(found == expected, "the file holds other bytes");
+    // Behind the mapped range, and where nothing is mapped any more.
+    file.write_all_at(b"behind", 1 << 20).unwrap();
+    file.expect_small_writes(0..0);
+    file.write_all_at(b"again", 0).unwrap();
+    assert_eq!(file.len().unwrap(), (1 << 20) + 6);
+}
+
+#[test]
+fn what_is_not_reserved_is_not_mapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = RealEnv::new().create_file(&dir.path().join("f")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    assert!(!file.expect_small_writes(0..1 << 20), "a hole has no space of its own");
+    file.allocate(8192).unwrap();
+    if !file.expect_small_writes(0..1 << 20) {
+        return; // The file system maps nothing.
+    }
+    file.allocate(1 << 20).unwrap();
+    file.punch(0, 4096).unwrap();
+    file.write_all_at(&[7; 100], 0).expect("by a call, which takes new space");
+}
+
+#[test]
+fn a_store_into_a_file_that_was_cut_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(file) = mapped(dir.path()) else { return };
+    file.write_all_at(&[7; 100], 4000).unwrap();
+    // By another program.
+    let options = OpenOptions { write: true, direct: false };
+    RealEnv::new().open_file(&dir.path().join("mapped"), options).unwrap().set_len(10).unwrap();
+    let error = file.write_all_at(&[7; 100], 5000).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+    file.write_all_at(&[7; 100], 5000).expect("from now on by calls");
+    assert_eq!(file.len().unwrap(), 5100);
+}
+
+/// Variable of the child process below.
+const DIES: &str = "PLEACH_TEST_DIES_OF_SIGBUS";
+
+#[test]
+#[expect(unsafe_code, reason = "a mapping that is not the environment's")]
+fn a_bus_error_elsewhere_still_ends_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+    let dir = tempfile::tempdir().unwrap();
+    if mapped(dir.path()).is_none() {
+        return;
+    }
+    if std::env::var_os(DIES).is_some() {
+        let file = fs::File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(dir.path().join("other"))
+            .unwrap();
+        file.set_len(4096).unwrap();
+        let flags = rustix::mm::MapFlags::SHARED;
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), 4096, rustix::mm::ProtFlags::READ, flags, &file, 0)
+        };
+        file.set_len(0).unwrap();
+        // SAFETY: the address is mapped; that the read fails is what is tested.
+        let byte = unsafe { start.unwrap().cast::<u8>().read_volatile() };
+        unreachable!("read {byte}");
+    }
+    let name = "real::tests::a_bus_error_elsewhere_still_ends_the_process";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = child.args(["--exact", name]).env(DIES, "1").output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
+}

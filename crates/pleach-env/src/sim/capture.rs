@@ -1,5 +1,6 @@
 //! The capture of a simulated disk at a moment, from which crashes are sampled later.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,14 +15,23 @@ use super::machine::Machine;
 pub struct Capture {
     pub(super) disk: Arc<Disk>,
     pub(super) capacity: Option<u64>,
+    pub(super) maps: bool,
+    pub(super) is_in_store: bool,
 }
 
 impl Capture {
+    /// Whether it was taken in the middle of a store into a mapped range.
+    pub fn is_in_store(&self) -> bool {
+        self.is_in_store
+    }
+
     /// A new machine whose disk holds one legal outcome of a crash at this moment, and whose random numbers come from
     /// `seed` too. Its counters start at zero; it has no jobs, locks, open files or faults. The capacity is the same.
     pub fn crash_image(&self, policy: CrashPolicy, seed: u64) -> Arc<SimEnv> {
         let disk = self.disk.crash(policy, seed);
-        SimEnv::with_machine(seed, Machine::new(seed, disk, self.capacity))
+        let mapped = self.maps.then(BTreeMap::new);
+        let machine = Machine { mapped, ..Machine::new(seed, disk, self.capacity) };
+        SimEnv::with_machine(seed, machine)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Control of a simulated machine, for tests only: crashes, faults, limits, and the bytes on the disk.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -30,7 +31,18 @@ impl SimEnv {
         self.machine.lock().captured.clone()
     }
 
-    /// Number of mutating calls begun so far: `write_at`, `sync`, `sync_dir`, `create_file`, `rename`, `remove_file`,
+    /// Lets files map the ranges that expect small writes, or not, as at the beginning. A write into such a range is two
+    /// mutating calls, `store` and `write_at`: between them any of its bytes have changed. A crash image does as its machine.
+    pub fn set_maps_files(&self, maps: bool) {
+        self.machine.lock().mapped = maps.then(BTreeMap::new);
+    }
+
+    /// Number of writes into mapped ranges begun so far.
+    pub fn store_count(&self) -> u64 {
+        self.machine.lock().store_count
+    }
+
+    /// Number of mutating calls begun so far: `store`, `write_at`, `sync`, `sync_dir`, `create_file`, `rename`, `remove_file`,
     /// `set_len`, `allocate`, `punch`, and `create_dir_all` if something was missing. Failed calls count too, except those
     /// after the power went off. The next call has this number.
     pub fn op_count(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! A handle of a simulated file.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -46,6 +47,33 @@ impl SimFile {
         Ok(())
     }
 
+    fn is_mapped(&self, len: usize, offset: u64) -> bool {
+        let machine = self.env.machine.lock();
+        let range = machine.mapped.as_ref().and_then(|mapped| mapped.get(&self.ino));
+        len > 1 && range.is_some_and(|range| range.contains(&offset) && len as u64 <= range.end - offset)
+    }
+
+    /// The first half of a write into a mapped range: any of its bytes reach the file. An error is what a bus error stands for,
+    /// and nothing is mapped from then on.
+    fn store_part(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let mut turn = self.begin_change("store", offset.checked_add(buf.len() as u64))?;
+        let machine = &mut *turn.machine;
+        machine.store_count += 1;
+        let mut bytes = vec![0; buf.len()];
+        let inode = machine.disk.inode_mut(self.ino);
+        inode.read(&mut bytes, offset);
+        store_some(&mut machine.lengths, buf, &mut bytes);
+        inode.write(&bytes, offset);
+        if let Some(FaultKind::Eio | FaultKind::FailsYetDone) = turn.fault {
+            if let Some(mapped) = &mut turn.machine.mapped {
+                mapped.remove(&self.ino);
+            }
+            return Err(Errno::IO.into());
+        }
+        turn.machine.is_in_store = true;
+        Ok(())
+    }
+
     fn begin_change(&self, op: &'static str, end: Option<u64>) -> io::Result<Turn<'_>> {
         let turn = self.env.begin(op)?;
         if !self.options.write {
@@ -73,7 +101,11 @@ impl File for SimFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        if self.is_mapped(buf.len(), offset) {
+            self.store_part(buf, offset)?;
+        }
         let mut turn = self.begin_change("write_at", offset.checked_add(buf.len() as u64))?;
+        turn.machine.is_in_store = false;
         self.check_alignment(buf.as_ptr().addr(), buf.len(), offset)?;
         if buf.is_empty() {
             return Ok(0);
@@ -150,6 +182,11 @@ impl File for SimFile {
         turn.end()
     }
 
+    fn expect_small_writes(&self, range: Range<u64>) -> bool {
+        let mut machine = self.env.machine.lock();
+        machine.mapped.as_mut().map(|mapped| mapped.insert(self.ino, range)).is_some()
+    }
+
     fn expect_random_reads(&self) {}
 
     fn prefetch(&self, _offset: u64, _len: u64) {}
@@ -196,6 +233,21 @@ fn failed_len(rng: &mut Rng, len: usize) -> usize {
         0 => 0,
         1 => len,
         _ => rng.usize(0..=len),
+    }
+}
+
+/// Copies some bytes of `from`: none, those up to or behind a place, or words of eight bytes or single bytes at random.
+fn store_some(rng: &mut Rng, from: &[u8], to: &mut [u8]) {
+    let place = rng.usize(0..=from.len());
+    match rng.u8(..6) {
+        0 => {}
+        1 => to[..place].copy_from_slice(&from[..place]),
+        2 => to[place..].copy_from_slice(&from[place..]),
+        3 => to.iter_mut().zip(from).filter(|_| rng.bool()).for_each(|(to, from)| *to = *from),
+        _ => {
+            let words = to.chunks_mut(8).zip(from.chunks(8));
+            words.filter(|_| rng.bool()).for_each(|(to, from)| to.copy_from_slice(from));
+        }
     }
 }
 

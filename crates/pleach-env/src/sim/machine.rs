@@ -62,6 +62,12 @@ pub(super) struct Machine {
     pub(super) processor: ProcessorTime,
     pub(super) processor_use: f64,
     pub(super) faults: Faults,
+    /// The ranges that are mapped, by file. `None`: files map nothing.
+    pub(super) mapped: Option<BTreeMap<Ino, Range<u64>>>,
+    /// Stores into mapped ranges.
+    pub(super) store_count: u64,
+    /// The next call completes a store.
+    pub(super) is_in_store: bool,
     /// Bytes of files whose reads fail.
     pub(super) unreadable: Vec<(Ino, Range<u64>)>,
     pub(super) capacity: Option<u64>,
@@ -94,6 +100,9 @@ impl Machine {
             processor: ProcessorTime::default(),
             processor_use: 0.0,
             faults: Faults::default(),
+            mapped: None,
+            store_count: 0,
+            is_in_store: false,
             unreadable: Vec::new(),
             capacity,
             powered_off: false,
@@ -105,7 +114,8 @@ impl Machine {
 
     /// The disk at this moment, with everything pending.
     pub(super) fn capture(&self) -> Capture {
-        Capture { disk: Arc::new(self.disk.clone()), capacity: self.capacity }
+        let disk = Arc::new(self.disk.clone());
+        Capture { disk, capacity: self.capacity, maps: self.mapped.is_some(), is_in_store: self.is_in_store }
     }
 
     pub(super) fn check_power(&mut self) -> io::Result<()> {

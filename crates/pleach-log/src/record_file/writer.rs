@@ -74,6 +74,8 @@ pub struct RecordWriter {
 
     /// Bytes reserved so far.
     reserved: u64,
+    /// Whether appends to the last bytes reserved are stores into the page cache.
+    is_mapped: bool,
     position: Position,
     /// End of the last record. Markers behind it need no sync.
     data_end: u64,
@@ -105,8 +107,10 @@ impl RecordWriter {
             return Err(failed(e));
         }
         let offset = FILE_HEADER_LEN as u64;
+        let is_mapped = options.preallocate.is_some_and(|len| file.expect_small_writes(0..len));
         Ok(Self {
             file,
+            is_mapped,
             path: path.to_path_buf(),
             id: options.id,
             name,
@@ -152,6 +156,11 @@ impl RecordWriter {
     /// Whether a sync failed: nothing more is written.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
+    }
+
+    /// Whether appends are stores into the page cache, as long as nothing fails.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.is_mapped
     }
 
     /// The file's number.

@@ -93,6 +93,8 @@ impl WritePath {
         writer: Writer,
         shares: MemoryShares,
     ) -> Self {
+        let is_mapped = writer.log.as_ref().is_some_and(LogWriter::is_mapped);
+        ctx.counters.log_is_mapped.store(is_mapped, Ordering::Relaxed);
         Self {
             ctx: Arc::clone(ctx),
             version_set: Arc::clone(version_set),
@@ -190,6 +192,7 @@ impl WritePath {
         let handle = writer.memtable.has_separated().then(|| self.open_again(full)).flatten();
         let rotated = writer.log.rotate(id, self.version_set.manifest_hint());
         let end = rotated.map_err(|e| self.log_failed(&writer.log, e))?;
+        self.ctx.counters.log_is_mapped.store(writer.log.is_mapped(), Ordering::Relaxed);
         self.version_set.record_files.lock().began_segment(id, full, FullSegment { end, handle });
         Ok(())
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pleach::env::{SimEnv, failpoint};
+use pleach::env::failpoint;
 use pleach::{LearnedIndex, Shape};
 
 use crate::rig::action::Action;
@@ -14,7 +14,7 @@ use crate::rig::catch::catch;
 use crate::rig::driver::{Driver, UNPACKED};
 use crate::rig::plan::{Mix, Plan};
 use crate::rig::query::{Answer, Query, Source};
-use crate::rig::setup::Setup;
+use crate::rig::setup::{Setup, machine};
 use crate::rig::threads::in_parallel;
 use crate::rig::tuning::with_site;
 use crate::rig::vars;
@@ -147,7 +147,7 @@ fn steps(seed: u64) -> Vec<Step> {
 }
 
 fn run(steps: &[Step], setup: Setup, upkeep: Upkeep, seed: u64) -> Result<Vec<Answer>, String> {
-    let env = SimEnv::new(seed);
+    let env = machine(seed);
     let mut driver = Driver::create(Arc::clone(&env), setup).map_err(|e| format!("create: {e}"))?;
     let mut answers = Vec::new();
     for step in steps {

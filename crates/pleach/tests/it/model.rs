@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
-use pleach::env::SimEnv;
 use pleach::{Partition, Snapshot};
 
 use crate::rig::action::Action;
@@ -11,11 +10,11 @@ use crate::rig::catch::catch;
 use crate::rig::driver::Driver;
 use crate::rig::happened::{
     CONVERSIONS, COPIES, CUTS, FULL_DISKS, GROUPS, Happened, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED,
-    SEGMENTS, SNAPSHOTS, TRAINED_LATER,
+    SEGMENTS, SNAPSHOTS, STORES, TRAINED_LATER,
 };
 use crate::rig::plan::Plan;
 use crate::rig::query::{Query, Source};
-use crate::rig::setup::Setup;
+use crate::rig::setup::{Setup, machine};
 use crate::rig::shape::Shape;
 use crate::rig::threads::in_parallel;
 use crate::rig::tuning::with_site;
@@ -60,6 +59,7 @@ fn random_actions_and_reads_agree_with_maps() {
             PACKED,
             LEARNED,
             TRAINED_LATER,
+            STORES,
             FULL_DISKS,
             KEPT_MANIFESTS,
         ],
@@ -72,7 +72,7 @@ fn random_actions_and_reads_agree_with_maps() {
 fn run(seed: u64, trace: &mut Vec<String>, seen: &Mutex<Shape>, happened: &Happened) -> Result<(), String> {
     let mut rng = Rng::with_seed(seed);
     let setup = Setup::random(&mut rng);
-    let env = SimEnv::new(rng.u64(..));
+    let env = machine(rng.u64(..));
     let (setup, mut plan) = if seed.is_multiple_of(LEVELS_EVERY) {
         Plan::of_levels(&mut rng, setup)
     } else {

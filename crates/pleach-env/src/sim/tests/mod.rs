@@ -5,6 +5,7 @@ mod barriers;
 mod clients;
 mod faults;
 mod oracle;
+mod stores;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -151,6 +151,7 @@ impl RecordWriter {
         if end.offset > self.reserved {
             let next = end.offset.max(self.reserved + step);
             self.file.allocate(next).map_err(|e| self.io_error("reserve space for", e))?;
+            self.is_mapped = self.file.expect_small_writes(self.reserved..next);
             self.reserved = next;
         }
         Ok(())

@@ -83,6 +83,8 @@ counters! {
     packed,
     /// crashes during actions that wrote a record in several calls
     records_in_pieces,
+    /// crashes in the middle of a store into a mapped file
+    stores,
 }
 
 /// The counts that only the run with `tune.large_values` reaches.

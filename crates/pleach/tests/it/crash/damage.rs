@@ -18,10 +18,10 @@ use crate::rig::compare;
 use crate::rig::driver::Driver;
 use crate::rig::happened::{
     CONVERSIONS, COPIES, CUTS, FULL_DISKS, GROUPS, Happened, LEARNED, MERGES, MOVES, PACKED, SEGMENTS,
-    SNAPSHOTS, TRAINED_LATER,
+    SNAPSHOTS, STORES, TRAINED_LATER,
 };
 use crate::rig::plan::Plan;
-use crate::rig::setup::{DIR, Setup};
+use crate::rig::setup::{DIR, Setup, machine};
 use crate::rig::threads::in_parallel;
 use crate::rig::timeline::Candidate;
 use crate::rig::vars;
@@ -71,7 +71,7 @@ impl Damaged {
             setup.learned = Some(LearnedIndex::Adaptive);
             setup.separate_at = Some(0);
         }
-        let env = SimEnv::new(rng.u64(..));
+        let env = machine(rng.u64(..));
         let mut plan = Plan::new(rng.fork(), &setup);
         if has_levels || is_trained {
             plan.mix.keys = 400;
@@ -207,6 +207,7 @@ fn damage_is_noticed_or_harmless() {
             PACKED,
             LEARNED,
             TRAINED_LATER,
+            STORES,
             FULL_DISKS,
         ],
         cases >= CASES,

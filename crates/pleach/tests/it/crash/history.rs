@@ -5,14 +5,14 @@
 //! histories lead to different rare states ([`Kind`]).
 
 use fastrand::Rng;
-use pleach::env::{Capture, CrashPolicy, SimEnv};
+use pleach::env::{Capture, CrashPolicy};
 
 use super::cut::Cut;
 use super::state::Branch;
 use crate::rig::action::Action;
 use crate::rig::driver::Driver;
 use crate::rig::plan::Plan;
-use crate::rig::setup::Setup;
+use crate::rig::setup::{Setup, machine};
 use crate::rig::world::World;
 
 /// Upper bound of the calls of a history; arbitrary.
@@ -126,7 +126,7 @@ impl History {
         let mut rng = Rng::with_seed(seed);
         let kind = Kind::random(&mut rng);
         let (setup, mut plan) = kind.start(&mut rng);
-        let env = SimEnv::new(rng.u64(..));
+        let env = machine(rng.u64(..));
         env.capture_at(&(0..CALLS_MAX).collect::<Vec<_>>());
         let mut driver = Driver::create(env, setup).expect("a store can be created");
         let mut actions = Vec::new();

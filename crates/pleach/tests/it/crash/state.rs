@@ -75,6 +75,7 @@ pub(super) fn visit(
             found.seq
         ));
     }
+    cover.stores += u64::from(branch.captures[at].is_in_store());
     cover.note(branch.timeline, cut, &candidates, &found, driver.db(), path.len());
     let mut plan = branch.plan.branch(cut.seed);
     live_on(&mut driver, &mut plan, &mut rng)?;

@@ -10,7 +10,7 @@ use crate::rig::action::{Action, Op};
 use crate::rig::driver::Driver;
 use crate::rig::happened::{GROUPS, LEARNED, TRAINED_LATER};
 use crate::rig::plan::{Mix, Plan};
-use crate::rig::setup::Setup;
+use crate::rig::setup::{Setup, machine};
 use crate::rig::world::World;
 
 /// Actions of the history.
@@ -61,7 +61,7 @@ impl Script {
 
     /// The machine on which it is run.
     pub(super) fn machine(&self) -> Arc<SimEnv> {
-        SimEnv::new(self.seed)
+        machine(self.seed)
     }
 
     pub(super) fn calls(&self) -> u64 {
@@ -92,7 +92,7 @@ impl Script {
     }
 
     /// Runs the history; what came up in it.
-    fn record(&mut self) -> [(&'static str, u64); 13] {
+    fn record(&mut self) -> [(&'static str, u64); 14] {
         let env = self.machine();
         let calls: Arc<Mutex<Vec<(&'static str, bool)>>> = Arc::default();
         let (noted, machine) = (Arc::clone(&calls), Arc::downgrade(&env));

@@ -11,7 +11,7 @@ use super::action::{Action, Op};
 use super::compare;
 use super::happened::{
     CONVERSIONS, COPIES, CUTS, FULL_DISKS, GROUPS, KEPT_MANIFESTS, LEARNED, MERGES, MOVES, PACKED, SEGMENTS,
-    SNAPSHOTS, TRAINED_LATER,
+    SNAPSHOTS, STORES, TRAINED_LATER,
 };
 use super::query::{Query, Source};
 use super::setup::Setup;
@@ -114,7 +114,7 @@ impl Driver {
     }
 
     /// Counts so far, for [`Happened`](super::happened::Happened).
-    pub(crate) fn happened(&self) -> [(&'static str, u64); 13] {
+    pub(crate) fn happened(&self) -> [(&'static str, u64); 14] {
         let [groups, snapshots, merges] = self.timeline.happened();
         let stats = self.db.as_ref().map(Db::stats);
         [
@@ -129,6 +129,7 @@ impl Driver {
             (CONVERSIONS, u64::from(self.has_converted)),
             (PACKED, u64::from(failpoint::take_report(UNPACKED).is_some())),
             (LEARNED, self.db.as_ref().map_or(0, |db| db.stats().ssts_learned)),
+            (STORES, self.env.store_count()),
             (FULL_DISKS, self.full_disks),
             (KEPT_MANIFESTS, self.manifests_kept),
         ]

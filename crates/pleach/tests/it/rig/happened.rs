@@ -16,6 +16,7 @@ pub(crate) const COPIES: &str = "histories whose flushes have copied separated v
 pub(crate) const MOVES: &str = "histories whose separated values were moved";
 pub(crate) const CONVERSIONS: &str = "histories whose separated values were put in order";
 pub(crate) const PACKED: &str = "histories whose packed values were read";
+pub(crate) const STORES: &str = "writes by stores into mapped files";
 pub(crate) const FULL_DISKS: &str = "full disks met";
 pub(crate) const KEPT_MANIFESTS: &str = "manifests kept because the next one found no room";
 

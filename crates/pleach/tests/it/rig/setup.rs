@@ -17,6 +17,13 @@ const CHOICES: [LearnedIndex; 3] = [LearnedIndex::Never, LearnedIndex::Always, L
 /// Of [`Setup::separate_at`]. Values of the rigs have up to some hundred bytes, and a few have thousands.
 const SEPARATIONS: [usize; 4] = [0, 1, 40, 200];
 
+/// A machine; every other one maps the files that expect small writes.
+pub(crate) fn machine(seed: u64) -> Arc<SimEnv> {
+    let env = SimEnv::new(seed);
+    env.set_maps_files(seed.is_multiple_of(2));
+    env
+}
+
 /// The options of a store, as numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {

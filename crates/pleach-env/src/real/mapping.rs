@@ -1,0 +1,255 @@
+//! A stretch of a file that is written by stores into the page cache: about a tenth of the price of a system call.
+//!
+//! # What can go wrong
+//! The system may find no page for a store: the file was cut, its device has failed, or its file system was shut down. It then
+//! sends the signal `SIGBUS`, which ends the process. So (1) only space that is reserved is mapped, on file systems that keep
+//! it in place; (2) pages are asked for by `MADV_POPULATE_WRITE`, which returns an error, shortly before they are written; and
+//! (3) for what remains, a handler puts memory of no file under the store and marks the mapping as lost. The write that was
+//! interrupted, and every later one, then returns an error.
+//!
+//! # Concurrency
+//! [`RealFile`](super::file::RealFile) guards a mapping by a lock. The handler runs on the thread that stores. It looks at a
+//! table of atomics, and takes no lock.
+
+#![expect(unsafe_code, reason = "the one place that maps files")]
+
+use std::ffi::{c_int, c_void};
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
+
+use rustix::fs::fstatfs;
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use crate::failpoint;
+
+/// Length of the system's pages. Where they are longer nothing is mapped.
+const PAGE: usize = 4096;
+/// So many bytes are asked for at a time. A page takes 2 to 3 us, so one put in a hundred waits for about 10 us.
+const POPULATE_STEP: usize = 4 * PAGE;
+/// Longer writes are left to the system call, which needs no page in the process's table.
+const STORE_MAX: usize = 4 * PAGE;
+
+/// File systems that keep reserved space in place. Others write elsewhere (btrfs, zfs, f2fs), so that a store may need space that
+/// was never reserved, or have a server behind them (NFS, FUSE).
+const IN_PLACE: [u64; 3] = [0xef53 /* ext4 */, 0x5846_5342 /* XFS */, 0x0102_1994 /* tmpfs */];
+
+/// See the module's text.
+pub(super) struct Mapping {
+    start: *mut u8,
+    range: Range<u64>,
+    /// Pages below this offset in the file were asked for.
+    populated: u64,
+    place: &'static Place,
+}
+
+// SAFETY: the mapping belongs to the value, whose methods take `&mut self` for every access.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps the whole pages of `range`, whose space must be reserved. `None` where that is not possible, or not safe.
+    pub(super) fn new(file: &fs::File, range: Range<u64>) -> Option<Self> {
+        let page = PAGE as u64;
+        let range = range.start.next_multiple_of(page)..range.end / page * page;
+        let len = usize::try_from(range.end.checked_sub(range.start)?).ok().filter(|&len| len > 0)?;
+        let stat = fstatfs(file).ok()?;
+        if rustix::param::page_size() != PAGE || !IN_PLACE.iter().any(|&kind| is_kind(stat.f_type, kind)) {
+            return None;
+        }
+        if !handler_is_there() {
+            return None;
+        }
+        // SAFETY: a mapping at an address of the kernel's choice aliases nothing of the process's.
+        let start = unsafe {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, range.start).ok()?
+        };
+        // A child that shared the pages would only make forks slower.
+        // SAFETY: the range is the mapping just made; the advice does not change its bytes.
+        let _best_effort = unsafe { madvise(start, len, Advice::LinuxDontFork) };
+        let Some(place) = Place::claim(start.addr(), len) else {
+            // SAFETY: just mapped with this length, and nobody knows the address.
+            let _own_mapping = unsafe { munmap(start, len) };
+            return None;
+        };
+        let mut mapping = Self { start: start.cast(), populated: range.start, range, place };
+        let first = mapping.range.start + 1;
+        mapping.populate(first).then_some(mapping)
+    }
+
+    /// Asks for the pages up to `end`, and some more. `false` if the system has no page for them.
+    fn populate(&mut self, end: u64) -> bool {
+        let until =
+            end.max(self.populated + POPULATE_STEP as u64).min(self.range.end).next_multiple_of(PAGE as u64);
+        let (at, len) = (self.at(self.populated), until - self.populated);
+        let Ok(len) = usize::try_from(len) else { return false };
+        // SAFETY: the pages belong to the mapping; populating does not change their bytes.
+        let populated = unsafe { madvise(self.start.add(at).cast(), len, Advice::LinuxPopulateWrite) };
+        self.populated = until;
+        populated.is_ok()
+    }
+
+    /// Where in the mapping the file's byte `offset` is.
+    #[expect(clippy::cast_possible_truncation, reason = "the length of the mapping was a usize")]
+    fn at(&self, offset: u64) -> usize {
+        (offset - self.range.start) as usize
+    }
+
+    /// Writes all of `bytes` at `offset`. `None`: the caller should use the system call. `false` in [`Mapping::is_usable`] says
+    /// that it is so from now on.
+    #[inline]
+    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> Option<io::Result<()>> {
+        let end = offset.checked_add(bytes.len() as u64)?;
+        if offset < self.range.start || end > self.range.end || bytes.len() > STORE_MAX {
+            return None;
+        }
+        if end > self.populated {
+            // What was written by system calls meanwhile needs no page.
+            self.populated = self.populated.max(offset / PAGE as u64 * PAGE as u64);
+            if !self.populate(end) {
+                self.place.is_lost.store(true, Ordering::Relaxed);
+                return None;
+            }
+        }
+        failpoint::reached("mapping.store");
+        // SAFETY: the bytes from `offset` to `end` lie in the mapping, which only this value writes to; `bytes` is memory of the
+        // process's own and does not overlap it.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(self.at(offset)), bytes.len()) };
+        // The handler runs on this thread, in the middle of the copy.
+        compiler_fence(Ordering::SeqCst);
+        Some(if self.is_usable() { Ok(()) } else { Err(Errno::IO.into()) })
+    }
+
+    /// Whether stores still reach the file.
+    #[inline]
+    pub(super) fn is_usable(&self) -> bool {
+        !self.place.is_lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.place.leave();
+        // SAFETY: mapped in `new` with this length, and no reference into it was ever given out.
+        let _own_mapping = unsafe { munmap(self.start.cast(), self.at(self.range.end)) };
+    }
+}
+
+/// The field's type depends on the processor; a kind is a pattern of 32 bits.
+#[expect(clippy::cast_sign_loss, reason = "it is a pattern of bits")]
+fn is_kind(found: rustix::fs::FsWord, kind: u64) -> bool {
+    found as u64 & 0xffff_ffff == kind
+}
+
+/// Where a mapping is in memory, for the handler.
+struct Place {
+    is_taken: AtomicBool,
+    start: AtomicUsize,
+    /// 0 while there is no mapping.
+    len: AtomicUsize,
+    is_lost: AtomicBool,
+}
+
+/// Mappings of the process at a time: one for each store that writes. Further stores use system calls.
+static PLACES: [Place; 128] = [const { Place::free() }; 128];
+
+impl Place {
+    const fn free() -> Self {
+        Self {
+            is_taken: AtomicBool::new(false),
+            start: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            is_lost: AtomicBool::new(false),
+        }
+    }
+
+    fn claim(start: usize, len: usize) -> Option<&'static Self> {
+        let place = PLACES.iter().find(|place| !place.is_taken.swap(true, Ordering::Acquire))?;
+        place.is_lost.store(false, Ordering::Relaxed);
+        place.start.store(start, Ordering::Relaxed);
+        place.len.store(len, Ordering::Release);
+        Some(place)
+    }
+
+    fn leave(&self) {
+        self.len.store(0, Ordering::Relaxed);
+        self.is_taken.store(false, Ordering::Release);
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        let len = self.len.load(Ordering::Acquire);
+        address.wrapping_sub(self.start.load(Ordering::Relaxed)) < len
+    }
+}
+
+/// What handled the signal before.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// Installs the handler once; returns whether it is there.
+fn handler_is_there() -> bool {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
+    *INSTALLED.get_or_init(|| {
+        // SAFETY: both structures are plain data, for which zeros are valid; the handler keeps the rules of `on_bus_error`.
+        unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut before) != 0 {
+                return false;
+            }
+            // Set before the handler can run.
+            BEFORE.get_or_init(|| before);
+            let mut ours: libc::sigaction = std::mem::zeroed();
+            ours.sa_sigaction = on_bus_error as *const () as usize;
+            ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigemptyset(&raw mut ours.sa_mask);
+            libc::sigaction(libc::SIGBUS, &raw const ours, ptr::null_mut()) == 0
+        }
+    })
+}
+
+/// Puts memory of no file under a store of ours; everything else goes to the handler of before.
+///
+/// Takes no lock and no memory. `mmap` is a plain system call.
+extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel gives a valid structure, which has an address for this signal.
+    let address = unsafe { (*info).si_addr() }.addr();
+    if let Some(place) = PLACES.iter().find(|place| place.contains(address)) {
+        place.is_lost.store(true, Ordering::Relaxed);
+        let (start, len) = (place.start.load(Ordering::Relaxed), place.len.load(Ordering::Relaxed));
+        // SAFETY: the range is a mapping of ours, which the interrupted thread is writing to; it replaces nothing else.
+        let replaced = unsafe {
+            let (protection, flags) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            libc::mmap(ptr::without_provenance_mut(start), len, protection, flags | libc::MAP_FIXED, -1, 0)
+        };
+        if replaced != libc::MAP_FAILED {
+            return;
+        }
+    }
+    pass_on(signal, info, context);
+}
+
+/// Calls the handler of before; if there was none, the store is repeated and ends the process.
+fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let before = BEFORE.get().filter(|b| b.sa_sigaction != libc::SIG_DFL && b.sa_sigaction != libc::SIG_IGN);
+    // SAFETY: `sigaction` said that the address is a handler of the kind that the flag tells.
+    unsafe {
+        match before {
+            Some(before) if before.sa_flags & libc::SA_SIGINFO != 0 => {
+                let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+                    std::mem::transmute(before.sa_sigaction);
+                handler(signal, info, context);
+            }
+            Some(before) => {
+                let handler: extern "C" fn(c_int) = std::mem::transmute(before.sa_sigaction);
+                handler(signal);
+            }
+            None => {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+    }
+}
