@@ -78,10 +78,29 @@ rocksdb cache size = {cache}
 """
 
 
-class Cluster:
-    """A monitor and an OSD in `directory`, which is made anew."""
+class MemoryGroup:
+    """A control group that holds the memory of processes and their page cache; of version 1 or 2, where this user may make one."""
 
-    def __init__(self, directory, store="kstore", backend="leveldb", preload=None, cache=256 << 20, write_buffer=32 << 20, port=40789):
+    def __init__(self, name, limit):
+        root = pathlib.Path("/sys/fs/cgroup")
+        first = (root / "memory" / "memory.limit_in_bytes").exists()
+        self.group = (root / "memory" if first else root) / name
+        self.group.mkdir(exist_ok=True)
+        (self.group / ("memory.limit_in_bytes" if first else "memory.max")).write_text(str(limit))
+
+    def enter(self):
+        """Puts the calling process into the group."""
+        (self.group / "cgroup.procs").write_text(str(os.getpid()))
+
+    def remove(self):
+        self.group.rmdir()
+
+
+class Cluster:
+    """A monitor and an OSD in `directory`, which is made anew. `memory` limits the OSD, its page cache included."""
+
+    def __init__(self, directory, store="kstore", backend="leveldb", preload=None, cache=256 << 20, write_buffer=32 << 20,
+                 port=40789, memory=None):
         self.directory = pathlib.Path(directory)
         self.preload = preload
         self.backend = backend
@@ -102,6 +121,7 @@ class Cluster:
         self.configuration.write_text(text)
         self.address = f"[v2:127.0.0.1:{port}]"
         self.daemons = {}
+        self.group = MemoryGroup(f"pleach-ceph-{port}", memory) if memory else None
 
     def run(self, *command, preload=False, timeout=120):
         """Runs a command with this cluster's configuration and returns what it prints."""
@@ -163,6 +183,7 @@ class Cluster:
             stdout=output,
             stderr=output,
             cwd=self.directory,
+            preexec_fn=self.group.enter if self.group and daemon == "osd" else None,
         )
 
     def kill(self, daemon):
@@ -183,6 +204,9 @@ class Cluster:
                 process.kill()
                 process.wait()
                 raise RuntimeError(f"{daemon} did not end within 60 s")
+        if self.group:
+            self.group.remove()
+            self.group = None
 
     def wait_for(self, is_so, what, seconds=120):
         """Waits until a condition holds; fails if a daemon has ended meanwhile."""
@@ -226,6 +250,13 @@ class Cluster:
             for name, count in zip(names, counts):
                 total[name] += count
         return sums
+
+    def gets_of_osd(self):
+        """How often the OSD has asked its store for a value, and the seconds that it waited for the answers."""
+        dump = json.loads(self.run("ceph", "--admin-daemon", self.directory / "osd.0.asok", "perf", "dump"))
+        latency = dump[self.backend if self.store != "bluestore" else "rocksdb"]
+        latency = next(counter for name, counter in latency.items() if name.endswith("get_latency"))
+        return latency["avgcount"], latency["sum"]
 
     def disk(self, daemon="osd"):
         """Bytes on the disk of a daemon's directory."""

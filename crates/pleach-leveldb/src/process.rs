@@ -4,13 +4,24 @@
 //! program may release the handles in the child all the same, for instance at its exit. There a release must do nothing: a close
 //! would wait for threads that are not there, write to the parent's files, and end the parent's lock.
 
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The number of forks between the process that made the first handle and this one. Each iterator asks twice, so it is no
+/// system call.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Process(libc::pid_t);
+pub(crate) struct Process(u32);
 
 impl Process {
     pub(crate) fn this() -> Self {
-        // SAFETY: it cannot fail.
-        Self(unsafe { libc::getpid() })
+        static COUNTED: Once = Once::new();
+        COUNTED.call_once(|| {
+            // SAFETY: the handler takes no lock and no memory. Without memory for it no fork is noticed.
+            let _no_memory = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        });
+        Self(FORKS.load(Ordering::Relaxed))
     }
 
     pub(crate) fn is_this(self) -> bool {
@@ -25,4 +36,8 @@ impl Process {
             std::mem::forget(handle);
         }
     }
+}
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
 }
