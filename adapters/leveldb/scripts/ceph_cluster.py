@@ -23,6 +23,7 @@ filestore max inline xattr size btrfs = 1
 filestore max inline xattr size other = 1
 osd max object name len = 256
 osd max object namespace len = 64
+osd journal = {directory}/osd/journal
 osd journal size = 1024
 """,
     # Metadata and data of all objects lie in the store.
@@ -116,7 +117,7 @@ class Cluster:
             directory=self.directory,
             cache=cache,
             write_buffer=write_buffer,
-            store=STORES[store].format(backend=backend),
+            store=STORES[store].format(backend=backend, directory=directory),
         )
         self.configuration.write_text(text)
         self.address = f"[v2:127.0.0.1:{port}]"
