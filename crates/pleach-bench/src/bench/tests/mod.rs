@@ -216,12 +216,10 @@ fn costs_are_counted() {
         run(&PLEACH, "--workloads fillrandom --keys 5000 --value-size 1000").pop().expect("one record");
     assert_eq!(record.user_written_bytes, 5000 * 1016);
     assert_eq!(record.live_bytes, 5000 * 1016);
-    // Everything is written at least to the log and to an SST.
-    for amplification in [record.write_amp_calls, record.write_amp_engine] {
-        assert!(
-            amplification.is_some_and(|amplification| (1.9..3.0).contains(&amplification)),
-            "{amplification:?}"
-        );
+    // Everything is written at least to the log and to an SST. Where the log is mapped, calls write the SST alone.
+    for (amplification, least) in [(record.write_amp_calls, 0.9), (record.write_amp_engine, 1.9)] {
+        let is_likely = amplification.is_some_and(|amplification| (least..3.0).contains(&amplification));
+        assert!(is_likely, "{amplification:?}");
     }
     assert!(
         record.final_disk_bytes >= record.live_bytes && record.peak_disk_bytes >= record.final_disk_bytes
