@@ -37,6 +37,7 @@ fn print_json(db: &Db, names: &[String]) -> Result<()> {
     store.insert("index_bytes_per_block".to_owned(), per(stats.index_bytes, stats.data_blocks).into());
     store.insert("index_bytes_per_entry".to_owned(), per(stats.index_bytes, stats.sst_entries).into());
     store.insert("training_seconds".to_owned(), stats.training_time.as_secs_f64().into());
+    store.insert("log_is_mapped".to_owned(), stats.log_is_mapped.into());
     dropped::put_json(&mut store, &stats);
     store.insert("poisoned".to_owned(), stats.poisoned.clone().into());
     let mut partitions = Vec::new();

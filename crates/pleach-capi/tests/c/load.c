@@ -113,7 +113,12 @@ int main(int argc, char **argv) {
     pleach_partition_free_loaded(partition);
     pleach_db_free_loaded(db);
     handlers(after);
+    // An open may take this one for the mapped log. The library then stays, because the handler does.
+    bool has_handler = after[SIGBUS] != before[SIGBUS];
+    after[SIGBUS] = before[SIGBUS];
     MUST(memcmp(before, after, sizeof before) == 0);
+    dlclose(library);
+    MUST(!has_handler || dlopen(argv[1], RTLD_NOW | RTLD_NOLOAD) != NULL);
     printf("nothing at load, and a fork before the open\n");
     return 0;
 }

@@ -201,6 +201,7 @@ fn handler_is_there() -> bool {
             }
             // Set before the handler can run.
             BEFORE.get_or_init(|| before);
+            stay_loaded();
             let mut ours: libc::sigaction = std::mem::zeroed();
             ours.sa_sigaction = on_bus_error as *const () as usize;
             ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
@@ -208,6 +209,19 @@ fn handler_is_there() -> bool {
             libc::sigaction(libc::SIGBUS, &raw const ours, ptr::null_mut()) == 0
         }
     })
+}
+
+/// Keeps the library that holds the handler in memory, if a program should unload it. Best effort.
+fn stay_loaded() {
+    // SAFETY: the structure is plain data, for which zeros are valid; `dladdr` fills it with a name that lives as long as the
+    // library, and `dlopen` loads nothing with these flags.
+    unsafe {
+        let mut here: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(on_bus_error as *const c_void, &raw mut here) != 0 && !here.dli_fname.is_null() {
+            let _for_ever =
+                libc::dlopen(here.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE);
+        }
+    }
 }
 
 /// Puts memory of no file under a store of ours; everything else goes to the handler of before.
