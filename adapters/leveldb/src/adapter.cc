@@ -42,7 +42,7 @@
 #include "pleach_leveldb.h"
 #include "surroundings.h"
 
-// What the base classes define outside their headers.
+// The members of the base classes that are not defined in their headers.
 namespace leveldb {
 
 Iterator::Iterator() : cleanup_head_{nullptr, nullptr, nullptr, nullptr} {}
@@ -118,7 +118,7 @@ struct ReadOptions {
     ReadOptions(const ReadOptions&) = delete;
 };
 
-// What the library needs of an open store's surroundings, as long as it is open.
+// The handles of the C interface that a store's options were made of. They live as long as the open store.
 struct Held {
     leveldb_options_t* options = leveldb_options_create();
     leveldb_comparator_t* comparator = nullptr;

@@ -26,10 +26,10 @@ namespace {
 constexpr const char* HELP =
     "convert OLD NEW: copies the LevelDB store in the directory OLD into a new Pleach store in the directory NEW\n"
     "\n"
-    "OLD is opened by libleveldb, so no other process may have it open, and its log is recovered. It is not changed\n"
-    "otherwise. NEW must not exist. The copy is written beside it, to NEW.partial, is compared with OLD entry by entry, and\n"
-    "gets its name at the end. A NEW.partial that an earlier run has left is removed. Only stores in LevelDB's own key order\n"
-    "can be read without the program that made them.\n"
+    "OLD is opened by libleveldb, so no other process may have it open. That recovers its log and may merge its files, but\n"
+    "does not change its entries. NEW must not exist. The copy is written beside it, to NEW.partial, is compared with OLD\n"
+    "entry by entry, and gets its name at the end. A NEW.partial that an earlier run has left is removed. Only stores in\n"
+    "LevelDB's own key order can be read without the program that made them.\n"
     "\n"
     "exit codes: 0 copied and compared; 1 failed, nothing is at NEW; 2 wrong arguments; 130 interrupted\n";
 

@@ -1,5 +1,6 @@
 // Counts what a program asks of a store. With PLEACH_LEVELDB_COUNTERS=DIRECTORY each open store has a file there, which is
-// mapped and so is up to date even after a kill; `scripts/counters` prints it. Without, nothing is counted.
+// mapped and so is up to date even after a kill. `Cluster.counters` in `scripts/ceph_cluster.py` reads it. Without the variable
+// nothing is counted.
 
 #pragma once
 
@@ -19,4 +20,4 @@ struct Counters {
     }
 };
 
-static_assert(sizeof(Counters) == 248 + 7 * 8, "scripts/counters reads this layout");
+static_assert(sizeof(Counters) == 248 + 7 * 8, "scripts/ceph_cluster.py reads this layout");

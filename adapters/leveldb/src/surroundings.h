@@ -1,4 +1,4 @@
-// What the library must know of the caller's libleveldb: its default Env, sizes of caches, Envs in memory.
+// The objects of the caller's own libleveldb that the adapter has to recognise: its default Env, caches, Envs in memory.
 
 #pragma once
 

@@ -1,19 +1,21 @@
 //! Keys in the reverse order of bytes: a form of a key whose order of bytes is the reverse of the key's own.
 //!
-//! An engine that knows the order of bytes alone so keeps entries in the reverse one. Whoever offers that order encodes each key
-//! on its way in and decodes it on its way out.
+//! With this form, an engine that sorts by bytes keeps entries in the reverse order. An interface that offers the reverse order
+//! encodes each key before it calls the engine, and decodes each key that it returns.
 //!
 //! # Invariants
-//! 1. *Order*: `encode(a) < encode(b)` if and only if `a > b`. A key stands behind all keys that begin with it.
+//! 1. *Order*: `encode(a) < encode(b)` if and only if `a > b`. So a key comes after all longer keys that begin with it.
 //! 2. *Unambiguous*: each key has one form, and [`decode_reversed`] accepts no other bytes. No form is a prefix of another.
 //!
 //! # On disk
 //! Layout: docs/format/reversed-keys.md. This module owns the bytes.
 //!
 //! # Cost
-//! Two bytes a key, and one for each zero byte that stands alone; three zeros and more in a row take two bytes. Groups of
-//! eight bytes with a length behind each would cost an eighth, and up to eight bytes of padding: more for most keys, which are
-//! texts without zeros, or numbers with several in a row. The most is half of the key and two bytes.
+//! Two bytes a key. A run of zeros takes two bytes, and one more for each 127 zeros: so a single zero costs one byte, and longer
+//! runs cost none. In the worst case, every second byte is a zero, and the form is half of the key and two bytes longer.
+//!
+//! The usual alternative, groups of eight bytes with a length behind each, adds an eighth and up to eight bytes of padding. That
+//! is more for most keys: texts have no zeros, and numbers have several in a row.
 
 use crate::Malformed;
 
@@ -50,7 +52,7 @@ pub const REVERSED_EXTRA_LEN: usize = 2;
 /// ```
 pub fn encode_reversed(key: &[u8], to: &mut Vec<u8>) {
     to.reserve(key.len() + REVERSED_EXTRA_LEN);
-    // Most keys have no zeros: then the whole key is complemented by one loop without branches.
+    // Fast path: most keys have no zeros, and one loop without branches complements them.
     let mut rest = key;
     while !rest.is_empty() && rest.contains(&0) {
         let (plain, behind) = split_at_first(rest, |byte| byte == 0);
@@ -109,7 +111,7 @@ fn split_at_first(bytes: &[u8], is_wanted: impl Fn(u8) -> bool) -> (&[u8], &[u8]
     bytes.split_at(bytes.iter().position(|&byte| is_wanted(byte)).unwrap_or(bytes.len()))
 }
 
-/// Codes of so many zeros, behind which the key ends, or has another byte.
+/// Appends the codes of a run of `zeros`. `ends` says whether the key ends behind the run or has another byte.
 ///
 /// A key with fewer zeros before another byte is larger than one with more, and one that ends with fewer is smaller. So the
 /// codes of zeros before a byte ascend, those before the end descend and stand above them.

@@ -54,7 +54,7 @@ impl Batch {
     }
 }
 
-/// A length of C that 32 bits cannot hold is cut, as by LevelDB; no such memory can be handed over in practice.
+/// Appends a length. Of one from 4 to 32 GiB the reader sees the lower 32 bits alone, as in LevelDB's batches.
 #[expect(clippy::cast_possible_truncation, reason = "seven bits at a time")]
 fn push_varint(to: &mut Vec<u8>, mut number: usize) {
     while number >= 0x80 {

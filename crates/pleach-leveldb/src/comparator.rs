@@ -47,7 +47,7 @@ impl Comparator {
     pub(crate) fn name(&self) -> String {
         // SAFETY: the caller gave the function for this state; it returns a C string.
         let name = unsafe { c_string((self.name)(self.state)) };
-        // Names that differ stay different.
+        // Names of other bytes than text stay different from each other: the bytes are escaped, as `\xff`.
         name.utf8_chunks().fold(String::new(), |name, chunk| {
             name + chunk.valid() + &chunk.invalid().escape_ascii().to_string()
         })

@@ -97,7 +97,7 @@ fn has_leveldb_names(env: &dyn Env, path: &Path) -> Result<bool> {
     Ok(names.iter().any(|(name, _)| is_leveldbs(name)))
 }
 
-/// LevelDB takes its lock before it looks for a store, so a directory that may not be written is the first error.
+/// An error if the directory may not be written. LevelDB takes its lock before it looks for a store, so it reports this first.
 fn check_writable(options: &OptionsHandle, path: &Path) -> Result<()> {
     let c_path = std::ffi::CString::new(path.as_os_str().as_bytes());
     let Ok(c_path) = c_path else { return Ok(()) };
@@ -144,7 +144,7 @@ impl Database {
             Found::Store if options.error_if_exists => return invalid("exists (error_if_exists is true)"),
             Found::Nothing | Found::Store => {}
         }
-        // The name alone decides that the library needs no view of the keys.
+        // By this name alone the library takes the order for that of bytes, and keeps no view of the keys.
         if let Some(comparator) = &options.comparator
             && comparator.name() == BYTEWISE
             && !comparator.seems_bytewise()

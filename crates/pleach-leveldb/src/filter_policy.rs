@@ -1,8 +1,8 @@
 //! Filter policies: `leveldb_filterpolicy_t`.
 //!
-//! Pleach has filters of its own. A Bloom filter's bits are passed on. A policy of the caller cannot be used inside SSTs, but it
-//! can change what a get finds, so it is asked about each key that is found: then a policy that is wrong has the effect that it
-//! has with LevelDB.
+//! Pleach has its own filters. The bits of LevelDB's Bloom filter set theirs. A policy of the caller is not used inside SSTs. But
+//! a policy that wrongly excludes keys changes what a get of LevelDB's finds. So each key that a get finds is checked by a filter
+//! of that key alone, and the wrong policy has the same effect here.
 
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The form in which a store has the caller's keys: as they are, or so that their order is the reverse one.
 //!
-//! The reverse order of bytes is known by its comparator's name, so the caller's function is not needed to sort by it. Keys
-//! of such a store are encoded on their way in, for writes as for reads, and decoded by iterators.
+//! The library knows the reverse order of bytes by its comparator's name, so it does not need the caller's function to sort.
+//! Writes and reads encode the keys of such a store, and iterators decode them.
 //!
 //! # On disk
 //! The entries are in a partition whose name begins with [`KeyForm::partition_prefix`] and ends with the comparator's name. The
@@ -17,11 +17,11 @@ use pleach_coding::{decode_reversed, encode_reversed};
 use crate::comparator::Comparator;
 use crate::status::{Kind, Result, Status};
 
-/// The comparator of RocksDB that has the reverse order of bytes. The name is stored in RocksDB's files too, so its meaning
+/// The name of the comparator with the reverse order of bytes. It is RocksDB's, which stores it in its files, so its meaning
 /// cannot change.
 pub(crate) const REVERSE_BYTEWISE: &str = "rocksdb.ReverseBytewiseComparator";
 
-/// The same for C.
+/// [`REVERSE_BYTEWISE`] as a C string.
 pub(crate) const REVERSE_BYTEWISE_C: &CStr = c"rocksdb.ReverseBytewiseComparator";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,7 +78,7 @@ impl OptionsHandle {
         cache.saturating_add(2 * self.write_buffer()).clamp(MEMORY_MIN, MEMORY_MAX)
     }
 
-    /// Memory that the keys of a custom comparator may take.
+    /// Memory that the keys of a custom comparator may take, in addition to [`OptionsHandle::memory_bytes`].
     pub(crate) fn view_bytes_max(&self) -> usize {
         (self.memory_bytes() / 4).max(VIEW_BYTES_MIN)
     }
@@ -87,7 +87,7 @@ impl OptionsHandle {
         self.write_buffer_size.clamp(WRITE_BUFFER_MIN, WRITE_BUFFER_MAX)
     }
 
-    /// The same for Pleach.
+    /// Pleach's options for these.
     pub(crate) fn translate(&self) -> Options {
         let mut options = Options::new()
             .env(self.env())

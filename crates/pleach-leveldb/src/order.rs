@@ -34,7 +34,7 @@ pub(crate) fn find_partition(db: &Db, options: &OptionsHandle) -> Result<(Partit
     if wanted == BYTEWISE {
         let partition = db.default_partition();
         if is_unused {
-            // Any write makes this the order of the store. A delete of a key that is not there changes no answer.
+            // A write records that this is the order of the store. A delete of a missing key changes no answer.
             partition.delete(b"")?;
         }
         return Ok((partition, form));

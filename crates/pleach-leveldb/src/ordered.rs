@@ -4,7 +4,8 @@
 //! built when the store is opened, and changed by each write. A snapshot of it is a clone, which shares the tree.
 //!
 //! # Concurrency
-//! A lock guards the view during a write and while a snapshot is taken, so view and store always agree.
+//! A lock guards the view during a write and while a snapshot is taken, so view and store always agree. Each get takes a
+//! snapshot. So gets and new iterators wait for a write in progress, also for its sync.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -18,7 +19,7 @@ use crate::batch::Record;
 use crate::comparator::Comparator;
 use crate::status::{Kind, Result, Status};
 
-/// Memory of a key in the tree beside its bytes (a generous estimate).
+/// Memory that a key takes in the tree in addition to its bytes (an estimate, rather too large).
 const KEY_OVERHEAD: usize = 96;
 
 /// A key, ordered by the caller's function.
@@ -112,7 +113,7 @@ impl View {
 /// The view of an open store.
 pub(crate) struct Ordered {
     view: Mutex<View>,
-    /// Most memory that the view may take; more puts are refused.
+    /// Memory that the view may take. A put that would exceed it is refused; an open may exceed it.
     budget: usize,
 }
 

@@ -1,14 +1,14 @@
 //! The process that made a handle.
 //!
-//! A child of a fork has copies of its parent's handles, but no threads of the parent's, and the files are the parent's. A
-//! program may release the handles in the child all the same, for instance at its exit. There a release must do nothing: a close
-//! would wait for threads that are not there, write to the parent's files, and end the parent's lock.
+//! A child of a fork has copies of its parent's handles, but none of the parent's threads, and the files belong to the parent.
+//! The program may still release the handles in the child, for instance at its exit. Such a release must do nothing: a close
+//! would wait for the missing threads, and write to the parent's files.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The number of forks between the process that made the first handle and this one. Each iterator asks twice, so it is no
-/// system call.
+/// The number of forks between the process that made the first handle and this one. A counter, because a system call (`getpid`)
+/// would slow down each iterator twice.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -147,7 +147,7 @@ impl<'e> Places<'e> {
         self.sync(from)
     }
 
-    /// Removes what a repair needs no more.
+    /// Removes what the repair no longer needs.
     fn end(&self) -> Result<()> {
         self.remove(&self.dir.join(MARKER))?;
         self.sync(&self.dir)?;
@@ -165,7 +165,7 @@ impl<'e> Places<'e> {
         Ok(())
     }
 
-    /// Removes what an earlier repair has left before it moved files.
+    /// Removes the new store of an earlier repair that has not moved files. Any other store of that name is removed too.
     fn remove_copy(&self, options: &OptionsHandle) -> Result<()> {
         match pleach::destroy(&self.copy, &options.translate()) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
@@ -215,8 +215,8 @@ impl<'e> Places<'e> {
         unreachable!("numbers do not end")
     }
 
-    /// The store's files in a directory, with their lengths, in the order of their names. The lock, which stays where it is, is
-    /// not among them.
+    /// The store's files in a directory, with their lengths, in the order of their names. Without the lock, which stays where
+    /// it is.
     fn files(&self, dir: &Path) -> Result<Vec<(String, u64)>> {
         if self.env.metadata(dir).map_err(|e| failed("look for", dir, &e))?.is_none() {
             return Ok(Vec::new());

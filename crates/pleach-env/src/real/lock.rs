@@ -1,4 +1,4 @@
-//! The operating system's lock on a store: `flock` on a file that is never removed.
+//! The operating system's lock on a store: `flock` on a file that only the removal of the whole store removes.
 //!
 //! Writers take it exclusively, readers share it. A reader creates nothing. If a store was copied without its lock file,
 //! readers share a lock on the directory instead. A writer creates the file, locks it, and then tries the directory's lock.

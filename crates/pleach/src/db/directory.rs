@@ -26,7 +26,7 @@ use crate::version::edit::{Edit, EditItem};
 use crate::version::{FileTable, Version};
 use crate::version_set::reserve::RESERVE;
 
-/// Name of the lock file. It is never removed.
+/// Name of the lock file. Only the removal of the whole store (`destroy`) removes it.
 pub(crate) const LOCK: &str = "LOCK";
 
 /// The number of the first manifest of a store.

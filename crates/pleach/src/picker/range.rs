@@ -1,7 +1,7 @@
 //! The merge of a key range of all runs, on demand.
 //!
-//! All runs that have a file in the range take part, however many runs without one lie between them: what the range holds of a
-//! run goes below those, but they hold no key of it. The output is part of the oldest run.
+//! All runs with a file in the range take part, and the output becomes part of the oldest run. There may be runs without such a
+//! file between them. The merged entries move below these runs, which is safe because they hold no key of the range.
 
 use super::{Policy, Situation, oldest_stage};
 use crate::keys::KeyRange;

@@ -1,12 +1,14 @@
 //! Turning: two merges of the same sources, one for each direction, that stand beside each other.
 //!
-//! The *active* merge walks; the *idle* one stays behind. They are beside each other if, in each source, the merge that goes
-//! down stands on the entry before that of the merge that goes up. That is so whichever of them stands on the current key: all
-//! entries below it are on one side and all above it on the other, and its own are on the side of the active merge. The
-//! other merge then stands on the key to which a turn leads.
+//! The *active* merge walks; the *idle* one stays behind. They are *beside each other* if, in each source, the merge that goes
+//! down stands on the entry directly before that of the merge that goes up. Either of them may be the active one, which stands on
+//! the current key. The idle one then stands on the next key in its own direction, which is where a turn leads.
 //!
-//! The active merge counts the steps of each source. When the walk turns, the idle merge moves just the sources that have
-//! moved, each by as many steps. A source that has gone far takes its place from the active merge, and makes one step.
+//! Example, with one source of the keys `a b c d`: if the merge that goes up is active and stands on `c`, the one that goes down
+//! stands on `b`. After two steps up they stand on nothing and on `b`; a turn moves the idle one by two steps, to `d`.
+//!
+//! The active merge counts the steps of each source. When the walk turns, the idle merge moves only the sources that have moved,
+//! each by as many steps. A source that has moved far takes its position from the active merge, and makes one step.
 //!
 //! # Cost
 //! A turn behind *n* steps moves at most *n* sources, however many there are. A source that has gone far, or all of them behind

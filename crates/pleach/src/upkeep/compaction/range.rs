@@ -1,18 +1,19 @@
 //! Range compactions: what the runs hold of a key range goes into the oldest run.
 //!
-//! The job takes the pieces of all files inside the range, and merges them like whole runs. Nothing outside of the range is
-//! written again: a file that sticks out of it stays, and its run keeps the parts outside ([`crate::version`], parts). Of the
-//! oldest run a small rest of a file is written again too, so that its files do not become ever smaller.
+//! The job takes the pieces of all files inside the range, and merges them like whole runs. It does not write what is outside of
+//! the range: a file that reaches beyond it stays, and its run keeps the parts outside ([`crate::version`], parts). The exception
+//! is the oldest run: there a small rest of a file is written too, so that its files do not become ever smaller.
 //!
-//! A long job commits its progress as it goes on. What is below the last key merged is done then, and the job continues as one
-//! for the rest of the range. The version does not record it, so a crash ends it there.
+//! A long job commits its progress as it goes on. Then everything up to the last key merged is done, and the job continues with
+//! the rest of the range. The version does not record the job, so a crash ends it there.
 //!
 //! # Invariants
 //! 1. *One edit* takes the pieces out of their runs and puts the outputs in, so that each key is visible once.
 //! 2. *Whole column*: all runs that have keys of the range give their pieces at once. So the output may be older than runs
 //!    between them, which have no key of the range. Later flushes are newer than all of them.
 //! 3. *No run twice*: as for partial jobs.
-//! 4. *Age order*: the output has writes as new as those of the newest input, so every older run is said to have.
+//! 4. *Age order*: the output has writes as new as those of the newest input. Runs are sorted by their newest sequence number, an
+//!    upper bound. So the edit raises that of each run older than the newest input.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
