@@ -34,7 +34,11 @@ pub(crate) fn delete_range(
     let mut cursor = partition.cursor()?;
     let mut is_found = cursor.seek(lower.unwrap_or_default())?;
     while is_found && let Some(key) = cursor.key().filter(|key| upper.is_none_or(|upper| *key < upper)) {
+        let len = batch.len();
         batch.delete(partition, key);
+        if batch.len() == len {
+            break; // It is full, which its commit reports.
+        }
         is_found = cursor.next()?;
     }
     Ok(())

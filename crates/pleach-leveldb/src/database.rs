@@ -192,7 +192,7 @@ impl Database {
     }
 
     /// Tells the caller's log of an error.
-    fn logged(&self, error: Status) -> Status {
+    pub(crate) fn logged(&self, error: Status) -> Status {
         self.log(&error.to_string());
         error
     }
@@ -255,10 +255,6 @@ impl Database {
 
     pub(crate) fn write(&self, data: &[u8], durability: Durability) -> Result<()> {
         let records = decode(data)?;
-        // LevelDB logs a batch without records too, and syncs the log: programs make earlier writes durable by it.
-        if records.is_empty() && matches!(durability, Durability::Sync) {
-            return Ok(self.db.sync()?);
-        }
         if let Some(ordered) = &self.ordered {
             return ordered.write((&self.db, &self.partition), &records, durability);
         }

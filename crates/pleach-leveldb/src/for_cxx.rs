@@ -38,7 +38,7 @@ pub unsafe extern "C" fn pleach_leveldb_write_records(
 ) {
     // SAFETY: by the contract of the header.
     let records = unsafe { bytes(records, len) };
-    report(error, || db.write(records, options.durability));
+    report(error, || db.write(records, options.durability).map_err(|e| db.logged(e)));
 }
 
 #[unsafe(no_mangle)]

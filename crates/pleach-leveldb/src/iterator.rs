@@ -104,10 +104,18 @@ impl IteratorHandle {
         if matches!(self.walk, Walk::Failed) {
             return;
         }
-        if let Err(error) = caught(|| self.walk.go(to)) {
-            self.error = Some(error);
-        } else if self.error.is_some() {
-            self.error = None;
+        match pleach_ffi::caught(|| self.walk.go(to)) {
+            Ok(Ok(())) => {
+                if self.error.is_some() {
+                    self.error = None;
+                }
+            }
+            Ok(Err(error)) => self.error = Some(error),
+            // Nobody knows where a walk is that has panicked.
+            Err(panic) => {
+                self.walk = Walk::Failed;
+                self.error = Some(Status::new(Kind::Io, panic));
+            }
         }
     }
 

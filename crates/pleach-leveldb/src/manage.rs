@@ -7,7 +7,7 @@ use pleach::ErrorKind;
 
 use crate::database::{Found, is_leveldb, look, path_of};
 use crate::options::OptionsHandle;
-use crate::repair::{remove_directory, repair};
+use crate::repair::{abandon, remove_directory, repair};
 use crate::status::{ErrorSlot, Result, report};
 
 /// Removes the store's files, and the directory if nothing else is in it. No store is no error, as with LevelDB.
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn leveldb_destroy_db(
     report(error, || destroy(options, &path));
 }
 
-fn destroy(options: &OptionsHandle, path: &Path) -> Result<()> {
+pub(crate) fn destroy(options: &OptionsHandle, path: &Path) -> Result<()> {
     // No directory has the empty name. Joined with the name of a file it would be the working directory.
     if path.as_os_str().is_empty() {
         return Ok(());
@@ -30,6 +30,7 @@ fn destroy(options: &OptionsHandle, path: &Path) -> Result<()> {
     if look(&*options.env(), path)? == Found::LevelDb {
         return Err(is_leveldb(path));
     }
+    abandon(options, path)?;
     match pleach::destroy(path, &options.translate()) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
         _ => remove_directory(options.other_env.is_none(), path),

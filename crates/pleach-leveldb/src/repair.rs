@@ -50,6 +50,21 @@ pub(crate) fn repair(options: &OptionsHandle, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Ends a repair that was interrupted, before its store is destroyed: its new store, too, holds what shall go.
+pub(crate) fn abandon(options: &OptionsHandle, path: &Path) -> Result<()> {
+    let env = options.env();
+    let marker = path.join(MARKER);
+    if env.metadata(&marker).map_err(|e| failed("look for", &marker, &e))?.is_none() {
+        return Ok(());
+    }
+    let places = Places::new(options, &*env, path)?;
+    let _lock = places.lock()?;
+    for (name, _) in places.files(&places.copy)? {
+        places.remove(&places.copy.join(name))?;
+    }
+    places.end()
+}
+
 /// The directories of a repair.
 struct Places<'e> {
     env: &'e dyn Env,
@@ -129,8 +144,10 @@ impl<'e> Places<'e> {
             old = Some(to);
         }
         let mut names: Vec<_> = self.files(&self.copy)?.into_iter().map(|(name, _)| name).collect();
-        names.sort_by_key(|name| (name == CURRENT, !name.starts_with("MANIFEST-")));
+        names.sort_by_key(|name| (name == CURRENT, name.starts_with("MANIFEST-")));
         let current = names.pop_if(|name| name == CURRENT);
+        let manifest = names.pop_if(|name| name.starts_with("MANIFEST-"));
+        self.move_all(&self.copy, &self.dir, manifest.into_iter())?;
         self.move_all(&self.copy, &self.dir, names.into_iter())?;
         self.move_all(&self.copy, &self.dir, current.into_iter())?;
         Ok(old)
@@ -338,6 +355,24 @@ mod tests {
         leveldb_close(Some(db));
         env.remove_file(&Path::new("/db").join(CURRENT)).unwrap();
         (env, all)
+    }
+
+    #[test]
+    fn a_store_whose_repair_was_interrupted_anywhere_can_be_destroyed() {
+        for changes in 0.. {
+            let (env, _) = damaged_store();
+            let options = options_on(&env);
+            LEFT.set(changes);
+            let repaired = repair(&options, Path::new("/db"));
+            let is_interrupted = LEFT.replace(u64::MAX) == 0 && repaired.is_err();
+            crate::manage::destroy(&options, Path::new("/db")).unwrap();
+            let db = open(&options).unwrap_or_else(|error| panic!("after {changes} changes: {error}"));
+            assert!(keys(&db).is_empty(), "after {changes} changes something came back");
+            leveldb_close(Some(db));
+            if !is_interrupted {
+                return;
+            }
+        }
     }
 
     #[test]

@@ -53,16 +53,29 @@ impl RealFile {
             return None;
         }
         let mut mapping = self.mapping.try_lock()?;
-        let written = mapping.as_mut()?.write(bytes, offset);
-        if !mapping.as_ref()?.is_usable() {
-            self.is_mapped.store(false, Ordering::Relaxed);
-            *mapping = None;
+        let stored = mapping.as_mut()?.write(bytes, offset);
+        if mapping.as_ref()?.is_usable() {
+            return stored.map(|()| Ok(bytes.len()));
         }
-        Some(written?.map(|()| bytes.len()))
+        self.is_mapped.store(false, Ordering::Relaxed);
+        *mapping = None;
+        stored.map(|()| self.write_lost(bytes, offset))
     }
 
-    /// Before the file loses space that a store may need.
-    fn unmap(&self) {
+    /// Writes what a store that met a bus error could not, or tells why. A file that was cut would only be made longer again.
+    #[cold]
+    fn write_lost(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        if self.len()? < offset + bytes.len() as u64 {
+            Err(Errno::IO.into())
+        } else {
+            self.file.write_at(bytes, offset)
+        }
+    }
+
+    /// Before the file loses the space behind `offset`, which a store may need. Another handle's mapping stays: the log ends its
+    /// own when it leaves a segment, and only then is the rest of the segment punched.
+    fn unmap(&self, offset: u64) {
+        self.reserved.fetch_min(offset, Ordering::Relaxed);
         self.is_mapped.store(false, Ordering::Relaxed);
         *self.mapping.lock() = None;
     }
@@ -110,7 +123,7 @@ impl File for RealFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.unmap();
+        self.unmap(len);
         self.file.set_len(len)
     }
 
@@ -145,7 +158,7 @@ impl File for RealFile {
         if len == 0 {
             return Ok(()); // `fallocate` refuses an empty range.
         }
-        self.unmap();
+        self.unmap(offset);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(rustix::fs::fallocate(&self.file, flags, offset, len)?)
     }

@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, OFlags};
@@ -45,8 +46,14 @@ pub(super) fn lock(path: &Path, mode: LockMode) -> io::Result<Option<Box<dyn Fil
 }
 
 fn lock_exclusively(path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
-    let Some(lock) = try_flock(open(path, OFlags::RDWR | OFlags::CREATE)?, LockMode::Exclusive)? else {
-        return Ok(None);
+    let lock = loop {
+        let file = open(path, OFlags::RDWR | OFlags::CREATE)?;
+        failpoint::reached("lock.opened");
+        let Some(lock) = try_flock(file, LockMode::Exclusive)? else { return Ok(None) };
+        // Between the two calls another process may have removed the store, its lock file included.
+        if is_at(&lock.file, path)? {
+            break Box::new(lock);
+        }
     };
     // Invariant 1. The directory's lock is released at once: later readers find the file.
     match parent(path).and_then(|dir| try_flock(dir, LockMode::Exclusive)) {
@@ -59,24 +66,38 @@ fn lock_exclusively(path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
 fn lock_shared(path: &Path) -> io::Result<Option<Box<dyn FileLock>>> {
     match open(path, OFlags::RDONLY) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        file => return try_flock(file?, LockMode::Shared),
+        file => return shared(try_flock(file?, LockMode::Shared)),
     }
     failpoint::reached("lock.no_file");
     let Some(lock) = try_flock(parent(path)?, LockMode::Shared)? else { return Ok(None) };
     match open(path, OFlags::RDONLY) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Some(lock)),
-        file => try_flock(file?, LockMode::Shared),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Some(Box::new(lock))),
+        file => shared(try_flock(file?, LockMode::Shared)),
+    }
+}
+
+fn shared(lock: io::Result<Option<RealLock>>) -> io::Result<Option<Box<dyn FileLock>>> {
+    Ok(lock?.map(|lock| Box::new(lock) as Box<dyn FileLock>))
+}
+
+/// Whether `path` still names the open file.
+fn is_at(file: &fs::File, path: &Path) -> io::Result<bool> {
+    let of = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
+    match fs::symlink_metadata(path) {
+        Ok(named) => Ok(of(&named) == of(&file.metadata()?)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
     }
 }
 
 /// The lock; `None` if another open file holds it in a mode that excludes this one.
-fn try_flock(file: fs::File, mode: LockMode) -> io::Result<Option<Box<dyn FileLock>>> {
+fn try_flock(file: fs::File, mode: LockMode) -> io::Result<Option<RealLock>> {
     let operation = match mode {
         LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
         LockMode::Shared => FlockOperation::NonBlockingLockShared,
     };
     match rustix::io::retry_on_intr(|| rustix::fs::flock(&file, operation)) {
-        Ok(()) => Ok(Some(Box::new(RealLock { file, process: getpid() }))),
+        Ok(()) => Ok(Some(RealLock { file, process: getpid() })),
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(e) => Err(e.into()),
     }

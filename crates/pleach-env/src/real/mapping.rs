@@ -5,7 +5,10 @@
 //! sends the signal `SIGBUS`, which ends the process. So (1) only space that is reserved is mapped, on file systems that keep
 //! it in place; (2) pages are asked for by `MADV_POPULATE_WRITE`, which returns an error, shortly before they are written; and
 //! (3) for what remains, a handler puts memory of no file under the store and marks the mapping as lost. The write that was
-//! interrupted, and every later one, then returns an error.
+//! interrupted, and every later one, is then made by a call, whose error is exact.
+//!
+//! A page fault also succeeds on some file systems that refuse every call. So the write that asks for pages is a call, one in
+//! each 16 KiB.
 //!
 //! # Concurrency
 //! [`RealFile`](super::file::RealFile) guards a mapping by a lock. The handler runs on the thread that stores. It looks at a
@@ -15,14 +18,12 @@
 
 use std::ffi::{c_int, c_void};
 use std::fs;
-use std::io;
 use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
 use rustix::fs::fstatfs;
-use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::failpoint;
@@ -68,9 +69,6 @@ impl Mapping {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, range.start).ok()?
         };
-        // A child that shared the pages would only make forks slower.
-        // SAFETY: the range is the mapping just made; the advice does not change its bytes.
-        let _best_effort = unsafe { madvise(start, len, Advice::LinuxDontFork) };
         let Some(place) = Place::claim(start.addr(), len) else {
             // SAFETY: just mapped with this length, and nobody knows the address.
             let _own_mapping = unsafe { munmap(start, len) };
@@ -99,10 +97,10 @@ impl Mapping {
         (offset - self.range.start) as usize
     }
 
-    /// Writes all of `bytes` at `offset`. `None`: the caller should use the system call. `false` in [`Mapping::is_usable`] says
-    /// that it is so from now on.
+    /// Writes all of `bytes` at `offset`. `None`: the caller must write them by a call. If the mapping is not usable afterwards,
+    /// any of them may have been written, and the caller must write them by a call as well.
     #[inline]
-    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> Option<io::Result<()>> {
+    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> Option<()> {
         let end = offset.checked_add(bytes.len() as u64)?;
         if offset < self.range.start || end > self.range.end || bytes.len() > STORE_MAX {
             return None;
@@ -112,8 +110,9 @@ impl Mapping {
             self.populated = self.populated.max(offset / PAGE as u64 * PAGE as u64);
             if !self.populate(end) {
                 self.place.is_lost.store(true, Ordering::Relaxed);
-                return None;
             }
+            // By a call, which notices what a page fault does not: that the file system was shut down, for one.
+            return None;
         }
         failpoint::reached("mapping.store");
         // SAFETY: the bytes from `offset` to `end` lie in the mapping, which only this value writes to; `bytes` is memory of the
@@ -121,7 +120,7 @@ impl Mapping {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(self.at(offset)), bytes.len()) };
         // The handler runs on this thread, in the middle of the copy.
         compiler_fence(Ordering::SeqCst);
-        Some(if self.is_usable() { Ok(()) } else { Err(Errno::IO.into()) })
+        Some(())
     }
 
     /// Whether stores still reach the file.
@@ -180,6 +179,19 @@ impl Place {
         self.is_taken.store(false, Ordering::Release);
     }
 
+    /// Puts memory of no file under the mapping. For the handler, on the thread that stores into it.
+    fn replace(&self) -> bool {
+        self.is_lost.store(true, Ordering::Relaxed);
+        let (start, len) = (self.start.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
+        // SAFETY: the range is a mapping of ours, which the interrupted thread is writing to; it replaces nothing else.
+        let replaced = unsafe {
+            let (protection, flags) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            libc::mmap(ptr::without_provenance_mut(start), len, protection, flags | libc::MAP_FIXED, -1, 0)
+        };
+        replaced != libc::MAP_FAILED
+    }
+
     fn contains(&self, address: usize) -> bool {
         let len = self.len.load(Ordering::Acquire);
         address.wrapping_sub(self.start.load(Ordering::Relaxed)) < len
@@ -204,8 +216,10 @@ fn handler_is_there() -> bool {
             stay_loaded();
             let mut ours: libc::sigaction = std::mem::zeroed();
             ours.sa_sigaction = on_bus_error as *const () as usize;
-            ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            libc::sigemptyset(&raw mut ours.sa_mask);
+            // What the handler of before relied on holds for it as well.
+            ours.sa_flags =
+                libc::SA_SIGINFO | libc::SA_ONSTACK | before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
+            ours.sa_mask = before.sa_mask;
             libc::sigaction(libc::SIGBUS, &raw const ours, ptr::null_mut()) == 0
         }
     })
@@ -228,41 +242,41 @@ fn stay_loaded() {
 ///
 /// Takes no lock and no memory. `mmap` is a plain system call.
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives a valid structure, which has an address for this signal.
-    let address = unsafe { (*info).si_addr() }.addr();
-    if let Some(place) = PLACES.iter().find(|place| place.contains(address)) {
-        place.is_lost.store(true, Ordering::Relaxed);
-        let (start, len) = (place.start.load(Ordering::Relaxed), place.len.load(Ordering::Relaxed));
-        // SAFETY: the range is a mapping of ours, which the interrupted thread is writing to; it replaces nothing else.
-        let replaced = unsafe {
-            let (protection, flags) =
-                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-            libc::mmap(ptr::without_provenance_mut(start), len, protection, flags | libc::MAP_FIXED, -1, 0)
-        };
-        if replaced != libc::MAP_FAILED {
+    // SAFETY: the kernel gives a valid structure.
+    let is_sent = unsafe { (*info).si_code } <= 0;
+    if !is_sent {
+        // SAFETY: a bus error that was not sent by a process has an address.
+        let address = unsafe { (*info).si_addr() }.addr();
+        if let Some(place) = PLACES.iter().find(|place| place.contains(address))
+            && place.replace()
+        {
             return;
         }
     }
-    pass_on(signal, info, context);
+    pass_on(signal, is_sent, info, context);
 }
 
-/// Calls the handler of before; if there was none, the store is repeated and ends the process.
-fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let before = BEFORE.get().filter(|b| b.sa_sigaction != libc::SIG_DFL && b.sa_sigaction != libc::SIG_IGN);
+/// Calls the handler of before. If there was none, the store is repeated, or the signal sent again, and ends the process.
+fn pass_on(signal: c_int, is_sent: bool, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let Some(before) = BEFORE.get() else { return };
     // SAFETY: `sigaction` said that the address is a handler of the kind that the flag tells.
     unsafe {
-        match before {
-            Some(before) if before.sa_flags & libc::SA_SIGINFO != 0 => {
+        match before.sa_sigaction {
+            libc::SIG_IGN if is_sent => {}
+            libc::SIG_IGN | libc::SIG_DFL => {
+                libc::signal(signal, libc::SIG_DFL);
+                if is_sent {
+                    libc::raise(signal);
+                }
+            }
+            handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
                 let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
-                    std::mem::transmute(before.sa_sigaction);
+                    std::mem::transmute(handler);
                 handler(signal, info, context);
             }
-            Some(before) => {
-                let handler: extern "C" fn(c_int) = std::mem::transmute(before.sa_sigaction);
+            handler => {
+                let handler: extern "C" fn(c_int) = std::mem::transmute(handler);
                 handler(signal);
-            }
-            None => {
-                libc::signal(signal, libc::SIG_DFL);
             }
         }
     }

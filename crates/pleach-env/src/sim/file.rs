@@ -64,11 +64,17 @@ impl SimFile {
         inode.read(&mut bytes, offset);
         store_some(&mut machine.lengths, buf, &mut bytes);
         inode.write(&bytes, offset);
-        if let Some(FaultKind::Eio | FaultKind::FailsYetDone) = turn.fault {
+        let error = match turn.fault {
+            Some(FaultKind::Eio | FaultKind::FailsYetDone) => Some(Errno::IO),
+            // Of a file whose bytes another one shares, so that the reserved space is not its own.
+            Some(FaultKind::NoSpace) => Some(Errno::NOSPC),
+            _ => None,
+        };
+        if let Some(error) = error {
             if let Some(mapped) = &mut turn.machine.mapped {
                 mapped.remove(&self.ino);
             }
-            return Err(Errno::IO.into());
+            return Err(error.into());
         }
         turn.machine.is_in_store = true;
         Ok(())

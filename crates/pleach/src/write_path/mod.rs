@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use pleach_env::sync::Mutex;
 use pleach_env::{Error, ErrorKind, File, FileId, OpenOptions, Result, failpoint};
-use pleach_log::{CommitQueue, LogWriter, SeqNo, segment_path};
+use pleach_log::{CommitQueue, Durability, LogWriter, SeqNo, segment_path};
 
 use crate::attached::Attached;
 use crate::context::Context;
@@ -137,7 +137,10 @@ impl WritePath {
     /// Commits a batch. Returns its buffers for reuse, and the result.
     pub(crate) fn commit(&self, request: WriteRequest) -> (Operations, Result<()>) {
         if request.operations.count() == 0 {
-            return (request.operations, self.ctx.status.check_writable());
+            // It has nothing to log, but it promises that the writes before it are durable.
+            let is_synced = matches!(request.durability, Durability::Sync);
+            let result = if is_synced { self.sync_log() } else { self.ctx.status.check_writable() };
+            return (request.operations, result);
         }
         if !request.may_wait && self.writers_wait.load(Ordering::Relaxed) {
             return (request.operations, Err(would_wait("writers are waiting for background work")));

@@ -289,6 +289,26 @@ fn of_many_that_open_one_directory_one_has_it() {
     });
 }
 
+/// Between the open of the lock file and its lock, another process removes the store.
+#[test]
+fn a_lock_file_that_was_removed_locks_nothing() {
+    race(|| {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Db::open(dir.path()).unwrap());
+        let held = hold("lock.opened");
+        let opener = spawn({
+            let path = dir.path().to_path_buf();
+            move || Db::open(path)
+        });
+        held.wait_for(1);
+        std::fs::remove_file(dir.path().join("LOCK")).unwrap();
+        held.release();
+        let db = opener.join().unwrap().unwrap();
+        assert_eq!(Db::open(dir.path()).unwrap_err().kind(), ErrorKind::Conflict);
+        db.close().unwrap();
+    });
+}
+
 /// A reader found no lock file, because the store was copied without it, and locks the directory instead. Meanwhile a writer
 /// makes the file, finds the directory free, and has the store.
 #[test]

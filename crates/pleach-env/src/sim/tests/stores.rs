@@ -42,7 +42,7 @@ fn a_killed_process_leaves_any_bytes_of_a_store() {
 
 #[test]
 fn an_error_of_a_store_ends_the_mapping() {
-    for kind in [FaultKind::Eio, FaultKind::FailsYetDone] {
+    for kind in [FaultKind::Eio, FaultKind::NoSpace, FaultKind::FailsYetDone] {
         let (env, file) = mapped();
         env.set_fault(Some(Fault { at_op: env.op_count(), kind }));
         assert!(file.write_all_at(&[7; LEN], 64).is_err());
