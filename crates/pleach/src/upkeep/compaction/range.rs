@@ -12,7 +12,8 @@
 //! 2. *Whole column*: all runs that have keys of the range give their pieces at once. So the output may be older than runs
 //!    between them, which have no key of the range. Later flushes are newer than all of them.
 //! 3. *No run twice*: as for partial jobs.
-//! 4. *Age order*: the output has writes as new as those of the newest input. Runs are sorted by their newest sequence number, an
+//! 4. *The range only shrinks*: runs without a key in it are not asked, so no key of another run from outside may move.
+//! 5. *Age order*: the output has writes as new as those of the newest input. Runs are sorted by their newest sequence number, an
 //!    upper bound. So the edit raises that of each run older than the newest input.
 
 use std::collections::BTreeSet;
@@ -135,8 +136,11 @@ impl CompactionJob {
     pub(super) fn follow_range(&mut self) {
         let last_key = self.merging.last_key().map(successor);
         if let Kind::Range(job) = &mut self.kind {
-            if let Some(last_key) = last_key {
-                job.plan.range.lower = last_key;
+            // A small rest of the oldest run below the range may be all that was merged. Between it and the range, runs that give
+            // nothing may have keys, so the range never grows.
+            let lower = &mut job.plan.range.lower;
+            if let Some(last_key) = last_key.filter(|last_key| **last_key > **lower) {
+                *lower = last_key;
             }
             job.pieces = None;
         }

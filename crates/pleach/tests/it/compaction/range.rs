@@ -239,6 +239,35 @@ fn a_run_that_begins_later_is_cut_once() {
     db.verify().unwrap();
 }
 
+/// A small rest of the oldest run, below the range, is written again and committed by itself. What follows must not begin there:
+/// the runs that have keys between the rest and the range, but none in the range, give nothing.
+#[test]
+fn a_rest_below_the_range_does_not_widen_it() {
+    let env = SimEnv::new(1);
+    let mut model = Model::new();
+    let mut put = |db: &Db, key: &str, value: Vec<u8>| {
+        db.default_partition().put(key, &value).unwrap();
+        model.insert(key.into(), value);
+    };
+    // The oldest run is one SST, whose first key alone fills an SST of the next open.
+    let wide = Setup { compression: Some(true), clean_every: 1, shape: Some(Shape::Forest), ..SETUP };
+    let db = Setup { sst_bytes: 1 << 20, ..wide }.open(&env).unwrap();
+    put(&db, "a", vec![0; 5000]);
+    ["l", "m", "z"].into_iter().for_each(|key| put(&db, key, vec![1; 300]));
+    db.compact().unwrap();
+    db.close().unwrap();
+    let db = wide.open(&env).unwrap();
+    put(&db, "c", b"old".to_vec());
+    db.flush().unwrap();
+    put(&db, "c", b"new".to_vec());
+    put(&db, "m", b"new".to_vec());
+    db.flush().unwrap();
+    db.default_partition().compact_range("k".."p").unwrap();
+    assert_eq!(db.stats().range_compactions, 1);
+    check(&db, &model, "the value of c is the new one");
+    db.verify().unwrap();
+}
+
 const POLICIES: [CrashPolicy; 4] =
     [CrashPolicy::DurableOnly, CrashPolicy::Everything, CrashPolicy::Random, CrashPolicy::ProcessKill];
 
