@@ -253,7 +253,9 @@ fn a_rest_below_the_range_does_not_widen_it() {
     let wide = Setup { compression: Some(true), clean_every: 1, shape: Some(Shape::Forest), ..SETUP };
     let db = Setup { sst_bytes: 1 << 20, ..wide }.open(&env).unwrap();
     put(&db, "a", vec![0; 5000]);
-    ["l", "m", "z"].into_iter().for_each(|key| put(&db, key, vec![1; 300]));
+    for key in ["l", "m", "z"] {
+        put(&db, key, vec![1; 300]);
+    }
     db.compact().unwrap();
     db.close().unwrap();
     let db = wide.open(&env).unwrap();
