@@ -182,6 +182,8 @@ impl Ordered {
         durability: Durability,
     ) -> Result<()> {
         let _one_at_a_time = self.writing.lock();
+        // An earlier write that panicked has left its view.
+        self.publish(db);
         let before = self.views.lock().view.clone();
         let mut view = before.clone();
         let mut batch = db.batch();
@@ -214,7 +216,7 @@ impl Ordered {
         Ok(committed?)
     }
 
-    /// Ends a write: its view is the current one if the store shows the write.
+    /// Ends a write: its view is the current one if the store shows the write. Requires: `writing` is held.
     fn publish(&self, db: &Db) {
         let mut views = self.views.lock();
         let last_seq = db.last_sequence_number();

@@ -32,7 +32,7 @@ pub(crate) const MARKER: &str = "REPAIRING";
 /// A file beside the new store. It tells people, and the next repair, who made the directory.
 const MADE_BY_REPAIR: &str = "MADE-BY-REPAIR";
 const MADE_BY_REPAIR_TEXT: &[u8] =
-    b"A repair of the store beside this directory was interrupted here. Repair that store again: this directory then goes.\n";
+    b"A repair of the store beside this directory made it. If none is running, one was interrupted: repair that store again.\n";
 
 /// The new store, in the directory that a repair makes.
 const COPY: &str = "store";
