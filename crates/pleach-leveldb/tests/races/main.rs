@@ -20,7 +20,7 @@ use pleach_leveldb::*;
 use support::{Store, folded_options, options};
 
 /// Longest time that reads may take (arbitrary, far above what they need on a busy machine).
-const READ_TIME_MAX: Duration = Duration::from_secs(30);
+const READ_TIME_MAX: Duration = Duration::from_secs(10);
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
