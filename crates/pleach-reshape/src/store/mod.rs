@@ -3,6 +3,9 @@
 //! A [`RowStore`] keeps rows by table and id, and a few named values. It knows nothing of keys. Writes come as whole
 //! transactions and need no reads inside: who writes a key holds its latch.
 
+#[cfg(feature = "testing")]
+pub mod model;
+
 use std::fmt::Debug;
 
 /// An error of a store, in its own words.
@@ -92,7 +95,8 @@ pub trait RowStore: Send + Sync + Debug {
     /// Makes all that is committed durable.
     fn sync(&self) -> Result<()>;
 
-    /// Shows a row's bytes; false if there is none.
+    /// Shows a row's bytes; false if there is none, or no such table: a read may come after its row was moved and its table
+    /// dropped.
     fn get(&self, place: Place, read: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
     /// A named value.
