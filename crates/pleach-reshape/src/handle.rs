@@ -36,7 +36,7 @@ use crate::write_path::Batch;
 /// batch.put(b"bob", b"2");
 /// batch.delete(b"alice");
 /// batch.commit()?;
-/// let names: Result<Vec<_>, _> = store.range(..)?.map(|entry| entry.map(|(key, _)| key)).collect();
+/// let names: Result<Vec<_>, _> = store.iter()?.map(|entry| entry.map(|(key, _)| key)).collect();
 /// assert_eq!(names?, [b"bob"]);
 /// store.close()?;
 /// # Ok::<(), pleach::Error>(())
@@ -46,6 +46,23 @@ pub struct Reshaped {
     job: Option<JobHandle>,
     pub(crate) inner: Arc<Inner>,
     report: OpenReport,
+}
+
+/// Figures of a store, from [`Reshaped::stats`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Memory of the map's changes since the last checkpoint.
+    pub delta_bytes: usize,
+    /// Memory of the whole map with [`MapPlace::Memory`](crate::MapPlace::Memory). The memory of the map's Pleach store comes
+    /// on top.
+    pub map_bytes: usize,
+    /// How often the ids were exhausted.
+    pub generation: u64,
+    /// Whether rows are being moved from the generation before.
+    pub is_draining: bool,
+    /// The number of the newest checkpoint.
+    pub checkpoint: u64,
 }
 
 /// The parts of an open store.
@@ -201,12 +218,17 @@ impl Reshaped {
         checkpoint.and(closed)
     }
 
-    /// Bytes in memory of the map: the changes since the last checkpoint, and the whole map with [`MapPlace::Memory`]. The
-    /// memory of the map's Pleach store comes on top.
-    ///
-    /// [`MapPlace::Memory`]: crate::MapPlace::Memory
-    pub fn map_bytes(&self) -> usize {
-        self.inner.map.delta_bytes() + self.inner.map.base_bytes()
+    /// Figures of the moment.
+    pub fn stats(&self) -> Stats {
+        let inner = &self.inner;
+        let allocator = inner.allocator.load();
+        Stats {
+            delta_bytes: inner.map.delta_bytes(),
+            map_bytes: inner.map.base_bytes(),
+            generation: allocator.generation,
+            is_draining: allocator.previous.is_some(),
+            checkpoint: inner.maintenance.lock().numbers.newest,
+        }
     }
 
     pub(crate) fn wake_job(&self) {

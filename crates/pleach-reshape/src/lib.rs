@@ -24,6 +24,7 @@ mod named;
 mod numbers;
 mod open;
 mod options;
+pub mod paper;
 mod range;
 mod reads;
 mod recovery;
@@ -35,7 +36,7 @@ mod verify;
 mod versions;
 mod write_path;
 
-pub use handle::Reshaped;
+pub use handle::{Reshaped, Stats};
 pub use open::OpenReport;
 pub use options::{MapPlace, Options, Stripes, Update};
 pub use range::{Range, SnapshotRange};

@@ -39,6 +39,14 @@ impl Reshaped {
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Range<'_>> {
         Ok(Range { snapshot: self.snapshot()?, ends: RangeEnds::new(bounds) })
     }
+
+    /// All pairs as of now.
+    ///
+    /// # Errors
+    /// Those of [`range`](Self::range).
+    pub fn iter(&self) -> Result<Range<'_>> {
+        self.range::<&[u8]>(..)
+    }
 }
 
 impl<'s> SnapshotRange<'s> {

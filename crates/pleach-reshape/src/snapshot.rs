@@ -26,7 +26,7 @@ use crate::store::{Place, RowSnapshot};
 /// let mut before = store.snapshot()?;
 /// store.put(b"k", b"2")?;
 /// assert_eq!(before.get(b"k")?.as_deref(), Some(&b"1"[..]));
-/// assert_eq!(before.range(..).count(), 1);
+/// assert_eq!(before.iter().count(), 1);
 /// # Ok::<(), pleach::Error>(())
 /// ```
 pub struct Snapshot<'a> {
@@ -98,6 +98,11 @@ impl Snapshot<'_> {
     pub fn range<K: AsRef<[u8]>>(&mut self, bounds: impl RangeBounds<K>) -> SnapshotRange<'_> {
         let view = View { rows: &mut *self.rows, inner: self.inner, map: Arc::clone(&self.map), at: self.at };
         SnapshotRange::new(view, RangeEnds::new(bounds))
+    }
+
+    /// All pairs that were there, in the order of keys, from either end.
+    pub fn iter(&mut self) -> SnapshotRange<'_> {
+        self.range::<&[u8]>(..)
     }
 
     /// Entries of the map.

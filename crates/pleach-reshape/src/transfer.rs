@@ -1,7 +1,5 @@
 //! Import from and export to plain tables: nobody is locked in.
 
-use std::ops::RangeFull;
-
 use pleach::Result;
 
 use crate::handle::Reshaped;
@@ -33,8 +31,20 @@ impl Reshaped {
         &self,
         pairs: impl IntoIterator<Item = Result<(K, V)>>,
     ) -> Result<u64> {
-        let limit =
-            usize::try_from(self.inner.layout.sequence_last()).unwrap_or(BATCH_PAIRS).min(BATCH_PAIRS);
+        self.import_by(BATCH_PAIRS, pairs)
+    }
+
+    /// As [`import`](Self::import), with up to `batch_pairs` pairs in a transaction.
+    ///
+    /// # Errors
+    /// Those of [`import`](Self::import).
+    pub fn import_by<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        batch_pairs: usize,
+        pairs: impl IntoIterator<Item = Result<(K, V)>>,
+    ) -> Result<u64> {
+        let ids = usize::try_from(self.inner.layout.sequence_last()).unwrap_or(BATCH_PAIRS);
+        let limit = batch_pairs.clamp(1, ids);
         let (mut batch, mut bytes, mut count) = (Vec::new(), 0, 0);
         for pair in pairs {
             let (key, value) = pair?;
@@ -71,6 +81,6 @@ impl Reshaped {
     /// # Errors
     /// Those of [`range`](Self::range).
     pub fn export(&self) -> Result<impl Iterator<Item = Result<Pair>> + '_> {
-        self.range::<&[u8]>(RangeFull)
+        self.iter()
     }
 }

@@ -28,8 +28,6 @@ use smallvec::SmallVec;
 
 pub(crate) use base::{BATCH_ENTRIES, Base, MapStore};
 pub(crate) use layer::{Horizon, Layer, Published};
-#[cfg(test)]
-pub(crate) use packed::Packed;
 
 use crate::ids::Id;
 
