@@ -70,7 +70,8 @@ pub(crate) struct Inner {
     pub(crate) store: Box<dyn RowStore>,
     pub(crate) options: Options,
     pub(crate) env: Arc<dyn Env>,
-    pub(crate) identity: [u64; 2],
+    /// The first number of the store's identity.
+    pub(crate) identity: u64,
     pub(crate) layout: Layout,
     pub(crate) map: Map,
     pub(crate) latches: Latches,

@@ -35,8 +35,17 @@ pub(crate) struct Generation {
 pub(crate) struct CheckpointNumbers {
     /// That of the newest checkpoint that began.
     pub(crate) newest: u64,
-    /// Maps of older checkpoints may name rows of tables that were dropped, or miss ids that were given again.
+    /// Maps of older checkpoints may name rows of tables that were dropped.
     pub(crate) oldest: u64,
+    /// A random number that the map has too. Each map that is made anew gets another one, so that one from before, whose rows
+    /// may have been replaced by older ones, is never taken for it.
+    pub(crate) map: u64,
+}
+
+impl CheckpointNumbers {
+    fn encode(self) -> [u64; 3] {
+        [self.newest, self.oldest, self.map]
+    }
 }
 
 /// An error of the store as ours.
@@ -107,7 +116,7 @@ pub(crate) fn set_generation(
 ) -> Result<()> {
     let Generation { number, is_draining } = generation;
     let values: [(&str, &[u64]); 2] =
-        [(GENERATION, &[number, u64::from(is_draining)]), (CHECKPOINT, &[numbers.newest, numbers.oldest])];
+        [(GENERATION, &[number, u64::from(is_draining)]), (CHECKPOINT, &numbers.encode())];
     write(store, &values, durability)
 }
 
@@ -120,12 +129,13 @@ pub(crate) fn set_ceiling(store: &dyn RowStore, ceiling: u64) -> Result<()> {
 }
 
 pub(crate) fn checkpoint_numbers(store: &dyn RowStore) -> Result<CheckpointNumbers> {
-    let numbers = read_some(store, CHECKPOINT)?.map(|[newest, oldest]| CheckpointNumbers { newest, oldest });
+    let numbers = read_some(store, CHECKPOINT)?;
+    let numbers = numbers.map(|[newest, oldest, map]| CheckpointNumbers { newest, oldest, map });
     Ok(numbers.unwrap_or_default())
 }
 
 pub(crate) fn set_checkpoint_numbers(store: &dyn RowStore, numbers: CheckpointNumbers) -> Result<()> {
-    write(store, &[(CHECKPOINT, &[numbers.newest, numbers.oldest])], Durability::Buffered)
+    write(store, &[(CHECKPOINT, &numbers.encode())], Durability::Buffered)
 }
 
 /// Whether rows may be there that a later row of their key replaces.

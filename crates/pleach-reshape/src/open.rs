@@ -67,14 +67,15 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
     };
     if records.is_none() {
         // Maps from before may name ids that are going to be given again.
-        numbers = CheckpointNumbers { newest: numbers.newest + 1, oldest: numbers.newest + 1 };
+        let newest = numbers.newest + 1;
+        numbers = CheckpointNumbers { newest, oldest: newest, map: options.env.random_u64() };
         named::set_checkpoint_numbers(&*store, numbers)?;
         map_store.clear()?;
     }
     let base = if records.is_some() { base? } else { read_base(&map_store, &options)? };
     let mut inner = Inner {
         env: Arc::<dyn Env>::clone(&options.env),
-        identity: identity.number,
+        identity: identity.number[0],
         layout,
         map: Map::new(base),
         latches: Latches::new(),
@@ -171,8 +172,11 @@ fn good_records(
     let Some((checkpoint, ends)) = map_store.records().map_err(Distrust::Broken)? else {
         return because("there is no checkpoint");
     };
-    if [&checkpoint, &ends].iter().any(|record| record.identity != identity.number) {
+    if [&checkpoint, &ends].iter().any(|record| record.identity[0] != identity.number[0]) {
         return because("the map belongs to another store");
+    }
+    if [&checkpoint, &ends].iter().any(|record| record.identity[1] != numbers.map) {
+        return because("the map was replaced by another one");
     }
     if checkpoint.number.max(ends.number) > numbers.newest {
         return because("the map is ahead of its store");

@@ -14,6 +14,8 @@
 
 mod base;
 mod layer;
+#[cfg(test)]
+mod measure;
 mod merge;
 mod packed;
 pub(crate) mod records;

@@ -38,7 +38,7 @@ pub(crate) fn options(env: &Arc<SimEnv>, rng: &mut fastrand::Rng) -> Options {
         .env(Arc::<SimEnv>::clone(env))
         .background(false)
         .stripes(stripes)
-        .sequence_bits(if rng.bool() { 56 } else { 9 })
+        .sequence_bits(if rng.bool() { 56 } else { 11 })
         .update(update)
         .map(place)
         .map_options(map)
