@@ -36,7 +36,7 @@ use crate::write_path::Batch;
 /// batch.put(b"bob", b"2");
 /// batch.delete(b"alice");
 /// batch.commit()?;
-/// let names: Result<Vec<_>, _> = store.iter()?.map(|entry| entry.map(|(key, _)| key)).collect();
+/// let names: Result<Vec<_>, _> = store.all()?.map(|entry| entry.map(|(key, _)| key)).collect();
 /// assert_eq!(names?, [b"bob"]);
 /// store.close()?;
 /// # Ok::<(), pleach::Error>(())

@@ -101,9 +101,8 @@ pub(crate) fn create(store: &dyn RowStore, identity: &Identity) -> Result<()> {
 
 pub(crate) fn generation(store: &dyn RowStore) -> Result<Generation> {
     match read_some(store, GENERATION)? {
-        None => Err(malformed(GENERATION)),
         Some([number, is_draining @ 0..=1]) => Ok(Generation { number, is_draining: is_draining == 1 }),
-        Some(_) => Err(malformed(GENERATION)),
+        _ => Err(malformed(GENERATION)),
     }
 }
 

@@ -95,7 +95,7 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         store,
     };
     let is_rebuild = records.is_none();
-    let rows_read = Recovery::new(&inner, generation, records).run(&mut inner)?;
+    let rows_read = Recovery::new(&inner, generation, records.as_ref()).run(&mut inner)?;
     if is_rebuild {
         inner.checkpoint()?;
     }
@@ -136,11 +136,11 @@ fn make_tables(store: &dyn RowStore, layout: Layout, generation: Generation) -> 
 }
 
 fn open_map(options: &Options, dir: &Path) -> Result<MapStore> {
-    let opened = MapStore::open(&options.env, dir, options.map_options.clone());
+    let opened = MapStore::open(&options.env, dir, options.map_store.clone());
     match opened {
         Err(error) if options.rebuilds && error.kind() == ErrorKind::Corruption => {
-            pleach::destroy(dir, &options.map_options.clone().env(Arc::clone(&options.env)))?;
-            MapStore::open(&options.env, dir, options.map_options.clone())
+            pleach::destroy(dir, &options.map_store.clone().env(Arc::clone(&options.env)))?;
+            MapStore::open(&options.env, dir, options.map_store.clone())
         }
         opened => opened,
     }

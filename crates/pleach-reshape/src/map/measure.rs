@@ -2,6 +2,12 @@
 //!
 //! `cargo test --release -p pleach-reshape --lib measure -- --ignored --nocapture --test-threads=1`
 
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "figures to look at, of small numbers"
+)]
+
 use std::time::Instant;
 
 use crossbeam_skiplist::SkipMap;

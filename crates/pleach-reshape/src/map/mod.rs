@@ -39,6 +39,9 @@ pub(crate) type Key = SmallVec<[u8; 24]>;
 /// A key range.
 pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
+/// Entries of a source, those of deleted keys too.
+pub(crate) type Entries = Vec<(Key, Option<Id>)>;
+
 /// From which end entries come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {

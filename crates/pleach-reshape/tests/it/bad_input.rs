@@ -107,7 +107,7 @@ fn a_damaged_row_is_an_error_that_names_it() {
         assert_eq!(failed.len(), 1);
         let name = format!("row {} of table {}", place.id, place.table.0);
         assert!(failed[0].kind() == ErrorKind::Corruption && failed[0].to_string().contains(&name));
-        assert!(store.iter().unwrap().any(|pair| pair.is_err()));
+        assert!(store.all().unwrap().any(|pair| pair.is_err()));
         assert_eq!(store.verify().unwrap_err().kind(), ErrorKind::Corruption);
         drop(store);
         // Without a map the open reads the row.
@@ -126,7 +126,7 @@ fn a_row_of_another_key_is_not_an_answer() {
     let store = open(&rows, &options(&env)).unwrap();
     assert_eq!(store.get("a0").unwrap().as_deref(), Some(&b"value 0"[..]));
     assert_eq!(store.get("a1").unwrap(), None);
-    assert_eq!(store.iter().unwrap().count(), 49);
+    assert_eq!(store.all().unwrap().count(), 49);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn every_damaged_byte_of_the_maps_files_is_an_error_or_harmless() {
             // With the option, whatever cannot be opened is made anew.
             let again = options(&disk).map(MapPlace::Memory).rebuild_damaged_map(true);
             if let Ok(store) = open(&rows, &again) {
-                let found: Contents = store.iter().unwrap().map(Result::unwrap).collect();
+                let found: Contents = store.all().unwrap().map(Result::unwrap).collect();
                 assert!(found == contents, "{name} at {at}");
             }
         }
@@ -171,7 +171,7 @@ fn every_damaged_byte_of_the_maps_files_is_an_error_or_harmless() {
 
 fn read_all(rows: &ModelStore, options: &Options) -> pleach::Result<Contents> {
     let store = open(rows, options)?;
-    store.iter()?.collect()
+    store.all()?.collect()
 }
 
 #[test]
@@ -179,7 +179,8 @@ fn a_remap_file_cut_or_changed_anywhere_loses_nothing() {
     let path = Path::new("/paper/remap");
     let (env, rows) = (SimEnv::new(1), ModelStore::new(false));
     let open = |rows: &ModelStore, env: &Arc<SimEnv>| {
-        PaperScheme::open(Box::new(rows.clone()), Arc::<SimEnv>::clone(env), path, Flush::Sync)
+        let env: Arc<dyn Env> = Arc::<SimEnv>::clone(env);
+        PaperScheme::open(Box::new(rows.clone()), &env, path, Flush::Sync)
     };
     let store = open(&rows, &env).unwrap();
     let mut contents = Contents::new();

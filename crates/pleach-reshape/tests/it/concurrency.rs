@@ -149,8 +149,8 @@ fn operate(store: &Reshaped, clock: &Clock, rng: &mut fastrand::Rng, events: &mu
 fn scan(store: &Reshaped, clock: &Clock, rng: &mut fastrand::Rng, events: &mut Events) {
     let began = clock.tick();
     let found: HashMap<Vec<u8>, Vec<u8>> = match rng.u8(..3) {
-        0 => store.iter().unwrap().map(Result::unwrap).collect(),
-        1 => store.iter().unwrap().rev().map(Result::unwrap).collect(),
+        0 => store.all().unwrap().map(Result::unwrap).collect(),
+        1 => store.all().unwrap().rev().map(Result::unwrap).collect(),
         _ => {
             let keys: Vec<_> = (0..KEYS).map(key).collect();
             let values = store.get_many(&keys).unwrap();

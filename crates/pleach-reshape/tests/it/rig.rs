@@ -66,8 +66,8 @@ pub(crate) fn value(rng: &mut fastrand::Rng) -> Vec<u8> {
 
 /// All pairs, read in every way.
 pub(crate) fn contents(store: &Reshaped) -> Contents {
-    let pairs: Contents = store.iter().unwrap().map(Result::unwrap).collect();
-    let back: Contents = store.iter().unwrap().rev().map(Result::unwrap).collect();
+    let pairs: Contents = store.all().unwrap().map(Result::unwrap).collect();
+    let back: Contents = store.all().unwrap().rev().map(Result::unwrap).collect();
     assert_eq!(pairs, back, "both ends");
     pairs
 }

@@ -71,7 +71,7 @@ fn reads_between_commit_and_publication_miss_nothing() {
                 let bytes = |text: &str| Some(text.as_bytes().to_vec());
                 match reader.join().unwrap() {
                     (Some(first), b, c) if first == b"2" => {
-                        assert_eq!((b, c), (None, bytes("2")), "{update:?}")
+                        assert_eq!((b, c), (None, bytes("2")), "{update:?}");
                     }
                     (first, ..) => assert_eq!(first, bytes("1"), "{update:?}"),
                 }
@@ -109,7 +109,7 @@ fn a_checkpoint_waits_for_writers_in_flight_and_holds_up_none() {
     drop(store);
     let store = open(&rows.crash(rows.commits()), &dir, Update::InPlace);
     assert_eq!(store.open_report().rebuilt, None);
-    assert_eq!(store.iter().unwrap().count(), 3);
+    assert_eq!(store.all().unwrap().count(), 3);
     store.verify().unwrap();
 }
 
@@ -131,7 +131,7 @@ fn waiting_writes_share_a_transaction() {
         stopped.go_on.send(()).unwrap();
     });
     assert!(rows.commits() - before < 5, "{}", rows.commits() - before);
-    assert_eq!(store.iter().unwrap().count(), 12);
+    assert_eq!(store.all().unwrap().count(), 12);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn more_rows_than_ids_are_refused() {
     let store = Options::new().sequence_bits(4).background(false).open(Box::new(rows), dir.path()).unwrap();
     let error = (0..1000).find_map(|number| store.put(format!("{number}"), "").err()).unwrap();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    let rows = store.iter().unwrap().map(Result::unwrap).count();
+    let rows = store.all().unwrap().map(Result::unwrap).count();
     assert!(rows >= 30, "{rows}");
     store.verify().unwrap();
     for number in 0..rows {
