@@ -6,3 +6,5 @@
 //! `docs/design/0020-key-reshaping.md`.
 
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;

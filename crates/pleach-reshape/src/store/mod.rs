@@ -3,6 +3,13 @@
 //! A [`RowStore`] keeps rows by table and id, and a few named values. It knows nothing of keys. Writes come as whole
 //! transactions and need no reads inside: who writes a key holds its latch.
 
+#[cfg(any(feature = "redb", feature = "lmdb"))]
+mod folder;
+#[cfg(feature = "lmdb")]
+pub mod lmdb;
+#[cfg(feature = "redb")]
+pub mod redb;
+
 use std::fmt::Debug;
 
 /// An error of a store, in its own words.
