@@ -7,6 +7,8 @@
 mod folder;
 #[cfg(feature = "lmdb")]
 pub mod lmdb;
+#[cfg(feature = "testing")]
+pub mod model;
 #[cfg(feature = "redb")]
 pub mod redb;
 
@@ -82,6 +84,7 @@ pub struct Abilities {
 /// 2. Prefix: after a crash the transactions that are there are a prefix of those that committed, in their order, and none
 ///    that was synced is missing. Where transactions ran side by side, one that began after another's commit comes later.
 /// 3. Visible: a read that begins after a commit returned sees it.
+/// 4. Empty: reads of a table that is not there find nothing.
 pub trait RowStore: Send + Sync + Debug {
     /// What the store can do.
     fn abilities(&self) -> Abilities;
@@ -99,7 +102,8 @@ pub trait RowStore: Send + Sync + Debug {
     /// Makes all that is committed durable.
     fn sync(&self) -> Result<()>;
 
-    /// Shows a row's bytes; false if there is none.
+    /// Shows a row's bytes; false if there is none, or no such table: a read may come after its row was moved and its table
+    /// dropped.
     fn get(&self, place: Place, read: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
     /// A named value.

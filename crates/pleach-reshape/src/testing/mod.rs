@@ -1,7 +1,7 @@
 //! The conformance suite of stores: what [`RowStore`] promises, as checks that run over any store.
 //!
-//! A store's tests call [`check_all`] with a function that makes an opener for each check, and, if the store is in files, the
-//! functions of [`kill`]. A check that fails panics.
+//! A store's tests call [`check_all`] with a function that makes an opener for each check, and, if the store is in files,
+//! [`check_locks`] and the functions of [`kill`]. A check that fails panics.
 
 mod access;
 mod histories;
@@ -32,7 +32,6 @@ const CHECKS: &[Check] = &[
     ("named values are kept", access::named_values),
     ("tables are made and removed", tables::made_and_removed),
     ("tables do not mix", tables::do_not_mix),
-    ("a store in use is not opened twice", tables::not_opened_twice),
     ("what is synced is there after an open", tables::synced_is_there),
     ("a snapshot stays as it was", snapshots::stay),
     ("snapshots outlive changes of tables", snapshots::outlive_changes_of_tables),
@@ -49,6 +48,11 @@ pub fn check_all(fresh: &dyn Fn() -> Box<Open>) {
         eprintln!("store: {name}");
         check(&*fresh());
     }
+}
+
+/// Checks that a store in use is not opened again, also not by this process: for stores in files.
+pub fn check_locks(open: &Open) {
+    tables::not_opened_twice(open);
 }
 
 fn opened(open: &Open) -> Box<dyn RowStore> {

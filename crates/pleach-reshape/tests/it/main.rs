@@ -1,9 +1,8 @@
-//! Stores of rows on the real file system: the conformance suite, killed processes, and folders that are not theirs.
+//! Tests of the reshaped store from outside, over the model.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the stores that are tested know no other file system than the real one"
-)]
-
-mod folders;
-mod stores;
+mod bad_input;
+mod concurrency;
+mod crash;
+mod model;
+mod rig;
+mod stories;

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use pleach_reshape::store::lmdb::{LmdbOptions, LmdbStore};
+use pleach_reshape::store::model::ModelStore;
 use pleach_reshape::store::redb::{RedbOptions, RedbStore};
 use pleach_reshape::store::{Durability, Result, RowStore};
 use pleach_reshape::testing::kill::{OpenAt, Plan, child, survives_kills};
-use pleach_reshape::testing::{Open, check_all};
+use pleach_reshape::testing::{Open, check_all, check_locks};
 
 fn redb(folder: &Path) -> Result<Box<dyn RowStore>> {
     Ok(Box::new(RedbStore::open(folder, &RedbOptions::default())?))
@@ -32,11 +33,13 @@ fn lmdb_write_map(folder: &Path) -> Result<Box<dyn RowStore>> {
 }
 
 fn conforms(open: OpenAt) {
-    check_all(&|| {
+    let fresh = || {
         let folder = tempfile::tempdir().expect("a folder");
         let open: Box<Open> = Box::new(move || open(folder.path()));
         open
-    });
+    };
+    check_all(&fresh);
+    check_locks(&*fresh());
 }
 
 #[test]
@@ -64,6 +67,15 @@ fn lmdb_with_a_writable_map_conforms() {
     conforms(lmdb_write_map);
 }
 
+#[test]
+fn model_conforms() {
+    check_all(&|| {
+        let store = ModelStore::new(true);
+        let open: Box<Open> = Box::new(move || Ok(Box::new(store.clone())));
+        open
+    });
+}
+
 fn number_from(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
@@ -78,7 +90,7 @@ fn survives(open: OpenAt, child: &'static str) {
 
 #[test]
 fn redb_survives_kills() {
-    survives(redb, "stores::child_of_redb");
+    survives(redb, "back_ends::child_of_redb");
 }
 
 #[test]
@@ -88,7 +100,7 @@ fn child_of_redb() {
 
 #[test]
 fn lmdb_survives_kills() {
-    survives(lmdb_unsynced, "stores::child_of_lmdb");
+    survives(lmdb_unsynced, "back_ends::child_of_lmdb");
 }
 
 #[test]
@@ -98,7 +110,7 @@ fn child_of_lmdb() {
 
 #[test]
 fn lmdb_with_a_writable_map_survives_kills() {
-    survives(lmdb_write_map, "stores::child_of_lmdb_with_a_writable_map");
+    survives(lmdb_write_map, "back_ends::child_of_lmdb_with_a_writable_map");
 }
 
 #[test]
