@@ -31,6 +31,8 @@ mod recovery;
 mod row;
 mod snapshot;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transfer;
 mod verify;
 mod versions;

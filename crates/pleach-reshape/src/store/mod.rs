@@ -3,8 +3,14 @@
 //! A [`RowStore`] keeps rows by table and id, and a few named values. It knows nothing of keys. Writes come as whole
 //! transactions and need no reads inside: who writes a key holds its latch.
 
+#[cfg(any(feature = "redb", feature = "lmdb"))]
+mod folder;
+#[cfg(feature = "lmdb")]
+pub mod lmdb;
 #[cfg(feature = "testing")]
 pub mod model;
+#[cfg(feature = "redb")]
+pub mod redb;
 
 use std::fmt::Debug;
 
@@ -78,6 +84,7 @@ pub struct Abilities {
 /// 2. Prefix: after a crash the transactions that are there are a prefix of those that committed, in their order, and none
 ///    that was synced is missing. Where transactions ran side by side, one that began after another's commit comes later.
 /// 3. Visible: a read that begins after a commit returned sees it.
+/// 4. Empty: reads of a table that is not there find nothing.
 pub trait RowStore: Send + Sync + Debug {
     /// What the store can do.
     fn abilities(&self) -> Abilities;

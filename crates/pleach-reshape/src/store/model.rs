@@ -276,16 +276,15 @@ impl RowSnapshot for Image {
         last: u64,
         visit: &mut dyn FnMut(u64, &[u8]) -> bool,
     ) -> Result<()> {
-        let rows = self.table(table)?;
-        if first <= last {
+        if let Some(rows) = self.tables.get(&table).filter(|_| first <= last) {
             rows.range(first..=last).all(|(id, row)| visit(*id, row));
         }
         Ok(())
     }
 
     fn last(&mut self, table: Table, first: u64, last: u64) -> Result<Option<u64>> {
-        let rows = self.table(table)?;
-        Ok(if first <= last { rows.range(first..=last).next_back().map(|(id, _)| *id) } else { None })
+        let rows = self.tables.get(&table).filter(|_| first <= last);
+        Ok(rows.and_then(|rows| rows.range(first..=last).next_back()).map(|(id, _)| *id))
     }
 }
 
