@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use pleach_reshape::store::RowStore;
 use pleach_reshape::store::model::ModelStore;
 use pleach_reshape::{MapPlace, Options, Reshaped, Stripes, Update};
 
@@ -164,14 +165,19 @@ fn scan(store: &Reshaped, clock: &Clock, rng: &mut fastrand::Rng, events: &mut E
     }
 }
 
-fn run(seed: u64, update: Update, concurrent: bool, place: MapPlace, bits: u32) {
+pub(crate) fn run(
+    seed: u64,
+    update: Update,
+    rows: Box<dyn RowStore>,
+    place: MapPlace,
+    bits: u32,
+    operations: u64,
+) {
     let dir = tempfile::tempdir().unwrap();
-    let rows = ModelStore::without_history(concurrent);
     let options = Options::new().update(update).map(place).stripes(Stripes::Ranges(3)).sequence_bits(bits);
     let options = options.delta_bytes(64 << 10).moves(2000, 8);
-    let store = options.open(Box::new(rows), dir.path()).unwrap();
+    let store = options.open(rows, dir.path()).unwrap();
     let (clock, is_over, all) = (Clock(AtomicU64::new(0)), AtomicBool::new(false), Mutex::new(Vec::new()));
-    let operations = variable("PLEACH_OPERATIONS", 400);
     thread::scope(|scope| {
         let (store, clock, is_over, all) = (&store, &clock, &is_over, &all);
         let mut writers = Vec::new();
@@ -215,10 +221,7 @@ fn run(seed: u64, update: Update, concurrent: bool, place: MapPlace, bits: u32) 
     let events: usize = by_key.values().map(Vec::len).sum();
     println!("seed {seed}: {events} events, {update:?}, {place:?}, generation {}", store.stats().generation);
     for (key, events) in by_key {
-        assert!(
-            is_linearizable(&events),
-            "PLEACH_SEED={seed}: key {key} of {update:?} {concurrent} {place:?}"
-        );
+        assert!(is_linearizable(&events), "PLEACH_SEED={seed}: key {key} of {update:?} {place:?}");
     }
     store.drain().unwrap();
     store.verify().unwrap();
@@ -231,7 +234,9 @@ fn histories_of_sixteen_threads_are_linearizable() {
         for update in [Update::InPlace, Update::Replace, Update::Defer] {
             for (concurrent, place) in [(false, MapPlace::Disk), (true, MapPlace::Memory)] {
                 // With 8 bits, 1020 ids of a generation are exhausted again and again.
-                run(seed, update, concurrent, place, if concurrent { 8 } else { 56 });
+                let rows = Box::new(ModelStore::without_history(concurrent));
+                let operations = variable("PLEACH_OPERATIONS", 400);
+                run(seed, update, rows, place, if concurrent { 8 } else { 56 }, operations);
                 seed += 1;
             }
         }

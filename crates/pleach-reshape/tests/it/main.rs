@@ -6,6 +6,7 @@
     reason = "the rigs are tests, though most of them is no #[test]"
 )]
 
+mod back_ends;
 mod bad_input;
 mod concurrency;
 mod crash;
