@@ -209,10 +209,10 @@ pub(crate) fn run(
                 store.checkpoint().unwrap();
             }
         });
-        for writer in writers {
-            writer.join().unwrap();
-        }
+        let ended: Vec<_> = writers.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        // The others end, whatever became of the writers.
         is_over.store(true, Ordering::SeqCst);
+        assert!(ended.iter().all(Result::is_ok), "a writer failed");
     });
     let mut by_key: HashMap<u64, Vec<Event>> = HashMap::new();
     for (key, event) in all.into_inner().unwrap() {
