@@ -33,6 +33,7 @@ mod snapshot;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod threads;
 mod transfer;
 mod verify;
 mod versions;

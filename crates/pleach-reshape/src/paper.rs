@@ -25,7 +25,7 @@ use pleach::{Error, Result};
 use pleach_coding::{Decoder, put_varint, u32_at};
 
 use crate::group::{Transaction, commit_alone};
-use crate::latches::Latches;
+use crate::latches::{LATCH_COUNT, Latches};
 use crate::map::key_hash;
 use crate::named::{self, store_error};
 use crate::row::Row;
@@ -106,7 +106,7 @@ impl PaperScheme {
         let (tree, next, end) = load(&*file, &path)?;
         let mut remap = Remap { tree, next, file, end };
         remap.add_missing(&*store, &path)?;
-        Ok(Self { store, latches: Latches::new(), remap: Mutex::new(remap), path, flush })
+        Ok(Self { store, latches: Latches::new(LATCH_COUNT), remap: Mutex::new(remap), path, flush })
     }
 
     /// Puts, and deletes where there is no value, in one transaction. Each key comes once.
