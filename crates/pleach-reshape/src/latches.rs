@@ -4,7 +4,8 @@
 //! key are ordered. Readers take no latch before they have met something that a writer may be in the middle of.
 //!
 //! # Concurrency
-//! `models/` runs this file in all orders. Latches are taken in the order of their numbers, before the gate and before any other lock of this crate.
+//! `models/` runs this file in all orders. Latches are taken in the order of their numbers, before the gate and before any other
+//! lock of this crate, but for that of maintenance.
 
 use parking_lot::MutexGuard;
 use pleach::env::sync::Mutex;

@@ -129,7 +129,11 @@ fn act(
     rng: &mut fastrand::Rng,
 ) {
     let now = |action| *recorder.action.lock().unwrap() = action;
-    match rng.u8(..40) {
+    match rng.u8(..44) {
+        40.. => {
+            now(Action::Drain);
+            store.drain().unwrap();
+        }
         0..4 => {
             now(Action::Checkpoint);
             store.checkpoint().unwrap();
@@ -138,11 +142,7 @@ fn act(
             now(Action::Recluster);
             store.recluster::<&[u8]>(..).unwrap();
         }
-        5 => {
-            now(Action::Drain);
-            store.drain().unwrap();
-        }
-        6 => {
+        5 | 6 => {
             now(Action::Clean);
             store.clean().unwrap();
         }
@@ -247,7 +247,7 @@ fn a_crash_leaves_what_a_prefix_of_the_commits_held() {
         let env = SimEnv::new(seed);
         let mut options = options(&env, &mut rng);
         if rng.bool() {
-            // 31 ids a stripe for 40 keys need at least two stripes.
+            // 63 ids a stripe for 40 keys.
             options = options.sequence_bits(6);
         }
         let rows = ModelStore::new(rng.bool());

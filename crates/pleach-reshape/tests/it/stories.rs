@@ -63,6 +63,7 @@ fn reads_between_commit_and_publication_miss_nothing() {
                     let first = store.get("a").unwrap();
                     (first, store.get("b").unwrap(), store.get("c").unwrap())
                 });
+                let inserted = scope.spawn(|| (store.get("a").unwrap(), store.get("c").unwrap()));
                 let deleted = scope.spawn(|| (store.get("b").unwrap(), store.get("c").unwrap()));
                 let snapshot = scope.spawn(|| store.get_many(["a", "b", "c"]).unwrap());
                 thread::sleep(A_WHILE);
@@ -75,6 +76,10 @@ fn reads_between_commit_and_publication_miss_nothing() {
                         assert_eq!((b, c), (None, bytes("2")), "{update:?}");
                     }
                     (first, ..) => assert_eq!(first, bytes("1"), "{update:?}"),
+                }
+                match inserted.join().unwrap() {
+                    (Some(a), c) if a == b"2" => assert_eq!(c, bytes("2"), "{update:?}"),
+                    (a, _) => assert_eq!(a, bytes("1"), "{update:?}"),
                 }
                 match deleted.join().unwrap() {
                     (None, c) => assert_eq!(c, bytes("2"), "{update:?}"),
