@@ -82,6 +82,7 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         in_flight: InFlight::new(SLOT_COUNT),
         tickets: AtomicU64::new(0),
         versions,
+        newest_checkpoint: AtomicU64::new(numbers.newest),
         allocator: ArcSwap::from_pointee(Allocator::new(layout, 0, &[], None)),
         group: Group::default(),
         gate: RwLock::new(()),
