@@ -244,6 +244,53 @@ impl Packed {
     }
 }
 
+impl Leaf {
+    /// The leaf with changes, if they keep its prefix and about its size. Entries between changes are copied as they are: most
+    /// of a leaf's entries do not change, and to take them apart would cost more than all else.
+    fn spliced(&self, changes: &[&(Key, Option<Id>)]) -> Option<Self> {
+        let (prefix, count) = (self.prefix(), self.len());
+        let ends_at = HEADER_LEN + prefix.len();
+        let entries_at = ends_at + 2 * count;
+        let start = |index: usize| match index.checked_sub(1) {
+            Some(before) => usize::from(u16_at(&self.0, ends_at + 2 * before)),
+            None => 0,
+        };
+        let (mut ends, mut entries) =
+            (Vec::with_capacity(count + changes.len()), Vec::with_capacity(LEAF_BYTES));
+        let copy = |from: usize, to: usize, ends: &mut Vec<usize>, entries: &mut Vec<u8>| {
+            let (first, base) = (start(from), entries.len());
+            ends.extend((from..to).map(|index| start(index + 1) - first + base));
+            entries.extend_from_slice(&self.0[entries_at + first..entries_at + start(to)]);
+        };
+        let mut at = 0;
+        for (key, id) in changes {
+            let suffix = key.strip_prefix(prefix)?;
+            let (index, is_there) = self.search(key);
+            copy(at, index, &mut ends, &mut entries);
+            if let Some(id) = id {
+                entries.extend_from_slice(&id.0.to_le_bytes());
+                entries.extend_from_slice(suffix);
+                ends.push(entries.len());
+            }
+            at = index + usize::from(is_there);
+        }
+        copy(at, count, &mut ends, &mut entries);
+        let bytes = entries.len() + ends.len() * (2 + prefix.len());
+        if !(LEAF_BYTES_MIN..=LEAF_BYTES).contains(&bytes) {
+            return None;
+        }
+        let mut whole = Vec::with_capacity(ends_at + 2 * ends.len() + entries.len());
+        whole.extend_from_slice(&self.0[..2]);
+        whole.extend_from_slice(&short(ends.len()));
+        whole.extend_from_slice(prefix);
+        for end in ends {
+            whole.extend_from_slice(&short(end));
+        }
+        whole.extend_from_slice(&entries);
+        Some(Self(whole.into()))
+    }
+}
+
 /// Appends a leaf's entries; `Some` when the range or the wanted number has ended: whether it was the range.
 fn collect_leaf(
     leaf: &Leaf,
@@ -305,6 +352,17 @@ fn apply_to_node(node: &Node, changes: &[&(Key, Option<Id>)]) -> Vec<Leaf> {
             leaves.push(leaf.clone());
             continue;
         }
+        let mut own = Vec::new();
+        while let Some(change) = changes.next_if(|(key, _)| is_inside(key)) {
+            own.push(change);
+        }
+        if carried.is_empty()
+            && let Some(leaf) = leaf.spliced(&own)
+        {
+            leaves.push(leaf);
+            continue;
+        }
+        let mut changes = own.into_iter().peekable();
         let mut entries = std::mem::take(&mut carried);
         for entry in 0..leaf.len() {
             let key = leaf.key(entry);
@@ -316,7 +374,7 @@ fn apply_to_node(node: &Node, changes: &[&(Key, Option<Id>)]) -> Vec<Leaf> {
                 None => entries.push((key, leaf.id(entry))),
             }
         }
-        while let Some((new, id)) = changes.next_if(|(new, _)| is_inside(new)) {
+        for (new, id) in changes {
             entries.extend(id.map(|id| (new.clone(), id)));
         }
         if leaf_bytes(&entries) < LEAF_BYTES_MIN && next.is_some() {
