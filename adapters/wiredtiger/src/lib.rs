@@ -1,7 +1,7 @@
 //! WiredTiger from Rust: a safe cover over the system's library, and a store of rows for key reshaping.
 //!
-//! [`Connection`] and [`Session`] cover what the benchmark and the store need of WiredTiger, by a small shim in C. [`WiredTigerStore`]
-//! is a `pleach_reshape` store of rows over them. Where the library is not installed, the crate is empty.
+//! [`Connection`] and [`Session`] cover what the benchmark and the store need of WiredTiger, by a small shim in C.
+//! [`WiredTigerStore`] is a `pleach_reshape` store of rows over them. Where the library is not installed, the crate is empty.
 
 #[cfg(wiredtiger)]
 mod connection;
