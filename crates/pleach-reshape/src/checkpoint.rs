@@ -40,7 +40,7 @@ impl Inner {
     pub(crate) fn checkpoint_alone(&self, maintenance: &mut Maintenance) -> Result<()> {
         let allocator = self.allocator.load_full();
         let mut record = Record {
-            identity: self.identity,
+            identity: [self.identity, maintenance.numbers.map],
             number: maintenance.numbers.newest + 1,
             generation: allocator.generation,
             sequences: allocator.next(),

@@ -12,6 +12,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use pleach::{Error, ErrorKind, Result};
 
@@ -21,6 +22,10 @@ use crate::ids::Allocator;
 use crate::moves::Exhausted;
 use crate::named::{self, CheckpointNumbers, Generation, store_error};
 use crate::store::Durability;
+
+/// How long a writer waits for snapshots to end that keep the tables which the next generation needs: 2 seconds.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const LOOKS_MAX: usize = 1000;
 
 impl Reshaped {
     /// Moves what is left of rows with exhausted ids, and drops their tables. The background job does it too.
@@ -35,18 +40,25 @@ impl Reshaped {
 impl Inner {
     /// Begins a generation after the one that a writer has found exhausted.
     pub(crate) fn renew(&self, exhausted: u64) -> Result<()> {
-        let mut maintenance = self.maintenance.lock();
-        if self.allocator.load().generation != exhausted {
-            return Ok(());
+        for _ in 0..LOOKS_MAX {
+            let mut maintenance = self.maintenance.lock();
+            if self.allocator.load().generation != exhausted {
+                return Ok(());
+            }
+            self.drain_alone(&mut maintenance)?;
+            self.drop_dead_tables(&mut maintenance)?;
+            if maintenance.dead.is_none() {
+                return self.begin_generation(&maintenance, exhausted + 1);
+            }
+            drop(maintenance);
+            self.env.sleep(LOOK_AGAIN);
         }
-        self.drain_alone(&mut maintenance)?;
-        self.drop_dead_tables(&mut maintenance)?;
-        if maintenance.dead.is_some() {
-            let message =
-                "all ids are in use, and a snapshot keeps the tables of those before; drop the snapshot";
-            return Err(Error::new(ErrorKind::Conflict, message));
-        }
-        let generation = exhausted + 1;
+        let message =
+            "all ids are in use, and a snapshot keeps the tables of those before; drop the snapshot";
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    fn begin_generation(&self, maintenance: &Maintenance, generation: u64) -> Result<()> {
         for table in self.layout.tables(generation) {
             self.store.create_table(table).map_err(|e| store_error("make a table", &e))?;
         }
@@ -84,7 +96,9 @@ impl Inner {
         let _alone = self.gate.write();
         let next = self.allocator.load().next();
         self.allocator.store(Arc::new(Allocator::new(self.layout, allocator.generation, &next, None)));
-        maintenance.dead = Some((self.layout.tables(allocator.generation + 1), self.versions.next()));
+        // Snapshots from now on see this version, so they are told from those that may need the tables.
+        let version = self.versions.take(&*self.store)?;
+        maintenance.dead = Some((self.layout.tables(allocator.generation + 1), version));
         Ok(())
     }
 

@@ -36,7 +36,7 @@ use crate::write_path::Batch;
 /// batch.put(b"bob", b"2");
 /// batch.delete(b"alice");
 /// batch.commit()?;
-/// let names: Result<Vec<_>, _> = store.iter()?.map(|entry| entry.map(|(key, _)| key)).collect();
+/// let names: Result<Vec<_>, _> = store.all()?.map(|entry| entry.map(|(key, _)| key)).collect();
 /// assert_eq!(names?, [b"bob"]);
 /// store.close()?;
 /// # Ok::<(), pleach::Error>(())
@@ -70,7 +70,8 @@ pub(crate) struct Inner {
     pub(crate) store: Box<dyn RowStore>,
     pub(crate) options: Options,
     pub(crate) env: Arc<dyn Env>,
-    pub(crate) identity: [u64; 2],
+    /// The first number of the store's identity.
+    pub(crate) identity: u64,
     pub(crate) layout: Layout,
     pub(crate) map: Map,
     pub(crate) latches: Latches,

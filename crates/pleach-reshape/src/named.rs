@@ -35,8 +35,17 @@ pub(crate) struct Generation {
 pub(crate) struct CheckpointNumbers {
     /// That of the newest checkpoint that began.
     pub(crate) newest: u64,
-    /// Maps of older checkpoints may name rows of tables that were dropped, or miss ids that were given again.
+    /// Maps of older checkpoints may name rows of tables that were dropped.
     pub(crate) oldest: u64,
+    /// A random number that the map has too. Each map that is made anew gets another one, so that one from before, whose rows
+    /// may have been replaced by older ones, is never taken for it.
+    pub(crate) map: u64,
+}
+
+impl CheckpointNumbers {
+    fn encode(self) -> [u64; 3] {
+        [self.newest, self.oldest, self.map]
+    }
 }
 
 /// An error of the store as ours.
@@ -92,9 +101,8 @@ pub(crate) fn create(store: &dyn RowStore, identity: &Identity) -> Result<()> {
 
 pub(crate) fn generation(store: &dyn RowStore) -> Result<Generation> {
     match read_some(store, GENERATION)? {
-        None => Err(malformed(GENERATION)),
         Some([number, is_draining @ 0..=1]) => Ok(Generation { number, is_draining: is_draining == 1 }),
-        Some(_) => Err(malformed(GENERATION)),
+        _ => Err(malformed(GENERATION)),
     }
 }
 
@@ -107,7 +115,7 @@ pub(crate) fn set_generation(
 ) -> Result<()> {
     let Generation { number, is_draining } = generation;
     let values: [(&str, &[u64]); 2] =
-        [(GENERATION, &[number, u64::from(is_draining)]), (CHECKPOINT, &[numbers.newest, numbers.oldest])];
+        [(GENERATION, &[number, u64::from(is_draining)]), (CHECKPOINT, &numbers.encode())];
     write(store, &values, durability)
 }
 
@@ -120,12 +128,13 @@ pub(crate) fn set_ceiling(store: &dyn RowStore, ceiling: u64) -> Result<()> {
 }
 
 pub(crate) fn checkpoint_numbers(store: &dyn RowStore) -> Result<CheckpointNumbers> {
-    let numbers = read_some(store, CHECKPOINT)?.map(|[newest, oldest]| CheckpointNumbers { newest, oldest });
+    let numbers = read_some(store, CHECKPOINT)?;
+    let numbers = numbers.map(|[newest, oldest, map]| CheckpointNumbers { newest, oldest, map });
     Ok(numbers.unwrap_or_default())
 }
 
 pub(crate) fn set_checkpoint_numbers(store: &dyn RowStore, numbers: CheckpointNumbers) -> Result<()> {
-    write(store, &[(CHECKPOINT, &[numbers.newest, numbers.oldest])], Durability::Buffered)
+    write(store, &[(CHECKPOINT, &numbers.encode())], Durability::Buffered)
 }
 
 /// Whether rows may be there that a later row of their key replaces.

@@ -55,10 +55,9 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_the_format_page() {
-        let bytes = encode("generation", &[2, 300]);
-        assert_eq!(bytes[..11], *b"PLCHRSH1\x02\xac\x02");
-        assert_eq!(bytes[11..], checksum("generation", &bytes[..11]).to_le_bytes());
-        assert_eq!(decode("generation", &bytes).unwrap(), [2, 300]);
+        let bytes = encode("reshape.generation", &[2, 1]);
+        assert_eq!(bytes, *b"PLCHRSH1\x02\x01\xa8\x0d\x31\xe5");
+        assert_eq!(decode("reshape.generation", &bytes).unwrap(), [2, 1]);
     }
 
     #[test]

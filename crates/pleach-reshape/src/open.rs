@@ -67,14 +67,15 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
     };
     if records.is_none() {
         // Maps from before may name ids that are going to be given again.
-        numbers = CheckpointNumbers { newest: numbers.newest + 1, oldest: numbers.newest + 1 };
+        let newest = numbers.newest + 1;
+        numbers = CheckpointNumbers { newest, oldest: newest, map: options.env.random_u64() };
         named::set_checkpoint_numbers(&*store, numbers)?;
         map_store.clear()?;
     }
     let base = if records.is_some() { base? } else { read_base(&map_store, &options)? };
     let mut inner = Inner {
         env: Arc::<dyn Env>::clone(&options.env),
-        identity: identity.number,
+        identity: identity.number[0],
         layout,
         map: Map::new(base),
         latches: Latches::new(),
@@ -94,7 +95,7 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         store,
     };
     let is_rebuild = records.is_none();
-    let rows_read = Recovery::new(&inner, generation, records).run(&mut inner)?;
+    let rows_read = Recovery::new(&inner, generation, records.as_ref()).run(&mut inner)?;
     if is_rebuild {
         inner.checkpoint()?;
     }
@@ -135,11 +136,11 @@ fn make_tables(store: &dyn RowStore, layout: Layout, generation: Generation) -> 
 }
 
 fn open_map(options: &Options, dir: &Path) -> Result<MapStore> {
-    let opened = MapStore::open(&options.env, dir, options.map_options.clone());
+    let opened = MapStore::open(&options.env, dir, options.map_store.clone());
     match opened {
         Err(error) if options.rebuilds && error.kind() == ErrorKind::Corruption => {
-            pleach::destroy(dir, &options.map_options.clone().env(Arc::clone(&options.env)))?;
-            MapStore::open(&options.env, dir, options.map_options.clone())
+            pleach::destroy(dir, &options.map_store.clone().env(Arc::clone(&options.env)))?;
+            MapStore::open(&options.env, dir, options.map_store.clone())
         }
         opened => opened,
     }
@@ -171,8 +172,11 @@ fn good_records(
     let Some((checkpoint, ends)) = map_store.records().map_err(Distrust::Broken)? else {
         return because("there is no checkpoint");
     };
-    if [&checkpoint, &ends].iter().any(|record| record.identity != identity.number) {
+    if [&checkpoint, &ends].iter().any(|record| record.identity[0] != identity.number[0]) {
         return because("the map belongs to another store");
+    }
+    if [&checkpoint, &ends].iter().any(|record| record.identity[1] != numbers.map) {
+        return because("the map was replaced by another one");
     }
     if checkpoint.number.max(ends.number) > numbers.newest {
         return because("the map is ahead of its store");

@@ -61,7 +61,7 @@ pub struct Options {
     pub(crate) update: Update,
     pub(crate) map: MapPlace,
     pub(crate) delta_bytes: usize,
-    pub(crate) map_options: pleach::Options,
+    pub(crate) map_store: pleach::Options,
     pub(crate) runs_checkpoints: bool,
     pub(crate) rebuilds: bool,
     pub(crate) move_bytes: usize,
@@ -96,7 +96,7 @@ impl Options {
             update: Update::default(),
             map: MapPlace::default(),
             delta_bytes: DELTA_BYTES,
-            map_options: pleach::Options::new().memory(MAP_MEMORY),
+            map_store: pleach::Options::new().memory(MAP_MEMORY),
             runs_checkpoints: true,
             rebuilds: false,
             move_bytes: MOVE_BYTES,
@@ -152,7 +152,7 @@ impl Options {
     /// Options of the map's Pleach store, except for its environment (default: those of Pleach, with 128 MiB of memory).
     #[must_use]
     pub fn map_options(mut self, options: pleach::Options) -> Self {
-        self.map_options = options;
+        self.map_store = options;
         self
     }
 

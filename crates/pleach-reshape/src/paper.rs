@@ -51,9 +51,9 @@ pub enum Flush {
 /// use pleach_reshape::paper::{Flush, PaperScheme};
 /// use pleach_reshape::{Durability, store::model::ModelStore};
 /// # let dir = tempfile::tempdir().unwrap();
-/// let env = Arc::new(pleach::env::RealEnv::new());
+/// let env: Arc<dyn pleach::env::Env> = Arc::new(pleach::env::RealEnv::new());
 /// let rows = Box::new(ModelStore::new(true));
-/// let store = PaperScheme::open(rows, env, dir.path().join("remap"), Flush::Write)?;
+/// let store = PaperScheme::open(rows, &env, dir.path().join("remap"), Flush::Write)?;
 /// store.write(&[(b"k", Some(b"v"))], Durability::Buffered)?;
 /// assert_eq!(store.get(b"k")?.as_deref(), Some(&b"v"[..]));
 /// # Ok::<(), pleach::Error>(())
@@ -67,9 +67,11 @@ pub struct PaperScheme {
     flush: Flush,
 }
 
+type Tree = BTreeMap<Box<[u8]>, u64>;
+
 /// The remapping table, and its file.
 struct Remap {
-    tree: BTreeMap<Box<[u8]>, u64>,
+    tree: Tree,
     /// The paper's counter. The lock is held anyway.
     next: u64,
     file: Arc<dyn File>,
@@ -91,7 +93,7 @@ impl PaperScheme {
     /// - `Io`: the store, or the system, refused.
     pub fn open(
         store: Box<dyn RowStore>,
-        env: Arc<dyn Env>,
+        env: &Arc<dyn Env>,
         path: impl Into<PathBuf>,
         flush: Flush,
     ) -> Result<Self> {
@@ -100,7 +102,7 @@ impl PaperScheme {
             return Err(Error::invalid("the store is a reshaped one, not one of the paper's scheme"));
         }
         store.create_table(TABLE).map_err(|e| store_error("make a table", &e))?;
-        let file = open_file(&*env, &path)?;
+        let file = open_file(&**env, &path)?;
         let (tree, next, end) = load(&*file, &path)?;
         let mut remap = Remap { tree, next, file, end };
         remap.add_missing(&*store, &path)?;
@@ -268,7 +270,7 @@ fn open_file(env: &dyn Env, path: &Path) -> Result<Arc<dyn File>> {
 }
 
 /// The table up to the first record that is not whole, the next id, and where that record is.
-fn load(file: &dyn File, path: &Path) -> Result<(BTreeMap<Box<[u8]>, u64>, u64, u64)> {
+fn load(file: &dyn File, path: &Path) -> Result<(Tree, u64, u64)> {
     let len = file.len().map_err(|e| Error::io("read the length of", path, e))?;
     let too_long = || Error::invalid("the remap file does not fit into memory");
     let mut bytes = vec![0; usize::try_from(len).map_err(|_| too_long())?];

@@ -44,7 +44,7 @@ impl Reshaped {
     ///
     /// # Errors
     /// Those of [`range`](Self::range).
-    pub fn iter(&self) -> Result<Range<'_>> {
+    pub fn all(&self) -> Result<Range<'_>> {
         self.range::<&[u8]>(..)
     }
 }

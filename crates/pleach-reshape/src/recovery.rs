@@ -42,7 +42,7 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    pub(crate) fn new(inner: &Inner, generation: Generation, records: Option<(Record, Record)>) -> Self {
+    pub(crate) fn new(inner: &Inner, generation: Generation, records: Option<&(Record, Record)>) -> Self {
         let none = vec![0; inner.layout.stripe_count()];
         let sequences_of = |number: u64| {
             let of = |record: &Record| match () {
@@ -50,13 +50,13 @@ impl Recovery {
                 () if record.generation == number + 1 => record.previous.clone(),
                 () => None,
             };
-            let (first, next) = records.as_ref().map_or((None, None), |(mark, end)| (of(mark), of(end)));
+            let (first, next) = records.map_or((None, None), |(mark, end)| (of(mark), of(end)));
             let or_none = |sequences: Option<Vec<u64>>| sequences.unwrap_or_else(|| none.clone());
             Sequences { generation: number, first: or_none(first), next: or_none(next) }
         };
         let before = generation.is_draining.then(|| generation.number.wrapping_sub(1));
         let sequences = before.into_iter().chain([generation.number]).map(sequences_of).collect();
-        let version = records.as_ref().map_or(0, |(checkpoint, _)| checkpoint.version);
+        let version = records.map_or(0, |(checkpoint, _)| checkpoint.version);
         let is_rebuild = records.is_none();
         Self { generation, sequences, version, is_rebuild, deleted: BTreeMap::new(), rows: 0 }
     }

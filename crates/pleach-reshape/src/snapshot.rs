@@ -26,7 +26,7 @@ use crate::store::{Place, RowSnapshot};
 /// let mut before = store.snapshot()?;
 /// store.put(b"k", b"2")?;
 /// assert_eq!(before.get(b"k")?.as_deref(), Some(&b"1"[..]));
-/// assert_eq!(before.iter().count(), 1);
+/// assert_eq!(before.all().count(), 1);
 /// # Ok::<(), pleach::Error>(())
 /// ```
 pub struct Snapshot<'a> {
@@ -101,7 +101,7 @@ impl Snapshot<'_> {
     }
 
     /// All pairs that were there, in the order of keys, from either end.
-    pub fn iter(&mut self) -> SnapshotRange<'_> {
+    pub fn all(&mut self) -> SnapshotRange<'_> {
         self.range::<&[u8]>(..)
     }
 

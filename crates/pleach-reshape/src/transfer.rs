@@ -81,6 +81,6 @@ impl Reshaped {
     /// # Errors
     /// Those of [`range`](Self::range).
     pub fn export(&self) -> Result<impl Iterator<Item = Result<Pair>> + '_> {
-        self.iter()
+        self.all()
     }
 }

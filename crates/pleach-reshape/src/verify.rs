@@ -1,6 +1,5 @@
 //! Verification: every row proves itself, and map and rows agree.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
@@ -109,11 +108,9 @@ fn verify_entries(snapshot: &mut Snapshot<'_>, report: &mut VerifyReport) -> Res
 /// An error unless the row that the map names is newer, or the key's absence is.
 fn check_replaced(snapshot: &mut Snapshot<'_>, place: Place, key: &Key, version: u64) -> Result<()> {
     let Some(id) = snapshot.id_of(key)? else { return Ok(()) };
-    let mut newer = BTreeMap::new();
-    snapshot.read_rows(&[(key.clone(), id)], |_, _, row| {
-        newer.insert(row.version, ());
-    })?;
-    if newer.keys().any(|newer| *newer > version) {
+    let mut is_newer = false;
+    snapshot.read_rows(&[(key.clone(), id)], |_, _, row| is_newer = row.version > version)?;
+    if is_newer {
         return Ok(());
     }
     let Place { table, id } = place;

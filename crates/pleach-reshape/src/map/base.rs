@@ -190,6 +190,7 @@ mod tests {
 
     #[test]
     fn places_of_entries_come_back() {
+        assert_eq!(encode_id(Id::new(1, 3, 300)).as_ref(), [0x83, 0x2c, 0x01]);
         let ids = [Id::new(0, 0, 1), Id::new(1, 127, 255), Id::new(0, 3, 256), Id::new(1, 0, (1 << 56) - 1)];
         for (id, len) in ids.into_iter().zip([2, 2, 3, 8]) {
             let bytes = encode_id(id);

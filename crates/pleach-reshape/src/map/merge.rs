@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use pleach::Result;
 
-use super::{Bounds, Direction, Key, Version, is_empty};
+use super::{Bounds, Direction, Entries, Key, Version, is_empty};
 use crate::ids::Id;
 
 /// Entries asked of each source beyond those that are wanted, for those that turn out to be deleted.
@@ -55,7 +55,7 @@ fn merge_chunk(
     direction: Direction,
     at: u64,
     limit: usize,
-) -> Result<(Vec<(Key, Option<Id>)>, bool)> {
+) -> Result<(Entries, bool)> {
     let mut merged: BTreeMap<Key, Option<Id>> = BTreeMap::new();
     let mut frontier: Option<Key> = None;
     let mut entries = Vec::new();

@@ -14,6 +14,8 @@
 
 mod base;
 mod layer;
+#[cfg(test)]
+mod measure;
 mod merge;
 mod packed;
 pub(crate) mod records;
@@ -36,6 +38,9 @@ pub(crate) type Key = SmallVec<[u8; 24]>;
 
 /// A key range.
 pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Entries of a source, those of deleted keys too.
+pub(crate) type Entries = Vec<(Key, Option<Id>)>;
 
 /// From which end entries come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -234,12 +234,12 @@ impl Packed {
             while let Some(change) = changes.next_if(|(key, _)| is_inside(key)) {
                 own.push(change);
             }
-            push_leaves(&mut root, apply_to_node(node, &own));
+            push_leaves(&mut root, &apply_to_node(node, &own));
         }
         let fresh: Vec<_> = changes.filter_map(|(key, id)| Some((key.clone(), (*id)?))).collect();
         let mut leaves = Vec::new();
-        split(fresh, &mut leaves);
-        push_leaves(&mut root, leaves);
+        split(&fresh, &mut leaves);
+        push_leaves(&mut root, &leaves);
         Self { root: Arc::new(root) }
     }
 }
@@ -280,7 +280,7 @@ fn collect_leaf(
 }
 
 /// Appends nodes of these leaves to the root.
-fn push_leaves(root: &mut Level<Node>, leaves: Vec<Leaf>) {
+fn push_leaves(root: &mut Level<Node>, leaves: &[Leaf]) {
     let nodes = leaves.len().div_ceil(NODE_LEAVES).max(1);
     let each = leaves.len().div_ceil(nodes).max(1);
     for leaves in leaves.chunks(each) {
@@ -322,15 +322,15 @@ fn apply_to_node(node: &Node, changes: &[&(Key, Option<Id>)]) -> Vec<Leaf> {
         if leaf_bytes(&entries) < LEAF_BYTES_MIN && next.is_some() {
             carried = entries;
         } else {
-            split(entries, &mut leaves);
+            split(&entries, &mut leaves);
         }
     }
     leaves
 }
 
 /// Appends leaves of these entries, all about equally large.
-fn split(entries: Vec<(Key, Id)>, leaves: &mut Vec<Leaf>) {
-    let total = leaf_bytes(&entries);
+fn split(entries: &[(Key, Id)], leaves: &mut Vec<Leaf>) {
+    let total = leaf_bytes(entries);
     let target = total / total.div_ceil(LEAF_BYTES).max(1);
     let (mut start, mut bytes) = (0, 0);
     for (index, (key, _)) in entries.iter().enumerate() {

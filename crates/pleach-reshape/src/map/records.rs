@@ -15,7 +15,7 @@ pub(crate) const ENDS: &str = "ends";
 /// What a checkpoint says of its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The store's.
+    /// A number of the store's identity, and the map's own number.
     pub(crate) identity: [u64; 2],
     /// The number of the checkpoint.
     pub(crate) number: u64,

@@ -1,5 +1,12 @@
 //! Tests of the reshaped store from outside, over the model.
+#![expect(clippy::disallowed_methods, reason = "tests sleep and start threads themselves")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "the rigs are tests, though most of them is no #[test]"
+)]
 
+mod back_ends;
 mod bad_input;
 mod concurrency;
 mod crash;

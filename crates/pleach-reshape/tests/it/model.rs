@@ -35,7 +35,7 @@ fn run(seed: u64) {
             maintain(&store, &mut rng);
             reads(&store, &contents, keys, &mut rng);
         }
-        let seen: Contents = snapshot.iter().map(Result::unwrap).collect();
+        let seen: Contents = snapshot.all().map(Result::unwrap).collect();
         assert_eq!(seen, before);
         let own = key(&mut rng, keys);
         assert_eq!(snapshot.get(&own).unwrap(), before.get(&own).cloned());

@@ -38,7 +38,7 @@ pub(crate) fn options(env: &Arc<SimEnv>, rng: &mut fastrand::Rng) -> Options {
         .env(Arc::<SimEnv>::clone(env))
         .background(false)
         .stripes(stripes)
-        .sequence_bits(if rng.bool() { 56 } else { 9 })
+        .sequence_bits(if rng.bool() { 56 } else { 11 })
         .update(update)
         .map(place)
         .map_options(map)
@@ -66,8 +66,8 @@ pub(crate) fn value(rng: &mut fastrand::Rng) -> Vec<u8> {
 
 /// All pairs, read in every way.
 pub(crate) fn contents(store: &Reshaped) -> Contents {
-    let pairs: Contents = store.iter().unwrap().map(Result::unwrap).collect();
-    let back: Contents = store.iter().unwrap().rev().map(Result::unwrap).collect();
+    let pairs: Contents = store.all().unwrap().map(Result::unwrap).collect();
+    let back: Contents = store.all().unwrap().rev().map(Result::unwrap).collect();
     assert_eq!(pairs, back, "both ends");
     pairs
 }
