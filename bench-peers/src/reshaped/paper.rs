@@ -42,8 +42,8 @@ pub(super) fn open(config: &EngineConfig, store: Store) -> Result<Box<dyn Engine
     };
     let (rows, counts) = store.open(&mut config, all.saturating_sub(tree).max(all / DELTA_SHARE))?;
     config.no_tuning_left()?;
-    let env = Arc::new(pleach::env::RealEnv::new());
-    let store = PaperScheme::open(rows, env, config.dir.join("remap"), flush)?;
+    let env: Arc<dyn pleach::env::Env> = Arc::new(pleach::env::RealEnv::new());
+    let store = PaperScheme::open(rows, &env, config.dir.join("remap"), flush)?;
     Ok(Box::new(Paper {
         store,
         partitions: config.partitions,
@@ -74,7 +74,13 @@ impl Engine for Paper {
     }
 
     fn stats(&self) -> Result<EngineStats> {
-        let mut details = BTreeMap::from([("remap_file_bytes".to_owned(), self.store.remap_file_bytes())]);
+        let times = self.store.remap_times();
+        let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let mut details = BTreeMap::from([
+            ("remap_file_bytes".to_owned(), self.store.remap_file_bytes()),
+            ("remap_table_ns".to_owned(), nanos(times.table)),
+            ("remap_file_ns".to_owned(), nanos(times.file)),
+        ]);
         if let Some(counts) = &self.counts {
             counts.add_to(&mut details)?;
         }

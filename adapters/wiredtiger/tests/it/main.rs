@@ -57,7 +57,7 @@ fn number_from(variable: &str, default: u64) -> u64 {
 }
 
 fn survives(open: OpenAt, child: &'static str) {
-    let (kills, seed) = (number_from("PLEACH_KILLS", 40), number_from("PLEACH_SEED", 1));
+    let (kills, seed) = (number_from("PLEACH_KILLS", 20), number_from("PLEACH_SEED", 1));
     eprintln!("PLEACH_SEED={seed} PLEACH_KILLS={kills}");
     for durability in [Durability::Buffered, Durability::Sync] {
         survives_kills(&Plan { child, open, durability, kills, seed });

@@ -185,6 +185,18 @@ const FIGURES: &[Figure] = &[
         run: reshape::fig15,
     },
     Figure {
+        name: "reshape-table1",
+        about: "Key reshaping, Table 1: what the remapping table costs inserts, at the paper's rate and at full speed",
+        engines: reshape::PAPER,
+        run: reshape::table1,
+    },
+    Figure {
+        name: "reshape-table2",
+        about: "Key reshaping, Table 2: what it costs updates",
+        engines: reshape::PAPER,
+        run: reshape::table2,
+    },
+    Figure {
         name: "sifrdb-fig2",
         about: "SifrDB, Figs. 2 and 3: write amplification, storage and read latency by growth factor",
         engines: SHAPES,

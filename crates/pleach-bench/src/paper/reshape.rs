@@ -28,6 +28,8 @@ pub(super) const ALL: &[&str] = &[
 ];
 /// Those of Fig. 1.
 pub(super) const TREES: &[&str] = &["wiredtiger", "wiredtiger-lsm", "pleach"];
+/// Those of Tables 1 and 2.
+pub(super) const PAPER: &[&str] = &["wiredtiger-paper"];
 /// Those of Fig. 15: what has a table beside the store.
 pub(super) const REMAPPED: &[&str] = &["wiredtiger-paper", "wiredtiger-reshaped-pleach"];
 
@@ -136,6 +138,43 @@ pub(super) fn fig15(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The paper's rate: a million inserts in 30.7 s.
+const THEIR_RATE: u32 = 33_000;
+
+/// What the remapping table costs inserts.
+pub(super) fn table1(session: &mut Session<'_>) -> Result<()> {
+    overhead(session, "fillrandom", ["30.7 s", "0.16 % (insert)", "1.88 %"])
+}
+
+/// What it costs updates, in the paper by delete and insert, in the scheme here in place (Fig. 6).
+pub(super) fn table2(session: &mut Session<'_>) -> Result<()> {
+    overhead(session, "overwrite", ["62.4 s", "0.56 %", "1.69 %"])
+}
+
+fn overhead(session: &mut Session<'_>, workload: &str, theirs: [&str; 3]) -> Result<()> {
+    print_setup(session);
+    print_head(workload, &["run time", "table", "file"]);
+    print_cells("theirs", theirs.map(str::to_owned));
+    for engine in session.engines.clone() {
+        for rate in [Some(THEIR_RATE), None] {
+            let paced = rate.map_or_else(String::new, |rate| format!("--rate {rate}"));
+            let record = run_with(session, engine.name, workload, 1, 100, &paced)?.pop();
+            let record = record.ok_or("a record was expected")?;
+            let share = |name: &str| match record.engine_stats.details.get(name) {
+                Some(spent) => {
+                    let spent = *spent as f64;
+                    format!("{} ({:.2} %)", nanos(spent), spent / record.seconds / 1e7)
+                }
+                None => "not told".to_owned(),
+            };
+            let pace = rate.map_or_else(|| "at full speed".to_owned(), |rate| format!("{rate}/s"));
+            let cells = [format!("{:.1} s", record.seconds), share("remap_table_ns"), share("remap_file_ns")];
+            print_cells(&format!("{} {pace}", engine.name), cells);
+        }
+    }
+    Ok(())
+}
+
 fn print_setup(session: &Session<'_>) {
     print(&format!(
         "Theirs: WiredTiger, 100 M pairs with values of 100 B, 8 GB of memory. Ours: {} pairs, all memory a quarter of the\n\
@@ -152,13 +191,24 @@ fn run(
     threads: usize,
     value_bytes: u64,
 ) -> Result<Vec<Record>> {
+    run_with(session, engine, workloads, threads, value_bytes, "")
+}
+
+fn run_with(
+    session: &mut Session<'_>,
+    engine: &str,
+    workloads: &str,
+    threads: usize,
+    value_bytes: u64,
+    further: &str,
+) -> Result<Vec<Record>> {
     let keys = session.keys(KEYS);
     let memory = keys * (PAIR_BYTES - 100 + value_bytes) / DATA_PER_MEMORY;
     let limit =
         session.args.load_limit.map_or_else(|| format!("--load-limit {LOAD_LIMIT_S}"), |_| String::new());
     let mut all = words(&format!(
         "--workloads {workloads} --keys {keys} --value-size {value_bytes} --key-set random16 --threads {threads} --duration {} \
-         --no-settle {limit}",
+         --no-settle {limit} {further}",
         session.seconds(10.0)
     ));
     if session.args.memory.is_none() {
