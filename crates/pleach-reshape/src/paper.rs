@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use pleach::env::sync::Mutex;
 use pleach::env::{Env, File, OpenOptions};
@@ -58,13 +60,30 @@ pub enum Flush {
 /// assert_eq!(store.get(b"k")?.as_deref(), Some(&b"v"[..]));
 /// # Ok::<(), pleach::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct PaperScheme {
     store: Box<dyn RowStore>,
     latches: Latches,
     remap: Mutex<Remap>,
     path: PathBuf,
     flush: Flush,
+    env: Arc<dyn Env>,
+    spent: Spent,
+}
+
+/// Nanoseconds of all threads, summed; nothing depends on their order.
+#[derive(Debug, Default)]
+struct Spent {
+    table: AtomicU64,
+    file: AtomicU64,
+}
+
+/// What the remapping table has cost since the open, for all threads together: the rows of the paper's Tables 1 and 2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemapTimes {
+    /// In the tree: searches, inserts and deletes of puts and deletes, with the encoding of records.
+    pub table: Duration,
+    /// In the file: writes, and syncs with [`Flush::Sync`].
+    pub file: Duration,
 }
 
 type Tree = BTreeMap<Box<[u8]>, u64>;
@@ -76,6 +95,15 @@ struct Remap {
     next: u64,
     file: Arc<dyn File>,
     end: u64,
+}
+
+impl std::fmt::Debug for PaperScheme {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PaperScheme")
+            .field("path", &self.path)
+            .field("flush", &self.flush)
+            .finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for Remap {
@@ -106,7 +134,8 @@ impl PaperScheme {
         let (tree, next, end) = load(&*file, &path)?;
         let mut remap = Remap { tree, next, file, end };
         remap.add_missing(&*store, &path)?;
-        Ok(Self { store, latches: Latches::new(LATCH_COUNT), remap: Mutex::new(remap), path, flush })
+        let (latches, remap) = (Latches::new(LATCH_COUNT), Mutex::new(remap));
+        Ok(Self { store, latches, remap, path, flush, env: Arc::clone(env), spent: Spent::default() })
     }
 
     /// Puts, and deletes where there is no value, in one transaction. Each key comes once.
@@ -119,6 +148,7 @@ impl PaperScheme {
         {
             let mut remap = self.remap.lock();
             let mut records = Vec::new();
+            let start = self.env.now();
             for (key, value) in operations {
                 let Some(id) = remap.change(key, value.is_some(), &mut records) else { continue };
                 let place = Place { table: TABLE, id };
@@ -129,7 +159,10 @@ impl PaperScheme {
                     None => transaction.remove(place),
                 }
             }
+            let changed = self.env.now();
             remap.append(&records, self.flush, &self.path)?;
+            add(&self.spent.table, changed.saturating_sub(start));
+            add(&self.spent.file, self.env.now().saturating_sub(changed));
         }
         if transaction.is_empty() {
             return Ok(());
@@ -179,10 +212,20 @@ impl PaperScheme {
         self.store.sync().map_err(|e| store_error("sync", &e))
     }
 
+    /// What the remapping table has cost since the open.
+    pub fn remap_times(&self) -> RemapTimes {
+        let time = |spent: &AtomicU64| Duration::from_nanos(spent.load(Ordering::Relaxed));
+        RemapTimes { table: time(&self.spent.table), file: time(&self.spent.file) }
+    }
+
     /// Bytes of the remap file.
     pub fn remap_file_bytes(&self) -> u64 {
         self.remap.lock().end
     }
+}
+
+fn add(spent: &AtomicU64, time: Duration) {
+    spent.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 impl Remap {

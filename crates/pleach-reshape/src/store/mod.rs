@@ -85,6 +85,8 @@ pub struct Abilities {
 ///    that was synced is missing. Where transactions ran side by side, one that began after another's commit comes later.
 /// 3. Visible: a read that begins after a commit returned sees it.
 /// 4. Empty: reads of a table that is not there find nothing.
+///
+/// Functions that are shown rows do not call the store: a lock may be held meanwhile.
 pub trait RowStore: Send + Sync + Debug {
     /// What the store can do.
     fn abilities(&self) -> Abilities;
