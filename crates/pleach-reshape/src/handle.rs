@@ -270,9 +270,19 @@ impl Inner {
         synced.inspect_err(|error| self.poison(error))
     }
 
+    /// Memory that the changes since the last checkpoint may take. With a tree in memory, at least half of the tree's: each leaf
+    /// that a merge copies should take several changes.
+    pub(crate) fn delta_bytes_max(&self) -> usize {
+        self.options.delta_bytes.max(self.map.base_bytes() / 2)
+    }
+
+    pub(crate) fn is_checkpoint_due(&self) -> bool {
+        self.map.active_bytes() >= self.delta_bytes_max() / CHECKPOINT_SHARE
+    }
+
     /// What the job does when it is woken.
     fn work(&self) {
-        let is_due = self.map.active_bytes() >= self.options.delta_bytes / CHECKPOINT_SHARE;
+        let is_due = self.is_checkpoint_due();
         let drained = if self.is_drain_due.swap(false, Ordering::SeqCst) { self.drain() } else { Ok(()) };
         let written = if is_due { self.checkpoint() } else { Ok(()) };
         *self.job_error.lock() = drained.and(written).err();
@@ -280,7 +290,7 @@ impl Inner {
 }
 
 /// A checkpoint is due when the active layer takes this share of the delta: writers fill the rest while it runs.
-pub(crate) const CHECKPOINT_SHARE: usize = 4;
+const CHECKPOINT_SHARE: usize = 4;
 
 fn start_job(inner: &Arc<Inner>) -> Result<JobHandle> {
     let own = Arc::clone(inner);

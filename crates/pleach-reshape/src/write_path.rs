@@ -12,7 +12,7 @@ use pleach::{Error, Result};
 use smallvec::SmallVec;
 
 use crate::group::{Transaction, commit_alone};
-use crate::handle::{CHECKPOINT_SHARE, Inner, Reshaped};
+use crate::handle::{Inner, Reshaped};
 use crate::ids::{Allocator, Id};
 use crate::latches::Held;
 use crate::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
@@ -112,7 +112,7 @@ impl Reshaped {
             self.wait_for_room()?;
             match inner.attempt(operations, &hashes, only_new, durability)? {
                 Attempt::Done(is_changed) => {
-                    if inner.map.active_bytes() > inner.options.delta_bytes / CHECKPOINT_SHARE {
+                    if inner.is_checkpoint_due() {
                         self.wake_job();
                     }
                     return Ok(is_changed);
@@ -128,7 +128,7 @@ impl Reshaped {
     /// Waits while the map's changes take more memory than they may.
     fn wait_for_room(&self) -> Result<()> {
         let inner = &self.inner;
-        while self.has_job() && inner.map.delta_bytes() > inner.options.delta_bytes {
+        while self.has_job() && inner.map.delta_bytes() > inner.delta_bytes_max() {
             self.wake_job();
             inner.env.sleep(LOOK_AGAIN);
             inner.check_writable()?;
