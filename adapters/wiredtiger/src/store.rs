@@ -162,7 +162,8 @@ impl WiredTigerStore {
 
     /// Makes all changes in one transaction; false on a conflict, after which none is made.
     fn try_commit(&self, session: &mut Session, changes: &[Change<'_>]) -> Result<bool> {
-        session.begin()?;
+        // Other isolation finds no conflicts: two transactions could write a row in one order and commit in the other.
+        session.begin_snapshot()?;
         let mut last = None;
         for change in changes {
             let done = self.apply(session, change, &mut last);

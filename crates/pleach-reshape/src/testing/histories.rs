@@ -9,8 +9,6 @@ use super::{Open, all_rows, at, commit, opened, pattern, put, row_in, row_of, ro
 use crate::store::{Change, Durability, RowSnapshot, RowStore, Table};
 
 pub(super) fn writers_lose_nothing(open: &Open) {
-    const WRITERS: u16 = 8;
-    const TRANSACTIONS: u64 = 150;
     let store = opened(open);
     thread::scope(|scope| {
         for writer in 0..WRITERS {
@@ -19,7 +17,7 @@ pub(super) fn writers_lose_nothing(open: &Open) {
                 store.create_table(Table(writer)).expect("a table");
                 store.create_table(Table(1000)).expect("a table that others make at the same time");
                 for id in 0..TRANSACTIONS {
-                    let row = pattern(id, 100);
+                    let row = written(writer, id);
                     // A row of its own, one in a table of all, one that all write, and a value that all write.
                     let changes = [
                         put(at(writer, id), &row),
@@ -33,13 +31,31 @@ pub(super) fn writers_lose_nothing(open: &Open) {
             });
         }
     });
-    let expected: BTreeMap<_, _> = (0..TRANSACTIONS).map(|id| (id, pattern(id, 100))).collect();
+    check_writers(&*store);
+    store.sync().expect("a sync");
+    let last = store.meta("last").expect("a read");
+    drop(store);
+    let store = opened(open);
+    check_writers(&*store);
+    assert_eq!(store.meta("last").expect("a read"), last, "an open puts transactions into another order");
+}
+
+const WRITERS: u16 = 8;
+const TRANSACTIONS: u64 = 150;
+
+/// The row of a writer's transaction, unlike all others.
+fn written(writer: u16, id: u64) -> Vec<u8> {
+    pattern(id << 16 | u64::from(writer), 100)
+}
+
+fn check_writers(store: &dyn RowStore) {
     for writer in 0..WRITERS {
-        assert_eq!(all_rows(&*store, writer), expected);
+        let expected: BTreeMap<_, _> = (0..TRANSACTIONS).map(|id| (id, written(writer, id))).collect();
+        assert_eq!(all_rows(store, writer), expected);
     }
-    let shared = all_rows(&*store, 1000);
+    let shared = all_rows(store, 1000);
     assert_eq!(shared.len() as u64, u64::from(WRITERS) * TRANSACTIONS + 1);
-    assert!(shared.iter().all(|(id, row)| *id == u64::MAX || expected[&(id >> 16)] == *row));
+    assert!(shared.iter().all(|(id, row)| *id == u64::MAX || *row == pattern(*id, 100)));
     assert_eq!(
         store.meta("last").expect("a read").as_ref(),
         shared.get(&u64::MAX),
