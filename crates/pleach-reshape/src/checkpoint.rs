@@ -10,6 +10,8 @@
 //!
 //! So the map is never ahead of the store. A failure leaves the sealed layers; the next checkpoint merges them again.
 
+use std::sync::atomic::Ordering;
+
 use pleach::Result;
 
 use crate::handle::Inner;
@@ -39,7 +41,7 @@ impl Inner {
 
     pub(crate) fn checkpoint_alone(&self, maintenance: &mut Maintenance) -> Result<()> {
         let allocator = self.allocator.load_full();
-        let mut record = Record {
+        let record = Record {
             identity: [self.identity, maintenance.numbers.map],
             number: maintenance.numbers.newest + 1,
             generation: allocator.generation,
@@ -62,7 +64,7 @@ impl Inner {
         self.write_sealed(maintenance)?;
         maintenance.map_store.write_checkpoint(&record)?;
         self.use_written(maintenance);
-        record.number = numbers.newest;
+        self.newest_checkpoint.store(numbers.newest, Ordering::Relaxed);
         maintenance.last = Some(record);
         Ok(())
     }

@@ -100,7 +100,7 @@ impl Inner {
         while first <= last {
             let (candidates, seen_up_to) =
                 self.candidates(pass, before, (generation, stripe), (table, first, last))?;
-            removed += self.remove_unnamed(pass, &candidates)?;
+            removed += self.remove_unnamed(pass, generation, &candidates)?;
             first = seen_up_to + 1;
         }
         Ok(removed)
@@ -138,7 +138,14 @@ impl Inner {
         failure.map_or(Ok((found, at)), Err)
     }
 
-    fn remove_unnamed(&self, pass: Pass, candidates: &[Candidate]) -> Result<u64> {
+    fn remove_unnamed(&self, pass: Pass, generation: u64, candidates: &[Candidate]) -> Result<u64> {
+        // Under this lock no table is dropped, and none is made under the name of one that was.
+        let _alone = self.maintenance.lock();
+        let allocator = self.allocator.load();
+        let is_before = allocator.previous.is_some() && generation.wrapping_add(1) == allocator.generation;
+        if generation != allocator.generation && !is_before {
+            return Ok(0);
+        }
         let mut transaction = Transaction::default();
         let mut removed = 0;
         for candidate in candidates {

@@ -4,7 +4,7 @@
 //! `checkpoint`, `moves`, `cleaning`, `generations`, `verify`, `transfer`.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -87,6 +87,8 @@ pub(crate) struct Inner {
     pub(crate) gate: RwLock<()>,
     /// Guards checkpoints and changes of the generation. Taken before latches and gate.
     pub(crate) maintenance: Mutex<Maintenance>,
+    /// A statistic: the number of the newest checkpoint.
+    pub(crate) newest_checkpoint: AtomicU64,
     /// Whether rows may be there that a later row of their key replaces, so that a delete must leave a row.
     pub(crate) garbage: AtomicBool,
     /// Wanted from the background job.
@@ -228,7 +230,7 @@ impl Reshaped {
             map_bytes: inner.map.base_bytes(),
             generation: allocator.generation,
             is_draining: allocator.previous.is_some(),
-            checkpoint: inner.maintenance.lock().numbers.newest,
+            checkpoint: inner.newest_checkpoint.load(Ordering::Relaxed),
         }
     }
 
@@ -268,10 +270,19 @@ impl Inner {
         synced.inspect_err(|error| self.poison(error))
     }
 
+    /// Memory that the changes since the last checkpoint may take. With a tree in memory, at least half of the tree's: each leaf
+    /// that a merge copies should take several changes.
+    pub(crate) fn delta_bytes_max(&self) -> usize {
+        self.options.delta_bytes.max(self.map.base_bytes() / 2)
+    }
+
+    pub(crate) fn is_checkpoint_due(&self) -> bool {
+        self.map.active_bytes() >= self.delta_bytes_max() / CHECKPOINT_SHARE
+    }
+
     /// What the job does when it is woken.
     fn work(&self) {
-        use std::sync::atomic::Ordering;
-        let is_due = self.map.active_bytes() >= self.options.delta_bytes / CHECKPOINT_SHARE;
+        let is_due = self.is_checkpoint_due();
         let drained = if self.is_drain_due.swap(false, Ordering::SeqCst) { self.drain() } else { Ok(()) };
         let written = if is_due { self.checkpoint() } else { Ok(()) };
         *self.job_error.lock() = drained.and(written).err();
@@ -279,7 +290,7 @@ impl Inner {
 }
 
 /// A checkpoint is due when the active layer takes this share of the delta: writers fill the rest while it runs.
-pub(crate) const CHECKPOINT_SHARE: usize = 4;
+const CHECKPOINT_SHARE: usize = 4;
 
 fn start_job(inner: &Arc<Inner>) -> Result<JobHandle> {
     let own = Arc::clone(inner);

@@ -1,16 +1,15 @@
 //! Writers in flight: who has an id or a version that the map may not have yet.
 //!
 //! A writer takes a slot before it takes a version and ids, and gives it back after it has published. A checkpoint that has
-//! read all counters waits for the writers that were in flight then, and holds up none.
+//! read all counters waits for the writers that were in flight then, and holds up none. `models/` runs this file in all orders.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pleach::env::Env;
+use pleach::env::sync::atomic::{AtomicU64, Ordering};
 
 /// More than threads that write at the same time; further ones wait for a slot.
-const SLOT_COUNT: usize = 256;
+pub(crate) const SLOT_COUNT: usize = 256;
 /// How often a checkpoint looks whether writers have ended: about the time of a commit.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
@@ -25,38 +24,23 @@ pub(crate) struct InFlight {
     slots: Box<[Slot]>,
 }
 
-thread_local! {
-    static THREAD_NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-/// A small number of the calling thread.
-pub(crate) fn thread_number() -> usize {
-    THREAD_NUMBER.with(|number| {
-        let own = number.get().unwrap_or_else(|| THREADS.fetch_add(1, Ordering::Relaxed));
-        number.set(Some(own));
-        own
-    })
-}
-
 impl InFlight {
-    pub(crate) fn new() -> Self {
-        Self { slots: (0..SLOT_COUNT).map(|_| Slot::default()).collect() }
+    pub(crate) fn new(slots: usize) -> Self {
+        Self { slots: (0..slots).map(|_| Slot::default()).collect() }
     }
 
-    /// Takes a slot. `tickets` is the counter of uses.
-    pub(crate) fn enter(&self, tickets: &AtomicU64) -> Entered<'_> {
+    /// Takes a slot, if possible that of the thread with this number. `tickets` is the counter of uses.
+    pub(crate) fn enter(&self, thread: usize, tickets: &AtomicU64) -> Entered<'_> {
         let ticket = tickets.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut at = thread_number();
+        let mut at = thread;
         loop {
-            let slot = &self.slots[at % SLOT_COUNT];
+            let slot = &self.slots[at % self.slots.len()];
             // Sequentially consistent, with the counters of ids and versions: see `Allocator::take_from`.
             if slot.0.compare_exchange(0, ticket, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                 return Entered(slot);
             }
             at += 1;
-            if at.is_multiple_of(SLOT_COUNT) {
+            if at.is_multiple_of(self.slots.len()) {
                 std::thread::yield_now();
             }
         }

@@ -8,6 +8,19 @@
 //! A program opens a [`store::RowStore`], the B+tree store, and gives it to [`Reshaped::open`], together with a directory for
 //! the map. [`Reshaped`] reads and writes pairs; a [`Batch`] is atomic; a [`Snapshot`] is consistent; a [`Range`] comes from
 //! either end. [`Options`] say how.
+//!
+#![cfg_attr(feature = "redb", doc = "```")]
+#![cfg_attr(not(feature = "redb"), doc = "```ignore")]
+//! # let dir = tempfile::tempdir().unwrap();
+//! use pleach_reshape::store::redb::{RedbOptions, RedbStore};
+//! use pleach_reshape::{Durability, Options};
+//!
+//! let rows = RedbStore::open(&dir.path().join("rows"), &RedbOptions::default()).expect("a store");
+//! let store = Options::new().open(Box::new(rows), dir.path().join("map"))?;
+//! store.put_with(b"alice", b"1", Durability::Sync)?;
+//! assert_eq!(store.get(b"alice")?.as_deref(), Some(&b"1"[..]));
+//! # Ok::<(), pleach::Error>(())
+//! ```
 
 mod checkpoint;
 mod cleaning;
@@ -33,6 +46,7 @@ mod snapshot;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod threads;
 mod transfer;
 mod verify;
 mod versions;

@@ -16,6 +16,7 @@ use crate::map::{Bounds, Direction, Key, key_hash};
 use crate::row::Row;
 use crate::snapshot::owned;
 use crate::store::Durability;
+use crate::threads::thread_number;
 
 /// Keys of the first chunk, before the size of rows is known.
 const CHUNK_FIRST: usize = 256;
@@ -116,7 +117,7 @@ impl Inner {
             };
             present.push((index, value));
         }
-        let _entered = self.in_flight.enter(&self.tickets);
+        let _entered = self.in_flight.enter(thread_number(), &self.tickets);
         let _gate = self.gate.read();
         let allocator = self.allocator.load();
         let version = self.versions.take(&*self.store)?;

@@ -15,8 +15,8 @@ use pleach::{Error, ErrorKind, Result};
 use crate::group::Group;
 use crate::handle::{Inner, new_maintenance};
 use crate::ids::{Allocator, Layout};
-use crate::in_flight::InFlight;
-use crate::latches::Latches;
+use crate::in_flight::{InFlight, SLOT_COUNT};
+use crate::latches::{LATCH_COUNT, Latches};
 use crate::map::records::Record;
 use crate::map::{Map, MapStore};
 use crate::named::{self, CheckpointNumbers, Generation, Identity, store_error};
@@ -78,10 +78,11 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         identity: identity.number[0],
         layout,
         map: Map::new(base),
-        latches: Latches::new(),
-        in_flight: InFlight::new(),
+        latches: Latches::new(LATCH_COUNT),
+        in_flight: InFlight::new(SLOT_COUNT),
         tickets: AtomicU64::new(0),
         versions,
+        newest_checkpoint: AtomicU64::new(numbers.newest),
         allocator: ArcSwap::from_pointee(Allocator::new(layout, 0, &[], None)),
         group: Group::default(),
         gate: RwLock::new(()),

@@ -142,7 +142,8 @@ impl Options {
     }
 
     /// Memory of the changes since the last checkpoint (default: 32 MiB). When a quarter of it is used, a checkpoint begins;
-    /// when all of it is used, writers wait for the checkpoint.
+    /// when all of it is used, writers wait for the checkpoint. With
+    /// [`MapPlace::Memory`] it is at least half of the map.
     #[must_use]
     pub fn delta_bytes(mut self, bytes: usize) -> Self {
         self.delta_bytes = bytes;

@@ -27,7 +27,7 @@ use pleach::{Error, Result};
 use pleach_coding::{Decoder, put_varint, u32_at};
 
 use crate::group::{Transaction, commit_alone};
-use crate::latches::Latches;
+use crate::latches::{LATCH_COUNT, Latches};
 use crate::map::key_hash;
 use crate::named::{self, store_error};
 use crate::row::Row;
@@ -134,7 +134,7 @@ impl PaperScheme {
         let (tree, next, end) = load(&*file, &path)?;
         let mut remap = Remap { tree, next, file, end };
         remap.add_missing(&*store, &path)?;
-        let (latches, remap) = (Latches::new(), Mutex::new(remap));
+        let (latches, remap) = (Latches::new(LATCH_COUNT), Mutex::new(remap));
         Ok(Self { store, latches, remap, path, flush, env: Arc::clone(env), spent: Spent::default() })
     }
 

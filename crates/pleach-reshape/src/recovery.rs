@@ -21,6 +21,19 @@ use crate::store::RowSnapshot;
 /// Rows between two looks at the size of the layer.
 const ROWS_UNLOOKED: u64 = 1024;
 
+/// Rows that are read at a time.
+const CHUNK_ROWS: usize = 4096;
+
+/// A row that was read.
+struct Found {
+    /// Its id in its table.
+    at: u64,
+    id: Id,
+    key: Key,
+    version: u64,
+    is_put: bool,
+}
+
 /// Where sequences of a generation are read from and go on.
 struct Sequences {
     generation: u64,
@@ -95,31 +108,51 @@ impl Recovery {
         if mark > inner.layout.sequence_last() {
             return Ok(());
         }
-        let (_, first, _) = inner.layout.stripe_range(generation, stripe, mark);
-        let mut failure = None;
-        let mut visit = |id: u64, bytes: &[u8]| {
-            let id = inner.layout.id_in(generation, stripe, id);
-            let done = Row::decode(inner.layout.place(id), bytes).and_then(|row| self.take(inner, id, &row));
-            failure = done.err();
-            failure.is_none()
-        };
-        snapshot.scan(table, first, last, &mut visit).map_err(|e| store_error("read rows", &e))?;
-        failure.map_or(Ok(()), |error: Error| Err(error))
+        let (_, mut first, _) = inner.layout.stripe_range(generation, stripe, mark);
+        while first <= last {
+            // Rows are shown while the store may hold a lock, and taking one may read another, so they are taken afterwards.
+            let (mut found, mut failure): (Vec<Found>, Option<Error>) = (Vec::new(), None);
+            let mut visit = |id: u64, bytes: &[u8]| {
+                let id_in_all = inner.layout.id_in(generation, stripe, id);
+                match Row::decode(inner.layout.place(id_in_all), bytes) {
+                    Ok(row) => found.push(Found {
+                        at: id,
+                        id: id_in_all,
+                        key: Key::from_slice(row.key),
+                        version: row.version,
+                        is_put: row.value.is_some(),
+                    }),
+                    Err(error) => failure = Some(error),
+                }
+                found.len() < CHUNK_ROWS && failure.is_none()
+            };
+            snapshot.scan(table, first, last, &mut visit).map_err(|e| store_error("read rows", &e))?;
+            failure.map_or(Ok(()), Err)?;
+            let is_end = found.len() < CHUNK_ROWS;
+            for row in &found {
+                self.take(inner, row)?;
+            }
+            match found.last() {
+                Some(row) if !is_end => first = row.at + 1,
+                _ => break,
+            }
+        }
+        Ok(())
     }
 
-    fn take(&mut self, inner: &Inner, id: Id, row: &Row<'_>) -> Result<()> {
+    fn take(&mut self, inner: &Inner, row: &Found) -> Result<()> {
         self.rows += 1;
         if row.version < self.version {
             return Ok(());
         }
-        let hash = key_hash(row.key);
-        if self.known_version(inner, row.key, hash)?.is_some_and(|known| known >= row.version) {
+        let hash = key_hash(&row.key);
+        if self.known_version(inner, &row.key, hash)?.is_some_and(|known| known >= row.version) {
             return Ok(());
         }
-        if self.is_rebuild && row.value.is_none() {
-            self.deleted.insert(Key::from_slice(row.key), row.version);
+        if self.is_rebuild && !row.is_put {
+            self.deleted.insert(row.key.clone(), row.version);
         }
-        let change = (row.key, hash, row.value.map(|_| id));
+        let change = (&row.key[..], hash, row.is_put.then_some(row.id));
         inner.map.publish(std::iter::once(change), row.version);
         let is_full = inner.map.active_bytes() > inner.options.delta_bytes;
         if self.is_rebuild && is_full && self.rows.is_multiple_of(ROWS_UNLOOKED) {

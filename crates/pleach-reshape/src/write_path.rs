@@ -12,9 +12,8 @@ use pleach::{Error, Result};
 use smallvec::SmallVec;
 
 use crate::group::{Transaction, commit_alone};
-use crate::handle::{CHECKPOINT_SHARE, Inner, Reshaped};
+use crate::handle::{Inner, Reshaped};
 use crate::ids::{Allocator, Id};
-use crate::in_flight::thread_number;
 use crate::latches::Held;
 use crate::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use crate::map::key_hash;
@@ -22,6 +21,7 @@ use crate::named::store_error;
 use crate::options::Update;
 use crate::row::Row;
 use crate::store::{Change, Durability};
+use crate::threads::thread_number;
 
 /// How often a writer that waits for a checkpoint looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -112,7 +112,7 @@ impl Reshaped {
             self.wait_for_room()?;
             match inner.attempt(operations, &hashes, only_new, durability)? {
                 Attempt::Done(is_changed) => {
-                    if inner.map.active_bytes() > inner.options.delta_bytes / CHECKPOINT_SHARE {
+                    if inner.is_checkpoint_due() {
                         self.wake_job();
                     }
                     return Ok(is_changed);
@@ -128,7 +128,7 @@ impl Reshaped {
     /// Waits while the map's changes take more memory than they may.
     fn wait_for_room(&self) -> Result<()> {
         let inner = &self.inner;
-        while self.has_job() && inner.map.delta_bytes() > inner.options.delta_bytes {
+        while self.has_job() && inner.map.delta_bytes() > inner.delta_bytes_max() {
             self.wake_job();
             inner.env.sleep(LOOK_AGAIN);
             inner.check_writable()?;
@@ -186,7 +186,7 @@ impl Inner {
         if only_new && self.is_there(operations[0].0, old[0])? {
             return Ok(Attempt::Done(false));
         }
-        let _entered = self.in_flight.enter(&self.tickets);
+        let _entered = self.in_flight.enter(thread_number(), &self.tickets);
         let _gate = self.gate.read();
         let allocator = self.allocator.load();
         let steps: SmallVec<[Step; 4]> = operations

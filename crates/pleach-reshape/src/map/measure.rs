@@ -88,7 +88,7 @@ fn measure_map_in_memory() {
     for number in 0..count {
         let key = key(number);
         map.publish(std::iter::once((&key[..], key_hash(&key), Some(Id(number + 1)))), number + 1);
-        if map.active_bytes() > delta / 4 || number + 1 == count {
+        if map.active_bytes() > delta.max(map.base_bytes() / 2) / 4 || number + 1 == count {
             #[expect(clippy::disallowed_methods, reason = "a measurement")]
             let start = Instant::now();
             map.seal();

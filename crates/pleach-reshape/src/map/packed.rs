@@ -7,7 +7,7 @@
 //! # Cost
 //! About 28 bytes a key of 16 bytes. A lookup compares 8-byte heads in two arrays, then searches one leaf.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use pleach_coding::{common_prefix_len, head, u16_at, u64_at};
@@ -104,8 +104,12 @@ impl Leaf {
     }
 }
 
-fn short(number: usize) -> [u8; 2] {
-    u16::try_from(number).expect("a leaf has less than 64 KiB").to_le_bytes()
+fn number(number: usize) -> u16 {
+    u16::try_from(number).expect("a leaf has less than 64 KiB")
+}
+
+fn short(index: usize) -> [u8; 2] {
+    number(index).to_le_bytes()
 }
 
 /// Bytes of a leaf of these entries, about.
@@ -122,16 +126,19 @@ fn entry_bytes(key: &Key) -> usize {
 struct Level<T> {
     heads: Vec<u64>,
     children: Vec<T>,
+    /// Memory of the leaves below.
+    bytes: usize,
 }
 
 impl<T> Default for Level<T> {
     fn default() -> Self {
-        Self { heads: Vec::new(), children: Vec::new() }
+        Self { heads: Vec::new(), children: Vec::new(), bytes: 0 }
     }
 }
 
 impl<T> Level<T> {
-    fn push(&mut self, head: u64, child: T) {
+    fn push(&mut self, head: u64, child: T, bytes: usize) {
+        self.bytes += bytes;
         self.heads.push(head);
         self.children.push(child);
     }
@@ -170,8 +177,7 @@ impl Packed {
 
     /// Bytes in memory, about.
     pub(crate) fn bytes(&self) -> usize {
-        let leaves = self.root.children.iter().flat_map(|node| &node.children);
-        leaves.map(|leaf| leaf.0.len() + LEAF_OVERHEAD).sum()
+        self.root.bytes
     }
 
     /// Appends up to `limit` entries of a range, from one end, and returns whether there are no more.
@@ -222,25 +228,96 @@ impl Packed {
     #[must_use]
     pub(crate) fn apply(&self, changes: &[(Key, Option<Id>)]) -> Self {
         let mut changes = changes.iter().peekable();
-        let mut root = Level::default();
+        let (mut root, mut scratch) = (Level::default(), Scratch::default());
         for (index, node) in self.root.children.iter().enumerate() {
             let next = self.root.children.get(index + 1).map(|node| node.children[0].key(0));
             let is_inside = |key: &Key| next.as_ref().is_none_or(|next| key < next);
             if changes.peek().is_none_or(|(key, _)| !is_inside(key)) {
-                root.push(self.root.heads[index], Arc::clone(node));
+                root.push(self.root.heads[index], Arc::clone(node), node.bytes);
                 continue;
             }
             let mut own = Vec::new();
             while let Some(change) = changes.next_if(|(key, _)| is_inside(key)) {
                 own.push(change);
             }
-            push_leaves(&mut root, &apply_to_node(node, &own));
+            push_leaves(&mut root, &apply_to_node(node, &own, &mut scratch));
         }
         let fresh: Vec<_> = changes.filter_map(|(key, id)| Some((key.clone(), (*id)?))).collect();
         let mut leaves = Vec::new();
         split(&fresh, &mut leaves);
         push_leaves(&mut root, &leaves);
         Self { root: Arc::new(root) }
+    }
+}
+
+/// Memory that splices use again and again.
+#[derive(Default)]
+struct Scratch {
+    /// The ends of entries, as in a leaf.
+    ends: Vec<u8>,
+    entries: Vec<u8>,
+    leaf: Vec<u8>,
+}
+
+impl Scratch {
+    /// Copies entries of a leaf. Their ends move by the same number.
+    fn copy(&mut self, leaf: &Leaf, entries: Range<usize>) {
+        let ends_at = HEADER_LEN + leaf.prefix().len();
+        let entries_at = ends_at + 2 * leaf.len();
+        let (first, last) = (leaf.start(entries.start), leaf.start(entries.end));
+        let shift = number(self.entries.len()).wrapping_sub(number(first));
+        let (ends, _) = leaf.0[ends_at + 2 * entries.start..ends_at + 2 * entries.end].as_chunks::<2>();
+        self.ends
+            .extend(ends.iter().flat_map(|end| u16::from_le_bytes(*end).wrapping_add(shift).to_le_bytes()));
+        self.entries.extend_from_slice(&leaf.0[entries_at + first..entries_at + last]);
+    }
+
+    fn push(&mut self, suffix: &[u8], id: Id) {
+        self.entries.extend_from_slice(&id.0.to_le_bytes());
+        self.entries.extend_from_slice(suffix);
+        self.ends.extend_from_slice(&short(self.entries.len()));
+    }
+}
+
+impl Leaf {
+    /// Where an entry begins, counted from the first one; also for the index behind the last.
+    fn start(&self, index: usize) -> usize {
+        let ends = HEADER_LEN + usize::from(u16_at(&self.0, 0));
+        index.checked_sub(1).map_or(0, |before| usize::from(u16_at(&self.0, ends + 2 * before)))
+    }
+
+    /// The leaf with changes, if they keep its prefix and about its size. Entries between changes are copied as they are: most
+    /// of a leaf's entries do not change, and to take them apart would cost more than all else.
+    fn spliced(&self, changes: &[&(Key, Option<Id>)], scratch: &mut Scratch) -> Option<Self> {
+        let prefix = self.prefix();
+        scratch.ends.clear();
+        scratch.entries.clear();
+        let mut at = 0;
+        for (key, id) in changes {
+            let suffix = key.strip_prefix(prefix)?;
+            if scratch.entries.len() + entry_bytes(key) > LEAF_BYTES {
+                return None;
+            }
+            let (index, is_there) = self.search(key);
+            scratch.copy(self, at..index);
+            if let Some(id) = id {
+                scratch.push(suffix, *id);
+            }
+            at = index + usize::from(is_there);
+        }
+        scratch.copy(self, at..self.len());
+        let count = scratch.ends.len() / 2;
+        let bytes = scratch.entries.len() + count * (2 + prefix.len());
+        if !(LEAF_BYTES_MIN..=LEAF_BYTES).contains(&bytes) {
+            return None;
+        }
+        scratch.leaf.clear();
+        scratch.leaf.extend_from_slice(&self.0[..2]);
+        scratch.leaf.extend_from_slice(&short(count));
+        scratch.leaf.extend_from_slice(prefix);
+        scratch.leaf.extend_from_slice(&scratch.ends);
+        scratch.leaf.extend_from_slice(&scratch.entries);
+        Some(Self(scratch.leaf[..].into()))
     }
 }
 
@@ -286,14 +363,15 @@ fn push_leaves(root: &mut Level<Node>, leaves: &[Leaf]) {
     for leaves in leaves.chunks(each) {
         let mut node = Level::default();
         for leaf in leaves {
-            node.push(head(&leaf.key(0)), leaf.clone());
+            node.push(head(&leaf.key(0)), leaf.clone(), leaf.0.len() + LEAF_OVERHEAD);
         }
-        root.push(node.heads[0], Arc::new(node));
+        let node = Arc::new(node);
+        root.push(node.heads[0], Arc::clone(&node), node.bytes);
     }
 }
 
 /// The leaves of a node with changes.
-fn apply_to_node(node: &Node, changes: &[&(Key, Option<Id>)]) -> Vec<Leaf> {
+fn apply_to_node(node: &Node, changes: &[&(Key, Option<Id>)], scratch: &mut Scratch) -> Vec<Leaf> {
     let mut changes = changes.iter().copied().peekable();
     let mut leaves = Vec::with_capacity(node.children.len() + 1);
     // Entries of leaves that were too small to stand alone.
@@ -305,6 +383,17 @@ fn apply_to_node(node: &Node, changes: &[&(Key, Option<Id>)]) -> Vec<Leaf> {
             leaves.push(leaf.clone());
             continue;
         }
+        let mut own = Vec::new();
+        while let Some(change) = changes.next_if(|(key, _)| is_inside(key)) {
+            own.push(change);
+        }
+        if carried.is_empty()
+            && let Some(leaf) = leaf.spliced(&own, scratch)
+        {
+            leaves.push(leaf);
+            continue;
+        }
+        let mut changes = own.into_iter().peekable();
         let mut entries = std::mem::take(&mut carried);
         for entry in 0..leaf.len() {
             let key = leaf.key(entry);
@@ -316,7 +405,7 @@ fn apply_to_node(node: &Node, changes: &[&(Key, Option<Id>)]) -> Vec<Leaf> {
                 None => entries.push((key, leaf.id(entry))),
             }
         }
-        while let Some((new, id)) = changes.next_if(|(new, _)| is_inside(new)) {
+        for (new, id) in changes {
             entries.extend(id.map(|id| (new.clone(), id)));
         }
         if leaf_bytes(&entries) < LEAF_BYTES_MIN && next.is_some() {

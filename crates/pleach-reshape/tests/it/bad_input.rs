@@ -221,3 +221,41 @@ fn a_remap_file_cut_or_changed_anywhere_loses_nothing() {
     let error = open(&filled(&env, "a").0, &env).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }
+
+/// A map that names rows of a generation whose tables were dropped, while the one after the next uses their names again.
+#[test]
+fn a_map_from_before_tables_were_dropped_is_made_anew() {
+    let (env, rows) = (SimEnv::new(1), ModelStore::new(false));
+    let options = options(&env).sequence_bits(4);
+    let store = open(&rows, &options).unwrap();
+    let mut contents = Contents::new();
+    for number in 0..5 {
+        store.put(format!("k{number}"), "old").unwrap();
+        contents.insert(format!("k{number}").into_bytes(), b"old".to_vec());
+    }
+    let renew = |generation: u64| {
+        while store.stats().generation < generation {
+            store.put("x", "").unwrap();
+            store.delete("x").unwrap();
+        }
+    };
+    renew(1);
+    store.checkpoint().unwrap();
+    let before = env.capture();
+    store.delete("k0").unwrap();
+    contents.remove(&b"k0"[..]);
+    store.drain().unwrap();
+    renew(2);
+    for number in 0..9 {
+        store.put(format!("n{number}"), "new").unwrap();
+        contents.insert(format!("n{number}").into_bytes(), b"new".to_vec());
+    }
+    assert!(store.stats().is_draining);
+    drop(store);
+    let disk = before.crash_image(pleach::env::CrashPolicy::Everything, 1);
+    let store = open(&rows, &options.env(Arc::<SimEnv>::clone(&disk))).unwrap();
+    store.put("k0", "again").unwrap();
+    contents.insert(b"k0".to_vec(), b"again".to_vec());
+    assert_contents(&store, &contents, "an old map");
+    assert!(rebuilt(&store).contains("older"));
+}

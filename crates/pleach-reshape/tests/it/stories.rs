@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use pleach::ErrorKind;
+use pleach_reshape::store::RowStore;
 use pleach_reshape::store::model::{Call, Failure, ModelStore};
 use pleach_reshape::{Durability, MapPlace, Options, Reshaped, Update};
 
@@ -63,6 +64,7 @@ fn reads_between_commit_and_publication_miss_nothing() {
                     let first = store.get("a").unwrap();
                     (first, store.get("b").unwrap(), store.get("c").unwrap())
                 });
+                let inserted = scope.spawn(|| (store.get("a").unwrap(), store.get("c").unwrap()));
                 let deleted = scope.spawn(|| (store.get("b").unwrap(), store.get("c").unwrap()));
                 let snapshot = scope.spawn(|| store.get_many(["a", "b", "c"]).unwrap());
                 thread::sleep(A_WHILE);
@@ -75,6 +77,10 @@ fn reads_between_commit_and_publication_miss_nothing() {
                         assert_eq!((b, c), (None, bytes("2")), "{update:?}");
                     }
                     (first, ..) => assert_eq!(first, bytes("1"), "{update:?}"),
+                }
+                match inserted.join().unwrap() {
+                    (Some(a), c) if a == b"2" => assert_eq!(c, bytes("2"), "{update:?}"),
+                    (a, _) => assert_eq!(a, bytes("1"), "{update:?}"),
                 }
                 match deleted.join().unwrap() {
                     (None, c) => assert_eq!(c, bytes("2"), "{update:?}"),
@@ -221,4 +227,66 @@ fn more_rows_than_ids_are_refused() {
         store.delete(format!("{number}")).unwrap();
     }
     store.put("there is room again", "").unwrap();
+}
+
+#[test]
+fn keys_may_be_empty_and_long_but_not_too_long() {
+    for place in [MapPlace::Memory, MapPlace::Disk] {
+        let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+        let options = Options::new().map(place).background(false);
+        let store = options.clone().open(Box::new(rows.clone()), dir.path()).unwrap();
+        let longest = "k".repeat(pleach_reshape::limits::KEY_LEN_MAX);
+        let keys = ["", "a", "k", &longest[1..], &longest];
+        for key in keys {
+            store.put(key, key).unwrap();
+        }
+        let too_long = format!("{longest}k");
+        assert_eq!(store.put(&too_long, "").unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(store.get(&too_long).unwrap(), None);
+        store.close().unwrap();
+        let store = options.open(Box::new(rows), dir.path()).unwrap();
+        assert_eq!(store.open_report().rows_read, 0);
+        assert!(store.all().unwrap().map(Result::unwrap).eq(keys.map(|key| (key.into(), key.into()))));
+        assert!(keys.iter().all(|key| store.get(key).unwrap().as_deref() == Some(key.as_bytes())));
+        assert_eq!(store.recluster::<&[u8]>(..).unwrap(), 5);
+        store.verify().unwrap();
+    }
+}
+
+#[test]
+fn the_last_operation_of_a_key_in_a_batch_wins() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let store = open(&rows, &dir, Update::InPlace);
+    let mut batch = store.batch();
+    batch.put("a", "1");
+    batch.delete("a");
+    batch.delete("b");
+    batch.put("b", "1");
+    batch.put("b", "2");
+    assert_eq!(batch.len(), 2);
+    batch.commit().unwrap();
+    assert_eq!((store.get("a").unwrap(), store.get("b").unwrap()), (None, Some(b"2".to_vec())));
+    store.import([("c", "1"), ("c", "2"), ("b", "3"), ("c", "3")].map(Ok)).unwrap();
+    assert_eq!(
+        (store.get("b").unwrap(), store.get("c").unwrap()),
+        (Some(b"3".to_vec()), Some(b"3".to_vec()))
+    );
+    assert_eq!(rows.places().len(), 2);
+}
+
+#[test]
+fn a_reclustered_range_lies_in_the_order_of_its_keys() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let store = open(&rows, &dir, Update::InPlace);
+    for number in 0..500u64 {
+        store.put(format!("{:05}", number * 7919 % 100_003), format!("{number}")).unwrap();
+    }
+    assert_eq!(store.recluster::<&[u8]>(..).unwrap(), 500);
+    let mut values = Vec::new();
+    for place in rows.places() {
+        rows.get(place, &mut |row| values.push(row[row.len() - 8..].to_vec())).unwrap();
+    }
+    let expected: Vec<_> = store.all().unwrap().map(Result::unwrap).map(|(_, value)| value).collect();
+    assert_eq!(values.len(), expected.len());
+    assert!(values.iter().zip(&expected).all(|(row, value)| row.ends_with(value)));
 }

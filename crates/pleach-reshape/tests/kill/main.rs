@@ -190,29 +190,29 @@ fn survives_kills(kind: &str, update: u64, is_synced: bool, kills: u64) {
 
 /// Kills of each test.
 fn kills() -> u64 {
-    std::env::var("PLEACH_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(24)
+    std::env::var("PLEACH_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(18)
 }
 
 #[test]
 fn redb_survives_kills() {
     for update in 0..3 {
-        survives_kills("redb", update, false, kills() / 3);
+        survives_kills("redb", update, false, kills().div_ceil(3));
     }
 }
 
 #[test]
 fn redb_synced_survives_kills() {
-    survives_kills("redb", 1, true, kills() / 2);
+    survives_kills("redb", 1, true, kills());
 }
 
 #[test]
 fn lmdb_survives_kills() {
     for update in 0..3 {
-        survives_kills("lmdb", update, false, kills() / 3);
+        survives_kills("lmdb", update, false, kills().div_ceil(3));
     }
 }
 
 #[test]
 fn lmdb_synced_survives_kills() {
-    survives_kills("lmdb", 1, true, kills() / 2);
+    survives_kills("lmdb", 1, true, kills());
 }
