@@ -57,6 +57,8 @@ pub(crate) fn version() -> String {
 
 struct WiredTiger {
     connection: Connection,
+    /// Ranges of LSM trees are removed key by key: a truncation between cursors takes keys outside of the range, too.
+    is_lsm: bool,
     /// Names of the tables, by partition.
     tables: Vec<CString>,
 }
@@ -74,7 +76,7 @@ fn open(config: &EngineConfig, kind: &str) -> Result<Box<dyn Engine>> {
         session.create(table, &table_config)?;
     }
     drop(session);
-    Ok(Box::new(WiredTiger { connection, tables }))
+    Ok(Box::new(WiredTiger { connection, is_lsm: !kind.is_empty(), tables }))
 }
 
 pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<String> {
@@ -133,7 +135,7 @@ pub(crate) fn own_words(config: &mut EngineConfig, name: &str) -> Result<String>
 impl Engine for WiredTiger {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let session = self.connection.session()?;
-        Ok(Box::new(WiredTigerSession { tables: &self.tables, session }))
+        Ok(Box::new(WiredTigerSession { tables: &self.tables, is_lsm: self.is_lsm, session }))
     }
 
     fn drop_partition(&self, partition: usize) -> Result<()> {
@@ -190,6 +192,7 @@ impl Engine for WiredTiger {
 
 struct WiredTigerSession<'a> {
     tables: &'a [CString],
+    is_lsm: bool,
     session: pleach_wiredtiger::Session,
 }
 
@@ -250,7 +253,19 @@ impl Session for WiredTigerSession<'_> {
     }
 
     fn delete_range(&mut self, partition: usize, lower: &[u8], upper: &[u8]) -> Result<()> {
-        self.session.truncate(partition, &self.tables[partition], lower, upper)
+        if !self.is_lsm {
+            return self.session.truncate(partition, &self.tables[partition], lower, upper);
+        }
+        let mut keys = Vec::new();
+        let scan = Scan { partition, from: Some(lower), direction: Direction::Forward, limit: usize::MAX };
+        self.scan(&scan, &mut |key, _| {
+            let is_inside = key < upper;
+            if is_inside {
+                keys.push(key.to_vec());
+            }
+            is_inside
+        })?;
+        keys.iter().try_for_each(|key| self.delete(partition, key))
     }
 }
 
