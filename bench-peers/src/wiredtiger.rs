@@ -79,6 +79,11 @@ fn open(config: &EngineConfig, kind: &str) -> Result<Box<dyn Engine>> {
     Ok(Box::new(WiredTiger { connection, is_lsm: !kind.is_empty(), tables }))
 }
 
+/// With the usual shares, 5 and 20 %, random inserts evict pages long before the cache is full. A load of a million pairs of 116
+/// bytes with a cache of a quarter made 39 k puts a second with these and 36 k with those, and took 33 us of processor time for
+/// each instead of 41.
+const DIRTY: &str = "eviction_dirty_target=60,eviction_dirty_trigger=80";
+
 pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<String> {
     let log = match (config.durability, log(config)?) {
         (Durability::Sync, Log::Off) => return Err("synced commits need a log".into()),
@@ -90,7 +95,7 @@ pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<String> {
         (Durability::Buffered, Log::Off) => "log=(enabled=false)",
     };
     let mut text = format!(
-        "create,cache_size={memory},{log},checkpoint=(wait=60,log_size=2GB),{eviction},statistics=(fast),session_max=300",
+        "create,cache_size={memory},{log},checkpoint=(wait=60,log_size=2GB),{eviction},{DIRTY},statistics=(fast),session_max=300",
         memory = config.memory_bytes.max(1 << 20),
         eviction = eviction(config),
     );
