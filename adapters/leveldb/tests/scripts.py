@@ -78,9 +78,10 @@ class Ceph(Scratch):
 
     def start(self, *arguments):
         command = [sys.executable, SCRIPTS / "ceph", *arguments, "--directory", self.directory]
-        # Ctrl-C goes to a group of processes: the terminal's.
+        # Ctrl-C goes to a group of processes: the terminal's. A shell starts what is to run in the background with the signal
+        # ignored, and a gate may run so; a terminal does not.
         script = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  start_new_session=True)
+                                  start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         self.addCleanup(script.stdout.close)
         return script
 
