@@ -119,7 +119,7 @@ pub(crate) fn log(config: &mut EngineConfig) -> Result<Log> {
     })
 }
 
-/// Eviction: threads as told.
+/// Eviction: threads as configured.
 pub(crate) fn eviction(config: &EngineConfig) -> String {
     let threads = config.background_threads.clamp(1, 20);
     format!("eviction=(threads_min={threads},threads_max={threads})")

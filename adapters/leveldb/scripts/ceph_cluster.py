@@ -134,7 +134,7 @@ class MemoryGroup:
 
 
 class Cluster:
-    """A monitor and an OSD in `directory`, which is made anew: see `make_anew`. `memory` limits the OSD, its page cache included.
+    """A monitor and an OSD in `directory`, which is emptied first: see `make_anew`. `memory` limits the OSD, its page cache included.
 
     The caller stops it, also if `create` fails or is interrupted.
     """

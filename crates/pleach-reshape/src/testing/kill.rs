@@ -65,7 +65,7 @@ pub fn child(open: OpenAt) {
     });
 }
 
-/// Commits transactions on end.
+/// Commits transactions until it is killed.
 fn write(store: &dyn RowStore, seed: u64, synced: bool, writer: usize, counts: &[AtomicU64; WRITERS]) {
     store.create_table(table(writer)).expect("a table");
     loop {

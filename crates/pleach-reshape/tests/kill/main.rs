@@ -183,7 +183,7 @@ fn survives_kills(kind: &str, update: u64, is_synced: bool, kills: u64) {
         model.check(&store, seed);
     }
     println!(
-        "{kind}, update {update}, synced {is_synced}: {kills} kills, {} changes, {rebuilt} maps made anew, generation {generation}",
+        "{kind}, update {update}, synced {is_synced}: {kills} kills, {} changes, {rebuilt} maps rebuilt, generation {generation}",
         model.number
     );
 }
