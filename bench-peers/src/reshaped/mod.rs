@@ -22,7 +22,7 @@ use pleach_bench::{
 };
 use pleach_reshape::{MapPlace, Options, Reshaped, Stripes, Update};
 
-use crate::prefix::{bounds, prefixed};
+use crate::prefix::{bounds, prefixed, remove_all};
 use crate::quiet::file_bytes;
 use stores::{Store, WiredTigerStats};
 
@@ -173,18 +173,7 @@ impl Engine for Engined {
     }
 
     fn drop_partition(&self, partition: usize) -> Result<()> {
-        let mut session = ReshapedSession { engine: self };
-        let scan = Scan { partition, from: None, direction: Direction::Forward, limit: usize::MAX };
-        let mut keys = Vec::new();
-        session.scan(&scan, &mut |key, _| {
-            keys.push(key.to_vec());
-            true
-        })?;
-        for keys in keys.chunks(1000) {
-            let deletes: Vec<_> = keys.iter().map(|key| Write { partition, key, value: None }).collect();
-            session.write(&deletes)?;
-        }
-        Ok(())
+        remove_all(&mut ReshapedSession { engine: self }, partition)
     }
 
     fn flush(&self) -> Result<()> {
