@@ -1,8 +1,9 @@
 //! Killed processes: the transactions that are there are a prefix, with all that were promised.
 //!
 //! A test binary runs itself as the child that is killed: one of its tests calls [`child`], which returns at once in the parent,
-//! and another one calls [`survives_kills`], which says the seed; `PLEACH_SEED` and `PLEACH_KILLS` choose seed and number. The child's writers commit transactions that follow from the seed, the writer and
-//! the number, and report each commit and each sync. After a kill the parent opens the store and compares.
+//! and another one calls [`survives_kills`], which prints the seed; `PLEACH_SEED` and `PLEACH_KILLS` choose seed and number. The
+//! child's writers commit transactions that follow from the seed, the writer and the number, and report each commit and each
+//! sync. After a kill the parent opens the store and compares.
 
 #![expect(
     clippy::disallowed_methods,
