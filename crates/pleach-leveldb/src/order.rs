@@ -77,7 +77,7 @@ pub(crate) fn restore_order(options: &OptionsHandle, path: &Path, report: &Repai
     let to = db.partition(&format!("{}{name}", KeyForm::of_comparator(&name).partition_prefix()))?;
     let from = db.partition(recovered)?;
     let mut batch = db.batch();
-    for entry in from.iter() {
+    for entry in &from {
         let (key, value) = entry?;
         batch.put(&to, key, value);
         if batch.bytes() >= BATCH_BYTES {

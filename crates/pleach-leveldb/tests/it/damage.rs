@@ -192,8 +192,9 @@ fn a_repair_without_a_manifest_keeps_the_order_of_the_comparator() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
         let store = Store::open(&path, &wanted).unwrap();
+        let value = vec![7; 30_000];
         for n in 0..100_u32 {
-            store.put(format!("key{n}").as_bytes(), &[7; 30_000]).unwrap();
+            store.put(format!("key{n}").as_bytes(), &value).unwrap();
         }
         compact(&store, None, None);
         store.put(b"last", b"1").unwrap();
@@ -208,7 +209,7 @@ fn a_repair_without_a_manifest_keeps_the_order_of_the_comparator() {
         manage_with(&wanted, leveldb_repair_db, &path).unwrap();
         let store = Store::open(&path, &wanted).unwrap();
         assert_eq!(store.keys(true), keys);
-        assert_eq!(store.get(b"key42").unwrap(), Some(vec![7; 30_000]));
+        assert_eq!(store.get(b"key42").unwrap(), Some(value));
         assert_eq!(names(dir.path()), ["db", "db.damaged"]);
     }
 }
