@@ -189,6 +189,10 @@ impl Engine for Engined {
         Ok(())
     }
 
+    fn convert(&self) -> Result<()> {
+        self.compact()
+    }
+
     fn stats(&self) -> Result<EngineStats> {
         let stats = self.store.stats();
         let mut details = BTreeMap::from([
