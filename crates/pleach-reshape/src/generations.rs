@@ -86,7 +86,8 @@ impl Inner {
             return Ok(());
         }
         let everything = (Bound::Unbounded, Bound::Unbounded);
-        self.move_rows(everything, Exhausted::Fails, |id| !id.is_of(allocator.generation))?;
+        let make_room = || if self.is_checkpoint_due() { self.checkpoint_alone(maintenance) } else { Ok(()) };
+        self.move_rows(everything, Exhausted::Fails, make_room, |id| !id.is_of(allocator.generation))?;
         self.checkpoint_alone(maintenance)?;
         let numbers = CheckpointNumbers { oldest: maintenance.numbers.newest, ..maintenance.numbers };
         let generation = Generation { number: allocator.generation, is_draining: false };
