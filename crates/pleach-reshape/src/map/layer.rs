@@ -323,10 +323,10 @@ mod tests {
         let (layer, horizon) = (Layer::new(0), Horizon::default());
         let count = 3 * EXPECTED_BYTES_MIN as u64 / ENTRY_BYTES as u64;
         for number in 0..count {
-            publish(&layer, &horizon, &number.to_be_bytes(), Some(number + 1), 1);
+            publish(&layer, &horizon, &number.to_le_bytes(), Some(number + 1), 1);
         }
-        assert!((0..count).all(|number| ids(&layer, &number.to_be_bytes(), NEWEST) == Some(number + 1)));
-        assert!((count..2 * count).all(|number| ids(&layer, &number.to_be_bytes(), NEWEST).is_none()));
+        assert!((0..count).all(|number| ids(&layer, &number.to_le_bytes(), NEWEST) == Some(number + 1)));
+        assert!((count..2 * count).all(|number| ids(&layer, &number.to_le_bytes(), NEWEST).is_none()));
     }
 
     #[test]

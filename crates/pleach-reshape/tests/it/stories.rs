@@ -296,7 +296,7 @@ fn put_all(store: &Reshaped, numbers: std::ops::Range<u32>) {
     for first in numbers.clone().step_by(500) {
         let mut batch = store.batch();
         for number in first..numbers.end.min(first + 500) {
-            batch.put(number.to_be_bytes(), "value");
+            batch.put(number.to_le_bytes(), "value");
         }
         batch.commit().unwrap();
     }
