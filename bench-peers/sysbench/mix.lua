@@ -9,6 +9,8 @@
 -- and inserts a new one, each in a table at random. Documents are chosen among those of `prepare` as `--rand-type` says. Keys are
 -- 16 random digits, and a document begins with its key. `cleanup` removes the tables and leaves the store's files.
 --
+-- Engines need more stack than the 64 KiB that sysbench gives a thread: add `--thread-stack-size=8M`.
+--
 -- The functions are those of `capi/src/functions.rs`, whose comments are their contract.
 
 local ffi = require("ffi")

@@ -1,11 +1,8 @@
 //! The keys of the benchmark's key set `random16`, made by its own sources.
 
 #![expect(dead_code, reason = "the sources have more than is used here")]
-#![expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    reason = "as in the benchmark, where they are at home"
-)]
+#![expect(clippy::cast_precision_loss, reason = "as in the benchmark, where they are at home")]
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "their tests use small numbers"))]
 
 #[path = "../../../crates/pleach-bench/src/data/permutation.rs"]
 mod permutation;
