@@ -7,7 +7,7 @@
 //! # Order
 //! Tables, then the store's generation, in one commit before any row in them. When all rows have moved: a checkpoint that
 //! names none of the old ones, then, durably, that the old generation is dead and that older maps are not good, then the
-//! tables go.
+//! tables go. While rows move, checkpoints are made as they are due, so that the map's changes fit into their memory.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -44,6 +44,10 @@ impl Reshaped {
     /// Rewrites the rows of a key range in the order of their keys, so that scans of it read neighbours. Returns how many rows
     /// it moved. Reads and writes go on. After a crash, or an error, the rows that were moved stay so.
     ///
+    /// Memory: [`Options::moves`](crate::Options::moves) for the rows, and
+    /// [`Options::delta_bytes`](crate::Options::delta_bytes) for what changes in the map: it waits for checkpoints. Without a
+    /// background job nobody makes them meanwhile.
+    ///
     /// # Errors
     /// Those of [`put`](Self::put) and [`get`](Self::get).
     pub fn recluster<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {

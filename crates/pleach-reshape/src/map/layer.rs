@@ -22,7 +22,7 @@ const SHARD_COUNT: usize = 16;
 
 /// Memory of an entry besides a key that does not fit into it: 24 + 8 bytes of key, 24 of the entry, and a B-tree that is two
 /// thirds full.
-const ENTRY_BYTES: usize = 84;
+pub(super) const ENTRY_BYTES: usize = 84;
 /// Keys of up to so many bytes lie in the entry.
 const KEY_INLINE_LEN: usize = 24;
 
