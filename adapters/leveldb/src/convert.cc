@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cinttypes>
@@ -114,10 +115,11 @@ struct NewStore {
     leveldb_writeoptions_t* write = leveldb_writeoptions_create();
     leveldb_t* db = nullptr;
 
-    explicit NewStore(std::string path) : directory(std::move(path)) {
+    // A write buffer of `bytes`, within limits: a store reserves space on the disk by it.
+    NewStore(std::string path, uint64_t bytes) : directory(std::move(path)) {
         leveldb_options_set_create_if_missing(options, 1);
         leveldb_options_set_error_if_exists(options, 1);
-        leveldb_options_set_write_buffer_size(options, 64 << 20);
+        leveldb_options_set_write_buffer_size(options, std::clamp<uint64_t>(bytes, 1 << 20, 64 << 20));
         leveldb_options_set_cache(options, cache);
         leveldb_readoptions_set_fill_cache(read, 0);
         char* error = nullptr;
@@ -299,7 +301,7 @@ void convert(const std::string& from, const std::string& to) {
     partial.create();
     try {
         {
-            NewStore store(partial.store);
+            NewStore store(partial.store, total);
             totals = copy(old.get(), store, total);
             compare(old.get(), store, total);
         }
@@ -316,6 +318,7 @@ void convert(const std::string& from, const std::string& to) {
     sync_directory(std::filesystem::path(to).parent_path());
     printf("%" PRIu64 " entries, %" PRIu64 " bytes of keys and values: copied to %s and compared\n", totals.entries,
            totals.bytes, to.c_str());
+    if (fflush(stdout) != 0) throw Failure{std::string("standard output: ") + strerror(errno) + " (the copy is complete)"};
 }
 
 }  // namespace

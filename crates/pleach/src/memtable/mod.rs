@@ -51,12 +51,17 @@ pub(crate) use memory::MemtableMemory;
 use tree::Tree;
 pub(crate) use writer::MemtableWriter;
 
+/// Deletes that are worth a flush of their own: some syncs and a small SST (arbitrary).
+pub(crate) const DELETES_WORTH_FLUSH: u64 = 1000;
+
 /// The memtable. See the module's text.
 pub(crate) struct Memtable {
     arena: Arena,
     tree: Tree,
     index: HashIndex,
     entries: AtomicU64,
+    /// Versions that are tombstones.
+    deletes: AtomicU64,
     /// Whether a value is to be separated.
     is_separated: AtomicBool,
     /// Largest sequence number inserted; 0 while empty.
@@ -74,10 +79,9 @@ impl Memtable {
             let message = "the system gives no memory for another memtable; let the process have more";
             return Err(Error::new(ErrorKind::Io, message));
         };
-        let (entries, last_seq, is_separated) =
-            (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        let holding = Holding::new(memory);
-        let memtable = Self { arena, tree, index, entries, is_separated, last_seq, holding };
+        let (entries, deletes, last_seq) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (is_separated, holding) = (AtomicBool::new(false), Holding::new(memory));
+        let memtable = Self { arena, tree, index, entries, deletes, is_separated, last_seq, holding };
         memtable.holding.grow_to(memtable.bytes());
         Ok(memtable)
     }
@@ -157,6 +161,11 @@ impl Memtable {
     /// Number of versions.
     pub(crate) fn entries(&self) -> u64 {
         self.entries.load(Ordering::Acquire)
+    }
+
+    /// Number of versions that are tombstones.
+    pub(crate) fn deletes(&self) -> u64 {
+        self.deletes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -63,7 +63,7 @@ impl MemtableWriter {
     }
 
     fn insert_version(&mut self, hash: u64, key: &[u8], new: NewVersion<'_>) {
-        let seq = new.seq;
+        let (seq, is_delete) = (new.seq, new.kind == ValueKind::Tombstone);
         debug_assert!(seq >= self.last_seq(), "sequence numbers never go down");
         let (memtable, mut arena) = self.parts();
         if let Some(record) = memtable.find_record(hash, key) {
@@ -71,6 +71,9 @@ impl MemtableWriter {
         } else {
             let record = entry::add_key(&mut arena, key, new);
             memtable.add_record(&mut arena, hash, record, key);
+        }
+        if is_delete {
+            memtable.count_delete();
         }
         self.count_entry(seq);
     }
@@ -109,6 +112,11 @@ impl MemtableWriter {
 }
 
 impl Memtable {
+    #[inline]
+    pub(super) fn count_delete(&self) {
+        self.deletes.store(self.deletes() + 1, Ordering::Relaxed);
+    }
+
     #[inline]
     fn add_record(&self, arena: &mut ArenaWriter<'_>, hash: u64, record: ArenaRef, key: &[u8]) {
         self.tree.insert(arena, record, key);

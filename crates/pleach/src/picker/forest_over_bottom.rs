@@ -7,7 +7,8 @@
 //! 2. *Reads.* Once reads have spent as much time on further runs as a merge of everything takes (`version::reads`), all
 //!    runs are merged into the bottom.
 //! 3. *Garbage*, which would double the space. When it exceeds a share of the live entries, all runs are merged into the
-//!    bottom. Each file has an estimate of its garbage, sampled with the filters when it was written.
+//!    bottom. Each file has an estimate of its garbage, sampled with the filters when it was written. When it is quiet, less
+//!    is enough, and the separated values that garbage refers to count as well: only a merge finds which they are.
 //!
 //! The first stage, of small flushed runs, is full at `k * k` runs while data is written. When it is quiet, it is full at
 //! `k` runs, so that reads search fewer. A later stage is full at `2.5 * k` runs. Only its oldest `2 * k` are merged, so
@@ -26,8 +27,12 @@ use crate::version::Run;
 /// garbage that arrives during the merge.
 const GARBAGE_MAX: (u128, u128) = (3, 20);
 
-/// Garbage of less than so many memtables starts no merge: otherwise a small store would be merged after every flush.
-const GARBAGE_MEMTABLES: u128 = 2;
+/// Garbage of less than so many quarters of a memtable starts no merge while data is written: otherwise a small store would be
+/// merged after every flush.
+const GARBAGE_QUARTERS: u128 = 8;
+
+/// The same when it is quiet: what was deleted gives its space back, and little more is flushed.
+const GARBAGE_QUARTERS_QUIET: u128 = 1;
 
 /// The merge that is due.
 pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
@@ -90,8 +95,13 @@ fn pick_garbage(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> 
     let entries = sum(|run| run.totals.entries);
     let garbage = sum(|run| run.totals.garbage).min(entries);
     let live = entries - garbage;
-    let garbage_bytes = sum(|run| run.totals.bytes) * garbage / entries.max(1);
+    let (quarters, value_bytes) = if policy.is_quiet {
+        (GARBAGE_QUARTERS_QUIET, sum(|run| run.totals.value_bytes))
+    } else {
+        (GARBAGE_QUARTERS, 0)
+    };
+    let garbage_bytes = (sum(|run| run.totals.bytes) + value_bytes) * garbage / entries.max(1);
     let is_due = garbage * GARBAGE_MAX.1 > live * GARBAGE_MAX.0
-        && garbage_bytes > GARBAGE_MEMTABLES * u128::from(policy.memtable_bytes);
+        && 4 * garbage_bytes > quarters * u128::from(policy.memtable_bytes);
     (is_due && runs.len() > 1).then(|| situation.merge_from(start, STAGE_BOTTOM))
 }

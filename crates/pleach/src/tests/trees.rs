@@ -6,6 +6,7 @@
 //! 1:7b100        with a file of 100 entries of a byte each
 //! 1:7b100o20     20 of which shadow older ones
 //! 1:7b100t5      one of which is a tombstone that was flushed in second 5
+//! 1:7b100v900    which refer to separated values of 900 bytes
 //! 1:7b100k20-39  whose keys are from 20 to 39
 //! 1:7b100+b50    and another file
 //! job=3,2->7     a job at work that merges the runs 3 and 2 into run 7
@@ -23,7 +24,7 @@ use pleach_table::SstSummary;
 use super::story::{number, numbers, option};
 use crate::picker::Plan;
 use crate::shape::{Conversion, Policy, STAGE_BOTTOM, Shape};
-use crate::values::ValueRefs;
+use crate::values::{SegmentUse, ValueRefs};
 use crate::version::edit::{JobMeta, RunFileMeta, RunId, RunKind, RunMeta};
 use crate::version::reads::SEEK_NS;
 use crate::version::{Run, RunFile, SstFile, SubTree};
@@ -79,6 +80,9 @@ fn file_of(id: u64, at: usize, spec: &str) -> RunFile {
     file.meta.tombstones = u64::from(numbers.contains('t'));
     file.meta.tombstones_since = number('t');
     file.meta.overwrites = number('o');
+    if let bytes @ 1.. = number('v') {
+        file.meta.values = ValueRefs::from_sorted(vec![(FileId(1), SegmentUse { values: 1, bytes })]);
+    }
     file
 }
 

@@ -25,6 +25,7 @@ use crate::version_set::VersionSet;
 use crate::version_set::reserve::TAIL_BYTES_MAX;
 use crate::write_path::WritePath;
 
+mod cleaner;
 mod compaction;
 pub(crate) mod filters;
 mod flush;
@@ -34,6 +35,7 @@ mod sst_output;
 mod trainer;
 mod value_files;
 
+use cleaner::Cleaner;
 use compaction::worker::{Compactions, QUIET_AFTER, Worker};
 use compaction::{Pacer, RangeRequests, Requests};
 use relocation::{RelocationState, Relocator};
@@ -61,7 +63,7 @@ pub(crate) fn start_jobs(upkeep: &Arc<Upkeep>) -> Result<Vec<JobHandle>> {
     let worker = |_| spawn(upkeep, "pleach-compact", Worker(Arc::clone(&compactions)));
     let workers =
         (0..upkeep.ctx.options.compaction_worker_count()).map(worker).collect::<Result<Vec<_>>>()?;
-    let cleaner = spawn(upkeep, "pleach-clean", step_of(Upkeep::clean_step))?;
+    let cleaner = spawn(upkeep, "pleach-clean", Cleaner::new(upkeep))?;
     let relocator = upkeep
         .may_have_values()
         .then(|| spawn(upkeep, "pleach-values", Relocator::new(upkeep)))
@@ -232,17 +234,6 @@ impl Upkeep {
             self.ctx.status.set_poison(error);
         }
         JobStep::Idle
-    }
-
-    /// Gets memory for values, removes files that nothing needs any more, then reviews the filters and the share of the cache.
-    fn clean_step(&self) -> JobStep {
-        self.ctx.value_cache.populate();
-        self.version_set.remove_obsolete();
-        let is_idle = self.is_idle();
-        match self.review_filters(is_idle) {
-            JobStep::Idle if !is_idle => JobStep::IdleFor(QUIET_AFTER),
-            step => step,
-        }
     }
 
     /// Requests that the partition's runs are merged into one, with separated values in the order of keys, and waits until they
@@ -421,6 +412,15 @@ impl Upkeep {
             return Ok(());
         }
         self.flush_memtables()
+    }
+
+    /// Switches the memtable, unless that would wait for a flush. Waits for nothing.
+    fn switch_now(&self) -> Result<()> {
+        let mut writer = self.writes.writer.lock();
+        if self.ctx.status.check_writable().is_err() || self.writes.must_wait_for_flush() {
+            return Ok(());
+        }
+        self.writes.switch_memtable(&mut writer)
     }
 
     fn flush_memtables(&self) -> Result<()> {

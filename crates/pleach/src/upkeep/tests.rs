@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
-use pleach_env::{FileId, SimEnv};
+use pleach_env::{Env, FileId, SimEnv};
 
 use super::*;
 use crate::{Db, Options};
@@ -128,4 +128,33 @@ fn the_rest_of_an_earlier_conversion_is_forgotten() {
     background.note_conversion(partition, 6);
     background.begin_wait(partition, false);
     assert_eq!(background.end_wait(partition), None);
+}
+
+/// Steps the cleaner after each of `waits`, in seconds, with one more delete before those that are marked; tells after which one
+/// the memtable was switched.
+fn switched_after(deletes: u64, waits: &[(u64, bool)]) -> Option<usize> {
+    let env = SimEnv::new(1);
+    let db = Options::new().env(Arc::clone(&env) as _).open("store").unwrap();
+    let partition = db.default_partition();
+    (0..deletes).for_each(|i| partition.delete(i.to_le_bytes()).unwrap());
+    let mut cleaner = Cleaner::new(&db.inner().upkeep);
+    let memtable = || Arc::as_ptr(&db.inner().version_set.state.load().active.memtable);
+    let first = memtable();
+    cleaner.step();
+    waits.iter().position(|(seconds, deletes_more)| {
+        if *deletes_more {
+            partition.delete(b"one more").unwrap();
+        }
+        env.sleep(Duration::from_secs(*seconds));
+        cleaner.step();
+        memtable() != first
+    })
+}
+
+#[test]
+fn deletes_that_rest_are_flushed() {
+    use crate::memtable::DELETES_WORTH_FLUSH as MANY;
+    assert_eq!(switched_after(MANY, &[(4, false), (4, false), (4, false)]), Some(2));
+    assert_eq!(switched_after(MANY, &[(9, false), (9, true), (9, false), (9, false)]), Some(3));
+    assert_eq!(switched_after(MANY - 1, &[(60, false), (60, false)]), None, "too few");
 }

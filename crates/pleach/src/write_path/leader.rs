@@ -167,6 +167,7 @@ impl WritePath {
         }
         let segment = writer.log.segment_id();
         let memtable = &mut writer.memtable;
+        let deletes = memtable.deletes();
         for request in admitted_mut(group) {
             insert_batch(memtable, &mut request.operations, segment, &mut writer.next_seq);
             add(&self.ctx.counters.operations, u64::from(request.operations.count()));
@@ -174,6 +175,7 @@ impl WritePath {
         }
         failpoint::reached("commit.inserted");
         self.version_set.state.show_up_to(writer.next_seq - 1);
+        self.note_deletes(&writer.memtable, deletes);
     }
 }
 

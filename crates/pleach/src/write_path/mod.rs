@@ -23,7 +23,7 @@ use pleach_log::{CommitQueue, Durability, LogWriter, SeqNo, segment_path};
 use crate::attached::Attached;
 use crate::context::Context;
 use crate::memory_shares::MemoryShares;
-use crate::memtable::{Footprint, MemtableWriter};
+use crate::memtable::{DELETES_WORTH_FLUSH, Footprint, Memtable, MemtableWriter};
 use crate::operations::Operations;
 use crate::options::IMMUTABLE_MEMTABLES_MAX;
 use crate::state::{LoggedMemtable, State};
@@ -171,6 +171,17 @@ impl WritePath {
         if is_harmless && !log.is_poisoned() { error } else { self.ctx.status.set_poison(error) }
     }
 
+    /// Wakes the cleaner if the memtable, which had `before` deletes, has now enough to be flushed for.
+    #[inline]
+    fn note_deletes(&self, memtable: &Memtable, before: u64) {
+        if before < DELETES_WORTH_FLUSH
+            && memtable.deletes() >= DELETES_WORTH_FLUSH
+            && let Some(wakers) = self.ctx.status.wakers()
+        {
+            wakers.cleaner.wake();
+        }
+    }
+
     /// Lets the log forget the writes that are in SSTs: they need no sync, and their segments are obsolete.
     pub(crate) fn forget_flushed(&self, writer: &mut Writer) {
         let state = self.version_set.state.load();
@@ -217,7 +228,7 @@ impl WritePath {
     }
 
     #[inline]
-    fn must_wait_for_flush(&self) -> bool {
+    pub(crate) fn must_wait_for_flush(&self) -> bool {
         self.version_set.state.immutable_count() >= IMMUTABLE_MEMTABLES_MAX
     }
 

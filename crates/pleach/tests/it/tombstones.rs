@@ -158,3 +158,25 @@ fn a_settle_ends_when_a_tombstone_becomes_too_old_meanwhile() {
     }
     assert_eq!(db.stats().sst_entries, 0);
 }
+
+/// Separated values whose keys are the last thing that is deleted: their space comes back without a call.
+#[test]
+fn deletes_give_their_space_back_when_it_is_quiet() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().memory(64 << 20).memtable_bytes(8 << 20).open(dir.path()).unwrap();
+    let partition = db.default_partition();
+    (0..6000).for_each(|i| partition.put(key(i), [7; 4096]).unwrap());
+    db.settle().unwrap();
+    (0..5000).for_each(|i| partition.delete(key(i)).unwrap());
+    let bytes = || -> u64 {
+        let files = std::fs::read_dir(dir.path()).unwrap();
+        files.filter_map(|file| file.ok()?.metadata().ok()).map(|metadata| metadata.len()).sum()
+    };
+    assert!(bytes() > 24 << 20);
+    let started = std::time::Instant::now();
+    // A thousand values, the log, which is allocated in steps of 4 MiB, and the reserve.
+    while bytes() > 14 << 20 {
+        assert!(started.elapsed() < Duration::from_secs(60), "{} bytes are left", bytes());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
