@@ -547,3 +547,17 @@ fn entries_outside_of_the_keys_that_the_manifest_names_are_not_taken() {
         "what lies where it should is read all the same"
     );
 }
+
+/// Its log and manifest have the same names as ours.
+#[test]
+fn a_store_of_leveldb_is_not_salvaged_as_an_empty_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["CURRENT", "MANIFEST-000002", "000003.log", "000005.ldb"] {
+        fs::write(folder.path().join(name), "MANIFEST-000002\n").unwrap();
+    }
+    let error =
+        repair(folder.path(), folder.path().with_extension("new"), options(), &mut |_, _| true).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("LevelDB"), "{error}");
+    assert!(!folder.path().with_extension("new").exists());
+}
