@@ -15,7 +15,8 @@
 //! 4. *Safe functions*: references into the arena do not leave this module, so no use of its functions can misread memory.
 //!
 //! # Concurrency
-//! One [`MemtableWriter`], which the commit leader has; readers take no lock.
+//! One [`MemtableWriter`], which the holder of the write path's lock has. Inserts run one at a time, in the order of their
+//! sequence numbers: through the writer, or with what it has claimed for them (`claimed`). Readers take no lock.
 //!
 //! # Cost
 //! A point read: one probe of the index and one read of the record. An insert of a new key: that, and a descent of four
@@ -25,6 +26,7 @@
 //! One memtable for all partitions: `TridentKV`, section 3.3. The rest is ours.
 
 mod arena;
+mod claimed;
 mod cursor;
 mod entry;
 mod index;
@@ -42,6 +44,7 @@ use pleach_table::ValueKind;
 
 use arena::{Arena, ArenaRef};
 pub(crate) use arena::{FOOTPRINT_MAX, Footprint, LARGE_PER_BATCH};
+pub(crate) use claimed::ClaimedInsert;
 pub(crate) use cursor::MemtableCursor;
 use entry::VersionView;
 pub(crate) use entry::{LARGE_FRONT, PLACE_LEN, Place};

@@ -53,10 +53,18 @@ pub(super) struct Tree {
 }
 
 /// Keys for which memory is taken beyond those asked for, so that few small batches reserve.
-const GRANT: usize = 64;
+const GRANT: usize = 256;
 
 /// Most levels of inner nodes: eight levels of half full nodes hold 2^40 leaves.
 const DEPTH_MAX: usize = 8;
+
+/// Where a leaf has a key or would have it, as of a version of the leaf.
+#[derive(Clone, Copy)]
+pub(super) struct LeafPlace {
+    leaf: u32,
+    version: u64,
+    index: usize,
+}
 
 /// A leaf's entries as they stood at one instant.
 #[derive(Clone)]
@@ -77,6 +85,14 @@ impl Tree {
         }
         leaves.push();
         Some(Self { leaves, inners, root: AtomicU32::new(0), granted: AtomicUsize::new(0) })
+    }
+
+    /// Takes one key of those that memory is reserved for; `false` if there is none.
+    #[inline]
+    pub(super) fn take_reserved(&self, _one_at_a_time: &mut ArenaWriter<'_>) -> bool {
+        let granted = self.granted.load(Ordering::Relaxed);
+        self.granted.store(granted.saturating_sub(1), Ordering::Relaxed);
+        granted > 0
     }
 
     /// Takes from the system the memory for inserts of this many keys. Returns whether the system gave it; if not, the tree
@@ -103,6 +119,46 @@ impl Tree {
     /// Bytes of the nodes.
     pub(super) fn bytes(&self) -> usize {
         self.leaves.len() * size_of::<Node>() + self.inners.len() * size_of::<Inner>()
+    }
+
+    /// Where the tree has `key`, or would have it. For any thread.
+    pub(super) fn locate(&self, arena: &Arena, key: &[u8]) -> (LeafPlace, Option<ArenaRef>) {
+        loop {
+            let (leaf, version) = self.leaf_for(arena, key, true);
+            let node = self.leaves.at(leaf);
+            let index = node.rank(arena, key, false);
+            let found = node.key_like(index, key);
+            if node.unchanged_since(version) {
+                return (
+                    LeafPlace { leaf, version, index },
+                    found.filter(|&at| entry::key(arena, at) == key),
+                );
+            }
+        }
+    }
+
+    /// Whether the leaf of a place is as it was.
+    #[inline]
+    pub(super) fn is_current(&self, place: LeafPlace) -> bool {
+        self.leaves.at(place.leaf).unchanged_since(place.version)
+    }
+
+    /// Adds a key record that the tree does not hold, at a place that is current.
+    ///
+    /// Requires: a reservation that covers it.
+    #[inline]
+    pub(super) fn insert_at(
+        &self,
+        writer: &mut ArenaWriter<'_>,
+        place: LeafPlace,
+        key_ref: ArenaRef,
+        key: &[u8],
+    ) {
+        let node = self.leaves.at(place.leaf);
+        if node.is_full() {
+            return self.insert_record(writer.arena(), key_ref, key);
+        }
+        node.write(|n| n.insert_at(place.index, key_ref, key));
     }
 
     /// Adds a key record that the tree does not hold.
@@ -216,15 +272,7 @@ impl Tree {
 
     /// Looks for the record of `key`.
     pub(super) fn find(&self, arena: &Arena, key: &[u8]) -> Option<ArenaRef> {
-        loop {
-            let (id, version) = self.leaf_for(arena, key, true);
-            let leaf = self.leaves.at(id);
-            let index = leaf.rank(arena, key, false);
-            let found = if index < leaf.count() { leaf.key_at(index) } else { None };
-            if leaf.unchanged_since(version) {
-                return found.filter(|&at| entry::key(arena, at) == key);
-            }
-        }
+        self.locate(arena, key).1
     }
 
     /// A copy of the leaf that has or would have `key`, and the number of its entries below `key`. With `inclusive` false

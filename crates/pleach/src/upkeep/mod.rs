@@ -425,7 +425,7 @@ impl Upkeep {
 
     fn flush_memtables(&self) -> Result<()> {
         let last_seq = {
-            let mut writer = self.writes.writer.lock();
+            let mut writer = self.writes.lock();
             self.ctx.status.check_not_ended()?;
             if !writer.memtable.is_empty() {
                 self.writes.wait_for_flush()?;

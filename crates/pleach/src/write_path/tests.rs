@@ -34,7 +34,7 @@ fn is_durable_when_one_asks(syncs: usize) -> bool {
     let durability = |i| if i == syncs { Durability::Sync } else { Durability::Buffered };
     let results = lead(&db, (0..3).map(|i| put(&partition, &format!("k{i}"), "v", durability(i))).collect());
     assert!(results.iter().all(Result::is_ok));
-    let writer = db.inner().writes.writer.lock();
+    let writer = db.inner().writes.lock();
     writer.log.durable_seq() == writer.log.last_seq()
 }
 
@@ -50,7 +50,7 @@ fn values_after_group() -> [Option<Vec<u8>>; 3] {
     let db = open(&env);
     let partition = db.default_partition();
     let puts = ["first", "second", "third"].map(|value| put(&partition, "key", value, Durability::Buffered));
-    let first_seq = db.inner().writes.writer.lock().next_seq;
+    let first_seq = db.inner().writes.lock().next_seq;
     assert!(lead(&db, puts.into()).iter().all(Result::is_ok));
     let state = db.inner().version_set.state.load_full();
     let value_at = |seq| {
