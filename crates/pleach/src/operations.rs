@@ -208,18 +208,6 @@ impl Operations {
         (self.count == 1).then_some(self.first_hash)
     }
 
-    /// The operation, if there is one only and it is in the payload as it is.
-    #[inline]
-    pub(crate) fn only(&self) -> Option<Operation<'_>> {
-        if self.count != 1 || self.is_in_pieces {
-            return None;
-        }
-        let payload = self.record.payload();
-        let mut rest = Decoder(payload);
-        let op = Operation::decode(&mut rest).expect("operations were encoded here");
-        Some(Operation { value_at: payload.len() - op.value.len(), ..op })
-    }
-
     /// Memory that the operations will take in a memtable.
     pub(crate) fn footprint(&self) -> Footprint {
         self.footprint

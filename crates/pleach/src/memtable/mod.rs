@@ -16,7 +16,7 @@
 //!
 //! # Concurrency
 //! One [`MemtableWriter`], which the holder of the write path's lock has. Inserts run one at a time, in the order of their
-//! sequence numbers: through the writer, or with what it has claimed for them (`claimed`). Readers take no lock.
+//! sequence numbers: through the writer, or with what it has claimed for them (`side`). Readers take no lock.
 //!
 //! # Cost
 //! A point read: one probe of the index and one read of the record. An insert of a new key: that, and a descent of four
@@ -26,12 +26,12 @@
 //! One memtable for all partitions: `TridentKV`, section 3.3. The rest is ours.
 
 mod arena;
-mod claimed;
 mod cursor;
 mod entry;
 mod index;
 mod memory;
 mod node;
+mod side;
 mod tree;
 mod writer;
 
@@ -44,13 +44,13 @@ use pleach_table::ValueKind;
 
 use arena::{Arena, ArenaRef};
 pub(crate) use arena::{FOOTPRINT_MAX, Footprint, LARGE_PER_BATCH};
-pub(crate) use claimed::ClaimedInsert;
 pub(crate) use cursor::MemtableCursor;
 use entry::VersionView;
 pub(crate) use entry::{LARGE_FRONT, PLACE_LEN, Place};
 use index::HashIndex;
 use memory::Holding;
 pub(crate) use memory::MemtableMemory;
+pub(crate) use side::SideInserts;
 use tree::Tree;
 pub(crate) use writer::MemtableWriter;
 

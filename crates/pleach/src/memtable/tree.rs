@@ -52,8 +52,12 @@ pub(super) struct Tree {
     granted: AtomicUsize,
 }
 
-/// Keys for which memory is taken beyond those asked for, so that few small batches reserve.
+/// Keys for which memory is taken beyond those asked for, so that few batches reserve: only the others can insert side by side.
 const GRANT: usize = 256;
+
+/// So many further batches of the same length are granted too, up to this length.
+const GRANTED_BATCHES: usize = 3;
+const GRANTED_BATCH_MAX: usize = 2048;
 
 /// Most levels of inner nodes: eight levels of half full nodes hold 2^40 leaves.
 const DEPTH_MAX: usize = 8;
@@ -87,12 +91,15 @@ impl Tree {
         Some(Self { leaves, inners, root: AtomicU32::new(0), granted: AtomicUsize::new(0) })
     }
 
-    /// Takes one key of those that memory is reserved for; `false` if there is none.
+    /// Takes so many of the keys that memory is reserved for; `false`, and none, if there are fewer.
     #[inline]
-    pub(super) fn take_reserved(&self, _one_at_a_time: &mut ArenaWriter<'_>) -> bool {
+    pub(super) fn take_reserved(&self, _one_at_a_time: &mut ArenaWriter<'_>, keys: usize) -> bool {
         let granted = self.granted.load(Ordering::Relaxed);
-        self.granted.store(granted.saturating_sub(1), Ordering::Relaxed);
-        granted > 0
+        if keys > granted {
+            return false;
+        }
+        self.granted.store(granted - keys, Ordering::Relaxed);
+        true
     }
 
     /// Takes from the system the memory for inserts of this many keys. Returns whether the system gave it; if not, the tree
@@ -101,7 +108,8 @@ impl Tree {
     pub(super) fn reserve(&self, _one_at_a_time: &mut ArenaWriter<'_>, keys: usize) -> bool {
         let mut granted = self.granted.load(Ordering::Relaxed);
         if keys > granted {
-            let Some(grown) = self.grant(keys + GRANT).or_else(|| self.grant(keys)) else { return false };
+            let ahead = GRANT + GRANTED_BATCHES * keys.min(GRANTED_BATCH_MAX);
+            let Some(grown) = self.grant(keys + ahead).or_else(|| self.grant(keys)) else { return false };
             granted = grown;
         }
         self.granted.store(granted - keys, Ordering::Relaxed);

@@ -1,7 +1,6 @@
 //! Write path: from a batch in the commit queue to entries in the memtable that readers see.
 //!
-//! [`WritePath::commit`] commits a batch of one operation without a leader (`alone`), and puts any other into the queue. One
-//! thread at a time is the commit leader: it takes all waiting batches as a group and commits them (`leader`). This module holds the state of the path, and the steps that jobs and the open
+//! [`WritePath::commit`] commits a batch side by side with others (`side_by_side`), or puts it into the queue. One thread at a time is the commit leader: it takes all waiting batches as a group and commits them (`leader`). This module holds the state of the path, and the steps that jobs and the open
 //! also take: syncing the log, starting a log segment, and switching the memtable.
 //!
 //! # Invariants
@@ -10,7 +9,7 @@
 //!
 //! # Concurrency
 //! `writer` serialises admissions to the log, switches of the memtable, and creations and drops of partitions. Inserts follow
-//! in the order of the log, some of them after the lock was released (`alone`).
+//! in the order of the log, some of them after the lock was released (`side_by_side`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -33,12 +32,12 @@ use crate::tombstone_spans::TombstoneSpans;
 use crate::trace;
 use crate::version_set::{FullSegment, VersionSet};
 
-mod alone;
 mod leader;
 mod pressure;
 mod recent_writers;
 mod request;
 mod room;
+mod side_by_side;
 mod touched;
 
 pub(crate) use leader::{PayloadPlace, insert_operations};
@@ -71,8 +70,10 @@ pub(crate) struct WritePath {
     pub(crate) lost_values: AtomicBool,
     /// Whether a commit leader waits for a flush or sleeps. A request that comes now would wait too.
     writers_wait: AtomicBool,
-    /// Most writes that are between the log and the memtable at a time: as many as there are processors.
-    side_by_side: u64,
+    /// Most batches that are between the log and the memtable at a time: as many as there are processors.
+    side_by_side_max: u64,
+    /// Batches committed side by side that are in the memtable. Stored by the one whose turn it is.
+    side_by_side_ended: AtomicU64,
     /// Whether a thread panicked between the log and the memtable. Set after the store is poisoned.
     inserts_broken: AtomicBool,
 }
@@ -89,6 +90,8 @@ pub(crate) struct Writer {
     pub(crate) memtable: MemtableWriter,
     /// The same in all states of the store.
     pub(crate) tombstone_spans: Arc<TombstoneSpans>,
+    /// Batches that were logged to be inserted side by side.
+    pub(crate) side_by_side: u64,
 }
 
 impl WritePath {
@@ -113,7 +116,8 @@ impl WritePath {
             recent_writers: Mutex::default(),
             lost_values: AtomicBool::new(false),
             writers_wait: AtomicBool::new(false),
-            side_by_side: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            side_by_side_max: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            side_by_side_ended: AtomicU64::new(0),
             inserts_broken: AtomicBool::new(false),
         }
     }
@@ -160,7 +164,7 @@ impl WritePath {
         if !request.may_wait && self.writers_wait.load(Ordering::Relaxed) {
             return (request.operations, Err(would_wait("writers are waiting for background work")));
         }
-        if let Some(result) = self.commit_alone(&mut request) {
+        if let Some(result) = self.commit_side_by_side(&mut request) {
             failpoint::report("commit.first_seq", request.first_seq);
             return (request.operations, result);
         }
