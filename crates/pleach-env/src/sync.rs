@@ -17,45 +17,14 @@ pub use parking_lot::{Condvar, Mutex, RwLock};
 pub use simulated::{Condvar, Mutex, RwLock};
 
 mod quick;
+mod turnstile;
 
 pub use quick::{QuickGuard, QuickMutex};
+pub use turnstile::Turnstile;
 
 /// Rounds of spinning for what another thread is about to do. A round is one `pause`, 10 to 50 ns; all rounds take a few
 /// microseconds, about as long as to sleep and to wake up.
 pub const SPIN_ROUNDS: u32 = 100;
-
-/// Rounds of giving the processor to other threads, each a microsecond or more. Afterwards the thread sleeps between its looks.
-const YIELD_ROUNDS: u32 = 200;
-
-const SLEEP: std::time::Duration = std::time::Duration::from_micros(20);
-
-/// Waits for what another thread is about to do, and which takes less than a microsecond unless that thread loses its
-/// processor. Nobody has to wake the waiting thread.
-#[inline]
-#[cfg_attr(feature = "failpoints", track_caller)]
-pub fn spin_until(is_over: impl Fn() -> bool) {
-    if !is_over() {
-        spin_on(is_over);
-    }
-}
-
-#[cold]
-#[cfg_attr(feature = "failpoints", track_caller)]
-fn spin_on(is_over: impl Fn() -> bool) {
-    #[cfg(feature = "failpoints")]
-    if crate::baton::take(|| is_over().then_some(())).is_some() {
-        return;
-    }
-    let mut rounds = 0;
-    while !is_over() {
-        rounds += 1;
-        match rounds {
-            0..=SPIN_ROUNDS => std::hint::spin_loop(),
-            0..=YIELD_ROUNDS => std::thread::yield_now(),
-            _ => std::thread::sleep(SLEEP),
-        }
-    }
-}
 
 /// A point where a simulated machine may switch threads.
 #[inline]

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::MutexGuard;
 
-use super::{Mutex, SPIN_ROUNDS, spin_until};
+use super::{Mutex, SPIN_ROUNDS, Turnstile};
 
 /// See the module's text.
 #[derive(Default)]
@@ -22,6 +22,7 @@ pub struct QuickMutex<T> {
     /// Held by those that hold the lock for long, and by the one of them that spins for it.
     long: Mutex<()>,
     is_held: AtomicBool,
+    free: Turnstile,
     value: UnsafeCell<T>,
 }
 
@@ -31,14 +32,19 @@ unsafe impl<T: Send> Sync for QuickMutex<T> {}
 impl<T> QuickMutex<T> {
     /// An unlocked lock.
     pub const fn new(value: T) -> Self {
-        Self { long: Mutex::new(()), is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Self {
+            long: Mutex::new(()),
+            is_held: AtomicBool::new(false),
+            free: Turnstile::new(),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Takes the lock, maybe for long.
     #[cfg_attr(feature = "failpoints", track_caller)]
     pub fn lock(&self) -> QuickGuard<'_, T> {
         let long = self.long.lock();
-        spin_until(|| self.take());
+        self.free.wait_until(|| self.take());
         QuickGuard { mutex: self, _long: Some(long) }
     }
 
@@ -89,5 +95,6 @@ impl<T> Drop for QuickGuard<'_, T> {
     fn drop(&mut self) {
         // Before `_long` is left, so that the next one there finds the lock free.
         self.mutex.is_held.store(false, Ordering::Release);
+        self.mutex.free.notify();
     }
 }

@@ -268,7 +268,12 @@ fn inserts_that_were_claimed_side_by_side_agree_with_a_model() {
     let writer = pleach_env::sync::QuickMutex::new((memtable(1 << 20), 1u64));
     let memtable = Arc::clone(&*writer.lock().0);
     let (shown, claimed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let settle = |next: u64| pleach_env::sync::spin_until(|| shown.load(Ordering::Acquire) + 1 == next);
+    let turns = pleach_env::sync::Turnstile::new();
+    let settle = |next: u64| turns.wait_until(|| shown.load(Ordering::Acquire) + 1 == next);
+    let show = |seq: u64| {
+        shown.store(seq, Ordering::Release);
+        turns.notify();
+    };
     let put = |key: &[u8]| {
         let hash = key_hash(0, key);
         let footprint = Memtable::footprint(key.len(), 8);
@@ -280,7 +285,7 @@ fn inserts_that_were_claimed_side_by_side_agree_with_a_model() {
             settle(seq);
             assert!(writer.reserve(footprint));
             writer.insert(hash, key, seq, ValueKind::Put, &seq.to_le_bytes());
-            shown.store(seq, Ordering::Release);
+            show(seq);
             return seq;
         };
         drop(guard);
@@ -290,7 +295,7 @@ fn inserts_that_were_claimed_side_by_side_agree_with_a_model() {
         let mut insert = insert.begin();
         insert.insert((hash, key), seq, ValueKind::Put, None, &seq.to_le_bytes());
         insert.end();
-        shown.store(seq, Ordering::Release);
+        show(seq);
         seq
     };
     let done: Vec<Vec<(u64, Vec<u8>)>> = std::thread::scope(|scope| {

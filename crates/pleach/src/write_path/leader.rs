@@ -174,6 +174,7 @@ impl WritePath {
         }
         failpoint::reached("commit.inserted");
         self.version_set.state.show_up_to(writer.next_seq - 1);
+        self.turns.notify();
     }
 }
 

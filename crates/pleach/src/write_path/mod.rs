@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use pleach_env::sync::{Mutex, QuickGuard, QuickMutex};
+use pleach_env::sync::{Mutex, QuickGuard, QuickMutex, Turnstile};
 use pleach_env::{Error, ErrorKind, File, FileId, OpenOptions, Result, failpoint};
 use pleach_log::{CommitQueue, Durability, LogWriter, SeqNo, segment_path};
 
@@ -70,6 +70,8 @@ pub(crate) struct WritePath {
     pub(crate) lost_values: AtomicBool,
     /// Whether a commit leader waits for a flush or sleeps. A request that comes now would wait too.
     writers_wait: AtomicBool,
+    /// Where batches wait for their turn.
+    turns: Turnstile,
     /// Most batches that are between the log and the memtable at a time: as many as there are processors.
     side_by_side_max: u64,
     /// Batches committed side by side that are in the memtable. Stored by the one whose turn it is.
@@ -116,6 +118,7 @@ impl WritePath {
             recent_writers: Mutex::default(),
             lost_values: AtomicBool::new(false),
             writers_wait: AtomicBool::new(false),
+            turns: Turnstile::new(),
             side_by_side_max: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
             side_by_side_ended: AtomicU64::new(0),
             inserts_broken: AtomicBool::new(false),

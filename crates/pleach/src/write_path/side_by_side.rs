@@ -22,7 +22,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::sync::spin_until;
 use pleach_env::{Result, failpoint};
 use pleach_log::{Append, Durability, SEQ_MAX, SeqNo};
 use pleach_table::ValueKind;
@@ -63,7 +62,7 @@ impl WritePath {
         let turn = Turn { path: self, first_seq, last_seq: seq + u64::from(request.operations.count()) - 1 };
         request.operations.for_each(&mut |op| inserts.locate(op.hash(), &op.partition_key()));
         failpoint::reached("commit.side_by_side");
-        spin_until(|| turn.has_come() || self.is_broken());
+        self.turns.wait_until(|| turn.has_come() || self.is_broken());
         if !turn.has_come() {
             return Some(self.ctx.status.check_not_poisoned());
         }
@@ -129,7 +128,7 @@ impl WritePath {
 
     /// Waits until everything in the log is in the memtable. Requires: `writer` is locked, so nothing comes behind it.
     pub(super) fn settle(&self, writer: &Writer) {
-        spin_until(|| self.version_set.state.visible() + 1 >= writer.next_seq || self.is_broken());
+        self.turns.wait_until(|| self.version_set.state.visible() + 1 >= writer.next_seq || self.is_broken());
     }
 
     /// Whether a thread panicked between the log and the memtable: turns come no more.
@@ -157,6 +156,7 @@ impl Turn<'_> {
         let ended = &self.path.side_by_side_ended;
         ended.store(ended.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.path.version_set.state.show_up_to(self.last_seq);
+        self.path.turns.notify();
         std::mem::forget(self);
     }
 }
@@ -172,5 +172,6 @@ impl WritePath {
     pub(super) fn break_inserts(&self) {
         self.ctx.status.set_poison(leader_panicked());
         self.inserts_broken.store(true, Ordering::Relaxed);
+        self.turns.notify();
     }
 }

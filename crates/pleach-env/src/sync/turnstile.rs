@@ -1,0 +1,75 @@
+//! Waits for what another thread does in less than a microsecond, unless that thread has lost its processor.
+//!
+//! A waiting thread spins, and then sleeps, so that its processor can run the other one. Who ends the wait pays one load: no
+//! fence, so it may overlook a thread that is about to sleep; that one looks again by itself after [`LOOK_AGAIN`].
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::SPIN_ROUNDS;
+
+/// How long a sleeping thread stays asleep if it was overlooked.
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Turnstile {
+    sleeping: AtomicU32,
+    lock: parking_lot::Mutex<()>,
+    changed: parking_lot::Condvar,
+}
+
+impl Turnstile {
+    /// A turnstile that nobody waits at.
+    pub const fn new() -> Self {
+        Self {
+            sleeping: AtomicU32::new(0),
+            lock: parking_lot::Mutex::new(()),
+            changed: parking_lot::Condvar::new(),
+        }
+    }
+
+    /// Waits until `is_over`. Whoever makes that true calls [`Turnstile::notify`] afterwards.
+    #[inline]
+    #[cfg_attr(feature = "failpoints", track_caller)]
+    pub fn wait_until(&self, is_over: impl Fn() -> bool) {
+        if !is_over() {
+            self.wait(&is_over);
+        }
+    }
+
+    #[cold]
+    #[cfg_attr(feature = "failpoints", track_caller)]
+    fn wait(&self, is_over: &dyn Fn() -> bool) {
+        #[cfg(feature = "failpoints")]
+        if crate::baton::take(|| is_over().then_some(())).is_some() {
+            return;
+        }
+        for _ in 0..SPIN_ROUNDS {
+            std::hint::spin_loop();
+            if is_over() {
+                return;
+            }
+        }
+        let mut lock = self.lock.lock();
+        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        while !is_over() {
+            self.changed.wait_for(&mut lock, LOOK_AGAIN);
+        }
+        self.sleeping.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Wakes the threads that sleep.
+    #[inline]
+    pub fn notify(&self) {
+        if self.sleeping.load(Ordering::Relaxed) > 0 {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let _no_thread_is_between_look_and_sleep = self.lock.lock();
+        self.changed.notify_all();
+    }
+}
