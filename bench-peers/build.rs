@@ -1,4 +1,4 @@
-//! The build script: finds the C libraries of LevelDB and WiredTiger and compiles WiredTiger's shim.
+//! The build script: finds LevelDB's C library, and whether `pleach-wiredtiger` has found WiredTiger's.
 //!
 //! If a library is missing, its engine is left out, with a warning that names the package. The conditions `leveldb` and
 //! `wiredtiger` show the sources which libraries were found.
@@ -17,11 +17,9 @@ fn main() {
     } else {
         leave_out("LevelDB", "libleveldb-dev");
     }
-    if has_header("wiredtiger.h") {
-        compile_shim();
+    // That crate's warning names the package.
+    if env::var("DEP_PLEACH_WIREDTIGER_FOUND").is_ok_and(|found| found == "true") {
         println!("cargo::rustc-cfg=wiredtiger");
-    } else {
-        leave_out("WiredTiger", "libwiredtiger-dev");
     }
 }
 
@@ -37,12 +35,6 @@ fn leave_out(engine: &str, package: &str) {
     println!(
         "cargo::warning={engine} is left out: Debian's package {package}, or the like, is not installed"
     );
-}
-
-fn compile_shim() {
-    println!("cargo::rerun-if-changed=src/wiredtiger/shim.c");
-    cc::Build::new().file("src/wiredtiger/shim.c").warnings(true).compile("wiredtiger_shim");
-    println!("cargo::rustc-link-lib=wiredtiger");
 }
 
 /// Sets `<NAME>_VERSION` to the version in the lock file.

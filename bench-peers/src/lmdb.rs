@@ -8,7 +8,9 @@
 //! LMDB has no cache, no filters, no compression and no background threads of its own: it does not use the
 //! memory that it is given. The page cache takes what there is; `--memory-limit` bounds it.
 //!
-//! Settings by name: `map_bytes`, `write_map` (on), `read_ahead` (off).
+//! Threads that wait for the writer share its next transaction (`share`).
+//!
+//! Settings by name: `share` (on), `map_bytes`, `write_map` (on), `read_ahead` (off).
 
 // The engine maps its file: heed asks for `unsafe` where the file could change beneath it.
 #![expect(unsafe_code, reason = "opening a mapped environment, and choosing its flags, is unsafe in heed")]
@@ -23,10 +25,12 @@ use pleach_bench::{
     Scan, Session, Write,
 };
 
+use crate::group::Group;
+
 /// The factory of LMDB.
 pub(crate) const LMDB: EngineFactory = EngineFactory {
     name: "lmdb",
-    about: "LMDB 0.9.70 (crate heed 0.23), writable map, no read-ahead, a transaction for each write",
+    about: "LMDB 0.9.70 (crate heed 0.23), writable map, no read-ahead, a transaction for each write or for those that wait",
     capabilities: Capabilities {
         direct_reads: false,
         compression: false,
@@ -50,26 +54,34 @@ type Reader<'a> = RoTxn<'a, WithTls>;
 struct LmdbEngine {
     env: Env<WithTls>,
     partitions: Vec<Partition>,
+    /// None if each write has a transaction of its own.
+    group: Option<Group>,
 }
 
 fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
     let mut config = config.clone();
+    let partitions = config.partitions;
+    let group = config.take_tuning("share")?.unwrap_or(true).then(Group::default);
+    let single = partitions == 1;
+    let env = open_env(&mut config, if single { 0 } else { partitions })?;
+    config.no_tuning_left()?;
+    let partitions = (0..partitions).map(|number| create(&env, (!single).then(|| format!("p{number}"))));
+    let partitions = partitions.collect::<heed::Result<_>>()?;
+    Ok(Box::new(LmdbEngine { env, partitions, group }))
+}
+
+/// Opens the environment with room for so many named databases.
+pub(crate) fn open_env(config: &mut EngineConfig, databases: usize) -> Result<Env<WithTls>> {
     let mut options = EnvOpenOptions::new().read_txn_with_tls();
     options.map_size(config.take_tuning("map_bytes")?.unwrap_or(MAP_BYTES)).max_readers(READERS_MAX);
-    if config.partitions > 1 {
-        options.max_dbs(u32::try_from(config.partitions)?);
+    if databases > 0 {
+        options.max_dbs(u32::try_from(databases)?);
     }
-    let flags = flags(&mut config)?;
-    config.no_tuning_left()?;
+    let flags = flags(config)?;
     // SAFETY: a system crash may spoil what is not synced, and the benchmark never opens a store that was left by one.
     unsafe { options.flags(flags) };
     // SAFETY: nothing else opens or changes the files in a folder that is the store's alone.
-    let env = unsafe { options.open(&config.dir)? };
-    let single = config.partitions == 1;
-    let partitions =
-        (0..config.partitions).map(|number| create(&env, (!single).then(|| format!("p{number}"))));
-    let partitions = partitions.collect::<heed::Result<_>>()?;
-    Ok(Box::new(LmdbEngine { env, partitions }))
+    Ok(unsafe { options.open(&config.dir)? })
 }
 
 /// Creates a database, the unnamed one if it has no name.
@@ -93,6 +105,23 @@ fn flags(config: &mut EngineConfig) -> Result<EnvFlags> {
         flags |= EnvFlags::NO_READ_AHEAD;
     }
     Ok(flags)
+}
+
+impl LmdbEngine {
+    /// Makes writes in one transaction.
+    fn write(&self, writes: &[Write<'_>]) -> Result<()> {
+        let mut txn = self.env.write_txn()?;
+        for write in writes {
+            let partition = self.partitions[write.partition];
+            match write.value {
+                Some(value) => partition.put(&mut txn, write.key, value)?,
+                None => {
+                    partition.delete(&mut txn, write.key)?;
+                }
+            }
+        }
+        Ok(txn.commit()?)
+    }
 }
 
 impl Engine for LmdbEngine {
@@ -166,13 +195,11 @@ impl<'a> LmdbSession<'a> {
 
 impl Session for LmdbSession<'_> {
     fn put(&mut self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        let partition = self.partition(partition);
-        self.change(|txn| partition.put(txn, key, value))
+        self.write(&[Write { partition, key, value: Some(value) }])
     }
 
     fn delete(&mut self, partition: usize, key: &[u8]) -> Result<()> {
-        let partition = self.partition(partition);
-        self.change(|txn| partition.delete(txn, key))
+        self.write(&[Write { partition, key, value: None }])
     }
 
     fn get(&mut self, partition: usize, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -196,19 +223,11 @@ impl Session for LmdbSession<'_> {
     }
 
     fn write(&mut self, writes: &[Write<'_>]) -> Result<()> {
-        let engine = self.engine;
-        self.change(|txn| {
-            for write in writes {
-                let partition = engine.partitions[write.partition];
-                match write.value {
-                    Some(value) => partition.put(txn, write.key, value)?,
-                    None => {
-                        partition.delete(txn, write.key)?;
-                    }
-                }
-            }
-            Ok(())
-        })
+        self.reader = None;
+        match &self.engine.group {
+            Some(group) => group.write(writes, |writes| self.engine.write(writes)),
+            None => self.engine.write(writes),
+        }
     }
 
     fn delete_range(&mut self, partition: usize, lower: &[u8], upper: &[u8]) -> Result<()> {

@@ -4,18 +4,24 @@
 #[cfg(test)]
 mod conformance;
 mod fjall;
+mod group;
+mod indexed;
 #[cfg(leveldb)]
 mod leveldb;
 mod lmdb;
+mod prefix;
 mod quiet;
 mod redb;
+mod reshaped;
 mod rocksdb;
 #[cfg(wiredtiger)]
 mod wiredtiger;
 
 use std::process::ExitCode;
 
-use pleach_bench::{EngineFactory, PLEACH, PLEACH_FOREST, PLEACH_INLINE, PLEACH_LEVELED, PLEACH_SEPARATED, REFERENCE};
+use pleach_bench::{
+    EngineFactory, PLEACH, PLEACH_FOREST, PLEACH_INLINE, PLEACH_LEVELED, PLEACH_SEPARATED, REFERENCE,
+};
 
 /// For all engines, those in C and C++ included. It gives back to the system what RocksDB's memtables have freed.
 #[global_allocator]
@@ -27,7 +33,7 @@ fn main() -> ExitCode {
 
 /// All engines, in the order in which they are listed.
 fn engines() -> Vec<EngineFactory> {
-    vec![
+    let mut engines = vec![
         PLEACH,
         PLEACH_SEPARATED,
         PLEACH_INLINE,
@@ -45,6 +51,14 @@ fn engines() -> Vec<EngineFactory> {
         fjall::FJALL_BLOB,
         #[cfg(wiredtiger)]
         wiredtiger::factory(),
-        REFERENCE,
-    ]
+        #[cfg(wiredtiger)]
+        wiredtiger::lsm(),
+        indexed::LMDB,
+        indexed::REDB,
+        #[cfg(wiredtiger)]
+        indexed::wiredtiger(),
+    ];
+    engines.extend(reshaped::factories());
+    engines.push(REFERENCE);
+    engines
 }

@@ -8,7 +8,9 @@
 //! until a later commit with one, which is made now and then. `Buffered` is therefore weaker than elsewhere. Nor has it
 //! compression, filters or background threads.
 //!
-//! Settings by name: `sync_every`, commits without a sync between two with one (0: never but at a flush);
+//! Threads that wait for the writer share its next transaction (`share`).
+//!
+//! Settings by name: `share` (on); `sync_every`, commits without a sync between two with one (0: never but at a flush);
 //! `cache_bytes`, instead of all memory.
 
 use std::collections::BTreeMap;
@@ -21,10 +23,12 @@ use pleach_bench::{
 };
 use redb::{Database, ReadOnlyTable, ReadableDatabase, Table, TableDefinition, WriteTransaction};
 
+use crate::group::Group;
+
 /// The factory of redb.
 pub(crate) const REDB: EngineFactory = EngineFactory {
     name: "redb",
-    about: "redb 4.1, cache of all memory, a transaction for each write; buffered writes do not survive a killed process",
+    about: "redb 4.1, cache of all memory, a transaction for each write or for those that wait; buffered writes do not survive a killed process",
     capabilities: Capabilities {
         direct_reads: false,
         compression: false,
@@ -41,7 +45,7 @@ const FILE: &str = "store.redb";
 
 /// What commits without a sync have freed waits for one with a sync, and the more there is the slower each commit. With 3
 /// million keys overwrites took 88, 129, 459 and 1820 us with a sync after 50, 150, 1000 and 10,000.
-const SYNC_EVERY: u64 = 50;
+pub(crate) const SYNC_EVERY: u64 = 50;
 
 type Key = &'static [u8];
 type Definition<'n> = TableDefinition<'n, Key, Key>;
@@ -52,6 +56,8 @@ struct RedbEngine {
     names: Vec<String>,
     durability: redb::Durability,
     sync_every: u64,
+    /// None if each write has a transaction of its own.
+    group: Option<Group>,
     /// Transactions that have been committed; counted before the commit's caller goes on.
     commits: AtomicU64,
 }
@@ -60,6 +66,7 @@ fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
     let mut config = config.clone();
     let sync_every = config.take_tuning("sync_every")?.unwrap_or(SYNC_EVERY);
     let cache_bytes = config.take_tuning("cache_bytes")?.unwrap_or(config.memory_bytes);
+    let group = config.take_tuning("share")?.unwrap_or(true).then(Group::default);
     config.no_tuning_left()?;
     let db =
         Database::builder().set_cache_size(usize::try_from(cache_bytes)?).create(config.dir.join(FILE))?;
@@ -73,7 +80,7 @@ fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
         Durability::Buffered => redb::Durability::None,
         Durability::Sync => redb::Durability::Immediate,
     };
-    Ok(Box::new(RedbEngine { db, names, durability, sync_every, commits: AtomicU64::new(0) }))
+    Ok(Box::new(RedbEngine { db, names, durability, sync_every, group, commits: AtomicU64::new(0) }))
 }
 
 fn definition(name: &str) -> Definition<'_> {
@@ -92,6 +99,23 @@ impl RedbEngine {
         txn.commit()?;
         self.commits.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// Makes writes in one transaction.
+    fn write(&self, writes: &[Write<'_>]) -> Result<()> {
+        self.commit(self.next_durability(), |txn| {
+            // A table is opened once in a transaction; neighbours of one partition share it.
+            for same in writes.chunk_by(|a, b| a.partition == b.partition) {
+                let mut table = txn.open_table(definition(&self.names[same[0].partition]))?;
+                for write in same {
+                    match write.value {
+                        Some(value) => drop(table.insert(write.key, value)?),
+                        None => drop(table.remove(write.key)?),
+                    }
+                }
+            }
+            Ok(())
+        })
     }
 
     /// The durability of the next write.
@@ -179,17 +203,11 @@ impl RedbSession<'_> {
 
 impl Session for RedbSession<'_> {
     fn put(&mut self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        self.change(partition, |table| {
-            table.insert(key, value)?;
-            Ok(())
-        })
+        self.write(&[Write { partition, key, value: Some(value) }])
     }
 
     fn delete(&mut self, partition: usize, key: &[u8]) -> Result<()> {
-        self.change(partition, |table| {
-            table.remove(key)?;
-            Ok(())
-        })
+        self.write(&[Write { partition, key, value: None }])
     }
 
     fn get(&mut self, partition: usize, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -210,20 +228,10 @@ impl Session for RedbSession<'_> {
 
     fn write(&mut self, writes: &[Write<'_>]) -> Result<()> {
         self.close_tables();
-        let engine = self.engine;
-        engine.commit(engine.next_durability(), |txn| {
-            // A table is opened once in a transaction; neighbours of one partition share it.
-            for same in writes.chunk_by(|a, b| a.partition == b.partition) {
-                let mut table = txn.open_table(definition(&engine.names[same[0].partition]))?;
-                for write in same {
-                    match write.value {
-                        Some(value) => drop(table.insert(write.key, value)?),
-                        None => drop(table.remove(write.key)?),
-                    }
-                }
-            }
-            Ok(())
-        })
+        match &self.engine.group {
+            Some(group) => group.write(writes, |writes| self.engine.write(writes)),
+            None => self.engine.write(writes),
+        }
     }
 
     fn delete_range(&mut self, partition: usize, lower: &[u8], upper: &[u8]) -> Result<()> {

@@ -8,9 +8,11 @@
 //! library's atomics and add no orders.
 
 extern crate self as parking_lot;
+extern crate self as pleach;
 extern crate self as pleach_env;
 extern crate self as pleach_table;
 
+pub mod env;
 pub mod frame;
 pub mod loads;
 pub mod memory;
@@ -26,6 +28,15 @@ mod sizes {
 
 #[path = "../../crates/pleach-env/src/read_queue/inbox.rs"]
 mod inbox_source;
+
+#[path = "../../crates/pleach-reshape/src/in_flight.rs"]
+mod in_flight;
+
+#[path = "../../crates/pleach-reshape/src/latches.rs"]
+mod latches;
+
+/// Writers and checkpoints, writers and readers of a reshaped store.
+pub mod reshape;
 
 #[path = "../../crates/pleach-env/src/wakers.rs"]
 mod wakers;

@@ -3,6 +3,7 @@
 Both keep their metadata in a store with LevelDB's interface. With a preloaded library, that store is Pleach.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -11,6 +12,9 @@ import signal
 import subprocess
 import time
 import uuid
+
+# A file that this program puts into a directory that it makes, and without which it removes nothing.
+MADE_HERE = "MADE-BY-SCRIPTS-CEPH"
 
 STORES = {
     # Objects are files; their attributes and omaps lie in the store. Small attributes are put there too.
@@ -79,6 +83,38 @@ rocksdb cache size = {cache}
 """
 
 
+def make_anew(directory):
+    """Makes a directory, or empties one that this program made. Refuses one that holds anything else."""
+    mark = directory / MADE_HERE
+    found = sorted(directory.iterdir()) if directory.exists() else []
+    if found and not (mark.is_file() and not mark.is_symlink()):
+        raise SystemExit(f"{directory} holds {found[0].name}, and this script did not make it: give an empty or a new directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    # First, and removed last, so that an interruption leaves a directory that the next run takes.
+    mark.write_text("scripts/ceph removes this directory's contents when it makes the next cluster here.\n")
+    for path in found:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path != mark:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def uninterrupted():
+    """Puts off Ctrl-C and a request to end."""
+    came = []
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # Not by a mask: another thread would take the signal, and this one would be interrupted all the same.
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
 class MemoryGroup:
     """A control group that holds the memory of processes and their page cache; of version 1 or 2, where this user may make one."""
 
@@ -98,16 +134,18 @@ class MemoryGroup:
 
 
 class Cluster:
-    """A monitor and an OSD in `directory`, which is made anew. `memory` limits the OSD, its page cache included."""
+    """A monitor and an OSD in `directory`, which is made anew: see `make_anew`. `memory` limits the OSD, its page cache included.
+
+    The caller stops it, also if `create` fails or is interrupted.
+    """
 
     def __init__(self, directory, store="kstore", backend="leveldb", preload=None, cache=256 << 20, write_buffer=32 << 20,
                  port=40789, memory=None):
-        self.directory = pathlib.Path(directory)
+        self.directory = pathlib.Path(directory).absolute()
         self.preload = preload
         self.backend = backend
         self.store = store
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self.directory.mkdir(parents=True)
+        make_anew(self.directory)
         (self.directory / "counters").mkdir()
         self.configuration = self.directory / "ceph.conf"
         self.fsid = str(uuid.uuid4())
@@ -117,7 +155,7 @@ class Cluster:
             directory=self.directory,
             cache=cache,
             write_buffer=write_buffer,
-            store=STORES[store].format(backend=backend, directory=directory),
+            store=STORES[store].format(backend=backend, directory=self.directory),
         )
         self.configuration.write_text(text)
         self.address = f"[v2:127.0.0.1:{port}]"
@@ -176,16 +214,18 @@ class Cluster:
     def start(self, daemon):
         """Starts `mon` or `osd`."""
         identity = {"mon": "a", "osd": "0"}[daemon]
-        output = open(self.directory / f"{daemon}.out", "ab")
-        self.daemons[daemon] = subprocess.Popen(
-            [f"ceph-{daemon}", "-f", "-c", self.configuration, "--id", identity],
-            env=self._environment(True),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=self.directory,
-            preexec_fn=self.group.enter if self.group and daemon == "osd" else None,
-        )
+        # Its own session: Ctrl-C reaches this program alone, which then ends the daemons in order.
+        with uninterrupted(), open(self.directory / f"{daemon}.out", "ab") as output:
+            self.daemons[daemon] = subprocess.Popen(
+                [f"ceph-{daemon}", "-f", "-c", self.configuration, "--id", identity],
+                env=self._environment(True),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self.directory,
+                start_new_session=True,
+                preexec_fn=self.group.enter if self.group and daemon == "osd" else None,
+            )
 
     def kill(self, daemon):
         """Kills a daemon as a power switch would, but that the system's page cache stays."""
@@ -193,21 +233,25 @@ class Cluster:
         self.daemons[daemon].wait()
 
     def stop(self):
-        """Ends both daemons and lets them close their stores."""
-        for daemon in ("osd", "mon"):
-            process = self.daemons.pop(daemon, None)
-            if process is None or process.poll() is not None:
-                continue
-            process.terminate()
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                raise RuntimeError(f"{daemon} did not end within 60 s")
-        if self.group:
-            self.group.remove()
-            self.group = None
+        """Ends both daemons and lets them close their stores. Ctrl-C does not interrupt this."""
+        late = []
+        with uninterrupted():
+            for daemon in ("osd", "mon"):
+                process = self.daemons.pop(daemon, None)
+                if process is None or process.poll() is not None:
+                    continue
+                process.terminate()
+                try:
+                    process.wait(60)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+                    late.append(daemon)
+            if self.group:
+                self.group.remove()
+                self.group = None
+        if late:
+            raise RuntimeError(f"{' and '.join(late)} did not end within 60 s")
 
     def wait_for(self, is_so, what, seconds=120):
         """Waits until a condition holds; fails if a daemon has ended meanwhile."""

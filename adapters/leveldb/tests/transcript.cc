@@ -28,6 +28,8 @@
 #include <thread>
 #include <vector>
 
+#include "../src/reverse_bytewise.h"
+
 namespace leveldb {
 // Debian's libleveldb lacks it.
 Env* NewMemEnv(Env* base_env) __attribute__((weak));
@@ -194,7 +196,7 @@ void destroys_and_repairs() {
 class Reverse : public leveldb::Comparator {
   public:
     explicit Reverse(const char* name = "test.Reverse") : name_(name) {}
-    int Compare(const Slice& a, const Slice& b) const override { return b.compare(a); }
+    int Compare(const Slice& a, const Slice& b) const override { return pleach::ReverseBytewiseComparator()->Compare(a, b); }
     const char* Name() const override { return name_; }
     void FindShortestSeparator(std::string*, const Slice&) const override {}
     void FindShortSuccessor(std::string*) const override {}

@@ -199,7 +199,8 @@ PLEACH_MUST_USE
 pleach_error *pleach_options_set_create_if_missing(pleach_options *options,
                                                    bool yes);
 
-// Whether the open of a store that exists fails with `PLEACH_CODE_INVALID_ARGUMENT`. Default: false.
+// Whether the open of a store that exists fails with `PLEACH_CODE_INVALID_ARGUMENT`. Default: false. An open for reading only
+// ignores it.
 PLEACH_MUST_USE
 pleach_error *pleach_options_set_error_if_exists(pleach_options *options,
                                                  bool yes);

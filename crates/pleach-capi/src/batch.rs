@@ -18,6 +18,8 @@ pub struct BatchHandle {
     batch: WriteBatch,
 }
 
+const _: () = pleach_ffi::assert_movable::<BatchHandle>();
+
 impl BatchHandle {
     pub(crate) fn new(db: &Db) -> Self {
         Self { db: db.clone(), batch: db.batch() }

@@ -27,6 +27,8 @@ pub struct CursorHandle {
     _partition: Partition,
 }
 
+const _: () = pleach_ffi::assert_movable::<CursorHandle>();
+
 impl CursorHandle {
     pub(crate) fn new(cursor: Cursor, partition: Partition) -> Self {
         Self { cursor: Some(cursor), error: None, _partition: partition }

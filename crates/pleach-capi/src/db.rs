@@ -22,6 +22,8 @@ pub struct DbHandle {
     db: Db,
 }
 
+const _: () = pleach_ffi::assert_shared::<DbHandle>();
+
 impl DbHandle {
     /// The store, for Rust programs that hand it to C.
     pub fn db(&self) -> &Db {
@@ -47,9 +49,6 @@ unsafe fn open(
     report(|| {
         // SAFETY: by the contract.
         let (slot, path) = unsafe { (Slot::of_handle(db, "db")?, path(directory, "path")?) };
-        if !is_read_only {
-            OptionsHandle::check_absent(options, path)?;
-        }
         let db = OptionsHandle::of(options).read_only(is_read_only).open(path)?;
         slot.give(DbHandle { db });
         Ok(())

@@ -46,6 +46,8 @@ pub struct ErrorHandle {
     is_shortage: bool,
 }
 
+const _: () = pleach_ffi::assert_shared::<ErrorHandle>();
+
 pub(crate) type Result<T, E = Box<ErrorHandle>> = std::result::Result<T, E>;
 
 impl ErrorHandle {

@@ -1,6 +1,5 @@
 //! Options: how a store is opened, and the enumerations of their values.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use pleach::env::{Env, MemEnv, RealEnv};
@@ -76,39 +75,21 @@ pub(crate) fn durability(number: u32) -> Result<Durability> {
 /// Thread safety: one thread at a time changes them; opens only read them.
 pub struct OptionsHandle {
     options: Options,
-    error_if_exists: bool,
-    memory_env: Option<Arc<MemEnv>>,
 }
+
+const _: () = pleach_ffi::assert_shared::<OptionsHandle>();
 
 impl OptionsHandle {
     /// The options of a pointer, or the defaults for null.
     pub(crate) fn of(handle: Option<&Self>) -> Options {
         handle.map_or_else(Options::new, |handle| handle.options.clone())
     }
-
-    /// An error if there is a store and there must be none.
-    pub(crate) fn check_absent(handle: Option<&Self>, path: &Path) -> Result<()> {
-        let Some(handle) = handle.filter(|handle| handle.error_if_exists) else { return Ok(()) };
-        let real = RealEnv::new();
-        let env: &dyn Env = match &handle.memory_env {
-            Some(env) => &**env,
-            None => &real,
-        };
-        let current = path.join("CURRENT");
-        let found =
-            env.metadata(&current).map_err(|e| pleach::Error::io("look for the file", &current, e))?;
-        if found.is_some() {
-            let message = format!("{}: the store exists, and error_if_exists is set", path.display());
-            return Err(ErrorHandle::invalid(&message));
-        }
-        Ok(())
-    }
 }
 
 /// For Rust programs that set what C cannot, such as an environment of their own.
 impl From<Options> for OptionsHandle {
     fn from(options: Options) -> Self {
-        Self { options, error_if_exists: false, memory_env: None }
+        Self { options }
     }
 }
 
@@ -146,17 +127,15 @@ pub extern "C" fn pleach_options_set_create_if_missing(
     set(options, |options| Ok(options.create_if_missing(yes)))
 }
 
-/// Whether the open of a store that exists fails with `PLEACH_CODE_INVALID_ARGUMENT`. Default: false.
+/// Whether the open of a store that exists fails with `PLEACH_CODE_INVALID_ARGUMENT`. Default: false. An open for reading only
+/// ignores it.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_options_set_error_if_exists(
     options: Option<&mut OptionsHandle>,
     yes: bool,
 ) -> Option<Box<ErrorHandle>> {
-    report(|| {
-        required(options, "options")?.error_if_exists = yes;
-        Ok(())
-    })
+    set(options, |options| Ok(options.error_if_exists(yes)))
 }
 
 /// Whether the files of stores are in memory only, for tests and temporary data. Default: false. All stores opened with these
@@ -167,16 +146,9 @@ pub extern "C" fn pleach_options_set_in_memory(
     options: Option<&mut OptionsHandle>,
     yes: bool,
 ) -> Option<Box<ErrorHandle>> {
-    report(|| {
-        let handle = required(options, "options")?;
-        let env = yes.then(|| Arc::new(MemEnv::new()));
-        handle.memory_env.clone_from(&env);
-        let env: Arc<dyn Env> = match env {
-            Some(env) => env,
-            None => Arc::new(RealEnv::new()),
-        };
-        handle.options = handle.options.clone().env(env);
-        Ok(())
+    set(options, |options| {
+        let env: Arc<dyn Env> = if yes { Arc::new(MemEnv::new()) } else { Arc::new(RealEnv::new()) };
+        Ok(options.env(env))
     })
 }
 

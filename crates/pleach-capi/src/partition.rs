@@ -27,6 +27,8 @@ pub struct PartitionHandle {
     pub(crate) name: CString,
 }
 
+const _: () = pleach_ffi::assert_shared::<PartitionHandle>();
+
 impl PartitionHandle {
     /// The value of a key, now or in a snapshot.
     #[inline]

@@ -11,6 +11,8 @@ pub struct SnapshotHandle {
     pub(crate) snapshot: Snapshot,
 }
 
+const _: () = pleach_ffi::assert_shared::<SnapshotHandle>();
+
 /// The number of the last write that the snapshot sees. Each put and delete has one more than the one before. 0 for null.
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_snapshot_sequence_number(snapshot: Option<&SnapshotHandle>) -> u64 {

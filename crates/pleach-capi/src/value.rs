@@ -12,8 +12,7 @@ use pleach_ffi::guard;
 // A pin has some words to spare, so that programs need not be compiled again when it grows.
 const _: () = assert!(size_of::<Value>() <= size_of::<[u64; 6]>(), "a value fits into the pin");
 const _: () = assert!(align_of::<Value>() <= align_of::<u64>(), "a value may lie in the pin");
-const fn is_send<T: Send + Sync>() {}
-const _: () = is_send::<Value>();
+const _: () = pleach_ffi::assert_shared::<Value>();
 
 /// A value that was read, where it lies: nothing is copied. It pins the memory of a block or memtable until
 /// `pleach_value_release`, so release it soon, or copy the bytes. It stays valid when the store is closed.

@@ -21,6 +21,8 @@ pub struct Batch {
     data: Vec<u8>,
 }
 
+const _: () = pleach_ffi::assert_shared::<Batch>();
+
 /// A record: a key, and the value of a put.
 pub(crate) type Record<'a> = (&'a [u8], Option<&'a [u8]>);
 

@@ -70,6 +70,8 @@ impl Drop for Comparator {
 /// `leveldb_comparator_t`. Stores that use it share it.
 pub struct ComparatorHandle(pub(crate) Arc<Comparator>);
 
+const _: () = pleach_ffi::assert_shared::<ComparatorHandle>();
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_comparator_create(
     state: *mut c_void,
@@ -82,7 +84,9 @@ pub unsafe extern "C" fn leveldb_comparator_create(
 
 unsafe extern "C" fn destroy_nothing(_: *mut c_void) {}
 
-unsafe extern "C" fn compare_reverse_bytes(
+/// The reverse order of bytes, here for all that need it as a function: tests hand it over as a caller's own.
+#[doc(hidden)]
+pub unsafe extern "C" fn compare_reverse_bytes(
     _: *mut c_void,
     a: *const c_char,
     a_len: usize,

@@ -38,12 +38,16 @@ pub struct Database {
     opened_in: Process,
 }
 
+const _: () = pleach_ffi::assert_shared::<Database>();
+
 /// `leveldb_snapshot_t`.
 pub struct SnapshotHandle {
     pub(crate) snapshot: Snapshot,
     pub(crate) view: Option<View>,
     made_in: Process,
 }
+
+const _: () = pleach_ffi::assert_shared::<SnapshotHandle>();
 
 /// The path of a store whose name is a C string.
 ///
@@ -141,7 +145,6 @@ impl Database {
                 check_writable(options, &path)?;
                 return invalid("does not exist (create_if_missing is false)");
             }
-            Found::Store if options.error_if_exists => return invalid("exists (error_if_exists is true)"),
             Found::Nothing | Found::Store => {}
         }
         // By this name alone the library takes the order for that of bytes, and keeps no view of the keys.
@@ -163,7 +166,7 @@ impl Database {
         let (partition, key_form) = find_partition(&db, options)?;
         let ordered = match options.custom_comparator() {
             Some(comparator) if key_form == KeyForm::Plain => {
-                Some(Ordered::build(&partition, comparator, options.view_bytes_max())?)
+                Some(Ordered::build((&db, &partition), comparator, options.view_bytes_max())?)
             }
             _ => None,
         };
@@ -198,10 +201,6 @@ impl Database {
     }
 
     fn read(&self, options: &ReadOptionsHandle, key: &[u8]) -> Result<Option<Value>> {
-        // No such key can be put.
-        if key.len() > KEY_LEN_MAX {
-            return Ok(None);
-        }
         let read_options = ReadOptions::new().fill_cache(options.fill_cache);
         let value = match (&self.ordered, options.snapshot()) {
             (Some(ordered), snapshot) => {
@@ -218,6 +217,8 @@ impl Database {
                     None => None,
                 }
             }
+            // No such key can be put, and none is equal to it.
+            (None, _) if key.len() > KEY_LEN_MAX => None,
             (None, snapshot) => {
                 let form = self.key_form.encode(key);
                 if form.len() > KEY_LEN_MAX {

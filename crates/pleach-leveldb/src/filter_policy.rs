@@ -69,6 +69,8 @@ impl Drop for Custom {
 /// `leveldb_filterpolicy_t`. Stores that use it share it.
 pub struct FilterPolicyHandle(pub(crate) Arc<FilterPolicy>);
 
+const _: () = pleach_ffi::assert_shared::<FilterPolicyHandle>();
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_filterpolicy_create(
     state: *mut c_void,

@@ -12,6 +12,8 @@ pub struct Cache {
     pub(crate) capacity: usize,
 }
 
+const _: () = pleach_ffi::assert_shared::<Cache>();
+
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_cache_create_lru(capacity: usize) -> Box<Cache> {
     Box::new(Cache { capacity })
@@ -24,6 +26,8 @@ pub extern "C" fn leveldb_cache_destroy(_: Option<Box<Cache>>) {}
 pub struct EnvHandle {
     pub(crate) other: Option<Arc<dyn Env>>,
 }
+
+const _: () = pleach_ffi::assert_shared::<EnvHandle>();
 
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_create_default_env() -> Box<EnvHandle> {
@@ -49,6 +53,8 @@ pub extern "C" fn leveldb_env_get_test_directory(_: &EnvHandle) -> *mut c_char {
 
 /// `leveldb_logger_t`. Stores that use it share it.
 pub struct LoggerHandle(pub(crate) Arc<Logger>);
+
+const _: () = pleach_ffi::assert_shared::<LoggerHandle>();
 
 /// What takes a line of text.
 pub(crate) struct Logger {

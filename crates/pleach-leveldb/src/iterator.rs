@@ -24,6 +24,8 @@ pub struct IteratorHandle {
     made_in: Process,
 }
 
+const _: () = pleach_ffi::assert_shared::<IteratorHandle>();
+
 #[expect(clippy::large_enum_variant, reason = "nearly all iterators are the large one")]
 enum Walk {
     Bytewise(Cursor),

@@ -42,6 +42,8 @@ pub struct OptionsHandle {
     compresses: bool,
 }
 
+const _: () = pleach_ffi::assert_shared::<OptionsHandle>();
+
 impl Default for OptionsHandle {
     fn default() -> Self {
         Self {
@@ -92,15 +94,20 @@ impl OptionsHandle {
         let mut options = Options::new()
             .env(self.env())
             .create_if_missing(self.create_if_missing)
+            .error_if_exists(self.error_if_exists)
             .memory(self.memory_bytes())
             .memtable_bytes(self.write_buffer())
             .compression(self.compresses);
         if let Some(FilterPolicy::Bloom { bits_per_key }) = self.filter_policy.as_deref() {
-            let bits = u8::try_from(*bits_per_key).unwrap_or(10).clamp(1, 32);
-            options = options.filter_bits_per_key(f32::from(bits));
+            options = options.filter_bits_per_key(f32::from(filter_bits(*bits_per_key)));
         }
         options
     }
+}
+
+/// Bits per key for those of LevelDB's Bloom filter: at least 1, which LevelDB also takes for less, and at most Pleach's maximum.
+fn filter_bits(bits_per_key: c_int) -> u8 {
+    u8::try_from(bits_per_key.clamp(1, 32)).expect("32 is in range")
 }
 
 #[unsafe(no_mangle)]
@@ -189,6 +196,12 @@ pub struct ReadOptionsHandle {
     pub(crate) snapshot: *const SnapshotHandle,
 }
 
+// SAFETY: by the contract of c.h the snapshot is there while a read uses the options, and any thread may read it.
+unsafe impl Send for ReadOptionsHandle {}
+// SAFETY: as above.
+unsafe impl Sync for ReadOptionsHandle {}
+const _: () = pleach_ffi::assert_shared::<ReadOptionsHandle>();
+
 impl ReadOptionsHandle {
     pub(crate) fn snapshot(&self) -> Option<&SnapshotHandle> {
         // SAFETY: by the contract of c.h it is there until the read has ended.
@@ -226,6 +239,8 @@ pub struct WriteOptionsHandle {
     pub(crate) durability: Durability,
 }
 
+const _: () = pleach_ffi::assert_shared::<WriteOptionsHandle>();
+
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_writeoptions_create() -> Box<WriteOptionsHandle> {
     Box::new(WriteOptionsHandle { durability: Durability::Buffered })
@@ -237,4 +252,15 @@ pub extern "C" fn leveldb_writeoptions_destroy(_: Option<Box<WriteOptionsHandle>
 #[unsafe(no_mangle)]
 pub extern "C" fn leveldb_writeoptions_set_sync(options: &mut WriteOptionsHandle, yes: u8) {
     options.durability = if yes != 0 { Durability::Sync } else { Durability::Buffered };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filter_bits;
+
+    #[test]
+    fn bits_of_a_filter_are_kept_in_range() {
+        let bits = [-5, 0, 1, 10, 32, 33, 255, 256, 1000, i32::MAX].map(filter_bits);
+        assert_eq!(bits, [1, 1, 1, 10, 32, 32, 32, 32, 32, 32]);
+    }
 }

@@ -1,6 +1,6 @@
 //! Tests on a simulated disk: what survives a power cut.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
 use pleach::env::{CrashPolicy, Env, Fault, FaultKind, SimEnv};
@@ -103,20 +103,6 @@ fn a_synced_batch_without_records_makes_earlier_writes_durable() {
 
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
-unsafe extern "C" fn reverse(
-    _: *mut c_void,
-    a: *const c_char,
-    a_len: usize,
-    b: *const c_char,
-    b_len: usize,
-) -> c_int {
-    // SAFETY: the library lends the keys.
-    let (a, b) = unsafe {
-        (std::slice::from_raw_parts(a.cast::<u8>(), a_len), std::slice::from_raw_parts(b.cast::<u8>(), b_len))
-    };
-    b.cmp(a) as c_int
-}
-
 unsafe extern "C" fn name(_: *mut c_void) -> *const c_char {
     c"test.Reverse".as_ptr()
 }
@@ -149,7 +135,8 @@ fn walks_and_gets_agree_after_a_write_that_fails() {
         let env = SimEnv::new(1);
         let mut options = options_on(&env);
         // SAFETY: the functions need no state.
-        let reversed = unsafe { leveldb_comparator_create(std::ptr::null_mut(), nothing, reverse, name) };
+        let reversed =
+            unsafe { leveldb_comparator_create(std::ptr::null_mut(), nothing, compare_reverse_bytes, name) };
         leveldb_options_set_comparator(&mut options, Some(&reversed));
         let db = open(&options).unwrap();
         for key in [b"a", b"c", b"e"] {

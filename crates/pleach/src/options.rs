@@ -10,7 +10,9 @@ use crate::filter_policy::StageFill;
 use crate::shape::{Conversion, Policy, Shape};
 use crate::training::{LearnedIndex, Limits};
 
+mod creation;
 mod thresholds;
+use creation::Creation;
 pub use thresholds::Thresholds;
 pub(crate) use thresholds::{LARGE_VALUE_LEN, ValueSizes};
 
@@ -24,7 +26,7 @@ pub(crate) use thresholds::{LARGE_VALUE_LEN, ValueSizes};
 #[derive(Clone)]
 pub struct Options {
     pub(crate) env: Arc<dyn Env>,
-    pub(crate) create_if_missing: bool,
+    creation: Creation,
     pub(crate) read_only: bool,
     memory: Option<usize>,
     pub(crate) memtable_bytes: Option<usize>,
@@ -82,7 +84,7 @@ impl Options {
     pub fn new() -> Self {
         Self {
             env: Arc::new(RealEnv::new()),
-            create_if_missing: true,
+            creation: Creation::default(),
             read_only: false,
             memory: None,
             memtable_bytes: None,
@@ -103,13 +105,6 @@ impl Options {
             conversion: Conversion::default(),
             thresholds: Thresholds::default(),
         }
-    }
-
-    /// Whether a missing store is created (default: yes) or is an error.
-    #[must_use]
-    pub fn create_if_missing(mut self, yes: bool) -> Self {
-        self.create_if_missing = yes;
-        self
     }
 
     /// Whether the store is opened for reading only (default: no). Such an open needs no permission to write and changes no
@@ -137,11 +132,6 @@ impl Options {
     pub fn read_only(mut self, yes: bool) -> Self {
         self.read_only = yes;
         self
-    }
-
-    /// Whether a missing store may be created.
-    pub(crate) fn may_create(&self) -> bool {
-        self.create_if_missing && !self.read_only
     }
 
     /// Memory budget in bytes, at least 1 MiB. Default: a quarter of the memory that the process may use, from 64 MiB to 1

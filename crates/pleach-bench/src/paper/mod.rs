@@ -2,6 +2,7 @@
 //! results beside ours. docs/papers.md maps the figures to the papers.
 
 mod learnedkv;
+mod reshape;
 mod sifrdb;
 mod tridentkv;
 
@@ -152,6 +153,48 @@ const FIGURES: &[Figure] = &[
         about: "LearnedKV, sections 4.2 and 4.3: latency of puts and gets while values are converted, and while they are moved",
         engines: &["pleach-separated"],
         run: learnedkv::latency,
+    },
+    Figure {
+        name: "reshape-fig1",
+        about: "Key reshaping, Fig. 1: a B+tree and an LSM tree, in and out of order",
+        engines: reshape::TREES,
+        run: reshape::fig1,
+    },
+    Figure {
+        name: "reshape-fig8",
+        about: "Key reshaping, Fig. 8: inserts in and out of order by the number of threads",
+        engines: reshape::ALL,
+        run: reshape::fig8,
+    },
+    Figure {
+        name: "reshape-fig10",
+        about: "Key reshaping, Fig. 10: mean and tail latency of inserts",
+        engines: reshape::ALL,
+        run: reshape::fig10,
+    },
+    Figure {
+        name: "reshape-fig11",
+        about: "Key reshaping, Fig. 11: YCSB A and F",
+        engines: reshape::ALL,
+        run: reshape::fig11,
+    },
+    Figure {
+        name: "reshape-fig15",
+        about: "Key reshaping, Fig. 15: size of the table beside the store by the size of values",
+        engines: reshape::REMAPPED,
+        run: reshape::fig15,
+    },
+    Figure {
+        name: "reshape-table1",
+        about: "Key reshaping, Table 1: what the remapping table costs inserts, at the paper's rate and at full speed",
+        engines: reshape::PAPER,
+        run: reshape::table1,
+    },
+    Figure {
+        name: "reshape-table2",
+        about: "Key reshaping, Table 2: what it costs updates",
+        engines: reshape::PAPER,
+        run: reshape::table2,
     },
     Figure {
         name: "sifrdb-fig2",

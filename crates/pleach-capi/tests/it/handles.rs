@@ -83,3 +83,27 @@ fn threads_share_a_store() {
     });
     assert_eq!(keys(&store.default, None).len(), 800);
 }
+
+#[test]
+fn a_close_ends_the_lock_while_a_child_lives() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::of(open_with(dir.path(), None).unwrap());
+    // SAFETY: the child only waits for a signal.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::pause();
+            libc::_exit(0);
+        }
+        child
+    };
+    assert!(child > 0);
+    store.close().unwrap();
+    let again = open_with(dir.path(), None);
+    // SAFETY: it is a child of this process that was not waited for.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    drop(again.unwrap());
+}

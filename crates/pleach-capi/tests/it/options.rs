@@ -115,6 +115,16 @@ fn a_store_in_memory_lives_as_long_as_its_options() {
 }
 
 #[test]
+fn error_if_exists_looks_where_the_store_is() {
+    let env = std::sync::Arc::new(pleach::env::MemEnv::new());
+    let mut wanted: Box<OptionsHandle> = Box::new(pleach::Options::new().env(env).into());
+    outcome(pleach_options_set_error_if_exists(Some(&mut wanted), true)).unwrap();
+    let path = Path::new("/db");
+    drop(open_with(path, Some(&wanted)).unwrap());
+    assert_eq!(code(open_with(path, Some(&wanted))), PleachCode::InvalidArgument);
+}
+
+#[test]
 fn repair_and_destroy() {
     let dir = tempfile::tempdir().unwrap();
     let (old, new) = (dir.path().join("old"), dir.path().join("new"));

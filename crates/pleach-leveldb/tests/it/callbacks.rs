@@ -25,13 +25,6 @@ unsafe extern "C" fn count_destroyed(state: *mut c_void) {
     unsafe { &*state.cast::<Seen>() }.destroyed.fetch_add(1, Relaxed);
 }
 
-/// # Safety
-/// Both must be there.
-unsafe fn keys<'a>(a: *const c_char, a_len: usize, b: *const c_char, b_len: usize) -> (&'a [u8], &'a [u8]) {
-    // SAFETY: by the contract.
-    unsafe { (std::slice::from_raw_parts(a.cast(), a_len), std::slice::from_raw_parts(b.cast(), b_len)) }
-}
-
 unsafe extern "C" fn reverse(
     state: *mut c_void,
     a: *const c_char,
@@ -39,10 +32,11 @@ unsafe extern "C" fn reverse(
     b: *const c_char,
     b_len: usize,
 ) -> c_int {
-    // SAFETY: as above; the library lends the keys.
-    let (seen, (a, b)) = unsafe { (&*state.cast::<Seen>(), keys(a, a_len, b, b_len)) };
+    // SAFETY: as above.
+    let seen = unsafe { &*state.cast::<Seen>() };
     seen.threads.lock().unwrap().insert(std::thread::current().id());
-    b.cmp(a) as c_int
+    // SAFETY: the library lends the keys.
+    unsafe { compare_reverse_bytes(state, a, a_len, b, b_len) }
 }
 
 /// Says anything.

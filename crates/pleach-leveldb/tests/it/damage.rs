@@ -9,10 +9,9 @@ use pleach_leveldb::*;
 use crate::compaction::compact;
 use crate::support::{Store, caught, options, parts};
 
-pub(crate) fn manage(
-    function: unsafe extern "C" fn(&OptionsHandle, *const std::ffi::c_char, ErrorSlot<'_>),
-    path: &Path,
-) -> Result<(), String> {
+type ManageFunction = unsafe extern "C" fn(&OptionsHandle, *const std::ffi::c_char, ErrorSlot<'_>);
+
+pub(crate) fn manage(function: ManageFunction, path: &Path) -> Result<(), String> {
     let name = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: the name is a C string.
     caught(|error| unsafe { function(&options(), name.as_ptr(), error) })
@@ -80,6 +79,68 @@ fn a_repair_leaves_the_directory_and_files_of_others_where_they_are() {
     assert_eq!(std::fs::read(place.join("notes.txt")).unwrap(), b"mine");
     assert_eq!(Store::open(&link, &options()).unwrap().keys(true).len(), 100);
     assert_eq!(names(dir.path()), ["link", "place"]);
+}
+
+#[test]
+fn a_repair_touches_nothing_that_it_did_not_make() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let [store, empty, file, damaged] =
+        ["repaired", "repaired-2", "repaired-3", "damaged"].map(|end| dir.path().join(format!("db.{end}")));
+    Store::open(&store, &options()).unwrap().put(b"mine", b"1").unwrap();
+    std::fs::create_dir(&empty).unwrap();
+    std::fs::write(&file, "mine").unwrap();
+    std::fs::create_dir(&damaged).unwrap();
+    store_with_an_sst(&path);
+    std::fs::remove_file(path.join("CURRENT")).unwrap();
+    manage(leveldb_repair_db, &path).unwrap();
+    assert_eq!(Store::open(&path, &options()).unwrap().keys(true).len(), 100);
+    assert_eq!(Store::open(&store, &options()).unwrap().keys(true), [b"mine"]);
+    assert!(names(&empty).is_empty() && names(&damaged).is_empty());
+    assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+    manage(leveldb_destroy_db, &path).unwrap();
+    let left = ["db.damaged", "db.damaged-2", "db.repaired", "db.repaired-2", "db.repaired-3"];
+    assert_eq!(names(dir.path()), left);
+}
+
+/// A directory as a repair leaves it that was killed while it created the new store.
+fn left_by_a_killed_repair(place: &Path) {
+    std::fs::create_dir_all(place.join("store")).unwrap();
+    for name in ["MADE-BY-REPAIR", "store/LOCK", "store/MANIFEST-000001"] {
+        std::fs::write(place.join(name), "").unwrap();
+    }
+}
+
+#[test]
+fn what_a_killed_repair_left_is_removed_by_the_next_one_and_by_destroy() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    for (function, is_kept) in [(leveldb_repair_db as ManageFunction, true), (leveldb_destroy_db, false)] {
+        store_with_an_sst(&path);
+        for end in [".repaired", ".repaired-7"] {
+            left_by_a_killed_repair(&dir.path().join(format!("db{end}")));
+        }
+        manage(function, &path).unwrap();
+        assert_eq!(names(dir.path()), ["db"][..usize::from(is_kept)]);
+    }
+    // Another repair has its new store open.
+    store_with_an_sst(&path);
+    let place = dir.path().join("db.repaired");
+    left_by_a_killed_repair(&place);
+    std::fs::remove_file(place.join("store/MANIFEST-000001")).unwrap();
+    let copy = Store::open(&place.join("store"), &options()).unwrap();
+    for function in [leveldb_repair_db as ManageFunction, leveldb_destroy_db] {
+        let refused = manage(function, &path).unwrap_err();
+        assert!(refused.starts_with("IO error: ") && refused.contains("another repair"), "{refused}");
+    }
+    drop(copy);
+    manage(leveldb_repair_db, &path).unwrap();
+    assert_eq!(Store::open(&path, &options()).unwrap().keys(true).len(), 100);
+    // What is in the directory beside is the user's again.
+    left_by_a_killed_repair(&place);
+    std::fs::write(place.join("notes.txt"), "mine").unwrap();
+    manage(leveldb_repair_db, &path).unwrap();
+    assert_eq!(names(&place), ["notes.txt"]);
 }
 
 #[test]

@@ -29,21 +29,6 @@ unsafe extern "C" fn name(_: *mut c_void) -> *const c_char {
     c"rocksdb.ReverseBytewiseComparator".as_ptr()
 }
 
-/// The caller's own function of that order.
-unsafe extern "C" fn reverse_bytes(
-    _: *mut c_void,
-    a: *const c_char,
-    a_len: usize,
-    b: *const c_char,
-    b_len: usize,
-) -> c_int {
-    // SAFETY: the library lends so many bytes.
-    let [a, b] = unsafe {
-        [std::slice::from_raw_parts(a.cast::<u8>(), a_len), std::slice::from_raw_parts(b.cast::<u8>(), b_len)]
-    };
-    b.cmp(a) as c_int
-}
-
 /// The order of bytes.
 unsafe extern "C" fn bytes(
     state: *mut c_void,
@@ -52,8 +37,8 @@ unsafe extern "C" fn bytes(
     b: *const c_char,
     b_len: usize,
 ) -> c_int {
-    // SAFETY: as above.
-    unsafe { reverse_bytes(state, b, b_len, a, a_len) }
+    // SAFETY: by the contract of a comparator.
+    unsafe { compare_reverse_bytes(state, b, b_len, a, a_len) }
 }
 
 /// Wrong for prefixes only.
@@ -66,7 +51,7 @@ unsafe extern "C" fn almost_reverse(
 ) -> c_int {
     let shorter = a_len.min(b_len);
     // SAFETY: as above.
-    match unsafe { reverse_bytes(state, a, shorter, b, shorter) } {
+    match unsafe { compare_reverse_bytes(state, a, shorter, b, shorter) } {
         0 => a_len.cmp(&b_len) as c_int,
         order => order,
     }
@@ -93,7 +78,7 @@ fn keys_descend_and_are_those_of_the_caller() {
     assert_eq!(store.keys(false), ascending);
     drop(store);
     // A function of the caller's that has the name is the same order.
-    let store = Store::open(dir.path(), &with_function(reverse_bytes, name)).unwrap();
+    let store = Store::open(dir.path(), &with_function(compare_reverse_bytes, name)).unwrap();
     assert_eq!(store.keys(true), descending);
     for key in ascending {
         assert_eq!(store.get(key).unwrap(), Some([key, b"'s"].concat()));
@@ -278,7 +263,7 @@ fn a_store_of_another_order_or_form_is_refused() {
     open("reversed", &reversed()).unwrap().put(b"k", b"1").unwrap();
     let mut folded = options();
     leveldb_options_set_comparator(&mut folded, Some(&folded_comparator()));
-    for other in [&options(), &folded, &with_function(reverse_bytes, other_name)] {
+    for other in [&options(), &folded, &with_function(compare_reverse_bytes, other_name)] {
         let refused = open("reversed", other).err().unwrap();
         assert!(refused.ends_with(&format!("does not match existing comparator: {NAME}")), "{refused}");
     }

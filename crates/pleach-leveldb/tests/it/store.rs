@@ -1,6 +1,6 @@
 //! Stores, options, comparators, batches, repair and destroy.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
 
 use pleach_leveldb::*;
@@ -219,4 +219,49 @@ fn properties_have_the_names_of_leveldb() {
         [property("leveldb.num-files-at-level7"), property("leveldb.nope"), property("stats")],
         [None, None, None]
     );
+}
+
+/// Only the first byte counts.
+unsafe extern "C" fn by_first_byte(
+    _: *mut c_void,
+    a: *const c_char,
+    a_len: usize,
+    b: *const c_char,
+    b_len: usize,
+) -> c_int {
+    // SAFETY: the library lends so many bytes.
+    let first = |key: *const c_char, len| (len > 0).then(|| unsafe { *key.cast::<u8>() });
+    first(a, a_len).cmp(&first(b, b_len)) as c_int
+}
+
+unsafe extern "C" fn first_byte_name(_: *mut c_void) -> *const c_char {
+    c"test.FirstByte".as_ptr()
+}
+
+unsafe extern "C" fn nothing(_: *mut c_void) {}
+
+#[test]
+fn keys_under_a_comparator_that_are_too_long_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wanted = options();
+    // SAFETY: the functions need no state.
+    let comparator =
+        unsafe { leveldb_comparator_create(std::ptr::null_mut(), nothing, by_first_byte, first_byte_name) };
+    leveldb_options_set_comparator(&mut wanted, Some(&comparator));
+    let store = Store::open(dir.path(), &wanted).unwrap();
+    store.put(b"k", b"1").unwrap();
+    store.put(&vec![b'l'; 1 << 20], b"2").unwrap();
+    // The second one would also exceed the memory for keys.
+    for len in [(1 << 20) + 1, 40 << 20] {
+        let refused = store.put(&vec![b'k'; len], b"3").unwrap_err();
+        let (gist, len) = (format!("the key has {len} bytes; a key has at most 1048576"), len);
+        assert!(refused.starts_with("Invalid argument: ") && refused.contains(&gist), "{len}: {refused}");
+    }
+    // It equals a key that is there.
+    let long = vec![b'k'; (1 << 20) + 1];
+    assert_eq!(store.get(&long).unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(store.get(&vec![b'x'; 2 << 20]).unwrap(), None);
+    store.delete(&long).unwrap();
+    assert_eq!(store.get(b"k").unwrap(), None);
+    assert_eq!(store.keys(true), [vec![b'l'; 1 << 20]]);
 }

@@ -45,9 +45,6 @@ pub(crate) fn folded_options() -> Box<OptionsHandle> {
     options
 }
 
-// SAFETY: as c.h says, a store can be used by several threads. Its options are not changed meanwhile.
-unsafe impl Sync for Store {}
-
 impl Store {
     pub(crate) fn open(path: &Path, options: &OptionsHandle) -> Result<Self, String> {
         let name = CString::new(path.as_os_str().as_bytes()).unwrap();

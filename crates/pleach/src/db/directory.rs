@@ -73,10 +73,24 @@ pub(super) fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result
     })
 }
 
+/// An error if there is a store and there must be none. Requires: the lock. Without it another open may create a store behind
+/// this look.
+pub(super) fn check_absent(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
+    if options.may_exist() || !has_current(env, dir)? {
+        return Ok(());
+    }
+    let message = "the store exists, and error_if_exists is set";
+    Err(Error::invalid(message).at_path(dir))
+}
+
+fn has_current(env: &dyn Env, dir: &Path) -> Result<bool> {
+    let path = dir.join(manifest::CURRENT);
+    Ok(env.metadata(&path).map_err(|e| Error::io("look for the file", &path, e))?.is_some())
+}
+
 /// An error for a directory that is no store and may not become one. Everything else is checked under the lock.
 fn check_before_locking(env: &dyn Env, dir: &Path, options: &Options) -> Result<()> {
-    let path = dir.join(manifest::CURRENT);
-    if env.metadata(&path).map_err(|e| Error::io("look for the file", &path, e))?.is_some() {
+    if has_current(env, dir)? {
         return Ok(());
     }
     let listing = list(env, dir)?;

@@ -29,7 +29,8 @@ use pleach_log::{LogWriter, RECORD_HEADER_LEN, Record, recover, segment_path};
 use pleach_table::{Encoders, FrameCache};
 
 use super::directory::{
-    Listing, create_store, enter, list, no_store, remove_all, remove_leftovers, remove_old_segments,
+    Listing, check_absent, create_store, enter, list, no_store, remove_all, remove_leftovers,
+    remove_old_segments,
 };
 use super::inner::Inner;
 use super::recovery::{Found, read_store};
@@ -67,6 +68,7 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<(Inner, Box<dyn File
     let _span = trace::open(dir);
     let env = Arc::clone(&options.env);
     let lock = enter(&env, dir, options)?;
+    check_absent(&*env, dir, options)?;
     let inner = open_as_possible(dir, options)?;
     inner.ctx.choose_read_driver()?;
     Ok((inner, lock))

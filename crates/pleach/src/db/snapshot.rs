@@ -43,6 +43,20 @@ impl Snapshot {
         Self { shared: Arc::clone(&db.shared), view: db.inner().version_set.state.view() }
     }
 
+    /// The last sequence number that it sees: [`Db::last_sequence_number`] at its instant.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = pleach::Db::open(dir.path())?;
+    /// let before = db.snapshot();
+    /// db.default_partition().put(b"alice", b"1")?;
+    /// assert_eq!(before.last_sequence_number() + 1, db.last_sequence_number());
+    /// # Ok::<(), pleach::Error>(())
+    /// ```
+    pub fn last_sequence_number(&self) -> u64 {
+        self.view.visible
+    }
+
     /// Reads the value that `key` had.
     ///
     /// # Errors

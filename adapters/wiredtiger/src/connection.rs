@@ -1,38 +1,52 @@
 //! A safe, thin cover over the shim: a connection, and sessions that hold one cursor for each table.
 //!
 //! # Concurrency
-//! A connection takes calls from all threads. A session and its cursors belong to one thread at a time; a [`Session`] is
-//! not `Send` and hands out neither.
+//! A connection takes calls from all threads. A session and its cursors belong to one thread at a time; a [`Session`] may go to
+//! another thread, and hands out neither.
 
 #![expect(unsafe_code, reason = "WiredTiger is called through a shim in C")]
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::Arc;
 
-use pleach_bench::{Direction, Result};
+use pleach_reshape::store::Result;
 
-use super::ffi;
-pub(super) use super::ffi::Statistic;
+use crate::ffi;
+pub use crate::ffi::Statistic;
 
-/// An open database.
-///
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the smallest key up.
+    Forward,
+    /// From the largest key down.
+    Reverse,
+}
+
+/// An open database. Clones share it; the last one that is dropped, or the last session, closes it.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    handle: Arc<Handle>,
+}
+
 /// # Invariants
-/// 1. Live: the pointer comes from opening and is closed once.
-pub(super) struct Connection {
+/// 1. Live: the pointer comes from opening and is closed once. Sessions share the handle, so none is left then.
+#[derive(Debug)]
+struct Handle {
     raw: NonNull<ffi::Connection>,
 }
 
 // SAFETY: WiredTiger's connection handle may be used by any thread, and by several at once.
-unsafe impl Send for Connection {}
+unsafe impl Send for Handle {}
 // SAFETY: as above.
-unsafe impl Sync for Connection {}
+unsafe impl Sync for Handle {}
 
 /// The library's version: major, minor, patch.
-pub(super) fn version() -> [c_int; 3] {
+pub fn version() -> [c_int; 3] {
     let mut version = [0; 3];
     let [major, minor, patch] = &mut version;
     // SAFETY: it writes three numbers.
@@ -41,102 +55,164 @@ pub(super) fn version() -> [c_int; 3] {
 }
 
 impl Connection {
-    pub(super) fn open(folder: &Path, config: &str) -> Result<Self> {
+    /// Opens the database in a folder. The configuration is in WiredTiger's own syntax.
+    pub fn open(folder: &Path, config: &str) -> Result<Self> {
         let (home, config) = (CString::new(folder.as_os_str().as_bytes())?, CString::new(config)?);
         let mut raw = ptr::null_mut();
         // SAFETY: both strings end with a zero; the pointer is written.
-        checked(unsafe { ffi::shim_open(home.as_ptr(), config.as_ptr(), &raw mut raw) })?;
-        Ok(Self { raw: opened(raw) })
+        let error = unsafe { ffi::shim_open(home.as_ptr(), config.as_ptr(), &raw mut raw) };
+        if error == ffi::BUSY {
+            return Err(format!("the store in {} is in use", folder.display()).into());
+        }
+        checked(error)?;
+        Ok(Self { handle: Arc::new(Handle { raw: opened(raw) }) })
     }
 
-    /// A session with room for so many tables.
-    pub(super) fn session(&self, tables: usize) -> Result<Session<'_>> {
+    /// A session.
+    pub fn session(&self) -> Result<Session> {
         let mut raw = ptr::null_mut();
         // SAFETY: invariant 1; the pointer is written.
-        checked(unsafe { ffi::shim_open_session(self.raw.as_ptr(), &raw mut raw) })?;
-        Ok(Session { raw: opened(raw), cursors: vec![None; tables], connection: PhantomData })
+        checked(unsafe { ffi::shim_open_session(self.handle.raw.as_ptr(), &raw mut raw) })?;
+        Ok(Session { raw: opened(raw), cursors: Vec::new(), _handle: Arc::clone(&self.handle) })
     }
 
     /// Closes it and tells whether that went well.
-    pub(super) fn close(self) -> Result<()> {
-        let raw = self.raw.as_ptr();
-        std::mem::forget(self);
-        // SAFETY: invariant 1; sessions borrow the connection, so none is left, and `drop` does not run.
+    ///
+    /// # Errors
+    /// If something else holds it: a session or a clone.
+    pub fn close(self) -> Result<()> {
+        let handle = Arc::into_inner(self.handle).ok_or("the connection is in use")?;
+        let raw = handle.raw.as_ptr();
+        std::mem::forget(handle);
+        // SAFETY: invariant 1; `drop` does not run.
         checked(unsafe { ffi::shim_close(raw) })
     }
 }
 
-impl Drop for Connection {
+impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: invariant 1; sessions borrow the connection, so none is left.
+        // SAFETY: invariant 1.
         let _nobody_to_tell = unsafe { ffi::shim_close(self.raw.as_ptr()) };
     }
 }
 
-/// A thread's way in, with a cursor for each table it has used.
+/// A thread's way in, with a cursor for each table it has used. A table goes by a number of the caller's choice, always the same
+/// for the same name; numbers should be small.
 ///
 /// # Invariants
 /// 1. Live: the session and its cursors were opened and not closed; cursors end with the session.
 /// 2. Unpositioned: between calls no cursor has a position, nor a key or value that points into the caller's memory.
-pub(super) struct Session<'a> {
+#[derive(Debug)]
+pub struct Session {
     raw: NonNull<ffi::Session>,
     cursors: Vec<Option<NonNull<ffi::Cursor>>>,
-    connection: PhantomData<&'a Connection>,
+    _handle: Arc<Handle>,
 }
 
-impl Session<'_> {
-    pub(super) fn create(&self, table: &CStr, config: &str) -> Result<()> {
+// SAFETY: a session and its cursors may be used by any thread, by one at a time, to which `&mut` and the absence of `Sync` see.
+unsafe impl Send for Session {}
+
+impl Session {
+    /// Makes a table, unless it is there.
+    pub fn create(&self, table: &CStr, config: &str) -> Result<()> {
         let config = CString::new(config)?;
         // SAFETY: invariant 1, here and below; strings end with a zero.
         checked(unsafe { ffi::shim_create(self.raw.as_ptr(), table.as_ptr(), config.as_ptr()) })
     }
 
     /// Removes a table; false while it is still in use.
-    pub(super) fn drop_table(&self, table: &CStr) -> Result<bool> {
+    pub fn drop_table(&self, table: &CStr) -> Result<bool> {
         // SAFETY: as above.
         let error = unsafe { ffi::shim_drop(self.raw.as_ptr(), table.as_ptr()) };
         if error == ffi::BUSY { Ok(false) } else { checked(error).map(|()| true) }
     }
 
-    pub(super) fn checkpoint(&self) -> Result<()> {
+    /// Makes everything that is committed durable, without the log.
+    pub fn checkpoint(&self) -> Result<()> {
         // SAFETY: as above.
         checked(unsafe { ffi::shim_checkpoint(self.raw.as_ptr()) })
     }
 
-    pub(super) fn begin(&mut self) -> Result<()> {
+    /// Makes everything that is committed durable, by the log.
+    pub fn flush_log(&self) -> Result<()> {
         // SAFETY: as above.
-        checked(unsafe { ffi::shim_begin(self.raw.as_ptr()) })
+        checked(unsafe { ffi::shim_flush_log(self.raw.as_ptr()) })
     }
 
-    pub(super) fn commit(&mut self) -> Result<()> {
+    /// Names of all tables.
+    pub fn tables(&self) -> Result<Vec<String>> {
+        let cursor = self.new_cursor(c"metadata:")?.as_ptr();
+        let mut names = Vec::new();
+        // SAFETY: the cursor is live until it is closed; the name is a string that stays until the cursor moves.
+        unsafe {
+            while found(ffi::shim_next(cursor))? {
+                let mut name = ptr::null();
+                checked(ffi::shim_name(cursor, &raw mut name))?;
+                names.push(CStr::from_ptr(name).to_string_lossy().into_owned());
+            }
+            checked(ffi::shim_close_cursor(cursor))?;
+        }
+        names.retain(|name| name.starts_with("table:"));
+        Ok(names)
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&mut self) -> Result<()> {
+        self.begin_as(c"")
+    }
+
+    /// Begins a transaction that sees what is committed now, whatever is committed later.
+    pub fn begin_snapshot(&mut self) -> Result<()> {
+        self.begin_as(c"isolation=snapshot")
+    }
+
+    fn begin_as(&mut self, config: &CStr) -> Result<()> {
+        // SAFETY: as above; the string ends with a zero.
+        checked(unsafe { ffi::shim_begin(self.raw.as_ptr(), config.as_ptr()) })
+    }
+
+    /// Commits the transaction. After an error it is rolled back.
+    pub fn commit(&mut self) -> Result<()> {
         // SAFETY: as above.
         checked(unsafe { ffi::shim_commit(self.raw.as_ptr()) })
     }
 
-    pub(super) fn roll_back(&mut self) -> Result<()> {
+    /// Ends the transaction and undoes its changes.
+    pub fn roll_back(&mut self) -> Result<()> {
         // SAFETY: as above.
         checked(unsafe { ffi::shim_roll_back(self.raw.as_ptr()) })
     }
 
     /// A statistic of the connection.
-    pub(super) fn statistic(&mut self, statistic: Statistic) -> Result<u64> {
+    pub fn statistic(&mut self, statistic: Statistic) -> Result<u64> {
         let (mut cursor, mut value) = (ptr::null_mut(), 0);
         // SAFETY: as above; the cursor is written before it is used and ends with the session.
         unsafe {
             checked(ffi::shim_open_cursor(self.raw.as_ptr(), c"statistics:".as_ptr(), &raw mut cursor))?;
             checked(ffi::shim_statistic(cursor, statistic as c_int, &raw mut value))?;
+            checked(ffi::shim_close_cursor(cursor))?;
         }
         Ok(value)
     }
 
     /// The cursor on a table of the number `at` and the name `table`, opened on first use.
     fn cursor(&mut self, at: usize, table: &CStr) -> Result<NonNull<ffi::Cursor>> {
-        if let Some(cursor) = self.cursors[at] {
+        if let Some(cursor) = self.cursors.get(at).copied().flatten() {
             return Ok(cursor);
         }
         let cursor = self.new_cursor(table)?;
+        self.cursors.resize(self.cursors.len().max(at + 1), None);
         self.cursors[at] = Some(cursor);
         Ok(cursor)
+    }
+
+    /// Closes all cursors, so that none keeps a table from being removed. WiredTiger makes it cheap to open one again.
+    pub fn close_cursors(&mut self) -> Result<()> {
+        for cursor in self.cursors.drain(..).flatten() {
+            // SAFETY: invariant 1; the cursor is in no list any more.
+            checked(unsafe { ffi::shim_close_cursor(cursor.as_ptr()) })?;
+        }
+        Ok(())
     }
 
     fn new_cursor(&self, table: &CStr) -> Result<NonNull<ffi::Cursor>> {
@@ -147,7 +223,7 @@ impl Session<'_> {
     }
 
     /// Puts a value; false on a conflict with another transaction.
-    pub(super) fn insert(&mut self, at: usize, table: &CStr, key: &[u8], value: &[u8]) -> Result<bool> {
+    pub fn insert(&mut self, at: usize, table: &CStr, key: &[u8], value: &[u8]) -> Result<bool> {
         let cursor = self.cursor(at, table)?;
         let raw = cursor.as_ptr();
         // SAFETY: invariant 1; key and value are copied during the call.
@@ -160,19 +236,14 @@ impl Session<'_> {
     }
 
     /// Removes a key, if it is there; false on a conflict with another transaction.
-    pub(super) fn remove(&mut self, at: usize, table: &CStr, key: &[u8]) -> Result<bool> {
+    pub fn remove(&mut self, at: usize, table: &CStr, key: &[u8]) -> Result<bool> {
         let positioned = Positioned(self.cursor(at, table)?);
         // SAFETY: invariant 1; the key is there for as long as the cursor refers to it.
         written(unsafe { ffi::shim_remove(positioned.raw(), key.as_ptr(), key.len()) })
     }
 
-    pub(super) fn get(
-        &mut self,
-        at: usize,
-        table: &CStr,
-        key: &[u8],
-        read: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool> {
+    /// Shows a value; whether there was one.
+    pub fn get(&mut self, at: usize, table: &CStr, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let positioned = Positioned(self.cursor(at, table)?);
         // SAFETY: invariant 1; the key is there for as long as the cursor refers to it.
         let found = found(unsafe { ffi::shim_search(positioned.raw(), key.as_ptr(), key.len()) })?;
@@ -183,7 +254,7 @@ impl Session<'_> {
     }
 
     /// Shows entries from the first one at or beyond `from` in a direction until `visit` returns false.
-    pub(super) fn scan(
+    pub fn scan(
         &mut self,
         at: usize,
         table: &CStr,
@@ -203,7 +274,7 @@ impl Session<'_> {
     }
 
     /// Removes all keys from `lower` up to, not including, `upper`.
-    pub(super) fn truncate(&mut self, at: usize, table: &CStr, lower: &[u8], upper: &[u8]) -> Result<()> {
+    pub fn truncate(&mut self, at: usize, table: &CStr, lower: &[u8], upper: &[u8]) -> Result<()> {
         let mut first = Positioned(self.cursor(at, table)?);
         let mut last = Positioned(self.new_cursor(table)?);
         let mut there = last.seek(upper, Direction::Reverse)?;
@@ -219,7 +290,7 @@ impl Session<'_> {
     }
 }
 
-impl Drop for Session<'_> {
+impl Drop for Session {
     fn drop(&mut self) {
         // SAFETY: invariant 1; this closes the cursors too.
         let _nobody_to_tell = unsafe { ffi::shim_close_session(self.raw.as_ptr()) };

@@ -44,9 +44,14 @@ int shim_checkpoint(WT_SESSION *session)
     return session->checkpoint(session, NULL);
 }
 
-int shim_begin(WT_SESSION *session)
+int shim_flush_log(WT_SESSION *session)
 {
-    return session->begin_transaction(session, NULL);
+    return session->log_flush(session, "sync=on");
+}
+
+int shim_begin(WT_SESSION *session, const char *config)
+{
+    return session->begin_transaction(session, config);
 }
 
 int shim_commit(WT_SESSION *session)
@@ -68,6 +73,11 @@ int shim_truncate(WT_SESSION *session, WT_CURSOR *first, WT_CURSOR *last)
 int shim_open_cursor(WT_SESSION *session, const char *uri, WT_CURSOR **cursor)
 {
     return session->open_cursor(session, uri, NULL, NULL, cursor);
+}
+
+int shim_close_cursor(WT_CURSOR *cursor)
+{
+    return cursor->close(cursor);
 }
 
 int shim_reset(WT_CURSOR *cursor)
@@ -125,6 +135,12 @@ int shim_key(WT_CURSOR *cursor, const void **key, size_t *key_len)
     *key = item.data;
     *key_len = item.size;
     return error;
+}
+
+/* The key of a cursor on "metadata:", which is a string. */
+int shim_name(WT_CURSOR *cursor, const char **name)
+{
+    return cursor->get_key(cursor, name);
 }
 
 int shim_value(WT_CURSOR *cursor, const void **value, size_t *value_len)

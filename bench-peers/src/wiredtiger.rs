@@ -1,45 +1,58 @@
-//! WiredTiger behind the benchmark's trait, over the system's library and a small shim in C.
+//! WiredTiger behind the benchmark's trait, over the system's library and `pleach-wiredtiger`'s cover.
 //!
-//! Partitions are tables, row-store B-trees of byte strings. [`connection`] covers the shim, whose functions [`ffi`]
-//! declares. A buffered commit writes the log to the system and does not sync it. What is chosen and why:
-//! docs/benchmarks.md.
-
-mod connection;
-mod ffi;
+//! Partitions are tables, row-store B-trees of byte strings, or WiredTiger's LSM trees. A buffered commit writes the log to the
+//! system and does not sync it, unless `log` says otherwise. What is chosen and why: docs/benchmarks.md.
+//!
+//! Settings by name: `log`, of buffered commits: `written`, `unwritten` (a killed process loses what is in the log's buffer) or
+//! `off`; `connection` and `table`, both strings in WiredTiger's own syntax that are put after ours and so override them; `;`
+//! stands for its comma.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use pleach_bench::{
-    Capabilities, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Removal, Result, Scan,
-    Session, Write,
+    Capabilities, Direction, Durability, Engine, EngineConfig, EngineFactory, EngineStats, Removal, Result,
+    Scan, Session, Write,
 };
 
-use connection::{Connection, Statistic};
+use pleach_wiredtiger::{Connection, Log, Statistic};
 
 /// How long a table that is to be removed may be in use by background threads, and how often that is tried.
 const DROP_PATIENCE: Duration = Duration::from_secs(30);
 const DROP_PAUSE: Duration = Duration::from_millis(1);
 
-/// The factory of WiredTiger. Settings by name: `connection` and `table`, both strings in WiredTiger's own syntax that
-/// are put after ours and so override them; `;` stands for its comma.
+/// What WiredTiger can do.
+const CAPABILITIES: Capabilities = Capabilities {
+    direct_reads: true,
+    compression: true,
+    atomic_batches: true,
+    native_get_many: false,
+    async_get: false,
+    compaction: false,
+    partition_removal: Removal::Native,
+};
+
+/// The factory of WiredTiger's B-trees.
 pub(crate) fn factory() -> EngineFactory {
-    let [major, minor, patch] = connection::version();
+    let about = format!("WiredTiger {}, a row-store table for each partition", version()).leak();
+    EngineFactory { name: "wiredtiger", about, capabilities: CAPABILITIES, open: |config| open(config, "") }
+}
+
+/// The factory of WiredTiger's LSM trees.
+pub(crate) fn lsm() -> EngineFactory {
+    let about = format!("WiredTiger {}, an LSM tree for each partition", version()).leak();
     EngineFactory {
-        name: "wiredtiger",
-        about: format!("WiredTiger {major}.{minor}.{patch}, a row-store table for each partition").leak(),
-        capabilities: Capabilities {
-            direct_reads: true,
-            compression: true,
-            atomic_batches: true,
-            native_get_many: false,
-            async_get: false,
-            compaction: false,
-            partition_removal: Removal::Native,
-        },
-        open,
+        name: "wiredtiger-lsm",
+        about,
+        capabilities: CAPABILITIES,
+        open: |config| open(config, ",type=lsm"),
     }
+}
+
+pub(crate) fn version() -> String {
+    let [major, minor, patch] = pleach_wiredtiger::version();
+    format!("{major}.{minor}.{patch}")
 }
 
 struct WiredTiger {
@@ -48,15 +61,15 @@ struct WiredTiger {
     tables: Vec<CString>,
 }
 
-fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
+fn open(config: &EngineConfig, kind: &str) -> Result<Box<dyn Engine>> {
     let mut config = config.clone();
     let connection_config = connection_config(&mut config)?;
-    let table_config = table_config(&mut config)?;
+    let table_config = table_config(&mut config, kind)?;
     config.no_tuning_left()?;
     let connection = Connection::open(&config.dir, &connection_config)?;
     let names = (0..config.partitions).map(|number| CString::new(format!("table:p{number}")));
     let tables = names.collect::<Result<Vec<_>, _>>()?;
-    let session = connection.session(0)?;
+    let session = connection.session()?;
     for table in &tables {
         session.create(table, &table_config)?;
     }
@@ -64,17 +77,20 @@ fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
     Ok(Box::new(WiredTiger { connection, tables }))
 }
 
-fn connection_config(config: &mut EngineConfig) -> Result<String> {
-    let sync = match config.durability {
-        Durability::Buffered => "none",
-        Durability::Sync => "fsync",
+pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<String> {
+    let log = match (config.durability, log(config)?) {
+        (Durability::Sync, Log::Off) => return Err("synced commits need a log".into()),
+        (Durability::Sync, _) => "log=(enabled=true),transaction_sync=(enabled=true,method=fsync)",
+        (Durability::Buffered, Log::Written) => {
+            "log=(enabled=true),transaction_sync=(enabled=true,method=none)"
+        }
+        (Durability::Buffered, Log::Unwritten) => "log=(enabled=true),transaction_sync=(enabled=false)",
+        (Durability::Buffered, Log::Off) => "log=(enabled=false)",
     };
-    let threads = config.background_threads.clamp(1, 20);
     let mut text = format!(
-        "create,cache_size={memory},log=(enabled=true),transaction_sync=(enabled=true,method={sync}),\
-         checkpoint=(wait=60,log_size=2GB),eviction=(threads_min={threads},threads_max={threads}),\
-         statistics=(fast),session_max=300",
+        "create,cache_size={memory},{log},checkpoint=(wait=60,log_size=2GB),{eviction},statistics=(fast),session_max=300",
         memory = config.memory_bytes.max(1 << 20),
+        eviction = eviction(config),
     );
     if config.direct_reads {
         text.push_str(",direct_io=[data]");
@@ -86,26 +102,42 @@ fn connection_config(config: &mut EngineConfig) -> Result<String> {
     Ok(text + &own_words(config, "connection")?)
 }
 
-fn table_config(config: &mut EngineConfig) -> Result<String> {
+/// What becomes of the log at a buffered commit.
+pub(crate) fn log(config: &mut EngineConfig) -> Result<Log> {
+    Ok(match config.take_tuning::<String>("log")?.as_deref() {
+        None | Some("written") => Log::Written,
+        Some("unwritten") => Log::Unwritten,
+        Some("off") => Log::Off,
+        Some(other) => return Err(format!("log={other}: it is written, unwritten or off").into()),
+    })
+}
+
+/// Eviction: threads as told.
+pub(crate) fn eviction(config: &EngineConfig) -> String {
+    let threads = config.background_threads.clamp(1, 20);
+    format!("eviction=(threads_min={threads},threads_max={threads})")
+}
+
+fn table_config(config: &mut EngineConfig, kind: &str) -> Result<String> {
     let compressor = if config.compression { "snappy" } else { "none" };
-    let text = format!("key_format=u,value_format=u,block_compressor={compressor}");
+    let text = format!("key_format=u,value_format=u,block_compressor={compressor}{kind}");
     Ok(text + &own_words(config, "table")?)
 }
 
 /// A setting in WiredTiger's own syntax, to be put after others.
-fn own_words(config: &mut EngineConfig, name: &str) -> Result<String> {
+pub(crate) fn own_words(config: &mut EngineConfig, name: &str) -> Result<String> {
     let words: Option<String> = config.take_tuning(name)?;
     Ok(words.map(|words| format!(",{}", words.replace(';', ","))).unwrap_or_default())
 }
 
 impl Engine for WiredTiger {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        let session = self.connection.session(self.tables.len())?;
+        let session = self.connection.session()?;
         Ok(Box::new(WiredTigerSession { tables: &self.tables, session }))
     }
 
     fn drop_partition(&self, partition: usize) -> Result<()> {
-        let session = self.connection.session(0)?;
+        let session = self.connection.session()?;
         let start = Instant::now();
         while !session.drop_table(&self.tables[partition])? {
             if start.elapsed() > DROP_PATIENCE {
@@ -117,7 +149,7 @@ impl Engine for WiredTiger {
     }
 
     fn flush(&self) -> Result<()> {
-        self.connection.session(0)?.checkpoint()
+        self.connection.session()?.checkpoint()
     }
 
     /// A checkpoint does the work that WiredTiger has postponed: it writes the dirty pages and releases the log.
@@ -126,7 +158,7 @@ impl Engine for WiredTiger {
     }
 
     fn stats(&self) -> Result<EngineStats> {
-        let mut session = self.connection.session(0)?;
+        let mut session = self.connection.session()?;
         let mut read = |statistic| session.statistic(statistic);
         let log_bytes = read(Statistic::LogBytes)?;
         let block_bytes = read(Statistic::BlockWrittenBytes)?;
@@ -158,7 +190,7 @@ impl Engine for WiredTiger {
 
 struct WiredTigerSession<'a> {
     tables: &'a [CString],
-    session: connection::Session<'a>,
+    session: pleach_wiredtiger::Session,
 }
 
 impl WiredTigerSession<'_> {
@@ -206,7 +238,7 @@ impl Session for WiredTigerSession<'_> {
         }
         let mut left = scan.limit;
         let table = &self.tables[scan.partition];
-        self.session.scan(scan.partition, table, scan.from, scan.direction, &mut |key, value| {
+        self.session.scan(scan.partition, table, scan.from, direction(scan.direction), &mut |key, value| {
             left -= 1;
             visit(key, value) && left > 0
         })
@@ -219,5 +251,12 @@ impl Session for WiredTigerSession<'_> {
 
     fn delete_range(&mut self, partition: usize, lower: &[u8], upper: &[u8]) -> Result<()> {
         self.session.truncate(partition, &self.tables[partition], lower, upper)
+    }
+}
+
+fn direction(direction: Direction) -> pleach_wiredtiger::Direction {
+    match direction {
+        Direction::Forward => pleach_wiredtiger::Direction::Forward,
+        Direction::Reverse => pleach_wiredtiger::Direction::Reverse,
     }
 }

@@ -1,0 +1,394 @@
+//! Rows in WiredTiger: a table of 8-byte keys for each number.
+//!
+//! Transactions of several threads run side by side. What makes them durable is the log, or without one a checkpoint.
+//!
+//! # Concurrency
+//! Sessions, with their cursors, are pooled: a call takes one and gives it back. A table that is removed must have no cursor
+//! left, so pooled sessions are closed then, and those in use are closed when they come back.
+//!
+//! # On disk
+//! Layout: docs/format/row-stores.md.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "WiredTiger knows no other file system, clock and threads than the real ones"
+)]
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use pleach_reshape::store::{Abilities, Change, Durability, Place, Result, RowSnapshot, RowStore, Table};
+
+use crate::connection::{Connection, Direction, Session};
+
+/// The table of named values. Its name is the mark of such a store and of its layout's version.
+const META: &CStr = c"table:pleach-rows-1";
+/// The number by which sessions know it.
+const META_AT: usize = 0;
+/// What the name of a table of rows begins with.
+const ROWS: &str = "table:rows-";
+/// How long a table that is to be removed may be in use by background threads and by reads, and how often that is tried.
+const DROP_PATIENCE: Duration = Duration::from_secs(30);
+const DROP_PAUSE: Duration = Duration::from_millis(1);
+
+/// What makes commits durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Log {
+    /// No log: a sync is a checkpoint, and each synced commit makes one.
+    Off,
+    /// A log in memory, which is written when its buffer is full: a killed process loses buffered commits.
+    Unwritten,
+    /// A log that each commit writes.
+    #[default]
+    Written,
+}
+
+/// How a store in WiredTiger is opened.
+#[derive(Clone, Debug)]
+pub struct WiredTigerOptions {
+    /// Memory of WiredTiger's cache; 64 MiB at first.
+    pub cache_bytes: u64,
+    /// What makes commits durable.
+    pub log: Log,
+    /// Further configuration of the connection, in WiredTiger's syntax.
+    pub connection: String,
+    /// Further configuration of tables that are made, in WiredTiger's syntax.
+    pub tables: String,
+}
+
+impl Default for WiredTigerOptions {
+    fn default() -> Self {
+        Self { cache_bytes: 64 << 20, log: Log::default(), connection: String::new(), tables: String::new() }
+    }
+}
+
+/// Pages of tables of rows are small, because a read of a row has no neighbours to gain from, and are filled: rows are appended.
+const TABLES: &str = "key_format=u,value_format=u,leaf_page_max=8KB,memory_page_max=10MB,split_pct=100";
+
+/// A store of rows in WiredTiger.
+#[derive(Debug)]
+pub struct WiredTigerStore {
+    connection: Connection,
+    log: Log,
+    table_config: String,
+    tables: RwLock<Tables>,
+    pool: Mutex<Pool>,
+}
+
+/// A table's name, and the number by which sessions know it. A number is never used again.
+type Known = Arc<(usize, CString)>;
+
+#[derive(Debug, Default)]
+struct Tables {
+    by_number: BTreeMap<Table, Known>,
+    made: usize,
+}
+
+impl Tables {
+    fn know(&mut self, table: Table, name: CString) {
+        self.made += 1;
+        self.by_number.insert(table, Arc::new((META_AT + self.made, name)));
+    }
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    idle: Vec<Session>,
+    /// Counts removals of tables. A session that was taken before one is closed when it comes back.
+    epoch: u64,
+}
+
+impl WiredTigerStore {
+    /// Opens the store in a folder, or makes one if the folder is missing or empty.
+    ///
+    /// # Errors
+    /// If the folder holds something else or cannot be written to, if the store is in use, or damaged.
+    pub fn open(folder: &Path, options: &WiredTigerOptions) -> Result<Self> {
+        let shown = folder.display();
+        fs::create_dir_all(folder).map_err(|error| format!("cannot make the folder {shown}: {error}"))?;
+        let is_new = fs::read_dir(folder)?.next().is_none();
+        if !is_new && !fs::exists(folder.join("WiredTiger"))? {
+            return Err(format!("{shown} holds other files, and no store of WiredTiger").into());
+        }
+        let connection = Connection::open(folder, &connection_config(options))
+            .map_err(|error| format!("cannot open {shown} with WiredTiger: {error}"))?;
+        let session = connection.session()?;
+        let names = session.tables()?;
+        let meta = META.to_string_lossy();
+        // A crash may have left a store without any table.
+        if !names.is_empty() && !names.iter().any(|name| *name == meta) {
+            return Err(format!("{shown} is a store of WiredTiger, but not of rows").into());
+        }
+        session.create(META, "key_format=u,value_format=u")?;
+        let mut tables = Tables::default();
+        for name in names {
+            if let Some(Ok(number)) = name.strip_prefix(ROWS).map(str::parse) {
+                tables.know(Table(number), CString::new(name)?);
+            }
+        }
+        Ok(Self {
+            connection,
+            log: options.log,
+            table_config: format!("{TABLES},{}", options.tables),
+            tables: RwLock::new(tables),
+            pool: Mutex::new(Pool { idle: vec![session], epoch: 0 }),
+        })
+    }
+
+    /// The connection, for statistics.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    fn known(&self, table: Table) -> Option<Known> {
+        self.tables.read().by_number.get(&table).cloned()
+    }
+
+    /// Takes a session out of the pool, or opens one.
+    fn session(&self) -> Result<Pooled<'_>> {
+        let (session, epoch) = {
+            let mut pool = self.pool.lock();
+            (pool.idle.pop(), pool.epoch)
+        };
+        let session = session.map_or_else(|| self.connection.session(), Ok)?;
+        Ok(Pooled { store: self, session: Some(session), epoch })
+    }
+
+    /// Makes all changes in one transaction; false on a conflict, after which none is made.
+    fn try_commit(&self, session: &mut Session, changes: &[Change<'_>]) -> Result<bool> {
+        // Other isolation finds no conflicts: two transactions could write a row in one order and commit in the other.
+        session.begin_snapshot()?;
+        let mut last = None;
+        for change in changes {
+            let done = self.apply(session, change, &mut last);
+            if !matches!(done, Ok(true)) {
+                session.roll_back()?;
+                return done;
+            }
+        }
+        session.commit().map(|()| true)
+    }
+
+    /// Makes one change; false on a conflict. `last` is the table of the change before.
+    fn apply(
+        &self,
+        session: &mut Session,
+        change: &Change<'_>,
+        last: &mut Option<(Table, Known)>,
+    ) -> Result<bool> {
+        let place = match *change {
+            Change::SetMeta { name, value } => return session.insert(META_AT, META, &meta_key(name), value),
+            Change::Put { place, .. } | Change::Remove { place } => place,
+        };
+        if last.as_ref().is_none_or(|(table, _)| *table != place.table) {
+            let known =
+                self.known(place.table).ok_or_else(|| format!("there is no table {}", place.table.0))?;
+            *last = Some((place.table, known));
+        }
+        let Some((_, known)) = last else { return Ok(false) };
+        match *change {
+            Change::Put { row, .. } => session.insert(known.0, &known.1, &key(place.id), row),
+            _ => session.remove(known.0, &known.1, &key(place.id)),
+        }
+    }
+
+    fn make_durable(&self, session: &Session) -> Result<()> {
+        match self.log {
+            Log::Off => session.checkpoint(),
+            Log::Unwritten | Log::Written => session.flush_log(),
+        }
+    }
+}
+
+fn connection_config(options: &WiredTigerOptions) -> String {
+    let log = match options.log {
+        Log::Off => "log=(enabled=false)",
+        Log::Unwritten => "log=(enabled=true),transaction_sync=(enabled=false)",
+        Log::Written => "log=(enabled=true),transaction_sync=(enabled=true,method=none)",
+    };
+    format!(
+        "create,cache_size={},{log},checkpoint=(wait=60,log_size=2GB),session_max=1024,statistics=(fast),{}",
+        options.cache_bytes.max(1 << 20),
+        options.connection
+    )
+}
+
+#[expect(clippy::big_endian_bytes, reason = "WiredTiger compares keys as bytes")]
+fn key(id: u64) -> [u8; 8] {
+    id.to_be_bytes()
+}
+
+#[expect(clippy::big_endian_bytes, reason = "as above")]
+fn id(key: &[u8]) -> Result<u64> {
+    let bytes = key.try_into().map_err(|_| format!("a key of {} bytes in a table of rows", key.len()))?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+/// WiredTiger takes no empty keys.
+fn meta_key(name: &str) -> Vec<u8> {
+    let mut key = vec![b'n'];
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+impl RowStore for WiredTigerStore {
+    fn abilities(&self) -> Abilities {
+        Abilities { concurrent_writers: true, buffered_survives_kill: self.log == Log::Written }
+    }
+
+    fn create_table(&self, table: Table) -> Result<()> {
+        let mut tables = self.tables.write();
+        if !tables.by_number.contains_key(&table) {
+            let name = CString::new(format!("{ROWS}{}", table.0))?;
+            self.session()?.create(&name, &self.table_config)?;
+            tables.know(table, name);
+        }
+        Ok(())
+    }
+
+    /// A removal is no transaction: it is durable at once. So everything before it is made durable first.
+    fn drop_table(&self, table: Table) -> Result<()> {
+        let Some(known) = self.tables.write().by_number.remove(&table) else { return Ok(()) };
+        self.sync()?;
+        let start = Instant::now();
+        loop {
+            let idle = {
+                let mut pool = self.pool.lock();
+                pool.epoch += 1;
+                std::mem::take(&mut pool.idle)
+            };
+            drop(idle);
+            if self.connection.session()?.drop_table(&known.1)? {
+                return Ok(());
+            }
+            if start.elapsed() > DROP_PATIENCE {
+                return Err(format!("table {} stays in use", table.0).into());
+            }
+            thread::sleep(DROP_PAUSE);
+        }
+    }
+
+    fn commit(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
+        let mut session = self.session()?;
+        while !self.try_commit(&mut session, changes)? {
+            thread::yield_now();
+        }
+        if durability == Durability::Sync { self.make_durable(&session) } else { Ok(()) }
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.make_durable(&*self.session()?)
+    }
+
+    fn get(&self, place: Place, read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let mut session = self.session()?;
+        let Some(known) = self.known(place.table) else { return Ok(false) };
+        session.get(known.0, &known.1, &key(place.id), read)
+    }
+
+    fn meta(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let mut value = None;
+        self.session()?.get(META_AT, META, &meta_key(name), &mut |bytes| value = Some(bytes.to_vec()))?;
+        Ok(value)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn RowSnapshot + '_>> {
+        let mut session = self.session()?;
+        // Of tables that the snapshot may never read, and that may be removed meanwhile.
+        session.close_cursors()?;
+        session.begin_snapshot()?;
+        Ok(Box::new(Snapshot { session }))
+    }
+}
+
+/// A session that goes back to the pool.
+struct Pooled<'s> {
+    store: &'s WiredTigerStore,
+    session: Option<Session>,
+    epoch: u64,
+}
+
+impl std::ops::Deref for Pooled<'_> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.session.as_ref().expect("it is there until this is dropped")
+    }
+}
+
+impl std::ops::DerefMut for Pooled<'_> {
+    fn deref_mut(&mut self) -> &mut Session {
+        self.session.as_mut().expect("it is there until this is dropped")
+    }
+}
+
+impl Drop for Pooled<'_> {
+    fn drop(&mut self) {
+        let mut pool = self.store.pool.lock();
+        if self.epoch == pool.epoch {
+            pool.idle.extend(self.session.take());
+        }
+    }
+}
+
+/// A session with a transaction that sees one state.
+struct Snapshot<'s> {
+    session: Pooled<'s>,
+}
+
+impl RowSnapshot for Snapshot<'_> {
+    fn get(&mut self, place: Place, read: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let Some(known) = self.session.store.known(place.table) else { return Ok(false) };
+        self.session.get(known.0, &known.1, &key(place.id), read)
+    }
+
+    fn scan(
+        &mut self,
+        table: Table,
+        first: u64,
+        last: u64,
+        visit: &mut dyn FnMut(u64, &[u8]) -> bool,
+    ) -> Result<()> {
+        let Some(known) = self.session.store.known(table) else { return Ok(()) };
+        let mut bad = None;
+        self.session.scan(
+            known.0,
+            &known.1,
+            Some(&key(first)),
+            Direction::Forward,
+            &mut |key, row| match id(key) {
+                Ok(id) => id <= last && visit(id, row),
+                Err(error) => {
+                    bad = Some(error);
+                    false
+                }
+            },
+        )?;
+        bad.map_or(Ok(()), Err)
+    }
+
+    fn last(&mut self, table: Table, first: u64, last: u64) -> Result<Option<u64>> {
+        let Some(known) = self.session.store.known(table) else { return Ok(None) };
+        let mut found = Ok(None);
+        self.session.scan(known.0, &known.1, Some(&key(last)), Direction::Reverse, &mut |key, _| {
+            found = id(key).map(Some);
+            false
+        })?;
+        Ok(found?.filter(|id| (first..=last).contains(id)))
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        if self.session.roll_back().is_err() {
+            // A session with a transaction that does not end is of no use to others.
+            self.session.session = None;
+        }
+    }
+}

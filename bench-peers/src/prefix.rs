@@ -1,0 +1,31 @@
+//! Partitions as prefixes of keys, for engines that have none.
+
+use std::borrow::Cow;
+use std::ops::Bound;
+
+use pleach_bench::{Direction, Scan};
+
+/// A key with the prefix of its partition; the key alone if there is one partition.
+pub(crate) fn prefixed(partitions: usize, partition: usize, key: &[u8]) -> Cow<'_, [u8]> {
+    match prefix(partitions, partition) {
+        None => key.into(),
+        Some(first) => [&[first], key].concat().into(),
+    }
+}
+
+/// The first byte of a partition's keys; none if there is one partition.
+pub(crate) fn prefix(partitions: usize, partition: usize) -> Option<u8> {
+    (partitions > 1).then(|| u8::try_from(partition).expect("there are few partitions"))
+}
+
+/// Bounds of a scan, among the keys of its partition.
+pub(crate) fn bounds(partitions: usize, scan: &Scan<'_>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let prefix = prefix(partitions, scan.partition);
+    let from = scan.from.map(|key| Bound::Included(prefixed(partitions, scan.partition, key).into_owned()));
+    let lower = prefix.map_or(Bound::Unbounded, |first| Bound::Included(vec![first]));
+    let upper = prefix.map_or(Bound::Unbounded, |first| Bound::Excluded(vec![first + 1]));
+    match scan.direction {
+        Direction::Forward => (from.unwrap_or(lower), upper),
+        Direction::Reverse => (lower, from.unwrap_or(upper)),
+    }
+}

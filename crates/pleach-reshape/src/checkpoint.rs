@@ -1,0 +1,95 @@
+//! Checkpoint: the changes of the map go to its Pleach store, after the rows that they name are durable.
+//!
+//! # Order
+//! 1. Read the counters of ids, then that of versions. Wait for the writers that were in flight then; others begin and end
+//!    meanwhile. All rows below these *marks*, and all rows with a version below, are published now. All later versions are
+//!    in rows at or above the marks, or were written in place.
+//! 2. Seal the active layer.
+//! 3. Write the checkpoint's number to the store and sync the store. What the sealed layer names is durable now.
+//! 4. Write to the map: the ends of sequences, the entries, the record, and sync it.
+//!
+//! So the map is never ahead of the store. A failure leaves the sealed layers; the next checkpoint merges them again.
+
+use std::sync::atomic::Ordering;
+
+use pleach::Result;
+
+use crate::handle::Inner;
+use crate::map::records::Record;
+use crate::map::{BATCH_ENTRIES, Base, MapStore};
+use crate::named::{self, CheckpointNumbers};
+use crate::options::MapPlace;
+use crate::store::Table;
+
+/// What one thread at a time does.
+pub(crate) struct Maintenance {
+    pub(crate) map_store: MapStore,
+    pub(crate) numbers: CheckpointNumbers,
+    /// The newest checkpoint of this open.
+    pub(crate) last: Option<Record>,
+    /// Tables without rows, and the version from which on no snapshot needs them.
+    pub(crate) dead: Option<(Vec<Table>, u64)>,
+}
+
+impl Inner {
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.check_writable()?;
+        let mut maintenance = self.maintenance.lock();
+        self.drop_dead_tables(&mut maintenance)?;
+        self.checkpoint_alone(&mut maintenance)
+    }
+
+    pub(crate) fn checkpoint_alone(&self, maintenance: &mut Maintenance) -> Result<()> {
+        let allocator = self.allocator.load_full();
+        let record = Record {
+            identity: [self.identity, maintenance.numbers.map],
+            number: maintenance.numbers.newest + 1,
+            generation: allocator.generation,
+            sequences: allocator.next(),
+            previous: allocator.previous.clone(),
+            version: self.versions.next(),
+        };
+        self.in_flight.wait(&*self.env);
+        if self.map.delta_bytes() == 0 && maintenance.last.as_ref().is_some_and(|last| is_same(last, &record))
+        {
+            return Ok(());
+        }
+        self.map.seal();
+        let ends = Record { sequences: allocator.next(), ..record.clone() };
+        let numbers = CheckpointNumbers { newest: record.number, ..maintenance.numbers };
+        named::set_checkpoint_numbers(&*self.store, numbers)?;
+        maintenance.numbers = numbers;
+        self.sync_store()?;
+        maintenance.map_store.write_ends(&ends)?;
+        self.write_sealed(maintenance)?;
+        maintenance.map_store.write_checkpoint(&record)?;
+        self.use_written(maintenance);
+        self.newest_checkpoint.store(numbers.newest, Ordering::Relaxed);
+        maintenance.last = Some(record);
+        Ok(())
+    }
+
+    /// Writes the sealed entries to the map's store.
+    pub(crate) fn write_sealed(&self, maintenance: &Maintenance) -> Result<()> {
+        self.map.merge_sealed(BATCH_ENTRIES, |base, entries| {
+            maintenance.map_store.write_entries(entries)?;
+            Ok(base.apply(entries))
+        })
+    }
+
+    /// Lets readers use what was written, instead of the sealed layers.
+    pub(crate) fn use_written(&self, maintenance: &Maintenance) {
+        let base: Option<Base> = match self.options.map {
+            MapPlace::Disk => Some(maintenance.map_store.base()),
+            MapPlace::Memory => None,
+        };
+        self.map.forget_sealed(base);
+    }
+}
+
+/// Whether a checkpoint would say no more than the last one.
+fn is_same(last: &Record, record: &Record) -> bool {
+    last.generation == record.generation
+        && last.sequences == record.sequences
+        && last.previous.is_some() == record.previous.is_some()
+}

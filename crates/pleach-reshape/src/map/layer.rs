@@ -1,0 +1,290 @@
+//! A layer: recent changes of the map in memory, ordered, for any number of threads.
+//!
+//! Ordered trees, one per shard of keys by hash, each with a lock: a publication locks one shard. A range merges the shards.
+//! Measured against one skip list without locks: see docs/design/0020-key-reshaping.md.
+//!
+//! # Concurrency
+//! Each shard's lock guards its tree. `bytes` is a statistic.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use pleach::env::sync::{Mutex, RwLock};
+
+use super::{Bounds, Direction, Key, is_empty};
+use crate::ids::Id;
+
+/// Shards of a layer: more than threads that publish, few enough for a range to visit all.
+const SHARD_COUNT: usize = 16;
+
+/// Memory of an entry besides a key that does not fit into it: 24 + 8 bytes of key, 24 of the entry, and a B-tree that is two
+/// thirds full.
+const ENTRY_BYTES: usize = 84;
+/// Keys of up to so many bytes lie in the entry.
+const KEY_INLINE_LEN: usize = 24;
+
+/// What was published of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    /// `None`: it has no row.
+    pub(crate) id: Option<Id>,
+    /// By which transaction.
+    pub(crate) version: u64,
+}
+
+struct Entry {
+    published: Published,
+    /// What it superseded and a snapshot may ask for.
+    older: Option<Box<Entry>>,
+}
+
+impl Entry {
+    fn at(&self, version: u64) -> Option<Published> {
+        let mut entry = self;
+        while entry.published.version > version {
+            entry = entry.older.as_ref()?;
+        }
+        Some(entry.published)
+    }
+
+    /// Drops what no snapshot can ask for: everything below the newest entry that the oldest snapshot sees.
+    fn trim(&mut self, oldest: u64) {
+        let mut entry = self;
+        while entry.published.version > oldest {
+            match &mut entry.older {
+                Some(older) => entry = older,
+                None => return,
+            }
+        }
+        entry.older = None;
+    }
+}
+
+/// The snapshots that are held: which superseded entries must stay.
+#[derive(Default)]
+pub(crate) struct Horizon {
+    /// Versions of held snapshots, with their numbers.
+    held: Mutex<BTreeMap<u64, usize>>,
+    /// The oldest and the newest of them; 0 if there are none. Written under `held`. A publication runs while its writer holds
+    /// the gate, and a snapshot is entered while nobody does, so each sees the other.
+    oldest: AtomicU64,
+    newest: AtomicU64,
+}
+
+impl Horizon {
+    /// Enters a snapshot of this version.
+    pub(crate) fn hold(&self, version: u64) {
+        let mut held = self.held.lock();
+        *held.entry(version).or_default() += 1;
+        self.update(&held);
+    }
+
+    pub(crate) fn release(&self, version: u64) {
+        let mut held = self.held.lock();
+        if let Some(count) = held.get_mut(&version) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&version);
+            }
+        }
+        self.update(&held);
+    }
+
+    /// The version of the oldest snapshot that is held.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.held.lock().keys().next().copied()
+    }
+
+    fn update(&self, held: &BTreeMap<u64, usize>) {
+        let newest = held.keys().next_back().copied().unwrap_or(0);
+        self.oldest.store(held.keys().next().copied().unwrap_or(0), Ordering::SeqCst);
+        self.newest.store(newest, Ordering::SeqCst);
+    }
+}
+
+/// Recent changes of the map.
+pub(crate) struct Layer {
+    shards: Box<[RwLock<BTreeMap<Key, Entry>>]>,
+    bytes: AtomicUsize,
+}
+
+impl Layer {
+    pub(crate) fn new() -> Self {
+        Self { shards: (0..SHARD_COUNT).map(|_| RwLock::default()).collect(), bytes: AtomicUsize::new(0) }
+    }
+
+    fn shard(&self, hash: u64) -> &RwLock<BTreeMap<Key, Entry>> {
+        // Latches use the upper bits.
+        &self.shards[usize::from(hash.to_le_bytes()[0]) % SHARD_COUNT]
+    }
+
+    /// Bytes in memory, about; 0 if it is empty.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Publishes a key's new place, or that it has none.
+    pub(crate) fn publish(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon) {
+        let mut shard = self.shard(hash).write();
+        if let Some(entry) = shard.get_mut(key) {
+            let newest = horizon.newest.load(Ordering::SeqCst);
+            let is_wanted = newest != 0 && entry.published.version <= newest;
+            let before = Entry { published: entry.published, older: entry.older.take() };
+            entry.published = published;
+            entry.older = if is_wanted { Some(Box::new(before)) } else { before.older };
+            if entry.older.is_some() {
+                // Without a snapshot nothing older is wanted.
+                let oldest = horizon.oldest.load(Ordering::SeqCst);
+                entry.trim(if newest == 0 { u64::MAX } else { oldest });
+            }
+            return;
+        }
+        let heap = if key.len() > KEY_INLINE_LEN { key.len() + 16 } else { 0 };
+        self.bytes.fetch_add(ENTRY_BYTES + heap, Ordering::Relaxed);
+        shard.insert(Key::from_slice(key), Entry { published, older: None });
+    }
+
+    /// What was published of a key up to the version `at`.
+    pub(crate) fn get(&self, key: &[u8], hash: u64, at: u64) -> Option<Published> {
+        if self.bytes() == 0 {
+            return None;
+        }
+        self.shard(hash).read().get(key)?.at(at)
+    }
+
+    /// Appends up to `limit` entries of a range as of the version `at`, from one end, and returns whether there are no more.
+    pub(crate) fn collect(
+        &self,
+        bounds: Bounds<'_>,
+        direction: Direction,
+        at: u64,
+        limit: usize,
+        out: &mut Vec<(Key, Option<Id>)>,
+    ) -> bool {
+        if self.bytes() == 0 || is_empty(bounds) {
+            return true;
+        }
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.read()).collect();
+        let mut sources: Vec<_> = shards.iter().map(|shard| shard.range::<[u8], _>(bounds)).collect();
+        match direction {
+            Direction::Up => {
+                let mut heads: BinaryHeap<_> = BinaryHeap::with_capacity(SHARD_COUNT);
+                for (number, source) in sources.iter_mut().enumerate() {
+                    heads.extend(source.next().map(|(key, entry)| Reverse((key, number, ByNothing(entry)))));
+                }
+                while let Some(Reverse((key, number, entry))) = heads.pop() {
+                    if take(key, entry.0, at, limit, out) {
+                        return false;
+                    }
+                    heads.extend(
+                        sources[number].next().map(|(key, entry)| Reverse((key, number, ByNothing(entry)))),
+                    );
+                }
+            }
+            Direction::Down => {
+                let mut heads: BinaryHeap<_> = BinaryHeap::with_capacity(SHARD_COUNT);
+                for (number, source) in sources.iter_mut().enumerate() {
+                    heads.extend(source.next_back().map(|(key, entry)| (key, number, ByNothing(entry))));
+                }
+                while let Some((key, number, entry)) = heads.pop() {
+                    if take(key, entry.0, at, limit, out) {
+                        return false;
+                    }
+                    heads.extend(
+                        sources[number].next_back().map(|(key, entry)| (key, number, ByNothing(entry))),
+                    );
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Appends an entry that the version sees; whether there were `limit` already.
+fn take(key: &Key, entry: &Entry, at: u64, limit: usize, out: &mut Vec<(Key, Option<Id>)>) -> bool {
+    let Some(published) = entry.at(at) else { return false };
+    if out.len() >= limit {
+        return true;
+    }
+    out.push((key.clone(), published.id));
+    false
+}
+
+/// What is carried along in a heap and does not count for its order.
+struct ByNothing<T>(T);
+
+impl<T> PartialEq for ByNothing<T> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<T> Eq for ByNothing<T> {}
+
+impl<T> PartialOrd for ByNothing<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for ByNothing<T> {
+    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Bound;
+
+    use super::super::{NEWEST, key_hash};
+    use super::*;
+
+    fn publish(layer: &Layer, horizon: &Horizon, key: &[u8], id: Option<u64>, version: u64) {
+        layer.publish(key, key_hash(key), Published { id: id.map(Id), version }, horizon);
+    }
+
+    /// 0: it has no row. `None`: nothing was published.
+    fn ids(layer: &Layer, key: &[u8], at: u64) -> Option<u64> {
+        layer.get(key, key_hash(key), at).map(|published| published.id.map_or(0, |id| id.0))
+    }
+
+    #[test]
+    fn superseded_entries_stay_as_long_as_a_snapshot_may_ask() {
+        let (layer, horizon) = (Layer::new(), Horizon::default());
+        publish(&layer, &horizon, b"k", Some(1), 1);
+        publish(&layer, &horizon, b"k", Some(2), 2);
+        horizon.hold(2);
+        publish(&layer, &horizon, b"k", Some(3), 3);
+        horizon.hold(4);
+        publish(&layer, &horizon, b"k", None, 5);
+        publish(&layer, &horizon, b"k", Some(6), 6);
+        assert_eq!(ids(&layer, b"k", NEWEST), Some(6));
+        assert_eq!([2, 4].map(|at| ids(&layer, b"k", at)), [Some(2), Some(3)]);
+        assert_eq!(ids(&layer, b"k", 1), None);
+        horizon.release(2);
+        publish(&layer, &horizon, b"k", Some(7), 7);
+        assert_eq!([2, 4].map(|at| ids(&layer, b"k", at)), [None, Some(3)]);
+        horizon.release(4);
+        publish(&layer, &horizon, b"k", Some(8), 8);
+        assert_eq!([2, 4, 7].map(|at| ids(&layer, b"k", at)), [None; 3]);
+    }
+
+    #[test]
+    fn ranges_come_in_order_from_both_ends() {
+        let (layer, horizon) = (Layer::new(), Horizon::default());
+        for number in 0..1000u64 {
+            publish(&layer, &horizon, format!("{number:04}").as_bytes(), Some(number + 1), 1);
+        }
+        let bounds = (Bound::Excluded(&b"0010"[..]), Bound::Included(&b"0500"[..]));
+        for (direction, first) in [(Direction::Up, 12), (Direction::Down, 501)] {
+            let mut out = Vec::new();
+            assert!(!layer.collect(bounds, direction, NEWEST, 100, &mut out));
+            assert_eq!((out.len(), out[0].1), (100, Some(Id(first))));
+            out.clear();
+            assert!(layer.collect(bounds, direction, NEWEST, 1000, &mut out));
+            assert_eq!(out.len(), 490);
+        }
+    }
+}

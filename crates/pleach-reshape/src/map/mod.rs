@@ -1,0 +1,230 @@
+//! The map: which row a key has. A version of layers over a base.
+//!
+//! Writers publish to the *active layer*. A checkpoint *seals* it, so that a new one takes the writes, and merges what is
+//! sealed into the *base*. The three together are a [`Version`], which is replaced and never changed, apart from its active
+//! layer. A reader loads the version without a lock; a snapshot holds one.
+//!
+//! # Invariants
+//! 1. Order: what a layer says of a key is newer than what the layers below it, and the base, say.
+//! 2. Snapshots: a layer keeps what it superseded as long as a snapshot may ask for it.
+//!
+//! # Concurrency
+//! `publishing` is held shared while a write is published, and alone for the instant of a seal, so that a sealed layer does
+//! not change. One thread at a time makes checkpoints.
+
+mod base;
+mod layer;
+#[cfg(test)]
+mod measure;
+mod merge;
+mod packed;
+pub(crate) mod records;
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use pleach::Result;
+use pleach::env::sync::RwLock;
+use smallvec::SmallVec;
+
+pub(crate) use base::{BATCH_ENTRIES, Base, MapStore};
+pub(crate) use layer::{Horizon, Layer, Published};
+
+use crate::ids::Id;
+
+/// A user key. Keys up to 24 bytes need no allocation.
+pub(crate) type Key = SmallVec<[u8; 24]>;
+
+/// A key range.
+pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Entries of a source, those of deleted keys too.
+pub(crate) type Entries = Vec<(Key, Option<Id>)>;
+
+/// From which end entries come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// In ascending order.
+    Up,
+    /// In descending order.
+    Down,
+}
+
+/// The version of a lookup that wants the newest of all.
+pub(crate) const NEWEST: u64 = u64::MAX;
+
+/// Hash of a key, for latches and shards.
+pub(crate) fn key_hash(key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(key)
+}
+
+/// Whether no key can be in a range. The standard library's trees refuse some of these.
+pub(crate) fn is_empty(bounds: Bounds<'_>) -> bool {
+    match bounds {
+        (Bound::Included(first), Bound::Included(last)) => first > last,
+        (
+            Bound::Included(lower) | Bound::Excluded(lower),
+            Bound::Included(upper) | Bound::Excluded(upper),
+        ) => lower >= upper,
+        _ => false,
+    }
+}
+
+/// An immutable state of the map, apart from the active layer.
+pub(crate) struct Version {
+    active: Arc<Layer>,
+    /// The newest first.
+    sealed: Vec<Arc<Layer>>,
+    base: Base,
+}
+
+impl Version {
+    /// What the map says of a key as of the version `at`. The published version is 0 if the base says it.
+    pub(crate) fn get(&self, key: &[u8], hash: u64, at: u64) -> Result<Published> {
+        for layer in self.layers() {
+            if let Some(published) = layer.get(key, hash, at) {
+                return Ok(published);
+            }
+        }
+        Ok(Published { id: self.base.get(key)?, version: 0 })
+    }
+
+    /// Up to `limit` keys of a range that have rows, as of the version `at`, from one end. None are left out, so fewer than
+    /// `limit` means that the range has no more.
+    pub(crate) fn entries(
+        &self,
+        bounds: Bounds<'_>,
+        direction: Direction,
+        at: u64,
+        limit: usize,
+    ) -> Result<Vec<(Key, Id)>> {
+        merge::entries(self, bounds, direction, at, limit)
+    }
+
+    fn layers(&self) -> impl Iterator<Item = &Arc<Layer>> {
+        std::iter::once(&self.active).chain(&self.sealed)
+    }
+}
+
+/// The newest version of the map, and what changes it.
+pub(crate) struct Map {
+    current: ArcSwap<Version>,
+    publishing: RwLock<()>,
+    horizon: Horizon,
+}
+
+impl Map {
+    pub(crate) fn new(base: Base) -> Self {
+        let version = Version { active: Arc::new(Layer::new()), sealed: Vec::new(), base };
+        Self {
+            current: ArcSwap::from_pointee(version),
+            publishing: RwLock::new(()),
+            horizon: Horizon::default(),
+        }
+    }
+
+    /// The newest version.
+    pub(crate) fn current(&self) -> Arc<Version> {
+        self.current.load_full()
+    }
+
+    /// What the map says of a key now.
+    pub(crate) fn get(&self, key: &[u8], hash: u64) -> Result<Published> {
+        self.current.load().get(key, hash, NEWEST)
+    }
+
+    /// What the active layer says of a key; of interest only where nothing is sealed.
+    pub(crate) fn get_active(&self, key: &[u8], hash: u64) -> Option<Published> {
+        self.current.load().active.get(key, hash, NEWEST)
+    }
+
+    /// Publishes the places of a transaction's keys; `None` means that the key has no row any more.
+    ///
+    /// Requires: the caller holds the keys' latches.
+    pub(crate) fn publish<'k>(
+        &self,
+        changes: impl Iterator<Item = (&'k [u8], u64, Option<Id>)>,
+        version: u64,
+    ) {
+        let _publishing = self.publishing.read();
+        let current = self.current.load();
+        for (key, hash, id) in changes {
+            current.active.publish(key, hash, Published { id, version }, &self.horizon);
+        }
+    }
+
+    /// Snapshots that are held.
+    pub(crate) fn horizon(&self) -> &Horizon {
+        &self.horizon
+    }
+
+    /// Bytes of the layers.
+    pub(crate) fn delta_bytes(&self) -> usize {
+        self.current.load().layers().map(|layer| layer.bytes()).sum()
+    }
+
+    /// Bytes of the active layer.
+    pub(crate) fn active_bytes(&self) -> usize {
+        self.current.load().active.bytes()
+    }
+
+    /// Bytes of a base in memory.
+    pub(crate) fn base_bytes(&self) -> usize {
+        self.current.load().base.bytes()
+    }
+
+    /// Seals the active layer, unless it is empty. Writers publish to a new one from now on.
+    pub(crate) fn seal(&self) {
+        let _alone = self.publishing.write();
+        let current = self.current.load();
+        if current.active.bytes() > 0 {
+            let sealed = std::iter::once(&current.active).chain(&current.sealed).cloned().collect();
+            let base = current.base.clone();
+            self.current.store(Arc::new(Version { active: Arc::new(Layer::new()), sealed, base }));
+        }
+    }
+
+    /// Passes all entries of the sealed layers, the oldest layer first, to `merge` in key order by `limit` at a time. `merge`
+    /// returns the base that has them, or `None` if readers are to use the base as it is until the end.
+    pub(crate) fn merge_sealed(
+        &self,
+        limit: usize,
+        mut merge: impl FnMut(&Base, &[(Key, Option<Id>)]) -> Result<Option<Base>>,
+    ) -> Result<()> {
+        let sealed = self.current().sealed.clone();
+        for layer in sealed.iter().rev() {
+            let mut after: Option<Key> = None;
+            loop {
+                let lower = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let mut entries = Vec::new();
+                let is_end =
+                    layer.collect((lower, Bound::Unbounded), Direction::Up, NEWEST, limit, &mut entries);
+                if let Some(base) = merge(&self.current.load().base, &entries)? {
+                    self.replace(|version| Version { base, ..version });
+                }
+                if is_end {
+                    break;
+                }
+                after = entries.pop().map(|(key, _)| key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a merge: the sealed layers go, and readers use `base`, if it is another one.
+    pub(crate) fn forget_sealed(&self, base: Option<Base>) {
+        self.replace(|version| {
+            let base = base.unwrap_or(version.base);
+            Version { active: version.active, sealed: Vec::new(), base }
+        });
+    }
+
+    /// Replaces the version. `publishing` keeps the active layer of the version that is read.
+    fn replace(&self, change: impl FnOnce(Version) -> Version) {
+        let _alone = self.publishing.write();
+        let current = self.current.load();
+        let (active, sealed) = (Arc::clone(&current.active), current.sealed.clone());
+        self.current.store(Arc::new(change(Version { active, sealed, base: current.base.clone() })));
+    }
+}

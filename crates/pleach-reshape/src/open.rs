@@ -1,0 +1,197 @@
+//! Open: finds out what the store is and whether the map belongs to it, and reads the rows that the map misses.
+//!
+//! A map is good if it belongs to the store, is not ahead of it, and is not from before tables were dropped or a map was made
+//! anew. Then the rows at or above its marks are read. Otherwise it is thrown away and all rows are read.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use pleach::env::Env;
+use pleach::env::sync::{Mutex, RwLock};
+use pleach::{Error, ErrorKind, Result};
+
+use crate::group::Group;
+use crate::handle::{Inner, new_maintenance};
+use crate::ids::{Allocator, Layout};
+use crate::in_flight::{InFlight, SLOT_COUNT};
+use crate::latches::{LATCH_COUNT, Latches};
+use crate::map::records::Record;
+use crate::map::{Map, MapStore};
+use crate::named::{self, CheckpointNumbers, Generation, Identity, store_error};
+use crate::options::{MapPlace, Options, Stripes, Update};
+use crate::recovery::Recovery;
+use crate::store::RowStore;
+use crate::versions::Versions;
+
+/// Stripes of a store with concurrent writers: at least as many as threads that insert usually. No store got faster by more.
+const STRIPES_DEFAULT: usize = 8;
+
+/// What an open did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenReport {
+    /// Why the map was made anew from all rows; `None` if it was good.
+    pub rebuilt: Option<String>,
+    /// Rows that were read.
+    pub rows_read: u64,
+}
+
+pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Result<(Inner, OpenReport)> {
+    let identity = match named::identity(&*store)? {
+        Some(identity) => identity,
+        None => create(&*store, &options)?,
+    };
+    let layout = identity.layout;
+    let generation = named::generation(&*store)?;
+    make_tables(&*store, layout, generation)?;
+    if options.update == Update::Defer && !named::has_garbage(&*store)? {
+        named::set_garbage(&*store, true)?;
+    }
+    let (garbage, versions) = (named::has_garbage(&*store)?, Versions::new(named::ceiling(&*store)?));
+    let mut numbers = named::checkpoint_numbers(&*store)?;
+    let mut map_store = open_map(&options, dir)?;
+    let records = good_records(&map_store, &identity, generation, numbers);
+    let (rebuilt, records) = match records {
+        Ok(records) => (None, Some(records)),
+        Err(Distrust::Broken(error)) if !options.rebuilds => return Err(error),
+        Err(Distrust::Broken(error)) => (Some(error.to_string()), None),
+        Err(Distrust::Because(why)) => (Some(why), None),
+    };
+    let base = if records.is_some() { read_base(&map_store, &options) } else { Ok(map_store.base()) };
+    let (rebuilt, records) = match &base {
+        Err(error) if !options.rebuilds => return Err(error.clone()),
+        Err(error) => (Some(error.to_string()), None),
+        Ok(_) => (rebuilt, records),
+    };
+    if records.is_none() {
+        // Maps from before may name ids that are going to be given again.
+        let newest = numbers.newest + 1;
+        numbers = CheckpointNumbers { newest, oldest: newest, map: options.env.random_u64() };
+        named::set_checkpoint_numbers(&*store, numbers)?;
+        map_store.clear()?;
+    }
+    let base = if records.is_some() { base? } else { read_base(&map_store, &options)? };
+    let mut inner = Inner {
+        env: Arc::<dyn Env>::clone(&options.env),
+        identity: identity.number[0],
+        layout,
+        map: Map::new(base),
+        latches: Latches::new(LATCH_COUNT),
+        in_flight: InFlight::new(SLOT_COUNT),
+        tickets: AtomicU64::new(0),
+        versions,
+        newest_checkpoint: AtomicU64::new(numbers.newest),
+        allocator: ArcSwap::from_pointee(Allocator::new(layout, 0, &[], None)),
+        group: Group::default(),
+        gate: RwLock::new(()),
+        maintenance: Mutex::new(new_maintenance(map_store, numbers)),
+        garbage: AtomicBool::new(garbage),
+        is_drain_due: AtomicBool::new(generation.is_draining),
+        poison: OnceLock::new(),
+        unknown: OnceLock::new(),
+        job_error: Mutex::new(None),
+        options,
+        store,
+    };
+    let is_rebuild = records.is_none();
+    let rows_read = Recovery::new(&inner, generation, records.as_ref()).run(&mut inner)?;
+    if is_rebuild {
+        inner.checkpoint()?;
+    }
+    Ok((inner, OpenReport { rebuilt: rebuilt.filter(|_| rows_read > 0), rows_read }))
+}
+
+/// Makes a store one of ours, if nothing else is in it.
+fn create(store: &dyn RowStore, options: &Options) -> Result<Identity> {
+    let concurrent = store.abilities().concurrent_writers;
+    let default = if concurrent { Stripes::Ranges(STRIPES_DEFAULT) } else { Stripes::One };
+    let layout = Layout::new(options.stripes.unwrap_or(default), options.sequence_bits);
+    for table in layout.tables(0) {
+        store.create_table(table).map_err(|e| store_error("make a table", &e))?;
+        let mut snapshot = store.snapshot().map_err(|e| store_error("make a snapshot", &e))?;
+        if snapshot.last(table, 0, u64::MAX).map_err(|e| store_error("read rows", &e))?.is_some() {
+            return Err(Error::invalid(
+                "the store has rows that were written without key reshaping; import them",
+            ));
+        }
+    }
+    let number = [options.env.random_u64(), options.env.random_u64()];
+    let identity = Identity { number, layout };
+    named::create(store, &identity)?;
+    Ok(identity)
+}
+
+/// Makes the tables that a crash may have left out, and drops those of a dead generation.
+fn make_tables(store: &dyn RowStore, layout: Layout, generation: Generation) -> Result<()> {
+    let Generation { number, is_draining } = generation;
+    for table in layout.tables(number) {
+        store.create_table(table).map_err(|e| store_error("make a table", &e))?;
+    }
+    for table in layout.tables(number + 1) {
+        let done = if is_draining { store.create_table(table) } else { store.drop_table(table) };
+        done.map_err(|e| store_error("make or drop a table", &e))?;
+    }
+    Ok(())
+}
+
+fn open_map(options: &Options, dir: &Path) -> Result<MapStore> {
+    let opened = MapStore::open(&options.env, dir, options.map_store.clone());
+    match opened {
+        Err(error) if options.rebuilds && error.kind() == ErrorKind::Corruption => {
+            pleach::destroy(dir, &options.map_store.clone().env(Arc::clone(&options.env)))?;
+            MapStore::open(&options.env, dir, options.map_store.clone())
+        }
+        opened => opened,
+    }
+}
+
+fn read_base(map_store: &MapStore, options: &Options) -> Result<crate::map::Base> {
+    match options.map {
+        MapPlace::Disk => Ok(map_store.base()),
+        MapPlace::Memory => map_store.load(),
+    }
+}
+
+/// Why a map is not used.
+enum Distrust {
+    /// It cannot be read.
+    Broken(Error),
+    /// It is not of this store, or not of its present.
+    Because(String),
+}
+
+/// The records of a map that is good for the store.
+fn good_records(
+    map_store: &MapStore,
+    identity: &Identity,
+    generation: Generation,
+    numbers: CheckpointNumbers,
+) -> Result<(Record, Record), Distrust> {
+    let because = |why: &str| Err(Distrust::Because(why.into()));
+    let Some((checkpoint, ends)) = map_store.records().map_err(Distrust::Broken)? else {
+        return because("there is no checkpoint");
+    };
+    if [&checkpoint, &ends].iter().any(|record| record.identity[0] != identity.number[0]) {
+        return because("the map belongs to another store");
+    }
+    if [&checkpoint, &ends].iter().any(|record| record.identity[1] != numbers.map) {
+        return because("the map was replaced by another one");
+    }
+    if checkpoint.number.max(ends.number) > numbers.newest {
+        return because("the map is ahead of its store");
+    }
+    if checkpoint.number < numbers.oldest {
+        return because("the map is older than the store's tables");
+    }
+    let is_before = generation.is_draining && checkpoint.generation + 1 == generation.number;
+    let stripes = identity.layout.stripe_count();
+    if !is_before && checkpoint.generation != generation.number {
+        return because("the map is of another generation of tables");
+    }
+    if checkpoint.sequences.len() != stripes || ends.sequences.len() != stripes {
+        return because("the map has another number of stripes");
+    }
+    Ok((checkpoint, ends))
+}

@@ -1,0 +1,90 @@
+//! Reads of one key, which take no latch unless they meet a writer.
+//!
+//! A row that is found under the right key is the answer. If it is not, its key has been moved or deleted, or is being so:
+//! the map is read again, and at last under the key's latch. Then the map's entry is stale, and the key is not there.
+//!
+//! Before it returns what a writer has committed and not yet published, a read waits for the publication. Otherwise it
+//! could show one part of a batch while the next read misses another.
+
+use pleach::Result;
+
+use crate::handle::{Inner, Reshaped};
+use crate::ids::Id;
+use crate::map::key_hash;
+use crate::named::store_error;
+use crate::row::Row;
+
+/// How often a read believes that its key was moved just now. Then it takes the latch.
+const ATTEMPTS_MAX: usize = 3;
+
+impl Reshaped {
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// - `Corruption`: the row or the map is damaged.
+    /// - `Io`: the store, or the map's store, refused.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.inner.check_readable()?;
+        self.inner.get(key.as_ref())
+    }
+
+    /// The values of some keys, all of one moment. Rows that are neighbours in the store are read together.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        self.snapshot()?.get_many(keys)
+    }
+}
+
+impl Inner {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let hash = key_hash(key);
+        let mut missed = None;
+        for _ in 0..ATTEMPTS_MAX {
+            let published = self.map.get(key, hash)?;
+            let Some(id) = published.id else {
+                self.wait_for(hash, published.version);
+                return Ok(None);
+            };
+            if missed == Some(id) {
+                break;
+            }
+            if let Some((value, version)) = self.read_row(id, key)? {
+                self.wait_for(hash, version);
+                return Ok(Some(value));
+            }
+            missed = Some(id);
+        }
+        let _held = self.latches.hold(std::iter::once(hash));
+        match self.map.get(key, hash)?.id {
+            Some(id) => Ok(self.read_row(id, key)?.map(|(value, _)| value)),
+            None => Ok(None),
+        }
+    }
+
+    fn wait_for(&self, hash: u64, version: u64) {
+        // 0: the base of the map says it, so it was published long ago.
+        if version != 0 {
+            self.latches.wait_for(hash, version);
+        }
+    }
+
+    /// The value and the version of a row, if it is there and has this key.
+    pub(crate) fn read_row(&self, id: Id, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
+        let place = self.layout.place(id);
+        let mut row = Ok(None);
+        let mut read = |bytes: &[u8]| row = Row::decode(place, bytes).map(|row| value_of(row, key));
+        self.store.get(place, &mut read).map_err(|e| store_error("read a row", &e))?;
+        row
+    }
+}
+
+/// Value and version of a row, if it has this key and a value.
+fn value_of(row: Row<'_>, key: &[u8]) -> Option<(Vec<u8>, u64)> {
+    let value = row.value.filter(|_| row.key == key)?;
+    Some((value.to_vec(), row.version))
+}

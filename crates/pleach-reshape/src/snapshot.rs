@@ -1,0 +1,220 @@
+//! Snapshot: the store's state and the map's of one moment.
+//!
+//! It is taken while nobody holds the gate, so no transaction is between its commit and its publication. The map keeps what
+//! it supersedes for as long as a snapshot may ask for it.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use pleach::Result;
+
+use crate::handle::{Inner, Reshaped};
+use crate::ids::Id;
+use crate::map::{Bounds, Direction, Key, Version, key_hash};
+use crate::named::store_error;
+use crate::range::{RangeEnds, SnapshotRange};
+use crate::row::Row;
+use crate::store::{Place, RowSnapshot};
+
+/// A consistent view of a store, for as long as it is held.
+///
+/// ```
+/// # use pleach_reshape::{Options, store::model::ModelStore};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = Options::new().open(Box::new(ModelStore::new(false)), dir.path())?;
+/// store.put(b"k", b"1")?;
+/// let mut before = store.snapshot()?;
+/// store.put(b"k", b"2")?;
+/// assert_eq!(before.get(b"k")?.as_deref(), Some(&b"1"[..]));
+/// assert_eq!(before.all().count(), 1);
+/// # Ok::<(), pleach::Error>(())
+/// ```
+pub struct Snapshot<'a> {
+    inner: &'a Inner,
+    rows: Box<dyn RowSnapshot + 'a>,
+    map: Arc<Version>,
+    /// The newest version that it sees.
+    at: u64,
+}
+
+impl Reshaped {
+    /// The state as of now.
+    ///
+    /// # Errors
+    /// `Io`: the store refused.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
+        self.inner.check_readable()?;
+        self.inner.snapshot()
+    }
+}
+
+impl Inner {
+    pub(crate) fn snapshot(&self) -> Result<Snapshot<'_>> {
+        let _alone = self.gate.write();
+        let rows = self.store.snapshot().map_err(|e| store_error("make a snapshot", &e))?;
+        let at = self.versions.next() - 1;
+        self.map.horizon().hold(at);
+        Ok(Snapshot { inner: self, rows, map: self.map.current(), at })
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        self.inner.map.horizon().release(self.at);
+    }
+}
+
+impl Snapshot<'_> {
+    /// The value that a key had.
+    ///
+    /// # Errors
+    /// Those of [`Reshaped::get`].
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        Ok(self.get_many(std::iter::once(key))?.pop().flatten())
+    }
+
+    /// The values that some keys had.
+    ///
+    /// # Errors
+    /// Those of [`Reshaped::get`].
+    pub fn get_many<K: AsRef<[u8]>>(
+        &mut self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<_> = keys.into_iter().map(|key| Key::from_slice(key.as_ref())).collect();
+        let mut ids = Vec::with_capacity(keys.len());
+        for key in &keys {
+            ids.push(self.map.get(key, key_hash(key), self.at)?.id);
+        }
+        let there = keys.iter().zip(&ids).enumerate();
+        let (indexes, wanted): (Vec<_>, Vec<_>) =
+            there.filter_map(|(index, (key, id))| Some((index, (key.clone(), (*id)?)))).unzip();
+        let mut values = vec![None; keys.len()];
+        self.read_rows(&wanted, |at, _, row| values[indexes[at]] = row.value.map(<[u8]>::to_vec))?;
+        Ok(values)
+    }
+
+    /// The pairs of a key range that were there, in the order of keys, from either end.
+    pub fn range<K: AsRef<[u8]>>(&mut self, bounds: impl RangeBounds<K>) -> SnapshotRange<'_> {
+        let view = View { rows: &mut *self.rows, inner: self.inner, map: Arc::clone(&self.map), at: self.at };
+        SnapshotRange::new(view, RangeEnds::new(bounds))
+    }
+
+    /// All pairs that were there, in the order of keys, from either end.
+    pub fn all(&mut self) -> SnapshotRange<'_> {
+        self.range::<&[u8]>(..)
+    }
+
+    /// Entries of the map.
+    pub(crate) fn entries(
+        &self,
+        bounds: Bounds<'_>,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<Vec<(Key, Id)>> {
+        self.map.entries(bounds, direction, self.at, limit)
+    }
+
+    /// Shows the rows of these keys that are there, in the order of their places, each with its index.
+    pub(crate) fn read_rows(
+        &mut self,
+        wanted: &[(Key, Id)],
+        read: impl FnMut(usize, &[u8], Row<'_>),
+    ) -> Result<()> {
+        read_rows(&mut *self.rows, self.inner, wanted, read)
+    }
+
+    pub(crate) fn rows(&mut self) -> &mut dyn RowSnapshot {
+        &mut *self.rows
+    }
+
+    /// What the map says of a key.
+    pub(crate) fn id_of(&self, key: &[u8]) -> Result<Option<Id>> {
+        Ok(self.map.get(key, key_hash(key), self.at)?.id)
+    }
+
+    /// The newest version that it sees.
+    pub(crate) fn version(&self) -> u64 {
+        self.at
+    }
+}
+
+/// What a range needs of a snapshot.
+pub(crate) struct View<'s> {
+    rows: &'s mut dyn RowSnapshot,
+    inner: &'s Inner,
+    map: Arc<Version>,
+    at: u64,
+}
+
+impl View<'_> {
+    /// The next pairs of a range, up to `limit`, and the edge that it has come to; no edge means that it has ended.
+    pub(crate) fn pairs(
+        &mut self,
+        bounds: Bounds<'_>,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<(Vec<Pair>, Option<Key>)> {
+        pairs(&self.map, self.at, self.rows, self.inner, (bounds, direction, limit))
+    }
+}
+
+impl Snapshot<'_> {
+    /// As [`View::pairs`].
+    pub(crate) fn pairs(
+        &mut self,
+        bounds: Bounds<'_>,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<(Vec<Pair>, Option<Key>)> {
+        pairs(&self.map, self.at, &mut *self.rows, self.inner, (bounds, direction, limit))
+    }
+}
+
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+fn pairs(
+    map: &Version,
+    at: u64,
+    rows: &mut dyn RowSnapshot,
+    inner: &Inner,
+    (bounds, direction, limit): (Bounds<'_>, Direction, usize),
+) -> Result<(Vec<Pair>, Option<Key>)> {
+    let entries = map.entries(bounds, direction, at, limit)?;
+    let edge = if entries.len() < limit { None } else { entries.last().map(|(key, _)| key.clone()) };
+    let mut values = vec![None; entries.len()];
+    read_rows(rows, inner, &entries, |index, _, row| values[index] = row.value.map(<[u8]>::to_vec))?;
+    let pairs = entries.into_iter().zip(values).filter_map(|((key, _), value)| Some((key.to_vec(), value?)));
+    Ok((pairs.collect(), edge))
+}
+
+fn read_rows(
+    rows: &mut dyn RowSnapshot,
+    inner: &Inner,
+    wanted: &[(Key, Id)],
+    mut read: impl FnMut(usize, &[u8], Row<'_>),
+) -> Result<()> {
+    let mut order: Vec<(Place, usize)> =
+        wanted.iter().enumerate().map(|(index, (_, id))| (inner.layout.place(*id), index)).collect();
+    order.sort_unstable();
+    let places: Vec<_> = order.iter().map(|(place, _)| *place).collect();
+    let mut damaged = None;
+    let mut show = |at: usize, bytes: &[u8]| {
+        let index = order[at].1;
+        match Row::decode(places[at], bytes) {
+            // A row of another key: the entry is stale.
+            Ok(row) if row.key == &wanted[index].0[..] => read(index, bytes, row),
+            Ok(_) => {}
+            Err(error) => damaged = Some(error),
+        }
+    };
+    rows.get_many(&places, &mut show).map_err(|e| store_error("read rows", &e))?;
+    damaged.map_or(Ok(()), Err)
+}
+
+/// Bounds as owned bytes.
+pub(crate) fn owned<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+    (owned(bounds.start_bound()), owned(bounds.end_bound()))
+}

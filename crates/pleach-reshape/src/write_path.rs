@@ -1,0 +1,304 @@
+//! Write path: latches, old places, ids and a version, one transaction of the store, publication to the map.
+//!
+//! # Order
+//! Latches; lookup of the keys in the map; slot; gate, shared; version; ids; commit; publication; then all are given back.
+//! The version is taken before the ids: a checkpoint relies on it (`checkpoint`).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pleach::{Error, Result};
+use smallvec::SmallVec;
+
+use crate::group::{Transaction, commit_alone};
+use crate::handle::{Inner, Reshaped};
+use crate::ids::{Allocator, Id};
+use crate::latches::Held;
+use crate::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
+use crate::map::key_hash;
+use crate::named::store_error;
+use crate::options::Update;
+use crate::row::Row;
+use crate::store::{Change, Durability};
+use crate::threads::thread_number;
+
+/// How often a writer that waits for a checkpoint looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// An operation: a key, and its value or that it is deleted.
+pub(crate) type Operation<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// Puts and deletes that become visible and durable together. Of several operations of a key the last one wins.
+#[derive(Debug)]
+#[must_use = "a batch does nothing before it is committed"]
+pub struct Batch<'a> {
+    store: &'a Reshaped,
+    operations: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(store: &'a Reshaped) -> Self {
+        Self { store, operations: BTreeMap::new() }
+    }
+
+    /// Adds a put.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.operations.insert(key.as_ref().to_vec(), Some(value.as_ref().to_vec()));
+    }
+
+    /// Adds a delete.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) {
+        self.operations.insert(key.as_ref().to_vec(), None);
+    }
+
+    /// Keys in it.
+    pub fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Whether it has no operations.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Does all operations, in one transaction of the store.
+    ///
+    /// # Errors
+    /// Those of [`Reshaped::put`].
+    pub fn commit(self) -> Result<()> {
+        self.commit_with(Durability::Buffered)
+    }
+
+    /// As [`commit`](Self::commit), as durable as wanted when it returns.
+    ///
+    /// # Errors
+    /// Those of [`Reshaped::put`].
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        let operations = self.operations.iter().map(|(key, value)| (&key[..], value.as_deref()));
+        let operations: Vec<_> = operations.collect();
+        self.store.write(&operations, false, durability)?;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Reshaped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reshaped").field("store", &self.inner.store).finish_non_exhaustive()
+    }
+}
+
+/// What an attempt of a write came to.
+enum Attempt {
+    /// It is done; whether it changed anything.
+    Done(bool),
+    /// The ids of this generation do not suffice.
+    Exhausted(u64),
+}
+
+impl Reshaped {
+    /// Does operations, which have each key once. With `only_new`, there is one, and it does nothing if its key is there.
+    pub(crate) fn write(
+        &self,
+        operations: &[Operation<'_>],
+        only_new: bool,
+        durability: Durability,
+    ) -> Result<bool> {
+        let inner = &self.inner;
+        check(operations, inner.layout.sequence_last())?;
+        let hashes: SmallVec<[u64; 4]> = operations.iter().map(|(key, _)| key_hash(key)).collect();
+        loop {
+            inner.check_writable()?;
+            self.wait_for_room()?;
+            match inner.attempt(operations, &hashes, only_new, durability)? {
+                Attempt::Done(is_changed) => {
+                    if inner.is_checkpoint_due() {
+                        self.wake_job();
+                    }
+                    return Ok(is_changed);
+                }
+                Attempt::Exhausted(generation) => {
+                    inner.renew(generation)?;
+                    self.wake_job();
+                }
+            }
+        }
+    }
+
+    /// Waits while the map's changes take more memory than they may.
+    fn wait_for_room(&self) -> Result<()> {
+        let inner = &self.inner;
+        while self.has_job() && inner.map.delta_bytes() > inner.delta_bytes_max() {
+            self.wake_job();
+            inner.env.sleep(LOOK_AGAIN);
+            inner.check_writable()?;
+            if let Some(error) = &*inner.job_error.lock() {
+                return Err(error.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check(operations: &[Operation<'_>], sequence_last: u64) -> Result<()> {
+    for (key, value) in operations {
+        if key.len() > KEY_LEN_MAX {
+            return Err(Error::invalid(format!(
+                "a key of {} bytes; at most {KEY_LEN_MAX} are possible",
+                key.len()
+            )));
+        }
+        let value_len = value.map_or(0, <[u8]>::len);
+        if value_len > VALUE_LEN_MAX {
+            return Err(Error::invalid(format!(
+                "a value of {value_len} bytes; at most {VALUE_LEN_MAX} are possible"
+            )));
+        }
+    }
+    if operations.len() as u64 > sequence_last {
+        return Err(Error::invalid("a batch of more operations than a stripe has ids"));
+    }
+    Ok(())
+}
+
+/// What a transaction does with one key.
+struct Step {
+    old: Option<Id>,
+    /// Appends a row.
+    appends: bool,
+    /// Removes the old row.
+    removes: bool,
+}
+
+impl Inner {
+    fn attempt(
+        &self,
+        operations: &[Operation<'_>],
+        hashes: &[u64],
+        only_new: bool,
+        durability: Durability,
+    ) -> Result<Attempt> {
+        let held = self.latches.hold(hashes.iter().copied());
+        let mut old: SmallVec<[Option<Id>; 4]> = SmallVec::new();
+        for ((key, _), hash) in operations.iter().zip(hashes) {
+            old.push(self.map.get(key, *hash)?.id);
+        }
+        if only_new && self.is_there(operations[0].0, old[0])? {
+            return Ok(Attempt::Done(false));
+        }
+        let _entered = self.in_flight.enter(thread_number(), &self.tickets);
+        let _gate = self.gate.read();
+        let allocator = self.allocator.load();
+        let steps: SmallVec<[Step; 4]> = operations
+            .iter()
+            .zip(old)
+            .map(|((_, value), old)| self.plan(&allocator, old, value.is_some()))
+            .collect();
+        let version = self.versions.take(&*self.store)?;
+        let appends = steps.iter().filter(|step| step.appends).count() as u64;
+        let stripe = thread_number() % self.layout.stripes;
+        let Some(mut next) = allocator.take(stripe, appends) else {
+            return Ok(Attempt::Exhausted(allocator.generation));
+        };
+        let mut transaction = Transaction::default();
+        let mut published: SmallVec<[(usize, Option<Id>); 4]> = SmallVec::new();
+        for (index, (step, (key, value))) in steps.iter().zip(operations).enumerate() {
+            let row = Row { version, key, value: *value };
+            if step.appends {
+                transaction.put(self.layout.place(next), |bytes| row.encode(bytes));
+                published.push((index, value.map(|_| next)));
+                next = Id(next.0 + 1);
+            } else if let Some(old) = step.old.filter(|_| value.is_some()) {
+                transaction.put(self.layout.place(old), |bytes| row.encode(bytes));
+            } else if step.old.is_some() {
+                published.push((index, None));
+            }
+            if let Some(old) = step.old.filter(|_| step.removes) {
+                transaction.remove(self.layout.place(old));
+            }
+        }
+        if transaction.is_empty() {
+            return Ok(Attempt::Done(false));
+        }
+        let changes = published.iter().map(|(index, id)| (operations[*index].0, hashes[*index], *id));
+        self.commit_and_publish(&held, transaction, durability, version, changes)?;
+        Ok(Attempt::Done(true))
+    }
+
+    /// Whether a key that the map knows is really there.
+    fn is_there(&self, key: &[u8], id: Option<Id>) -> Result<bool> {
+        Ok(match id {
+            Some(id) => self.read_row(id, key)?.is_some(),
+            None => false,
+        })
+    }
+
+    fn plan(&self, allocator: &Allocator, old: Option<Id>, is_put: bool) -> Step {
+        if !is_put {
+            // Where older rows of the key may be, a row must say that they are not to come back.
+            let appends = old.is_some() && self.garbage.load(Ordering::SeqCst);
+            return Step { old, appends, removes: self.options.update != Update::Defer || !appends };
+        }
+        let Some(id) = old else { return Step { old, appends: true, removes: false } };
+        match self.options.update {
+            Update::InPlace if id.is_of(allocator.generation) => Step { old, appends: false, removes: false },
+            Update::InPlace | Update::Replace => Step { old, appends: true, removes: true },
+            Update::Defer => Step { old, appends: true, removes: false },
+        }
+    }
+
+    /// Commits a transaction and publishes the places that it changes.
+    ///
+    /// Requires: the caller holds the latches of the keys, a slot, and the gate.
+    pub(crate) fn commit_and_publish<'k>(
+        &self,
+        held: &Held<'_>,
+        transaction: Transaction,
+        durability: Durability,
+        version: u64,
+        changes: impl Iterator<Item = (&'k [u8], u64, Option<Id>)>,
+    ) -> Result<()> {
+        held.announce(version);
+        let (transaction, outcome) = if self.store.abilities().concurrent_writers {
+            let outcome = commit_alone(&*self.store, &transaction, durability);
+            (transaction, outcome)
+        } else {
+            self.group.commit(&*self.store, transaction, durability)
+        };
+        if let Err(error) = &outcome
+            && !self.took_place(&transaction, error)?
+        {
+            return outcome;
+        }
+        self.map.publish(changes, version);
+        outcome
+    }
+
+    /// Whether a transaction took place though its commit returned an error. If so, or if nobody can say, writes are refused
+    /// from now on.
+    #[cold]
+    fn took_place(&self, transaction: &Transaction, error: &Error) -> Result<bool> {
+        // Transactions are whole, so any change that can be seen tells about all.
+        for change in transaction.changes() {
+            let (place, expected) = match change {
+                Change::Put { place, row } => (place, Some(row)),
+                Change::Remove { place } => (place, None),
+                Change::SetMeta { .. } => continue,
+            };
+            let mut found = false;
+            let is_there = self.store.get(place, &mut |row| found = Some(row) == expected).map_err(|e| {
+                let unknown = store_error("say whether a failed commit took place", &e);
+                self.poison(&unknown);
+                let _ = self.unknown.set(unknown.clone());
+                unknown
+            })?;
+            match expected {
+                Some(_) if !found => return Ok(false),
+                None if is_there => return Ok(false),
+                _ => {}
+            }
+        }
+        self.poison(error);
+        Ok(true)
+    }
+}

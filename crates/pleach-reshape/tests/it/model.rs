@@ -1,0 +1,99 @@
+//! Random actions of all kinds, compared with a map at every step.
+
+use std::ops::Bound;
+
+use pleach::env::SimEnv;
+use pleach_reshape::store::model::ModelStore;
+
+use crate::rig::{Contents, assert_contents, key, open, options, seed, variable, write};
+
+#[test]
+fn a_store_answers_as_a_map_does() {
+    for case in 0..variable("PLEACH_CASES", 60) {
+        let seed = seed() + case;
+        println!("seed {seed}");
+        run(seed);
+    }
+}
+
+fn run(seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let env = SimEnv::new(seed);
+    let rows = ModelStore::new(rng.bool());
+    let mut options = options(&env, &mut rng);
+    let mut store = open(&rows, &options);
+    let mut contents = Contents::new();
+    let keys = rng.u64(5..200);
+    for _ in 0..12 {
+        for _ in 0..rng.usize(..80) {
+            write(&store, &mut contents, keys, &mut rng);
+        }
+        let before = contents.clone();
+        let mut snapshot = store.snapshot().unwrap();
+        for _ in 0..rng.usize(..60) {
+            write(&store, &mut contents, keys, &mut rng);
+            maintain(&store, &mut rng);
+            reads(&store, &contents, keys, &mut rng);
+        }
+        let seen: Contents = snapshot.all().map(Result::unwrap).collect();
+        assert_eq!(seen, before);
+        let own = key(&mut rng, keys);
+        assert_eq!(snapshot.get(&own).unwrap(), before.get(&own).cloned());
+        drop(snapshot);
+        assert_contents(&store, &contents, "after a round");
+        if rng.u8(..3) == 0 {
+            if rng.bool() {
+                store.close().unwrap();
+            } else {
+                drop(store);
+            }
+            options = options.clone().update(
+                [
+                    pleach_reshape::Update::InPlace,
+                    pleach_reshape::Update::Replace,
+                    pleach_reshape::Update::Defer,
+                ][rng.usize(..3)],
+            );
+            store = open(&rows, &options);
+            assert_contents(&store, &contents, "after an open");
+        }
+    }
+    let exported: Contents = store.export().unwrap().map(Result::unwrap).collect();
+    assert_eq!(exported, contents);
+}
+
+fn maintain(store: &pleach_reshape::Reshaped, rng: &mut fastrand::Rng) {
+    match rng.u8(..40) {
+        0 => store.checkpoint().unwrap(),
+        1 => drop(store.recluster::<&[u8]>(..).unwrap()),
+        2 => drop(store.recluster(&b"02"[..]..&b"05"[..]).unwrap()),
+        3 => store.drain().unwrap(),
+        4 => drop(store.clean().unwrap()),
+        5 => store.sync().unwrap(),
+        _ => {}
+    }
+}
+
+fn reads(store: &pleach_reshape::Reshaped, contents: &Contents, keys: u64, rng: &mut fastrand::Rng) {
+    let own = key(rng, keys);
+    assert_eq!(store.get(&own).unwrap().as_ref(), contents.get(&own));
+    let wanted: Vec<_> = (0..rng.usize(..5)).map(|_| key(rng, keys)).collect();
+    let expected: Vec<_> = wanted.iter().map(|key| contents.get(key).cloned()).collect();
+    assert_eq!(store.get_many(&wanted).unwrap(), expected);
+    let (lower, upper) = (key(rng, keys), key(rng, keys));
+    let bounds = (Bound::Included(lower.clone()), Bound::Excluded(upper.clone()));
+    let mut found = store.range(bounds).unwrap();
+    let mut expected: std::collections::VecDeque<_> = if lower < upper {
+        contents.range(lower..upper).map(|(key, value)| (key.clone(), value.clone())).collect()
+    } else {
+        std::collections::VecDeque::new()
+    };
+    for _ in 0..20 {
+        let (found, expected) = if rng.bool() {
+            (found.next(), expected.pop_front())
+        } else {
+            (found.next_back(), expected.pop_back())
+        };
+        assert_eq!(found.map(Result::unwrap), expected);
+    }
+}

@@ -1,0 +1,123 @@
+//! The rig: stores over the model whose map is on a simulated disk, random actions, and what a map holds after them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use pleach::env::SimEnv;
+use pleach_reshape::store::model::ModelStore;
+use pleach_reshape::{MapPlace, Options, Reshaped, Stripes, Update};
+
+/// Where the map is on the simulated disk.
+pub(crate) const DIR: &str = "/map";
+
+/// What a store holds.
+pub(crate) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The first seed of random tests.
+pub(crate) fn seed() -> u64 {
+    std::env::var("PLEACH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
+}
+
+/// A number from a variable.
+pub(crate) fn variable(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// Small options, drawn by seed.
+pub(crate) fn options(env: &Arc<SimEnv>, rng: &mut fastrand::Rng) -> Options {
+    let stripes = match rng.u8(..3) {
+        0 => Stripes::One,
+        1 => Stripes::Ranges(rng.usize(1..4)),
+        _ => Stripes::Tables(rng.usize(1..4)),
+    };
+    let update = [Update::InPlace, Update::Replace, Update::Defer][rng.usize(..3)];
+    let place = if rng.bool() { MapPlace::Memory } else { MapPlace::Disk };
+    let map = pleach::Options::new().memory(2 << 20).memtable_bytes(32 << 10).sst_bytes(8 << 10);
+    Options::new()
+        .env(Arc::<SimEnv>::clone(env))
+        .background(false)
+        .stripes(stripes)
+        .sequence_bits(if rng.bool() { 56 } else { 11 })
+        .update(update)
+        .map(place)
+        .map_options(map)
+        .moves(rng.usize(100..4000), rng.usize(1..20))
+}
+
+pub(crate) fn open(store: &ModelStore, options: &Options) -> Reshaped {
+    options.clone().open(Box::new(store.clone()), Path::new(DIR)).unwrap()
+}
+
+/// One of about `count` keys.
+pub(crate) fn key(rng: &mut fastrand::Rng, count: u64) -> Vec<u8> {
+    let number = rng.u64(..count);
+    let mut key = format!("{:03}", number * 7 % count).into_bytes();
+    if number.is_multiple_of(5) {
+        key.extend([b'x'; 40]);
+    }
+    key
+}
+
+pub(crate) fn value(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let len = rng.usize(..60);
+    (0..len).map(|_| rng.u8(..)).collect()
+}
+
+/// All pairs, read in every way.
+pub(crate) fn contents(store: &Reshaped) -> Contents {
+    let pairs: Contents = store.all().unwrap().map(Result::unwrap).collect();
+    let back: Contents = store.all().unwrap().rev().map(Result::unwrap).collect();
+    assert_eq!(pairs, back, "both ends");
+    pairs
+}
+
+/// Asserts that a store holds exactly this, whichever way it is read.
+pub(crate) fn assert_contents(store: &Reshaped, expected: &Contents, context: &str) {
+    let found = contents(store);
+    assert_eq!(describe(&found), describe(expected), "{context}");
+    for (key, value) in expected {
+        assert_eq!(store.get(key).unwrap().as_ref(), Some(value), "{context}");
+    }
+    let report = store.verify().unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(report.keys, expected.len() as u64, "{context}");
+}
+
+fn describe(contents: &Contents) -> Vec<String> {
+    let describe =
+        |(key, value): (&Vec<u8>, &Vec<u8>)| format!("{} {value:02x?}", String::from_utf8_lossy(key));
+    contents.iter().map(describe).collect()
+}
+
+/// One random write; what the store holds changes accordingly.
+pub(crate) fn write(store: &Reshaped, contents: &mut Contents, keys: u64, rng: &mut fastrand::Rng) {
+    let (own, bytes) = (key(rng, keys), value(rng));
+    match rng.u8(..10) {
+        0..5 => {
+            store.put(&own, &bytes).unwrap();
+            contents.insert(own, bytes);
+        }
+        5 => {
+            assert_eq!(store.put_new(&own, &bytes).unwrap(), !contents.contains_key(&own));
+            contents.entry(own).or_insert(bytes);
+        }
+        6..8 => {
+            store.delete(&own).unwrap();
+            contents.remove(&own);
+        }
+        _ => {
+            let mut batch = store.batch();
+            for _ in 0..rng.usize(1..6) {
+                let (own, bytes) = (key(rng, keys), value(rng));
+                if rng.u8(..3) == 0 {
+                    batch.delete(&own);
+                    contents.remove(&own);
+                } else {
+                    batch.put(&own, &bytes);
+                    contents.insert(own, bytes);
+                }
+            }
+            batch.commit().unwrap();
+        }
+    }
+}

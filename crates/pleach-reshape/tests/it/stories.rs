@@ -1,0 +1,292 @@
+//! Rare orders, forced by hooks in the store: a thread stops between its commit and its publication while others read. And
+//! failed calls of the store.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use pleach::ErrorKind;
+use pleach_reshape::store::RowStore;
+use pleach_reshape::store::model::{Call, Failure, ModelStore};
+use pleach_reshape::{Durability, MapPlace, Options, Reshaped, Update};
+
+/// Long enough for a thread to come to where it must wait.
+const A_WHILE: Duration = Duration::from_millis(30);
+
+struct Stopped {
+    reached: Receiver<()>,
+    go_on: Sender<()>,
+}
+
+/// Stops the next thread that has committed, before it publishes.
+fn stop_next_commit(rows: &ModelStore) -> Stopped {
+    let (reach, reached) = channel();
+    let (go_on, wait) = channel::<()>();
+    let wait = Mutex::new(wait);
+    let is_armed = AtomicBool::new(true);
+    let hook = move |call| {
+        if call == Call::Committed && is_armed.swap(false, Ordering::SeqCst) {
+            reach.send(()).unwrap();
+            wait.lock().unwrap().recv().unwrap();
+        }
+    };
+    rows.on_call(Some(Arc::new(hook)));
+    Stopped { reached, go_on }
+}
+
+fn open(rows: &ModelStore, dir: &tempfile::TempDir, update: Update) -> Reshaped {
+    let options = Options::new().update(update).map(MapPlace::Memory).background(false);
+    options.open(Box::new(rows.clone()), dir.path()).unwrap()
+}
+
+#[test]
+fn reads_between_commit_and_publication_miss_nothing() {
+    for update in [Update::InPlace, Update::Replace, Update::Defer] {
+        for concurrent in [false, true] {
+            let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(concurrent));
+            let store = open(&rows, &dir, update);
+            store.put("a", "1").unwrap();
+            store.put("b", "1").unwrap();
+            let stopped = stop_next_commit(&rows);
+            thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    let mut batch = store.batch();
+                    batch.put("a", "2");
+                    batch.delete("b");
+                    batch.put("c", "2");
+                    batch.commit().unwrap();
+                });
+                stopped.reached.recv().unwrap();
+                // Acknowledged keys stay; who sees the new value sees the rest of the batch from then on.
+                let reader = scope.spawn(|| {
+                    let first = store.get("a").unwrap();
+                    (first, store.get("b").unwrap(), store.get("c").unwrap())
+                });
+                let inserted = scope.spawn(|| (store.get("a").unwrap(), store.get("c").unwrap()));
+                let deleted = scope.spawn(|| (store.get("b").unwrap(), store.get("c").unwrap()));
+                let snapshot = scope.spawn(|| store.get_many(["a", "b", "c"]).unwrap());
+                thread::sleep(A_WHILE);
+                let is_early = writer.is_finished();
+                stopped.go_on.send(()).unwrap();
+                assert!(!is_early);
+                let bytes = |text: &str| Some(text.as_bytes().to_vec());
+                match reader.join().unwrap() {
+                    (Some(first), b, c) if first == b"2" => {
+                        assert_eq!((b, c), (None, bytes("2")), "{update:?}");
+                    }
+                    (first, ..) => assert_eq!(first, bytes("1"), "{update:?}"),
+                }
+                match inserted.join().unwrap() {
+                    (Some(a), c) if a == b"2" => assert_eq!(c, bytes("2"), "{update:?}"),
+                    (a, _) => assert_eq!(a, bytes("1"), "{update:?}"),
+                }
+                match deleted.join().unwrap() {
+                    (None, c) => assert_eq!(c, bytes("2"), "{update:?}"),
+                    (b, _) => assert_eq!(b, bytes("1"), "{update:?}"),
+                }
+                assert_eq!(snapshot.join().unwrap(), [bytes("2"), None, bytes("2")]);
+                writer.join().unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_waits_for_writers_in_flight_and_holds_up_none() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(true));
+    let store = open(&rows, &dir, Update::InPlace);
+    // The first put raises the ceiling of versions, which others would wait for.
+    store.put("first", "1").unwrap();
+    let stopped = stop_next_commit(&rows);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| store.put("slow", "1").unwrap());
+        stopped.reached.recv().unwrap();
+        let checkpoint = scope.spawn(|| store.checkpoint().unwrap());
+        thread::sleep(A_WHILE);
+        let is_early = checkpoint.is_finished();
+        // Others write and read while the checkpoint waits.
+        store.put("fast", "1").unwrap();
+        let found = store.get("fast").unwrap();
+        // Whatever is wrong, the writer must go on for the test to end.
+        stopped.go_on.send(()).unwrap();
+        assert!(!is_early && found.is_some());
+        writer.join().unwrap();
+        checkpoint.join().unwrap();
+    });
+    drop(store);
+    let store = open(&rows.crash(rows.commits()), &dir, Update::InPlace);
+    assert_eq!(store.open_report().rebuilt, None);
+    assert_eq!(store.all().unwrap().count(), 3);
+    store.verify().unwrap();
+}
+
+#[test]
+fn waiting_writes_share_a_transaction() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let store = open(&rows, &dir, Update::InPlace);
+    store.put("first", "1").unwrap();
+    let before = rows.commits();
+    let stopped = stop_next_commit(&rows);
+    thread::scope(|scope| {
+        scope.spawn(|| store.put("leader", "1").unwrap());
+        stopped.reached.recv().unwrap();
+        for number in 0..10 {
+            let store = &store;
+            scope.spawn(move || store.put(format!("{number}"), "1").unwrap());
+        }
+        thread::sleep(A_WHILE * 3);
+        stopped.go_on.send(()).unwrap();
+    });
+    assert!(rows.commits() - before < 5, "{}", rows.commits() - before);
+    assert_eq!(store.all().unwrap().count(), 12);
+}
+
+#[test]
+fn a_second_first_put_finds_the_first_ones_row() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(true));
+    let store = open(&rows, &dir, Update::InPlace);
+    store.put("first", "1").unwrap();
+    let stopped = stop_next_commit(&rows);
+    thread::scope(|scope| {
+        scope.spawn(|| store.put("k", "1").unwrap());
+        stopped.reached.recv().unwrap();
+        let second = scope.spawn(|| store.put("k", "2").unwrap());
+        let third = scope.spawn(|| store.put_new("k", "3").unwrap());
+        thread::sleep(A_WHILE);
+        let is_early = second.is_finished() || third.is_finished();
+        stopped.go_on.send(()).unwrap();
+        assert!(!is_early);
+        assert!(!third.join().unwrap());
+    });
+    assert_eq!(rows.places().len(), 2);
+    assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn failed_commits_leave_what_the_store_has() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let store = open(&rows, &dir, Update::Replace);
+    store.put("k", "1").unwrap();
+    rows.fail(Some(Failure::Commit));
+    assert_eq!(store.put("k", "2").unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"1"[..]));
+    // It did not take place, so writes go on.
+    store.put("k", "3").unwrap();
+    rows.fail(Some(Failure::CommitAfterEffect));
+    assert!(store.put("k", "4").is_err());
+    assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"4"[..]));
+    assert_eq!(store.put("k", "5").unwrap_err().kind(), ErrorKind::Poisoned);
+    drop(store);
+    let store = open(&rows, &dir, Update::Replace);
+    assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"4"[..]));
+    rows.fail(Some(Failure::Sync));
+    assert!(store.put_with("k", "6", Durability::Sync).is_err());
+    assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"6"[..]));
+    assert_eq!(store.checkpoint().unwrap_err().kind(), ErrorKind::Poisoned);
+}
+
+#[test]
+fn a_snapshot_keeps_the_tables_of_exhausted_ids() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let options = Options::new().sequence_bits(4).background(false).update(Update::Replace);
+    let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
+    store.put("k", "0").unwrap();
+    let mut snapshot = store.snapshot().unwrap();
+    let mut number = 0;
+    let error = loop {
+        number += 1;
+        match store.put("k", format!("{number}")) {
+            Ok(()) => assert!(number < 1000),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(store.stats().generation > 0);
+    assert_eq!(snapshot.get("k").unwrap().as_deref(), Some(&b"0"[..]));
+    assert_eq!(rows.tables().len(), 2);
+    drop(snapshot);
+    for number in 0..500 {
+        store.put("k", format!("{number}")).unwrap();
+    }
+    store.drain().unwrap();
+    assert_eq!((rows.tables().len(), rows.places().len()), (1, 1));
+}
+
+#[test]
+fn more_rows_than_ids_are_refused() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let store = Options::new().sequence_bits(4).background(false).open(Box::new(rows), dir.path()).unwrap();
+    let error = (0..1000).find_map(|number| store.put(format!("{number}"), "").err()).unwrap();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    let rows = store.all().unwrap().map(Result::unwrap).count();
+    assert!(rows >= 30, "{rows}");
+    store.verify().unwrap();
+    for number in 0..rows {
+        store.delete(format!("{number}")).unwrap();
+    }
+    store.put("there is room again", "").unwrap();
+}
+
+#[test]
+fn keys_may_be_empty_and_long_but_not_too_long() {
+    for place in [MapPlace::Memory, MapPlace::Disk] {
+        let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+        let options = Options::new().map(place).background(false);
+        let store = options.clone().open(Box::new(rows.clone()), dir.path()).unwrap();
+        let longest = "k".repeat(pleach_reshape::limits::KEY_LEN_MAX);
+        let keys = ["", "a", "k", &longest[1..], &longest];
+        for key in keys {
+            store.put(key, key).unwrap();
+        }
+        let too_long = format!("{longest}k");
+        assert_eq!(store.put(&too_long, "").unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(store.get(&too_long).unwrap(), None);
+        store.close().unwrap();
+        let store = options.open(Box::new(rows), dir.path()).unwrap();
+        assert_eq!(store.open_report().rows_read, 0);
+        assert!(store.all().unwrap().map(Result::unwrap).eq(keys.map(|key| (key.into(), key.into()))));
+        assert!(keys.iter().all(|key| store.get(key).unwrap().as_deref() == Some(key.as_bytes())));
+        assert_eq!(store.recluster::<&[u8]>(..).unwrap(), 5);
+        store.verify().unwrap();
+    }
+}
+
+#[test]
+fn the_last_operation_of_a_key_in_a_batch_wins() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let store = open(&rows, &dir, Update::InPlace);
+    let mut batch = store.batch();
+    batch.put("a", "1");
+    batch.delete("a");
+    batch.delete("b");
+    batch.put("b", "1");
+    batch.put("b", "2");
+    assert_eq!(batch.len(), 2);
+    batch.commit().unwrap();
+    assert_eq!((store.get("a").unwrap(), store.get("b").unwrap()), (None, Some(b"2".to_vec())));
+    store.import([("c", "1"), ("c", "2"), ("b", "3"), ("c", "3")].map(Ok)).unwrap();
+    assert_eq!(
+        (store.get("b").unwrap(), store.get("c").unwrap()),
+        (Some(b"3".to_vec()), Some(b"3".to_vec()))
+    );
+    assert_eq!(rows.places().len(), 2);
+}
+
+#[test]
+fn a_reclustered_range_lies_in_the_order_of_its_keys() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let store = open(&rows, &dir, Update::InPlace);
+    for number in 0..500u64 {
+        store.put(format!("{:05}", number * 7919 % 100_003), format!("{number}")).unwrap();
+    }
+    assert_eq!(store.recluster::<&[u8]>(..).unwrap(), 500);
+    let mut values = Vec::new();
+    for place in rows.places() {
+        rows.get(place, &mut |row| values.push(row[row.len() - 8..].to_vec())).unwrap();
+    }
+    let expected: Vec<_> = store.all().unwrap().map(Result::unwrap).map(|(_, value)| value).collect();
+    assert_eq!(values.len(), expected.len());
+    assert!(values.iter().zip(&expected).all(|(row, value)| row.ends_with(value)));
+}
