@@ -22,6 +22,9 @@ pub struct QuickMutex<T> {
     /// Held by those that hold the lock for long, and by the one of them that spins for it.
     long: Mutex<()>,
     is_held: AtomicBool,
+    /// Whether a holder of `long` waits: nobody takes the lock before it. Otherwise it would find the lock taken each time that it
+    /// wakes up.
+    is_wanted: AtomicBool,
     free: Turnstile,
     value: UnsafeCell<T>,
 }
@@ -35,6 +38,7 @@ impl<T> QuickMutex<T> {
         Self {
             long: Mutex::new(()),
             is_held: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(false),
             free: Turnstile::new(),
             value: UnsafeCell::new(value),
         }
@@ -44,7 +48,11 @@ impl<T> QuickMutex<T> {
     #[cfg_attr(feature = "failpoints", track_caller)]
     pub fn lock(&self) -> QuickGuard<'_, T> {
         let long = self.long.lock();
-        self.free.wait_until(|| self.take());
+        if !self.take() {
+            self.is_wanted.store(true, Ordering::Relaxed);
+            self.free.wait_until(|| self.take());
+            self.is_wanted.store(false, Ordering::Relaxed);
+        }
         QuickGuard { mutex: self, _long: Some(long) }
     }
 
@@ -52,6 +60,9 @@ impl<T> QuickMutex<T> {
     #[inline]
     pub fn lock_soon(&self) -> Option<QuickGuard<'_, T>> {
         for _ in 0..SPIN_ROUNDS {
+            if self.is_wanted.load(Ordering::Relaxed) {
+                return None;
+            }
             if self.take() {
                 return Some(QuickGuard { mutex: self, _long: None });
             }

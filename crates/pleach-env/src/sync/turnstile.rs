@@ -3,7 +3,7 @@
 //! A waiting thread spins, and then sleeps, so that its processor can run the other one. Who ends the wait pays one load: no
 //! fence, so it may overlook a thread that is about to sleep; that one looks again by itself after [`LOOK_AGAIN`].
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::SPIN_ROUNDS;
@@ -14,7 +14,8 @@ const LOOK_AGAIN: Duration = Duration::from_micros(200);
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Turnstile {
-    sleeping: AtomicU32,
+    /// Whether a thread sleeps that nobody has woken.
+    has_sleeper: AtomicBool,
     lock: parking_lot::Mutex<()>,
     changed: parking_lot::Condvar,
 }
@@ -23,7 +24,7 @@ impl Turnstile {
     /// A turnstile that nobody waits at.
     pub const fn new() -> Self {
         Self {
-            sleeping: AtomicU32::new(0),
+            has_sleeper: AtomicBool::new(false),
             lock: parking_lot::Mutex::new(()),
             changed: parking_lot::Condvar::new(),
         }
@@ -52,17 +53,19 @@ impl Turnstile {
             }
         }
         let mut lock = self.lock.lock();
-        self.sleeping.fetch_add(1, Ordering::SeqCst);
-        while !is_over() {
+        loop {
+            self.has_sleeper.swap(true, Ordering::SeqCst);
+            if is_over() {
+                return;
+            }
             self.changed.wait_for(&mut lock, LOOK_AGAIN);
         }
-        self.sleeping.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Wakes the threads that sleep.
     #[inline]
     pub fn notify(&self) {
-        if self.sleeping.load(Ordering::Relaxed) > 0 {
+        if self.has_sleeper.load(Ordering::Relaxed) {
             self.wake();
         }
     }
@@ -70,6 +73,7 @@ impl Turnstile {
     #[cold]
     fn wake(&self) {
         let _no_thread_is_between_look_and_sleep = self.lock.lock();
+        self.has_sleeper.store(false, Ordering::Relaxed);
         self.changed.notify_all();
     }
 }
