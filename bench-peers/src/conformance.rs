@@ -169,6 +169,7 @@ fn answers_are_those_of_a_map(factory: &EngineFactory, partitions: usize) -> Res
 fn every_engine_answers_as_a_map_does() {
     for factory in engines() {
         for partitions in [1, PARTITIONS] {
+            eprintln!("{} with {partitions} partitions", factory.name);
             answers_are_those_of_a_map(&factory, partitions)
                 .unwrap_or_else(|error| panic!("{} with {partitions} partitions: {error}", factory.name));
         }

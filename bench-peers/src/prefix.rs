@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Bound;
 
-use pleach_bench::{Direction, Scan};
+use pleach_bench::{Direction, Result, Scan, Session, Write};
 
 /// A key with the prefix of its partition; the key alone if there is one partition.
 pub(crate) fn prefixed(partitions: usize, partition: usize, key: &[u8]) -> Cow<'_, [u8]> {
@@ -16,6 +16,24 @@ pub(crate) fn prefixed(partitions: usize, partition: usize, key: &[u8]) -> Cow<'
 /// The first byte of a partition's keys; none if there is one partition.
 pub(crate) fn prefix(partitions: usize, partition: usize) -> Option<u8> {
     (partitions > 1).then(|| u8::try_from(partition).expect("there are few partitions"))
+}
+
+/// Deletes of a transaction that removes a partition key by key.
+const DELETES: usize = 1000;
+
+/// Removes all keys of a partition, for engines that cannot remove a range.
+pub(crate) fn remove_all(session: &mut dyn Session, partition: usize) -> Result<()> {
+    let mut keys = Vec::new();
+    let scan = Scan { partition, from: None, direction: Direction::Forward, limit: usize::MAX };
+    session.scan(&scan, &mut |key, _| {
+        keys.push(key.to_vec());
+        true
+    })?;
+    for keys in keys.chunks(DELETES) {
+        let deletes: Vec<_> = keys.iter().map(|key| Write { partition, key, value: None }).collect();
+        session.write(&deletes)?;
+    }
+    Ok(())
 }
 
 /// Bounds of a scan, among the keys of its partition.

@@ -57,6 +57,8 @@ pub(crate) fn version() -> String {
 
 struct WiredTiger {
     connection: Connection,
+    /// Ranges of LSM trees are removed key by key: a truncation between cursors takes keys outside of the range, too.
+    is_lsm: bool,
     /// Names of the tables, by partition.
     tables: Vec<CString>,
 }
@@ -74,8 +76,13 @@ fn open(config: &EngineConfig, kind: &str) -> Result<Box<dyn Engine>> {
         session.create(table, &table_config)?;
     }
     drop(session);
-    Ok(Box::new(WiredTiger { connection, tables }))
+    Ok(Box::new(WiredTiger { connection, is_lsm: !kind.is_empty(), tables }))
 }
+
+/// With the usual shares, 5 and 20 %, random inserts evict pages long before the cache is full. A load of a million pairs of 116
+/// bytes with a cache of a quarter made 39 k puts a second with these and 36 k with those, and took 33 us of processor time for
+/// each instead of 41.
+const DIRTY: &str = "eviction_dirty_target=60,eviction_dirty_trigger=80";
 
 pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<String> {
     let log = match (config.durability, log(config)?) {
@@ -88,7 +95,7 @@ pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<String> {
         (Durability::Buffered, Log::Off) => "log=(enabled=false)",
     };
     let mut text = format!(
-        "create,cache_size={memory},{log},checkpoint=(wait=60,log_size=2GB),{eviction},statistics=(fast),session_max=300",
+        "create,cache_size={memory},{log},checkpoint=(wait=60,log_size=2GB),{eviction},{DIRTY},statistics=(fast),session_max=300",
         memory = config.memory_bytes.max(1 << 20),
         eviction = eviction(config),
     );
@@ -112,7 +119,7 @@ pub(crate) fn log(config: &mut EngineConfig) -> Result<Log> {
     })
 }
 
-/// Eviction: threads as told.
+/// Eviction: threads as configured.
 pub(crate) fn eviction(config: &EngineConfig) -> String {
     let threads = config.background_threads.clamp(1, 20);
     format!("eviction=(threads_min={threads},threads_max={threads})")
@@ -133,7 +140,7 @@ pub(crate) fn own_words(config: &mut EngineConfig, name: &str) -> Result<String>
 impl Engine for WiredTiger {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let session = self.connection.session()?;
-        Ok(Box::new(WiredTigerSession { tables: &self.tables, session }))
+        Ok(Box::new(WiredTigerSession { tables: &self.tables, is_lsm: self.is_lsm, session }))
     }
 
     fn drop_partition(&self, partition: usize) -> Result<()> {
@@ -190,6 +197,7 @@ impl Engine for WiredTiger {
 
 struct WiredTigerSession<'a> {
     tables: &'a [CString],
+    is_lsm: bool,
     session: pleach_wiredtiger::Session,
 }
 
@@ -250,7 +258,19 @@ impl Session for WiredTigerSession<'_> {
     }
 
     fn delete_range(&mut self, partition: usize, lower: &[u8], upper: &[u8]) -> Result<()> {
-        self.session.truncate(partition, &self.tables[partition], lower, upper)
+        if !self.is_lsm {
+            return self.session.truncate(partition, &self.tables[partition], lower, upper);
+        }
+        let mut keys = Vec::new();
+        let scan = Scan { partition, from: Some(lower), direction: Direction::Forward, limit: usize::MAX };
+        self.scan(&scan, &mut |key, _| {
+            let is_inside = key < upper;
+            if is_inside {
+                keys.push(key.to_vec());
+            }
+            is_inside
+        })?;
+        keys.iter().try_for_each(|key| self.delete(partition, key))
     }
 }
 

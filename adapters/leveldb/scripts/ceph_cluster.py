@@ -83,7 +83,7 @@ rocksdb cache size = {cache}
 """
 
 
-def make_anew(directory):
+def make_empty(directory):
     """Makes a directory, or empties one that this program made. Refuses one that holds anything else."""
     mark = directory / MADE_HERE
     found = sorted(directory.iterdir()) if directory.exists() else []
@@ -134,7 +134,7 @@ class MemoryGroup:
 
 
 class Cluster:
-    """A monitor and an OSD in `directory`, which is made anew: see `make_anew`. `memory` limits the OSD, its page cache included.
+    """A monitor and an OSD in `directory`, which is emptied first: see `make_empty`. `memory` limits the OSD, its page cache included.
 
     The caller stops it, also if `create` fails or is interrupted.
     """
@@ -145,7 +145,7 @@ class Cluster:
         self.preload = preload
         self.backend = backend
         self.store = store
-        make_anew(self.directory)
+        make_empty(self.directory)
         (self.directory / "counters").mkdir()
         self.configuration = self.directory / "ceph.conf"
         self.fsid = str(uuid.uuid4())

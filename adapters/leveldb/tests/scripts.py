@@ -41,11 +41,11 @@ class Scratch(unittest.TestCase):
 class Directories(Scratch):
     def test_only_what_was_made_here_is_removed(self):
         directory = self.scratch / "a" / "cluster"
-        ceph_cluster.make_anew(directory)
+        ceph_cluster.make_empty(directory)
         (directory / "mon").mkdir()
         (directory / "mon" / "store").write_text("old")
         (directory / "link").symlink_to(self.scratch)
-        ceph_cluster.make_anew(directory)
+        ceph_cluster.make_empty(directory)
         self.assertEqual([path.name for path in directory.iterdir()], [ceph_cluster.MADE_HERE])
         self.assertTrue(self.scratch.exists())
 
@@ -53,14 +53,14 @@ class Directories(Scratch):
         mine = self.scratch / "mine"
         mine.mkdir()
         (mine / "notes.txt").write_text("mine")
-        for make in (lambda: ceph_cluster.make_anew(mine), lambda: ceph_cluster.Cluster(mine)):
+        for make in (lambda: ceph_cluster.make_empty(mine), lambda: ceph_cluster.Cluster(mine)):
             with self.assertRaisesRegex(SystemExit, "notes.txt"):
                 make()
             self.assertEqual((mine / "notes.txt").read_text(), "mine")
 
     def test_an_empty_directory_is_taken(self):
-        ceph_cluster.make_anew(self.scratch)
-        ceph_cluster.make_anew(self.scratch)
+        ceph_cluster.make_empty(self.scratch)
+        ceph_cluster.make_empty(self.scratch)
 
 
 class Ceph(Scratch):
@@ -78,9 +78,10 @@ class Ceph(Scratch):
 
     def start(self, *arguments):
         command = [sys.executable, SCRIPTS / "ceph", *arguments, "--directory", self.directory]
-        # Ctrl-C goes to a group of processes: the terminal's.
+        # Ctrl-C goes to a group of processes: the terminal's. A shell starts what is to run in the background with the signal
+        # ignored, and a gate may run so; a terminal does not.
         script = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  start_new_session=True)
+                                  start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         self.addCleanup(script.stdout.close)
         return script
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pleach_bench::{Capabilities, Engine, EngineFactory, EngineStats, Removal, Result, Scan, Session, Write};
 
 use crate::group::Group;
-use crate::prefix::{bounds, prefixed};
+use crate::prefix::{bounds, prefixed, remove_all};
 
 pub(crate) use lmdb::LMDB;
 pub(crate) use redb::REDB;
@@ -114,19 +114,7 @@ impl<S: IndexedStore> Engine for Indexed<S> {
     }
 
     fn drop_partition(&self, partition: usize) -> Result<()> {
-        let mut keys = Vec::new();
-        let scan =
-            Scan { partition, from: None, direction: pleach_bench::Direction::Forward, limit: usize::MAX };
-        let mut session = IndexedSession { engine: self };
-        session.scan(&scan, &mut |key, _| {
-            keys.push(key.to_vec());
-            true
-        })?;
-        for keys in keys.chunks(1000) {
-            let deletes: Vec<_> = keys.iter().map(|key| Write { partition, key, value: None }).collect();
-            session.write(&deletes)?;
-        }
-        Ok(())
+        remove_all(&mut IndexedSession { engine: self }, partition)
     }
 
     fn flush(&self) -> Result<()> {

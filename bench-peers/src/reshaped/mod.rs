@@ -3,12 +3,12 @@
 //! Of each store there are `-reshaped`, whose map is in memory, `-reshaped-pleach`, whose map is in a Pleach store, and `-paper`,
 //! the paper's own scheme. Partitions are prefixes of keys. [`stores`] opens the stores.
 //!
-//! The memory that the engine gets is divided: a sixteenth for the changes of the map (delta), a part for the map, the rest for
+//! The memory that the engine gets is divided: a quarter for the changes of the map (delta), a part for the map, the rest for
 //! the store's cache. A map in memory grows with the keys and cannot be bounded: its part is `map_bytes`, half of the memory
 //! by default, and statistics tell what it takes (`map_bytes`).
 //!
-//! Settings by name: `map_bytes`; `update` (`in-place`, `replace` or `defer`); `stripes` (`one`, `ranges:8`, `tables:8`); of
-//! `-paper` `flush` (`write` or `sync`: what happens to the remap file before a commit); those of the store.
+//! Settings by name: `map_bytes`, `delta_bytes`; `update` (`in-place`, `replace` or `defer`); `stripes` (`one`, `ranges:8`,
+//! `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap file before a commit); those of the store.
 
 mod paper;
 mod stores;
@@ -22,7 +22,7 @@ use pleach_bench::{
 };
 use pleach_reshape::{MapPlace, Options, Reshaped, Stripes, Update};
 
-use crate::prefix::{bounds, prefixed};
+use crate::prefix::{bounds, prefixed, remove_all};
 use crate::quiet::file_bytes;
 use stores::{Store, WiredTigerStats};
 
@@ -83,8 +83,11 @@ struct Memory {
     cache: usize,
 }
 
-/// Part of the memory for the delta. Below it, checkpoints are many and small; above it the map or the cache lack it.
-const DELTA_SHARE: usize = 16;
+/// Part of the memory for the delta. Each checkpoint syncs the store, so a small delta costs many syncs, and a store that
+/// appends needs little cache.
+const DELTA_SHARE: usize = 4;
+/// Least part of the memory for the cache.
+const CACHE_SHARE: usize = 16;
 /// Part of the memory for the map's Pleach store, if it is the map.
 const MAP_STORE_SHARE: usize = 4;
 /// What the map's Pleach store gets if it is written only.
@@ -93,18 +96,19 @@ const MAP_STORE_WRITTEN: usize = 16 << 20;
 impl Memory {
     fn divide(config: &mut EngineConfig, place: MapPlace) -> Result<Self> {
         let all = usize::try_from(config.memory_bytes)?;
-        let (delta, map_bytes) = (all / DELTA_SHARE, config.take_tuning("map_bytes")?);
+        let delta = config.take_tuning("delta_bytes")?.unwrap_or(all / DELTA_SHARE);
+        let map_bytes = config.take_tuning("map_bytes")?;
         let (map, map_store) = match place {
             MapPlace::Disk => {
                 let bytes = map_bytes.unwrap_or(all / MAP_STORE_SHARE);
                 (bytes, bytes)
             }
             MapPlace::Memory => {
-                let written = MAP_STORE_WRITTEN.min(all / DELTA_SHARE);
+                let written = MAP_STORE_WRITTEN.min(all / CACHE_SHARE);
                 (map_bytes.unwrap_or(all / 2) + written, written)
             }
         };
-        Ok(Self { delta, map_store, cache: all.saturating_sub(delta + map).max(all / DELTA_SHARE) })
+        Ok(Self { delta, map_store, cache: all.saturating_sub(delta + map).max(all / CACHE_SHARE) })
     }
 }
 
@@ -169,18 +173,7 @@ impl Engine for Engined {
     }
 
     fn drop_partition(&self, partition: usize) -> Result<()> {
-        let mut session = ReshapedSession { engine: self };
-        let scan = Scan { partition, from: None, direction: Direction::Forward, limit: usize::MAX };
-        let mut keys = Vec::new();
-        session.scan(&scan, &mut |key, _| {
-            keys.push(key.to_vec());
-            true
-        })?;
-        for keys in keys.chunks(1000) {
-            let deletes: Vec<_> = keys.iter().map(|key| Write { partition, key, value: None }).collect();
-            session.write(&deletes)?;
-        }
-        Ok(())
+        remove_all(&mut ReshapedSession { engine: self }, partition)
     }
 
     fn flush(&self) -> Result<()> {

@@ -10,7 +10,7 @@ use pleach_bench::{
 use pleach_reshape::paper::{Flush, PaperScheme};
 
 use super::stores::{Store, WiredTigerStats};
-use super::{DELTA_SHARE, durability};
+use super::{CACHE_SHARE, durability};
 use crate::prefix::{prefix, prefixed};
 
 /// What the scheme can do.
@@ -40,7 +40,7 @@ pub(super) fn open(config: &EngineConfig, store: Store) -> Result<Box<dyn Engine
         (Some("sync"), _) | (None, Durability::Sync) => Flush::Sync,
         (Some(other), _) => return Err(format!("flush={other}: it is write or sync").into()),
     };
-    let (rows, counts) = store.open(&mut config, all.saturating_sub(tree).max(all / DELTA_SHARE))?;
+    let (rows, counts) = store.open(&mut config, all.saturating_sub(tree).max(all / CACHE_SHARE))?;
     config.no_tuning_left()?;
     let env: Arc<dyn pleach::env::Env> = Arc::new(pleach::env::RealEnv::new());
     let store = PaperScheme::open(rows, &env, config.dir.join("remap"), flush)?;

@@ -238,7 +238,7 @@ impl Ordered {
     }
 }
 
-/// Told before any other limit: the budget would blame the memory.
+/// Checked before any other limit: the error of the budget would blame the memory.
 #[cold]
 fn too_long(len: usize) -> Status {
     let message = format!("the key has {len} bytes; a key has at most {KEY_LEN_MAX}");

@@ -9,7 +9,7 @@
 //! 2. *An interrupted repair is never taken for a store, nor for a place without one.* [`MARKER`] is there before the first file
 //!    moves. The old `CURRENT` moves out first and the new one moves in last. In between, an open reports `Corruption`, and the
 //!    next repair goes on.
-//! 3. *Old and new files are told apart.* The new manifest moves in first, after the last old file has left. So as long as the
+//! 3. *Old and new files are distinct.* The new manifest moves in first, after the last old file has left. So as long as the
 //!    new store has it, all files in the directory are old ones.
 //! 4. *Nothing is removed that a repair did not make.* A repair makes its directories under names that nothing has
 //!    (`X.repaired`, `X.repaired-2` ..), and puts [`MADE_BY_REPAIR`] into that of the new store before anything else. The next

@@ -96,7 +96,7 @@ impl Inner {
         let _alone = self.gate.write();
         let next = self.allocator.load().next();
         self.allocator.store(Arc::new(Allocator::new(self.layout, allocator.generation, &next, None)));
-        // Snapshots from now on see this version, so they are told from those that may need the tables.
+        // Snapshots from now on see this version, which distinguishes them from those that may need the tables.
         let version = self.versions.take(&*self.store)?;
         maintenance.dead = Some((self.layout.tables(allocator.generation + 1), version));
         Ok(())

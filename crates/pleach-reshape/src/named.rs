@@ -37,7 +37,7 @@ pub(crate) struct CheckpointNumbers {
     pub(crate) newest: u64,
     /// Maps of older checkpoints may name rows of tables that were dropped.
     pub(crate) oldest: u64,
-    /// A random number that the map has too. Each map that is made anew gets another one, so that one from before, whose rows
+    /// A random number that the map has too. Each rebuilt map gets another one, so that one from before, whose rows
     /// may have been replaced by older ones, is never taken for it.
     pub(crate) map: u64,
 }

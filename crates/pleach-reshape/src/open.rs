@@ -1,7 +1,7 @@
 //! Open: finds out what the store is and whether the map belongs to it, and reads the rows that the map misses.
 //!
-//! A map is good if it belongs to the store, is not ahead of it, and is not from before tables were dropped or a map was made
-//! anew. Then the rows at or above its marks are read. Otherwise it is thrown away and all rows are read.
+//! A map is good if it belongs to the store, is not ahead of it, and is not from before tables were dropped or a map was
+//! rebuilt. Then the rows at or above its marks are read. Otherwise it is thrown away and all rows are read.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -32,7 +32,7 @@ const STRIPES_DEFAULT: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenReport {
-    /// Why the map was made anew from all rows; `None` if it was good.
+    /// Why the map was rebuilt from all rows; `None` if it was good.
     pub rebuilt: Option<String>,
     /// Rows that were read.
     pub rows_read: u64,

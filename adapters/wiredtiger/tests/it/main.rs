@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use pleach_reshape::store::{Durability, Result, RowStore};
-use pleach_reshape::testing::kill::{OpenAt, Plan, child, survives_kills};
+use pleach_reshape::store::{Result, RowStore};
+use pleach_reshape::testing::kill::{OpenAt, child, survives_kills};
 use pleach_reshape::testing::{Open, check_all, check_locks};
 use pleach_wiredtiger::{Connection, Log, WiredTigerOptions, WiredTigerStore};
 
@@ -52,21 +52,12 @@ fn conforms_with_a_written_log() {
     conforms(written);
 }
 
-fn number_from(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-fn survives(open: OpenAt, child: &'static str) {
-    let (kills, seed) = (number_from("PLEACH_KILLS", 20), number_from("PLEACH_SEED", 1));
-    eprintln!("PLEACH_SEED={seed} PLEACH_KILLS={kills}");
-    for durability in [Durability::Buffered, Durability::Sync] {
-        survives_kills(&Plan { child, open, durability, kills, seed });
-    }
-}
+/// Kills at each durability, in the gate.
+const KILLS: u64 = 20;
 
 #[test]
 fn survives_kills_without_a_log() {
-    survives(off, "child_without_a_log");
+    survives_kills(off, "child_without_a_log", KILLS);
 }
 
 #[test]
@@ -76,7 +67,7 @@ fn child_without_a_log() {
 
 #[test]
 fn survives_kills_with_an_unwritten_log() {
-    survives(unwritten, "child_with_an_unwritten_log");
+    survives_kills(unwritten, "child_with_an_unwritten_log", KILLS);
 }
 
 #[test]
@@ -86,7 +77,7 @@ fn child_with_an_unwritten_log() {
 
 #[test]
 fn survives_kills_with_a_written_log() {
-    survives(written, "child_with_a_written_log");
+    survives_kills(written, "child_with_a_written_log", KILLS);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Killed processes: the transactions that are there are a prefix, with all that were promised.
 //!
 //! A test binary runs itself as the child that is killed: one of its tests calls [`child`], which returns at once in the parent,
-//! and another one calls [`survives_kills`]. The child's writers commit transactions that follow from the seed, the writer and
-//! the number, and report each commit and each sync. After a kill the parent opens the store and compares.
+//! and another one calls [`survives_kills`], which prints the seed; `PLEACH_SEED` and `PLEACH_KILLS` choose seed and number. The
+//! child's writers commit transactions that follow from the seed, the writer and the number, and report each commit and each
+//! sync. After a kill the parent opens the store and compares.
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::{all_rows, at, pattern, put};
+use super::{all_rows, at, pattern, put, variable};
 use crate::store::{Change, Durability, Place, Result, RowStore, Table};
 
 /// The variable with the child's orders.
@@ -33,17 +34,17 @@ pub type OpenAt = fn(&Path) -> Result<Box<dyn RowStore>>;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+struct Plan {
     /// The full name of the test that calls [`child`].
-    pub child: &'static str,
+    child: &'static str,
     /// How the store is opened, by parent and child.
-    pub open: OpenAt,
+    open: OpenAt,
     /// Whether every commit is synced, or only now and then one.
-    pub durability: Durability,
+    durability: Durability,
     /// Number of kills.
-    pub kills: u64,
+    kills: u64,
     /// Seed of everything.
-    pub seed: u64,
+    seed: u64,
 }
 
 /// The child's life, until it is killed. Returns at once if this process is no such child.
@@ -65,7 +66,7 @@ pub fn child(open: OpenAt) {
     });
 }
 
-/// Commits transactions on end.
+/// Commits transactions until it is killed.
 fn write(store: &dyn RowStore, seed: u64, synced: bool, writer: usize, counts: &[AtomicU64; WRITERS]) {
     store.create_table(table(writer)).expect("a table");
     loop {
@@ -88,11 +89,20 @@ fn write(store: &dyn RowStore, seed: u64, synced: bool, writer: usize, counts: &
     }
 }
 
-/// Kills children, and compares what they leave.
+/// Kills children at each durability, and compares what they leave. `child` is the full name of the test that calls [`child`];
+/// `kills` is the number at each durability, unless `PLEACH_KILLS` says another one.
 ///
 /// # Panics
 /// If something is lost, half there, or damaged.
-pub fn survives_kills(plan: &Plan) {
+pub fn survives_kills(open: OpenAt, child: &'static str, kills: u64) {
+    let (kills, seed) = (variable("PLEACH_KILLS", kills), variable("PLEACH_SEED", 1));
+    eprintln!("PLEACH_SEED={seed} PLEACH_KILLS={kills}");
+    for durability in [Durability::Buffered, Durability::Sync] {
+        survives(&Plan { child, open, durability, kills, seed });
+    }
+}
+
+fn survives(plan: &Plan) {
     let folder = tempfile();
     let mut rng = Rng::with_seed(plan.seed);
     let mut model = Model::default();

@@ -42,6 +42,11 @@ const CHECKS: &[Check] = &[
     ("answers are those of a map", histories::answers_are_those_of_a_map),
 ];
 
+/// A number from a variable of the environment, for seeds and lengths of runs.
+pub fn variable(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
 /// Runs all checks; `fresh` makes an opener of a store that is empty at first.
 pub fn check_all(fresh: &dyn Fn() -> Box<Open>) {
     for (name, check) in CHECKS {

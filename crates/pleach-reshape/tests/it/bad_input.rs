@@ -1,4 +1,4 @@
-//! Stores and maps that do not belong together, and damaged ones: a clear error, or a map that is made anew, and never a wrong
+//! Stores and maps that do not belong together, and damaged ones: a clear error, or a rebuilt map, and never a wrong
 //! answer.
 
 use std::path::Path;
@@ -40,7 +40,7 @@ fn filled(env: &Arc<SimEnv>, name: &str) -> (ModelStore, Contents) {
 }
 
 fn rebuilt(store: &Reshaped) -> &str {
-    store.open_report().rebuilt.as_deref().expect("the map was made anew")
+    store.open_report().rebuilt.as_deref().expect("the map was rebuilt")
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_plain_store_is_refused() {
 }
 
 #[test]
-fn the_map_of_another_store_is_made_anew() {
+fn the_map_of_another_store_is_rebuilt() {
     let (env, other) = (SimEnv::new(1), SimEnv::new(2));
     let (rows, contents) = filled(&env, "a");
     filled(&other, "b");
@@ -65,7 +65,7 @@ fn the_map_of_another_store_is_made_anew() {
 }
 
 #[test]
-fn a_map_ahead_of_its_store_is_made_anew() {
+fn a_map_ahead_of_its_store_is_rebuilt() {
     let env = SimEnv::new(1);
     let (rows, _) = filled(&env, "a");
     let mut contents = Contents::new();
@@ -86,7 +86,7 @@ fn a_map_ahead_of_its_store_is_made_anew() {
 }
 
 #[test]
-fn a_lost_map_is_made_anew() {
+fn a_lost_map_is_rebuilt() {
     let env = SimEnv::new(1);
     let (rows, contents) = filled(&env, "a");
     let store = open(&rows, &options(&SimEnv::new(2))).unwrap();
@@ -157,7 +157,7 @@ fn every_damaged_byte_of_the_maps_files_is_an_error_or_harmless() {
                     errors += 1;
                 }
             }
-            // With the option, whatever cannot be opened is made anew.
+            // With the option, whatever cannot be opened is rebuilt.
             let again = options(&disk).map(MapPlace::Memory).rebuild_damaged_map(true);
             if let Ok(store) = open(&rows, &again) {
                 let found: Contents = store.all().unwrap().map(Result::unwrap).collect();
@@ -224,7 +224,7 @@ fn a_remap_file_cut_or_changed_anywhere_loses_nothing() {
 
 /// A map that names rows of a generation whose tables were dropped, while the one after the next uses their names again.
 #[test]
-fn a_map_from_before_tables_were_dropped_is_made_anew() {
+fn a_map_from_before_tables_were_dropped_is_rebuilt() {
     let (env, rows) = (SimEnv::new(1), ModelStore::new(false));
     let options = options(&env).sequence_bits(4);
     let store = open(&rows, &options).unwrap();

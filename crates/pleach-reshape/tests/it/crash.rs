@@ -269,7 +269,7 @@ fn a_crash_leaves_what_a_prefix_of_the_commits_held() {
         actions,
     } = totals;
     println!(
-        "{states} states, {unsynced} with lost commits, {rebuilt} maps made anew, {ahead} ahead, {lost_maps} lost"
+        "{states} states, {unsynced} with lost commits, {rebuilt} maps rebuilt, {ahead} ahead, {lost_maps} lost"
     );
     println!(
         "{other_maps} maps of another moment, {second} second crashes, {renewed} with new generations, {draining} draining"

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pleach::env::SimEnv;
 use pleach_reshape::store::model::ModelStore;
+pub(crate) use pleach_reshape::testing::variable;
 use pleach_reshape::{MapPlace, Options, Reshaped, Stripes, Update};
 
 /// Where the map is on the simulated disk.
@@ -16,12 +17,7 @@ pub(crate) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The first seed of random tests.
 pub(crate) fn seed() -> u64 {
-    std::env::var("PLEACH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
-}
-
-/// A number from a variable.
-pub(crate) fn variable(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+    variable("PLEACH_SEED", 1)
 }
 
 /// Small options, drawn by seed.

@@ -19,6 +19,7 @@ use std::time::Duration;
 use pleach_reshape::store::RowStore;
 use pleach_reshape::store::lmdb::{LmdbOptions, LmdbStore};
 use pleach_reshape::store::redb::{RedbOptions, RedbStore};
+use pleach_reshape::testing::variable;
 use pleach_reshape::{Durability, MapPlace, Options, Reshaped, Update};
 
 /// The variable with the child's orders.
@@ -154,7 +155,7 @@ impl Model {
 
 fn survives_kills(kind: &str, update: u64, is_synced: bool, kills: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let seed = std::env::var("PLEACH_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed = variable("PLEACH_SEED", 1);
     let (mut rng, mut model) = (fastrand::Rng::with_seed(seed), Model::default());
     let (mut rebuilt, mut generation) = (0, 0);
     for _ in 0..kills {
@@ -183,14 +184,14 @@ fn survives_kills(kind: &str, update: u64, is_synced: bool, kills: u64) {
         model.check(&store, seed);
     }
     println!(
-        "{kind}, update {update}, synced {is_synced}: {kills} kills, {} changes, {rebuilt} maps made anew, generation {generation}",
+        "{kind}, update {update}, synced {is_synced}: {kills} kills, {} changes, {rebuilt} maps rebuilt, generation {generation}",
         model.number
     );
 }
 
 /// Kills of each test.
 fn kills() -> u64 {
-    std::env::var("PLEACH_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(18)
+    variable("PLEACH_KILLS", 18)
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::path::Path;
 use pleach_reshape::store::lmdb::{LmdbOptions, LmdbStore};
 use pleach_reshape::store::model::ModelStore;
 use pleach_reshape::store::redb::{RedbOptions, RedbStore};
-use pleach_reshape::store::{Durability, Result, RowStore};
-use pleach_reshape::testing::kill::{OpenAt, Plan, child, survives_kills};
+use pleach_reshape::store::{Result, RowStore};
+use pleach_reshape::testing::kill::{OpenAt, child, survives_kills};
 use pleach_reshape::testing::{Open, check_all, check_locks};
 
 fn redb(folder: &Path) -> Result<Box<dyn RowStore>> {
@@ -76,21 +76,12 @@ fn model_conforms() {
     });
 }
 
-fn number_from(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-fn survives(open: OpenAt, child: &'static str) {
-    let (kills, seed) = (number_from("PLEACH_KILLS", 40), number_from("PLEACH_SEED", 1));
-    eprintln!("PLEACH_SEED={seed} PLEACH_KILLS={kills}");
-    for durability in [Durability::Buffered, Durability::Sync] {
-        survives_kills(&Plan { child, open, durability, kills, seed });
-    }
-}
+/// Kills at each durability, in the gate.
+const KILLS: u64 = 40;
 
 #[test]
 fn redb_survives_kills() {
-    survives(redb, "back_ends::child_of_redb");
+    survives_kills(redb, "back_ends::child_of_redb", KILLS);
 }
 
 #[test]
@@ -100,7 +91,7 @@ fn child_of_redb() {
 
 #[test]
 fn lmdb_survives_kills() {
-    survives(lmdb_unsynced, "back_ends::child_of_lmdb");
+    survives_kills(lmdb_unsynced, "back_ends::child_of_lmdb", KILLS);
 }
 
 #[test]
@@ -110,7 +101,7 @@ fn child_of_lmdb() {
 
 #[test]
 fn lmdb_with_a_writable_map_survives_kills() {
-    survives(lmdb_write_map, "back_ends::child_of_lmdb_with_a_writable_map");
+    survives_kills(lmdb_write_map, "back_ends::child_of_lmdb_with_a_writable_map", KILLS);
 }
 
 #[test]

@@ -103,12 +103,15 @@ fn names_in(text: &str) -> Vec<String> {
     literals.filter(is_name).map(str::to_owned).collect()
 }
 
-/// Sources of the workspace's crates, without their tests.
+/// Sources of the workspace's crates, without their tests. `pleach-reshape` stands above the engine, and its barriers are those
+/// of the stores that it uses, which its own crash test takes away.
 fn sources() -> Vec<(PathBuf, String)> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut sources = Vec::new();
     for name in list(&crates) {
-        read_sources(&name.join("src"), &mut sources);
+        if !name.ends_with("pleach-reshape") {
+            read_sources(&name.join("src"), &mut sources);
+        }
     }
     assert!(sources.len() > 50, "the sources were found");
     sources
