@@ -60,10 +60,7 @@ impl<T> QuickMutex<T> {
     #[inline]
     pub fn lock_soon(&self) -> Option<QuickGuard<'_, T>> {
         for _ in 0..SPIN_ROUNDS {
-            if self.is_wanted.load(Ordering::Relaxed) {
-                return None;
-            }
-            if self.take() {
+            if !self.is_wanted.load(Ordering::Relaxed) && self.take() {
                 return Some(QuickGuard { mutex: self, _long: None });
             }
             std::hint::spin_loop();
