@@ -1,64 +1,11 @@
-//! The benchmark's command with Pleach's rivals beside it: each engine in a module of its own, behind
-//! `pleach_bench::Engine`. How each is configured, and why: docs/benchmarks.md.
-
-#[cfg(test)]
-mod conformance;
-mod fjall;
-mod group;
-mod indexed;
-#[cfg(leveldb)]
-mod leveldb;
-mod lmdb;
-mod prefix;
-mod quiet;
-mod redb;
-mod reshaped;
-mod rocksdb;
-#[cfg(wiredtiger)]
-mod wiredtiger;
+//! The benchmark's command with Pleach's rivals beside it.
 
 use std::process::ExitCode;
-
-use pleach_bench::{
-    EngineFactory, PLEACH, PLEACH_FOREST, PLEACH_INLINE, PLEACH_LEVELED, PLEACH_SEPARATED, REFERENCE,
-};
 
 /// For all engines, those in C and C++ included. It gives back to the system what RocksDB's memtables have freed.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    pleach_bench::run(&engines())
-}
-
-/// All engines, in the order in which they are listed.
-fn engines() -> Vec<EngineFactory> {
-    let mut engines = vec![
-        PLEACH,
-        PLEACH_SEPARATED,
-        PLEACH_INLINE,
-        PLEACH_FOREST,
-        PLEACH_LEVELED,
-        rocksdb::LEVELLED,
-        rocksdb::UNIVERSAL,
-        rocksdb::BLOB,
-        rocksdb::BLOB_SPACE,
-        #[cfg(leveldb)]
-        leveldb::factory(),
-        lmdb::LMDB,
-        redb::REDB,
-        fjall::FJALL,
-        fjall::FJALL_BLOB,
-        #[cfg(wiredtiger)]
-        wiredtiger::factory(),
-        #[cfg(wiredtiger)]
-        wiredtiger::lsm(),
-        indexed::LMDB,
-        indexed::REDB,
-        #[cfg(wiredtiger)]
-        indexed::wiredtiger(),
-    ];
-    engines.extend(reshaped::factories());
-    engines.push(REFERENCE);
-    engines
+    pleach_bench::run(&bench_peers::engines())
 }

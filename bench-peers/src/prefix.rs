@@ -21,15 +21,20 @@ pub(crate) fn prefix(partitions: usize, partition: usize) -> Option<u8> {
 /// Deletes of a transaction that removes a partition key by key.
 const DELETES: usize = 1000;
 
-/// Removes all keys of a partition, for engines that cannot remove a range.
-pub(crate) fn remove_all(session: &mut dyn Session, partition: usize) -> Result<()> {
+/// All keys of a partition, ascending.
+pub(crate) fn keys_of(session: &mut dyn Session, partition: usize) -> Result<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
     let scan = Scan { partition, from: None, direction: Direction::Forward, limit: usize::MAX };
     session.scan(&scan, &mut |key, _| {
         keys.push(key.to_vec());
         true
     })?;
-    for keys in keys.chunks(DELETES) {
+    Ok(keys)
+}
+
+/// Removes all keys of a partition, for engines that cannot remove a range.
+pub(crate) fn remove_all(session: &mut dyn Session, partition: usize) -> Result<()> {
+    for keys in keys_of(session, partition)?.chunks(DELETES) {
         let deletes: Vec<_> = keys.iter().map(|key| Write { partition, key, value: None }).collect();
         session.write(&deletes)?;
     }

@@ -75,6 +75,7 @@ osd data = {directory}/osd
 osd fast shutdown = false
 osd class load list = *
 osd op num shards = 4
+osd delete sleep = 0.0001
 leveldb cache size = {cache}
 leveldb write buffer size = {write_buffer}
 leveldb log =

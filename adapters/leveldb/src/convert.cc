@@ -27,9 +27,10 @@ constexpr const char* HELP =
     "convert OLD NEW: copies the LevelDB store in the directory OLD into a new Pleach store in the directory NEW\n"
     "\n"
     "OLD is opened by libleveldb, so no other process may have it open. That recovers its log and may merge its files, but\n"
-    "does not change its entries. NEW must not exist. The copy is written beside it, to NEW.partial, is compared with OLD\n"
-    "entry by entry, and gets its name at the end. A NEW.partial that an earlier run has left is removed. Only stores in\n"
-    "LevelDB's own key order can be read without the program that made them.\n"
+    "does not change its entries. NEW must not exist; directories above it are created. The copy is written beside it, in the\n"
+    "directory NEW.partial, is compared with OLD entry by entry, and gets its name at the end. A NEW.partial that an earlier\n"
+    "run has left, with its file MADE-BY-CONVERT, is removed. Only stores in LevelDB's own key order can be read without the\n"
+    "program that made them.\n"
     "\n"
     "exit codes: 0 copied and compared; 1 failed, nothing is at NEW; 2 wrong arguments; 130 interrupted\n";
 
@@ -212,16 +213,43 @@ bool lies_in(const std::filesystem::path& inner, const std::filesystem::path& ou
     return !rest.empty() && *rest.begin() != "..";
 }
 
-// Removes the copy of a run that failed, and nothing else: whatever is not Pleach's stays, and so does a store that is open.
-void remove_partial(const std::string& partial) {
-    if (!std::filesystem::exists(partial)) return;
-    std::unique_ptr<leveldb_options_t, void (*)(leveldb_options_t*)> options(leveldb_options_create(),
-                                                                            leveldb_options_destroy);
-    char* error = nullptr;
-    leveldb_destroy_db(options.get(), partial.c_str(), &error);
-    check(error, partial);
-    if (std::filesystem::exists(partial)) throw Failure{partial + ": holds other files; move it away, or name another path"};
-}
+// The directory in which the copy is made. Its file MADE-BY-CONVERT tells a later run that it may be removed.
+struct Partial {
+    std::string directory, mark, store;
+
+    explicit Partial(const std::string& to)
+        : directory(to + ".partial"), mark(directory + "/MADE-BY-CONVERT"), store(directory + "/store") {}
+
+    void create() const {
+        std::filesystem::path above = std::filesystem::path(directory).parent_path();
+        if (!above.empty()) std::filesystem::create_directories(above);
+        if (!std::filesystem::create_directory(directory)) throw Failure{directory + ": somebody else has just made it"};
+        if (!std::ofstream(mark).flush()) throw Failure{mark + ": cannot be written"};
+    }
+
+    // Removes what a run has left, and nothing else: whatever is not Pleach's stays, and so does a store that is open.
+    void remove() const {
+        if (!std::filesystem::exists(std::filesystem::symlink_status(directory))) return;
+        if (!std::filesystem::exists(mark)) {
+            throw Failure{directory + ": exists already, without the file MADE-BY-CONVERT; move it away, or name another path"};
+        }
+        std::unique_ptr<leveldb_options_t, void (*)(leveldb_options_t*)> options(leveldb_options_create(),
+                                                                                leveldb_options_destroy);
+        char* error = nullptr;
+        leveldb_destroy_db(options.get(), store.c_str(), &error);
+        check(error, store);
+        remove_directory();
+    }
+
+    // Removes the directory, whose store has left it.
+    void remove_directory() const {
+        for (auto& entry : std::filesystem::directory_iterator(directory)) {
+            if (entry.path() != mark) throw Failure{directory + ": holds other files; move it away, or name another path"};
+        }
+        std::filesystem::remove(mark);
+        std::filesystem::remove(directory);
+    }
+};
 
 void sync_directory(const std::filesystem::path& directory) {
     int descriptor = open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -240,14 +268,15 @@ bool is_pleach(const std::string& directory) {
 }
 
 void convert(const std::string& from, const std::string& to) {
+    if (to.empty()) throw Failure{"the path of the new store is empty"};
     if (!std::filesystem::exists(from + "/CURRENT")) throw Failure{from + ": no LevelDB store is there (no file CURRENT)"};
     if (is_pleach(from)) throw Failure{from + ": is a store of Pleach's already"};
     if (std::filesystem::exists(std::filesystem::symlink_status(to))) {
         throw Failure{to + ": exists already; name a path that does not"};
     }
-    std::string partial = to + ".partial";
-    if (lies_in(partial, from) || lies_in(from, partial)) {
-        throw Failure{partial + ", where the copy is written, and " + from + " must be apart; name another path"};
+    const Partial partial(to);
+    if (lies_in(partial.directory, from) || lies_in(from, partial.directory)) {
+        throw Failure{partial.directory + ", where the copy is written, and " + from + " must be apart; name another path"};
     }
 
     leveldb::Options options;
@@ -258,25 +287,32 @@ void convert(const std::string& from, const std::string& to) {
         throw Failure{from + ": " + status.ToString() +
                       ". Such a store can be read only by its own program: copy it there, from one library to the other"};
     }
+    if (status.IsNotSupportedError()) {  // LevelDB's own open never returns this
+        throw Failure{from + ": libleveldb is needed to read it, but LD_PRELOAD has Pleach's library in its place; unset it"};
+    }
     check(status, from);
     std::unique_ptr<leveldb::DB> old(opened);
-    remove_partial(partial);
+    partial.remove();
     uint64_t total = bytes_of_store(from);
 
     Totals totals;
+    partial.create();
     try {
-        NewStore store(partial);
-        totals = copy(old.get(), store, total);
-        compare(old.get(), store, total);
+        {
+            NewStore store(partial.store);
+            totals = copy(old.get(), store, total);
+            compare(old.get(), store, total);
+        }
+        std::filesystem::rename(partial.store, to);
     } catch (...) {
         try {
-            remove_partial(partial);
+            partial.remove();
         } catch (const std::exception&) {  // the first failure is reported
         } catch (const Failure&) {
         }
         throw;
     }
-    std::filesystem::rename(partial, to);
+    partial.remove_directory();
     sync_directory(std::filesystem::path(to).parent_path());
     printf("%" PRIu64 " entries, %" PRIu64 " bytes of keys and values: copied to %s and compared\n", totals.entries,
            totals.bytes, to.c_str());

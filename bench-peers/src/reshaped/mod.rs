@@ -78,6 +78,8 @@ pub(crate) fn factories() -> Vec<EngineFactory> {
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     delta: usize,
+    /// For the rows that a move reads at a time, beside all others and only while it lasts.
+    moves: usize,
     /// For the map's Pleach store.
     map_store: usize,
     cache: usize,
@@ -86,6 +88,10 @@ struct Memory {
 /// Part of the memory for the delta. Each checkpoint syncs the store, so a small delta costs many syncs, and a store that
 /// appends needs little cache.
 const DELTA_SHARE: usize = 4;
+/// Part of the memory for a move.
+const MOVES_SHARE: usize = 8;
+/// Keys that a move puts into one transaction.
+const MOVE_KEYS: usize = 128;
 /// Least part of the memory for the cache.
 const CACHE_SHARE: usize = 16;
 /// Part of the memory for the map's Pleach store, if it is the map.
@@ -108,7 +114,8 @@ impl Memory {
                 (map_bytes.unwrap_or(all / 2) + written, written)
             }
         };
-        Ok(Self { delta, map_store, cache: all.saturating_sub(delta + map).max(all / CACHE_SHARE) })
+        let moves = all / MOVES_SHARE;
+        Ok(Self { delta, moves, map_store, cache: all.saturating_sub(delta + map).max(all / CACHE_SHARE) })
     }
 }
 
@@ -127,6 +134,7 @@ fn open(config: &EngineConfig, store: Store, place: MapPlace) -> Result<Box<dyn 
     let mut options = Options::new()
         .map(place)
         .delta_bytes(memory.delta)
+        .moves(memory.moves, MOVE_KEYS)
         .map_options(pleach::Options::new().memory(memory.map_store))
         .update(update(&mut config)?);
     if let Some(stripes) = stripes(&mut config)? {
@@ -187,6 +195,10 @@ impl Engine for Engined {
     fn compact(&self) -> Result<()> {
         self.store.recluster::<&[u8]>(..)?;
         Ok(())
+    }
+
+    fn convert(&self) -> Result<()> {
+        self.compact()
     }
 
     fn stats(&self) -> Result<EngineStats> {

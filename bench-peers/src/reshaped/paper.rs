@@ -11,7 +11,7 @@ use pleach_reshape::paper::{Flush, PaperScheme};
 
 use super::stores::{Store, WiredTigerStats};
 use super::{CACHE_SHARE, durability};
-use crate::prefix::{prefix, prefixed};
+use crate::prefix::{keys_of, prefix, prefixed};
 
 /// What the scheme can do.
 pub(super) const CAPABILITIES: Capabilities = Capabilities {
@@ -59,7 +59,7 @@ impl Engine for Paper {
 
     fn drop_partition(&self, partition: usize) -> Result<()> {
         let mut session = PaperSession { engine: self };
-        for key in session.keys(partition)? {
+        for key in keys_of(&mut session, partition)? {
             session.delete(partition, &key)?;
         }
         Ok(())
@@ -100,17 +100,6 @@ impl PaperSession<'_> {
     fn one(&self, partition: usize, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let key = prefixed(self.engine.partitions, partition, key);
         Ok(self.engine.store.write(&[(&key, value)], self.engine.durability)?)
-    }
-
-    /// All keys of a partition, ascending.
-    fn keys(&mut self, partition: usize) -> Result<Vec<Vec<u8>>> {
-        let mut keys = Vec::new();
-        let scan = Scan { partition, from: None, direction: Direction::Forward, limit: usize::MAX };
-        self.scan(&scan, &mut |key, _| {
-            keys.push(key.to_vec());
-            true
-        })?;
-        Ok(keys)
     }
 }
 

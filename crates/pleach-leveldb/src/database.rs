@@ -68,7 +68,8 @@ pub(crate) enum Found {
 }
 
 /// Looks at `CURRENT`: LevelDB's names a manifest in the first line. If it is missing or damaged, other files tell whose
-/// directory it is: Pleach never writes `LOG`, nor names that end with `.ldb`.
+/// directory it is: Pleach never writes names that end with `.ldb`, nor `LOG`. But LevelDB leaves a `LOG` in a store of Pleach's
+/// that it was asked to open, so beside `RESERVE`, which only Pleach writes, this name tells nothing.
 pub(crate) fn look(env: &dyn Env, path: &Path) -> Result<Found> {
     let current = path.join("CURRENT");
     let failed = |e| Status::new(Kind::Io, format!("{}: {e}", current.display()));
@@ -97,7 +98,10 @@ fn has_leveldb_names(env: &dyn Env, path: &Path) -> Result<bool> {
         return Ok(false);
     }
     let names = env.list_dir(path).map_err(failed)?;
-    let is_leveldbs = |name: &str| name == "LOG" || name == "LOG.old" || name.strip_suffix(".ldb").is_some();
+    let is_pleachs = names.iter().any(|(name, _)| name == "RESERVE");
+    let is_leveldbs = |name: &str| {
+        name.strip_suffix(".ldb").is_some() || (!is_pleachs && (name == "LOG" || name == "LOG.old"))
+    };
     Ok(names.iter().any(|(name, _)| is_leveldbs(name)))
 }
 

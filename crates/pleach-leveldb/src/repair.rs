@@ -24,6 +24,7 @@ use pleach::env::{Env, File, FileId, FileLock, LockMode, OpenOptions};
 
 use crate::database::{Found, is_leveldb, look};
 use crate::options::OptionsHandle;
+use crate::order::restore_order;
 use crate::status::{Kind, Result, Status};
 
 /// A file that is in the directory while files change places.
@@ -152,6 +153,10 @@ impl<'e> Places<'e> {
                 });
             }
         };
+        if let Err(error) = restore_order(options, &copy.store, &report) {
+            let _stays_for_the_next_repair = self.remove_copies();
+            return Err(error);
+        }
         let _lock = self.lock()?;
         if self.files(&self.dir)? != before {
             let message = "the store was opened while it was repaired; it is as it was, repair it again";

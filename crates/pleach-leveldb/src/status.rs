@@ -49,7 +49,14 @@ impl From<Error> for Status {
             ErrorKind::InvalidArgument | ErrorKind::NotFound => Kind::InvalidArgument,
             _ => Kind::Io,
         };
-        Self::new(kind, error.to_string())
+        let text = error.to_string();
+        // The kind of LevelDB's says the same; other kinds of Pleach's tell more than `IO error`.
+        let says_the_same = matches!(
+            error.kind(),
+            ErrorKind::Corruption | ErrorKind::Unsupported | ErrorKind::InvalidArgument | ErrorKind::Io
+        );
+        let rest = text.strip_prefix(&format!("{}: ", error.kind())).filter(|_| says_the_same);
+        Self::new(kind, rest.unwrap_or(&text))
     }
 }
 
@@ -72,4 +79,22 @@ pub(crate) fn set_error(slot: ErrorSlot<'_>, status: &Status) {
     // SAFETY: by the contract of c.h the slot is null or has a string from `malloc`.
     unsafe { libc::free((*slot).cast()) };
     *slot = copy_string(status.to_string().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use pleach::{Error, ErrorKind};
+
+    use super::Status;
+
+    #[test]
+    fn a_message_names_its_kind_once() {
+        for (error, text) in [
+            (Error::invalid("the key is too long"), "Invalid argument: the key is too long"),
+            (Error::new(ErrorKind::Corruption, "a block"), "Corruption: a block"),
+            (Error::new(ErrorKind::Conflict, "the store is open"), "IO error: conflict: the store is open"),
+        ] {
+            assert_eq!(Status::from(error).to_string(), text);
+        }
+    }
 }

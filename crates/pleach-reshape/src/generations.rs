@@ -7,7 +7,7 @@
 //! # Order
 //! Tables, then the store's generation, in one commit before any row in them. When all rows have moved: a checkpoint that
 //! names none of the old ones, then, durably, that the old generation is dead and that older maps are not good, then the
-//! tables go.
+//! tables go. While rows move, checkpoints are made as they are due, so that the map's changes fit into their memory.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -86,7 +86,8 @@ impl Inner {
             return Ok(());
         }
         let everything = (Bound::Unbounded, Bound::Unbounded);
-        self.move_rows(everything, Exhausted::Fails, |id| !id.is_of(allocator.generation))?;
+        let make_room = || if self.is_checkpoint_due() { self.checkpoint_alone(maintenance) } else { Ok(()) };
+        self.move_rows(everything, Exhausted::Fails, make_room, |id| !id.is_of(allocator.generation))?;
         self.checkpoint_alone(maintenance)?;
         let numbers = CheckpointNumbers { oldest: maintenance.numbers.newest, ..maintenance.numbers };
         let generation = Generation { number: allocator.generation, is_draining: false };

@@ -44,22 +44,28 @@ impl Reshaped {
     /// Rewrites the rows of a key range in the order of their keys, so that scans of it read neighbours. Returns how many rows
     /// it moved. Reads and writes go on. After a crash, or an error, the rows that were moved stay so.
     ///
+    /// Memory: [`Options::moves`](crate::Options::moves) for the rows, and
+    /// [`Options::delta_bytes`](crate::Options::delta_bytes) for what changes in the map: it waits for checkpoints. Without a
+    /// background job nobody makes them meanwhile.
+    ///
     /// # Errors
     /// Those of [`put`](Self::put) and [`get`](Self::get).
     pub fn recluster<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
         self.inner.check_writable()?;
         let (lower, upper) = owned(&bounds);
         let bounds = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
-        self.inner.move_rows(bounds, Exhausted::Renews, |_| true).inspect(|_| self.wake_job())
+        self.inner.move_rows(bounds, Exhausted::Renews, || self.wait_for_room(), |_| true)
     }
 }
 
 impl Inner {
-    /// Moves the rows of a range whose places are `wanted`.
+    /// Moves the rows of a range whose places are `wanted`. Each move changes the map, so `make_room` is called before those that
+    /// follow: it waits for a checkpoint, or makes one.
     pub(crate) fn move_rows(
         &self,
         bounds: Bounds<'_>,
         exhausted: Exhausted,
+        mut make_room: impl FnMut() -> Result<()>,
         wanted: impl Fn(Id) -> bool,
     ) -> Result<u64> {
         let mut edge: Option<Key> = None;
@@ -82,6 +88,7 @@ impl Inner {
             limit = next_limit(&moves, limit, self.options.move_bytes);
             for group in moves.chunks(self.options.move_keys) {
                 moved += self.move_group(group, since, exhausted)?;
+                make_room()?;
             }
             if is_end {
                 return Ok(moved);

@@ -111,12 +111,7 @@ impl Reshaped {
             inner.check_writable()?;
             self.wait_for_room()?;
             match inner.attempt(operations, &hashes, only_new, durability)? {
-                Attempt::Done(is_changed) => {
-                    if inner.is_checkpoint_due() {
-                        self.wake_job();
-                    }
-                    return Ok(is_changed);
-                }
+                Attempt::Done(is_changed) => return Ok(is_changed),
                 Attempt::Exhausted(generation) => {
                     inner.renew(generation)?;
                     self.wake_job();
@@ -125,9 +120,12 @@ impl Reshaped {
         }
     }
 
-    /// Waits while the map's changes take more memory than they may.
-    fn wait_for_room(&self) -> Result<()> {
+    /// Wakes the job if a checkpoint is due, and waits while the map's changes take more memory than they may.
+    pub(crate) fn wait_for_room(&self) -> Result<()> {
         let inner = &self.inner;
+        if inner.is_checkpoint_due() {
+            self.wake_job();
+        }
         while self.has_job() && inner.map.delta_bytes() > inner.delta_bytes_max() {
             self.wake_job();
             inner.env.sleep(LOOK_AGAIN);

@@ -7,14 +7,19 @@ use std::path::Path;
 use pleach_leveldb::*;
 
 use crate::compaction::compact;
-use crate::support::{Store, caught, options, parts};
+use crate::reversed::reversed;
+use crate::support::{Store, caught, folded_options, options, parts};
 
 type ManageFunction = unsafe extern "C" fn(&OptionsHandle, *const std::ffi::c_char, ErrorSlot<'_>);
 
 pub(crate) fn manage(function: ManageFunction, path: &Path) -> Result<(), String> {
+    manage_with(&options(), function, path)
+}
+
+fn manage_with(options: &OptionsHandle, function: ManageFunction, path: &Path) -> Result<(), String> {
     let name = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: the name is a C string.
-    caught(|error| unsafe { function(&options(), name.as_ptr(), error) })
+    caught(|error| unsafe { function(options, name.as_ptr(), error) })
 }
 
 fn names(path: &Path) -> Vec<String> {
@@ -161,6 +166,52 @@ fn an_open_store_and_what_is_none_are_not_repaired() {
         manage(leveldb_repair_db, path).unwrap_err();
     }
     assert_eq!(names(dir.path()), ["db", "empty", "file"]);
+}
+
+#[test]
+fn a_log_of_leveldbs_does_not_make_a_store_leveldbs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    store_with_an_sst(&path);
+    // LevelDB leaves it when a program opens the store without Pleach.
+    std::fs::write(path.join("LOG"), "").unwrap();
+    std::fs::remove_file(path.join("CURRENT")).unwrap();
+    manage(leveldb_repair_db, &path).unwrap();
+    assert_eq!(Store::open(&path, &options()).unwrap().keys(true).len(), 100);
+    // Without a file that only Pleach writes, the directory may be LevelDB's.
+    for name in ["CURRENT", "RESERVE"] {
+        std::fs::remove_file(path.join(name)).unwrap();
+    }
+    let refused = manage(leveldb_destroy_db, &path).unwrap_err();
+    assert!(refused.starts_with("Not implemented: "), "{refused}");
+}
+
+#[test]
+fn a_repair_without_a_manifest_keeps_the_order_of_the_comparator() {
+    for wanted in [folded_options(), reversed()] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        let store = Store::open(&path, &wanted).unwrap();
+        let value = vec![7; 30_000];
+        for n in 0..100_u32 {
+            store.put(format!("key{n}").as_bytes(), &value).unwrap();
+        }
+        compact(&store, None, None);
+        store.put(b"last", b"1").unwrap();
+        let keys = store.keys(true);
+        drop(store);
+        let manifest = names(&path).into_iter().find(|name| name.starts_with("MANIFEST-")).unwrap();
+        std::fs::remove_file(path.join(manifest)).unwrap();
+        let before = names(&path);
+        let refused = manage(leveldb_repair_db, &path).unwrap_err();
+        assert!(refused.contains("repair with the store's comparator"), "{refused}");
+        assert_eq!((names(&path), names(dir.path())), (before, vec!["db".to_owned()]));
+        manage_with(&wanted, leveldb_repair_db, &path).unwrap();
+        let store = Store::open(&path, &wanted).unwrap();
+        assert_eq!(store.keys(true), keys);
+        assert_eq!(store.get(b"key42").unwrap(), Some(value));
+        assert_eq!(names(dir.path()), ["db", "db.damaged"]);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::support::{Store, caught, folded_comparator, options, parts};
 
 const NAME: &str = "rocksdb.ReverseBytewiseComparator";
 
-fn reversed() -> Box<OptionsHandle> {
+pub(crate) fn reversed() -> Box<OptionsHandle> {
     let mut reversed = options();
     leveldb_options_set_comparator(&mut reversed, Some(&pleach_leveldb_comparator_create_reverse_bytewise()));
     reversed

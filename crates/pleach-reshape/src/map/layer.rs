@@ -3,11 +3,13 @@
 //! Ordered trees, one per shard of keys by hash, each with a lock: a publication locks one shard. A range merges the shards.
 //! Measured against one skip list without locks: see docs/design/0020-key-reshaping.md.
 //!
+//! Most keys that are asked for are not here, so a filter says that first, in one cache miss.
+//!
 //! # Concurrency
-//! Each shard's lock guards its tree. `bytes` is a statistic.
+//! Each shard's lock guards its tree. The filter has a key before the tree has it. `bytes` is a statistic.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, btree_map};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pleach::env::sync::{Mutex, RwLock};
@@ -20,9 +22,12 @@ const SHARD_COUNT: usize = 16;
 
 /// Memory of an entry besides a key that does not fit into it: 24 + 8 bytes of key, 24 of the entry, and a B-tree that is two
 /// thirds full.
-const ENTRY_BYTES: usize = 84;
+pub(super) const ENTRY_BYTES: usize = 84;
 /// Keys of up to so many bytes lie in the entry.
 const KEY_INLINE_LEN: usize = 24;
+
+/// A layer is expected to have at least so many: 64 Ki keys, whose filter takes 64 KiB.
+const EXPECTED_BYTES_MIN: usize = ENTRY_BYTES << 16;
 
 /// What was published of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,15 +108,52 @@ impl Horizon {
     }
 }
 
+/// Which keys a layer may have: a Bloom filter whose bits of one key are in one word.
+struct Filter {
+    words: Box<[AtomicU64]>,
+}
+
+impl Filter {
+    /// For so many keys: eight bits for each.
+    fn new(keys: usize) -> Self {
+        Self { words: (0..keys.div_ceil(8)).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// The word of a key, by the upper half of its hash, and its four bits there. The lowest byte chooses the shard.
+    fn place(&self, hash: u64) -> (&AtomicU64, u64) {
+        let at = ((hash >> 32) * self.words.len() as u64) >> 32;
+        let bits = [8, 14, 20, 26].iter().fold(0, |bits, shift| bits | 1 << (hash >> shift & 63));
+        (&self.words[usize::try_from(at).unwrap_or(0)], bits)
+    }
+
+    fn add(&self, hash: u64) {
+        let (word, bits) = self.place(hash);
+        if word.load(Ordering::Relaxed) & bits != bits {
+            word.fetch_or(bits, Ordering::Release);
+        }
+    }
+
+    fn may_have(&self, hash: u64) -> bool {
+        let (word, bits) = self.place(hash);
+        word.load(Ordering::Acquire) & bits == bits
+    }
+}
+
 /// Recent changes of the map.
 pub(crate) struct Layer {
     shards: Box<[RwLock<BTreeMap<Key, Entry>>]>,
+    filter: Filter,
     bytes: AtomicUsize,
 }
 
 impl Layer {
-    pub(crate) fn new() -> Self {
-        Self { shards: (0..SHARD_COUNT).map(|_| RwLock::default()).collect(), bytes: AtomicUsize::new(0) }
+    /// An empty layer that will probably have so many bytes. More are as right, but keys that it lacks cost more then.
+    pub(crate) fn new(expected_bytes: usize) -> Self {
+        Self {
+            shards: (0..SHARD_COUNT).map(|_| RwLock::default()).collect(),
+            filter: Filter::new(expected_bytes.max(EXPECTED_BYTES_MIN) / ENTRY_BYTES),
+            bytes: AtomicUsize::new(0),
+        }
     }
 
     fn shard(&self, hash: u64) -> &RwLock<BTreeMap<Key, Entry>> {
@@ -126,28 +168,33 @@ impl Layer {
 
     /// Publishes a key's new place, or that it has none.
     pub(crate) fn publish(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon) {
+        self.filter.add(hash);
         let mut shard = self.shard(hash).write();
-        if let Some(entry) = shard.get_mut(key) {
-            let newest = horizon.newest.load(Ordering::SeqCst);
-            let is_wanted = newest != 0 && entry.published.version <= newest;
-            let before = Entry { published: entry.published, older: entry.older.take() };
-            entry.published = published;
-            entry.older = if is_wanted { Some(Box::new(before)) } else { before.older };
-            if entry.older.is_some() {
-                // Without a snapshot nothing older is wanted.
-                let oldest = horizon.oldest.load(Ordering::SeqCst);
-                entry.trim(if newest == 0 { u64::MAX } else { oldest });
+        let mut entry = match shard.entry(Key::from_slice(key)) {
+            btree_map::Entry::Occupied(entry) => entry,
+            btree_map::Entry::Vacant(vacant) => {
+                let heap = if key.len() > KEY_INLINE_LEN { key.len() + 16 } else { 0 };
+                self.bytes.fetch_add(ENTRY_BYTES + heap, Ordering::Relaxed);
+                vacant.insert(Entry { published, older: None });
+                return;
             }
-            return;
+        };
+        let entry = entry.get_mut();
+        let newest = horizon.newest.load(Ordering::SeqCst);
+        let is_wanted = newest != 0 && entry.published.version <= newest;
+        let before = Entry { published: entry.published, older: entry.older.take() };
+        entry.published = published;
+        entry.older = if is_wanted { Some(Box::new(before)) } else { before.older };
+        if entry.older.is_some() {
+            // Without a snapshot nothing older is wanted.
+            let oldest = horizon.oldest.load(Ordering::SeqCst);
+            entry.trim(if newest == 0 { u64::MAX } else { oldest });
         }
-        let heap = if key.len() > KEY_INLINE_LEN { key.len() + 16 } else { 0 };
-        self.bytes.fetch_add(ENTRY_BYTES + heap, Ordering::Relaxed);
-        shard.insert(Key::from_slice(key), Entry { published, older: None });
     }
 
     /// What was published of a key up to the version `at`.
     pub(crate) fn get(&self, key: &[u8], hash: u64, at: u64) -> Option<Published> {
-        if self.bytes() == 0 {
+        if !self.filter.may_have(hash) {
             return None;
         }
         self.shard(hash).read().get(key)?.at(at)
@@ -252,7 +299,7 @@ mod tests {
 
     #[test]
     fn superseded_entries_stay_as_long_as_a_snapshot_may_ask() {
-        let (layer, horizon) = (Layer::new(), Horizon::default());
+        let (layer, horizon) = (Layer::new(0), Horizon::default());
         publish(&layer, &horizon, b"k", Some(1), 1);
         publish(&layer, &horizon, b"k", Some(2), 2);
         horizon.hold(2);
@@ -272,8 +319,19 @@ mod tests {
     }
 
     #[test]
+    fn more_keys_than_were_expected_are_found() {
+        let (layer, horizon) = (Layer::new(0), Horizon::default());
+        let count = 3 * EXPECTED_BYTES_MIN as u64 / ENTRY_BYTES as u64;
+        for number in 0..count {
+            publish(&layer, &horizon, &number.to_le_bytes(), Some(number + 1), 1);
+        }
+        assert!((0..count).all(|number| ids(&layer, &number.to_le_bytes(), NEWEST) == Some(number + 1)));
+        assert!((count..2 * count).all(|number| ids(&layer, &number.to_le_bytes(), NEWEST).is_none()));
+    }
+
+    #[test]
     fn ranges_come_in_order_from_both_ends() {
-        let (layer, horizon) = (Layer::new(), Horizon::default());
+        let (layer, horizon) = (Layer::new(0), Horizon::default());
         for number in 0..1000u64 {
             publish(&layer, &horizon, format!("{number:04}").as_bytes(), Some(number + 1), 1);
         }

@@ -51,7 +51,7 @@ fn measure_layer_and_skip_list() {
     let count = variable("KEYS", 400_000);
     let keys: Vec<_> = (0..count).map(key).collect();
     for threads in [1, 2, 8] {
-        let (layer, horizon) = (Layer::new(), Horizon::default());
+        let (layer, horizon) = (Layer::new(count as usize * layer::ENTRY_BYTES), Horizon::default());
         let published = |number| Published { id: Some(Id(number + 1)), version: number };
         let publish = |number: u64| {
             let key = &keys[number as usize];

@@ -116,7 +116,7 @@ pub(crate) struct Map {
 
 impl Map {
     pub(crate) fn new(base: Base) -> Self {
-        let version = Version { active: Arc::new(Layer::new()), sealed: Vec::new(), base };
+        let version = Version { active: Arc::new(Layer::new(0)), sealed: Vec::new(), base };
         Self {
             current: ArcSwap::from_pointee(version),
             publishing: RwLock::new(()),
@@ -181,7 +181,8 @@ impl Map {
         if current.active.bytes() > 0 {
             let sealed = std::iter::once(&current.active).chain(&current.sealed).cloned().collect();
             let base = current.base.clone();
-            self.current.store(Arc::new(Version { active: Arc::new(Layer::new()), sealed, base }));
+            let active = Arc::new(Layer::new(current.active.bytes()));
+            self.current.store(Arc::new(Version { active, sealed, base }));
         }
     }
 

@@ -290,3 +290,63 @@ fn a_reclustered_range_lies_in_the_order_of_its_keys() {
     assert_eq!(values.len(), expected.len());
     assert!(values.iter().zip(&expected).all(|(row, value)| row.ends_with(value)));
 }
+
+/// Puts keys of the numbers, in batches.
+fn put_all(store: &Reshaped, numbers: std::ops::Range<u32>) {
+    for first in numbers.clone().step_by(500) {
+        let mut batch = store.batch();
+        for number in first..numbers.end.min(first + 500) {
+            batch.put(number.to_le_bytes(), "value");
+        }
+        batch.commit().unwrap();
+    }
+}
+
+/// The most memory that the map's changes take while `work` runs.
+fn delta_peak(store: &Reshaped, work: impl FnOnce()) -> usize {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let peak = scope.spawn(|| {
+            let mut peak = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                peak = peak.max(store.stats().delta_bytes);
+                thread::sleep(Duration::from_millis(1));
+            }
+            peak
+        });
+        work();
+        is_over.store(true, Ordering::SeqCst);
+        peak.join().unwrap()
+    })
+}
+
+const ROWS: u32 = 40_000;
+const DELTA: usize = 256 << 10;
+
+#[test]
+fn a_recluster_of_everything_waits_for_checkpoints() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(true));
+    let store = Options::new().delta_bytes(DELTA).open(Box::new(rows), dir.path()).unwrap();
+    put_all(&store, 0..ROWS);
+    let peak = delta_peak(&store, || assert_eq!(store.recluster::<&[u8]>(..).unwrap(), u64::from(ROWS)));
+    assert!((1..=2 * DELTA).contains(&peak), "{peak} bytes");
+    assert_eq!(store.range::<&[u8]>(..).unwrap().count(), ROWS as usize);
+}
+
+#[test]
+fn rows_with_exhausted_ids_are_moved_in_bounded_memory() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let options = Options::new().delta_bytes(DELTA).sequence_bits(16).background(false);
+    let store = options.update(Update::Replace).open(Box::new(rows), dir.path()).unwrap();
+    put_all(&store, 0..ROWS);
+    while !store.stats().is_draining {
+        put_all(&store, 0..500);
+    }
+    store.checkpoint().unwrap();
+    let before = store.stats().checkpoint;
+    let peak = delta_peak(&store, || store.drain().unwrap());
+    assert!((1..=2 * DELTA).contains(&peak), "{peak} bytes");
+    assert!(store.stats().checkpoint > before + 10);
+    assert_eq!(store.range::<&[u8]>(..).unwrap().count(), ROWS as usize);
+    store.verify().unwrap();
+}

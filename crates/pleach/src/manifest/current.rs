@@ -132,6 +132,10 @@ fn parse_current(path: &Path, bytes: &[u8]) -> Result<Current> {
         if first_line.starts_with("pleach ") && is_whole {
             return Err(Error::unsupported(path, other_layout(first_line)));
         }
+        if first_line.starts_with("MANIFEST-") {
+            let message = "this CURRENT is LevelDB's or RocksDB's; docs/leveldb.md tells how to copy a store of LevelDB's";
+            return Err(Error::corruption(path, 0, message));
+        }
         return damaged("CURRENT does not begin as it should");
     };
     if !is_whole {
@@ -206,5 +210,8 @@ mod tests {
         ] {
             assert_eq!(kind(body), ErrorKind::Corruption, "{body:?}");
         }
+        let of_leveldb = parse_current(Path::new("CURRENT"), b"MANIFEST-000004\n").unwrap_err();
+        assert_eq!(of_leveldb.kind(), ErrorKind::Corruption);
+        assert!(of_leveldb.to_string().contains("LevelDB"), "{of_leveldb}");
     }
 }

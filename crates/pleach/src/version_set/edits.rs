@@ -40,9 +40,30 @@ impl VersionSet {
         added: Vec<Arc<SstFile>>,
         change: impl FnOnce(&State, Arc<Version>) -> State,
     ) -> Result<()> {
+        self.commit_locked(&mut self.lock(), edit, added, change)
+    }
+
+    /// The same for what `make` returns: an edit, and its opened files. No other edit is committed meanwhile, so `make` sees the
+    /// version that its edit changes. Returns whether there was an edit.
+    pub(crate) fn commit_made(
+        &self,
+        make: impl FnOnce() -> Result<Option<(Edit, Vec<Arc<SstFile>>)>>,
+    ) -> Result<bool> {
         let mut versions = self.lock();
+        let Some((edit, added)) = make()? else { return Ok(false) };
+        self.commit_locked(&mut versions, edit, added, State::with_version)?;
+        Ok(true)
+    }
+
+    fn commit_locked(
+        &self,
+        versions: &mut Versions,
+        edit: Edit,
+        added: Vec<Arc<SstFile>>,
+        change: impl FnOnce(&State, Arc<Version>) -> State,
+    ) -> Result<()> {
         let homes = homes_named_in(&edit);
-        let (next, changes, changed) = match self.make_durable(&mut versions, edit, &added) {
+        let (next, changes, changed) = match self.make_durable(versions, edit, &added) {
             Ok(made) => made,
             Err(error) => {
                 if self.ctx.status.poison().is_none() {

@@ -230,7 +230,7 @@ fn a_drop_beside_the_commit_of_a_merge_poisons_nothing() {
             move || (0..4000_u32).try_for_each(|key| gone.put((key * 7919 % 4000).to_string(), [1; 300]))
         });
         held.wait_for(1);
-        // The merge is finished and its edit made; now its partition goes.
+        // The merge is finished; now, before its edit is made, its partition goes.
         db.drop_partition(gone).unwrap();
         held.release();
         if let Err(error) = writer.join().unwrap() {

@@ -203,10 +203,6 @@ impl CompactionJob {
     /// Makes the progress durable and shows it to readers.
     fn commit(&mut self, upkeep: &Upkeep, is_done: bool) -> Result<()> {
         self.outputs.sync_names(upkeep)?;
-        let Some((edit, files)) = self.edit(upkeep, is_done)? else {
-            self.abandon();
-            return Ok(());
-        };
         let is_whole = matches!(self.kind, Kind::Whole { .. });
         let is_range = matches!(self.kind, Kind::Range(_));
         if is_range {
@@ -214,18 +210,28 @@ impl CompactionJob {
         } else if !is_whole {
             failpoint::reached("compaction.partial_commit");
         }
-        if is_done && let Some(left) = self.merging.values_left() {
+        if is_done
+            && let Some(left) = self.merging.values_left()
+            && let Some(tree) = upkeep.version_set.state.load().version.tree(self.partition)
+        {
             // Before the edit, which ends the wait of those who want to know.
             upkeep.background.lock().note_conversion(self.partition, left);
-            if left == 0
-                && let Some(tree) = upkeep.version_set.state.load().version.tree(self.partition)
-            {
+            if left == 0 {
                 // Before the edit, with which the ledger looks at it.
                 tree.reads.reset_values();
             }
         }
-        let value_files = value_files_in(&edit);
-        upkeep.version_set.commit_edit(edit, files, State::with_version).inspect_err(|_| {
+        let mut value_files = Vec::new();
+        // The edit of a range or of a partial job also depends on runs that the job does not own: their ages. Another job may
+        // replace them until the lock is taken.
+        let make = || {
+            let made = self.edit(upkeep, is_done)?;
+            if let Some((edit, _)) = &made {
+                value_files = value_files_in(edit);
+            }
+            Ok(made)
+        };
+        let committed = upkeep.version_set.commit_made(make).inspect_err(|_| {
             // In a poisoned store they stay, because the edit may be durable.
             if upkeep.ctx.status.poison().is_none() {
                 for id in value_files {
@@ -233,6 +239,10 @@ impl CompactionJob {
                 }
             }
         })?;
+        if !committed {
+            self.abandon();
+            return Ok(());
+        }
         self.merging.note_committed(upkeep);
         if is_done {
             add(&upkeep.ctx.counters.compactions, 1);

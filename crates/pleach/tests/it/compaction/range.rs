@@ -327,3 +327,21 @@ fn a_repair_brings_nothing_back() {
     let db = SETUP.options(&env).open("/repaired").unwrap();
     check(&db, &model, "repaired");
 }
+
+/// On the real machine: the merges run beside each other.
+#[test]
+fn merges_of_other_runs_beside_that_of_a_range_poison_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = pleach::Options::new().memory(16 << 20).open(dir.path()).unwrap();
+    let partition = db.default_partition();
+    for round in 0..150_u8 {
+        partition.put("a", [round]).unwrap();
+        partition.put("z", [round]).unwrap();
+        // The runs without the key are merged by the policy. Those older than the range's inputs get the age of its output.
+        partition.compact_range("a"..="a").unwrap();
+    }
+    assert_eq!(partition.get("a").unwrap().as_deref(), Some(&[149_u8][..]));
+    assert_eq!(partition.get("z").unwrap().as_deref(), Some(&[149_u8][..]));
+    db.close().unwrap();
+    Db::open(dir.path()).unwrap().verify().unwrap();
+}
