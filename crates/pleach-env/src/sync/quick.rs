@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "a lock gives out references to what it guards")]
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,8 +23,8 @@ pub struct QuickMutex<T> {
     /// Held by those that hold the lock for long, and by the one of them that spins for it.
     long: Mutex<()>,
     is_held: AtomicBool,
-    /// Whether a holder of `long` waits: nobody takes the lock before it. Otherwise it would find the lock taken each time that it
-    /// wakes up.
+    /// Whether a holder of `long` waits: nobody takes the lock before it. Otherwise it would find the lock taken each time
+    /// that it wakes up.
     is_wanted: AtomicBool,
     free: Turnstile,
     value: UnsafeCell<T>,
@@ -53,7 +54,7 @@ impl<T> QuickMutex<T> {
             self.free.wait_until(|| self.take());
             self.is_wanted.store(false, Ordering::Relaxed);
         }
-        QuickGuard { mutex: self, _long: Some(long) }
+        QuickGuard { mutex: self, _long: Some(long), _value: PhantomData }
     }
 
     /// Takes the lock if it gets free within a few microseconds. The holder does no I/O and waits for nobody.
@@ -61,7 +62,7 @@ impl<T> QuickMutex<T> {
     pub fn lock_soon(&self) -> Option<QuickGuard<'_, T>> {
         for _ in 0..SPIN_ROUNDS {
             if !self.is_wanted.load(Ordering::Relaxed) && self.take() {
-                return Some(QuickGuard { mutex: self, _long: None });
+                return Some(QuickGuard { mutex: self, _long: None, _value: PhantomData });
             }
             std::hint::spin_loop();
         }
@@ -78,6 +79,8 @@ impl<T> QuickMutex<T> {
 pub struct QuickGuard<'a, T> {
     mutex: &'a QuickMutex<T>,
     _long: Option<MutexGuard<'a, ()>>,
+    /// Threads may share a guard only if they may share the value.
+    _value: PhantomData<&'a mut T>,
 }
 
 impl<T> Deref for QuickGuard<'_, T> {

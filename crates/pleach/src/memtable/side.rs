@@ -1,8 +1,8 @@
 //! Inserts side by side: what a batch needs is claimed first, looked for while others insert, and done at its turn.
 //!
-//! [`MemtableWriter::claim`] takes the memory, under the lock of the write path. [`SideInserts::locate`] does the part of an insert
-//! that waits for memory, the probe of the index and the descent in the tree. [`InsertsInTurn::insert`] is short: the place is
-//! known, unless another insert has changed its leaf meanwhile.
+//! [`MemtableWriter::claim`] takes the memory, under the lock of the write path. [`SideInserts::locate`] does the part of an
+//! insert that waits for memory, the probe of the index and the descent in the tree. [`InsertsInTurn::insert`] is short: the
+//! place is known, unless another insert has changed its leaf meanwhile.
 //!
 //! # Concurrency
 //! One insert at a time: the write path gives turns, in the order of sequence numbers.

@@ -313,7 +313,9 @@ fn inserts_that_were_claimed_side_by_side_agree_with_a_model() {
     let mut model = BTreeMap::<Vec<u8>, Vec<u64>>::new();
     let mut all: Vec<_> = done.into_iter().flatten().collect();
     all.sort_unstable();
-    all.into_iter().for_each(|(seq, key)| model.entry(key).or_default().push(seq));
+    for (seq, key) in all {
+        model.entry(key).or_default().push(seq);
+    }
     assert!(claimed.load(Ordering::Relaxed) > threads * puts / 2, "most were claimed");
     for (key, seqs) in &model {
         for &seq in seqs {

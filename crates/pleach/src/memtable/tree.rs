@@ -25,6 +25,10 @@ use super::arena::{Arena, ArenaRef, ArenaWriter};
 use super::entry;
 use super::node::{FANOUT, Node};
 
+mod place;
+
+pub(super) use place::LeafPlace;
+
 /// Marks a node number as that of an inner node.
 const INNER: u32 = 1 << 31;
 
@@ -52,7 +56,7 @@ pub(super) struct Tree {
     granted: AtomicUsize,
 }
 
-/// Keys for which memory is taken beyond those asked for, so that few batches reserve: only the others can insert side by side.
+/// Keys for which memory is taken beyond those asked for. Few batches reserve then: only the others can insert side by side.
 const GRANT: usize = 256;
 
 /// So many further batches of the same length are granted too, up to this length.
@@ -61,14 +65,6 @@ const GRANTED_BATCH_MAX: usize = 2048;
 
 /// Most levels of inner nodes: eight levels of half full nodes hold 2^40 leaves.
 const DEPTH_MAX: usize = 8;
-
-/// Where a leaf has a key or would have it, as of a version of the leaf.
-#[derive(Clone, Copy)]
-pub(super) struct LeafPlace {
-    leaf: u32,
-    version: u64,
-    index: usize,
-}
 
 /// A leaf's entries as they stood at one instant.
 #[derive(Clone)]
@@ -89,17 +85,6 @@ impl Tree {
         }
         leaves.push();
         Some(Self { leaves, inners, root: AtomicU32::new(0), granted: AtomicUsize::new(0) })
-    }
-
-    /// Takes so many of the keys that memory is reserved for; `false`, and none, if there are fewer.
-    #[inline]
-    pub(super) fn take_reserved(&self, _one_at_a_time: &mut ArenaWriter<'_>, keys: usize) -> bool {
-        let granted = self.granted.load(Ordering::Relaxed);
-        if keys > granted {
-            return false;
-        }
-        self.granted.store(granted - keys, Ordering::Relaxed);
-        true
     }
 
     /// Takes from the system the memory for inserts of this many keys. Returns whether the system gave it; if not, the tree
@@ -127,46 +112,6 @@ impl Tree {
     /// Bytes of the nodes.
     pub(super) fn bytes(&self) -> usize {
         self.leaves.len() * size_of::<Node>() + self.inners.len() * size_of::<Inner>()
-    }
-
-    /// Where the tree has `key`, or would have it. For any thread.
-    pub(super) fn locate(&self, arena: &Arena, key: &[u8]) -> (LeafPlace, Option<ArenaRef>) {
-        loop {
-            let (leaf, version) = self.leaf_for(arena, key, true);
-            let node = self.leaves.at(leaf);
-            let index = node.rank(arena, key, false);
-            let found = node.key_like(index, key);
-            if node.unchanged_since(version) {
-                return (
-                    LeafPlace { leaf, version, index },
-                    found.filter(|&at| entry::key(arena, at) == key),
-                );
-            }
-        }
-    }
-
-    /// Whether the leaf of a place is as it was.
-    #[inline]
-    pub(super) fn is_current(&self, place: LeafPlace) -> bool {
-        self.leaves.at(place.leaf).unchanged_since(place.version)
-    }
-
-    /// Adds a key record that the tree does not hold, at a place that is current.
-    ///
-    /// Requires: a reservation that covers it.
-    #[inline]
-    pub(super) fn insert_at(
-        &self,
-        writer: &mut ArenaWriter<'_>,
-        place: LeafPlace,
-        key_ref: ArenaRef,
-        key: &[u8],
-    ) {
-        let node = self.leaves.at(place.leaf);
-        if node.is_full() {
-            return self.insert_record(writer.arena(), key_ref, key);
-        }
-        node.write(|n| n.insert_at(place.index, key_ref, key));
     }
 
     /// Adds a key record that the tree does not hold.

@@ -1,8 +1,9 @@
 //! Write path: from a batch in the commit queue to entries in the memtable that readers see.
 //!
-//! [`WritePath::commit`] commits a batch side by side with others (`side_by_side`), or puts it into the queue. One thread at a time
-//! is the commit leader: it takes all waiting batches as a group and commits them (`leader`). This module holds the state of the
-//! path, and the steps that jobs and the open also take: syncing the log, starting a log segment, and switching the memtable.
+//! [`WritePath::commit`] commits a batch side by side with others (`side_by_side`), or puts it into the queue. One thread at a
+//! time is the commit leader: it takes all waiting batches as a group and commits them (`leader`). This module holds the state
+//! of the path, and the steps that jobs and the open also take: syncing the log, starting a log segment, and switching the
+//! memtable.
 //!
 //! # Invariants
 //! 1. *Logged before visible*: a batch is in the log before any reader sees it, and synced if it asked for that.

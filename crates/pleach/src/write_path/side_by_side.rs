@@ -33,9 +33,9 @@ use crate::memtable::{Memtable, SideInserts};
 use crate::stats::add_alone;
 
 /// A batch that is in the log and waits for its turn.
-struct Logged<'m> {
+struct Logged<'p, 'm> {
     inserts: SideInserts<'m>,
-    first_seq: SeqNo,
+    turn: Turn<'p>,
     place: PayloadPlace,
 }
 
@@ -57,9 +57,8 @@ impl WritePath {
                 Err(error) => return Some(Err(error)),
             }
         };
-        let Logged { mut inserts, first_seq, place } = logged;
-        let mut seq = first_seq;
-        let turn = Turn { path: self, first_seq, last_seq: seq + u64::from(request.operations.count()) - 1 };
+        let Logged { mut inserts, turn, place } = logged;
+        let mut seq = turn.first_seq;
         request.operations.for_each(&mut |op| inserts.locate(op.hash(), &op.partition_key()));
         failpoint::reached("commit.side_by_side");
         self.turns.wait_until(|| turn.has_come() || self.is_broken());
@@ -86,12 +85,12 @@ impl WritePath {
     /// Admits the batch and appends it to the log; `None` if it has to go to the commit queue. After an error it is not in the
     /// log.
     #[inline]
-    fn log_side_by_side<'m>(
-        &self,
+    fn log_side_by_side<'p, 'm>(
+        &'p self,
         writer: &mut Writer,
         request: &mut WriteRequest,
         memtable: &'m Arc<Memtable>,
-    ) -> Option<Result<Logged<'m>>> {
+    ) -> Option<Result<Logged<'p, 'm>>> {
         let footprint = request.operations.footprint();
         let (first_seq, count) = (writer.next_seq, request.operations.count());
         let under_way = writer.side_by_side - self.side_by_side_ended.load(Ordering::Acquire);
@@ -114,7 +113,10 @@ impl WritePath {
         request.first_seq = first_seq;
         let record = Append { record: request.operations.record_mut(), first_seq, count };
         let start = writer.log.offset();
+        // From here on a panic leaves a number that is never shown.
+        let turn = Turn { path: self, first_seq, last_seq: first_seq + u64::from(count) - 1 };
         if let Err(error) = writer.log.append([record]) {
+            std::mem::forget(turn);
             return Some(Err(self.log_failed(&writer.log, error)));
         }
         writer.next_seq += u64::from(count);
@@ -123,7 +125,7 @@ impl WritePath {
         add_alone(&self.ctx.counters.log_bytes, writer.log.offset() - start);
         let place =
             PayloadPlace { segment: writer.log.segment_id(), offset: request.operations.payload_offset() };
-        Some(Ok(Logged { inserts, first_seq, place }))
+        Some(Ok(Logged { inserts, turn, place }))
     }
 
     /// Waits until everything in the log is in the memtable. Requires: `writer` is locked, so nothing comes behind it.
@@ -133,7 +135,7 @@ impl WritePath {
 
     /// Whether a thread panicked between the log and the memtable: turns come no more.
     fn is_broken(&self) -> bool {
-        self.inserts_broken.load(Ordering::Relaxed)
+        self.inserts_broken.load(Ordering::Acquire)
     }
 }
 
@@ -171,7 +173,7 @@ impl WritePath {
     /// After a panic between log and memtable: the number that is due never comes. The store is poisoned first.
     pub(super) fn break_inserts(&self) {
         self.ctx.status.set_poison(leader_panicked());
-        self.inserts_broken.store(true, Ordering::Relaxed);
+        self.inserts_broken.store(true, Ordering::Release);
         self.turns.notify();
     }
 }

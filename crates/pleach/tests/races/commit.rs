@@ -122,7 +122,9 @@ fn many_writers_of_the_same_keys_lose_nothing() {
                 })
             })
             .collect();
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        for writer in writers {
+            writer.join().unwrap();
+        }
         assert_eq!(partition.iter().count(), 8 * 300 + 10);
         for writer in 0..8 {
             for n in 3_900..4_000u64 {
