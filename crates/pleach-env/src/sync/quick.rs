@@ -109,3 +109,33 @@ impl<T> Drop for QuickGuard<'_, T> {
         self.mutex.free.notify();
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "locks are for threads")]
+mod tests {
+    use super::*;
+
+    const ROUNDS: u64 = if cfg!(miri) { 20 } else { 100_000 };
+
+    #[test]
+    fn one_thread_at_a_time_has_the_lock() {
+        let mutex = QuickMutex::new((0u64, 0u64));
+        let add = |mut guard: QuickGuard<'_, (u64, u64)>| {
+            let (first, second) = *guard;
+            std::hint::spin_loop();
+            *guard = (first + 1, second + 1);
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (mutex, add) = (&mutex, &add);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let soon = if (thread + round) % 16 == 0 { None } else { mutex.lock_soon() };
+                        add(soon.unwrap_or_else(|| mutex.lock()));
+                    }
+                });
+            }
+        });
+        assert_eq!(*mutex.lock(), (4 * ROUNDS, 4 * ROUNDS));
+    }
+}
