@@ -29,7 +29,7 @@ use pleach_table::ValueKind;
 use super::leader::PayloadPlace;
 use super::recent_writers::is_noted;
 use super::{WritePath, WriteRequest, Writer, leader_panicked};
-use crate::memtable::{Memtable, SideInserts};
+use crate::memtable::{Footprint, Memtable, SideInserts};
 use crate::stats::add_alone;
 
 /// A batch that is in the log and waits for its turn.
@@ -59,7 +59,10 @@ impl WritePath {
         };
         let Logged { mut inserts, turn, place } = logged;
         let mut seq = turn.first_seq;
-        request.operations.for_each(&mut |op| inserts.locate(op.hash(), &op.partition_key()));
+        // Neighbours in a batch change each other's leaves, so their places are worth looking for only while it has to wait.
+        if request.operations.count() == 1 || !turn.has_come() {
+            request.operations.for_each(&mut |op| inserts.locate(op.hash(), &op.partition_key()));
+        }
         failpoint::reached("commit.side_by_side");
         self.turns.wait_until(|| turn.has_come() || self.is_broken());
         if !turn.has_come() {
@@ -109,7 +112,10 @@ impl WritePath {
         if self.ctx.options.is_adaptive() && is_noted(1, first_seq) {
             self.recent_writers.lock().note(self.ctx.env.now(), std::iter::once(request.thread));
         }
-        let inserts = writer.memtable.claim(memtable, footprint)?;
+        let inserts = match writer.memtable.claim(memtable, footprint) {
+            Some(inserts) => inserts,
+            None => self.reserve_and_claim(writer, memtable, footprint)?,
+        };
         request.first_seq = first_seq;
         let record = Append { record: request.operations.record_mut(), first_seq, count };
         let start = writer.log.offset();
@@ -126,6 +132,22 @@ impl WritePath {
         let place =
             PayloadPlace { segment: writer.log.segment_id(), offset: request.operations.payload_offset() };
         Some(Ok(Logged { inserts, turn, place }))
+    }
+
+    /// Reserves memory first, which needs a memtable without inserts under way.
+    #[cold]
+    fn reserve_and_claim<'m>(
+        &self,
+        writer: &mut Writer,
+        memtable: &'m Arc<Memtable>,
+        footprint: Footprint,
+    ) -> Option<SideInserts<'m>> {
+        self.settle(writer);
+        if self.is_broken() || !writer.memtable.reserve(footprint) {
+            return None;
+        }
+        self.shares.follow_memtables();
+        writer.memtable.claim(memtable, footprint)
     }
 
     /// Waits until everything in the log is in the memtable. Requires: `writer` is locked, so nothing comes behind it.
