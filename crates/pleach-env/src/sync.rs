@@ -26,6 +26,10 @@ pub use turnstile::Turnstile;
 /// microseconds, about as long as to sleep and to wake up.
 pub const SPIN_ROUNDS: u32 = 100;
 
+/// The same for a turn that is about to come: some 20 us, as long as to sleep and to be woken on a processor that has nothing
+/// else to do. With a tenth of it two writers were half as fast, because each page fault of one put the other to sleep.
+pub const TURN_ROUNDS: u32 = 1000;
+
 /// A point where a simulated machine may switch threads.
 #[inline]
 #[cfg_attr(feature = "failpoints", track_caller)]

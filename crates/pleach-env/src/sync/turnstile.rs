@@ -3,12 +3,10 @@
 //! A waiting thread spins, and then sleeps, so that its processor can run the other one. Who ends the wait pays one load: no
 //! fence, so it may overlook a thread that is about to sleep; that one looks again by itself after [`LOOK_AGAIN`].
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Rounds of spinning, some 20 us: about as long as to sleep and to be woken on a processor that has nothing else to do. A
-/// tenth of it made two writers half as fast, because each page fault of one put the other to sleep.
-const TURN_ROUNDS: u32 = 1000;
+use super::TURN_ROUNDS;
+use super::atomic::{AtomicBool, Ordering};
 
 /// How long a sleeping thread stays asleep if it was overlooked.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
@@ -24,7 +22,7 @@ pub struct Turnstile {
 
 impl Turnstile {
     /// A turnstile that nobody waits at.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             has_sleeper: AtomicBool::new(false),
             lock: parking_lot::Mutex::new(()),
