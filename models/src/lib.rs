@@ -76,6 +76,5 @@ pub mod inbox;
 pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
     builder.check(model);
 }

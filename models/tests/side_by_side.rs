@@ -37,5 +37,5 @@ fn a_writer_beside_a_leader() {
 
 #[test]
 fn two_writers_beside_a_leader() {
-    run(2, &[SideBySide::write, SideBySide::write, SideBySide::write_as_leader]);
+    run(1, &[SideBySide::write, SideBySide::write, SideBySide::write_as_leader]);
 }

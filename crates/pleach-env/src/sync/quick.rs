@@ -71,7 +71,8 @@ impl<T> QuickMutex<T> {
 
     #[inline]
     fn take(&self) -> bool {
-        !self.is_held.load(Ordering::Relaxed) && !self.is_held.swap(true, Ordering::Acquire)
+        !self.is_held.load(Ordering::Relaxed)
+            && self.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -33,7 +33,7 @@ use crate::memtable::{Footprint, Memtable, SideInserts};
 use crate::stats::add_alone;
 
 /// A batch that is in the log and waits for its turn.
-struct Logged<'p, 'm> {
+pub(super) struct Logged<'p, 'm> {
     inserts: SideInserts<'m>,
     turn: Turn<'p>,
     place: PayloadPlace,
@@ -88,7 +88,7 @@ impl WritePath {
     /// Admits the batch and appends it to the log; `None` if it has to go to the commit queue. After an error it is not in the
     /// log.
     #[inline]
-    fn log_side_by_side<'p, 'm>(
+    pub(super) fn log_side_by_side<'p, 'm>(
         &'p self,
         writer: &mut Writer,
         request: &mut WriteRequest,
@@ -162,7 +162,7 @@ impl WritePath {
 }
 
 /// The turn of a batch. Dropped in a panic, it breaks the inserts.
-struct Turn<'a> {
+pub(super) struct Turn<'a> {
     path: &'a WritePath,
     first_seq: SeqNo,
     last_seq: SeqNo,

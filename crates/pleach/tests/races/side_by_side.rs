@@ -34,7 +34,12 @@ fn snapshots_beside_many_writers_see_whole_batches_in_order() {
                 threads.spawn(move || {
                     for n in (1u64..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
                         let mut batch = db.batch();
-                        for key in [&*format!("first {writer}"), "shared first", "shared last", &*format!("last {writer}")] {
+                        for key in [
+                            &*format!("first {writer}"),
+                            "shared first",
+                            "shared last",
+                            &*format!("last {writer}"),
+                        ] {
                             let value = if key.starts_with("shared") { n << 8 | writer } else { n };
                             batch.put(partition, key, value.to_le_bytes());
                         }
@@ -84,11 +89,19 @@ fn a_close_beside_many_writers_keeps_what_was_answered() {
                             let key = format!("{writer}");
                             for n in 1u64.. {
                                 let value = (round << 32 | n).to_le_bytes();
-                                let put = if writer == 0 { partition.try_put(&key, value) } else { partition.put(&key, value) };
+                                let put = if writer == 0 {
+                                    partition.try_put(&key, value)
+                                } else {
+                                    partition.put(&key, value)
+                                };
                                 match put {
                                     Ok(()) => {}
-                                    Err(error) if error.kind() == ErrorKind::Closed => return round << 32 | (n - 1),
-                                    Err(error) => assert_eq!((writer, error.kind()), (0, ErrorKind::Conflict)),
+                                    Err(error) if error.kind() == ErrorKind::Closed => {
+                                        return round << 32 | (n - 1);
+                                    }
+                                    Err(error) => {
+                                        assert_eq!((writer, error.kind()), (0, ErrorKind::Conflict))
+                                    }
                                 }
                             }
                             unreachable!("the store is closed before")
@@ -102,7 +115,10 @@ fn a_close_beside_many_writers_keeps_what_was_answered() {
             let db = options().open(dir.path()).unwrap();
             for (writer, answered) in answered.into_iter().enumerate().skip(1) {
                 let found = number(&db.default_partition(), &writer.to_string());
-                assert!(found == answered || answered & 0xffff_ffff == 0, "writer {writer}: {found:x} {answered:x}");
+                assert!(
+                    found == answered || answered & 0xffff_ffff == 0,
+                    "writer {writer}: {found:x} {answered:x}"
+                );
             }
             db.close().unwrap();
         }
