@@ -35,6 +35,21 @@ mod in_flight;
 #[path = "../../crates/pleach-reshape/src/latches.rs"]
 mod latches;
 
+/// Rounds of spinning. One look more is all that a model needs.
+pub(crate) const SPIN_ROUNDS: u32 = 1;
+pub(crate) const TURN_ROUNDS: u32 = 1;
+
+#[path = "../../crates/pleach-env/src/sync/quick.rs"]
+mod quick;
+
+#[path = "../../crates/pleach-env/src/sync/turnstile.rs"]
+mod turnstile;
+
+pub(crate) use turnstile::Turnstile;
+
+/// Writers that log one after the other and insert in turn.
+pub mod side_by_side;
+
 /// Writers and checkpoints, writers and readers of a reshaped store.
 pub mod reshape;
 
@@ -42,7 +57,7 @@ pub mod reshape;
 mod wakers;
 
 pub use store::*;
-pub use sync::{Mutex, MutexGuard};
+pub use sync::{Condvar, Mutex, MutexGuard, atomic};
 pub use wakers::{WaitingTask, is_in_waker, run_waker, wake};
 
 /// Points of races, which loom finds by itself.

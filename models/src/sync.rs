@@ -1,6 +1,7 @@
 //! Loom's locks with the interface of `parking_lot`.
 
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 pub use loom::sync::atomic;
 
@@ -9,7 +10,7 @@ pub use loom::sync::atomic;
 pub struct Mutex<T>(loom::sync::Mutex<T>);
 
 /// A locked mutex. It is empty while a condition variable has it.
-pub struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
+pub struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>, &'a loom::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub fn new(value: T) -> Self {
@@ -17,7 +18,7 @@ impl<T> Mutex<T> {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(Some(self.0.lock().expect("loom ends a model at the first panic")))
+        MutexGuard(Some(self.0.lock().expect("loom ends a model at the first panic")), &self.0)
     }
 }
 
@@ -40,9 +41,21 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 pub struct Condvar(loom::sync::Condvar);
 
 impl Condvar {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let locked = guard.0.take().expect("locked");
         guard.0 = Some(self.0.wait(locked).expect("loom ends a model at the first panic"));
+    }
+
+    /// A wait whose time may be over at once, after what the others do next.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _timeout: Duration) {
+        let MutexGuard(locked, mutex) = guard;
+        drop(locked.take());
+        loom::thread::yield_now();
+        *locked = Some(mutex.lock().expect("loom ends a model at the first panic"));
     }
 
     pub fn notify_all(&self) {

@@ -16,6 +16,20 @@ pub use parking_lot::{Condvar, Mutex, RwLock};
 #[cfg(feature = "failpoints")]
 pub use simulated::{Condvar, Mutex, RwLock};
 
+mod quick;
+mod turnstile;
+
+pub use quick::{QuickGuard, QuickMutex};
+pub use turnstile::Turnstile;
+
+/// Rounds of spinning for what another thread is about to do. A round is one `pause`, 10 to 50 ns; all rounds take a few
+/// microseconds, about as long as to sleep and to wake up.
+pub const SPIN_ROUNDS: u32 = 100;
+
+/// The same for a turn that is about to come: some 20 us, as long as to sleep and to be woken on a processor that has nothing
+/// else to do. With a tenth of it two writers were half as fast, because each page fault of one put the other to sleep.
+pub const TURN_ROUNDS: u32 = 1000;
+
 /// A point where a simulated machine may switch threads.
 #[inline]
 #[cfg_attr(feature = "failpoints", track_caller)]

@@ -75,7 +75,7 @@ impl Inner {
     /// Makes the log durable, notes that in `CURRENT`, and releases the memtables and files that readers see.
     fn end(&self) -> Result<()> {
         let _no_new_ones = self.naming.lock();
-        let mut writer = self.writes.writer.lock();
+        let mut writer = self.writes.lock();
         let mut result = Ok(());
         if self.ctx.status.read_only().is_none() {
             result = self.make_close_durable(&mut writer);

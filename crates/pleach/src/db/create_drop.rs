@@ -68,7 +68,7 @@ impl Inner {
             edit.push(EditItem::CreatePartition { id: live.id, name: live.name.to_string() });
         }
         self.writes.sync_log()?;
-        self.commit_partitions(&mut self.writes.writer.lock(), edit)?;
+        self.commit_partitions(&mut self.writes.lock(), edit)?;
         for live in &created {
             trace::partition_created(live.id, &live.name);
         }
@@ -110,7 +110,7 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     // Most of the log is synced before writers have to wait.
     inner.writes.sync_log()?;
     // The flag changes under `writer`, so every batch is either before the drop or refused.
-    let mut writer = inner.writes.writer.lock();
+    let mut writer = inner.writes.lock();
     let mut edit = Edit::default();
     edit.push(EditItem::DropPartition { id: live.id });
     inner.commit_partitions(&mut writer, edit)?;

@@ -99,6 +99,7 @@ impl Inner {
             scant_bytes: 0,
             memtable,
             tombstone_spans: Arc::clone(&state.tombstone_spans),
+            side_by_side: 0,
         };
         let (filter_bytes, index_bytes) = files.table_bytes();
         let cache_min = options.cache_bytes(filter_bytes.saturating_add(index_bytes));

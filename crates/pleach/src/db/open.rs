@@ -208,9 +208,9 @@ fn read_again(inner: &Inner, found: &Found) -> Result<()> {
 
 /// Writes the recovered batches into fresh segments and the memtable, and moves the log's floor to them.
 fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
-    let first_segment = inner.writes.writer.lock().log.segment_id();
+    let first_segment = inner.writes.lock().log.segment_id();
     read_again(inner, found)?;
-    inner.writes.writer.lock().log.sync()?;
+    inner.writes.lock().log.sync()?;
     inner.version_set.lock().floor_is_pinned = false;
     let state = inner.version_set.state.load_full();
     let oldest = state.immutable.last().unwrap_or(&state.active);
@@ -235,7 +235,7 @@ fn discard_fresh_segments(inner: &Inner, error: &Error) {
 fn recover_batch(inner: &Inner, record: &Record<'_>) -> Result<()> {
     let writes = &inner.writes;
     let is_writable = inner.ctx.status.read_only().is_none();
-    let mut writer = writes.writer.lock();
+    let mut writer = writes.lock();
     let footprint = Operations::footprint_of(record.payload);
     if writes.is_full_for(&writer, footprint) {
         if is_writable {

@@ -8,10 +8,11 @@
 //!    Afterwards only its atomic words change.
 //! 2. *In bounds*: every reference points into an allocation of its memtable's arena. References never come from disk. Only
 //!    the modules of the memtable can make one; none leaves them.
-//! 3. *One writer*: at most one [`ArenaWriter`] of an arena exists at a time.
+//! 3. *Own bytes*: no byte is given to two allocations. At most one [`ArenaWriter`] at a time allocates at the arena's position
+//!    ([`Arena::writer`]); the others have a [`Claim`] each, bytes behind which the position has moved on.
 //!
 //! # Concurrency
-//! One writer; any number of readers, lock-free.
+//! One writer at the position, any number of claims, and any number of readers, lock-free.
 
 #![expect(
     unsafe_code,
@@ -121,6 +122,10 @@ pub(super) struct Arena {
     large: AtomicUsize,
     /// Bytes of all chunks.
     reserved: AtomicUsize,
+    /// The end of the last claim that was not used up ([`GivenBack`]); 0 for none. Inserts store it one at a time. Who claims
+    /// next takes it, if it ends at the position, and clears it. Of two that store at the same time one is lost, and so are the
+    /// bytes that it gave back.
+    given_back: AtomicU64,
 }
 
 /// Bytes before the first record: reference 0 means none.
@@ -144,16 +149,38 @@ impl Arena {
             passed: AtomicUsize::new(0),
             large: AtomicUsize::new(0),
             reserved: AtomicUsize::new(0),
+            given_back: AtomicU64::new(0),
         })
     }
 
-    /// The right to write to the arena.
+    /// Where the next claim in `chunk` begins: at `used`, or before what was given back there.
+    #[inline]
+    fn take_back(&self, chunk: usize, used: usize) -> usize {
+        let word = self.given_back.load(Ordering::Relaxed);
+        if word == 0 {
+            return used;
+        }
+        self.given_back.store(0, Ordering::Relaxed);
+        let unused = (word & GivenBack::UNUSED_MAX) as usize * 8;
+        if word == GivenBack::word(chunk, used - unused.min(used), used) { used - unused } else { used }
+    }
+
+    /// The right to allocate at the arena's position.
     ///
     /// # Safety
-    /// No other writer of this arena exists (invariant 3).
+    /// No other such right to this arena exists (invariant 3).
     #[inline]
     pub(super) unsafe fn writer(&self) -> ArenaWriter<'_> {
-        ArenaWriter(self)
+        ArenaWriter { arena: self, claim: None }
+    }
+
+    /// The right to allocate the bytes of a claim.
+    ///
+    /// # Safety
+    /// The claim is one of this arena.
+    #[inline]
+    pub(super) unsafe fn writer_of(&self, claim: Claim) -> ArenaWriter<'_> {
+        ArenaWriter { arena: self, claim: Some(claim) }
     }
 
     /// Bytes taken from the system.
@@ -194,6 +221,26 @@ impl Arena {
         unsafe { AtomicU64::from_ptr(chunk.start().as_ptr().add(offset).cast()) }
     }
 
+    /// Moves the position by an allocation of `len` bytes; returns its chunk and its start.
+    #[inline]
+    fn take(&self, len: usize) -> (usize, usize) {
+        let mut index = self.current.load(Ordering::Relaxed);
+        let mut start = self.used.load(Ordering::Relaxed);
+        loop {
+            let chunk =
+                self.chunks[index].get().expect("the memory of a batch is reserved before it is logged");
+            if start + len <= chunk.len() {
+                break;
+            }
+            self.passed.fetch_add(chunk.len(), Ordering::Relaxed);
+            index += 1;
+            start = 0;
+        }
+        self.current.store(index, Ordering::Relaxed);
+        self.used.store(start + len, Ordering::Relaxed);
+        (index, start)
+    }
+
     /// Prefetches the cache line at `at`.
     #[inline]
     pub(super) fn prefetch(&self, at: ArenaRef) {
@@ -210,21 +257,57 @@ impl Arena {
     }
 }
 
-/// The right to write to an arena. It is neither `Clone` nor `Copy`, and only [`Arena::writer`] makes one.
-pub(super) struct ArenaWriter<'a>(&'a Arena);
+/// The right to write to an arena. It is neither `Clone` nor `Copy`, and only the arena makes one.
+pub(super) struct ArenaWriter<'a> {
+    arena: &'a Arena,
+    /// Where allocations come from; `None`: from the arena's position.
+    claim: Option<Claim>,
+}
+
+/// Bytes of a chunk that one insert may allocate. It is neither `Clone` nor `Copy`.
+pub(super) struct Claim {
+    chunk: usize,
+    start: usize,
+    end: usize,
+}
 
 impl<'a> ArenaWriter<'a> {
     /// The arena, for reads.
     #[inline]
     pub(super) fn arena(&self) -> &'a Arena {
-        self.0
+        self.arena
+    }
+
+    /// Claims bytes of the current chunk, a multiple of 8, for another writer; `None` if it has too few.
+    #[inline]
+    pub(super) fn claim(&mut self, bytes: usize) -> Option<Claim> {
+        let arena = self.arena;
+        let chunk = arena.current.load(Ordering::Relaxed);
+        let len = arena.chunks[chunk].get()?.len();
+        let start = arena.take_back(chunk, arena.used.load(Ordering::Relaxed));
+        let end = start + bytes;
+        if end > len {
+            return None;
+        }
+        arena.used.store(end, Ordering::Relaxed);
+        Some(Claim { chunk, start, end })
+    }
+
+    /// Gives back what is left of a claim. It is used again if no other claim was made since.
+    #[inline]
+    pub(super) fn give_back(self) {
+        if let Some(Claim { chunk, start, end }) = self.claim
+            && start < end
+        {
+            self.arena.given_back.store(GivenBack::word(chunk, start, end), Ordering::Relaxed);
+        }
     }
 
     /// Takes from the system the memory for allocations of `footprint`. Returns whether the system gave it; if not, the
     /// arena is as usable as before.
     #[inline]
     pub(super) fn reserve(&mut self, footprint: Footprint) -> bool {
-        let arena = self.0;
+        let arena = self.arena;
         let chunk = arena.chunks[arena.current.load(Ordering::Relaxed)].get();
         let has_room = chunk.is_some_and(|c| footprint.bytes <= c.len() - arena.used.load(Ordering::Relaxed));
         has_room || self.reserve_chunks(footprint)
@@ -236,7 +319,7 @@ impl<'a> ArenaWriter<'a> {
         if bytes > FOOTPRINT_MAX {
             return false;
         }
-        let arena = self.0;
+        let arena = self.arena;
         let mut index = arena.current.load(Ordering::Relaxed);
         let in_current = arena.chunks[index].get().map(|c| c.len() - arena.used.load(Ordering::Relaxed));
         let mut room = in_current.unwrap_or(0);
@@ -259,15 +342,15 @@ impl<'a> ArenaWriter<'a> {
     /// Makes chunk `index` for allocations of `footprint`; returns its length, or `None` without memory.
     #[cold]
     fn add_chunk(&mut self, index: usize, footprint: Footprint) -> Option<usize> {
-        let pool = &self.0.pool;
+        let pool = &self.arena.pool;
         let region_len = pool.region_len();
         let bytes = footprint.bytes + START;
         let shares = bytes <= region_len
             || (footprint.record_max <= region_len / 4 && bytes <= SHARED_CHUNKS_MAX * region_len);
         let chunk = if shares { pool.try_take()? } else { Region::try_new(bytes.min(CHUNK_LEN_MAX))? };
         let len = chunk.len();
-        self.0.reserved.fetch_add(len, Ordering::Relaxed);
-        let is_new = self.0.chunks[index].set(chunk).is_ok();
+        self.arena.reserved.fetch_add(len, Ordering::Relaxed);
+        let is_new = self.arena.chunks[index].set(chunk).is_ok();
         debug_assert!(is_new, "one writer, and the slot was empty");
         Some(len)
     }
@@ -277,25 +360,17 @@ impl<'a> ArenaWriter<'a> {
     ///
     /// Requires: a reservation that covers it.
     pub(super) fn allocate(&mut self, len: usize, fill: impl FnOnce(ArenaRef, &mut [u8])) -> ArenaRef {
-        let arena = self.0;
+        let arena = self.arena;
         let len = len.next_multiple_of(8);
-        let mut index = arena.current.load(Ordering::Relaxed);
-        let mut start = arena.used.load(Ordering::Relaxed);
-        let chunk = loop {
-            let chunk =
-                arena.chunks[index].get().expect("the memory of a batch is reserved before it is logged");
-            if start + len <= chunk.len() {
-                break chunk;
-            }
-            arena.passed.fetch_add(chunk.len(), Ordering::Relaxed);
-            index += 1;
-            start = 0;
+        let (index, start) = match &mut self.claim {
+            Some(claim) => claim.take(len),
+            None => arena.take(len),
         };
-        arena.current.store(index, Ordering::Relaxed);
-        arena.used.store(start + len, Ordering::Relaxed);
+        let chunk = arena.chunks[index].get().expect("allocations are in chunks that exist");
         let at = ArenaRef(((index as u64) << 32) | start as u64);
-        // SAFETY: `start + len <= chunk.len()` by the check above. The range was never allocated before, because `used`
-        // only grows and there is one writer (invariant 3), so no other thread reads or writes it.
+        // SAFETY: the range is in the chunk: `take` has compared it with the chunk's end, or with that of a claim, which was
+        // compared with it. It was never allocated before, because position and claims only move up over what was
+        // allocated, and nobody else has these bytes (invariant 3). So no other thread reads or writes them.
         fill(at, unsafe { std::slice::from_raw_parts_mut(chunk.start().as_ptr().add(start), len) });
         at
     }
@@ -304,7 +379,7 @@ impl<'a> ArenaWriter<'a> {
     ///
     /// Requires: the arena was not full of large values when the group was admitted.
     pub(super) fn adopt(&mut self, region: Region, fill: impl FnOnce(&mut [u8])) -> ArenaRef {
-        let arena = self.0;
+        let arena = self.arena;
         let (start, len) = (region.start(), region.len());
         // SAFETY: the region is `len` bytes long, and no other thread knows it before it is published below.
         fill(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) });
@@ -315,6 +390,31 @@ impl<'a> ArenaWriter<'a> {
         arena.reserved.fetch_add(len, Ordering::Relaxed);
         arena.passed.fetch_add(len, Ordering::Relaxed);
         ArenaRef(((CHUNKS + large) as u64) << 32)
+    }
+}
+
+/// What is left of a claim, as a word: chunk, end and length of the rest, both in units of 8 bytes.
+struct GivenBack;
+
+impl GivenBack {
+    const UNUSED_MAX: u64 = (1 << 24) - 1;
+
+    /// 0 if it is too long to be told.
+    #[inline]
+    fn word(chunk: usize, start: usize, end: usize) -> u64 {
+        let unused = (end - start) as u64 / 8;
+        if unused > Self::UNUSED_MAX { 0 } else { (chunk as u64) << 53 | (end as u64 / 8) << 24 | unused }
+    }
+}
+
+impl Claim {
+    /// Moves the start by an allocation of `len` bytes; returns chunk and start.
+    #[inline]
+    fn take(&mut self, len: usize) -> (usize, usize) {
+        let start = self.start;
+        assert!(start + len <= self.end, "a claim covers the allocations of its insert");
+        self.start += len;
+        (self.chunk, start)
     }
 }
 

@@ -15,7 +15,8 @@
 //! 4. *Safe functions*: references into the arena do not leave this module, so no use of its functions can misread memory.
 //!
 //! # Concurrency
-//! One [`MemtableWriter`], which the commit leader has; readers take no lock.
+//! One [`MemtableWriter`], which the holder of the write path's lock has. Inserts run one at a time, in the order of their
+//! sequence numbers: through the writer, or with what it has claimed for them (`side`). Readers take no lock.
 //!
 //! # Cost
 //! A point read: one probe of the index and one read of the record. An insert of a new key: that, and a descent of four
@@ -30,6 +31,7 @@ mod entry;
 mod index;
 mod memory;
 mod node;
+mod side;
 mod tree;
 mod writer;
 
@@ -48,6 +50,7 @@ pub(crate) use entry::{LARGE_FRONT, PLACE_LEN, Place};
 use index::HashIndex;
 use memory::Holding;
 pub(crate) use memory::MemtableMemory;
+pub(crate) use side::SideInserts;
 use tree::Tree;
 pub(crate) use writer::MemtableWriter;
 

@@ -117,6 +117,14 @@ impl Node {
         ArenaRef::from_word(self.keys[index].load(Ordering::Acquire))
     }
 
+    /// The key at `index`, if its head is that of `key`: any other key has another one, and need not be looked at.
+    #[inline]
+    pub(super) fn key_like(&self, index: usize, key: &[u8]) -> Option<ArenaRef> {
+        let skip = self.skip.load(Ordering::Relaxed) as usize;
+        let is_like = index < self.count() && self.heads[index].load(Ordering::Relaxed) == head(key, skip);
+        if is_like { self.key_at(index) } else { None }
+    }
+
     pub(super) fn low(&self) -> Option<ArenaRef> {
         ArenaRef::from_word(self.low.load(Ordering::Acquire))
     }

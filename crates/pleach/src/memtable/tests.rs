@@ -260,3 +260,74 @@ fn readers_see_a_consistent_prefix_beside_the_writer() {
         done.store(true, Ordering::Release);
     });
 }
+
+/// Threads claim memory under a lock, look for their places side by side, and insert in turn, as the write path does.
+#[test]
+fn inserts_that_were_claimed_side_by_side_agree_with_a_model() {
+    let (threads, puts, keys) = if cfg!(miri) { (2, 60, 20) } else { (4, 20_000, 3_000) };
+    let writer = pleach_env::sync::QuickMutex::new((memtable(1 << 20), 1u64));
+    let memtable = Arc::clone(&*writer.lock().0);
+    let (shown, claimed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let turns = pleach_env::sync::Turnstile::new();
+    let settle = |next: u64| turns.wait_until(|| shown.load(Ordering::Acquire) + 1 == next);
+    let show = |seq: u64| {
+        shown.store(seq, Ordering::Release);
+        turns.notify();
+    };
+    let put = |key: &[u8]| {
+        let hash = key_hash(0, key);
+        let footprint = Memtable::footprint(key.len(), 8);
+        let mut guard = writer.lock();
+        let (writer, next) = &mut *guard;
+        let seq = *next;
+        *next += 1;
+        let Some(mut insert) = writer.claim(&memtable, footprint) else {
+            settle(seq);
+            assert!(writer.reserve(footprint));
+            writer.insert(hash, key, seq, ValueKind::Put, &seq.to_le_bytes());
+            show(seq);
+            return seq;
+        };
+        drop(guard);
+        claimed.fetch_add(1, Ordering::Relaxed);
+        insert.locate(hash, key);
+        settle(seq);
+        let mut insert = insert.begin();
+        insert.insert((hash, key), seq, ValueKind::Put, None, &seq.to_le_bytes());
+        insert.end();
+        show(seq);
+        seq
+    };
+    let done: Vec<Vec<(u64, Vec<u8>)>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(thread);
+                    let keys = (0..puts).map(|_| key_of(3, rng.u64(..keys)));
+                    keys.map(|key| (put(&key), key)).collect()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut model = BTreeMap::<Vec<u8>, Vec<u64>>::new();
+    let mut all: Vec<_> = done.into_iter().flatten().collect();
+    all.sort_unstable();
+    for (seq, key) in all {
+        model.entry(key).or_default().push(seq);
+    }
+    assert!(claimed.load(Ordering::Relaxed) > threads * puts / 2, "most were claimed");
+    for (key, seqs) in &model {
+        for &seq in seqs {
+            let found = memtable.version(key_hash(0, key), key, seq).expect("it was put");
+            assert_eq!((found.seq, found.value), (seq, &seq.to_le_bytes()[..]));
+        }
+    }
+    let mut cursor = memtable.cursor(u64::MAX >> 8);
+    cursor.seek_first();
+    for key in model.keys() {
+        assert_eq!(cursor.key(), key, "in order, each once");
+        cursor.next();
+    }
+    assert!(!cursor.is_valid());
+}

@@ -25,6 +25,10 @@ use super::arena::{Arena, ArenaRef, ArenaWriter};
 use super::entry;
 use super::node::{FANOUT, Node};
 
+mod place;
+
+pub(super) use place::LeafPlace;
+
 /// Marks a node number as that of an inner node.
 const INNER: u32 = 1 << 31;
 
@@ -52,8 +56,12 @@ pub(super) struct Tree {
     granted: AtomicUsize,
 }
 
-/// Keys for which memory is taken beyond those asked for, so that few small batches reserve.
-const GRANT: usize = 64;
+/// Keys for which memory is taken beyond those asked for. Few batches reserve then: only the others can insert side by side.
+const GRANT: usize = 256;
+
+/// So many further batches of the same length are granted too, up to this length.
+const GRANTED_BATCHES: usize = 3;
+const GRANTED_BATCH_MAX: usize = 2048;
 
 /// Most levels of inner nodes: eight levels of half full nodes hold 2^40 leaves.
 const DEPTH_MAX: usize = 8;
@@ -85,7 +93,8 @@ impl Tree {
     pub(super) fn reserve(&self, _one_at_a_time: &mut ArenaWriter<'_>, keys: usize) -> bool {
         let mut granted = self.granted.load(Ordering::Relaxed);
         if keys > granted {
-            let Some(grown) = self.grant(keys + GRANT).or_else(|| self.grant(keys)) else { return false };
+            let ahead = GRANT + GRANTED_BATCHES * keys.min(GRANTED_BATCH_MAX);
+            let Some(grown) = self.grant(keys + ahead).or_else(|| self.grant(keys)) else { return false };
             granted = grown;
         }
         self.granted.store(granted - keys, Ordering::Relaxed);
@@ -216,15 +225,7 @@ impl Tree {
 
     /// Looks for the record of `key`.
     pub(super) fn find(&self, arena: &Arena, key: &[u8]) -> Option<ArenaRef> {
-        loop {
-            let (id, version) = self.leaf_for(arena, key, true);
-            let leaf = self.leaves.at(id);
-            let index = leaf.rank(arena, key, false);
-            let found = if index < leaf.count() { leaf.key_at(index) } else { None };
-            if leaf.unchanged_since(version) {
-                return found.filter(|&at| entry::key(arena, at) == key);
-            }
-        }
+        self.locate(arena, key).1
     }
 
     /// A copy of the leaf that has or would have `key`, and the number of its entries below `key`. With `inclusive` false

@@ -62,20 +62,13 @@ impl MemtableWriter {
         self.insert_version(hash, key, NewVersion { seq, kind, place, value });
     }
 
+    #[inline]
     fn insert_version(&mut self, hash: u64, key: &[u8], new: NewVersion<'_>) {
-        let (seq, is_delete) = (new.seq, new.kind == ValueKind::Tombstone);
+        let (seq, kind) = (new.seq, new.kind);
         debug_assert!(seq >= self.last_seq(), "sequence numbers never go down");
         let (memtable, mut arena) = self.parts();
-        if let Some(record) = memtable.find_record(hash, key) {
-            entry::add_version(&mut arena, record, new);
-        } else {
-            let record = entry::add_key(&mut arena, key, new);
-            memtable.add_record(&mut arena, hash, record, key);
-        }
-        if is_delete {
-            memtable.count_delete();
-        }
-        self.count_entry(seq);
+        memtable.insert_version(&mut arena, hash, key, new);
+        memtable.count_entry(seq, kind);
     }
 
     /// Adds a version whose value lies in a region of its own, after a front of [`super::LARGE_FRONT`] bytes. The region
@@ -101,20 +94,34 @@ impl MemtableWriter {
             let record = entry::add_large_key(&mut arena, key, seq, place, value);
             memtable.add_record(&mut arena, hash, record, key);
         }
-        self.count_entry(seq);
-    }
-
-    #[inline]
-    fn count_entry(&mut self, seq: SeqNo) {
-        self.0.entries.store(self.0.entries.load(Ordering::Relaxed) + 1, Ordering::Release);
-        self.0.last_seq.store(seq, Ordering::Release);
+        memtable.count_entry(seq, ValueKind::Put);
     }
 }
 
 impl Memtable {
     #[inline]
-    pub(super) fn count_delete(&self) {
-        self.deletes.store(self.deletes() + 1, Ordering::Relaxed);
+    pub(super) fn insert_version(
+        &self,
+        arena: &mut ArenaWriter<'_>,
+        hash: u64,
+        key: &[u8],
+        new: NewVersion<'_>,
+    ) {
+        if let Some(record) = self.find_record(hash, key) {
+            entry::add_version(arena, record, new);
+        } else {
+            let record = entry::add_key(arena, key, new);
+            self.add_record(arena, hash, record, key);
+        }
+    }
+
+    #[inline]
+    pub(super) fn count_entry(&self, seq: SeqNo, kind: ValueKind) {
+        if kind == ValueKind::Tombstone {
+            self.deletes.store(self.deletes() + 1, Ordering::Relaxed);
+        }
+        self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.last_seq.store(seq, Ordering::Release);
     }
 
     #[inline]

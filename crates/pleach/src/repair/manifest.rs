@@ -65,7 +65,7 @@ pub(super) fn list(env: &dyn Env, dir: &Path, report: &mut Reporter<'_>) -> Resu
     let mut has_current = false;
     for (name, metadata) in env.list_dir(dir).map_err(|e| Error::io("list the directory", dir, e))? {
         has_current |= name == CURRENT;
-        if name.ends_with(".ldb") {
+        if Path::new(&name).extension().is_some_and(|ending| ending == "ldb") {
             let message =
                 "this is a store of LevelDB's; repair it with libleveldb, then copy it (docs/leveldb.md)";
             return Err(Error::new(pleach_env::ErrorKind::Unsupported, message).at_path(dir));

@@ -416,7 +416,7 @@ impl Upkeep {
 
     /// Switches the memtable, unless that would wait for a flush. Waits for nothing.
     fn switch_now(&self) -> Result<()> {
-        let mut writer = self.writes.writer.lock();
+        let mut writer = self.writes.lock();
         if self.ctx.status.check_writable().is_err() || self.writes.must_wait_for_flush() {
             return Ok(());
         }
@@ -425,7 +425,7 @@ impl Upkeep {
 
     fn flush_memtables(&self) -> Result<()> {
         let last_seq = {
-            let mut writer = self.writes.writer.lock();
+            let mut writer = self.writes.lock();
             self.ctx.status.check_not_ended()?;
             if !writer.memtable.is_empty() {
                 self.writes.wait_for_flush()?;

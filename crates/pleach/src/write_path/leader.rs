@@ -28,7 +28,7 @@ use super::request::{
 use super::{WritePath, WriteRequest, Writer, dropped_error};
 use crate::memtable::{Memtable, MemtableWriter, Place};
 use crate::operations::{Operation, Operations};
-use crate::stats::add;
+use crate::stats::add_alone;
 use crate::trace;
 use crate::values::CHECKSUM_LEN;
 
@@ -36,7 +36,7 @@ impl WritePath {
     /// Commits a group: sets the result of each request.
     pub(super) fn lead(&self, group: &mut [WriteRequest]) {
         failpoint::report("commit.group", group.len() as u64);
-        let mut writer = self.writer.lock();
+        let mut writer = self.lock();
         if let Err(error) = self.lead_admitted(&mut writer, group) {
             admitted_mut(group).for_each(|request| request.result = Some(Err(error.clone())));
         }
@@ -90,7 +90,7 @@ impl WritePath {
 
     /// Fill ratio of the memtables: 0 while the active one can be switched, otherwise that of the active one. At 1 writers
     /// wait.
-    fn memtable_ratio(&self, writer: &Writer) -> f64 {
+    pub(super) fn memtable_ratio(&self, writer: &Writer) -> f64 {
         if !self.must_wait_for_flush() {
             return 0.0;
         }
@@ -146,7 +146,7 @@ impl WritePath {
         let start = writer.log.offset();
         let appended = writer.log.append(records);
         appended.map_err(|e| self.log_failed(&writer.log, e))?;
-        add(&self.ctx.counters.log_bytes, writer.log.offset() - start);
+        add_alone(&self.ctx.counters.log_bytes, writer.log.offset() - start);
         if syncs {
             self.sync_writer(writer)?;
         }
@@ -170,11 +170,12 @@ impl WritePath {
         let deletes = memtable.deletes();
         for request in admitted_mut(group) {
             insert_batch(memtable, &mut request.operations, segment, &mut writer.next_seq);
-            add(&self.ctx.counters.operations, u64::from(request.operations.count()));
+            add_alone(&self.ctx.counters.operations, u64::from(request.operations.count()));
             request.result = Some(Ok(()));
         }
         failpoint::reached("commit.inserted");
         self.version_set.state.show_up_to(writer.next_seq - 1);
+        self.turns.notify();
         self.note_deletes(&writer.memtable, deletes);
     }
 }
@@ -212,7 +213,7 @@ pub(crate) struct PayloadPlace {
 impl PayloadPlace {
     /// The place of an operation's value, if it is to be separated.
     #[inline]
-    fn of_value(self, op: &Operation<'_>) -> Option<Place> {
+    pub(super) fn of_value(self, op: &Operation<'_>) -> Option<Place> {
         let offset = || self.offset + (op.value_at - CHECKSUM_LEN) as u64;
         (op.kind == ValueKind::ValuePointer).then(|| Place {
             segment: self.segment,

@@ -1,22 +1,24 @@
 //! Write path: from a batch in the commit queue to entries in the memtable that readers see.
 //!
-//! [`WritePath::commit`] puts a batch into the queue. One thread at a time is the commit leader: it takes all waiting batches
-//! as a group and commits them (`leader`). This module holds the state of the path, and the steps that jobs and the open
-//! also take: syncing the log, starting a log segment, and switching the memtable.
+//! [`WritePath::commit`] commits a batch side by side with others (`side_by_side`), or puts it into the queue. One thread at a
+//! time is the commit leader: it takes all waiting batches as a group and commits them (`leader`). This module holds the state
+//! of the path, and the steps that jobs and the open also take: syncing the log, starting a log segment, and switching the
+//! memtable.
 //!
 //! # Invariants
 //! 1. *Logged before visible*: a batch is in the log before any reader sees it, and synced if it asked for that.
 //! 2. *Segment per memtable*: a new memtable starts a new log segment, so that a flush frees whole segments.
 //!
 //! # Concurrency
-//! `writer` serialises commit leaders, switches of the memtable, and creations and drops of partitions.
+//! `writer` serialises admissions to the log, switches of the memtable, and creations and drops of partitions. Inserts follow
+//! in the order of the log, some of them after the lock was released (`side_by_side`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use pleach_env::sync::Mutex;
+use pleach_env::sync::{Mutex, QuickGuard, QuickMutex, Turnstile};
 use pleach_env::{Error, ErrorKind, File, FileId, OpenOptions, Result, failpoint};
 use pleach_log::{CommitQueue, Durability, LogWriter, SeqNo, segment_path};
 
@@ -37,6 +39,7 @@ mod pressure;
 mod recent_writers;
 mod request;
 mod room;
+mod side_by_side;
 mod touched;
 
 pub(crate) use leader::{PayloadPlace, insert_operations};
@@ -55,7 +58,7 @@ pub(crate) struct WritePath {
     /// Group commit of writers.
     queue: CommitQueue<WriteRequest>,
     /// The log and what commit leaders decide. Held by one commit leader, or by the thread that switches the memtable.
-    pub(crate) writer: Mutex<Writer>,
+    writer: QuickMutex<Writer>,
     /// Drops of partitions since the open. Raised, under `writer`, after the flag of the partition.
     pub(crate) drops: AtomicU64,
     /// When, in the environment's time, the memtable was last switched.
@@ -69,6 +72,14 @@ pub(crate) struct WritePath {
     pub(crate) lost_values: AtomicBool,
     /// Whether a commit leader waits for a flush or sleeps. A request that comes now would wait too.
     writers_wait: AtomicBool,
+    /// Where batches wait for their turn.
+    turns: Turnstile,
+    /// Most batches that are between the log and the memtable at a time: as many as there are processors.
+    side_by_side_max: u64,
+    /// Batches committed side by side that are in the memtable. Stored by the one whose turn it is.
+    side_by_side_ended: AtomicU64,
+    /// Whether a thread panicked between the log and the memtable. Set after the store is poisoned.
+    inserts_broken: AtomicBool,
 }
 
 /// The state that commit leaders change.
@@ -83,6 +94,8 @@ pub(crate) struct Writer {
     pub(crate) memtable: MemtableWriter,
     /// The same in all states of the store.
     pub(crate) tombstone_spans: Arc<TombstoneSpans>,
+    /// Batches that were logged to be inserted side by side.
+    pub(crate) side_by_side: u64,
 }
 
 impl WritePath {
@@ -100,14 +113,25 @@ impl WritePath {
             version_set: Arc::clone(version_set),
             shares,
             queue: CommitQueue::new(WriteRequest::cost),
-            writer: Mutex::new(writer),
+            writer: QuickMutex::new(writer),
             drops: AtomicU64::new(0),
             switched_at_ns: AtomicU64::new(0),
             pressure: Pressure::default(),
             recent_writers: Mutex::default(),
             lost_values: AtomicBool::new(false),
             writers_wait: AtomicBool::new(false),
+            turns: Turnstile::new(),
+            side_by_side_max: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            side_by_side_ended: AtomicU64::new(0),
+            inserts_broken: AtomicBool::new(false),
         }
+    }
+
+    /// Locks the write path when everything that is in the log is in the memtable as well.
+    pub(crate) fn lock(&self) -> QuickGuard<'_, Writer> {
+        let writer = self.writer.lock();
+        self.settle(&writer);
+        writer
     }
 
     /// Number of threads whose batches were committed in the last 100 ms. Counted only if training is adaptive.
@@ -129,13 +153,13 @@ impl WritePath {
 
     /// Makes the log durable.
     pub(crate) fn sync_log(&self) -> Result<()> {
-        let mut writer = self.writer.lock();
+        let mut writer = self.lock();
         self.ctx.status.check_writable()?;
         self.sync_writer(&mut writer)
     }
 
     /// Commits a batch. Returns its buffers for reuse, and the result.
-    pub(crate) fn commit(&self, request: WriteRequest) -> (Operations, Result<()>) {
+    pub(crate) fn commit(&self, mut request: WriteRequest) -> (Operations, Result<()>) {
         if request.operations.count() == 0 {
             // It has nothing to log, but it promises that the writes before it are durable.
             let is_synced = matches!(request.durability, Durability::Sync);
@@ -145,10 +169,14 @@ impl WritePath {
         if !request.may_wait && self.writers_wait.load(Ordering::Relaxed) {
             return (request.operations, Err(would_wait("writers are waiting for background work")));
         }
+        if let Some(result) = self.commit_side_by_side(&mut request) {
+            failpoint::report("commit.first_seq", request.first_seq);
+            return (request.operations, result);
+        }
         let done = self.queue.submit(request, |group| {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.lead(group))) {
                 // Its batches may be in the log, and half of them in the memtable, so nothing may be flushed any more.
-                self.ctx.status.set_poison(leader_panicked());
+                self.break_inserts();
                 resume_unwind(panic);
             }
         });

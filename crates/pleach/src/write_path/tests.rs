@@ -34,7 +34,7 @@ fn is_durable_when_one_asks(syncs: usize) -> bool {
     let durability = |i| if i == syncs { Durability::Sync } else { Durability::Buffered };
     let results = lead(&db, (0..3).map(|i| put(&partition, &format!("k{i}"), "v", durability(i))).collect());
     assert!(results.iter().all(Result::is_ok));
-    let writer = db.inner().writes.writer.lock();
+    let writer = db.inner().writes.lock();
     writer.log.durable_seq() == writer.log.last_seq()
 }
 
@@ -50,7 +50,7 @@ fn values_after_group() -> [Option<Vec<u8>>; 3] {
     let db = open(&env);
     let partition = db.default_partition();
     let puts = ["first", "second", "third"].map(|value| put(&partition, "key", value, Durability::Buffered));
-    let first_seq = db.inner().writes.writer.lock().next_seq;
+    let first_seq = db.inner().writes.lock().next_seq;
     assert!(lead(&db, puts.into()).iter().all(Result::is_ok));
     let state = db.inner().version_set.state.load_full();
     let value_at = |seq| {
@@ -169,4 +169,41 @@ fn a_group_without_memory_for_all_refuses_the_largest() {
             }
         }
     }
+}
+
+/// A thread that panics between log and memtable leaves a number that is never shown: what waits behind it is poisoned.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "threads wait for each other on a real machine")]
+fn a_batch_that_never_comes_to_its_turn_ends_the_waits_behind_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let partition = db.default_partition();
+    partition.put("before", "1").unwrap();
+    let writes = &db.inner().writes;
+    let state = writes.version_set.state.load_full();
+    let mut request = put(&partition, "lost", "1", Durability::Buffered);
+    let logged = {
+        let mut writer = writes.writer.lock_soon().unwrap();
+        writes.log_side_by_side(&mut writer, &mut request, &state.active.memtable).unwrap().unwrap()
+    };
+    let seen = db.last_sequence_number();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| partition.put("behind", "1"));
+        let flush = scope.spawn(|| db.flush());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waiting.is_finished() && !flush.is_finished());
+        drop(logged); // As the panic does.
+        assert_eq!(waiting.join().unwrap().unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(flush.join().unwrap().unwrap_err().kind(), ErrorKind::Poisoned);
+    });
+    assert_eq!(partition.put("after", "1").unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(db.last_sequence_number(), seen);
+    assert_eq!(partition.iter().count(), 1);
+    drop((request, state, partition));
+    assert!(db.close().is_err());
+    // What was not acknowledged is there or not, in order.
+    let db = Db::open(dir.path()).unwrap();
+    let keys: Vec<_> = db.default_partition().iter().map(|entry| entry.unwrap().0.to_vec()).collect();
+    assert!(keys.contains(&b"before".to_vec()), "{keys:?}");
+    assert!(!keys.contains(&b"after".to_vec()), "{keys:?}");
 }

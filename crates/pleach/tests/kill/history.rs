@@ -12,10 +12,10 @@ pub(crate) const PARTITIONS: [&str; 4] = ["default", "users", "orders", "scratch
 const DROP_EVERY: u64 = 60;
 
 /// Threads that write. Each has keys and a scratch partition of its own.
-pub(crate) const WRITERS: u64 = 2;
+pub(crate) const WRITERS: u64 = 4;
 
 /// A number for each writer.
-pub(crate) type PerWriter = [u64; 2];
+pub(crate) type PerWriter = [u64; 4];
 
 /// The store's options: everything small, so that flushes and compactions never end.
 pub(crate) fn options() -> Options {

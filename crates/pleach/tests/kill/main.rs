@@ -1,10 +1,10 @@
 //! Killed processes on the real file system: a prefix of the writes survives, with every acknowledged one.
 //!
-//! This is a binary of its own because it runs itself as the child that is killed. The child opens the store, writes batches from
-//! one or two threads and reports each acknowledged batch; small memtables keep flushes and compactions running. The parent kills
-//! it with SIGKILL at a random moment, during recovery too, and starts the next child on the same directory. After most kills it
-//! opens the store itself and compares everything with a model. Each batch is generated from the seed and its number, so the
-//! model is rebuilt from the number of batches alone.
+//! This is a binary of its own because it runs itself as the child that is killed. The child opens the store, writes batches
+//! from one to four threads and reports each acknowledged batch; small memtables keep flushes and compactions running. The
+//! parent kills it with SIGKILL at a random moment, during recovery too, and starts the next child on the same directory. After
+//! most kills it opens the store itself and compares everything with a model. Each batch is generated from the seed and its
+//! number, so the model is rebuilt from the number of batches alone.
 //!
 //! `PLEACH_KILLS` sets the number of kills (100 by default), `PLEACH_SEED` the seed, which is printed.
 

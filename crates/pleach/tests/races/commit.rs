@@ -1,7 +1,7 @@
 //! Races of commits with readers.
 
 use pleach::Db;
-use pleach::env::failpoint::hold;
+use pleach::env::failpoint::{self, hold};
 
 use crate::race;
 
@@ -29,5 +29,121 @@ fn a_batch_is_seen_whole_or_not_at_all() {
         writer.join().unwrap();
         assert_eq!(before.get(&partition, b"b").unwrap(), None);
         assert_eq!(partition.iter().count(), 2);
+    });
+}
+
+/// A put that is in the log and not in the memtable holds up the next one, which readers must not see before it, but not the
+/// readers.
+#[test]
+fn puts_side_by_side_are_seen_in_the_order_of_the_log() {
+    race(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        let partition = db.default_partition();
+        partition.put(b"a", b"0").unwrap();
+        let held = hold("commit.side_by_side");
+        let put = |key: &'static [u8]| {
+            let partition = partition.clone();
+            std::thread::spawn(move || partition.put(key, b"1"))
+        };
+        let first = put(b"a");
+        held.wait_for(1);
+        let second = put(b"b");
+        if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
+            held.wait_for(2);
+        } else {
+            println!("one processor: the second put waits in the commit queue instead of at the point");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(!second.is_finished());
+        }
+        let seen = db.last_sequence_number();
+        assert_eq!(partition.get(b"a").unwrap().as_deref(), Some(&b"0"[..]));
+        assert_eq!(partition.iter().count(), 1);
+        // Both are let go at once. Only the first comes to its insert: the second waits for its turn.
+        let inserted = hold("commit.inserted");
+        held.release();
+        inserted.wait_for(1);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(failpoint::held_points(), "commit.inserted (1 waiting)");
+        assert_eq!(partition.get(b"b").unwrap(), None);
+        inserted.release();
+        first.join().unwrap().unwrap();
+        second.join().unwrap().unwrap();
+        assert_eq!(db.last_sequence_number(), seen + 2);
+        assert_eq!(partition.iter().count(), 2);
+    });
+}
+
+/// What needs the whole memtable waits for puts that are on their way into it: a flush, a drop, a batch, a sync.
+#[test]
+fn what_ends_a_memtable_waits_for_puts_on_their_way() {
+    race(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        let partition = db.default_partition();
+        let gone = db.partition("gone").unwrap();
+        partition.put(b"before", b"1").unwrap();
+        let held = hold("commit.side_by_side");
+        let writer = std::thread::spawn({
+            let partition = partition.clone();
+            move || partition.put(b"under way", b"1")
+        });
+        held.wait_for(1);
+        let flush = std::thread::spawn({
+            let db = db.clone();
+            move || db.flush()
+        });
+        let drop_it = std::thread::spawn({
+            let db = db.clone();
+            move || db.drop_partition(gone)
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!flush.is_finished() && !drop_it.is_finished());
+        held.release();
+        writer.join().unwrap().unwrap();
+        flush.join().unwrap().unwrap();
+        drop_it.join().unwrap().unwrap();
+        assert_eq!(partition.iter().count(), 2);
+        drop(partition);
+        db.close().unwrap();
+        assert_eq!(Db::open(dir.path()).unwrap().default_partition().iter().count(), 2);
+    });
+}
+
+/// Of many threads each writes its own numbers to shared keys. What is read never goes back, and nothing is lost at the end.
+#[test]
+fn many_writers_of_the_same_keys_lose_nothing() {
+    race(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        let partition = db.default_partition();
+        let writers: Vec<_> = (0..8u64)
+            .map(|writer| {
+                let (db, partition) = (db.clone(), partition.clone());
+                std::thread::spawn(move || {
+                    for n in 0..4_000u64 {
+                        let own = format!("own {writer} {:03}", n % 300);
+                        partition.put(&own, n.to_le_bytes()).unwrap();
+                        assert_eq!(partition.get(&own).unwrap().as_deref(), Some(&n.to_le_bytes()[..]));
+                        let shared = format!("shared {:02}", n % 10);
+                        partition.put(&shared, (n << 8 | writer).to_le_bytes()).unwrap();
+                        if n % 500 == writer {
+                            db.flush().unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(partition.iter().count(), 8 * 300 + 10);
+        for writer in 0..8 {
+            for n in 3_900..4_000u64 {
+                let value = partition.get(format!("own {writer} {:03}", n % 300)).unwrap();
+                assert_eq!(value.as_deref(), Some(&n.to_le_bytes()[..]));
+            }
+        }
+        assert_eq!(db.last_sequence_number(), 8 * 8_000);
     });
 }

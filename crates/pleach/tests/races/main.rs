@@ -21,6 +21,7 @@ mod commit;
 mod files;
 mod partitions;
 mod reads;
+mod side_by_side;
 mod wakers;
 
 /// Longest time that one race may take. Arbitrary, far above what any needs on a busy machine.
