@@ -14,6 +14,9 @@ pub(crate) const ORDERS: &str = "PLEACH_KILL_CHILD";
 /// Set if the power is cut: then calls fail before the process is killed, and it waits for that.
 pub(crate) const POWER: &str = "PLEACH_POWER_CHILD";
 
+/// Begins the report of a call that failed.
+pub(crate) const FAILED: &str = "failed:";
+
 /// Batches of each writer that were acknowledged.
 static ACKED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
@@ -37,12 +40,15 @@ fn child() {
     });
 }
 
-/// A result. If the power was cut, an error is right, and this waits for the end.
+/// A result. Once the power is cut, an error is right: the parent decides about it, and this waits for the end.
 fn expect<T>(result: Result<T>) -> T {
     match result {
-        Err(_) if std::env::var_os(POWER).is_some() => loop {
-            std::thread::park();
-        },
+        Err(error) if std::env::var_os(POWER).is_some() => {
+            std::io::stderr().write_all(format!("{FAILED} {error}\n").as_bytes()).expect("a parent");
+            loop {
+                std::thread::park();
+            }
+        }
         result => result.expect("no call fails"),
     }
 }

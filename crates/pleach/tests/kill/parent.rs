@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use pleach::Db;
 
-use crate::child::{ORDERS, POWER};
+use crate::child::{FAILED, ORDERS, POWER};
 use crate::history::{Batch, Model, PerWriter, SEEN, WRITERS, counter_key, options, partition_name};
 
 fn number_from(variable: &str, default: u64) -> u64 {
@@ -79,14 +79,14 @@ impl Rig<'_> {
         let mut child = self.start(writers);
         let mut reports = BufReader::new(child.stderr.take().expect("it is piped"));
         let mut seen = 0;
-        while seen < wanted && self.read_report(&mut reports, &mut child) {
+        while seen < wanted && self.read_report(&mut reports, &mut child, false) {
             seen += 1;
         }
         std::thread::sleep(delay);
         self.switch("cut");
         child.kill().expect("it can be killed");
         // What was reported before the kill counts.
-        while self.read_report(&mut reports, &mut child) {
+        while self.read_report(&mut reports, &mut child, self.switch.is_some()) {
             seen += 1;
         }
         let status = child.wait().expect("it can be waited for");
@@ -115,16 +115,20 @@ impl Rig<'_> {
             .expect("this test can be run")
     }
 
-    /// Takes note of one report; `false` at the end.
-    fn read_report(&mut self, reports: &mut impl BufRead, child: &mut Child) -> bool {
+    /// Takes note of one report; `false` at the end. Calls may fail once the power `is_cut`.
+    fn read_report(&mut self, reports: &mut impl BufRead, child: &mut Child, is_cut: bool) -> bool {
         let mut line = String::new();
         if reports.read_line(&mut line).expect("a pipe") == 0 {
             return false;
+        }
+        if is_cut && line.starts_with(FAILED) {
+            return true;
         }
         let mut words = line.split_whitespace();
         let report =
             (words.next(), words.next().map(str::parse::<usize>), words.next().map(str::parse::<u64>));
         let (Some(what @ ("ack" | "sync")), Some(Ok(writer)), Some(Ok(count))) = report else {
+            child.kill().expect("it can be killed");
             std::io::copy(reports, &mut std::io::stderr()).expect("a pipe");
             panic!("the child says: {line}{:?}", child.wait());
         };
