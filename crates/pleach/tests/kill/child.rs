@@ -2,13 +2,23 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use pleach::{Db, Durability};
+use pleach::{Db, Durability, Result};
 
-use crate::history::{Batch, counter_key, options, partition_name};
+use crate::history::{Batch, PerWriter, SEEN, counter_key, options, partition_name};
 
 /// Says that this process is a child: directory, seed and number of writers, separated by colons.
 pub(crate) const ORDERS: &str = "PLEACH_KILL_CHILD";
+
+/// Set if the power is cut: then calls fail before the process is killed, and it waits for that.
+pub(crate) const POWER: &str = "PLEACH_POWER_CHILD";
+
+/// Begins the report of a call that failed.
+pub(crate) const FAILED: &str = "failed:";
+
+/// Batches of each writer that were acknowledged.
+static ACKED: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 /// Does nothing unless the parent has started this process.
 #[test]
@@ -18,7 +28,10 @@ fn child() {
     let mut number = || orders.next().and_then(|n| n.parse::<u64>().ok()).expect("a number in the orders");
     let (writers, seed) = (number(), number());
     let dir = Path::new(orders.next().expect("a directory in the orders"));
-    let db = options().open(dir).expect("a store whose process was killed opens");
+    let db = expect(options().open(dir));
+    for (writer, acked) in (0..).zip(&ACKED) {
+        acked.store(count_of(&db, writer), Ordering::SeqCst);
+    }
     std::thread::scope(|scope| {
         for writer in 0..writers {
             let db = &db;
@@ -27,36 +40,62 @@ fn child() {
     });
 }
 
+/// A result. Once the power is cut, an error is right: the parent decides about it, and this waits for the end.
+fn expect<T>(result: Result<T>) -> T {
+    match result {
+        Err(error) if std::env::var_os(POWER).is_some() => {
+            std::io::stderr().write_all(format!("{FAILED} {error}\n").as_bytes()).expect("a parent");
+            loop {
+                std::thread::park();
+            }
+        }
+        result => result.expect("no call fails"),
+    }
+}
+
+fn count_of(db: &Db, writer: u64) -> u64 {
+    let count = expect(db.default_partition().get(counter_key(writer)));
+    count.map_or(0, |count| u64::from_le_bytes(count[..].try_into().expect("eight bytes")))
+}
+
 /// Writes for ever, from the batch on that the store does not have yet.
 fn write(db: &Db, seed: u64, writer: u64) {
-    let count = db.default_partition().get(counter_key(writer)).expect("a read");
-    let count = count.map_or(0, |count| u64::from_le_bytes(count[..].try_into().expect("eight bytes")));
-    for number in count.. {
-        commit(db, writer, &Batch::new(seed, writer, number));
-        // One write call, so that the reports of two threads do not mix.
-        std::io::stderr().write_all(format!("ack {writer} {}\n", number + 1).as_bytes()).expect("a parent");
+    for number in count_of(db, writer).. {
+        let batch = Batch::new(seed, writer, number);
+        expect(commit(db, writer, &batch));
+        ACKED[usize::try_from(writer).expect("few writers")].store(number + 1, Ordering::SeqCst);
+        report(if batch.durability == Durability::Sync { "sync" } else { "ack" }, writer, number + 1);
         if number % 97 == 96 {
-            db.flush().expect("a flush");
+            expect(db.flush());
+            report("sync", writer, number + 1);
         }
     }
 }
 
-fn commit(db: &Db, writer: u64, batch: &Batch) {
+/// One write call, so that the reports of two threads do not mix.
+fn report(what: &str, writer: u64, count: u64) {
+    std::io::stderr().write_all(format!("{what} {writer} {count}\n").as_bytes()).expect("a parent");
+}
+
+fn commit(db: &Db, writer: u64, batch: &Batch) -> Result<()> {
     if batch.drops_scratch
         && let Some(scratch) = db.find_partition(&partition_name(writer, "scratch"))
     {
-        db.drop_partition(scratch).expect("a drop");
+        db.drop_partition(scratch)?;
     }
     let mut writes = db.batch();
+    let seen: PerWriter = std::array::from_fn(|writer| ACKED[writer].load(Ordering::SeqCst));
+    writes.put(&db.partition(SEEN)?, counter_key(writer), seen.map(u64::to_le_bytes).concat());
     for operation in &batch.operations {
-        let partition = db.partition(&operation.partition).expect("a partition");
+        let partition = db.partition(&operation.partition)?;
         match &operation.value {
             Some(value) => writes.put(&partition, &operation.key, value),
             None => writes.delete(&partition, &operation.key),
         }
     }
-    writes.commit(batch.durability).expect("a commit");
+    writes.commit(batch.durability)?;
     if batch.durability == Durability::Sync && batch.operations.len() > 100 {
-        db.sync().expect("a sync");
+        db.sync()?;
     }
+    Ok(())
 }

@@ -8,6 +8,9 @@ use pleach::{Durability, Options};
 /// Partitions that batches write to. The last is dropped and created again at times.
 pub(crate) const PARTITIONS: [&str; 4] = ["default", "users", "orders", "scratch"];
 
+/// The partition in which each batch notes how many batches of each writer had been acknowledged before it. The model lacks it.
+pub(crate) const SEEN: &str = "seen";
+
 /// Every so many batches, the writer drops its scratch partition first.
 const DROP_EVERY: u64 = 60;
 

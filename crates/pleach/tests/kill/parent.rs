@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use pleach::Db;
 
-use crate::child::ORDERS;
-use crate::history::{Batch, Model, PerWriter, WRITERS, counter_key, options, partition_name};
+use crate::child::{FAILED, ORDERS, POWER};
+use crate::history::{Batch, Model, PerWriter, SEEN, WRITERS, counter_key, options, partition_name};
 
 fn number_from(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -18,39 +18,55 @@ fn number_from(variable: &str, default: u64) -> u64 {
 
 #[test]
 fn killed_processes_lose_nothing_acknowledged() {
-    let (kills, seed) = (number_from("PLEACH_KILLS", 100), number_from("PLEACH_SEED", 1));
-    println!("PLEACH_SEED={seed} PLEACH_KILLS={kills}");
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let mut rig = Rig {
-        dir: dir.path(),
-        seed,
-        rng: Rng::with_seed(seed),
-        acked: PerWriter::default(),
-        model: Model::new(seed),
-    };
+    run("kills", number_from("PLEACH_KILLS", 100), dir.path(), None);
+}
+
+/// The file system of `PLEACH_POWER_DIR` loses its power: what is not on its device is gone. `.ci/power-cuts` makes it.
+#[test]
+#[ignore = "needs a file system of its own: .ci/power-cuts"]
+fn power_cuts_lose_nothing_synced() {
+    let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is set by .ci/power-cuts"));
+    let (mount, switch) = (variable("PLEACH_POWER_DIR"), PathBuf::from(variable("PLEACH_POWER_SWITCH")));
+    run("power cuts", number_from("PLEACH_POWER_CUTS", 50), &Path::new(&mount).join("store"), Some(switch));
+}
+
+fn run(what: &str, ends: u64, dir: &Path, switch: Option<PathBuf>) {
+    let seed = number_from("PLEACH_SEED", 1);
+    println!("PLEACH_SEED={seed}, {ends} {what}");
+    let [acked, reported] = [PerWriter::default(); 2];
+    let (rng, model) = (Rng::with_seed(seed), Model::new(seed));
+    let mut rig = Rig { dir, seed, rng, acked, reported, unsynced_lost: 0, switch, model };
     let (started, mut checks, mut in_recovery) = (Instant::now(), 0, 0);
-    for kill in 1..=kills {
+    for end in 1..=ends {
         in_recovery += u64::from(rig.kill_one() == 0);
-        if kill == kills || rig.rng.u8(..3) > 0 {
+        if end == ends || rig.rng.u8(..3) > 0 {
             rig.check();
             checks += 1;
         }
     }
     let elapsed = started.elapsed();
     println!(
-        "{kills} kills in {elapsed:.1?} ({:.1?} each), {in_recovery} before the first batch, {checks} comparisons, \
-         {} batches acknowledged, 0 lost",
-        elapsed / u32::try_from(kills).unwrap_or(u32::MAX),
-        rig.acked.iter().sum::<u64>(),
+        "{ends} {what} in {elapsed:.1?} ({:.1?} each), {in_recovery} before the first batch, {checks} comparisons, \
+         {} batches, all there that must be, {} unsynced ones lost",
+        elapsed / u32::try_from(ends).unwrap_or(u32::MAX),
+        rig.model.counts.iter().sum::<u64>(),
+        rig.unsynced_lost,
     );
+    assert!(rig.switch.is_none() || ends < 20 || rig.unsynced_lost > 0, "the power was never cut");
 }
 
 struct Rig<'d> {
     dir: &'d Path,
     seed: u64,
     rng: Rng,
-    /// Batches of each writer that were acknowledged.
+    /// Batches of each writer that must be there.
     acked: PerWriter,
+    /// Batches that a power cut may take, too, and how many it has taken.
+    reported: PerWriter,
+    unsynced_lost: u64,
+    /// The program that cuts the power, instead of a mere kill, and restores it.
+    switch: Option<PathBuf>,
     model: Model,
 }
 
@@ -63,22 +79,34 @@ impl Rig<'_> {
         let mut child = self.start(writers);
         let mut reports = BufReader::new(child.stderr.take().expect("it is piped"));
         let mut seen = 0;
-        while seen < wanted && self.read_report(&mut reports, &mut child) {
+        while seen < wanted && self.read_report(&mut reports, &mut child, false) {
             seen += 1;
         }
         std::thread::sleep(delay);
+        self.switch("cut");
         child.kill().expect("it can be killed");
         // What was reported before the kill counts.
-        while self.read_report(&mut reports, &mut child) {
+        while self.read_report(&mut reports, &mut child, self.switch.is_some()) {
             seen += 1;
         }
         let status = child.wait().expect("it can be waited for");
         assert!(status.code().is_none(), "the child ended by itself: {status}");
+        self.switch("restore");
         seen
     }
 
+    fn switch(&self, word: &str) {
+        let Some(switch) = &self.switch else { return };
+        let status = Command::new(switch).arg(word).status().expect("the switch can be run");
+        assert!(status.success(), "{} {word}: {status}", switch.display());
+    }
+
     fn start(&self, writers: u64) -> Child {
-        Command::new(std::env::current_exe().expect("this test is a file"))
+        let mut command = Command::new(std::env::current_exe().expect("this test is a file"));
+        if self.switch.is_some() {
+            command.env(POWER, "1");
+        }
+        command
             .args(["--exact", "child::child", "--nocapture", "--test-threads=1"])
             .env(ORDERS, format!("{}:{}:{writers}", self.dir.display(), self.seed))
             .stdout(Stdio::null())
@@ -87,20 +115,27 @@ impl Rig<'_> {
             .expect("this test can be run")
     }
 
-    /// Takes note of one report; `false` at the end.
-    fn read_report(&mut self, reports: &mut impl BufRead, child: &mut Child) -> bool {
+    /// Takes note of one report; `false` at the end. Calls may fail once the power `is_cut`.
+    fn read_report(&mut self, reports: &mut impl BufRead, child: &mut Child, is_cut: bool) -> bool {
         let mut line = String::new();
         if reports.read_line(&mut line).expect("a pipe") == 0 {
             return false;
         }
+        if is_cut && line.starts_with(FAILED) {
+            return true;
+        }
         let mut words = line.split_whitespace();
         let report =
             (words.next(), words.next().map(str::parse::<usize>), words.next().map(str::parse::<u64>));
-        let (Some("ack"), Some(Ok(writer)), Some(Ok(count))) = report else {
+        let (Some(what @ ("ack" | "sync")), Some(Ok(writer)), Some(Ok(count))) = report else {
+            child.kill().expect("it can be killed");
             std::io::copy(reports, &mut std::io::stderr()).expect("a pipe");
             panic!("the child says: {line}{:?}", child.wait());
         };
-        self.acked[writer] = count;
+        if what == "sync" || self.switch.is_none() {
+            self.acked[writer] = count;
+        }
+        self.reported[writer] = count;
         true
     }
 
@@ -112,18 +147,34 @@ impl Rig<'_> {
             let count = default.get(counter_key(writer)).expect("a read");
             let count =
                 count.map_or(0, |count| u64::from_le_bytes(count[..].try_into().expect("eight bytes")));
-            let acked = self.acked[usize::try_from(writer).expect("few writers")];
-            assert!(count >= acked, "writer {writer}: {count} batches are there, {acked} were acknowledged");
+            let at = usize::try_from(writer).expect("few writers");
+            let acked = self.acked[at];
+            assert!(count >= acked, "writer {writer}: {count} batches are there, {acked} must be");
+            self.unsynced_lost += self.reported[at].saturating_sub(count);
+            self.reported[at] = count;
             self.model.advance(writer, count);
         }
+        self.check_order(&db);
         self.compare(&db);
         db.verify().expect("the files are whole");
         db.close().expect("it closes");
     }
 
+    /// Where a batch is, those are that had been acknowledged before it.
+    fn check_order(&self, db: &Db) {
+        let Some(partition) = db.find_partition(SEEN) else { return };
+        for writer in 0..WRITERS {
+            let Some(seen) = partition.get(counter_key(writer)).expect("a read") else { continue };
+            let seen = seen.chunks(8).map(|count| u64::from_le_bytes(count.try_into().expect("eight bytes")));
+            for ((other, seen), count) in (0..WRITERS).zip(seen).zip(self.model.counts) {
+                assert!(seen <= count, "writer {writer} saw {seen} batches of {other}, {count} are there");
+            }
+        }
+    }
+
     fn compare(&self, db: &Db) {
-        let names: BTreeSet<_> =
-            db.partitions().into_iter().chain(self.model.contents.keys().cloned()).collect();
+        let names = db.partitions().into_iter().chain(self.model.contents.keys().cloned());
+        let names: BTreeSet<_> = names.filter(|name| name != SEEN).collect();
         for name in names {
             let expected = self.model.contents.get(&name).cloned().unwrap_or_default();
             let entries = |partition: pleach::Partition| {
