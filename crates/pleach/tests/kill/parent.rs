@@ -31,6 +31,7 @@ fn power_cuts_lose_nothing_synced() {
     run("power cuts", number_from("PLEACH_POWER_CUTS", 50), &Path::new(&mount).join("store"), Some(switch));
 }
 
+#[expect(clippy::print_stdout, reason = "what the rig met")]
 fn run(what: &str, ends: u64, dir: &Path, switch: Option<PathBuf>) {
     let seed = number_from("PLEACH_SEED", 1);
     println!("PLEACH_SEED={seed}, {ends} {what}");
