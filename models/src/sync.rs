@@ -20,6 +20,10 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard(Some(self.0.lock().expect("loom ends a model at the first panic")), &self.0)
     }
+
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        Some(MutexGuard(Some(self.0.try_lock().ok()?), &self.0))
+    }
 }
 
 impl<T> Deref for MutexGuard<'_, T> {

@@ -48,7 +48,15 @@ impl<T> QuickMutex<T> {
     /// Takes the lock, maybe for long.
     #[cfg_attr(feature = "failpoints", track_caller)]
     pub fn lock(&self) -> QuickGuard<'_, T> {
-        let long = self.long.lock();
+        self.take_for_long(self.long.lock())
+    }
+
+    /// Takes the lock, maybe for long, unless somebody has it for long or waits for that.
+    pub fn try_lock(&self) -> Option<QuickGuard<'_, T>> {
+        self.long.try_lock().map(|long| self.take_for_long(long))
+    }
+
+    fn take_for_long<'a>(&'a self, long: MutexGuard<'a, ()>) -> QuickGuard<'a, T> {
         if !self.take() {
             self.is_wanted.store(true, Ordering::Relaxed);
             self.free.wait_until(|| self.take());
@@ -57,7 +65,7 @@ impl<T> QuickMutex<T> {
         QuickGuard { mutex: self, _long: Some(long), _value: PhantomData }
     }
 
-    /// Takes the lock if it gets free within a few microseconds. The holder does no I/O and waits for nobody.
+    /// Takes the lock if it gets free within a few microseconds. The holder does no I/O, and seldom waits.
     #[inline]
     pub fn lock_soon(&self) -> Option<QuickGuard<'_, T>> {
         for _ in 0..SPIN_ROUNDS {

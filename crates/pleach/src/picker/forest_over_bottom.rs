@@ -7,8 +7,9 @@
 //! 2. *Reads.* Once reads have spent as much time on further runs as a merge of everything takes (`version::reads`), all
 //!    runs are merged into the bottom.
 //! 3. *Garbage*, which would double the space. When it exceeds a share of the live entries, all runs are merged into the
-//!    bottom. Each file has an estimate of its garbage, sampled with the filters when it was written. When it is quiet, less
-//!    is enough, and the separated values that garbage refers to count as well: only a merge finds which they are.
+//!    bottom. Each file has an estimate of its garbage, sampled with the filters when it was written. Where deletes are
+//!    among it, and it is quiet, less is enough, and the separated values that it refers to count as well: only a merge finds
+//!    which they are.
 //!
 //! The first stage, of small flushed runs, is full at `k * k` runs while data is written. When it is quiet, it is full at
 //! `k` runs, so that reads search fewer. A later stage is full at `2.5 * k` runs. Only its oldest `2 * k` are merged, so
@@ -31,8 +32,8 @@ const GARBAGE_MAX: (u128, u128) = (3, 20);
 /// merged after every flush.
 const GARBAGE_QUARTERS: u128 = 8;
 
-/// The same when it is quiet: what was deleted gives its space back, and little more is flushed.
-const GARBAGE_QUARTERS_QUIET: u128 = 1;
+/// The same when it is quiet and deletes are among the garbage: their space is to come back without further writes.
+const GARBAGE_QUARTERS_DELETED: u128 = 1;
 
 /// The merge that is due.
 pub(super) fn pick(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> {
@@ -95,8 +96,9 @@ fn pick_garbage(policy: &Policy, situation: Situation<'_>) -> Option<WholePlan> 
     let entries = sum(|run| run.totals.entries);
     let garbage = sum(|run| run.totals.garbage).min(entries);
     let live = entries - garbage;
-    let (quarters, value_bytes) = if policy.is_quiet {
-        (GARBAGE_QUARTERS_QUIET, sum(|run| run.totals.value_bytes))
+    let has_deletes = runs.iter().any(|run| run.totals.tombstones_since.is_some());
+    let (quarters, value_bytes) = if policy.is_quiet && has_deletes {
+        (GARBAGE_QUARTERS_DELETED, sum(|run| run.totals.value_bytes))
     } else {
         (GARBAGE_QUARTERS, 0)
     };

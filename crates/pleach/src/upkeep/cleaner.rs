@@ -1,15 +1,16 @@
-//! The cleaner: removes files that nothing needs any more, reviews the filters, and flushes deletes that came to rest.
+//! The cleaner: removes files that nothing needs any more, reviews the filters, and flushes the memtable when no delete has come
+//! for some time.
 //!
 //! Deletes free no space before they are in an SST and merged with what they delete. If the last writes to a store are deletes,
 //! no further write fills the memtable. So many deletes that rest are flushed; then the pickers find the garbage.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use pleach_env::{Job, JobStep, Result};
+use pleach_env::{Job, JobStep};
 
 use super::{QUIET_AFTER, Upkeep};
-use crate::memtable::DELETES_WORTH_FLUSH;
+use crate::memtable::{DELETES_WORTH_FLUSH, Memtable};
 
 /// Deletes are flushed when none came for this long, so that a store with few deletes a second is not flushed again and again.
 const DELETES_REST_AFTER: Duration = Duration::from_secs(10);
@@ -17,32 +18,39 @@ const DELETES_REST_AFTER: Duration = Duration::from_secs(10);
 /// The job.
 pub(super) struct Cleaner {
     upkeep: Arc<Upkeep>,
-    /// Deletes of the active memtable when they were last seen to change, and when that was.
-    deletes: (u64, Duration),
+    /// The active memtable and its number of deletes when they were last seen to change, and when that was.
+    seen: (Weak<Memtable>, u64, Duration),
 }
 
 impl Cleaner {
     pub(super) fn new(upkeep: &Arc<Upkeep>) -> Self {
-        Self { upkeep: Arc::clone(upkeep), deletes: (0, Duration::ZERO) }
+        Self { upkeep: Arc::clone(upkeep), seen: (Weak::new(), 0, Duration::ZERO) }
     }
 
-    /// Flushes the active memtable if it has many deletes and they rest. Returns when to look again, if not now.
-    fn flush_resting_deletes(&mut self) -> Result<Option<Duration>> {
-        let deletes = self.upkeep.version_set.state.load().active.memtable.deletes();
+    /// Flushes the active memtable if it has many deletes and none came for a while. Returns how long to wait before the next
+    /// look, if there is one.
+    fn flush_resting_deletes(&mut self) -> Option<Duration> {
+        let memtable = Arc::downgrade(&self.upkeep.version_set.state.load().active.memtable);
+        let deletes = memtable.upgrade().map_or(0, |memtable| memtable.deletes());
         if deletes < DELETES_WORTH_FLUSH {
-            return Ok(None);
+            return None;
         }
         let now = self.upkeep.ctx.env.now();
-        if deletes != self.deletes.0 {
-            self.deletes = (deletes, now);
+        let (seen, count, since) = &self.seen;
+        if !Weak::ptr_eq(&memtable, seen) || deletes != *count {
+            self.seen = (memtable, deletes, now);
+            return Some(DELETES_REST_AFTER);
         }
-        let due = self.deletes.1 + DELETES_REST_AFTER;
+        let due = *since + DELETES_REST_AFTER;
         if now < due {
-            return Ok(Some(due.saturating_sub(now)));
+            return Some(due.saturating_sub(now));
         }
-        self.deletes = (0, now);
-        self.upkeep.switch_now()?;
-        Ok(None)
+        self.seen = (memtable, deletes, now);
+        // Without room, memory or the lock there is no hurry. What must poison the store has done so.
+        match self.upkeep.writes.switch_if_free() {
+            Ok(true) => None,
+            Ok(false) | Err(_) => Some(DELETES_REST_AFTER),
+        }
     }
 }
 
@@ -53,15 +61,9 @@ impl Job for Cleaner {
         upkeep.version_set.remove_obsolete();
         let is_idle = upkeep.is_idle();
         let reviewed = upkeep.review_filters(is_idle);
-        let rests_at = match self.flush_resting_deletes() {
-            Ok(rests_at) => rests_at,
-            // Room is short: whoever writes next is told so.
-            Err(error) if error.is_shortage() => None,
-            Err(error) => return self.upkeep.background_failed(error),
-        };
-        let wakes_at = (!is_idle).then_some(QUIET_AFTER).into_iter().chain(rests_at).min();
-        match (reviewed, wakes_at) {
-            (JobStep::Idle, Some(at)) => JobStep::IdleFor(at),
+        let looks_again = [(!is_idle).then_some(QUIET_AFTER), self.flush_resting_deletes()];
+        match (reviewed, looks_again.into_iter().flatten().min()) {
+            (JobStep::Idle, Some(wait)) => JobStep::IdleFor(wait),
             (step, _) => step,
         }
     }

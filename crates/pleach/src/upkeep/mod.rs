@@ -414,19 +414,11 @@ impl Upkeep {
         self.flush_memtables()
     }
 
-    /// Switches the memtable, unless that would wait for a flush. Waits for nothing.
-    fn switch_now(&self) -> Result<()> {
-        let mut writer = self.writes.lock();
-        if self.ctx.status.check_writable().is_err() || self.writes.must_wait_for_flush() {
-            return Ok(());
-        }
-        self.writes.switch_memtable(&mut writer)
-    }
-
     fn flush_memtables(&self) -> Result<()> {
         let last_seq = {
             let mut writer = self.writes.lock();
             self.ctx.status.check_not_ended()?;
+            self.ctx.status.check_not_poisoned()?;
             if !writer.memtable.is_empty() {
                 self.writes.wait_for_flush()?;
                 self.writes.switch_memtable(&mut writer)?;

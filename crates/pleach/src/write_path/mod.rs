@@ -57,7 +57,8 @@ pub(crate) struct WritePath {
     pub(crate) shares: MemoryShares,
     /// Group commit of writers.
     queue: CommitQueue<WriteRequest>,
-    /// The log and what commit leaders decide. Held by one commit leader, or by the thread that switches the memtable.
+    /// The log and what commit leaders decide. Held by a commit leader, by
+    /// a writer side by side, or by the thread that switches the memtable.
     writer: QuickMutex<Writer>,
     /// Drops of partitions since the open. Raised, under `writer`, after the flag of the partition.
     pub(crate) drops: AtomicU64,
@@ -121,13 +122,14 @@ impl WritePath {
             lost_values: AtomicBool::new(false),
             writers_wait: AtomicBool::new(false),
             turns: Turnstile::new(),
-            side_by_side_max: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+            side_by_side_max: ctx.env.parallelism() as u64,
             side_by_side_ended: AtomicU64::new(0),
             inserts_broken: AtomicBool::new(false),
         }
     }
 
-    /// Locks the write path when everything that is in the log is in the memtable as well.
+    /// Locks the write path when everything that is in the log is in the memtable as well, unless the store is poisoned: who
+    /// switches the memtable looks for that.
     pub(crate) fn lock(&self) -> QuickGuard<'_, Writer> {
         let writer = self.writer.lock();
         self.settle(&writer);
@@ -256,7 +258,7 @@ impl WritePath {
     }
 
     #[inline]
-    pub(crate) fn must_wait_for_flush(&self) -> bool {
+    fn must_wait_for_flush(&self) -> bool {
         self.version_set.state.immutable_count() >= IMMUTABLE_MEMTABLES_MAX
     }
 
@@ -289,6 +291,18 @@ impl WritePath {
             wakers.flush.wake();
         }
         Ok(())
+    }
+
+    /// Switches the memtable, unless that would wait for a lock or a flush. Returns whether it did.
+    ///
+    /// Jobs never wait for `writer`: a commit leader may hold it while it waits for them.
+    pub(crate) fn switch_if_free(&self) -> Result<bool> {
+        let Some(mut writer) = self.writer.try_lock() else { return Ok(false) };
+        self.settle(&writer);
+        if self.ctx.status.check_writable().is_err() || self.must_wait_for_flush() {
+            return Ok(false);
+        }
+        self.switch_memtable(&mut writer).map(|()| true)
     }
 
     /// Makes the active memtable immutable and starts `memtable`, whose writes go to log segment `first_segment` and later ones.

@@ -6,9 +6,9 @@
 //! 3. At its turn, when everything before it is in the memtable: the inserts, and then readers may see them.
 //!
 //! Whatever is unusual goes to the commit queue: a sync, large or packed values, a memtable that is full, back-pressure, a log
-//! that is not mapped (waiting writers then save calls by sharing one), a lock that is not free soon. So do writers that are more
-//! than the processors: they would wait for the turn of a thread that has no processor, and waking them costs more than a
-//! leader that does their work.
+//! that is not mapped (waiting writers then save calls by sharing one), a lock that is not free soon. So do writers
+//! beyond the number of processors: they would wait for the turn of a thread that has no processor, and waking them costs more
+//! than a leader that does their work.
 //!
 //! # Invariants
 //! 1. *One order*: log, sequence numbers and memtable have writes in the same order.

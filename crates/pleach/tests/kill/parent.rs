@@ -134,6 +134,11 @@ impl Rig<'_> {
             panic!("the child says: {line}{:?}", child.wait());
         };
         if what == "sync" || self.switch.is_none() {
+            assert!(
+                count >= self.acked[writer],
+                "writer {writer} repeats {count} of {} batches",
+                self.acked[writer]
+            );
             self.acked[writer] = count;
         }
         self.reported[writer] = count;
@@ -161,7 +166,7 @@ impl Rig<'_> {
         db.close().expect("it closes");
     }
 
-    /// Where a batch is, those are that had been acknowledged before it.
+    /// If a batch is present, every batch acknowledged before it is present.
     fn check_order(&self, db: &Db) {
         let Some(partition) = db.find_partition(SEEN) else { return };
         for writer in 0..WRITERS {

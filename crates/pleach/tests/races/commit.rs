@@ -2,6 +2,7 @@
 
 use pleach::Db;
 use pleach::env::failpoint::{self, hold};
+use pleach::env::{Env, RealEnv};
 
 use crate::race;
 
@@ -49,7 +50,7 @@ fn puts_side_by_side_are_seen_in_the_order_of_the_log() {
         let first = put(b"a");
         held.wait_for(1);
         let second = put(b"b");
-        if std::thread::available_parallelism().is_ok_and(|n| n.get() > 1) {
+        if RealEnv::new().parallelism() > 1 {
             held.wait_for(2);
         } else {
             println!("one processor: the second put waits in the commit queue instead of at the point");
