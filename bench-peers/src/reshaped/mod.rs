@@ -249,14 +249,15 @@ impl Session for ReshapedSession<'_> {
             return Ok(());
         }
         let skipped = usize::from(self.engine.partitions > 1);
-        let mut range = self.engine.store.range::<Vec<u8>>(bounds(self.engine.partitions, scan))?;
+        let range = self.engine.store.range::<Vec<u8>>(bounds(self.engine.partitions, scan))?;
+        let mut range = range.expect_entries(scan.limit);
         for _ in 0..scan.limit {
             let entry = match scan.direction {
-                Direction::Forward => range.next(),
-                Direction::Reverse => range.next_back(),
+                Direction::Forward => range.next_entry()?,
+                Direction::Reverse => range.next_back_entry()?,
             };
-            let Some((key, value)) = entry.transpose()? else { break };
-            if !visit(&key[skipped..], &value) {
+            let Some((key, value)) = entry else { break };
+            if !visit(&key[skipped..], value) {
                 break;
             }
         }
