@@ -16,6 +16,9 @@ const CHUNK_FIRST: usize = 128;
 /// Rows of a chunk at most: large enough for rows of one page to come together, a few hundred KiB of short rows.
 const CHUNK_MAX: usize = 2048;
 
+/// Bytes of a usual pair (arbitrary): a chunk's buffer begins with so much for each.
+const PAIR_BYTES: usize = 128;
+
 /// Pairs of a key range in the order of keys: an iterator over one moment, from either end. It ends after an error.
 #[must_use = "a range is lazy"]
 pub struct Range<'a> {
@@ -97,6 +100,12 @@ impl Chunk {
     pub(crate) fn set_order(&mut self, spans: impl Iterator<Item = Span>) {
         self.spans.extend(spans);
         self.left = 0..self.spans.len();
+    }
+
+    /// Prepares for so many pairs of usual size.
+    pub(crate) fn reserve(&mut self, pairs: usize) {
+        self.bytes.reserve(pairs * PAIR_BYTES);
+        self.spans.reserve(pairs);
     }
 
     pub(crate) fn clear(&mut self) {

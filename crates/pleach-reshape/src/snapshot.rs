@@ -185,6 +185,7 @@ fn fill(
     inner: &Inner,
 ) -> Result<Option<Key>> {
     chunk.clear();
+    chunk.reserve(entries.len());
     let mut spans = vec![None; entries.len()];
     read_rows(rows, inner, &entries, |index, _, row| {
         spans[index] = row.value.map(|value| chunk.add(row.key, value));
