@@ -7,7 +7,7 @@
 //! the store's cache. A map in memory grows with the keys and cannot be bounded: its part is `map_bytes`, half of the memory
 //! by default, and statistics tell what it takes (`map_bytes`).
 //!
-//! Settings by name: `map_bytes`, `delta_bytes`; `update` (`in-place`, `replace` or `defer`); `stripes` (`one`, `ranges:8`,
+//! Settings by name: `map_bytes`, `delta_bytes`; `update` (`in-place`, `replace` or `defer`); `replaced_rows`; `stripes` (`one`, `ranges:8`,
 //! `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap file before a commit); those of the store.
 
 mod paper;
@@ -137,6 +137,9 @@ fn open(config: &EngineConfig, store: Store, place: MapPlace) -> Result<Box<dyn 
         .moves(memory.moves, MOVE_KEYS)
         .map_options(pleach::Options::new().memory(memory.map_store))
         .update(update(&mut config)?);
+    if let Some(rows) = config.take_tuning("replaced_rows")? {
+        options = options.replaced_rows(rows);
+    }
     if let Some(stripes) = stripes(&mut config)? {
         options = options.stripes(stripes);
     }
