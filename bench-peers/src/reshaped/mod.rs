@@ -7,7 +7,7 @@
 //! the store's cache. A map in memory grows with the keys and cannot be bounded: its part is `map_bytes`, half of the memory
 //! by default, and statistics tell what it takes (`map_bytes`).
 //!
-//! Settings by name: `map_bytes`, `delta_bytes`; `update` (`in-place`, `replace` or `defer`); `stripes` (`one`, `ranges:8`,
+//! Settings by name: `map_bytes`, `delta_bytes`; `update` (`in-place`, `replace` or `defer`); `replaced_rows`; `stripes` (`one`, `ranges:8`,
 //! `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap file before a commit); those of the store.
 
 mod paper;
@@ -89,9 +89,9 @@ struct Memory {
 /// appends needs little cache.
 const DELTA_SHARE: usize = 4;
 /// Part of the memory for a move.
-const MOVES_SHARE: usize = 8;
+const MOVES_SHARE: usize = 4;
 /// Keys that a move puts into one transaction.
-const MOVE_KEYS: usize = 128;
+const MOVE_KEYS: usize = 512;
 /// Least part of the memory for the cache.
 const CACHE_SHARE: usize = 16;
 /// Part of the memory for the map's Pleach store, if it is the map.
@@ -137,6 +137,9 @@ fn open(config: &EngineConfig, store: Store, place: MapPlace) -> Result<Box<dyn 
         .moves(memory.moves, MOVE_KEYS)
         .map_options(pleach::Options::new().memory(memory.map_store))
         .update(update(&mut config)?);
+    if let Some(rows) = config.take_tuning("replaced_rows")? {
+        options = options.replaced_rows(rows);
+    }
     if let Some(stripes) = stripes(&mut config)? {
         options = options.stripes(stripes);
     }
@@ -249,14 +252,15 @@ impl Session for ReshapedSession<'_> {
             return Ok(());
         }
         let skipped = usize::from(self.engine.partitions > 1);
-        let mut range = self.engine.store.range::<Vec<u8>>(bounds(self.engine.partitions, scan))?;
+        let range = self.engine.store.range::<Vec<u8>>(bounds(self.engine.partitions, scan))?;
+        let mut range = range.expect_entries(scan.limit);
         for _ in 0..scan.limit {
             let entry = match scan.direction {
-                Direction::Forward => range.next(),
-                Direction::Reverse => range.next_back(),
+                Direction::Forward => range.next_entry()?,
+                Direction::Reverse => range.next_back_entry()?,
             };
-            let Some((key, value)) = entry.transpose()? else { break };
-            if !visit(&key[skipped..], &value) {
+            let Some((key, value)) = entry else { break };
+            if !visit(&key[skipped..], value) {
                 break;
             }
         }

@@ -10,11 +10,13 @@
 //!
 //! So the map is never ahead of the store. A failure leaves the sealed layers; the next checkpoint merges them again.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use pleach::Result;
 
 use crate::handle::Inner;
+use crate::ids::Id;
 use crate::map::records::Record;
 use crate::map::{BATCH_ENTRIES, Base, MapStore};
 use crate::named::{self, CheckpointNumbers};
@@ -29,6 +31,8 @@ pub(crate) struct Maintenance {
     pub(crate) last: Option<Record>,
     /// Tables without rows, and the version from which on no snapshot needs them.
     pub(crate) dead: Option<(Vec<Table>, u64)>,
+    /// Replaced rows, in the order in which they are to be removed.
+    pub(crate) removals: VecDeque<Id>,
 }
 
 impl Inner {
@@ -36,6 +40,7 @@ impl Inner {
         self.check_writable()?;
         let mut maintenance = self.maintenance.lock();
         self.drop_dead_tables(&mut maintenance)?;
+        self.remove_if_due(&mut maintenance)?;
         self.checkpoint_alone(&mut maintenance)
     }
 

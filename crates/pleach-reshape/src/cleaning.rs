@@ -51,6 +51,7 @@ impl Inner {
         if !self.garbage.load(Ordering::SeqCst) {
             return Ok(0);
         }
+        self.replaced.begin_cleaning();
         let replaced = self.clean_pass(Pass::Replaced, self.published_version())?;
         let is_last = self.options.update != Update::Defer;
         if is_last {
@@ -59,6 +60,7 @@ impl Inner {
         }
         let before = if is_last { self.published_version() } else { replaced.1 };
         let deletions = self.clean_pass(Pass::Deletions, before)?;
+        self.replaced.end_cleaning();
         if is_last {
             named::set_garbage(&*self.store, false)?;
         }

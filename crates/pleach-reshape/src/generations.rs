@@ -48,7 +48,7 @@ impl Inner {
             self.drain_alone(&mut maintenance)?;
             self.drop_dead_tables(&mut maintenance)?;
             if maintenance.dead.is_none() {
-                return self.begin_generation(&maintenance, exhausted + 1);
+                return self.begin_generation(&mut maintenance, exhausted + 1);
             }
             drop(maintenance);
             self.env.sleep(LOOK_AGAIN);
@@ -58,12 +58,13 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    fn begin_generation(&self, maintenance: &Maintenance, generation: u64) -> Result<()> {
+    fn begin_generation(&self, maintenance: &mut Maintenance, generation: u64) -> Result<()> {
         for table in self.layout.tables(generation) {
             self.store.create_table(table).map_err(|e| store_error("make a table", &e))?;
         }
         // Nobody has an id of the old generation that is not published.
         let _alone = self.gate.write();
+        self.replaced.forget(&mut maintenance.removals, generation);
         let durable = Generation { number: generation, is_draining: true };
         named::set_generation(&*self.store, durable, maintenance.numbers, Durability::Buffered)?;
         let next = vec![0; self.layout.stripe_count()];

@@ -3,6 +3,7 @@
 //! It owns the parts. What each call does is in the modules of its path: `write_path`, `reads`, `snapshot`, `range`,
 //! `checkpoint`, `moves`, `cleaning`, `generations`, `verify`, `transfer`.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +21,7 @@ use crate::latches::Latches;
 use crate::map::{Map, MapStore};
 use crate::open::{self, OpenReport};
 use crate::options::Options;
+use crate::replaced::Replaced;
 use crate::store::{Durability, RowStore};
 use crate::versions::Versions;
 use crate::write_path::Batch;
@@ -91,6 +93,8 @@ pub(crate) struct Inner {
     pub(crate) newest_checkpoint: AtomicU64,
     /// Whether rows may be there that a later row of their key replaces, so that a delete must leave a row.
     pub(crate) garbage: AtomicBool,
+    /// Rows that are to be removed.
+    pub(crate) replaced: Replaced,
     /// Wanted from the background job.
     pub(crate) is_drain_due: AtomicBool,
     /// Why writes are refused.
@@ -216,9 +220,10 @@ impl Reshaped {
     /// Those of [`checkpoint`](Self::checkpoint).
     pub fn close(mut self) -> Result<()> {
         self.job = None;
+        let removed = self.inner.remove_replaced();
         let checkpoint = self.inner.checkpoint();
         let closed = self.inner.maintenance.lock().map_store.db().clone().close();
-        checkpoint.and(closed)
+        removed.and(checkpoint).and(closed)
     }
 
     /// Figures of the moment.
@@ -285,7 +290,20 @@ impl Inner {
         let is_due = self.is_checkpoint_due();
         let drained = if self.is_drain_due.swap(false, Ordering::SeqCst) { self.drain() } else { Ok(()) };
         let written = if is_due { self.checkpoint() } else { Ok(()) };
-        *self.job_error.lock() = drained.and(written).err();
+        let removed = self.remove_in_parts();
+        *self.job_error.lock() = drained.and(written).and(removed).err();
+    }
+
+    /// Removes replaced rows, with checkpoints as they become due.
+    fn remove_in_parts(&self) -> Result<()> {
+        while self.is_removal_due() {
+            self.check_writable()?;
+            self.remove_if_due(&mut self.maintenance.lock())?;
+            if self.is_checkpoint_due() {
+                self.checkpoint()?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -304,5 +322,5 @@ fn start_job(inner: &Arc<Inner>) -> Result<JobHandle> {
 
 /// The map's store.
 pub(crate) fn new_maintenance(map_store: MapStore, numbers: crate::named::CheckpointNumbers) -> Maintenance {
-    Maintenance { map_store, numbers, last: None, dead: None }
+    Maintenance { map_store, numbers, last: None, dead: None, removals: VecDeque::new() }
 }

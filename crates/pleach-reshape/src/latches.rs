@@ -20,7 +20,7 @@ struct Latch {
     mutex: Mutex<()>,
     /// The version that its holder writes, from before the commit; 0 without one.
     holder: AtomicU64,
-    /// The version that its last holder wrote.
+    /// The version of the last holder that changed a value.
     last: AtomicU64,
 }
 
@@ -57,7 +57,7 @@ impl Latches {
         usize::try_from(hash >> 32).expect("32 bits") & (self.0.len() - 1)
     }
 
-    /// The version that was last written under the latch of a key.
+    /// The version under which a value was last changed under the latch of a key.
     pub(crate) fn last_version(&self, hash: u64) -> u64 {
         self.0[self.number(hash)].last.load(Ordering::SeqCst)
     }
@@ -72,6 +72,13 @@ impl Held<'_> {
         for (latch, _) in &self.0 {
             latch.holder.store(version, Ordering::SeqCst);
             latch.last.store(version, Ordering::SeqCst);
+        }
+    }
+
+    /// As [`announce`](Self::announce), of a transaction that moves rows and changes no value.
+    pub(crate) fn announce_move(&self, version: u64) {
+        for (latch, _) in &self.0 {
+            latch.holder.store(version, Ordering::SeqCst);
         }
     }
 }

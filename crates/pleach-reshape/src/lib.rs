@@ -41,6 +41,7 @@ pub mod paper;
 mod range;
 mod reads;
 mod recovery;
+mod replaced;
 mod row;
 mod snapshot;
 pub mod store;

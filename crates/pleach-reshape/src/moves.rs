@@ -148,13 +148,8 @@ impl Inner {
         if transaction.is_empty() {
             self.map.publish(published.into_iter(), version);
         } else {
-            self.commit_and_publish(
-                &held,
-                transaction,
-                Durability::Buffered,
-                version,
-                published.into_iter(),
-            )?;
+            held.announce_move(version);
+            self.commit_and_publish(transaction, Durability::Buffered, version, published.into_iter())?;
         }
         Ok(Ok(appends))
     }

@@ -22,6 +22,7 @@ use crate::map::{Map, MapStore};
 use crate::named::{self, CheckpointNumbers, Generation, Identity, store_error};
 use crate::options::{MapPlace, Options, Stripes, Update};
 use crate::recovery::Recovery;
+use crate::replaced::Replaced;
 use crate::store::RowStore;
 use crate::versions::Versions;
 
@@ -46,7 +47,8 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
     let layout = identity.layout;
     let generation = named::generation(&*store)?;
     make_tables(&*store, layout, generation)?;
-    if options.update == Update::Defer && !named::has_garbage(&*store)? {
+    let had_garbage = named::has_garbage(&*store)?;
+    if options.update == Update::Defer && !had_garbage {
         named::set_garbage(&*store, true)?;
     }
     let (garbage, versions) = (named::has_garbage(&*store)?, Versions::new(named::ceiling(&*store)?));
@@ -88,6 +90,7 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         gate: RwLock::new(()),
         maintenance: Mutex::new(new_maintenance(map_store, numbers)),
         garbage: AtomicBool::new(garbage),
+        replaced: Replaced::new(had_garbage),
         is_drain_due: AtomicBool::new(generation.is_draining),
         poison: OnceLock::new(),
         unknown: OnceLock::new(),

@@ -29,7 +29,7 @@ pub enum Update {
     InPlace,
     /// Appends a row and removes the one before, in one transaction.
     Replace,
-    /// Appends a row. [`Reshaped::clean`] removes the one before later.
+    /// Appends a row. The one before is removed later, with others: see [`Options::replaced_rows`].
     Defer,
 }
 
@@ -66,6 +66,7 @@ pub struct Options {
     pub(crate) rebuilds: bool,
     pub(crate) move_bytes: usize,
     pub(crate) move_keys: usize,
+    pub(crate) replaced_rows: usize,
 }
 
 /// Memory of the map's Pleach store by default: its memtables, filters, indexes and cache.
@@ -76,6 +77,8 @@ const DELTA_BYTES: usize = 32 << 20;
 const MOVE_BYTES: usize = 16 << 20;
 /// Keys that a move latches at a time: few, so that writers hardly meet it.
 const MOVE_KEYS: usize = 128;
+/// Replaced rows before they are removed: their ids take half a MiB, and several are in one page of a table of a million rows.
+const REPLACED_ROWS: usize = 1 << 16;
 /// Fewest bits of a sequence: stripes of 15 rows, for tests.
 const SEQUENCE_BITS_MIN: u32 = 4;
 const SEQUENCE_BITS_MAX: u32 = 56;
@@ -101,6 +104,7 @@ impl Options {
             rebuilds: false,
             move_bytes: MOVE_BYTES,
             move_keys: MOVE_KEYS,
+            replaced_rows: REPLACED_ROWS,
         }
     }
 
@@ -131,6 +135,15 @@ impl Options {
     #[must_use]
     pub fn update(mut self, update: Update) -> Self {
         self.update = update;
+        self
+    }
+
+    /// How many replaced rows of [`Update::Defer`] may be there before checkpoints, and the background job, remove them
+    /// (default: 65,536). With twice as many, writers remove what they replace themselves. [`Reshaped::close`] removes the
+    /// rest. Those that a crash leaves stay until [`Reshaped::clean`].
+    #[must_use]
+    pub fn replaced_rows(mut self, rows: usize) -> Self {
+        self.replaced_rows = rows.max(1);
         self
     }
 

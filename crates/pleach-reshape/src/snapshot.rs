@@ -12,7 +12,7 @@ use crate::handle::{Inner, Reshaped};
 use crate::ids::Id;
 use crate::map::{Bounds, Direction, Key, Version, key_hash};
 use crate::named::store_error;
-use crate::range::{RangeEnds, SnapshotRange};
+use crate::range::{Chunk, RangeEnds, SnapshotRange, Source};
 use crate::row::Row;
 use crate::store::{Place, RowSnapshot};
 
@@ -147,46 +147,52 @@ pub(crate) struct View<'s> {
     at: u64,
 }
 
-impl View<'_> {
-    /// The next pairs of a range, up to `limit`, and the edge that it has come to; no edge means that it has ended.
-    pub(crate) fn pairs(
+impl Source for View<'_> {
+    fn fill(
         &mut self,
+        chunk: &mut Chunk,
         bounds: Bounds<'_>,
         direction: Direction,
         limit: usize,
-    ) -> Result<(Vec<Pair>, Option<Key>)> {
-        pairs(&self.map, self.at, self.rows, self.inner, (bounds, direction, limit))
+    ) -> Result<Option<Key>> {
+        let entries = self.map.entries(bounds, direction, self.at, limit)?;
+        fill(chunk, entries, limit, self.rows, self.inner)
     }
 }
 
-impl Snapshot<'_> {
-    /// As [`View::pairs`].
-    pub(crate) fn pairs(
+impl Source for Snapshot<'_> {
+    fn fill(
         &mut self,
+        chunk: &mut Chunk,
         bounds: Bounds<'_>,
         direction: Direction,
         limit: usize,
-    ) -> Result<(Vec<Pair>, Option<Key>)> {
-        pairs(&self.map, self.at, &mut *self.rows, self.inner, (bounds, direction, limit))
+    ) -> Result<Option<Key>> {
+        let entries = self.entries(bounds, direction, limit)?;
+        fill(chunk, entries, limit, &mut *self.rows, self.inner)
     }
 }
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-fn pairs(
-    map: &Version,
-    at: u64,
+/// Fills a chunk with the rows of entries. Returns the last key if there may be more.
+fn fill(
+    chunk: &mut Chunk,
+    mut entries: Vec<(Key, Id)>,
+    limit: usize,
     rows: &mut dyn RowSnapshot,
     inner: &Inner,
-    (bounds, direction, limit): (Bounds<'_>, Direction, usize),
-) -> Result<(Vec<Pair>, Option<Key>)> {
-    let entries = map.entries(bounds, direction, at, limit)?;
-    let edge = if entries.len() < limit { None } else { entries.last().map(|(key, _)| key.clone()) };
-    let mut values = vec![None; entries.len()];
-    read_rows(rows, inner, &entries, |index, _, row| values[index] = row.value.map(<[u8]>::to_vec))?;
-    let pairs = entries.into_iter().zip(values).filter_map(|((key, _), value)| Some((key.to_vec(), value?)));
-    Ok((pairs.collect(), edge))
+) -> Result<Option<Key>> {
+    chunk.clear();
+    chunk.reserve(entries.len());
+    let mut spans = vec![None; entries.len()];
+    read_rows(rows, inner, &entries, |index, _, row| {
+        spans[index] = row.value.map(|value| chunk.add(row.key, value));
+    })?;
+    chunk.set_order(spans.into_iter().flatten());
+    let is_end = entries.len() < limit;
+    Ok(entries.pop().filter(|_| !is_end).map(|(key, _)| key))
 }
 
 fn read_rows(

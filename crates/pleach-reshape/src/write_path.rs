@@ -14,7 +14,6 @@ use smallvec::SmallVec;
 use crate::group::{Transaction, commit_alone};
 use crate::handle::{Inner, Reshaped};
 use crate::ids::{Allocator, Id};
-use crate::latches::Held;
 use crate::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use crate::map::key_hash;
 use crate::named::store_error;
@@ -123,10 +122,11 @@ impl Reshaped {
     /// Wakes the job if a checkpoint is due, and waits while the map's changes take more memory than they may.
     pub(crate) fn wait_for_room(&self) -> Result<()> {
         let inner = &self.inner;
-        if inner.is_checkpoint_due() {
+        if inner.is_checkpoint_due() || inner.is_removal_due() {
             self.wake_job();
         }
-        while self.has_job() && inner.map.delta_bytes() > inner.delta_bytes_max() {
+        let is_full = || inner.map.delta_bytes() > inner.delta_bytes_max() || inner.is_removal_far_behind();
+        while self.has_job() && is_full() {
             self.wake_job();
             inner.env.sleep(LOOK_AGAIN);
             inner.check_writable()?;
@@ -200,26 +200,35 @@ impl Inner {
         };
         let mut transaction = Transaction::default();
         let mut published: SmallVec<[(usize, Option<Id>); 4]> = SmallVec::new();
+        // Rows that are left for later.
+        let (mut replaced, mut tombstones) = (SmallVec::<[Id; 4]>::new(), SmallVec::<[Id; 4]>::new());
         for (index, (step, (key, value))) in steps.iter().zip(operations).enumerate() {
             let row = Row { version, key, value: *value };
             if step.appends {
                 transaction.put(self.layout.place(next), |bytes| row.encode(bytes));
                 published.push((index, value.map(|_| next)));
+                if value.is_none() {
+                    tombstones.push(next);
+                }
                 next = Id(next.0 + 1);
             } else if let Some(old) = step.old.filter(|_| value.is_some()) {
                 transaction.put(self.layout.place(old), |bytes| row.encode(bytes));
             } else if step.old.is_some() {
                 published.push((index, None));
             }
-            if let Some(old) = step.old.filter(|_| step.removes) {
-                transaction.remove(self.layout.place(old));
+            match step.old {
+                Some(old) if step.removes => transaction.remove(self.layout.place(old)),
+                Some(old) if step.appends => replaced.push(old),
+                _ => {}
             }
         }
         if transaction.is_empty() {
             return Ok(Attempt::Done(false));
         }
         let changes = published.iter().map(|(index, id)| (operations[*index].0, hashes[*index], *id));
-        self.commit_and_publish(&held, transaction, durability, version, changes)?;
+        held.announce(version);
+        self.commit_and_publish(transaction, durability, version, changes)?;
+        self.replaced.note(&replaced, &tombstones);
         Ok(Attempt::Done(true))
     }
 
@@ -241,22 +250,20 @@ impl Inner {
         match self.options.update {
             Update::InPlace if id.is_of(allocator.generation) => Step { old, appends: false, removes: false },
             Update::InPlace | Update::Replace => Step { old, appends: true, removes: true },
-            Update::Defer => Step { old, appends: true, removes: false },
+            Update::Defer => Step { old, appends: true, removes: self.is_removal_behind() },
         }
     }
 
     /// Commits a transaction and publishes the places that it changes.
     ///
-    /// Requires: the caller holds the latches of the keys, a slot, and the gate.
+    /// Requires: the caller holds the latches of the keys, and has announced the version there; it has a slot, and the gate.
     pub(crate) fn commit_and_publish<'k>(
         &self,
-        held: &Held<'_>,
         transaction: Transaction,
         durability: Durability,
         version: u64,
         changes: impl Iterator<Item = (&'k [u8], u64, Option<Id>)>,
     ) -> Result<()> {
-        held.announce(version);
         let (transaction, outcome) = if self.store.abilities().concurrent_writers {
             let outcome = commit_alone(&*self.store, &transaction, durability);
             (transaction, outcome)

@@ -1,9 +1,9 @@
 //! Entries of a key range, merged from the layers and the base of a version.
 //!
-//! Each source gives a chunk of its entries. Up to the nearest end of a chunk that may go on, all sources are known, and the
-//! newest source that has a key decides.
+//! The base gives a chunk of its entries first, because it has most of them. Each layer gives those up to the end of that chunk.
+//! Up to the nearest end of a chunk that may go on, all sources are known, and the newest source that has a key decides.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use pleach::Result;
@@ -28,7 +28,9 @@ pub(super) fn entries(
         if is_empty(bounds) {
             break;
         }
-        let (chunk, is_end) = merge_chunk(version, bounds, direction, at, limit - found.len() + MARGIN)?;
+        // The base alone has no entries of deleted keys.
+        let margin = if version.layers().any(|layer| layer.bytes() > 0) { MARGIN } else { 0 };
+        let (chunk, is_end) = merge_chunk(version, bounds, direction, at, limit - found.len() + margin)?;
         edge = chunk.last().map(|(key, _)| key.clone());
         found.extend(chunk.into_iter().filter_map(|(key, id)| Some((key, id?))));
         if is_end {
@@ -56,40 +58,48 @@ fn merge_chunk(
     at: u64,
     limit: usize,
 ) -> Result<(Entries, bool)> {
-    let mut merged: BTreeMap<Key, Option<Id>> = BTreeMap::new();
-    let mut frontier: Option<Key> = None;
+    // Of the base.
     let mut entries = Vec::new();
-    let mut layers = version.layers();
-    loop {
-        let layer = layers.next();
-        let is_end = match layer {
-            Some(layer) => layer.collect(bounds, direction, at, limit, &mut entries),
-            None => version.base.collect(bounds, direction, limit, &mut entries)?,
-        };
-        if !is_end && let Some((last, _)) = entries.last() {
-            let is_nearer = frontier.as_ref().is_none_or(|frontier| is_before(last, frontier, direction));
-            frontier = if is_nearer { Some(last.clone()) } else { frontier };
-        }
-        for (key, id) in entries.drain(..) {
-            // Newer sources come first.
-            merged.entry(key).or_insert(id);
-        }
-        if layer.is_none() {
-            break;
+    let is_end = version.base.collect(bounds, direction, limit, &mut entries)?;
+    let mut frontier = frontier_of(&entries, is_end);
+    let mut newer = Vec::new();
+    for layer in version.layers() {
+        let known = up_to(bounds, direction, frontier.as_ref());
+        let start = newer.len();
+        let is_end = layer.collect(known, direction, at, start + limit, &mut newer);
+        frontier = frontier_of(&newer[start..], is_end).or(frontier);
+    }
+    if !newer.is_empty() {
+        // The newest source of a key comes first. The sort keeps that order, and it is a merge of the sources.
+        newer.append(&mut entries);
+        entries = newer;
+        entries.sort_by(|(key, _), (other, _)| order(key, other, direction));
+        entries.dedup_by(|(key, _), (before, _)| key == before);
+        if let Some(frontier) = &frontier {
+            let known = entries.partition_point(|(key, _)| order(key, frontier, direction).is_le());
+            entries.truncate(known);
         }
     }
-    let is_known = |key: &Key| frontier.as_ref().is_none_or(|frontier| !is_before(frontier, key, direction));
-    let known = merged.into_iter().filter(|(key, _)| is_known(key));
-    let mut known: Vec<_> = known.collect();
-    if direction == Direction::Down {
-        known.reverse();
-    }
-    Ok((known, frontier.is_none()))
+    Ok((entries, frontier.is_none()))
 }
 
-fn is_before(key: &Key, other: &Key, direction: Direction) -> bool {
+/// The last key of a chunk that may go on.
+fn frontier_of(entries: &[(Key, Option<Id>)], is_end: bool) -> Option<Key> {
+    entries.last().filter(|_| !is_end).map(|(key, _)| key.clone())
+}
+
+/// The part of a range up to `frontier`, inclusive.
+fn up_to<'a>(bounds: Bounds<'a>, direction: Direction, frontier: Option<&'a Key>) -> Bounds<'a> {
+    match (frontier, direction) {
+        (None, _) => bounds,
+        (Some(frontier), Direction::Up) => (bounds.0, Bound::Included(frontier)),
+        (Some(frontier), Direction::Down) => (Bound::Included(frontier), bounds.1),
+    }
+}
+
+fn order(key: &Key, other: &Key, direction: Direction) -> Ordering {
     match direction {
-        Direction::Up => key < other,
-        Direction::Down => key > other,
+        Direction::Up => key.cmp(other),
+        Direction::Down => other.cmp(key),
     }
 }

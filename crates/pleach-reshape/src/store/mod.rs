@@ -115,16 +115,40 @@ pub trait RowStore: Send + Sync + Debug {
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot + '_>>;
 }
 
+/// Ids between two rows that one scan reads: it passes so many other rows at most, which costs less than a search.
+const GAP_MAX: u64 = 8;
+
+/// Whether `next` is so soon behind `place` that a scan gets there sooner than a search.
+fn is_near(place: &Place, next: &Place) -> bool {
+    place.table == next.table && next.id.wrapping_sub(place.id) <= GAP_MAX
+}
+
 /// A store's state at one moment.
 pub trait RowSnapshot: Send {
     /// Shows a row's bytes; false if there is none.
     fn get(&mut self, place: Place, read: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
     /// Shows the rows that are there of ascending places, in their order, each with its index in `places`. Cheaper than one
-    /// [`get`](Self::get) each where neighbours share a page.
+    /// [`get`](Self::get) each where places are neighbours: those are read by one scan.
     fn get_many(&mut self, places: &[Place], read: &mut dyn FnMut(usize, &[u8])) -> Result<()> {
-        for (index, place) in places.iter().enumerate() {
-            self.get(*place, &mut |row| read(index, row))?;
+        let mut index = 0;
+        for run in places.chunk_by(is_near) {
+            let start = index;
+            index += run.len();
+            if let [place] = run {
+                self.get(*place, &mut |row| read(start, row))?;
+                continue;
+            }
+            let (first, last) = (run[0], run[run.len() - 1]);
+            let mut at = 0;
+            self.scan(first.table, first.id, last.id, &mut |id, row| {
+                at += run[at..].iter().take_while(|place| place.id < id).count();
+                while at < run.len() && run[at].id == id {
+                    read(start + at, row);
+                    at += 1;
+                }
+                at < run.len()
+            })?;
         }
         Ok(())
     }

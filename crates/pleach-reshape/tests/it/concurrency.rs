@@ -175,7 +175,7 @@ pub(crate) fn run(
 ) {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().update(update).map(place).stripes(Stripes::Ranges(3)).sequence_bits(bits);
-    let options = options.delta_bytes(64 << 10).moves(2000, 8);
+    let options = options.delta_bytes(64 << 10).moves(2000, 8).replaced_rows(20);
     let store = options.open(rows, dir.path()).unwrap();
     let (clock, is_over, all) = (Clock(AtomicU64::new(0)), AtomicBool::new(false), Mutex::new(Vec::new()));
     thread::scope(|scope| {

@@ -33,6 +33,7 @@ enum Action {
     Clean,
     Import,
     Sync,
+    Close,
 }
 
 struct Moment {
@@ -114,8 +115,11 @@ fn live(
         act(&store, rows, &recorder, &mut contents, &mut timeline, rng);
     }
     assert_contents(&store, &contents, context);
+    if rng.bool() {
+        *recorder.action.lock().unwrap() = Action::Close;
+        store.close().unwrap();
+    }
     rows.on_call(None);
-    drop(store);
     let moments = std::mem::take(&mut *recorder.moments.lock().unwrap());
     (Life { rows: rows.clone(), timeline, moments, has_own_map: true }, opened)
 }
@@ -285,6 +289,6 @@ fn a_crash_leaves_what_a_prefix_of_the_commits_held() {
                 && renewed > 0
                 && ahead > 0
         );
-        assert_eq!(actions.len(), 8, "{actions:?}");
+        assert_eq!(actions.len(), 9, "{actions:?}");
     }
 }

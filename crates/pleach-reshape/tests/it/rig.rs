@@ -39,6 +39,7 @@ pub(crate) fn options(env: &Arc<SimEnv>, rng: &mut fastrand::Rng) -> Options {
         .map(place)
         .map_options(map)
         .moves(rng.usize(100..4000), rng.usize(1..20))
+        .replaced_rows(rng.usize(1..30))
 }
 
 pub(crate) fn open(store: &ModelStore, options: &Options) -> Reshaped {
