@@ -8,7 +8,8 @@
 //! by default, and statistics tell what it takes (`map_bytes`).
 //!
 //! Settings by name: `map_bytes`, `delta_bytes`; `update` (`in-place`, `replace` or `defer`); `replaced_rows`;
-//! `stripes` (`one`, `ranges:8`, `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap file before a commit); those of the store.
+//! `stripes` (`one`, `ranges:8`, `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap file before a
+//! commit); those of the store.
 
 mod paper;
 mod stores;

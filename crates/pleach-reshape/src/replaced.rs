@@ -1,8 +1,8 @@
 //! Replaced rows: what writers have left for later, and the removal of it by checkpoints.
 //!
 //! With [`Update::Defer`](crate::Update::Defer) a writer says which row it has replaced, and where it has written that a key
-//! was deleted. When there are enough of these ids, a checkpoint removes the rows in the order of their ids, so that rows of a page go
-//! together. Nothing is read, and the map is not asked. What a crash makes forget is left for
+//! was deleted. When there are enough of these ids, a checkpoint removes the rows in the order of their ids, so that rows of a
+//! page go together. Nothing is read, and the map is not asked. What a crash makes forget is left for
 //! [`Reshaped::clean`](crate::Reshaped::clean).
 //!
 //! # Invariants
