@@ -123,8 +123,9 @@ pub(super) struct Arena {
     /// Bytes of all chunks.
     reserved: AtomicUsize,
     /// The end of the last claim that was not used up ([`GivenBack`]); 0 for none. Inserts store it one at a time. Who claims
-    /// next takes it, if it ends at the position, and clears it. Of two that store at the same time one is lost, and so are the
-    /// bytes that it gave back.
+    /// next takes it, if it ends at the position, and clears it. A word never fits twice: each claim takes bytes, so the
+    /// position does not come back to an older end. If an insert stores while another claim clears, one value is lost, and so
+    /// are the bytes that it gave back.
     given_back: AtomicU64,
 }
 
@@ -281,6 +282,7 @@ impl<'a> ArenaWriter<'a> {
     /// Claims bytes of the current chunk, a multiple of 8, for another writer; `None` if it has too few.
     #[inline]
     pub(super) fn claim(&mut self, bytes: usize) -> Option<Claim> {
+        debug_assert!(bytes > 0, "a claim of nothing would end where the one before it does");
         let arena = self.arena;
         let chunk = arena.current.load(Ordering::Relaxed);
         let len = arena.chunks[chunk].get()?.len();
@@ -399,7 +401,7 @@ struct GivenBack;
 impl GivenBack {
     const UNUSED_MAX: u64 = (1 << 24) - 1;
 
-    /// 0 if it is too long to be told.
+    /// 0 if a length does not fit.
     #[inline]
     fn word(chunk: usize, start: usize, end: usize) -> u64 {
         let unused = (end - start) as u64 / 8;

@@ -158,3 +158,24 @@ fn deletes_that_rest_are_flushed() {
     assert_eq!(switched_after(MANY, &[(9, false), (9, true), (9, false), (9, false)]), Some(3));
     assert_eq!(switched_after(MANY - 1, &[(60, false), (60, false)]), None, "too few");
 }
+
+/// A commit leader that holds the lock may wait for this very job.
+#[test]
+fn the_cleaner_waits_for_no_writer() {
+    use crate::memtable::DELETES_WORTH_FLUSH as MANY;
+    let env = SimEnv::new(1);
+    let db = Options::new().env(Arc::clone(&env) as _).open("store").unwrap();
+    (0..MANY).for_each(|i| db.default_partition().delete(i.to_le_bytes()).unwrap());
+    let (upkeep, writes) = (&db.inner().upkeep, &db.inner().writes);
+    let mut cleaner = Cleaner::new(upkeep);
+    let mut step_later = || {
+        env.sleep(Duration::from_secs(11));
+        cleaner.step();
+        upkeep.version_set.state.immutable_count()
+    };
+    step_later();
+    let writer = writes.lock();
+    assert_eq!(step_later(), 0, "it has left the lock alone");
+    drop(writer);
+    assert_eq!(step_later(), 1);
+}

@@ -77,7 +77,8 @@ pub(crate) struct WritePath {
     turns: Turnstile,
     /// Most batches that are between the log and the memtable at a time: as many as there are processors.
     side_by_side_max: u64,
-    /// Batches committed side by side that are in the memtable. Stored by the one whose turn it is.
+    /// Batches committed side by side that are in the memtable. Stored by the one whose turn it is. Never above
+    /// [`Writer::side_by_side`]: a batch ends after it has left `writer`.
     side_by_side_ended: AtomicU64,
     /// Whether a thread panicked between the log and the memtable. Set after the store is poisoned.
     inserts_broken: AtomicBool,

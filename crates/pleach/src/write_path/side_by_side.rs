@@ -15,8 +15,8 @@
 //! 2. *Every turn ends*: a number that was given is shown, or the inserts are marked as broken, which ends all waits.
 //!
 //! # Concurrency
-//! [`CurrentState::visible`](crate::state::CurrentState::visible) is the turn: number `n` has it when `n - 1` is visible. Who
-//! locks `writer` and needs a memtable without writes on their way waits for them ([`WritePath::lock`]). A thread whose turn
+//! [`CurrentState::visible`](crate::state::CurrentState::visible) is the turn: number `n` has it when `n - 1` is visible. A
+//! thread that needs a memtable without pending inserts calls [`WritePath::lock`], which waits for them. A thread whose turn
 //! comes takes no lock that others hold during I/O.
 
 use std::sync::Arc;
