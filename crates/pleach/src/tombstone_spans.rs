@@ -10,9 +10,10 @@
 //!
 //! # Concurrency
 //! Who inserts, a commit leader or a writer side by side in its turn, stores the last sequence number of its writes
-//! (`announced`), then loads `any`, and only then makes the writes visible. A scan inserts its span and then loads `announced`; if its view does not see the last
-//! announced write, the scan removes the span again. Whichever of the two runs second observes the other's store, so a
-//! stale span is never kept. Flushes and compactions do not change which keys are live. Partition numbers are not reused.
+//! (`announced`), then loads `any`, and only then makes the writes visible. A scan inserts its span and then loads
+//! `announced`; if its view does not see the last announced write, the scan removes the span again. Whichever of the two runs
+//! second observes the other's store, so a stale span is never kept. Flushes and compactions do not change which keys are
+//! live. Partition numbers are not reused.
 //!
 //! # Cost
 //! A scan without tombstones pays nothing. A write pays a store and a load, and each put a binary search while there are

@@ -18,7 +18,7 @@ const DIR: &str = "/store";
 const GOLDEN: &[(Shape, LearnedIndex, u64, u64)] = &[
     (Shape::Forest, LearnedIndex::Never, 1, 0xedc8_efb0_4ca3_ba44),
     (Shape::Forest, LearnedIndex::Never, 2, 0xa5b4_f13e_75ff_d7e5),
-    (Shape::ForestOverBottom, LearnedIndex::Never, 1, 0x6600_beed_27b4_7011),
+    (Shape::ForestOverBottom, LearnedIndex::Never, 1, 0xc600_75fb_ca40_ff68),
     (Shape::ForestOverBottom, LearnedIndex::Never, 2, 0x7414_5dd0_07ad_8cfd),
     (Shape::Leveled, LearnedIndex::Never, 1, 0x701a_3bb2_764a_a766),
     (Shape::Leveled, LearnedIndex::Never, 2, 0xa2f2_a27b_33ae_6e88),
