@@ -7,9 +7,9 @@
 //! the store's cache. A map in memory grows with the keys and cannot be bounded: its part is `map_bytes`, half of the memory
 //! by default, and statistics tell what it takes (`map_bytes`).
 //!
-//! Settings by name: `map_bytes`, `delta_bytes`; `update` (`in-place`, `replace` or `defer`); `replaced_rows`;
-//! `stripes` (`one`, `ranges:8`, `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap file before a
-//! commit); those of the store.
+//! Settings by name: `map_bytes`, `delta_bytes`; `update` (`in-place`, `replace` or `defer`); `replaced_rows`; `stripes` (`one`,
+//! `ranges:8`, `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap file before a commit); those of
+//! the store.
 
 mod paper;
 mod stores;

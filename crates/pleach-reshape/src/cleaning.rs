@@ -1,6 +1,7 @@
 //! Cleaning: rows that a later row of their key replaced are removed, in the order of their ids.
 //!
-//! Such rows come from [`Update::Defer`]. A delete leaves a row there that says so. It goes only after all older rows of its
+//! Such rows come from [`Update::Defer`]. Checkpoints remove those of this open (`replaced`); this pass finds those of earlier
+//! ones too, and reads all rows. A delete leaves a row there that says so. It goes only after all older rows of its
 //! key are gone; otherwise a rebuilt map would find the key again.
 
 use std::sync::atomic::Ordering;

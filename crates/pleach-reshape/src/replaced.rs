@@ -1,14 +1,14 @@
 //! Replaced rows: what writers have left for later, and the removal of it by checkpoints.
 //!
-//! With [`Update::Defer`](crate::Update::Defer) a writer says which row it has replaced, and where it has written that a key
-//! was deleted. When there are enough of these ids, a checkpoint removes the rows in the order of their ids, so that rows of a
-//! page go together. Nothing is read, and the map is not asked. What a crash makes forget is left for
-//! [`Reshaped::clean`](crate::Reshaped::clean).
+//! With [`Update::Defer`](crate::Update::Defer) a writer notes the id of the row that it has replaced, and that of a row which
+//! says that its key was deleted (a *tombstone*). When there are enough of these ids, a checkpoint removes the rows in the order
+//! of their ids, so that rows of a page go together. It reads no row and does not ask the map. A crash loses the ids; then
+//! [`Reshaped::clean`](crate::Reshaped::clean) finds the rows.
 //!
 //! # Invariants
 //! 1. Published: an id is here only after what replaced it is committed and published. So no crash leaves a removal without it.
-//! 2. Order: a row that says that its key was deleted goes in the same transaction as the rows that it hides, or later; and not
-//!    at all while rows may be there that nobody remembers.
+//! 2. Order: a tombstone is removed in the same transaction as the rows that it hides, or later. It stays while rows may be
+//!    there whose ids are not noted.
 //! 3. Generations: ids of tables that were dropped are forgotten before their numbers are given again.
 //!
 //! # Concurrency

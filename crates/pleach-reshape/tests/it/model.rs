@@ -82,7 +82,7 @@ fn reads(store: &pleach_reshape::Reshaped, contents: &Contents, keys: u64, rng: 
     assert_eq!(store.get_many(&wanted).unwrap(), expected);
     let (lower, upper) = (key(rng, keys), key(rng, keys));
     let bounds = (Bound::Included(lower.clone()), Bound::Excluded(upper.clone()));
-    let mut found = store.range(bounds).unwrap();
+    let mut found = store.range(bounds).unwrap().expect_entries(rng.usize(..8));
     let mut expected: std::collections::VecDeque<_> = if lower < upper {
         contents.range(lower..upper).map(|(key, value)| (key.clone(), value.clone())).collect()
     } else {

@@ -350,3 +350,27 @@ fn rows_with_exhausted_ids_are_moved_in_bounded_memory() {
     assert_eq!(store.range::<&[u8]>(..).unwrap().count(), ROWS as usize);
     store.verify().unwrap();
 }
+
+#[test]
+fn replaced_rows_are_bounded_and_a_close_leaves_none() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(true));
+    let options = Options::new().update(Update::Defer).replaced_rows(100);
+    let store = options.clone().open(Box::new(rows.clone()), dir.path()).unwrap();
+    for _ in 0..20 {
+        put_all(&store, 0..200);
+        assert!(rows.places().len() <= 200 + 4 * 100, "{} rows", rows.places().len());
+    }
+    for number in 0..150_u32 {
+        store.delete(number.to_le_bytes()).unwrap();
+    }
+    store.close().unwrap();
+    assert_eq!(rows.places().len(), 50);
+    // A delete in the next open needs to leave nothing.
+    let store = options.update(Update::InPlace).open(Box::new(rows.clone()), dir.path()).unwrap();
+    put_all(&store, 0..200);
+    for number in 0..200_u32 {
+        store.delete(number.to_le_bytes()).unwrap();
+    }
+    assert_eq!(rows.places(), []);
+    store.verify().unwrap();
+}
