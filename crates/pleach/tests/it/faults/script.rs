@@ -8,7 +8,7 @@ use pleach::{LearnedIndex, Shape};
 
 use crate::rig::action::{Action, Op};
 use crate::rig::driver::Driver;
-use crate::rig::happened::{GROUPS, LEARNED, TRAINED_LATER};
+use crate::rig::happened::{CONVERSIONS, COPIES, GROUPS, LEARNED, MOVES, PACKED, TRAINED_LATER};
 use crate::rig::plan::{Mix, Plan};
 use crate::rig::setup::{Setup, machine};
 use crate::rig::world::World;
@@ -35,8 +35,8 @@ pub(super) struct Script {
 impl Script {
     /// The history that `seed` makes in a store of this shape. With learned indexes SSTs are larger, so that they have the
     /// two blocks which a model needs. The clients that run together must make a commit of several batches, and learned
-    /// indexes must be trained while the machine is idle too. `None` if they do not, as with one seed in ten: take the next
-    /// one.
+    /// indexes must be trained while the machine is idle too, and separated values be copied, moved and put in order. `None` if
+    /// not, as with one seed in ten: take the next one.
     pub(super) fn new(seed: u64, shape: Shape, learned: LearnedIndex, separate_at: usize) -> Option<Self> {
         let setup = Setup {
             memtable_bytes: 16 << 10,
@@ -56,7 +56,8 @@ impl Script {
         let happened = script.record();
         let has = |wanted| happened.iter().any(|(what, count)| *what == wanted && *count > 0);
         let trains = learned == LearnedIndex::Never || has(LEARNED) && has(TRAINED_LATER);
-        (has(GROUPS) && trains).then_some(script)
+        let moves = separate_at == 0 || [COPIES, MOVES, CONVERSIONS, PACKED].into_iter().all(has);
+        (has(GROUPS) && trains && moves).then_some(script)
     }
 
     /// The machine on which it is run.
