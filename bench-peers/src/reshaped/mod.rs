@@ -8,7 +8,8 @@
 //! by default, and statistics tell what it takes (`map_bytes`).
 //!
 //! Settings by name: `map_bytes`, `delta_bytes`; `update` (`in-place`, `replace` or `defer`); `replaced_rows`; `stripes` (`one`,
-//! `ranges:8`, `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap file before a commit); those of the store.
+//! `ranges:8`, `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap file before a commit); those of
+//! the store.
 
 mod paper;
 mod stores;
@@ -89,9 +90,9 @@ struct Memory {
 /// appends needs little cache.
 const DELTA_SHARE: usize = 4;
 /// Part of the memory for a move.
-const MOVES_SHARE: usize = 4;
+const MOVES_SHARE: usize = 8;
 /// Keys that a move puts into one transaction.
-const MOVE_KEYS: usize = 512;
+const MOVE_KEYS: usize = 128;
 /// Least part of the memory for the cache.
 const CACHE_SHARE: usize = 16;
 /// Part of the memory for the map's Pleach store, if it is the map.
