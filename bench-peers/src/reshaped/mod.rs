@@ -90,9 +90,9 @@ struct Memory {
 /// appends needs little cache.
 const DELTA_SHARE: usize = 4;
 /// Part of the memory for a move.
-const MOVES_SHARE: usize = 4;
+const MOVES_SHARE: usize = 8;
 /// Keys that a move puts into one transaction.
-const MOVE_KEYS: usize = 512;
+const MOVE_KEYS: usize = 128;
 /// Least part of the memory for the cache.
 const CACHE_SHARE: usize = 16;
 /// Part of the memory for the map's Pleach store, if it is the map.
