@@ -78,7 +78,8 @@ pub(crate) struct ReadView {
 /// The newest state of a store, and the last visible sequence number.
 pub(crate) struct CurrentState {
     state: ArcSwap<State>,
-    /// Last sequence number whose batch is wholly in the memtable. Release by who has inserted it, acquire by readers.
+    /// Last sequence number whose batch is wholly in the memtable. Release by the thread that has inserted it,
+    /// acquire by readers.
     visible: AtomicU64,
     /// Number of immutable memtables of `state`.
     immutable: AtomicUsize,

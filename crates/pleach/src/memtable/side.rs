@@ -84,7 +84,8 @@ impl<'m> SideInserts<'m> {
 
     /// Begins the inserts.
     ///
-    /// Requires: all inserts with smaller sequence numbers are done, and no other is under way. All keys were looked for.
+    /// Requires: all inserts with smaller sequence numbers are done, and no other is under way. Either all keys were looked for,
+    /// in the order of the inserts, or none.
     #[inline]
     pub(crate) fn begin(self) -> InsertsInTurn<'m> {
         // SAFETY: `MemtableWriter::claim` took the claim from the arena of this memtable.

@@ -57,8 +57,8 @@ pub(crate) struct WritePath {
     pub(crate) shares: MemoryShares,
     /// Group commit of writers.
     queue: CommitQueue<WriteRequest>,
-    /// The log and what commit leaders decide. Held by a commit leader, by
-    /// a writer side by side, or by the thread that switches the memtable.
+    /// The log and what commit leaders decide. Held by a commit leader, by a writer side by side, or by the thread that switches
+    /// the memtable.
     writer: QuickMutex<Writer>,
     /// Drops of partitions since the open. Raised, under `writer`, after the flag of the partition.
     pub(crate) drops: AtomicU64,
