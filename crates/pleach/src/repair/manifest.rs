@@ -62,14 +62,10 @@ impl Catalog {
 /// Lists the directory. A name of the store's that is no regular file is damage.
 pub(super) fn list(env: &dyn Env, dir: &Path, report: &mut Reporter<'_>) -> Result<Files> {
     let mut files = Files::default();
-    let mut has_current = false;
+    let (mut has_current, mut is_leveldb) = (false, false);
     for (name, metadata) in env.list_dir(dir).map_err(|e| Error::io("list the directory", dir, e))? {
         has_current |= name == CURRENT;
-        if Path::new(&name).extension().is_some_and(|ending| ending == "ldb") {
-            let message =
-                "this is a store of LevelDB's; repair it with libleveldb, then copy it (docs/leveldb.md)";
-            return Err(Error::new(pleach_env::ErrorKind::Unsupported, message).at_path(dir));
-        }
+        is_leveldb |= Path::new(&name).extension().is_some_and(|ending| ending == "ldb");
         let (list, id) = if let Some(id) = parse_segment_name(&name) {
             (&mut files.segments, id)
         } else if let Some(id) = parse_sst_name(&name) {
@@ -86,6 +82,12 @@ pub(super) fn list(env: &dyn Env, dir: &Path, report: &mut Reporter<'_>) -> Resu
         } else {
             report.damage(missing(&dir.join(&name), "this name is the store's, but it is no regular file"));
         }
+    }
+    // Its log and manifest have the names of ours.
+    if is_leveldb && files.ssts.is_empty() {
+        let message =
+            "this is a store of LevelDB's; repair it with libleveldb, then copy it (docs/leveldb.md)";
+        return Err(Error::new(pleach_env::ErrorKind::Unsupported, message).at_path(dir));
     }
     if !has_current && files.segments.is_empty() && files.ssts.is_empty() && files.manifests.is_empty() {
         let message = "there is no store here, and no file of one";

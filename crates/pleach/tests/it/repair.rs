@@ -548,7 +548,14 @@ fn entries_outside_of_the_keys_that_the_manifest_names_are_not_taken() {
     );
 }
 
-/// Its log and manifest have the same names as ours.
+/// A file of LevelDB's in a store of ours is left alone.
+#[test]
+fn a_strange_file_hinders_no_repair() {
+    let sample = Sample::new(true);
+    fs::write(sample.folder.path().join("old/000005.ldb"), "strange").unwrap();
+    assert_eq!(sample.repair().1, sample.content);
+}
+
 #[test]
 fn a_store_of_leveldb_is_not_salvaged_as_an_empty_one() {
     let folder = tempfile::tempdir().unwrap();
