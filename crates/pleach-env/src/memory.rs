@@ -259,6 +259,20 @@ pub fn prefetch(address: *const u8) {
     let _ = address;
 }
 
+/// Prefetches all cache lines of `bytes` to write them. For memory that is likely not in the processor's cache: its lines come
+/// from memory at the same time, where stores would wait for one after the other.
+pub fn prefetch_to_write(bytes: &mut [u8]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for line in bytes.chunks_mut(64) {
+        // SAFETY: a prefetch is a hint and never faults.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(line.as_ptr().cast());
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = bytes;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,6 +33,10 @@ const LOCKED_SHARE: u32 = 4;
 /// So many frames may be locked in any cache: 1 MiB.
 const LOCKED_MIN: u32 = 256;
 
+/// Misses, as a part of the cache's frames, in a unit of the time in which misses are remembered (arbitrary: a longer unit forgets
+/// with less precision, a shorter one wraps earlier).
+const MISS_UNITS: u32 = 16;
+
 /// How a block that is read from the file is admitted to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warmth {
@@ -40,7 +44,8 @@ pub enum Warmth {
     Uncached,
     /// By a scan: the first to be evicted.
     Cold,
-    /// By a point read: it survives the first pass of the clock.
+    /// By a point read: it survives the first pass of the clock. A full cache may admit only blocks that were missed before, not
+    /// longer ago than it has frames, counted in misses.
     Warm,
 }
 
@@ -60,9 +65,12 @@ pub struct FrameCache {
     /// The frames whose use [`FrameCache::when_grown`] reports. Relaxed, as `used`.
     watched: AtomicU32,
     when_grown: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Misses of point reads: the time in which misses are remembered. Relaxed: it orders no other memory.
+    misses: AtomicU64,
     /// Statistics only.
     admissions: AtomicU64,
     heap_fallbacks: AtomicU64,
+    declined: AtomicU64,
 }
 
 /// Statistics of a [`FrameCache`].
@@ -80,6 +88,8 @@ pub struct FrameCacheStats {
     pub evictions: u64,
     /// Blocks put on the heap because no frame was free.
     pub heap_fallbacks: u64,
+    /// Blocks put on the heap because they were not missed twice within a short time.
+    pub declined: u64,
 }
 
 impl FrameCache {
@@ -109,8 +119,10 @@ impl FrameCache {
             used: AtomicU32::new(0),
             watched: AtomicU32::new(u32::MAX),
             when_grown: OnceLock::new(),
+            misses: AtomicU64::new(0),
             admissions: AtomicU64::new(0),
             heap_fallbacks: AtomicU64::new(0),
+            declined: AtomicU64::new(0),
         }))
     }
 
@@ -164,6 +176,7 @@ impl FrameCache {
             locked: u64::from(self.locked.load(Ordering::Relaxed)) * PAGE as u64,
             admissions: self.admissions.load(Ordering::Relaxed),
             heap_fallbacks: self.heap_fallbacks.load(Ordering::Relaxed),
+            declined: self.declined.load(Ordering::Relaxed),
             ..FrameCacheStats::default()
         };
         for shard in &self.shards {
@@ -215,14 +228,15 @@ impl FrameCache {
         words.frame(block).is_some()
     }
 
-    /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large, no frame is free, or too many
-    /// frames are being filled.
+    /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large, no frame is free, too many frames
+    /// are being filled, or `declines` and the cache is full of blocks that are likely wanted sooner ([`Warmth::Warm`]).
     pub(crate) fn reserve(
         self: &Arc<Self>,
         words: &Arc<FrameWords>,
         block: u32,
         len: usize,
         warmth: Warmth,
+        declines: bool,
     ) -> Option<FrameMut> {
         let slab = self.slab.as_ref()?;
         if len > BLOCK_LEN_MAX || warmth == Warmth::Uncached {
@@ -230,12 +244,13 @@ impl FrameCache {
         }
         let frames = u32::try_from(len.div_ceil(PAGE).max(1)).expect("at most four");
         let shard = block.wrapping_add(words.salt()) as usize % self.shards.len();
+        let may_evict = !declines || warmth == Warmth::Cold || self.was_missed_lately(words, block);
         let mut grown = 0;
         let run =
             if self.locked.fetch_add(frames, Ordering::Relaxed) < self.locked_max.load(Ordering::Relaxed) {
                 let mut shard = self.shards[shard].lock();
                 let used = shard.used();
-                let run = shard.reserve(slab, frames, words, block, warmth == Warmth::Cold);
+                let run = shard.reserve(slab, frames, words, block, warmth == Warmth::Cold, may_evict);
                 grown = shard.used() - used;
                 if grown > 0 {
                     self.used.fetch_add(grown, Ordering::Relaxed);
@@ -249,10 +264,20 @@ impl FrameCache {
         }
         let Some(run) = run else {
             self.locked.fetch_sub(frames, Ordering::Relaxed);
-            self.heap_fallbacks.fetch_add(1, Ordering::Relaxed);
+            let counter = if may_evict { &self.heap_fallbacks } else { &self.declined };
+            counter.fetch_add(1, Ordering::Relaxed);
             return None;
         };
         Some(FrameMut { run: Some(run), len, words: words.clone(), block, warmth, cache: self.clone() })
+    }
+
+    /// Notes a miss, and returns whether the miss before it is not longer ago than the cache has frames, counted in misses.
+    fn was_missed_lately(&self, words: &FrameWords, block: u32) -> bool {
+        let frames = self.shard_frames * u32::try_from(self.shards.len()).expect("few shards");
+        let unit = u64::from((frames / MISS_UNITS).max(1));
+        let now = self.misses.fetch_add(1, Ordering::Relaxed) / unit;
+        let now = u32::try_from(now & u64::from(u32::MAX >> 1)).expect("31 bits");
+        words.note_miss(block, now).is_some_and(|units| units <= MISS_UNITS)
     }
 
     fn slab(&self) -> &SlabOwner {
@@ -355,7 +380,7 @@ mod tests {
         let words = files.map(|id| FrameWords::new(FileId(id), 1));
         let words: Vec<_> = words.collect();
         for words in &words {
-            drop(cache.reserve(words, 0, PAGE, Warmth::Warm).expect("a frame is free").publish());
+            drop(cache.reserve(words, 0, PAGE, Warmth::Warm, false).expect("a frame is free").publish());
         }
         words
     }
@@ -365,7 +390,7 @@ mod tests {
         cache.lookup(words, block, true).or_else(|| {
             let len = PAGE / 2 + block as usize % 4 * PAGE;
             let warmth = if block.is_multiple_of(3) { Warmth::Cold } else { Warmth::Warm };
-            let mut frames = cache.reserve(words, block, len, warmth)?;
+            let mut frames = cache.reserve(words, block, len, warmth, block.is_multiple_of(2))?;
             frames.fill(u8::try_from(block).unwrap());
             Some(frames.publish())
         })
@@ -423,7 +448,8 @@ mod tests {
         let cache = FrameCache::new(count as usize * PAGE);
         let words = FrameWords::new(FileId(1), count);
         for block in 0..count {
-            let mut frames = cache.reserve(&words, block, PAGE, Warmth::Warm).expect("a frame is free");
+            let mut frames =
+                cache.reserve(&words, block, PAGE, Warmth::Warm, false).expect("a frame is free");
             if block % 2 == 0 {
                 frames.cool();
             }
@@ -436,6 +462,33 @@ mod tests {
     }
 
     #[test]
+    fn a_full_cache_declines_blocks_that_were_not_missed_lately() {
+        let count = 16 * QUAD;
+        let cache = FrameCache::new(count as usize * PAGE);
+        let words = FrameWords::new(FileId(1), 1000);
+        let load = |block| {
+            let frames = cache.reserve(&words, block, PAGE, Warmth::Warm, true);
+            frames.map(FrameMut::publish).is_some()
+        };
+        assert!((0..count).all(load), "frames are free");
+        let again = 500;
+        for block in 100..100 + count / 2 {
+            assert!(!load(block), "missed for the first time");
+        }
+        assert!(!load(again) && load(again), "missed again at once");
+        assert!(FrameCache::seems_cached(&words, again));
+        assert!(load(100), "missed again within as many misses as there are frames");
+        assert!((200..200 + 2 * count).all(|block| !load(block)));
+        assert!(!load(101), "missed too long ago");
+        let stats = cache.stats();
+        assert_eq!((stats.evictions, stats.heap_fallbacks), (2, 0));
+        assert_eq!(stats.declined, u64::from(count / 2 + 1 + 2 * count + 1));
+        cache.forget(&words);
+        assert!((300..300 + count).all(load), "the frames are free again");
+        assert!(cache.reserve(&words, 999, PAGE, Warmth::Warm, false).is_some(), "nothing is declined");
+    }
+
+    #[test]
     fn a_smaller_cache_keeps_pinned_blocks_and_can_grow_again() {
         let quads = |n| n * QUAD as usize * PAGE;
         let cache = FrameCache::new(quads(4));
@@ -444,7 +497,7 @@ mod tests {
             for block in 0..16 {
                 let Some(found) = cache.lookup(&words, block, false) else {
                     let mut frames =
-                        cache.reserve(&words, block, PAGE, Warmth::Warm).expect("a frame is free");
+                        cache.reserve(&words, block, PAGE, Warmth::Warm, false).expect("a frame is free");
                     frames.fill(u8::try_from(block).unwrap());
                     frames.publish();
                     continue;
@@ -492,14 +545,16 @@ mod tests {
     fn frames_being_filled_are_bounded_and_count_until_they_are_published_or_dropped() {
         let cache = FrameCache::new(2 * LOCKED_MIN as usize * PAGE);
         let words = FrameWords::new(FileId(1), 2 * LOCKED_MIN);
-        assert!(cache.reserve(&words, 0, PAGE, Warmth::Uncached).is_none());
+        assert!(cache.reserve(&words, 0, PAGE, Warmth::Uncached, false).is_none());
         for _ in 0..2 {
             let mut filling: Vec<_> = (0..LOCKED_MIN)
-                .map(|block| cache.reserve(&words, block, PAGE, Warmth::Warm).expect("below the bound"))
+                .map(|block| {
+                    cache.reserve(&words, block, PAGE, Warmth::Warm, false).expect("below the bound")
+                })
                 .collect();
-            assert!(cache.reserve(&words, LOCKED_MIN, PAGE, Warmth::Warm).is_none());
+            assert!(cache.reserve(&words, LOCKED_MIN, PAGE, Warmth::Warm, false).is_none());
             drop(filling.pop().map(FrameMut::publish));
-            drop(cache.reserve(&words, LOCKED_MIN, PAGE, Warmth::Warm).expect("one was published"));
+            drop(cache.reserve(&words, LOCKED_MIN, PAGE, Warmth::Warm, false).expect("one was published"));
         }
     }
 
@@ -509,7 +564,7 @@ mod tests {
         let cache = FrameCache::new(4 * SHARD_FRAMES_MIN as usize * PAGE);
         let words = FrameWords::new(FileId(7), 400);
         for block in 0..400 {
-            drop(cache.reserve(&words, block, PAGE, Warmth::Warm).expect("a frame is free").publish());
+            drop(cache.reserve(&words, block, PAGE, Warmth::Warm, false).expect("a frame is free").publish());
         }
         assert!(cache.shards.iter().all(|shard| shard.lock().used() == 100));
     }

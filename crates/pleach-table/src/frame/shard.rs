@@ -74,7 +74,8 @@ impl Shard {
         }
     }
 
-    /// A locked run of `frames` frames for a block, or `None` when no place can be cleared.
+    /// A locked run of `frames` frames for a block, or `None` when no place can be cleared, or when only frames that are in use are
+    /// left and `may_evict` says no.
     pub(super) fn reserve(
         &mut self,
         slab: &SlabOwner,
@@ -82,12 +83,13 @@ impl Shard {
         words: &Arc<FrameWords>,
         block: u32,
         cold: bool,
+        may_evict: bool,
     ) -> Option<LockedRun> {
-        let run = self
-            .take_free(slab, frames)
-            .or_else(|| self.take_fresh(slab, frames))
-            .or_else(|| self.take_cold(slab, frames, cold))
-            .or_else(|| self.sweep(slab, frames))?;
+        let mut run = self.take_free(slab, frames).or_else(|| self.take_fresh(slab, frames));
+        if run.is_none() && may_evict {
+            run = self.take_cold(slab, frames, cold).or_else(|| self.sweep(slab, frames));
+        }
+        let run = run?;
         let slot = self.slot(run.first());
         if self.owners.len() <= slot {
             self.owners.resize_with(slot + 1, || None);

@@ -15,7 +15,11 @@ use pleach_env::sync::atomic::{AtomicU32, Ordering};
 
 use super::slab::{Pin, SlabOwner};
 
-/// One word per block of an SST: the number of the frame that holds it, plus one, or 0.
+/// Marks a word that says when the block was last missed. No frame has so high a number.
+const MISSED: u32 = 1 << 31;
+
+/// One word per block of an SST: the number of the frame that holds it, plus one; or, with [`MISSED`], the time of the last miss;
+/// or 0.
 pub(crate) struct FrameWords {
     words: Box<[AtomicU32]>,
     /// The file's hash, for the choice of shards: its blocks take the shards in turn from there on.
@@ -43,7 +47,20 @@ impl FrameWords {
     /// The frame that seems to hold the block.
     #[inline]
     pub(super) fn frame(&self, block: u32) -> Option<u32> {
-        self.word(block).load(Ordering::Relaxed).checked_sub(1)
+        frame_in(self.word(block).load(Ordering::Relaxed))
+    }
+
+    /// Notes that a reader has not found the block at the time `now`, and returns how long ago the last one did not find it;
+    /// `None` if that is not known. Times are of 31 bits.
+    pub(super) fn note_miss(&self, block: u32, now: u32) -> Option<u32> {
+        let word = self.word(block).load(Ordering::Relaxed);
+        if word & MISSED == 0 && word != 0 {
+            return None; // It is cached by now.
+        }
+        let missed = now | MISSED;
+        let _another_was_faster =
+            self.word(block).compare_exchange(word, missed, Ordering::Relaxed, Ordering::Relaxed);
+        (word != 0).then(|| now.wrapping_sub(word) & !MISSED)
     }
 
     /// Pins the run that holds the block.
@@ -59,8 +76,14 @@ impl FrameWords {
     ///
     /// Requires: the caller has the run pinned.
     pub(super) fn set(&self, block: u32, first: u32) {
-        let _another_was_faster =
-            self.word(block).compare_exchange(0, first + 1, Ordering::Release, Ordering::Relaxed);
+        let mut word = self.word(block).load(Ordering::Relaxed);
+        while frame_in(word).is_none() {
+            let set =
+                self.word(block).compare_exchange(word, first + 1, Ordering::Release, Ordering::Relaxed);
+            let Err(changed) = set else { return };
+            word = changed;
+        }
+        // Another reader was faster.
     }
 
     /// Clears the word of `block` if it names the frame `first`.
@@ -73,7 +96,7 @@ impl FrameWords {
 
     /// Clears all words, and returns the frames that they named.
     pub(super) fn take_all(&self) -> impl Iterator<Item = u32> {
-        self.words.iter().filter_map(|word| word.swap(0, Ordering::Relaxed).checked_sub(1))
+        self.words.iter().filter_map(|word| frame_in(word.swap(0, Ordering::Relaxed)))
     }
 
     /// Prefetches the cache line of a block's word.
@@ -81,4 +104,12 @@ impl FrameWords {
     pub(crate) fn prefetch(&self, block: u32) {
         prefetch(std::ptr::from_ref(self.word(block)).cast());
     }
+}
+
+/// The frame that a word names.
+#[inline]
+fn frame_in(word: u32) -> Option<u32> {
+    // Below MISSED, without another comparison: 0 becomes a number above it too.
+    let frame = word.wrapping_sub(1);
+    (frame < MISSED - 1).then_some(frame)
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use pleach_coding::Malformed;
+use pleach_env::memory::prefetch_to_write;
 use pleach_env::{Error, File, ReadBuffer, ReadRequest, Result};
 
 use super::reader::Sst;
@@ -110,6 +111,10 @@ impl Sst {
         let (offset, _) = self.block_extent(block);
         let (header, payload) = self.check_stored(block, stored)?;
         let mut memory = self.reserve(block, HEADER_LEN + header.raw_len as usize, warmth);
+        if let BlockMemory::Frames(frames) = &mut memory {
+            // Likely not used for long.
+            prefetch_to_write(frames);
+        }
         decompress(&header, payload, memory.bytes_mut()).map_err(|m| self.damaged(offset, m))?;
         Ok(memory.publish())
     }
@@ -132,9 +137,12 @@ impl Sst {
 
     /// Memory for `len` bytes of a block: frames, or the heap if the cache has none free.
     fn reserve(&self, block: u32, len: usize, warmth: Warmth) -> BlockMemory {
-        match self.cache.reserve(&self.words, block, len, warmth) {
+        // Of what the system has in memory too, a copy is made when it is wanted a second time. To evict a block and write another
+        // to its place takes longer than to unpack it to memory that was just used.
+        match self.cache.reserve(&self.words, block, len, warmth, !self.direct) {
             Some(frames) => BlockMemory::Frames(frames),
-            None => BlockMemory::Heap(AlignedBuffer::zeroed(len)),
+            None if self.direct => BlockMemory::Heap(AlignedBuffer::zeroed(len)),
+            None => BlockMemory::Heap(AlignedBuffer::unaligned(len)),
         }
     }
 
@@ -253,7 +261,7 @@ pub(super) fn read(
 ) -> Result<AlignedBuffer> {
     let skip = if direct { usize::try_from(offset % PAGE as u64).expect("less than a page") } else { 0 };
     let end = if direct { (skip + len).next_multiple_of(PAGE) } else { len };
-    let mut buffer = AlignedBuffer::zeroed(end);
+    let mut buffer = if direct { AlignedBuffer::zeroed(end) } else { AlignedBuffer::unaligned(end) };
     let filled = fill(file, &mut buffer, offset - skip as u64, skip + len, direct);
     filled.map_err(|e| read_error(path, offset, e))?;
     Ok(buffer.narrow(skip, len))

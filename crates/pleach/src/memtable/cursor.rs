@@ -63,6 +63,16 @@ impl MemtableCursor {
         self.settle_backward();
     }
 
+    /// Asks for the memory that [`MemtableCursor::holds`] will probe first.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.memtable.prefetch(hash);
+    }
+
+    /// Whether there is a visible version of `key`. The cursor does not move.
+    pub(crate) fn holds(&self, hash: u64, key: &[u8]) -> bool {
+        self.memtable.version(hash, key, self.visible).is_some()
+    }
+
     /// Moves one entry up. Requires: on an entry.
     pub(crate) fn next(&mut self) {
         self.index += 1;

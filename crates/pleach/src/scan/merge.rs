@@ -18,6 +18,8 @@
 //!    or below it.
 //! 2. `order` is sorted by key in the direction of the walk, then by index, as long as the sources themselves are sorted.
 //!    While a step waits, only the source at its index is out of place.
+//! 3. Behind a seek that has sought some sources only ([`exact`]), `order` has the current source alone, and nothing moves before
+//!    the others are sought.
 //!
 //! Two merges of the same sources in opposite directions can stand beside each other, so that a walk can turn at no seek: see
 //! [`turning`].
@@ -36,12 +38,13 @@ use smallvec::SmallVec;
 
 use self::turning::Moves;
 use super::seek_loads::SeekLoads;
-use super::seek_reads::{finish_seeks, take_cached};
+use super::seek_reads::{Indices, finish_seeks, take_cached};
 use super::source::SourceCursor;
 use crate::context::Context;
 use crate::values::SegmentUses;
 use crate::version::SubTree;
 
+mod exact;
 mod turning;
 
 /// The direction of a walk: ascending or descending keys.
@@ -86,6 +89,8 @@ pub(crate) struct Merge {
     shadowed_bytes: u64,
     /// What keeps the merge from the next entry.
     pending: Pending,
+    /// Sources that an exact seek has left where they were.
+    unsought: Indices,
     noted: Noted,
 }
 
@@ -151,6 +156,7 @@ impl Merge {
             ties_max: TIES_MIN,
             shadowed_bytes: 0,
             pending: Pending::Nothing,
+            unsought: Indices::new(),
             noted: Noted::Nothing,
         }
     }
@@ -179,6 +185,7 @@ impl Merge {
             moves.note_seek();
         }
         self.order.clear();
+        self.unsought.clear();
         for source in &mut self.sources {
             source.begin_seek(to, self.direction);
         }

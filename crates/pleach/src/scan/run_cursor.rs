@@ -72,6 +72,10 @@ impl RunCursor {
         self.run.files[self.file].sst().path()
     }
 
+    pub(super) fn run(&self) -> &Run {
+        &self.run
+    }
+
     /// Begins a seek, which [`RunCursor::continue_seek`] completes.
     pub(super) fn begin_seek(&mut self, to: SeekTo<'_>, direction: Direction) {
         self.valid = false;

@@ -58,6 +58,26 @@ impl SourceCursor {
         }
     }
 
+    /// Whether the source may hold a key, by its hash. A no is certain.
+    pub(super) fn may_hold(&self, key: &[u8], hash: u64) -> bool {
+        match &self.source {
+            Source::Memtable(cursor) => cursor.holds(hash, &partition_key(self.partition, key)),
+            Source::Run(cursor) => cursor.run().may_hold(key, hash),
+        }
+    }
+
+    /// Asks for the memory that [`SourceCursor::may_hold`] will probe first.
+    pub(super) fn prefetch_filter(&self, key: &[u8], hash: u64) {
+        match &self.source {
+            Source::Memtable(cursor) => cursor.prefetch(hash),
+            Source::Run(cursor) => {
+                if let Some(file) = cursor.run().file_for(key) {
+                    file.prefetch_filter(hash);
+                }
+            }
+        }
+    }
+
     /// Continues a seek until it has to wait. A read that it waits for is made by [`SourceCursor::sst_mut`].
     #[inline]
     pub(super) fn continue_seek(&mut self) -> Result<SeekStep> {

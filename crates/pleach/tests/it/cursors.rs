@@ -112,6 +112,44 @@ fn a_turn_reads_no_block_that_lies_elsewhere() {
 }
 
 #[test]
+fn a_cursor_that_only_seeks_reads_what_a_get_reads() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20);
+    interlaced(options.clone(), 6, 40_000).close().unwrap();
+    let db = options.open(DIR).unwrap();
+    let mut cursor = db.default_partition().cursor().unwrap();
+    assert!(cursor.seek(key(1)).unwrap());
+    let reads_of = |n: usize| {
+        let before = env.read_count();
+        assert!(cursor.seek(key(n)).unwrap());
+        assert_eq!(on(&cursor), Some(n));
+        env.read_count() - before
+    };
+    // None of them lies in the memtable.
+    let keys = (1000..40_000).step_by(2000).filter(|n| n % 7 != 6);
+    assert!(keys.map(reads_of).max() <= Some(1));
+    // A step seeks the other sources, in both directions.
+    for n in [2501, 4502, 6503] {
+        for forward in [true, false] {
+            assert!(cursor.seek(key(n + 100)).unwrap());
+            assert!(cursor.seek(key(n)).unwrap());
+            assert!(if forward { cursor.next() } else { cursor.prev() }.unwrap());
+            assert_eq!(on(&cursor), Some(if forward { n + 1 } else { n - 1 }));
+        }
+    }
+    // A seek to a key that is not there, and to one that a newer source has deleted.
+    db.default_partition().delete(key(9000)).unwrap();
+    let mut cursor = db.default_partition().cursor().unwrap();
+    for (sought, found) in [(8000, 8000), (9000, 9001), (39_999, 39_999)] {
+        assert!(cursor.seek(key(sought)).unwrap());
+        assert_eq!(on(&cursor), Some(found));
+    }
+    assert!(!cursor.next().unwrap());
+    assert!(cursor.seek(key(8000)).unwrap() && cursor.seek(key(7000) + "x").unwrap());
+    assert_eq!(on(&cursor), Some(7001));
+}
+
+#[test]
 fn a_cursor_of_an_empty_partition_is_nowhere() {
     let env = SimEnv::new(1);
     let db = Options::new().env(env).memory(16 << 20).open(DIR).unwrap();

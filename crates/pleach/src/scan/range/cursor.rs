@@ -7,7 +7,7 @@ use std::ops::RangeFull;
 use std::sync::{Arc, OnceLock};
 
 use pleach_env::{Error, Result};
-use pleach_table::ValueKind;
+use pleach_table::{ValueKind, key_hash};
 
 use super::{Direction, Merge, Range, SeekTo, SourceCursor};
 use crate::context::Context;
@@ -53,6 +53,8 @@ pub struct Cursor {
     range: Range,
     /// The end that stands on the entry; `None` if the cursor is on no entry.
     on: Option<Direction>,
+    /// Whether only a part of the sources was sought ([`Merge::seek_exact`]): the others are when the cursor moves.
+    is_exact: bool,
     /// The value of the entry, if it is separated and was asked for.
     value: OnceLock<Value>,
 }
@@ -60,7 +62,7 @@ pub struct Cursor {
 impl Cursor {
     pub(crate) fn new(ctx: &Arc<Context>, view: ReadView, partition: PartitionId) -> Self {
         let range = Range::new::<[u8]>(ctx, Ok(view), partition, RangeFull);
-        Self { range, on: None, value: OnceLock::new() }
+        Self { range, on: None, is_exact: false, value: OnceLock::new() }
     }
 
     /// As [`Range::fill_cache`]: what a long walk reads enters the caches too. Requires: nothing was read yet; otherwise it has
@@ -183,7 +185,7 @@ impl Cursor {
     fn step(&mut self, direction: Direction) -> Result<bool> {
         self.forget_value();
         match self.on {
-            Some(on) if on == direction && self.range.is_open() => {
+            Some(on) if on == direction && !self.is_exact && self.range.is_open() => {
                 let advanced = self.range.merge_mut(direction).map_or(Ok(()), Merge::advance);
                 let settled = advanced.and_then(|()| self.range.settle(direction));
                 match settled {
@@ -192,21 +194,38 @@ impl Cursor {
                 }
             }
             Some(on) => {
-                let turned = self.turn(on, direction);
-                self.finish_move(direction, turned)
+                let stepped = if on == direction { self.step_on(on) } else { self.turn(on, direction) };
+                self.finish_move(direction, stepped)
             }
             None => Ok(false),
         }
     }
 
+    /// Makes the first step behind an exact seek, in the same direction. Otherwise the store was closed.
+    #[inline(never)]
+    fn step_on(&mut self, on: Direction) -> Result<bool> {
+        if !self.range.is_open() {
+            return Err(Error::closed());
+        }
+        self.seek_rest(on)?;
+        if let Some(merge) = self.range.merge_mut(on) {
+            merge.advance()?;
+        }
+        self.range.settle(on)
+    }
+
+    /// Seeks the sources that an exact seek has left out.
+    fn seek_rest(&mut self, on: Direction) -> Result<()> {
+        self.is_exact = false;
+        let Range { ctx, ends, .. } = &mut self.range;
+        ends[on as usize].merge.as_mut().map_or(Ok(()), |merge| merge.seek_rest(ctx))
+    }
+
     /// Moves to the entry in a direction, from the end that stands on the current one.
     #[inline(never)]
     fn turn(&mut self, on: Direction, direction: Direction) -> Result<bool> {
-        if on == direction {
-            // The store was closed.
-            return Err(Error::closed());
-        }
         self.open_end(direction)?;
+        self.seek_rest(on)?;
         let [up, down] = &mut self.range.ends;
         let (active, idle) = if on == Direction::Up { (up, down) } else { (down, up) };
         if let (Some(active), Some(idle)) = (&mut active.merge, &mut idle.merge) {
@@ -218,16 +237,40 @@ impl Cursor {
     #[inline(never)]
     fn seek_from(&mut self, direction: Direction, to: SeekTo<'_>) -> Result<bool> {
         self.forget_value();
-        let sought = self.open_end(direction).and_then(|()| {
-            let end = &mut self.range.ends[direction as usize];
-            end.passed = None;
-            end.taken.stop();
-            if let Some(merge) = &mut end.merge {
-                merge.seek(to)?;
-            }
-            self.range.settle(direction)
-        });
+        let sought = self.open_end(direction).and_then(|()| self.seek_in_end(direction, to));
         self.finish_move(direction, sought)
+    }
+
+    fn seek_in_end(&mut self, direction: Direction, to: SeekTo<'_>) -> Result<bool> {
+        let moves_seldom = self.moves_seldom();
+        let Range { ctx, ends, partition, .. } = &mut self.range;
+        for end in ends.iter_mut() {
+            end.taken.stop();
+        }
+        let end = &mut ends[direction as usize];
+        end.passed = None;
+        self.is_exact = false;
+        if let Some(merge) = &mut end.merge {
+            match (direction, to) {
+                (Direction::Up, SeekTo::Key(key)) if moves_seldom => {
+                    merge.seek_exact(ctx, key, key_hash(partition.0, key))?;
+                    self.is_exact = true;
+                }
+                _ => merge.seek(to)?,
+            }
+        }
+        self.range.settle(direction)
+    }
+
+    /// Whether a step behind a seek is unlikely: there was none behind the last one of this cursor or, if this is its first, behind
+    /// those of others in the partition.
+    fn moves_seldom(&self) -> bool {
+        let taken: u64 = self.range.ends.iter().map(|end| end.taken.entries).sum();
+        if taken > 0 {
+            return taken == 1;
+        }
+        let tree = self.range.view.as_ref().and_then(|view| view.state.version.tree(self.range.partition));
+        tree.is_some_and(|tree| tree.scans.usual() == 1)
     }
 
     /// Makes the merge of an end, on no entry, if there is none.

@@ -201,7 +201,10 @@ fn a_block_that_nobody_wanted_is_evicted_before_those_that_were_used() {
     while !is_full() {
         partition.get(others.next().unwrap()).unwrap();
     }
-    others.take(2).for_each(|key| drop(partition.get(key).unwrap()));
+    // A full cache admits what is read a second time.
+    for key in others.take(2) {
+        (0..2).for_each(|_| drop(partition.get(&key).unwrap()));
+    }
     let (used, unwanted) = (gets(used), gets(unwanted));
     assert!(used == 0 && unwanted > 0, "{used} used ones and {unwanted} others were evicted");
 }
