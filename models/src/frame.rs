@@ -68,9 +68,12 @@ impl Cache {
         self.slab.as_ref().expect("it has not been dropped")
     }
 
-    /// Reads a block, if a frame holds it. Returns whether it was there.
+    /// Reads a block, if a frame holds it; notes a miss otherwise. Returns whether it was there.
     pub fn read(&self, block: u32) -> bool {
-        let Some(pin) = self.words.pin(self.slab(), block) else { return false };
+        let Some(pin) = self.words.pin(self.slab(), block) else {
+            self.words.note_miss(block, 1);
+            return false;
+        };
         let frame = pin.len() - 1;
         // SAFETY: the run is pinned; otherwise loom ends the model.
         let held = || self.shadows[frame].with(|held| unsafe { *held });

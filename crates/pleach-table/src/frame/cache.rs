@@ -33,8 +33,8 @@ const LOCKED_SHARE: u32 = 4;
 /// So many frames may be locked in any cache: 1 MiB.
 const LOCKED_MIN: u32 = 256;
 
-/// Misses, as a part of the cache's frames, in a unit of the time in which misses are remembered (arbitrary: a longer unit forgets
-/// with less precision, a shorter one wraps earlier).
+/// A unit of the time in which misses are remembered: the cache's frames divided by this, in misses (arbitrary: a longer unit
+/// forgets with less precision, a shorter one wraps earlier).
 const MISS_UNITS: u32 = 16;
 
 /// How a block that is read from the file is admitted to the cache.
@@ -55,6 +55,8 @@ pub struct FrameCache {
     slab: Option<SlabOwner>,
     shards: Box<[Mutex<Shard>]>,
     shard_frames: u32,
+    /// Frames that may be used. Relaxed: it orders no other memory.
+    limit: AtomicU32,
     /// Frames that may be locked. Relaxed: it orders no other memory.
     locked_max: AtomicU32,
     /// Frames of all [`FrameMut`]s. Relaxed: it orders no other memory.
@@ -108,13 +110,14 @@ impl FrameCache {
         let shards = (frames / SHARD_FRAMES_MIN).clamp(1, SHARDS_MAX);
         let shard_frames = frames / shards / QUAD * QUAD;
         let slab = if shard_frames > 0 { Some(SlabOwner::try_new(shard_frames * shards)?) } else { None };
-        let locked_max = AtomicU32::new(locked_max(shard_frames * shards));
+        let limit = shard_frames * shards;
         let shards = (0..shards).map(|i| Mutex::new(Shard::new(i * shard_frames, shard_frames))).collect();
         Some(Arc::new(Self {
             slab,
             shards,
             shard_frames,
-            locked_max,
+            limit: AtomicU32::new(limit),
+            locked_max: AtomicU32::new(locked_max(limit)),
             locked: AtomicU32::new(0),
             used: AtomicU32::new(0),
             watched: AtomicU32::new(u32::MAX),
@@ -141,6 +144,7 @@ impl FrameCache {
             debug_assert!(lost <= counted, "all frames of the shard were counted");
             limit += shard.limit();
         }
+        self.limit.store(limit, Ordering::Relaxed);
         self.locked_max.store(locked_max(limit), Ordering::Relaxed);
     }
 
@@ -228,8 +232,8 @@ impl FrameCache {
         words.frame(block).is_some()
     }
 
-    /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large, no frame is free, too many frames
-    /// are being filled, or `declines` and the cache is full of blocks that are likely wanted sooner ([`Warmth::Warm`]).
+    /// Frames for `len` bytes of a block, to be filled and published; `None` when it is too large, no frame is free, too many
+    /// frames are being filled, or `declines` and the cache is full of blocks that are likely wanted sooner ([`Warmth::Warm`]).
     pub(crate) fn reserve(
         self: &Arc<Self>,
         words: &Arc<FrameWords>,
@@ -273,8 +277,7 @@ impl FrameCache {
 
     /// Notes a miss, and returns whether the miss before it is not longer ago than the cache has frames, counted in misses.
     fn was_missed_lately(&self, words: &FrameWords, block: u32) -> bool {
-        let frames = self.shard_frames * u32::try_from(self.shards.len()).expect("few shards");
-        let unit = u64::from((frames / MISS_UNITS).max(1));
+        let unit = u64::from((self.limit.load(Ordering::Relaxed) / MISS_UNITS).max(1));
         let now = self.misses.fetch_add(1, Ordering::Relaxed) / unit;
         let now = u32::try_from(now & u64::from(u32::MAX >> 1)).expect("31 bits");
         words.note_miss(block, now).is_some_and(|units| units <= MISS_UNITS)

@@ -74,8 +74,8 @@ impl Shard {
         }
     }
 
-    /// A locked run of `frames` frames for a block, or `None` when no place can be cleared, or when only frames that are in use are
-    /// left and `may_evict` says no.
+    /// A locked run of `frames` frames for a block; `None` when no place can be cleared, or when only frames in use are left and
+    /// `may_evict` is false.
     pub(super) fn reserve(
         &mut self,
         slab: &SlabOwner,

@@ -135,10 +135,10 @@ impl Sst {
         validate(bytes, &header).map_err(|m| self.damaged(offset, m))
     }
 
-    /// Memory for `len` bytes of a block: frames, or the heap if the cache has none free.
+    /// Memory for `len` bytes of a block: frames, or the heap if the cache has none for it.
     fn reserve(&self, block: u32, len: usize, warmth: Warmth) -> BlockMemory {
-        // Of what the system has in memory too, a copy is made when it is wanted a second time. To evict a block and write another
-        // to its place takes longer than to unpack it to memory that was just used.
+        // What the system has in memory too is admitted when it is wanted a second time: to evict a block and write another to
+        // its place takes longer than to unpack it into memory that was just used.
         match self.cache.reserve(&self.words, block, len, warmth, !self.direct) {
             Some(frames) => BlockMemory::Frames(frames),
             None if self.direct => BlockMemory::Heap(AlignedBuffer::zeroed(len)),

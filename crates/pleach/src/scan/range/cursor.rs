@@ -27,8 +27,9 @@ use crate::value_reads::get_value;
 /// A move that fails leaves the cursor on no entry. A move to an end or to a key may be tried again.
 ///
 /// # Complexity
-/// A seek costs what that of a range costs. A step, also one that turns, takes constant time and a number of comparisons
-/// that grows with the runs that have keys nearby; the first turn behind a seek takes a step of each run.
+/// A seek costs what that of a range costs; to a key that is there, what a get costs, if no step came behind the cursor's last
+/// seek. A step, also one that turns, takes constant time and a number of comparisons that grows with the runs that have keys
+/// nearby. The first step or turn behind a seek takes a seek or step of each run.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -262,8 +263,8 @@ impl Cursor {
         self.range.settle(direction)
     }
 
-    /// Whether a step behind a seek is unlikely: there was none behind the last one of this cursor or, if this is its first, behind
-    /// those of others in the partition.
+    /// Whether a step behind a seek is unlikely: there was none behind the last one of this cursor or, if this is its first,
+    /// behind those of others in the partition.
     fn moves_seldom(&self) -> bool {
         let taken: u64 = self.range.ends.iter().map(|end| end.taken.entries).sum();
         if taken > 0 {
