@@ -141,13 +141,20 @@ impl Inner {
     /// Rows of a group that are still where they were, with their values as of now; stale entries have none.
     ///
     /// Requires: the caller holds the latches of the keys.
-    fn still_there<'r>(&self, group: &'r [Move], hashes: &[u64], chunk: &Chunk) -> Result<Vec<Present<'r>>> {
+    fn still_there<'r>(
+        &self,
+        group: &'r [Move],
+        hashes: &[u64],
+        chunk: &Chunk,
+        which: Moved,
+    ) -> Result<Vec<Present<'r>>> {
         let mut present = Vec::with_capacity(group.len());
-        // Moves of ranges change the map, and no value.
-        let has_range_moves = self.range_moves.load(Ordering::SeqCst) != chunk.range_moves;
+        // Moves change the map, and no value. Those of all rows are ours alone, if this is one.
+        let moves_alone =
+            which == Moved::Generation && self.range_moves.load(Ordering::SeqCst) == chunk.range_moves;
         for (index, (row, hash)) in group.iter().zip(hashes).enumerate() {
             let is_unwritten = self.latches.last_version(*hash) <= chunk.since;
-            let is_unmoved = is_unwritten && !has_range_moves;
+            let is_unmoved = is_unwritten && moves_alone;
             if !is_unmoved && self.map.get(&row.key, *hash)?.id != Some(row.id) {
                 continue;
             }
@@ -163,7 +170,7 @@ impl Inner {
     fn try_move_group(&self, group: &[Move], chunk: &Chunk, which: Moved) -> Result<Result<u64, u64>> {
         let hashes: SmallVec<[u64; 4]> = group.iter().map(|row| key_hash(&row.key)).collect();
         let held = self.latches.hold(hashes.iter().copied());
-        let present = self.still_there(group, &hashes, chunk)?;
+        let present = self.still_there(group, &hashes, chunk, which)?;
         let _entered = self.in_flight.enter(thread_number(), &self.tickets);
         let _gate = self.gate.read();
         let allocator = self.allocator.load();
