@@ -333,6 +333,9 @@ fn a_recluster_of_everything_waits_for_checkpoints() {
     put_all(&store, 0..ROWS);
     let peak = delta_peak(&store, || assert_eq!(store.recluster::<&[u8]>(..).unwrap(), u64::from(ROWS)));
     assert!((1..=2 * DELTA).contains(&peak), "{peak} bytes");
+    // As a range, row by row.
+    let peak = delta_peak(&store, || assert_eq!(store.recluster(&[0][..]..).unwrap(), u64::from(ROWS)));
+    assert!((1..=2 * DELTA).contains(&peak), "{peak} bytes");
     assert_eq!(store.range::<&[u8]>(..).unwrap().count(), ROWS as usize);
 }
 
@@ -512,4 +515,24 @@ fn writers_leave_the_ids_of_moved_rows_alone() {
     store.drain().unwrap();
     assert_eq!((rows.tables().len(), rows.places().len()), (1, 20));
     store.verify().unwrap();
+}
+
+/// Otherwise the key's entry would name a row that a later generation gives to another key.
+#[test]
+fn a_key_that_was_deleted_during_a_recluster_has_no_entry_after_it() {
+    let (env, rows) = (SimEnv::new(1), ModelStore::new(false));
+    let store = half_reclustered(&rows, &env);
+    store.checkpoint().unwrap();
+    store.delete("15").unwrap();
+    store.drain().unwrap();
+    drop(store);
+    let options = Options::new().env(env).background(false);
+    let store = options.open(Box::new(rows), "/map").unwrap();
+    assert_eq!(store.recluster::<&[u8]>(..).unwrap(), 19);
+    for number in 0..20 {
+        store.put(format!("x{number:02}"), "value").unwrap();
+    }
+    store.put("15", "again").unwrap();
+    assert_eq!(store.range::<&[u8]>(..).unwrap().count(), 40);
+    assert_eq!(store.verify().unwrap().keys, 40);
 }
