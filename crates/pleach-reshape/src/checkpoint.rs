@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use pleach::Result;
 
 use crate::handle::Inner;
-use crate::ids::Id;
+use crate::ids::{Id, Previous};
 use crate::map::records::Record;
 use crate::map::{BATCH_ENTRIES, Base, MapStore};
 use crate::named::{self, CheckpointNumbers};
@@ -51,7 +51,8 @@ impl Inner {
             number: maintenance.numbers.newest + 1,
             generation: allocator.generation,
             sequences: allocator.next(),
-            previous: allocator.previous.clone(),
+            previous: allocator.previous.as_ref().map(|previous| previous.next.clone()),
+            edge: allocator.previous.as_ref().and_then(Previous::edge),
             version: self.versions.next(),
         };
         self.in_flight.wait(&*self.env);
@@ -97,4 +98,5 @@ fn is_same(last: &Record, record: &Record) -> bool {
     last.generation == record.generation
         && last.sequences == record.sequences
         && last.previous.is_some() == record.previous.is_some()
+        && last.edge == record.edge
 }

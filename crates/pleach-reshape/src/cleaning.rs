@@ -10,7 +10,7 @@ use pleach::{ErrorKind, Result};
 
 use crate::group::{Transaction, commit_alone};
 use crate::handle::{Inner, Reshaped};
-use crate::ids::Id;
+use crate::ids::{Id, Previous, is_behind};
 use crate::map::{Key, key_hash};
 use crate::named::{self, store_error};
 use crate::options::Update;
@@ -80,7 +80,8 @@ impl Inner {
         // Read after `before`: what was published by then has ids below these.
         let allocator = self.allocator.load_full();
         let present = (allocator.generation, allocator.next());
-        let previous = allocator.previous.clone().map(|next| (allocator.generation.wrapping_sub(1), next));
+        let previous = allocator.previous.as_ref();
+        let previous = previous.map(|it| (allocator.generation.wrapping_sub(1), it.next.clone()));
         let mut removed = 0;
         for (generation, next) in previous.into_iter().chain([present]) {
             for (stripe, end) in next.into_iter().enumerate() {
@@ -119,12 +120,18 @@ impl Inner {
     ) -> Result<(Vec<Candidate>, u64)> {
         let mut snapshot = self.snapshot()?;
         let (mut found, mut seen, mut at, mut failure) = (Vec::new(), 0, last, None);
+        // Tables of the generation before are dropped, with the rows that have moved.
+        let allocator = self.allocator.load_full();
+        let before_it =
+            allocator.previous.as_ref().filter(|_| generation.wrapping_add(1) == allocator.generation);
+        let edge = before_it.and_then(Previous::edge);
         let mut visit = |id: u64, bytes: &[u8]| {
             seen += 1;
             let place = Place { table, id };
             match Row::decode(place, bytes) {
                 Ok(row) => {
-                    if row.version < before && row.value.is_some() == (pass == Pass::Replaced) {
+                    let is_wanted = row.value.is_some() == (pass == Pass::Replaced);
+                    if row.version < before && is_wanted && !is_behind(edge.as_ref(), row.key) {
                         let id = self.layout.id_in(generation, stripe, id);
                         found.push(Candidate { place, id, key: Key::from_slice(row.key) });
                     }

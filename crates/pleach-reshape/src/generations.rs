@@ -1,13 +1,23 @@
-//! Generations: what happens when the ids of a store are exhausted.
+//! Generations: what happens when all rows are to move, because the ids of a store are exhausted or for a recluster.
 //!
 //! A new generation has tables of its own, whose sequences begin again. Writers append to it at once. The rows of the
-//! generation before are moved; then its tables are dropped. After a crash the open goes on with the moves. This is the
-//! paper's cleaning (section III-C), while reads and writes go on.
+//! generation before are moved in the order of their keys; then its tables are dropped. After a crash the open goes on with
+//! the moves. This is the paper's cleaning (section III-C), while reads and writes go on.
 //!
 //! # Order
-//! Tables, then the store's generation, in one commit before any row in them. When all rows have moved: a checkpoint that
-//! names none of the old ones, then, durably, that the old generation is dead and that older maps are not good, then the
-//! tables go. While rows move, checkpoints are made as they are due, so that the map's changes fit into their memory.
+//! Tables, then the store's generation, in one commit before any row in them. Each transaction of moves raises the edge; old
+//! rows of keys up to it are dead. When all rows have moved: a checkpoint that names none of the old ones, then, durably, that
+//! the old generation is dead and that older maps are not good, then the tables go, once no snapshot may read them. While
+//! rows move, checkpoints are made as they are due, so that the map's changes fit into their memory.
+//!
+//! # Invariants
+//! 1. Edge: no key up to the edge has an entry that names the generation before, in the newest state of the map. A writer of
+//!    such a key finds its new row, so nothing is ever removed from the old tables behind the edge.
+//! 2. Above the edge, a key has at most one row that counts, in either generation: a write that replaces or deletes an old
+//!    row removes it in the same transaction, or leaves a newer row (`Update::Defer`).
+//!
+//! # Concurrency
+//! `moving` is held by who moves all rows; it is taken before `maintenance`. So checkpoints and removals go on meanwhile.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,8 +28,8 @@ use pleach::{Error, ErrorKind, Result};
 
 use crate::checkpoint::Maintenance;
 use crate::handle::{Inner, Reshaped};
-use crate::ids::Allocator;
-use crate::moves::Exhausted;
+use crate::ids::{Allocator, Previous};
+use crate::moves::Moved;
 use crate::named::{self, CheckpointNumbers, Generation, store_error};
 use crate::store::Durability;
 
@@ -35,22 +45,49 @@ impl Reshaped {
     pub fn drain(&self) -> Result<()> {
         self.inner.drain()
     }
+
+    /// Moves all rows to a new generation and drops the tables of the one before. Returns how many it moved; `None`, and moves
+    /// none, if a snapshot keeps the tables that the new generation needs.
+    pub(crate) fn recluster_all(&self) -> Result<Option<u64>> {
+        let inner = &self.inner;
+        let _moving = inner.moving.lock();
+        let make_room = || if self.has_job() { self.wait_for_room() } else { inner.checkpoint_if_due() };
+        inner.drain_moving(make_room)?;
+        {
+            let mut maintenance = inner.maintenance.lock();
+            inner.drop_dead_tables(&mut maintenance)?;
+            if maintenance.dead.is_some() {
+                return Ok(None);
+            }
+            let generation = inner.allocator.load().generation;
+            inner.begin_generation(&mut maintenance, generation + 1)?;
+        }
+        let moved = inner.drain_moving(make_room).inspect_err(|_| {
+            inner.is_drain_due.store(true, Ordering::SeqCst);
+        })?;
+        inner.drop_dead_tables(&mut inner.maintenance.lock())?;
+        Ok(Some(moved))
+    }
 }
 
 impl Inner {
     /// Begins a generation after the one that a writer has found exhausted.
     pub(crate) fn renew(&self, exhausted: u64) -> Result<()> {
         for _ in 0..LOOKS_MAX {
-            let mut maintenance = self.maintenance.lock();
+            let moving = self.moving.lock();
             if self.allocator.load().generation != exhausted {
                 return Ok(());
             }
-            self.drain_alone(&mut maintenance)?;
+            self.drain_moving(|| self.checkpoint_if_due())?;
+            let mut maintenance = self.maintenance.lock();
             self.drop_dead_tables(&mut maintenance)?;
             if maintenance.dead.is_none() {
-                return self.begin_generation(&mut maintenance, exhausted + 1);
+                self.begin_generation(&mut maintenance, exhausted + 1)?;
+                self.is_drain_due.store(true, Ordering::SeqCst);
+                return Ok(());
             }
             drop(maintenance);
+            drop(moving);
             self.env.sleep(LOOK_AGAIN);
         }
         let message =
@@ -68,27 +105,51 @@ impl Inner {
         let durable = Generation { number: generation, is_draining: true };
         named::set_generation(&*self.store, durable, maintenance.numbers, Durability::Buffered)?;
         let next = vec![0; self.layout.stripe_count()];
-        let previous = Some(self.allocator.load().next());
+        let previous = Some(Previous::new(self.allocator.load().next(), None));
         self.allocator.store(Arc::new(Allocator::new(self.layout, generation, &next, previous)));
-        self.is_drain_due.store(true, Ordering::SeqCst);
         Ok(())
     }
 
     pub(crate) fn drain(&self) -> Result<()> {
         self.check_writable()?;
-        let mut maintenance = self.maintenance.lock();
-        self.drain_alone(&mut maintenance)?;
-        self.drop_dead_tables(&mut maintenance)
+        let _moving = self.moving.lock();
+        self.drain_moving(|| self.checkpoint_if_due())?;
+        self.drop_dead_tables(&mut self.maintenance.lock())
     }
 
-    fn drain_alone(&self, maintenance: &mut Maintenance) -> Result<()> {
-        let allocator = self.allocator.load_full();
-        if allocator.previous.is_none() {
+    /// As [`drain`](Self::drain), unless another thread moves all rows already; then it is to be asked again. The job must not
+    /// wait for a thread that waits for its checkpoints.
+    pub(crate) fn try_drain(&self) -> Result<()> {
+        self.check_writable()?;
+        let Some(_moving) = self.moving.try_lock() else {
+            self.is_drain_due.store(true, Ordering::SeqCst);
             return Ok(());
-        }
-        let everything = (Bound::Unbounded, Bound::Unbounded);
-        let make_room = || if self.is_checkpoint_due() { self.checkpoint_alone(maintenance) } else { Ok(()) };
-        self.move_rows(everything, Exhausted::Fails, make_room, |id| !id.is_of(allocator.generation))?;
+        };
+        self.drain_moving(|| self.checkpoint_if_due())?;
+        self.drop_dead_tables(&mut self.maintenance.lock())
+    }
+
+    fn checkpoint_if_due(&self) -> Result<()> {
+        if self.is_checkpoint_due() { self.checkpoint() } else { Ok(()) }
+    }
+
+    /// Moves what is left of the generation before, and ends it. Returns how many rows it moved.
+    ///
+    /// Requires: the caller holds `moving`, and not `maintenance`.
+    fn drain_moving(&self, make_room: impl FnMut() -> Result<()>) -> Result<u64> {
+        let allocator = self.allocator.load_full();
+        let Some(previous) = &allocator.previous else { return Ok(0) };
+        let edge = previous.edge();
+        let rest = (edge.as_deref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let moved =
+            self.move_rows(rest, Moved::Generation, make_room, |id| !id.is_of(allocator.generation))?;
+        self.end_generation_before(&mut self.maintenance.lock())?;
+        Ok(moved)
+    }
+
+    /// Declares the generation before dead. Requires: no entry of the map names it.
+    fn end_generation_before(&self, maintenance: &mut Maintenance) -> Result<()> {
+        let allocator = self.allocator.load_full();
         self.checkpoint_alone(maintenance)?;
         let numbers = CheckpointNumbers { oldest: maintenance.numbers.newest, ..maintenance.numbers };
         let generation = Generation { number: allocator.generation, is_draining: false };

@@ -19,6 +19,8 @@ pub(crate) struct Transaction {
     /// The rows' bytes, one after the other.
     pub(crate) bytes: Vec<u8>,
     changes: Vec<(Place, Option<Range<usize>>)>,
+    /// A named value that changes with the rows.
+    named: Option<(&'static str, Vec<u8>)>,
 }
 
 impl Transaction {
@@ -33,15 +35,22 @@ impl Transaction {
         self.changes.push((place, None));
     }
 
+    pub(crate) fn set_named(&mut self, name: &'static str, value: Vec<u8>) {
+        self.named = Some((name, value));
+    }
+
+    /// Whether no row changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_>> {
-        self.changes.iter().map(|(place, row)| match row {
+        let named = self.named.iter().map(|(name, value)| Change::SetMeta { name, value });
+        let rows = self.changes.iter().map(|(place, row)| match row {
             Some(bytes) => Change::Put { place: *place, row: &self.bytes[bytes.clone()] },
             None => Change::Remove { place: *place },
-        })
+        });
+        rows.chain(named)
     }
 }
 

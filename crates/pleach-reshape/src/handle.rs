@@ -59,7 +59,7 @@ pub struct Stats {
     /// Memory of the whole map with [`MapPlace::Memory`](crate::MapPlace::Memory). The memory of the map's Pleach store comes
     /// on top.
     pub map_bytes: usize,
-    /// How often the ids were exhausted.
+    /// How often all rows began to move to new tables: the ids were exhausted, or all rows were reclustered.
     pub generation: u64,
     /// Whether rows are being moved from the generation before.
     pub is_draining: bool,
@@ -87,6 +87,10 @@ pub(crate) struct Inner {
     /// Held shared from before a write takes its version until it is published. Who holds it alone sees a moment at which
     /// store and map agree.
     pub(crate) gate: RwLock<()>,
+    /// Held while all rows move, and by who begins a generation. Taken before all other locks.
+    pub(crate) moving: Mutex<()>,
+    /// Transactions that have moved rows of a range.
+    pub(crate) range_moves: AtomicU64,
     /// Guards checkpoints and changes of the generation. Taken before latches and gate.
     pub(crate) maintenance: Mutex<Maintenance>,
     /// A statistic: the number of the newest checkpoint.
@@ -288,7 +292,7 @@ impl Inner {
     /// What the job does when it is woken.
     fn work(&self) {
         let is_due = self.is_checkpoint_due();
-        let drained = if self.is_drain_due.swap(false, Ordering::SeqCst) { self.drain() } else { Ok(()) };
+        let drained = if self.is_drain_due.swap(false, Ordering::SeqCst) { self.try_drain() } else { Ok(()) };
         let written = if is_due { self.checkpoint() } else { Ok(()) };
         let removed = self.remove_in_parts();
         *self.job_error.lock() = drained.and(written).and(removed).err();

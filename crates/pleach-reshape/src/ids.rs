@@ -14,6 +14,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pleach::env::sync::Mutex;
+
+use crate::map::Key;
 use crate::options::Stripes;
 use crate::store::{Place, Table};
 
@@ -130,20 +133,52 @@ pub(crate) struct Allocator {
     pub(crate) generation: u64,
     /// Per stripe: the next sequence. May exceed the last one; then the stripe is exhausted.
     next: Box<[Counter]>,
-    /// The next sequences of the generation before, while rows of it may be there.
-    pub(crate) previous: Option<Vec<u64>>,
+    /// The generation before, while rows of it may be there.
+    pub(crate) previous: Option<Previous>,
+}
+
+/// What is known of the generation before while its rows move to the present one.
+#[derive(Debug)]
+pub(crate) struct Previous {
+    /// The next sequences.
+    pub(crate) next: Vec<u64>,
+    /// The *edge*: rows of keys up to it, inclusive, have moved, and those that are still in the old tables are dead. It is
+    /// never ahead of the store's.
+    edge: Mutex<Option<Key>>,
+}
+
+impl Previous {
+    pub(crate) fn new(next: Vec<u64>, edge: Option<Key>) -> Self {
+        Self { next, edge: Mutex::new(edge) }
+    }
+
+    pub(crate) fn edge(&self) -> Option<Key> {
+        self.edge.lock().clone()
+    }
+
+    /// Requires: all rows up to this key are published at their new places.
+    pub(crate) fn set_edge(&self, key: Key) {
+        *self.edge.lock() = Some(key);
+    }
+}
+
+/// Whether a key is at or below an edge.
+pub(crate) fn is_behind(edge: Option<&Key>, key: &[u8]) -> bool {
+    edge.is_some_and(|edge| key <= &edge[..])
 }
 
 impl Allocator {
-    pub(crate) fn new(layout: Layout, generation: u64, next: &[u64], previous: Option<Vec<u64>>) -> Self {
+    pub(crate) fn new(layout: Layout, generation: u64, next: &[u64], previous: Option<Previous>) -> Self {
         let counter = |sequence: &u64| Counter(AtomicU64::new((*sequence).max(SEQUENCE_FIRST)));
         Self { layout, generation, next: next.iter().map(counter).collect(), previous }
     }
 
     /// The first of `count` ids in a row, from `stripe` or, if that has too few left, from another stripe. `None` if no stripe
-    /// has so many.
+    /// has so many. While rows of the generation before move, their stripe is theirs alone.
     pub(crate) fn take(&self, stripe: usize, count: u64) -> Option<Id> {
-        let stripes = (stripe..self.next.len()).chain(0..stripe);
+        let of_moves = self.layout.stripe_of_moves();
+        let is_kept = |other: &usize| *other != of_moves || stripe == of_moves || self.previous.is_none();
+        let stripes = (stripe..self.next.len()).chain(0..stripe).filter(is_kept);
         let sequence = |stripe: usize| Some((stripe, self.take_from(stripe, count)?));
         let (stripe, sequence) = stripes.into_iter().find_map(sequence)?;
         Some(Id::new(self.generation, stripe, sequence))

@@ -1,10 +1,15 @@
 //! Moves: rows get new places, in the order of their keys, while reads and writes go on.
 //!
 //! A chunk of a key range that fits into memory is read in the order of places. Its rows are appended in the order of keys, to
-//! a stripe of their own, a few at a time: latched, with a new version, and the old row is removed in the same transaction.
-//! A crash leaves each row at one of its two places.
+//! a stripe of their own, a few at a time: latched, with a new version.
+//!
+//! Rows of a range are removed at their old places in the same transaction. Rows of the generation before stay there, because
+//! its tables are dropped whole: the transaction raises the *edge* instead, a named value, and old rows of keys up to it are
+//! dead (`generations`). Either way a crash leaves each key one row that counts.
 
+use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
+use std::sync::atomic::Ordering;
 
 use pleach::{Error, Result};
 use smallvec::SmallVec;
@@ -13,6 +18,7 @@ use crate::group::Transaction;
 use crate::handle::{Inner, Reshaped};
 use crate::ids::Id;
 use crate::map::{Bounds, Direction, Key, key_hash};
+use crate::named;
 use crate::row::Row;
 use crate::snapshot::owned;
 use crate::store::Durability;
@@ -23,13 +29,27 @@ const CHUNK_FIRST: usize = 256;
 /// Keys of a chunk at most: their memory, besides the rows', is bounded.
 const CHUNK_MAX: usize = 1 << 18;
 
-/// What a move does when the ids do not suffice.
+/// A row of a group that is still there: its index, and its value unless its entry is stale.
+type Present<'r> = (usize, Option<Cow<'r, [u8]>>);
+
+/// Which rows move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exhausted {
-    /// It begins a new generation.
-    Renews,
-    /// It fails: it is what makes room for a new generation.
-    Fails,
+pub(crate) enum Moved {
+    /// All of a range. If the ids do not suffice, a new generation begins.
+    Range,
+    /// Those of the generation before. If the ids do not suffice, the move fails: it is what makes room for a new generation.
+    ///
+    /// Requires: the caller holds the lock of moves.
+    Generation,
+}
+
+/// The rows of a chunk that move, as of a snapshot.
+struct Chunk {
+    rows: Vec<Move>,
+    /// The snapshot's version.
+    since: u64,
+    /// Moves of ranges before the snapshot.
+    range_moves: u64,
 }
 
 /// A row of a chunk.
@@ -44,9 +64,14 @@ impl Reshaped {
     /// Rewrites the rows of a key range in the order of their keys, so that scans of it read neighbours. Returns how many rows
     /// it moved. Reads and writes go on. After a crash, or an error, the rows that were moved stay so.
     ///
+    /// Rows of *all* keys go to new tables, and the old ones are dropped at the end. That takes a fraction of the time, because
+    /// no row is removed by itself, and as much space as the rows have, until the end and as long as a snapshot from before
+    /// it is held. After a crash, or an error, the background job goes on with it, or [`drain`](Self::drain) does. While a
+    /// snapshot keeps the tables of the recluster before, all rows move as those of a range do.
+    ///
     /// Memory: [`Options::moves`](crate::Options::moves) for the rows, and
     /// [`Options::delta_bytes`](crate::Options::delta_bytes) for what changes in the map: it waits for checkpoints. Without a
-    /// background job nobody makes them meanwhile.
+    /// background job it makes them itself if all rows move; for a range nobody makes them meanwhile.
     ///
     /// # Errors
     /// Those of [`put`](Self::put) and [`get`](Self::get).
@@ -54,7 +79,12 @@ impl Reshaped {
         self.inner.check_writable()?;
         let (lower, upper) = owned(&bounds);
         let bounds = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
-        self.inner.move_rows(bounds, Exhausted::Renews, || self.wait_for_room(), |_| true)
+        if is_everything(bounds)
+            && let Some(moved) = self.recluster_all()?
+        {
+            return Ok(moved);
+        }
+        self.inner.move_rows(bounds, Moved::Range, || self.wait_for_room(), |_| true)
     }
 }
 
@@ -64,30 +94,31 @@ impl Inner {
     pub(crate) fn move_rows(
         &self,
         bounds: Bounds<'_>,
-        exhausted: Exhausted,
+        which: Moved,
         mut make_room: impl FnMut() -> Result<()>,
         wanted: impl Fn(Id) -> bool,
     ) -> Result<u64> {
-        let mut edge: Option<Key> = None;
+        let mut last: Option<Key> = None;
         let (mut moved, mut limit) = (0, CHUNK_FIRST);
         loop {
-            let lower = edge.as_deref().map_or(bounds.0, Bound::Excluded);
-            let (moves, since, is_end) = {
+            let lower = last.as_deref().map_or(bounds.0, Bound::Excluded);
+            let (chunk, is_end) = {
+                let range_moves = self.range_moves.load(Ordering::SeqCst);
                 let mut snapshot = self.snapshot()?;
                 let entries = snapshot.entries((lower, bounds.1), Direction::Up, limit)?;
                 let is_end = entries.len() < limit;
-                edge = entries.last().map(|(key, _)| key.clone());
+                last = entries.last().map(|(key, _)| key.clone());
                 let entries: Vec<_> = entries.into_iter().filter(|(_, id)| wanted(*id)).collect();
                 let mut values = vec![None; entries.len()];
                 snapshot
                     .read_rows(&entries, |index, _, row| values[index] = row.value.map(<[u8]>::to_vec))?;
-                let moves = entries.into_iter().zip(values);
-                let moves: Vec<_> = moves.map(|((key, id), value)| Move { key, id, value }).collect();
-                (moves, snapshot.version(), is_end)
+                let rows = entries.into_iter().zip(values);
+                let rows = rows.map(|((key, id), value)| Move { key, id, value }).collect();
+                (Chunk { rows, since: snapshot.version(), range_moves }, is_end)
             };
-            limit = next_limit(&moves, limit, self.options.move_bytes);
-            for group in moves.chunks(self.options.move_keys) {
-                moved += self.move_group(group, since, exhausted)?;
+            limit = next_limit(&chunk.rows, limit, self.options.move_bytes);
+            for group in chunk.rows.chunks(self.options.move_keys) {
+                moved += self.move_group(group, &chunk, which)?;
                 make_room()?;
             }
             if is_end {
@@ -96,34 +127,50 @@ impl Inner {
         }
     }
 
-    /// Moves a few rows as they were read at the version `since`; those that have changed since then are read again.
-    fn move_group(&self, group: &[Move], since: u64, exhausted: Exhausted) -> Result<u64> {
+    /// Moves a few rows of a chunk; those that have changed since it was read are read again.
+    fn move_group(&self, group: &[Move], chunk: &Chunk, which: Moved) -> Result<u64> {
         loop {
-            match self.try_move_group(group, since)? {
+            match self.try_move_group(group, chunk, which)? {
                 Ok(moved) => return Ok(moved),
-                Err(generation) if exhausted == Exhausted::Renews => self.renew(generation)?,
+                Err(generation) if which == Moved::Range => self.renew(generation)?,
                 Err(_) => return Err(Error::invalid("a generation has too few ids for all rows")),
             }
         }
     }
 
-    fn try_move_group(&self, group: &[Move], since: u64) -> Result<Result<u64, u64>> {
-        let hashes: SmallVec<[u64; 4]> = group.iter().map(|row| key_hash(&row.key)).collect();
-        let held = self.latches.hold(hashes.iter().copied());
-        // Rows that are still where they were, with their values as of now; stale entries have none.
-        let mut present: Vec<(usize, Option<Vec<u8>>)> = Vec::with_capacity(group.len());
-        for (index, (row, hash)) in group.iter().zip(&hashes).enumerate() {
-            if self.map.get(&row.key, *hash)?.id != Some(row.id) {
+    /// Rows of a group that are still where they were, with their values as of now; stale entries have none.
+    ///
+    /// Requires: the caller holds the latches of the keys.
+    fn still_there<'r>(
+        &self,
+        group: &'r [Move],
+        hashes: &[u64],
+        chunk: &Chunk,
+        which: Moved,
+    ) -> Result<Vec<Present<'r>>> {
+        let mut present = Vec::with_capacity(group.len());
+        // Moves change the map, and no value. Those of all rows are ours alone, if this is one.
+        let moves_alone =
+            which == Moved::Generation && self.range_moves.load(Ordering::SeqCst) == chunk.range_moves;
+        for (index, (row, hash)) in group.iter().zip(hashes).enumerate() {
+            let is_unwritten = self.latches.last_version(*hash) <= chunk.since;
+            let is_unmoved = is_unwritten && moves_alone;
+            if !is_unmoved && self.map.get(&row.key, *hash)?.id != Some(row.id) {
                 continue;
             }
-            let is_current = row.value.is_some() && self.latches.last_version(*hash) <= since;
-            let value = if is_current {
-                row.value.clone()
-            } else {
-                self.read_row(row.id, &row.key)?.map(|(value, _)| value)
+            let value = match &row.value {
+                Some(value) if is_unwritten => Some(Cow::Borrowed(&value[..])),
+                _ => self.read_row(row.id, &row.key)?.map(|(value, _)| Cow::Owned(value)),
             };
             present.push((index, value));
         }
+        Ok(present)
+    }
+
+    fn try_move_group(&self, group: &[Move], chunk: &Chunk, which: Moved) -> Result<Result<u64, u64>> {
+        let hashes: SmallVec<[u64; 4]> = group.iter().map(|row| key_hash(&row.key)).collect();
+        let held = self.latches.hold(hashes.iter().copied());
+        let present = self.still_there(group, &hashes, chunk, which)?;
         let _entered = self.in_flight.enter(thread_number(), &self.tickets);
         let _gate = self.gate.read();
         let allocator = self.allocator.load();
@@ -139,7 +186,9 @@ impl Inner {
             let id = value.as_ref().map(|value| {
                 let encoded = Row { version, key: &row.key, value: Some(value) };
                 transaction.put(self.layout.place(next), |bytes| encoded.encode(bytes));
-                transaction.remove(self.layout.place(row.id));
+                if which == Moved::Range {
+                    transaction.remove(self.layout.place(row.id));
+                }
                 next = Id(next.0 + 1);
                 Id(next.0 - 1)
             });
@@ -147,12 +196,33 @@ impl Inner {
         }
         if transaction.is_empty() {
             self.map.publish(published.into_iter(), version);
-        } else {
-            held.announce_move(version);
-            self.commit_and_publish(transaction, Durability::Buffered, version, published.into_iter())?;
+            self.range_moves.fetch_add(u64::from(which == Moved::Range), Ordering::SeqCst);
+            return Ok(Ok(appends));
         }
+        held.announce_move(version);
+        let edge = group.last().filter(|_| which == Moved::Generation).map(|row| &row.key);
+        if let Some(edge) = edge {
+            transaction.set_named(named::EDGE, named::encode_edge(allocator.generation, edge));
+        }
+        let outcome =
+            self.commit_and_publish(transaction, Durability::Buffered, version, published.into_iter());
+        // After the publication and under the latches: who takes one of these later, and has read the map before the
+        // publication, sees it.
+        self.range_moves.fetch_add(u64::from(which == Moved::Range), Ordering::SeqCst);
+        // A commit that failed and took place refuses further writes.
+        if let (Some(previous), Some(edge)) = (&allocator.previous, edge)
+            && (outcome.is_ok() || self.poison.get().is_some())
+        {
+            previous.set_edge(edge.clone());
+        }
+        outcome?;
         Ok(Ok(appends))
     }
+}
+
+/// Whether all keys are in a range.
+fn is_everything(bounds: Bounds<'_>) -> bool {
+    matches!(bounds, (Bound::Unbounded | Bound::Included([]), Bound::Unbounded))
 }
 
 /// Keys of the next chunk, so that its rows take about `bytes`.

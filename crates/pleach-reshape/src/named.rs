@@ -6,6 +6,7 @@
 use pleach::{Error, ErrorKind, Result};
 
 use crate::ids::{Layout, STRIPES_MAX};
+use crate::map::Key;
 use crate::numbers::{self, malformed};
 use crate::store::{self, Change, Durability, RowStore};
 
@@ -14,6 +15,8 @@ const GENERATION: &str = "reshape.generation";
 const CEILING: &str = "reshape.ceiling";
 const CHECKPOINT: &str = "reshape.checkpoint";
 const GARBAGE: &str = "reshape.garbage";
+/// The edge of the rows that have moved.
+pub(crate) const EDGE: &str = "reshape.edge";
 
 /// Which store it is, and how it lays out its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +120,21 @@ pub(crate) fn set_generation(
     let values: [(&str, &[u64]); 2] =
         [(GENERATION, &[number, u64::from(is_draining)]), (CHECKPOINT, &numbers.encode())];
     write(store, &values, durability)
+}
+
+/// The greatest key whose row has moved to this generation from the one before, if one has.
+pub(crate) fn edge(store: &dyn RowStore, generation: u64) -> Result<Option<Key>> {
+    let Some(numbers) = read(store, EDGE)? else { return Ok(None) };
+    let (of, key) = numbers.split_first().ok_or_else(|| malformed(EDGE))?;
+    let key = numbers::key_of(EDGE, key)?;
+    Ok((*of == generation).then_some(key))
+}
+
+/// The value of [`EDGE`].
+pub(crate) fn encode_edge(generation: u64, key: &[u8]) -> Vec<u8> {
+    let numbers: Vec<u64> =
+        std::iter::once(generation).chain(key.iter().map(|byte| u64::from(*byte))).collect();
+    numbers::encode(EDGE, &numbers)
 }
 
 pub(crate) fn ceiling(store: &dyn RowStore) -> Result<u64> {

@@ -6,6 +6,8 @@
 use pleach::{Error, ErrorKind, Result};
 use pleach_coding::{Decoder, put_varint, u32_at};
 
+use crate::map::Key;
+
 /// Begins every record, and says its format.
 const MAGIC: &[u8; 8] = b"PLCHRSH1";
 const CHECKSUM_LEN: usize = 4;
@@ -38,6 +40,12 @@ pub(crate) fn decode(name: &str, bytes: &[u8]) -> Result<Vec<u64>> {
         decoded.push(decoder.varint().ok_or_else(|| damaged("a number does not end"))?);
     }
     Ok(decoded)
+}
+
+/// The key whose bytes are these numbers.
+pub(crate) fn key_of(name: &str, numbers: &[u64]) -> Result<Key> {
+    let byte = |number: &u64| u8::try_from(*number).map_err(|_| malformed(name));
+    numbers.iter().map(byte).collect()
 }
 
 /// The error of a record with a right checksum and wrong numbers.

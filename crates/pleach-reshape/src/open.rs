@@ -88,6 +88,8 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         allocator: ArcSwap::from_pointee(Allocator::new(layout, 0, &[], None)),
         group: Group::default(),
         gate: RwLock::new(()),
+        moving: Mutex::new(()),
+        range_moves: AtomicU64::new(0),
         maintenance: Mutex::new(new_maintenance(map_store, numbers)),
         garbage: AtomicBool::new(garbage),
         replaced: Replaced::new(had_garbage),
@@ -99,7 +101,8 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         store,
     };
     let is_rebuild = records.is_none();
-    let rows_read = Recovery::new(&inner, generation, records.as_ref()).run(&mut inner)?;
+    let edge = if generation.is_draining { named::edge(&*inner.store, generation.number)? } else { None };
+    let rows_read = Recovery::new(&inner, generation, edge, records.as_ref()).run(&mut inner)?;
     if is_rebuild {
         inner.checkpoint()?;
     }

@@ -4,16 +4,20 @@
 //! in the map already, or what replaced them is. Of the others the one with the greatest version wins. Without a checkpoint
 //! all rows are read, and what is found goes to the map's store whenever the layer is full, so memory is bounded, apart from
 //! the keys that rows say were deleted.
+//!
+//! While all rows move to a new generation, the old rows of keys up to the edge are dead, though they are there. They are not
+//! taken, and what the map says of them is forgotten: of a key that was moved and then deleted, nothing else is left.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use pleach::{Error, Result};
 
 use crate::handle::Inner;
-use crate::ids::{Allocator, Id};
+use crate::ids::{Allocator, Id, Previous, is_behind};
 use crate::map::records::Record;
-use crate::map::{Key, key_hash};
+use crate::map::{Direction, Key, NEWEST, key_hash};
 use crate::named::{Generation, store_error};
 use crate::row::Row;
 use crate::store::RowSnapshot;
@@ -46,6 +50,10 @@ pub(crate) struct Recovery {
     generation: Generation,
     /// The generation before, if it may have rows, and the present one.
     sequences: Vec<Sequences>,
+    /// Rows of the generation before are dead if their keys are not above this.
+    edge: Option<Key>,
+    /// The edge that the map knows.
+    known_edge: Option<Key>,
     /// All that earlier versions wrote is in the map.
     version: u64,
     is_rebuild: bool,
@@ -55,7 +63,12 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    pub(crate) fn new(inner: &Inner, generation: Generation, records: Option<&(Record, Record)>) -> Self {
+    pub(crate) fn new(
+        inner: &Inner,
+        generation: Generation,
+        edge: Option<Key>,
+        records: Option<&(Record, Record)>,
+    ) -> Self {
         let none = vec![0; inner.layout.stripe_count()];
         let sequences_of = |number: u64| {
             let of = |record: &Record| match () {
@@ -71,7 +84,10 @@ impl Recovery {
         let sequences = before.into_iter().chain([generation.number]).map(sequences_of).collect();
         let version = records.map_or(0, |(checkpoint, _)| checkpoint.version);
         let is_rebuild = records.is_none();
-        Self { generation, sequences, version, is_rebuild, deleted: BTreeMap::new(), rows: 0 }
+        let known = records.map(|(checkpoint, _)| checkpoint).filter(|it| it.generation == generation.number);
+        let known_edge = known.and_then(|checkpoint| checkpoint.edge.clone());
+        let deleted = BTreeMap::new();
+        Self { generation, sequences, edge, known_edge, version, is_rebuild, deleted, rows: 0 }
     }
 
     /// Reads, publishes, and sets the counters of ids. Returns how many rows it read.
@@ -83,8 +99,12 @@ impl Recovery {
             }
         }
         drop(snapshot);
+        if !self.is_rebuild {
+            self.forget_dead(inner)?;
+        }
         let present = self.sequences.pop().expect("there is always a present generation");
-        let previous = self.sequences.pop().map(|before| before.next);
+        let edge = self.edge;
+        let previous = self.sequences.pop().map(|before| Previous::new(before.next, edge));
         let allocator = Allocator::new(inner.layout, self.generation.number, &present.next, previous);
         inner.allocator.store(Arc::new(allocator));
         Ok(self.rows)
@@ -140,9 +160,27 @@ impl Recovery {
         Ok(())
     }
 
+    /// Forgets what the map says of dead rows. Up to the edge that it knows, it says nothing of them.
+    fn forget_dead(&self, inner: &Inner) -> Result<()> {
+        let Some(edge) = self.edge.as_deref() else { return Ok(()) };
+        let mut last = self.known_edge.clone();
+        loop {
+            let lower = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let bounds = (lower, Bound::Included(edge));
+            let entries = inner.map.current().entries(bounds, Direction::Up, NEWEST, CHUNK_ROWS)?;
+            let dead = entries.iter().filter(|(_, id)| !id.is_of(self.generation.number));
+            inner.map.publish(dead.map(|(key, _)| (&key[..], key_hash(key), None)), self.version.max(1));
+            if entries.len() < CHUNK_ROWS {
+                return Ok(());
+            }
+            last = entries.into_iter().next_back().map(|(key, _)| key);
+        }
+    }
+
     fn take(&mut self, inner: &Inner, row: &Found) -> Result<()> {
         self.rows += 1;
-        if row.version < self.version {
+        let is_dead = !row.id.is_of(self.generation.number) && is_behind(self.edge.as_ref(), &row.key);
+        if row.version < self.version || is_dead {
             return Ok(());
         }
         let hash = key_hash(&row.key);

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use pleach::{Error, ErrorKind, Result};
 
 use crate::handle::Reshaped;
+use crate::ids::{Previous, is_behind};
 use crate::map::{Direction, Key};
 use crate::named::store_error;
 use crate::row::Row;
@@ -51,11 +52,13 @@ impl Reshaped {
         Ok(report)
     }
 
-    /// Rows in all tables, each of which is named by the map or older than the one that is.
+    /// Rows in all tables, each of which is named by the map or older than the one that is. Those that have moved to another
+    /// generation do not count: their tables are going to be dropped.
     fn verify_rows(&self, snapshot: &mut Snapshot<'_>) -> Result<u64> {
         let inner = &self.inner;
         let allocator = inner.allocator.load_full();
         let before = allocator.previous.is_some().then(|| allocator.generation.wrapping_sub(1));
+        let edge = allocator.previous.as_ref().and_then(Previous::edge);
         let mut rows = 0;
         for generation in before.into_iter().chain([allocator.generation]) {
             for stripe in 0..inner.layout.stripe_count() {
@@ -75,9 +78,12 @@ impl Reshaped {
                     let scanned = snapshot.rows().scan(table, first, last, &mut visit);
                     scanned.map_err(|e| store_error("read rows", &e))?;
                     failure.map_or(Ok(()), Err)?;
-                    rows += chunk.len() as u64;
                     first = if chunk.len() < CHUNK { last + 1 } else { at + 1 };
                     for (id, key, version, is_put) in chunk {
+                        if generation != allocator.generation && is_behind(edge.as_ref(), &key) {
+                            continue;
+                        }
+                        rows += 1;
                         let id = inner.layout.id_in(generation, stripe, id);
                         let named = snapshot.id_of(&key)?;
                         if named == Some(id) || !is_put {

@@ -31,6 +31,7 @@ const CHECKS: &[Check] = &[
     ("many rows are read at once", access::many_rows),
     ("named values are kept", access::named_values),
     ("tables are made and removed", tables::made_and_removed),
+    ("rows move to another table", tables::moved_to_another),
     ("tables do not mix", tables::do_not_mix),
     ("what is synced is there after an open", tables::synced_is_there),
     ("a snapshot stays as it was", snapshots::stay),

@@ -39,6 +39,44 @@ pub(super) fn made_and_removed(open: &Open) {
     }
 }
 
+/// As all rows of a reshaped store move: each transaction appends rows to another table and writes a named value, and the table
+/// that they had is removed whole, several times.
+pub(super) fn moved_to_another(open: &Open) {
+    const ROWS: u64 = 4000;
+    let rows: Vec<_> = (0..ROWS).map(|id| pattern(id, 150)).collect();
+    for generation in 0..4_u16 {
+        let (from, to) = (generation % 2, (generation + 1) % 2);
+        let store = opened(open);
+        if generation == 0 {
+            store.create_table(Table(from)).expect("a table");
+            let puts: Vec<_> = (0..).zip(&rows).map(|(id, row)| put(at(from, id), row)).collect();
+            commit(&*store, &puts);
+        }
+        store.create_table(Table(to)).expect("a table");
+        let before = store.snapshot().expect("a snapshot");
+        for first in (0..ROWS).step_by(100) {
+            let edge = (first + 100).to_string();
+            let mut changes = vec![Change::SetMeta { name: "edge", value: edge.as_bytes() }];
+            // The other way round each time: a row's id is no row's of the table before.
+            changes.extend((first..first + 100).map(|id| {
+                let of = if generation % 2 == 0 { ROWS - 1 - id } else { id };
+                put(at(to, id), &rows[usize::try_from(of).expect("few")])
+            }));
+            commit(&*store, &changes);
+            assert_eq!(store.meta("edge").expect("a read"), Some(edge.into_bytes()));
+        }
+        drop(before);
+        assert_eq!(all_rows(&*store, from).len(), rows.len());
+        store.sync().expect("a sync");
+        store.drop_table(Table(from)).expect("a removal");
+        let found = all_rows(&*store, to);
+        assert_eq!((found.len(), all_rows(&*store, from).len()), (rows.len(), 0));
+        let first = if generation % 2 == 0 { rows.last() } else { rows.first() };
+        assert_eq!(found.get(&0), first);
+        store.sync().expect("a sync");
+    }
+}
+
 pub(super) fn do_not_mix(open: &Open) {
     let tables: Vec<u16> = (0..16).chain([255, 256, 4095, u16::MAX]).collect();
     let store = with_tables(open, &tables);

@@ -204,6 +204,12 @@ pub(crate) fn run(
         }
         scope.spawn(move || {
             while !is_over.load(Ordering::SeqCst) {
+                store.recluster(key(20)..key(60)).unwrap();
+                thread::yield_now();
+            }
+        });
+        scope.spawn(move || {
+            while !is_over.load(Ordering::SeqCst) {
                 store.recluster::<&[u8]>(..).unwrap();
                 store.clean().unwrap();
                 store.checkpoint().unwrap();

@@ -4,7 +4,8 @@
 //! A *moment* is taken before each call that changes the rows' store or the map's disk. A *state* is a moment, a number of
 //! commits from those that were durable to all, and a crash of the disk. In some states the map is lost, or it is from
 //! another moment of the same life: an older map is good or refused, and so is one that is ahead of its rows. Each state is
-//! opened, compared, and lived on; some of these lives are cut again, mostly inside the open.
+//! opened, compared, and lived on; some of these lives are cut again, mostly inside the open. Some reclusters stop in the
+//! middle, because a commit fails; then the life goes on with rows in two generations.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,9 @@ use pleach::env::{Capture, CrashPolicy, SimEnv};
 use pleach_reshape::store::model::{Call, ModelStore};
 use pleach_reshape::{Options, Reshaped, Stats};
 
-use crate::rig::{Contents, assert_contents, key, open, options, seed, value, variable, write};
+use crate::rig::{
+    Contents, Hook, assert_contents, key, open, options, recluster, seed, value, variable, write,
+};
 
 /// States in the ordinary run of the tests.
 const STATES: u64 = 3000;
@@ -29,6 +32,7 @@ enum Action {
     Write,
     Checkpoint,
     Recluster,
+    ReclusterRange,
     Drain,
     Clean,
     Import,
@@ -65,12 +69,13 @@ struct Recorder {
     rows: ModelStore,
     action: Mutex<Action>,
     moments: Mutex<Vec<Moment>>,
+    hook: Mutex<Option<Hook>>,
 }
 
 impl Recorder {
     fn watch(rows: &ModelStore, env: &Arc<SimEnv>) -> Arc<Self> {
         let (action, moments) = (Mutex::new(Action::Open), Mutex::default());
-        let recorder = Arc::new(Self { rows: rows.clone(), action, moments });
+        let recorder = Arc::new(Self { rows: rows.clone(), action, moments, hook: Mutex::default() });
         let (own, disk) = (Arc::downgrade(&recorder), Arc::downgrade(env));
         let take = Arc::new(move || {
             if let (Some(own), Some(disk)) = (own.upgrade(), disk.upgrade()) {
@@ -79,12 +84,13 @@ impl Recorder {
         });
         let on_op = Arc::clone(&take);
         env.on_op(Box::new(move |_, _| on_op()));
-        let on_call = move |call| {
+        let on_call: Hook = Arc::new(move |call| {
             if !matches!(call, Call::Get | Call::Committed) {
                 take();
             }
-        };
-        rows.on_call(Some(Arc::new(on_call)));
+        });
+        rows.on_call(Some(Arc::clone(&on_call)));
+        *recorder.hook.lock().unwrap() = Some(on_call);
         recorder
     }
 
@@ -111,11 +117,15 @@ fn live(
     assert_contents(&store, start, context);
     let mut contents = start.clone();
     let mut timeline = vec![(0, start.clone())];
+    let mut is_poisoned = false;
     for _ in 0..actions {
-        act(&store, rows, &recorder, &mut contents, &mut timeline, rng);
+        if !act(&store, rows, &recorder, &mut contents, &mut timeline, rng) {
+            is_poisoned = true;
+            break;
+        }
     }
     assert_contents(&store, &contents, context);
-    if rng.bool() {
+    if !is_poisoned && rng.bool() {
         *recorder.action.lock().unwrap() = Action::Close;
         store.close().unwrap();
     }
@@ -124,6 +134,7 @@ fn live(
     (Life { rows: rows.clone(), timeline, moments, has_own_map: true }, opened)
 }
 
+/// One random action; whether the store still takes writes.
 fn act(
     store: &Reshaped,
     rows: &ModelStore,
@@ -131,9 +142,14 @@ fn act(
     contents: &mut Contents,
     timeline: &mut Vec<(usize, Contents)>,
     rng: &mut fastrand::Rng,
-) {
+) -> bool {
     let now = |action| *recorder.action.lock().unwrap() = action;
-    match rng.u8(..44) {
+    match rng.u8(..46) {
+        44.. => {
+            now(Action::ReclusterRange);
+            let (lower, upper) = (key(rng, KEYS), key(rng, KEYS));
+            store.recluster(lower..upper).unwrap();
+        }
         40.. => {
             now(Action::Drain);
             store.drain().unwrap();
@@ -144,7 +160,9 @@ fn act(
         }
         4 => {
             now(Action::Recluster);
-            store.recluster::<&[u8]>(..).unwrap();
+            let fails_at = (rng.u8(..3) > 0).then(|| rng.usize(..12));
+            let hook = recorder.hook.lock().unwrap().clone();
+            return recluster(store, rows, fails_at, hook);
         }
         5 | 6 => {
             now(Action::Clean);
@@ -170,6 +188,7 @@ fn act(
             timeline.push((rows.commits(), contents.clone()));
         }
     }
+    true
 }
 
 #[derive(Default)]
@@ -289,6 +308,6 @@ fn a_crash_leaves_what_a_prefix_of_the_commits_held() {
                 && renewed > 0
                 && ahead > 0
         );
-        assert_eq!(actions.len(), 9, "{actions:?}");
+        assert_eq!(actions.len(), 10, "{actions:?}");
     }
 }

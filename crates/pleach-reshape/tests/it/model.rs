@@ -5,7 +5,7 @@ use std::ops::Bound;
 use pleach::env::SimEnv;
 use pleach_reshape::store::model::ModelStore;
 
-use crate::rig::{Contents, assert_contents, key, open, options, seed, variable, write};
+use crate::rig::{Contents, assert_contents, key, open, options, recluster, seed, variable, write};
 
 #[test]
 fn a_store_answers_as_a_map_does() {
@@ -30,9 +30,13 @@ fn run(seed: u64) {
         }
         let before = contents.clone();
         let mut snapshot = store.snapshot().unwrap();
+        let mut is_poisoned = false;
         for _ in 0..rng.usize(..60) {
             write(&store, &mut contents, keys, &mut rng);
-            maintain(&store, &mut rng);
+            if !maintain(&store, &rows, &mut rng) {
+                is_poisoned = true;
+                break;
+            }
             reads(&store, &contents, keys, &mut rng);
         }
         let seen: Contents = snapshot.all().map(Result::unwrap).collect();
@@ -41,8 +45,8 @@ fn run(seed: u64) {
         assert_eq!(snapshot.get(&own).unwrap(), before.get(&own).cloned());
         drop(snapshot);
         assert_contents(&store, &contents, "after a round");
-        if rng.u8(..3) == 0 {
-            if rng.bool() {
+        if is_poisoned || rng.u8(..3) == 0 {
+            if !is_poisoned && rng.bool() {
                 store.close().unwrap();
             } else {
                 drop(store);
@@ -62,16 +66,21 @@ fn run(seed: u64) {
     assert_eq!(exported, contents);
 }
 
-fn maintain(store: &pleach_reshape::Reshaped, rng: &mut fastrand::Rng) {
+/// Whether the store still takes writes.
+fn maintain(store: &pleach_reshape::Reshaped, rows: &ModelStore, rng: &mut fastrand::Rng) -> bool {
     match rng.u8(..40) {
         0 => store.checkpoint().unwrap(),
-        1 => drop(store.recluster::<&[u8]>(..).unwrap()),
+        1 => {
+            let fails_at = rng.bool().then(|| rng.usize(..20));
+            return recluster(store, rows, fails_at, None);
+        }
         2 => drop(store.recluster(&b"02"[..]..&b"05"[..]).unwrap()),
         3 => store.drain().unwrap(),
         4 => drop(store.clean().unwrap()),
         5 => store.sync().unwrap(),
         _ => {}
     }
+    true
 }
 
 fn reads(store: &pleach_reshape::Reshaped, contents: &Contents, keys: u64, rng: &mut fastrand::Rng) {

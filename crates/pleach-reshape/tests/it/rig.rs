@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pleach::env::SimEnv;
-use pleach_reshape::store::model::ModelStore;
+use pleach_reshape::store::model::{Call, Failure, ModelStore};
 pub(crate) use pleach_reshape::testing::variable;
 use pleach_reshape::{MapPlace, Options, Reshaped, Stripes, Update};
 
 /// Where the map is on the simulated disk.
 pub(crate) const DIR: &str = "/map";
+
+/// What the model calls.
+pub(crate) type Hook = Arc<dyn Fn(Call) + Send + Sync>;
 
 /// What a store holds.
 pub(crate) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -84,6 +88,33 @@ fn describe(contents: &Contents) -> Vec<String> {
     let describe =
         |(key, value): (&Vec<u8>, &Vec<u8>)| format!("{} {value:02x?}", String::from_utf8_lossy(key));
     contents.iter().map(describe).collect()
+}
+
+/// Reclusters all rows, and lets a commit on the way fail if `fails_at` counts down to it, so that rows are left in two
+/// generations. `hook` is what the rows' store calls anyway. Whether the store still takes writes.
+pub(crate) fn recluster(
+    store: &Reshaped,
+    rows: &ModelStore,
+    fails_at: Option<usize>,
+    hook: Option<Hook>,
+) -> bool {
+    let Some(fails_at) = fails_at else {
+        store.recluster::<&[u8]>(..).unwrap();
+        return true;
+    };
+    let (left, own, before) = (AtomicUsize::new(fails_at), rows.clone(), hook.clone());
+    rows.on_call(Some(Arc::new(move |call| {
+        if let Some(before) = &before {
+            before(call);
+        }
+        if call == Call::Commit && left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            own.fail(Some(Failure::Commit));
+        }
+    })));
+    let outcome = store.recluster::<&[u8]>(..);
+    rows.on_call(hook);
+    rows.fail(None);
+    outcome.is_ok() || store.sync().is_ok()
 }
 
 /// One random write; what the store holds changes accordingly.

@@ -1,16 +1,19 @@
 //! Rare orders, forced by hooks in the store: a thread stops between its commit and its publication while others read. And
 //! failed calls of the store.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use pleach::ErrorKind;
-use pleach_reshape::store::RowStore;
+use pleach::env::SimEnv;
 use pleach_reshape::store::model::{Call, Failure, ModelStore};
+use pleach_reshape::store::{RowStore, Table};
 use pleach_reshape::{Durability, MapPlace, Options, Reshaped, Update};
+
+use crate::rig::recluster;
 
 /// Long enough for a thread to come to where it must wait.
 const A_WHILE: Duration = Duration::from_millis(30);
@@ -330,6 +333,9 @@ fn a_recluster_of_everything_waits_for_checkpoints() {
     put_all(&store, 0..ROWS);
     let peak = delta_peak(&store, || assert_eq!(store.recluster::<&[u8]>(..).unwrap(), u64::from(ROWS)));
     assert!((1..=2 * DELTA).contains(&peak), "{peak} bytes");
+    // As a range, row by row.
+    let peak = delta_peak(&store, || assert_eq!(store.recluster(&[0][..]..).unwrap(), u64::from(ROWS)));
+    assert!((1..=2 * DELTA).contains(&peak), "{peak} bytes");
     assert_eq!(store.range::<&[u8]>(..).unwrap().count(), ROWS as usize);
 }
 
@@ -373,4 +379,160 @@ fn replaced_rows_are_bounded_and_a_close_leaves_none() {
     }
     assert_eq!(rows.places(), []);
     store.verify().unwrap();
+}
+
+/// A store of keys `00` to `19`, of which a recluster has moved the first few one by one when a commit failed.
+fn half_reclustered(rows: &ModelStore, env: &Arc<SimEnv>) -> Reshaped {
+    let options = Options::new().env(Arc::<SimEnv>::clone(env)).background(false).moves(1 << 20, 1);
+    let store = options.open(Box::new(rows.clone()), "/map").unwrap();
+    for number in 0..20 {
+        store.put(format!("{number:02}"), "value").unwrap();
+    }
+    store.checkpoint().unwrap();
+    // The generation, then rows.
+    assert!(recluster(&store, rows, Some(9), None));
+    assert!(store.stats().is_draining);
+    let moved = rows.places().iter().filter(|place| place.table == Table(1)).count();
+    assert!((5..10).contains(&moved) && rows.places().len() == 20 + moved, "{moved} rows have moved");
+    store
+}
+
+#[test]
+fn a_key_that_moved_and_was_deleted_stays_so_after_a_crash() {
+    // With the map from before the deletion, without a map, and with a checkpoint behind the crash.
+    for case in 0..3 {
+        let (env, rows) = (SimEnv::new(1), ModelStore::new(false));
+        let store = half_reclustered(&rows, &env);
+        store.delete("00").unwrap();
+        store.delete("15").unwrap();
+        store.put("01", "changed").unwrap();
+        store.put("16", "changed").unwrap();
+        drop(store);
+        let env = if case == 1 { SimEnv::new(2) } else { env };
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).background(false);
+        let open = || options.clone().open(Box::new(rows.crash(rows.commits())), "/map").unwrap();
+        let store = open();
+        assert_eq!(store.open_report().rebuilt.is_some(), case == 1);
+        let check = |store: &Reshaped| {
+            assert_eq!((store.get("00").unwrap(), store.get("15").unwrap()), (None, None));
+            for key in ["01", "16"] {
+                assert_eq!(store.get(key).unwrap().as_deref(), Some(&b"changed"[..]));
+            }
+            assert_eq!(store.range::<&[u8]>(..).unwrap().count(), 18);
+            assert_eq!(store.verify().unwrap().keys, 18);
+        };
+        check(&store);
+        if case == 2 {
+            store.checkpoint().unwrap();
+        }
+        store.drain().unwrap();
+        check(&store);
+        assert!(!store.stats().is_draining);
+    }
+}
+
+#[test]
+fn a_recluster_goes_on_behind_the_rows_that_have_moved() {
+    let (env, rows) = (SimEnv::new(1), ModelStore::new(false));
+    let store = half_reclustered(&rows, &env);
+    let moved = rows.places().len() - 20;
+    drop(store);
+    let options = Options::new().env(env).background(false).moves(1 << 20, 1);
+    let store = options.open(Box::new(rows.clone()), "/map").unwrap();
+    let before = rows.commits();
+    store.drain().unwrap();
+    // A commit for each row that was left, and a few for checkpoint, generation and the removal of the table.
+    assert!((20 - moved..20 - moved + 6).contains(&(rows.commits() - before)));
+    assert_eq!((rows.tables().len(), rows.places().len()), (1, 20));
+    store.verify().unwrap();
+}
+
+#[test]
+fn a_snapshot_keeps_the_tables_of_a_recluster_and_the_next_one_moves_row_by_row() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let store = open(&rows, &dir, Update::InPlace);
+    for number in 0..20 {
+        store.put(format!("{number:02}"), "value").unwrap();
+    }
+    let mut snapshot = store.snapshot().unwrap();
+    assert_eq!(store.recluster::<&[u8]>(..).unwrap(), 20);
+    assert_eq!((rows.tables().len(), rows.places().len()), (2, 40));
+    store.put("00", "changed").unwrap();
+    store.delete("01").unwrap();
+    assert_eq!(store.recluster::<&[u8]>(..).unwrap(), 19);
+    assert_eq!((rows.tables().len(), store.stats().generation), (2, 1));
+    assert_eq!(snapshot.all().map(Result::unwrap).filter(|(_, value)| value == b"value").count(), 20);
+    drop(snapshot);
+    store.checkpoint().unwrap();
+    assert_eq!((rows.tables().len(), rows.places().len()), (1, 19));
+    assert_eq!(store.recluster("".."99").unwrap(), 19);
+    store.verify().unwrap();
+}
+
+#[test]
+fn a_row_that_a_recluster_of_its_range_moves_meanwhile_is_moved_once() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    // A checkpoint behind each row.
+    let options = Options::new().background(false).moves(1 << 20, 1).delta_bytes(1);
+    let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
+    for number in 0..20 {
+        store.put(format!("{number:02}"), "value").unwrap();
+    }
+    store.checkpoint().unwrap();
+    let (reach, reached) = channel();
+    let (go_on, wait) = channel::<()>();
+    let (wait, syncs) = (Mutex::new(wait), AtomicUsize::new(0));
+    rows.on_call(Some(Arc::new(move |call| {
+        if call == Call::Sync && syncs.fetch_add(1, Ordering::SeqCst) == 3 {
+            reach.send(()).unwrap();
+            wait.lock().unwrap().recv().unwrap();
+        }
+    })));
+    thread::scope(|scope| {
+        let all = scope.spawn(|| store.recluster::<&[u8]>(..).unwrap());
+        reached.recv().unwrap();
+        let moved = store.recluster("10".."15").unwrap();
+        go_on.send(()).unwrap();
+        assert_eq!((moved, all.join().unwrap()), (5, 15));
+    });
+    assert_eq!(rows.places().len(), 20);
+    assert_eq!(store.verify().unwrap().garbage_rows, 0);
+}
+
+#[test]
+fn writers_leave_the_ids_of_moved_rows_alone() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let options = Options::new().sequence_bits(5).background(false).update(Update::Replace).moves(1 << 20, 1);
+    let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
+    for number in 0..20 {
+        store.put(format!("{number:02}"), "value").unwrap();
+    }
+    assert!(recluster(&store, &rows, Some(4), None) && store.stats().is_draining);
+    // More than a stripe has, while those rows wait.
+    for _ in 0..200 {
+        store.put("00", "changed").unwrap();
+    }
+    store.drain().unwrap();
+    assert_eq!((rows.tables().len(), rows.places().len()), (1, 20));
+    store.verify().unwrap();
+}
+
+/// Otherwise the key's entry would name a row that a later generation gives to another key.
+#[test]
+fn a_key_that_was_deleted_during_a_recluster_has_no_entry_after_it() {
+    let (env, rows) = (SimEnv::new(1), ModelStore::new(false));
+    let store = half_reclustered(&rows, &env);
+    store.checkpoint().unwrap();
+    store.delete("15").unwrap();
+    store.drain().unwrap();
+    drop(store);
+    let options = Options::new().env(env).background(false);
+    let store = options.open(Box::new(rows), "/map").unwrap();
+    assert_eq!(store.recluster::<&[u8]>(..).unwrap(), 19);
+    for number in 0..20 {
+        store.put(format!("x{number:02}"), "value").unwrap();
+    }
+    store.put("15", "again").unwrap();
+    assert_eq!(store.range::<&[u8]>(..).unwrap().count(), 40);
+    assert_eq!(store.verify().unwrap().keys, 40);
 }

@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use pleach_reshape::store::RowStore;
@@ -83,6 +85,15 @@ fn child() {
         std::io::stderr().write_all(format!("{word} {number}\n").as_bytes()).unwrap();
     };
     report("open", number);
+    // Beside the changes, so that kills meet changes of keys whose rows are moving.
+    let (begin, begun) = channel();
+    let store = Arc::new(store);
+    let own = Arc::clone(&store);
+    std::thread::spawn(move || {
+        while begun.recv().is_ok() {
+            own.recluster::<&[u8]>(..).unwrap();
+        }
+    });
     loop {
         let sync = is_synced || number % 23 == 22;
         apply(&store, seed, number, if sync { Durability::Sync } else { Durability::Buffered });
@@ -90,7 +101,7 @@ fn child() {
         report(if sync { "durable" } else { "done" }, number);
         match number % 97 {
             10 => store.checkpoint().unwrap(),
-            30 => drop(store.recluster::<&[u8]>(..).unwrap()),
+            30 | 55 | 80 => begin.send(()).unwrap(),
             50 => drop(store.clean().unwrap()),
             70 => store.drain().unwrap(),
             90 => store.sync().unwrap(),
