@@ -254,8 +254,8 @@ impl RowStore for WiredTigerStore {
 
     /// A removal is no transaction: it is durable at once. So everything before it is made durable first.
     fn drop_table(&self, table: Table) -> Result<()> {
-        let Some(known) = self.tables.write().by_number.remove(&table) else { return Ok(()) };
         self.sync()?;
+        let Some(known) = self.tables.write().by_number.remove(&table) else { return Ok(()) };
         let start = Instant::now();
         loop {
             let idle = {

@@ -124,6 +124,10 @@ impl Inner {
         let allocator = self.allocator.load_full();
         let before_it =
             allocator.previous.as_ref().filter(|_| generation.wrapping_add(1) == allocator.generation);
+        if before_it.is_none() && generation != allocator.generation {
+            // It is dead by now, and its tables may go at any time.
+            return Ok((Vec::new(), last));
+        }
         let edge = before_it.and_then(Previous::edge);
         let mut visit = |id: u64, bytes: &[u8]| {
             seen += 1;

@@ -31,7 +31,7 @@ use crate::handle::{Inner, Reshaped};
 use crate::ids::{Allocator, Previous};
 use crate::moves::Moved;
 use crate::named::{self, CheckpointNumbers, Generation, store_error};
-use crate::store::Durability;
+use crate::store::{Durability, Table};
 
 /// How long a writer waits for snapshots to end that keep the tables which the next generation needs: 2 seconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -64,6 +64,7 @@ impl Reshaped {
         }
         let moved = inner.drain_moving(make_room).inspect_err(|_| {
             inner.is_drain_due.store(true, Ordering::SeqCst);
+            self.wake_job();
         })?;
         inner.drop_dead_tables(&mut inner.maintenance.lock())?;
         Ok(Some(moved))
@@ -73,9 +74,14 @@ impl Reshaped {
 impl Inner {
     /// Begins a generation after the one that a writer has found exhausted.
     pub(crate) fn renew(&self, exhausted: u64) -> Result<()> {
+        let is_renewed = || self.allocator.load().generation != exhausted;
         for _ in 0..LOOKS_MAX {
+            // Another thread may move rows for long, and its new ids are there from the beginning.
+            if is_renewed() {
+                return Ok(());
+            }
             let moving = self.moving.lock();
-            if self.allocator.load().generation != exhausted {
+            if is_renewed() {
                 return Ok(());
             }
             self.drain_moving(|| self.checkpoint_if_due())?;
@@ -97,7 +103,7 @@ impl Inner {
 
     fn begin_generation(&self, maintenance: &mut Maintenance, generation: u64) -> Result<()> {
         for table in self.layout.tables(generation) {
-            self.store.create_table(table).map_err(|e| store_error("make a table", &e))?;
+            self.create_empty_table(table)?;
         }
         // Nobody has an id of the old generation that is not published.
         let _alone = self.gate.write();
@@ -107,6 +113,19 @@ impl Inner {
         let next = vec![0; self.layout.stripe_count()];
         let previous = Some(Previous::new(self.allocator.load().next(), None));
         self.allocator.store(Arc::new(Allocator::new(self.layout, generation, &next, previous)));
+        Ok(())
+    }
+
+    /// Makes a table. If it is there with rows of a dead generation, because its removal has failed, it is removed first: an open
+    /// would take these rows for new ones.
+    fn create_empty_table(&self, table: Table) -> Result<()> {
+        let create = || self.store.create_table(table).map_err(|e| store_error("make a table", &e));
+        create()?;
+        let newest = || self.store.snapshot()?.last(table, 0, u64::MAX);
+        if newest().map_err(|e| store_error("read rows", &e))?.is_some() {
+            self.store.drop_table(table).map_err(|e| store_error("drop a table", &e))?;
+            create()?;
+        }
         Ok(())
     }
 

@@ -293,6 +293,9 @@ impl Inner {
     fn work(&self) {
         let is_due = self.is_checkpoint_due();
         let drained = if self.is_drain_due.swap(false, Ordering::SeqCst) { self.try_drain() } else { Ok(()) };
+        if drained.is_err() {
+            self.is_drain_due.store(true, Ordering::SeqCst);
+        }
         let written = if is_due { self.checkpoint() } else { Ok(()) };
         let removed = self.remove_in_parts();
         *self.job_error.lock() = drained.and(written).and(removed).err();

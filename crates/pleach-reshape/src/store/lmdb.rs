@@ -301,11 +301,15 @@ impl RowStore for LmdbStore {
     fn drop_table(&self, table: Table) -> Result<()> {
         let mut writer = self.writer.lock();
         let mut tables = self.tables.write();
-        let Some(rows) = tables.remove(&table) else { return Ok(()) };
-        writer.last.remove(&table);
+        if !tables.contains_key(&table) {
+            return Ok(());
+        }
         self.idle.0.lock().clear();
         self.set_synced(&mut writer, self.is_synced(Durability::Buffered))?;
         let mut txn = self.env.write_txn()?;
+        // LMDB forgets the handle even if the transaction fails.
+        let Some(rows) = tables.remove(&table) else { return Ok(()) };
+        writer.last.remove(&table);
         // SAFETY: no other copy is used from here on: `tables` is locked and has none any more, readers of single rows hold that
         // lock, and LMDB itself refuses a removed database to a snapshot. The transaction has not changed it.
         unsafe { rows.remove(&mut txn)? };

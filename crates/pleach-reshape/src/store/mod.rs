@@ -94,7 +94,8 @@ pub trait RowStore: Send + Sync + Debug {
     /// Makes a table, unless it is there. It is durable with the next sync.
     fn create_table(&self, table: Table) -> Result<()>;
 
-    /// Removes a table with all rows, if it is there. No snapshot of it may be in use.
+    /// Removes a table with all rows, if it is there. No snapshot of it may be in use. Behind an error the table may be there,
+    /// and another removal may take it for removed; [`RowStore::create_table`] then finds it with its rows.
     fn drop_table(&self, table: Table) -> Result<()>;
 
     /// Does all changes in one transaction, in their order. The tables exist. A conflict with another transaction is retried

@@ -39,6 +39,9 @@ pub enum Failure {
     CommitAfterEffect,
     /// The next sync, or the next commit that syncs, fails. The commit takes effect.
     Sync,
+    /// The next removal of a table has no effect and returns an error. Another one takes it for done, until the table is made
+    /// again.
+    DropTable,
 }
 
 type Hook = Arc<dyn Fn(Call) + Send + Sync>;
@@ -62,6 +65,8 @@ struct State {
     durable: usize,
     keeps_all: bool,
     failure: Option<Failure>,
+    /// Tables whose removal has failed.
+    forgotten: Vec<Table>,
 }
 
 #[derive(Clone, Default)]
@@ -107,7 +112,8 @@ impl ModelStore {
     }
 
     fn of(concurrent_writers: bool, image: Image, keeps_all: bool) -> Self {
-        let state = State { images: vec![image], durable: 0, keeps_all, failure: None };
+        let state =
+            State { images: vec![image], durable: 0, keeps_all, failure: None, forgotten: Vec::new() };
         let shared = Arc::new(Shared { state: Mutex::new(state), hook: Mutex::new(None) });
         Self { abilities: Abilities { concurrent_writers, buffered_survives_kill: true }, shared }
     }
@@ -218,6 +224,7 @@ impl RowStore for ModelStore {
 
     fn create_table(&self, table: Table) -> Result<()> {
         self.call(Call::CreateTable);
+        self.shared.state.lock().forgotten.retain(|forgotten| *forgotten != table);
         self.advance(|image| {
             image.tables.entry(table).or_default();
             Ok(())
@@ -226,6 +233,16 @@ impl RowStore for ModelStore {
 
     fn drop_table(&self, table: Table) -> Result<()> {
         self.call(Call::DropTable);
+        {
+            let mut state = self.shared.state.lock();
+            if state.failure == Some(Failure::DropTable) {
+                state.forgotten.push(table);
+            }
+            state.take_failure(Failure::DropTable)?;
+            if state.forgotten.contains(&table) {
+                return Ok(());
+            }
+        }
         self.advance(|image| {
             image.tables.remove(&table);
             Ok(())

@@ -11,7 +11,7 @@ use pleach::ErrorKind;
 use pleach::env::SimEnv;
 use pleach_reshape::store::model::{Call, Failure, ModelStore};
 use pleach_reshape::store::{RowStore, Table};
-use pleach_reshape::{Durability, MapPlace, Options, Reshaped, Update};
+use pleach_reshape::{Durability, MapPlace, Options, Reshaped, Stripes, Update};
 
 use crate::rig::recluster;
 
@@ -445,6 +445,32 @@ fn a_recluster_goes_on_behind_the_rows_that_have_moved() {
     assert!((20 - moved..20 - moved + 6).contains(&(rows.commits() - before)));
     assert_eq!((rows.tables().len(), rows.places().len()), (1, 20));
     store.verify().unwrap();
+}
+
+#[test]
+fn rows_of_a_table_that_could_not_be_dropped_do_not_come_back() {
+    let (env, rows) = (SimEnv::new(1), ModelStore::new(false));
+    let options = Options::new().background(false).stripes(Stripes::One);
+    let store = options.clone().env(env).open(Box::new(rows.clone()), "/map").unwrap();
+    for number in 0..20 {
+        store.put(format!("{number:02}"), "old").unwrap();
+    }
+    rows.fail(Some(Failure::DropTable));
+    let error = store.recluster::<&[u8]>(..).unwrap_err();
+    assert!(error.to_string().contains("drop a table"), "{error}");
+    assert_eq!((rows.tables().len(), store.stats().is_draining), (2, false));
+    for number in 0..20 {
+        let key = format!("{number:02}");
+        if number < 10 { store.delete(key).unwrap() } else { store.put(key, "new").unwrap() }
+    }
+    // It needs the table that is still there.
+    assert_eq!(store.recluster::<&[u8]>(..).unwrap(), 10);
+    assert_eq!((rows.tables().len(), rows.places().len()), (1, 10));
+    drop(store);
+    // Without the map.
+    let store = options.env(SimEnv::new(2)).open(Box::new(rows.clone()), "/map").unwrap();
+    assert_eq!(store.verify().unwrap().keys, 10);
+    assert!(store.range::<&[u8]>(..).unwrap().all(|entry| entry.unwrap().1 == b"new"));
 }
 
 #[test]

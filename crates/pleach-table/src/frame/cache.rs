@@ -33,8 +33,8 @@ const LOCKED_SHARE: u32 = 4;
 /// So many frames may be locked in any cache: 1 MiB.
 const LOCKED_MIN: u32 = 256;
 
-/// A unit of the time in which misses are remembered: the cache's frames divided by this, in misses (arbitrary: a longer unit
-/// forgets with less precision, a shorter one wraps earlier).
+/// A unit of the time in which misses are remembered: the frames of the largest cache divided by this, in misses (arbitrary: a
+/// longer unit forgets with less precision, a shorter one wraps earlier).
 const MISS_UNITS: u32 = 16;
 
 /// How a block that is read from the file is admitted to the cache.
@@ -69,6 +69,8 @@ pub struct FrameCache {
     when_grown: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Misses of point reads: the time in which misses are remembered. Relaxed: it orders no other memory.
     misses: AtomicU64,
+    /// So many of them are a unit of that time. It does not change with the limit, so that times stay comparable.
+    miss_unit: u32,
     /// Statistics only.
     admissions: AtomicU64,
     heap_fallbacks: AtomicU64,
@@ -123,6 +125,7 @@ impl FrameCache {
             watched: AtomicU32::new(u32::MAX),
             when_grown: OnceLock::new(),
             misses: AtomicU64::new(0),
+            miss_unit: (limit / MISS_UNITS).max(1),
             admissions: AtomicU64::new(0),
             heap_fallbacks: AtomicU64::new(0),
             declined: AtomicU64::new(0),
@@ -277,10 +280,10 @@ impl FrameCache {
 
     /// Notes a miss, and returns whether the miss before it is not longer ago than the cache has frames, counted in misses.
     fn was_missed_lately(&self, words: &FrameWords, block: u32) -> bool {
-        let unit = u64::from((self.limit.load(Ordering::Relaxed) / MISS_UNITS).max(1));
-        let now = self.misses.fetch_add(1, Ordering::Relaxed) / unit;
+        let now = self.misses.fetch_add(1, Ordering::Relaxed) / u64::from(self.miss_unit);
         let now = u32::try_from(now & u64::from(u32::MAX >> 1)).expect("31 bits");
-        words.note_miss(block, now).is_some_and(|units| units <= MISS_UNITS)
+        let window = self.limit.load(Ordering::Relaxed).div_ceil(self.miss_unit);
+        words.note_miss(block, now).is_some_and(|units| units <= window)
     }
 
     fn slab(&self) -> &SlabOwner {

@@ -75,7 +75,7 @@ impl Shard {
     }
 
     /// A locked run of `frames` frames for a block; `None` when no place can be cleared, or when only frames in use are left and
-    /// `may_evict` is false.
+    /// `may_evict` is false. Free frames where no such run fits are in use in this sense.
     pub(super) fn reserve(
         &mut self,
         slab: &SlabOwner,

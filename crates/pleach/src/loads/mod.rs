@@ -9,7 +9,8 @@
 //!
 //! # Invariants
 //! 1. *One read*: a block with an entry in the table is being read, or its last read failed. A block is in the cache before
-//!    its entry is removed, and the cache is searched again after an entry was made.
+//!    its entry is removed, unless the cache declines it, and the cache is searched again after an entry was made. Who comes
+//!    after a block was declined reads it again.
 //! 2. *Progress*: a thread that holds claims waits only for the device and runs no code of the caller except wakers. So all
 //!    loads end, and a lookup that waits for a load holds no claim.
 //! 3. *Nothing is kept alive*: the table does not keep loads alive. The service does while it reads, and futures do. A

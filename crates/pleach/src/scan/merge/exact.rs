@@ -53,10 +53,10 @@ impl Merge {
         self.seek_in_unsought(ctx, key)
     }
 
-    /// Seeks in the sources that an exact seek has left out. The merge stands on the same entry afterwards.
+    /// Seeks in the sources that an exact seek has left out, and orders all. The merge stands on the same entry afterwards.
     pub(crate) fn seek_rest(&mut self, ctx: &Context) -> Result<()> {
         match self.current().and_then(|source| source.key()) {
-            Some(key) if !self.unsought.is_empty() => {
+            Some(key) if self.order.len() == 1 => {
                 let key = key.to_vec();
                 self.seek_in_unsought(ctx, &key)
             }

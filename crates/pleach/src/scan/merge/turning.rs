@@ -92,6 +92,7 @@ impl Merge {
 
     fn follow_moves(&mut self, moves: &Moves, active: &Self, ctx: &Context) -> Result<()> {
         self.pending = Pending::Nothing;
+        self.unsought.clear();
         if moves.sought {
             for source in 0..self.sources.len() {
                 self.take_place(source, active, ctx)?;

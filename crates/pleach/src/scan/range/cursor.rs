@@ -217,7 +217,9 @@ impl Cursor {
 
     /// Seeks the sources that an exact seek has left out.
     fn seek_rest(&mut self, on: Direction) -> Result<()> {
-        self.is_exact = false;
+        if !std::mem::take(&mut self.is_exact) {
+            return Ok(());
+        }
         let Range { ctx, ends, .. } = &mut self.range;
         ends[on as usize].merge.as_mut().map_or(Ok(()), |merge| merge.seek_rest(ctx))
     }
