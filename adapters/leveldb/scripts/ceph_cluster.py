@@ -66,6 +66,7 @@ osd crush chooseleaf type = 0
 mon allow pool size one = true
 mon allow pool delete = true
 mon warn on pool no redundancy = false
+mon max pg per osd = 2000
 mon data = {directory}/mon
 mon data avail warn = 1
 mon data avail crit = 1
