@@ -1,5 +1,8 @@
 //! The frame cache: blocks of all SSTs in a bounded amount of memory.
 //!
+//! A full cache admits a block of a point read only if the block was missed before, at most as many misses ago as the cache has
+//! frames. Other blocks go to the heap, for their readers alone (docs/design/0003-cache.md).
+//!
 //! # Invariants
 //! 1. *Whole blocks*: a word is set after the block's bytes have been written and validated.
 //!

@@ -1,11 +1,14 @@
-//! Frame words: which frame holds each block of an SST.
+//! Frame words: which frame holds each block of an SST, or when a reader last missed it.
+//!
+//! The cache admits a block by the time of its last miss ([`cache`](super::cache)).
 //!
 //! # Invariants
 //! 1. *A word that is unchanged after the pin is right*: eviction clears the word of a block before it unlocks the run. So if
 //!    a reader pins the run that a word names and then finds the same word again, the run holds that block.
+//! 2. *A miss replaces no frame*: the time of a miss is written only to a word that names none.
 //!
 //! # Concurrency
-//! `models/` checks the invariant in all orders of readers, eviction and publication.
+//! `models/` checks the invariants in all orders of readers, eviction and publication.
 
 use std::sync::Arc;
 

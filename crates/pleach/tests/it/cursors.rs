@@ -28,6 +28,14 @@ fn interlaced(options: Options, runs: usize, keys: usize) -> Db {
     db
 }
 
+/// A store of 40,000 keys in six runs and a memtable, of which nothing is in the cache.
+fn reopened() -> (Arc<SimEnv>, Db) {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20);
+    interlaced(options.clone(), 6, 40_000).close().unwrap();
+    (env, options.open(DIR).unwrap())
+}
+
 fn on(cursor: &Cursor) -> Option<usize> {
     cursor.key().map(|key| String::from_utf8_lossy(key).parse().unwrap())
 }
@@ -95,10 +103,7 @@ fn a_turn_keeps_the_order_of_its_sources() {
 
 #[test]
 fn a_turn_reads_no_block_that_lies_elsewhere() {
-    let env = SimEnv::new(1);
-    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20);
-    interlaced(options.clone(), 6, 40_000).close().unwrap();
-    let db = options.open(DIR).unwrap();
+    let (env, db) = reopened();
     let mut cursor = db.default_partition().cursor().unwrap();
     cursor.seek(key(20_001)).unwrap();
     let before = env.read_count();
@@ -113,10 +118,7 @@ fn a_turn_reads_no_block_that_lies_elsewhere() {
 
 #[test]
 fn a_cursor_that_only_seeks_reads_what_a_get_reads() {
-    let env = SimEnv::new(1);
-    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20);
-    interlaced(options.clone(), 6, 40_000).close().unwrap();
-    let db = options.open(DIR).unwrap();
+    let (env, db) = reopened();
     let mut cursor = db.default_partition().cursor().unwrap();
     assert!(cursor.seek(key(1)).unwrap());
     let reads_of = |n: usize| {
