@@ -38,6 +38,9 @@ pub struct Metadata {
     pub is_file: bool,
 }
 
+/// A step of small writes, in bytes ([`File::prepare_small_writes`]).
+pub const SMALL_WRITES_STEP: u64 = 16 << 10;
+
 /// A regular file. Reads and writes name their offset; there is no cursor, so handles are shared freely.
 pub trait File: Send + Sync {
     /// Reads up to `buf.len()` bytes at `offset`. It may read fewer, and reads none only at the end of the file.
@@ -86,6 +89,11 @@ pub trait File: Send + Sync {
     fn expect_small_writes(&self, _range: Range<u64>) -> bool {
         false
     }
+
+    /// Asks the system for the pages that the next small writes need ([`File::expect_small_writes`]). A write asks for them
+    /// itself, and waits. Who writes under a lock calls this without it, when the writes have passed
+    /// [`SMALL_WRITES_STEP`] bytes more. Others may write meanwhile.
+    fn prepare_small_writes(&self) {}
 
     /// Hints that reads come in no order, so that the system reads nothing around them.
     fn expect_random_reads(&self);

@@ -31,7 +31,7 @@ mod waiter;
 mod wakers;
 
 pub use bounded::{BoundedEnv, OpenFiles};
-pub use env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, Site};
+pub use env::{Dir, Env, File, FileLock, LockMode, Metadata, OpenOptions, SMALL_WRITES_STEP, Site};
 pub use error::{Error, ErrorKind, Result, is_out_of_files};
 pub use ids::FileId;
 pub use job::{Job, JobHandle, JobStep, JobWaker};

@@ -148,6 +148,10 @@ impl File for SlowFile {
         self.file.expect_small_writes(range)
     }
 
+    fn prepare_small_writes(&self) {
+        self.file.prepare_small_writes();
+    }
+
     fn expect_random_reads(&self) {
         self.file.expect_random_reads();
     }

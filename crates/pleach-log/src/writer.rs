@@ -17,7 +17,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach_env::{Env, Error, ErrorKind, FileId, Result};
+use pleach_env::{Env, Error, ErrorKind, File, FileId, Result};
 
 use crate::record_file::{Append, ManifestHint, RECORD_HEADER_LEN, RecordFileOptions, RecordWriter, SeqNo};
 use crate::recovery::Record;
@@ -81,6 +81,11 @@ impl LogWriter {
     /// After an error the same sequence numbers are due, and the next append overwrites what this one may have written.
     pub fn append<'a>(&mut self, records: impl IntoIterator<Item = Append<'a>>) -> Result<()> {
         self.current.append(records)
+    }
+
+    /// The file for which [`File::prepare_small_writes`] is due, once for each step that appends have passed.
+    pub fn file_to_prepare(&mut self) -> Option<Arc<dyn File>> {
+        self.current.file_to_prepare()
     }
 
     /// Appends a recovered record, with its boundaries and numbers as they were. Errors are as of [`LogWriter::append`].

@@ -102,6 +102,7 @@ mod read_options;
 mod repair;
 mod scan;
 mod shape;
+mod shown;
 mod state;
 mod stats;
 mod status;

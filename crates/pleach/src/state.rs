@@ -4,7 +4,7 @@
 //! and background work replace it. A [`ReadView`], and so a snapshot, is a state and a sequence number.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use pleach_env::sync::Mutex;
@@ -12,6 +12,7 @@ use pleach_env::{FileId, failpoint};
 use pleach_log::SeqNo;
 
 use crate::memtable::Memtable;
+use crate::shown::Shown;
 use crate::tombstone_spans::TombstoneSpans;
 use crate::version::Version;
 
@@ -78,9 +79,7 @@ pub(crate) struct ReadView {
 /// The newest state of a store, and the last visible sequence number.
 pub(crate) struct CurrentState {
     state: ArcSwap<State>,
-    /// Last sequence number whose batch is wholly in the memtable. Release by the thread that has inserted it,
-    /// acquire by readers.
-    visible: AtomicU64,
+    shown: Arc<Shown>,
     /// Number of immutable memtables of `state`.
     immutable: AtomicUsize,
     /// Serialises swaps of `state`. Only locks that the drop of an old state takes (`Trash`, memory pools) are taken inside.
@@ -88,10 +87,10 @@ pub(crate) struct CurrentState {
 }
 
 impl CurrentState {
-    /// The first state of a store, which holds the writes up to `visible`.
-    pub(crate) fn new(state: State, visible: SeqNo) -> Self {
+    /// The first state of a store, which holds the writes that are visible in `shown`.
+    pub(crate) fn new(state: State, shown: Arc<Shown>) -> Self {
         Self {
-            visible: AtomicU64::new(visible),
+            shown,
             immutable: AtomicUsize::new(state.immutable.len()),
             swap: Mutex::new(()),
             state: ArcSwap::from_pointee(state),
@@ -127,13 +126,19 @@ impl CurrentState {
     /// Last sequence number that readers may see.
     #[inline]
     pub(crate) fn visible(&self) -> SeqNo {
-        self.visible.load(Ordering::Acquire)
+        self.shown.visible()
     }
 
     /// Lets readers see the writes up to `seq`, all of which are in the memtables.
     #[inline]
     pub(crate) fn show_up_to(&self, seq: SeqNo) {
-        self.visible.store(seq, Ordering::Release);
+        self.shown.show_up_to(seq);
+    }
+
+    /// The numbers that each batch changes.
+    #[inline]
+    pub(crate) fn shown(&self) -> &Shown {
+        &self.shown
     }
 
     /// A consistent view for snapshots and scans, as [`ReadView`] defines it.

@@ -13,8 +13,6 @@ mod counts;
 /// Running counts. Relaxed: no counter orders other memory.
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) operations: AtomicU64,
-    pub(crate) log_bytes: AtomicU64,
     pub(crate) log_is_mapped: AtomicBool,
     pub(crate) flushes: AtomicU64,
     pub(crate) flush_bytes: AtomicU64,
@@ -284,8 +282,6 @@ impl Counters {
     /// Copies the counts into `stats`.
     pub(crate) fn report(&self, stats: &mut Stats) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        stats.operations = get(&self.operations);
-        stats.log_bytes = get(&self.log_bytes);
         stats.log_is_mapped = self.log_is_mapped.load(Ordering::Relaxed);
         stats.flushes = get(&self.flushes);
         stats.flush_bytes = get(&self.flush_bytes);

@@ -19,12 +19,14 @@
 //! A scan without tombstones pays nothing. A write pays a store and a load, and each put a binary search while there are
 //! spans. If commits never pause for as long as a scan takes, no span is kept.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use pleach_log::SeqNo;
 
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, PartitionKey, partition_key};
+use crate::shown::Shown;
 use crate::stats::add;
 
 /// Spans kept at a time (arbitrary).
@@ -32,8 +34,8 @@ const SPANS_MAX: usize = 16;
 
 /// The spans of a store.
 pub(crate) struct TombstoneSpans {
-    /// Last sequence number that was given, or is about to be.
-    announced: AtomicU64,
+    /// Has the last sequence number that was announced.
+    shown: Arc<Shown>,
     /// Whether `list` has any.
     any: AtomicBool,
     /// Ascending; they do not overlap.
@@ -51,14 +53,9 @@ pub(crate) struct TombstoneSpan {
 }
 
 impl TombstoneSpans {
-    /// No spans yet, in a store whose last sequence number is `last_seq`.
-    pub(crate) fn new(last_seq: SeqNo) -> Self {
-        Self {
-            announced: AtomicU64::new(last_seq),
-            any: AtomicBool::new(false),
-            list: Mutex::default(),
-            passed: AtomicU64::new(0),
-        }
+    /// No spans yet.
+    pub(crate) fn new(shown: Arc<Shown>) -> Self {
+        Self { shown, any: AtomicBool::new(false), list: Mutex::default(), passed: AtomicU64::new(0) }
     }
 
     /// Tombstones that scans passed, in all.
@@ -70,7 +67,7 @@ impl TombstoneSpans {
     /// leader calls [`TombstoneSpans::invalidate`] for each put before readers see it.
     #[inline]
     pub(crate) fn announce(&self, last_seq: SeqNo) -> bool {
-        self.announced.store(last_seq, Ordering::SeqCst);
+        self.shown.announce(last_seq);
         self.any.load(Ordering::SeqCst)
     }
 
@@ -112,7 +109,7 @@ impl TombstoneSpans {
             list.remove(oldest);
         }
         self.any.store(true, Ordering::SeqCst);
-        if self.announced.load(Ordering::SeqCst) != since {
+        if self.shown.announced() != since {
             // A put that the view does not see may lie in the span, and its leader may have loaded `any` before.
             list.retain(|other| other.since != since);
             self.any.store(!list.is_empty(), Ordering::SeqCst);
@@ -220,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_span_is_known_to_later_views_until_a_put_hits_it() {
-        let spans = TombstoneSpans::new(9);
+        let spans = TombstoneSpans::new(Shown::new(9));
         insert(&spans, "b", "d", 9);
         assert_eq!(found(&spans, "a", 9), None);
         assert_eq!(found(&spans, "b", 9).as_deref(), Some("b-d"));
@@ -238,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_span_that_may_hold_an_unseen_write_is_not_kept() {
-        let spans = TombstoneSpans::new(9);
+        let spans = TombstoneSpans::new(Shown::new(9));
         insert(&spans, "x", "z", 9);
         spans.announce(10);
         insert(&spans, "b", "d", 9);
@@ -249,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_new_span_replaces_those_it_overlaps_and_few_are_kept() {
-        let spans = TombstoneSpans::new(9);
+        let spans = TombstoneSpans::new(Shown::new(9));
         insert(&spans, "b", "d", 9);
         insert(&spans, "f", "h", 9);
         insert(&spans, "d", "f", 9);

@@ -12,8 +12,8 @@ use super::tree::Tree;
 const LAYERS: &[&[&str]] = &[
     &["attached", "file_names", "keys", "training"],
     &["stats"],
-    &["damage", "limits", "loads", "read_options", "tombstone_spans", "trace", "trash"],
-    &["memtable", "shape", "values"],
+    &["damage", "limits", "loads", "read_options", "shown", "trace", "trash"],
+    &["memtable", "shape", "tombstone_spans", "values"],
     &["filter_policy", "memory_shares", "value"],
     &["options", "version"],
     &["manifest", "operations", "picker", "state", "status"],

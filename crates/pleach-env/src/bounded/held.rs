@@ -146,6 +146,10 @@ impl File for HeldFile {
         self.with(|file| Ok(file.expect_small_writes(range))).unwrap_or(false)
     }
 
+    fn prepare_small_writes(&self) {
+        self.hint(|file| file.prepare_small_writes());
+    }
+
     fn expect_random_reads(&self) {
         self.hint(|file| file.expect_random_reads());
     }

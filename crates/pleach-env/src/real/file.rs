@@ -14,6 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::env::{File, Site, check_punch};
 use crate::failpoint;
+use crate::sync::QuickMutex;
 
 use super::mapping::Mapping;
 
@@ -24,7 +25,10 @@ pub(super) struct RealFile {
     reserved: AtomicU64,
     /// Whether there is a mapping: files without one need no lock.
     is_mapped: AtomicBool,
-    mapping: Mutex<Option<Mapping>>,
+    mapping: QuickMutex<Option<Mapping>>,
+    /// Held while pages are asked for without the lock of `mapping`, and while there is another mapping made. Taken before that
+    /// lock.
+    pages: Mutex<()>,
     /// So many writes are still left to calls, because a sync came before them.
     calls_due: AtomicU32,
 }
@@ -36,8 +40,8 @@ const CALLS_BEHIND_SYNC: u32 = 8;
 impl RealFile {
     pub(super) fn new(file: fs::File) -> Self {
         let (reserved, is_mapped) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (mapping, calls_due) = (Mutex::new(None), AtomicU32::new(0));
-        Self { file: Arc::new(file), reserved, is_mapped, mapping, calls_due }
+        let (mapping, pages) = (QuickMutex::new(None), Mutex::new(()));
+        Self { file: Arc::new(file), reserved, is_mapped, mapping, pages, calls_due: AtomicU32::new(0) }
     }
 
     /// Writes by stores. `None` if the system call must do it: nothing is mapped there, or another thread is writing.
@@ -52,13 +56,13 @@ impl RealFile {
             self.calls_due.store(calls_due - 1, Ordering::Relaxed);
             return None;
         }
-        let mut mapping = self.mapping.try_lock()?;
+        let mut mapping = self.mapping.lock_soon()?;
         let stored = mapping.as_mut()?.write(bytes, offset);
         if mapping.as_ref()?.is_usable() {
             return stored.map(|()| Ok(bytes.len()));
         }
+        // The mapping stays until the next hint, in case that its pages are being asked for.
         self.is_mapped.store(false, Ordering::Relaxed);
-        *mapping = None;
         stored.map(|()| self.write_lost(bytes, offset))
     }
 
@@ -77,6 +81,7 @@ impl RealFile {
     fn unmap(&self, offset: u64) {
         self.reserved.fetch_min(offset, Ordering::Relaxed);
         self.is_mapped.store(false, Ordering::Relaxed);
+        let _no_pages_are_asked_for = self.pages.lock();
         *self.mapping.lock() = None;
     }
 
@@ -146,11 +151,26 @@ impl File for RealFile {
     /// Nothing is mapped whose space could not be reserved.
     fn expect_small_writes(&self, range: Range<u64>) -> bool {
         let end = range.end.min(self.reserved.load(Ordering::Relaxed));
+        let _no_pages_are_asked_for = self.pages.lock();
         let mut mapping = self.mapping.lock();
         *mapping = None;
         *mapping = Mapping::new(&self.file, range.start.min(end)..end);
         self.is_mapped.store(mapping.is_some(), Ordering::Relaxed);
         mapping.is_some()
+    }
+
+    fn prepare_small_writes(&self) {
+        // Without the lock of the mapping, which writers need.
+        let Some(_mapping_stays) = self.pages.try_lock() else { return };
+        let next_pages = || self.mapping.lock_soon()?.as_ref()?.next_pages();
+        if self.is_mapped.load(Ordering::Relaxed)
+            && let Some(pages) = next_pages()
+        {
+            let asked = pages.ask();
+            if let Some(mapping) = self.mapping.lock().as_mut() {
+                mapping.end_asking(asked);
+            }
+        }
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -3,12 +3,12 @@
 //! # What can go wrong
 //! The system may find no page for a store: the file was cut, its device has failed, or its file system was shut down. It then
 //! sends the signal `SIGBUS`, which ends the process. So (1) only space that is reserved is mapped, on file systems that keep
-//! it in place; (2) pages are asked for by `MADV_POPULATE_WRITE`, which returns an error, shortly before they are written; and
+//! it in place; (2) pages are asked for by `MADV_POPULATE_WRITE`, which returns an error, before they are written; and
 //! (3) for what remains, a handler puts memory of no file under the store and marks the mapping as lost. The write that was
 //! interrupted, and every later one, is then made by a call, whose error is exact.
 //!
-//! A page fault also succeeds on some file systems that refuse every call. So the write that asks for pages is a call, one in
-//! each 16 KiB.
+//! A page fault also succeeds on some file systems that refuse every call. So the first write behind a request
+//! for pages is a call, one in each 16 KiB.
 //!
 //! # Concurrency
 //! [`RealFile`](super::file::RealFile) guards a mapping by a lock. The handler runs on the thread that stores. It looks at a
@@ -26,12 +26,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use rustix::fs::fstatfs;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
+use crate::env::SMALL_WRITES_STEP;
 use crate::failpoint;
 
 /// Length of the system's pages. Where they are longer nothing is mapped.
 const PAGE: usize = 4096;
 /// So many bytes are asked for at a time. A page takes 2 to 3 us, so one put in a hundred waits for about 10 us.
-const POPULATE_STEP: usize = 4 * PAGE;
+const POPULATE_STEP: u64 = SMALL_WRITES_STEP;
 /// Longer writes are left to the system call, which needs no page in the process's table.
 const STORE_MAX: usize = 4 * PAGE;
 
@@ -45,6 +46,10 @@ pub(super) struct Mapping {
     range: Range<u64>,
     /// Pages below this offset in the file were asked for.
     populated: u64,
+    /// The end of the last write.
+    written: u64,
+    /// Whether the next write has to be a call, because pages were asked for.
+    is_call_due: bool,
     place: &'static Place,
 }
 
@@ -74,21 +79,40 @@ impl Mapping {
             let _own_mapping = unsafe { munmap(start, len) };
             return None;
         };
-        let mut mapping = Self { start: start.cast(), populated: range.start, range, place };
+        let (populated, written) = (range.start, range.start);
+        let mut mapping = Self { start: start.cast(), populated, written, is_call_due: false, range, place };
         let first = mapping.range.start + 1;
-        mapping.populate(first).then_some(mapping)
+        mapping.populate(first);
+        mapping.is_usable().then_some(mapping)
     }
 
-    /// Asks for the pages up to `end`, and some more. `false` if the system has no page for them.
-    fn populate(&mut self, end: u64) -> bool {
-        let until =
-            end.max(self.populated + POPULATE_STEP as u64).min(self.range.end).next_multiple_of(PAGE as u64);
-        let (at, len) = (self.at(self.populated), until - self.populated);
-        let Ok(len) = usize::try_from(len) else { return false };
-        // SAFETY: the pages belong to the mapping; populating does not change their bytes.
-        let populated = unsafe { madvise(self.start.add(at).cast(), len, Advice::LinuxPopulateWrite) };
-        self.populated = until;
-        populated.is_ok()
+    /// Asks for the pages up to `end`, and some more. If the system has no page for them, the mapping is lost.
+    fn populate(&mut self, end: u64) {
+        let asked = self.pages_until(end.max(self.populated + POPULATE_STEP)).ask();
+        self.end_asking(asked);
+    }
+
+    fn pages_until(&self, end: u64) -> Pages {
+        let until = end.min(self.range.end).next_multiple_of(PAGE as u64);
+        // SAFETY: the pages that were asked for end inside the mapping.
+        let start = unsafe { self.start.add(self.at(self.populated)) };
+        Pages { start, len: self.at(until) - self.at(self.populated), until }
+    }
+
+    /// The pages that the writes of the next step need, if they were not asked for.
+    pub(super) fn next_pages(&self) -> Option<Pages> {
+        let until = (self.written + 2 * POPULATE_STEP).min(self.range.end);
+        (self.populated < until).then(|| self.pages_until(until.min(self.populated + POPULATE_STEP)))
+    }
+
+    /// Takes note of what [`Pages::ask`] returned. If the system has no such pages, the mapping is lost.
+    pub(super) fn end_asking(&mut self, asked: Option<u64>) {
+        match asked {
+            Some(until) => self.populated = self.populated.max(until),
+            None => self.place.is_lost.store(true, Ordering::Relaxed),
+        }
+        // By a call, which notices what a page fault does not: that the file system was shut down, for one.
+        self.is_call_due = true;
     }
 
     /// Where in the mapping the file's byte `offset` is.
@@ -105,13 +129,13 @@ impl Mapping {
         if offset < self.range.start || end > self.range.end || bytes.len() > STORE_MAX {
             return None;
         }
+        self.written = end;
         if end > self.populated {
             // What was written by system calls meanwhile needs no page.
             self.populated = self.populated.max(offset / PAGE as u64 * PAGE as u64);
-            if !self.populate(end) {
-                self.place.is_lost.store(true, Ordering::Relaxed);
-            }
-            // By a call, which notices what a page fault does not: that the file system was shut down, for one.
+            self.populate(end);
+        }
+        if std::mem::take(&mut self.is_call_due) {
             return None;
         }
         failpoint::reached("mapping.store");
@@ -127,6 +151,22 @@ impl Mapping {
     #[inline]
     pub(super) fn is_usable(&self) -> bool {
         !self.place.is_lost.load(Ordering::Relaxed)
+    }
+}
+
+/// Pages of a mapping that are to be asked for.
+pub(super) struct Pages {
+    start: *mut u8,
+    len: usize,
+    until: u64,
+}
+
+impl Pages {
+    /// Asks for the pages; returns where they end in the file, or `None` if the system has no page for them.
+    pub(super) fn ask(&self) -> Option<u64> {
+        // SAFETY: populating does not change the bytes of any memory.
+        let asked = unsafe { madvise(self.start.cast(), self.len, Advice::LinuxPopulateWrite) };
+        asked.is_ok().then_some(self.until)
     }
 }
 

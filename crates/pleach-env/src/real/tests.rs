@@ -1,7 +1,7 @@
 //! Tests of what only the real machine has: permissions, threads, the operating system's locks.
 
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use super::*;
@@ -252,6 +252,39 @@ fn stores_and_calls_write_the_same_file() {
     file.expect_small_writes(0..0);
     file.write_all_at(b"again", 0).unwrap();
     assert_eq!(file.len().unwrap(), (1 << 20) + 6);
+}
+
+/// One thread writes and maps the next range, as the log does; another asks for pages all the time, also while nothing is mapped.
+#[test]
+fn pages_are_asked_for_while_others_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(file) = mapped(dir.path()) else { return };
+    let done = AtomicBool::new(false);
+    let (record, mut at) = ([7; 150], 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                file.prepare_small_writes();
+            }
+        });
+        for mebibyte in 1..=8u64 {
+            let end = mebibyte << 20;
+            file.allocate(end).unwrap();
+            if mebibyte % 3 == 0 {
+                file.expect_small_writes(0..0);
+            } else {
+                assert!(file.expect_small_writes(end - (1 << 20)..end), "as the first range");
+            }
+            while at + record.len() as u64 <= end {
+                file.write_all_at(&record, at).unwrap();
+                at += record.len() as u64;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let mut found = vec![0; usize::try_from(at).unwrap()];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert!(found.iter().all(|&byte| byte == 7), "a record is missing");
 }
 
 #[test]

@@ -76,6 +76,8 @@ pub struct RecordWriter {
     reserved: u64,
     /// Whether appends to the last bytes reserved are stores into the page cache.
     is_mapped: bool,
+    /// Whether records have passed another step of small writes ([`File::prepare_small_writes`]).
+    is_step_due: bool,
     position: Position,
     /// End of the last record. Markers behind it need no sync.
     data_end: u64,
@@ -111,6 +113,7 @@ impl RecordWriter {
         Ok(Self {
             file,
             is_mapped,
+            is_step_due: false,
             path: path.to_path_buf(),
             id: options.id,
             name,
@@ -142,6 +145,12 @@ impl RecordWriter {
 
     pub(crate) fn file(&self) -> &Arc<dyn File> {
         &self.file
+    }
+
+    /// The file, if appends have passed a step of small writes since the last call.
+    #[inline]
+    pub(crate) fn file_to_prepare(&mut self) -> Option<Arc<dyn File>> {
+        std::mem::take(&mut self.is_step_due).then(|| Arc::clone(&self.file))
     }
 
     pub(crate) fn holds_records(&self) -> bool {

@@ -13,7 +13,12 @@ use crate::version::edit::RunKind;
 impl Inner {
     pub(crate) fn stats(&self) -> Stats {
         let state = self.version_set.state.load_full();
-        let mut stats = Stats { last_sequence_number: self.version_set.state.visible(), ..Stats::default() };
+        let mut stats = Stats {
+            last_sequence_number: self.version_set.state.visible(),
+            operations: self.version_set.state.shown().operations(),
+            log_bytes: self.version_set.state.shown().log_bytes(),
+            ..Stats::default()
+        };
         self.ctx.counters.report(&mut stats);
         for (_, partition) in state.version.partitions() {
             let runs = partition.tree.runs.len() as u64;

@@ -20,6 +20,7 @@ use crate::context::Context;
 use crate::loads::Loads;
 use crate::memory_shares::MemoryShares;
 use crate::options::Options;
+use crate::shown::Shown;
 use crate::state::{CurrentState, LoggedMemtable, State};
 use crate::stats::Counters;
 use crate::status::Status;
@@ -67,14 +68,14 @@ impl Inner {
         let names = RwLock::new(names.collect());
         let segments = if read_only.is_some() { Vec::new() } else { vec![first_segment] };
         let (next_id, last_seq) = (version.next_id, version.flushed_seq);
-        let version = Arc::new(version);
+        let (version, shown) = (Arc::new(version), Shown::new(last_seq));
         let active = Arc::new(LoggedMemtable { memtable: Arc::clone(&memtable), first_segment });
         let state = State {
             active,
             immutable: Vec::new(),
             version: Arc::clone(&version),
             partitions_since: 0,
-            tombstone_spans: Arc::new(TombstoneSpans::new(last_seq)),
+            tombstone_spans: Arc::new(TombstoneSpans::new(Arc::clone(&shown))),
             closed: Arc::default(),
         };
         let ctx = Arc::new(Context {
@@ -106,7 +107,7 @@ impl Inner {
         let shares =
             MemoryShares::new(memtables, options.memtables_share(), Arc::clone(&ctx.value_cache), cache_min);
         let versions = Versions { version, files, manifest, floor_is_pinned: true };
-        let state = CurrentState::new(state, last_seq);
+        let state = CurrentState::new(state, shown);
         let version_set = Arc::new(VersionSet::new(&ctx, versions, state, trash, (next_id, segments)));
         let writes = Arc::new(WritePath::new(&ctx, &version_set, writer, shares));
         let upkeep = Arc::new(Upkeep::new(&ctx, &version_set, &writes, &cache, encoders));

@@ -10,6 +10,7 @@
 //!    the modules of the memtable can make one; none leaves them.
 //! 3. *Own bytes*: no byte is given to two allocations. At most one [`ArenaWriter`] at a time allocates at the arena's position
 //!    ([`Arena::writer`]); the others have a [`Claim`] each, bytes behind which the position has moved on.
+//! 4. *Unshared*: nobody but its owner knows the reference in an [`Unshared`].
 //!
 //! # Concurrency
 //! One writer at the position, any number of claims, and any number of readers, lock-free.
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use pleach_env::memory::{Region, RegionPool, prefetch};
+use pleach_env::sync::OwnLine;
 
 /// Chunks an arena can have, without those of large values. A memtable becomes immutable after about 256 of them. A batch
 /// adds at most [`SHARED_CHUNKS_MAX`] times 4/3 chunks, or one for each GiB of its footprint.
@@ -112,6 +114,11 @@ pub(super) struct Arena {
     chunks: Box<[OnceLock<Region>; CHUNKS + LARGE_CHUNKS]>,
     /// Gives the chunks and takes them back.
     pool: Arc<RegionPool>,
+    position: OwnLine<Position>,
+}
+
+/// Where the arena's free memory begins. Readers use only `Arena::chunks`, and each write changes this.
+struct Position {
     /// Number of the current chunk. The writer alone changes this and the counters below.
     current: AtomicUsize,
     /// Bytes used in the current chunk.
@@ -142,26 +149,25 @@ impl Arena {
         let Ok(chunks) = chunks.into_boxed_slice().try_into() else {
             unreachable!("the slice has that many elements")
         };
-        Some(Self {
-            chunks,
-            pool,
+        let position = Position {
             current: AtomicUsize::new(0),
             used: AtomicUsize::new(START),
             passed: AtomicUsize::new(0),
             large: AtomicUsize::new(0),
             reserved: AtomicUsize::new(0),
             given_back: AtomicU64::new(0),
-        })
+        };
+        Some(Self { chunks, pool, position: OwnLine(position) })
     }
 
     /// Where the next claim in `chunk` begins: at `used`, or before what was given back there.
     #[inline]
     fn take_back(&self, chunk: usize, used: usize) -> usize {
-        let word = self.given_back.load(Ordering::Relaxed);
+        let word = self.position.given_back.load(Ordering::Relaxed);
         if word == 0 {
             return used;
         }
-        self.given_back.store(0, Ordering::Relaxed);
+        self.position.given_back.store(0, Ordering::Relaxed);
         let unused = (word & GivenBack::UNUSED_MAX) as usize * 8;
         if word == GivenBack::word(chunk, used - unused.min(used), used) { used - unused } else { used }
     }
@@ -175,28 +181,19 @@ impl Arena {
         ArenaWriter { arena: self, claim: None }
     }
 
-    /// The right to allocate the bytes of a claim.
-    ///
-    /// # Safety
-    /// The claim is one of this arena.
-    #[inline]
-    pub(super) unsafe fn writer_of(&self, claim: Claim) -> ArenaWriter<'_> {
-        ArenaWriter { arena: self, claim: Some(claim) }
-    }
-
     /// Bytes taken from the system.
     pub(super) fn reserved(&self) -> usize {
-        self.reserved.load(Ordering::Relaxed)
+        self.position.reserved.load(Ordering::Relaxed)
     }
 
     /// Bytes allocated, and bytes left over at the ends of chunks.
     pub(super) fn used(&self) -> usize {
-        self.passed.load(Ordering::Relaxed) + self.used.load(Ordering::Relaxed)
+        self.position.passed.load(Ordering::Relaxed) + self.position.used.load(Ordering::Relaxed)
     }
 
     /// Whether the next batch might find too few chunks for its large values.
     pub(super) fn is_full_of_large(&self) -> bool {
-        self.large.load(Ordering::Relaxed) > LARGE_PER_BATCH
+        self.position.large.load(Ordering::Relaxed) > LARGE_PER_BATCH
     }
 
     /// The `len` bytes at `at`.
@@ -225,20 +222,20 @@ impl Arena {
     /// Moves the position by an allocation of `len` bytes; returns its chunk and its start.
     #[inline]
     fn take(&self, len: usize) -> (usize, usize) {
-        let mut index = self.current.load(Ordering::Relaxed);
-        let mut start = self.used.load(Ordering::Relaxed);
+        let mut index = self.position.current.load(Ordering::Relaxed);
+        let mut start = self.position.used.load(Ordering::Relaxed);
         loop {
             let chunk =
                 self.chunks[index].get().expect("the memory of a batch is reserved before it is logged");
             if start + len <= chunk.len() {
                 break;
             }
-            self.passed.fetch_add(chunk.len(), Ordering::Relaxed);
+            self.position.passed.fetch_add(chunk.len(), Ordering::Relaxed);
             index += 1;
             start = 0;
         }
-        self.current.store(index, Ordering::Relaxed);
-        self.used.store(start + len, Ordering::Relaxed);
+        self.position.current.store(index, Ordering::Relaxed);
+        self.position.used.store(start + len, Ordering::Relaxed);
         (index, start)
     }
 
@@ -247,6 +244,25 @@ impl Arena {
     pub(super) fn prefetch(&self, at: ArenaRef) {
         let (chunk, offset) = self.locate(at, 1);
         prefetch(chunk.start().as_ptr().wrapping_add(offset));
+    }
+
+    /// Lets `fill` write `len` bytes from `start` on in a chunk; returns their reference.
+    ///
+    /// # Safety
+    /// They lie in the chunk, and no other thread reads or writes them.
+    #[inline]
+    unsafe fn fill(
+        &self,
+        chunk: usize,
+        start: usize,
+        len: usize,
+        fill: impl FnOnce(ArenaRef, &mut [u8]),
+    ) -> ArenaRef {
+        let memory = self.chunks[chunk].get().expect("allocations are in chunks that exist");
+        let at = ArenaRef(((chunk as u64) << 32) | start as u64);
+        // SAFETY: as the caller promises.
+        fill(at, unsafe { std::slice::from_raw_parts_mut(memory.start().as_ptr().add(start), len) });
+        at
     }
 
     #[inline]
@@ -262,14 +278,21 @@ impl Arena {
 pub(super) struct ArenaWriter<'a> {
     arena: &'a Arena,
     /// Where allocations come from; `None`: from the arena's position.
-    claim: Option<Claim>,
+    claim: Option<Claim<'a>>,
 }
 
 /// Bytes of a chunk that one insert may allocate. It is neither `Clone` nor `Copy`.
-pub(super) struct Claim {
+pub(super) struct Claim<'a> {
+    arena: &'a Arena,
     chunk: usize,
     start: usize,
     end: usize,
+}
+
+/// A finished allocation that only its owner knows (invariant 4), so that it may change it. It is neither `Clone` nor `Copy`.
+pub(super) struct Unshared {
+    at: ArenaRef,
+    len: u32,
 }
 
 impl<'a> ArenaWriter<'a> {
@@ -281,27 +304,27 @@ impl<'a> ArenaWriter<'a> {
 
     /// Claims bytes of the current chunk, a multiple of 8, for another writer; `None` if it has too few.
     #[inline]
-    pub(super) fn claim(&mut self, bytes: usize) -> Option<Claim> {
+    pub(super) fn claim(&mut self, bytes: usize) -> Option<Claim<'a>> {
         debug_assert!(bytes > 0, "a claim of nothing would end where the one before it does");
         let arena = self.arena;
-        let chunk = arena.current.load(Ordering::Relaxed);
+        let chunk = arena.position.current.load(Ordering::Relaxed);
         let len = arena.chunks[chunk].get()?.len();
-        let start = arena.take_back(chunk, arena.used.load(Ordering::Relaxed));
+        let start = arena.take_back(chunk, arena.position.used.load(Ordering::Relaxed));
         let end = start + bytes;
         if end > len {
             return None;
         }
-        arena.used.store(end, Ordering::Relaxed);
-        Some(Claim { chunk, start, end })
+        arena.position.used.store(end, Ordering::Relaxed);
+        Some(Claim { arena, chunk, start, end })
     }
 
     /// Gives back what is left of a claim. It is used again if no other claim was made since.
     #[inline]
     pub(super) fn give_back(self) {
-        if let Some(Claim { chunk, start, end }) = self.claim
+        if let Some(Claim { arena, chunk, start, end }) = self.claim
             && start < end
         {
-            self.arena.given_back.store(GivenBack::word(chunk, start, end), Ordering::Relaxed);
+            arena.position.given_back.store(GivenBack::word(chunk, start, end), Ordering::Relaxed);
         }
     }
 
@@ -310,8 +333,9 @@ impl<'a> ArenaWriter<'a> {
     #[inline]
     pub(super) fn reserve(&mut self, footprint: Footprint) -> bool {
         let arena = self.arena;
-        let chunk = arena.chunks[arena.current.load(Ordering::Relaxed)].get();
-        let has_room = chunk.is_some_and(|c| footprint.bytes <= c.len() - arena.used.load(Ordering::Relaxed));
+        let chunk = arena.chunks[arena.position.current.load(Ordering::Relaxed)].get();
+        let has_room =
+            chunk.is_some_and(|c| footprint.bytes <= c.len() - arena.position.used.load(Ordering::Relaxed));
         has_room || self.reserve_chunks(footprint)
     }
 
@@ -322,8 +346,9 @@ impl<'a> ArenaWriter<'a> {
             return false;
         }
         let arena = self.arena;
-        let mut index = arena.current.load(Ordering::Relaxed);
-        let in_current = arena.chunks[index].get().map(|c| c.len() - arena.used.load(Ordering::Relaxed));
+        let mut index = arena.position.current.load(Ordering::Relaxed);
+        let in_current =
+            arena.chunks[index].get().map(|c| c.len() - arena.position.used.load(Ordering::Relaxed));
         let mut room = in_current.unwrap_or(0);
         index += usize::from(in_current.is_some());
         // A record that does not fit leaves less than its length unused at the end of the chunk before.
@@ -351,7 +376,7 @@ impl<'a> ArenaWriter<'a> {
             || (footprint.record_max <= region_len / 4 && bytes <= SHARED_CHUNKS_MAX * region_len);
         let chunk = if shares { pool.try_take()? } else { Region::try_new(bytes.min(CHUNK_LEN_MAX))? };
         let len = chunk.len();
-        self.arena.reserved.fetch_add(len, Ordering::Relaxed);
+        self.arena.position.reserved.fetch_add(len, Ordering::Relaxed);
         let is_new = self.arena.chunks[index].set(chunk).is_ok();
         debug_assert!(is_new, "one writer, and the slot was empty");
         Some(len)
@@ -362,19 +387,31 @@ impl<'a> ArenaWriter<'a> {
     ///
     /// Requires: a reservation that covers it.
     pub(super) fn allocate(&mut self, len: usize, fill: impl FnOnce(ArenaRef, &mut [u8])) -> ArenaRef {
-        let arena = self.arena;
+        if let Some(claim) = &mut self.claim {
+            return claim.allocate(len, fill).share();
+        }
         let len = len.next_multiple_of(8);
-        let (index, start) = match &mut self.claim {
-            Some(claim) => claim.take(len),
-            None => arena.take(len),
-        };
-        let chunk = arena.chunks[index].get().expect("allocations are in chunks that exist");
-        let at = ArenaRef(((index as u64) << 32) | start as u64);
-        // SAFETY: the range is in the chunk: `take` has compared it with the chunk's end, or with that of a claim, which was
-        // compared with it. It was never allocated before, because position and claims only move up over what was
-        // allocated, and nobody else has these bytes (invariant 3). So no other thread reads or writes them.
-        fill(at, unsafe { std::slice::from_raw_parts_mut(chunk.start().as_ptr().add(start), len) });
-        at
+        let (chunk, start) = self.arena.take(len);
+        // SAFETY: `take` has compared the range with the chunk's end. It was never allocated before, because the position only
+        // moves up over what was allocated, and nobody else has these bytes (invariant 3).
+        unsafe { self.arena.fill(chunk, start, len, fill) }
+    }
+
+    /// Lets `change` finish an allocation before others know it, and returns what it returns.
+    ///
+    /// # Safety
+    /// The allocation was made by a claim of this arena.
+    #[inline]
+    pub(super) unsafe fn finish(
+        &mut self,
+        unshared: Unshared,
+        change: impl FnOnce(ArenaRef, &mut [u8]) -> ArenaRef,
+    ) -> ArenaRef {
+        let len = unshared.len as usize;
+        let at = unshared.share();
+        let (chunk, start) = self.arena.locate(at, len);
+        // SAFETY: `locate` checked the bounds; no other thread knows these bytes (invariant 4).
+        change(at, unsafe { std::slice::from_raw_parts_mut(chunk.start().as_ptr().add(start), len) })
     }
 
     /// Makes `region` a chunk with one allocation. `fill` writes to it before the reference is returned.
@@ -385,12 +422,12 @@ impl<'a> ArenaWriter<'a> {
         let (start, len) = (region.start(), region.len());
         // SAFETY: the region is `len` bytes long, and no other thread knows it before it is published below.
         fill(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) });
-        let large = arena.large.load(Ordering::Relaxed);
+        let large = arena.position.large.load(Ordering::Relaxed);
         let is_new = arena.chunks[CHUNKS + large].set(region).is_ok();
         debug_assert!(is_new, "one writer, and the slot was empty");
-        arena.large.store(large + 1, Ordering::Relaxed);
-        arena.reserved.fetch_add(len, Ordering::Relaxed);
-        arena.passed.fetch_add(len, Ordering::Relaxed);
+        arena.position.large.store(large + 1, Ordering::Relaxed);
+        arena.position.reserved.fetch_add(len, Ordering::Relaxed);
+        arena.position.passed.fetch_add(len, Ordering::Relaxed);
         ArenaRef(((CHUNKS + large) as u64) << 32)
     }
 }
@@ -409,14 +446,32 @@ impl GivenBack {
     }
 }
 
-impl Claim {
-    /// Moves the start by an allocation of `len` bytes; returns chunk and start.
+impl<'a> Claim<'a> {
+    /// The right to insert with these bytes, in turn.
     #[inline]
-    fn take(&mut self, len: usize) -> (usize, usize) {
+    pub(super) fn into_writer(self) -> ArenaWriter<'a> {
+        ArenaWriter { arena: self.arena, claim: Some(self) }
+    }
+
+    /// As [`ArenaWriter::allocate`]; it does not have to be this insert's turn.
+    #[inline]
+    pub(super) fn allocate(&mut self, len: usize, fill: impl FnOnce(ArenaRef, &mut [u8])) -> Unshared {
+        let len = len.next_multiple_of(8);
         let start = self.start;
         assert!(start + len <= self.end, "a claim covers the allocations of its insert");
         self.start += len;
-        (self.chunk, start)
+        // SAFETY: the claim's end was compared with the chunk's. The start only moves up over what was allocated, and nobody
+        // else has these bytes (invariant 3).
+        let at = unsafe { self.arena.fill(self.chunk, start, len, fill) };
+        Unshared { at, len: u32::try_from(len).expect("an offset in a chunk has 32 bits") }
+    }
+}
+
+impl Unshared {
+    /// Its reference, for others to know.
+    #[inline]
+    pub(super) fn share(self) -> ArenaRef {
+        self.at
     }
 }
 

@@ -38,7 +38,7 @@ use pleach_env::memory::RegionBytes;
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
-use super::arena::{Arena, ArenaRef, ArenaWriter};
+use super::arena::{Arena, ArenaRef, ArenaWriter, Claim, Unshared};
 
 const KEY_HEADER: usize = 12;
 const VERSION_HEADER: usize = 20;
@@ -100,12 +100,41 @@ pub(super) struct VersionView<'a> {
 
 /// Adds a record for a key that the memtable does not hold, with its first version.
 pub(super) fn add_key(arena: &mut ArenaWriter<'_>, key: &[u8], new: NewVersion<'_>) -> ArenaRef {
-    let key_len = (KEY_HEADER + key.len()).next_multiple_of(8);
-    arena.allocate(key_len + new.len(), |at, bytes| {
-        let (head, version) = bytes.split_at_mut(key_len);
-        write_key(head, at.plus(key_len), key);
-        write_version(version, 0, new);
-    })
+    let len = footprint_of_key(key.len()) + new.len();
+    arena.allocate(len, |at, bytes| write_key_with_version(at, bytes, key, new))
+}
+
+/// The record of [`add_key`], before it is sure that the memtable does not hold the key.
+pub(super) fn prepare_key(claim: &mut Claim<'_>, key: &[u8], new: NewVersion<'_>) -> Unshared {
+    let len = footprint_of_key(key.len()) + new.len();
+    claim.allocate(len, |at, bytes| write_key_with_version(at, bytes, key, new))
+}
+
+/// As [`add_version`], where a record was prepared for a key of this length, which has got another record since. The version
+/// stays in its place; links take the place of the prepared key.
+///
+/// # Safety
+/// The record was prepared with a claim of this arena.
+#[cold]
+pub(super) unsafe fn add_prepared_version(
+    arena: &mut ArenaWriter<'_>,
+    key_at: ArenaRef,
+    prepared: Unshared,
+    key_len: usize,
+) {
+    let version_at = footprint_of_key(key_len);
+    extend(arena, key_at, |arena, older, links| {
+        let finish = |at: ArenaRef, bytes: &mut [u8]| {
+            let (front, version) = bytes.split_at_mut(version_at);
+            if let Some(links) = links {
+                write_links(&mut front[version_at - LINKS..], links);
+            }
+            version[..8].copy_from_slice(&older.to_le_bytes());
+            at.plus(version_at)
+        };
+        // SAFETY: as the caller promises.
+        unsafe { arena.finish(prepared, finish) }
+    });
 }
 
 /// Adds a version to the key whose record is at `key_at` and makes it the latest.
@@ -257,6 +286,14 @@ fn write_key(head: &mut [u8], latest: ArenaRef, key: &[u8]) {
     head[..8].copy_from_slice(&latest.to_word().to_ne_bytes());
     head[8..KEY_HEADER].copy_from_slice(&len_u32(key.len()).to_le_bytes());
     head[KEY_HEADER..KEY_HEADER + key.len()].copy_from_slice(key);
+}
+
+#[inline]
+fn write_key_with_version(at: ArenaRef, bytes: &mut [u8], key: &[u8], new: NewVersion<'_>) {
+    let version_at = footprint_of_key(key.len());
+    let (head, version) = bytes.split_at_mut(version_at);
+    write_key(head, at.plus(version_at), key);
+    write_version(version, 0, new);
 }
 
 #[inline]

@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pleach_env::memory::{AtomicWords, prefetch};
+use pleach_env::sync::OwnLine;
 
 use super::arena::{Arena, ArenaRef, ArenaWriter};
 use super::entry;
@@ -30,7 +31,7 @@ pub(super) struct HashIndex {
     slots: AtomicWords,
     mask: usize,
     /// Slots in use. The writer alone reads and changes it.
-    taken: AtomicU64,
+    taken: OwnLine<AtomicU64>,
     /// Whether every key of the memtable is in the index.
     complete: AtomicBool,
 }
@@ -52,7 +53,7 @@ impl HashIndex {
         Some(Self {
             slots: words,
             mask: slots - 1,
-            taken: AtomicU64::new(0),
+            taken: OwnLine(AtomicU64::new(0)),
             complete: AtomicBool::new(true),
         })
     }

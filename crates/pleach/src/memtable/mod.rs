@@ -38,6 +38,7 @@ mod writer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use pleach_env::sync::OwnLine;
 use pleach_env::{Error, ErrorKind, Result};
 use pleach_log::SeqNo;
 use pleach_table::ValueKind;
@@ -50,7 +51,7 @@ pub(crate) use entry::{LARGE_FRONT, PLACE_LEN, Place};
 use index::HashIndex;
 use memory::Holding;
 pub(crate) use memory::MemtableMemory;
-pub(crate) use side::SideInserts;
+pub(crate) use side::{Insert, SideInserts};
 use tree::Tree;
 pub(crate) use writer::MemtableWriter;
 
@@ -62,16 +63,23 @@ pub(crate) struct Memtable {
     arena: Arena,
     tree: Tree,
     index: HashIndex,
-    entries: AtomicU64,
-    /// Versions that are tombstones.
-    deletes: AtomicU64,
+    counts: OwnLine<Counts>,
+    /// Whether there is no entry. Apart from the counts, which each insert changes.
+    is_empty: AtomicBool,
     /// Whether a value is to be separated.
     is_separated: AtomicBool,
-    /// Largest sequence number inserted; 0 while empty.
-    last_seq: AtomicU64,
     /// Its bytes, as of the last reservation. After the arena, so that regions that are given back are never missing from the
     /// sum.
     holding: Holding,
+}
+
+/// What each insert changes. One insert at a time does.
+#[derive(Default)]
+struct Counts {
+    /// Versions that are tombstones.
+    deletes: AtomicU64,
+    /// Largest sequence number inserted; 0 while empty.
+    last_seq: AtomicU64,
 }
 
 impl Memtable {
@@ -82,9 +90,9 @@ impl Memtable {
             let message = "the system gives no memory for another memtable; let the process have more";
             return Err(Error::new(ErrorKind::Io, message));
         };
-        let (entries, deletes, last_seq) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let (is_separated, holding) = (AtomicBool::new(false), Holding::new(memory));
-        let memtable = Self { arena, tree, index, entries, deletes, is_separated, last_seq, holding };
+        let (is_empty, is_separated) = (AtomicBool::new(true), AtomicBool::new(false));
+        let (counts, holding) = (OwnLine::default(), Holding::new(memory));
+        let memtable = Self { arena, tree, index, counts, is_empty, is_separated, holding };
         memtable.holding.grow_to(memtable.bytes());
         Ok(memtable)
     }
@@ -161,18 +169,13 @@ impl Memtable {
         self.used_bytes_with(footprint) > budget || self.arena.is_full_of_large()
     }
 
-    /// Number of versions.
-    pub(crate) fn entries(&self) -> u64 {
-        self.entries.load(Ordering::Acquire)
-    }
-
     /// Number of versions that are tombstones.
     pub(crate) fn deletes(&self) -> u64 {
-        self.deletes.load(Ordering::Relaxed)
+        self.counts.deletes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries() == 0
+        self.is_empty.load(Ordering::Acquire)
     }
 
     /// Whether it has values that are to be separated.
@@ -182,7 +185,7 @@ impl Memtable {
 
     /// Largest sequence number inserted; 0 while empty.
     pub(crate) fn last_seq(&self) -> SeqNo {
-        self.last_seq.load(Ordering::Acquire)
+        self.counts.last_seq.load(Ordering::Acquire)
     }
 }
 

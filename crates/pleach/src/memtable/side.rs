@@ -1,13 +1,13 @@
 //! Inserts side by side: what a batch needs is claimed first, looked for while others insert, and done at its turn.
 //!
-//! [`MemtableWriter::claim`] takes the memory, under the lock of the write path. [`SideInserts::locate`] does the part of an
-//! insert that waits for memory, the probe of the index and the descent in the tree. [`InsertsInTurn::insert`] is short: the
-//! place is known, unless another insert has changed its leaf meanwhile.
+//! [`MemtableWriter::claim`] takes the memory, under the lock of the write path. [`SideInserts::prepare`] does the part of an
+//! insert that waits for memory: the probe of the index, the descent in the tree, and the record of a new key.
+//! [`InsertsInTurn::insert`] is short: the place is known, unless another insert has changed its leaf meanwhile.
 //!
 //! # Concurrency
 //! One insert at a time: the write path gives turns, in the order of sequence numbers.
 
-#![expect(unsafe_code, reason = "a claim belongs to the arena of its memtable")]
+#![expect(unsafe_code, reason = "claims and what they allocate belong to the arena of their memtable")]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,36 +16,47 @@ use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 use smallvec::SmallVec;
 
-use super::arena::{ArenaRef, ArenaWriter, Claim};
+use super::arena::{ArenaRef, ArenaWriter, Claim, Unshared};
 use super::entry::{self, NewVersion};
 use super::tree::LeafPlace;
 use super::writer::MemtableWriter;
 use super::{Footprint, Memtable, Place};
 
-/// Where a memtable has a key, or would have it.
-#[derive(Clone, Copy)]
-enum Located {
-    /// It has a record, which stays.
-    Record(ArenaRef),
-    /// It had none; another insert may add the key.
-    Absent(LeafPlace),
+/// An insert, as far as it could be done before its turn.
+enum Prepared {
+    /// The key has a record, which stays.
+    Overwrite(ArenaRef),
+    /// The key had no record, and would have this place; another insert may add it. Its record, with the version.
+    NewKey(LeafPlace, Unshared),
 }
 
-type Places = SmallVec<[Located; 1]>;
+/// A put or a delete to insert.
+#[derive(Clone, Copy)]
+pub(crate) struct Insert<'a> {
+    /// Of the user key under its partition.
+    pub(crate) hash: u64,
+    /// The partition key.
+    pub(crate) key: &'a [u8],
+    pub(crate) seq: SeqNo,
+    pub(crate) kind: ValueKind,
+    /// Given if the value is to be separated.
+    pub(crate) place: Option<Place>,
+    pub(crate) value: &'a [u8],
+}
 
-/// The inserts of a batch: their memory, and the places that were looked for so far.
+/// The inserts of a batch: their memory, and what is prepared so far.
 #[must_use = "its turn comes, and later inserts wait for it"]
 pub(crate) struct SideInserts<'m> {
     memtable: &'m Memtable,
-    claim: Claim,
-    places: Places,
+    claim: Claim<'m>,
+    prepared: SmallVec<[Prepared; 1]>,
 }
 
 /// The inserts of a batch at its turn.
 pub(crate) struct InsertsInTurn<'m> {
     memtable: &'m Memtable,
     arena: ArenaWriter<'m>,
-    places: smallvec::IntoIter<[Located; 1]>,
+    prepared: smallvec::IntoIter<[Prepared; 1]>,
 }
 
 impl MemtableWriter {
@@ -58,66 +69,79 @@ impl MemtableWriter {
         memtable: &'m Arc<Memtable>,
         footprint: Footprint,
     ) -> Option<SideInserts<'m>> {
-        let (own, mut arena) = self.parts();
-        if !std::ptr::eq(own, &raw const **memtable) || !own.tree.take_reserved(&mut arena, footprint.records)
-        {
+        if !std::ptr::eq(&raw const **memtable, &raw const ***self) {
+            return None;
+        }
+        // SAFETY: as in `parts`: this is the memtable of which `self` is the writer.
+        let mut arena = unsafe { memtable.arena.writer() };
+        if !memtable.tree.take_reserved(&mut arena, footprint.records) {
             return None;
         }
         let claim = arena.claim(footprint.bytes)?;
-        Some(SideInserts { memtable, claim, places: Places::new() })
+        Some(SideInserts { memtable, claim, prepared: SmallVec::new() })
     }
 }
 
 impl<'m> SideInserts<'m> {
-    /// Looks for the place of the next key of the batch, while others insert.
+    /// Prepares the next insert of the batch, while others insert.
     #[inline]
-    pub(crate) fn locate(&mut self, hash: u64, key: &[u8]) {
+    pub(crate) fn prepare(&mut self, insert: &Insert<'_>) {
         let Memtable { index, tree, arena, .. } = self.memtable;
-        self.places.push(match index.find(arena, hash, key) {
-            Some(record) => Located::Record(record),
-            None => match tree.locate(arena, key) {
-                (_, Some(record)) => Located::Record(record),
-                (place, None) => Located::Absent(place),
+        let located = match index.find(arena, insert.hash, insert.key) {
+            Some(record) => Err(record),
+            None => match tree.locate(arena, insert.key) {
+                (_, Some(record)) => Err(record),
+                (place, None) => Ok(place),
             },
+        };
+        self.prepared.push(match located {
+            Err(record) => Prepared::Overwrite(record),
+            Ok(place) => {
+                Prepared::NewKey(place, entry::prepare_key(&mut self.claim, insert.key, insert.version()))
+            }
         });
     }
 
     /// Begins the inserts.
     ///
-    /// Requires: all inserts with smaller sequence numbers are done, and no other is under way. Either all keys were looked for,
-    /// in the order of the inserts, or none.
+    /// Requires: all inserts with smaller sequence numbers are done, and no other is under way. Either all inserts were
+    /// prepared, in their order, or none.
     #[inline]
     pub(crate) fn begin(self) -> InsertsInTurn<'m> {
-        // SAFETY: `MemtableWriter::claim` took the claim from the arena of this memtable.
-        let arena = unsafe { self.memtable.arena.writer_of(self.claim) };
-        InsertsInTurn { memtable: self.memtable, arena, places: self.places.into_iter() }
+        InsertsInTurn {
+            memtable: self.memtable,
+            arena: self.claim.into_writer(),
+            prepared: self.prepared.into_iter(),
+        }
     }
 }
 
 impl InsertsInTurn<'_> {
-    /// Adds a version of the next key of the batch. `place` is given if the value is to be separated.
+    /// Does the next insert of the batch: the one that was prepared, if any was.
     #[inline]
-    pub(crate) fn insert(
-        &mut self,
-        (hash, key): (u64, &[u8]),
-        seq: SeqNo,
-        kind: ValueKind,
-        place: Option<Place>,
-        value: &[u8],
-    ) {
+    pub(crate) fn insert(&mut self, insert: &Insert<'_>) {
         let memtable = self.memtable;
-        if place.is_some() {
+        let &Insert { hash, key, seq, kind, .. } = insert;
+        if insert.place.is_some() {
             memtable.is_separated.store(true, Ordering::Release);
         }
-        let new = NewVersion { seq, kind, place, value };
-        match self.places.next() {
-            Some(Located::Record(record)) => entry::add_version(&mut self.arena, record, new),
-            Some(Located::Absent(leaf)) if memtable.tree.is_current(leaf) => {
-                let record = entry::add_key(&mut self.arena, key, new);
-                memtable.tree.insert_at(&mut self.arena, leaf, record, key);
+        match self.prepared.next() {
+            Some(Prepared::Overwrite(record)) => {
+                entry::add_version(&mut self.arena, record, insert.version());
+            }
+            Some(Prepared::NewKey(place, record)) if memtable.tree.is_current(place) => {
+                let record = record.share();
+                memtable.tree.insert_at(&mut self.arena, place, record, key);
                 memtable.index.insert(&mut self.arena, hash, record);
             }
-            Some(Located::Absent(_)) | None => memtable.insert_version(&mut self.arena, hash, key, new),
+            Some(Prepared::NewKey(_, record)) => match memtable.find_record(hash, key) {
+                // SAFETY: `prepare` made the record with the claim of these inserts, whose arena this is.
+                Some(known) => unsafe {
+                    entry::add_prepared_version(&mut self.arena, known, record, key.len());
+                },
+                None => memtable.add_record(&mut self.arena, hash, record.share(), key),
+            },
+            None => memtable.insert_version(&mut self.arena, hash, key, insert.version()),
         }
         memtable.count_entry(seq, kind);
     }
@@ -126,5 +150,12 @@ impl InsertsInTurn<'_> {
     #[inline]
     pub(crate) fn end(self) {
         self.arena.give_back();
+    }
+}
+
+impl<'a> Insert<'a> {
+    #[inline]
+    fn version(&self) -> NewVersion<'a> {
+        NewVersion { seq: self.seq, kind: self.kind, place: self.place, value: self.value }
     }
 }

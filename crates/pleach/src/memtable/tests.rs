@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use pleach_env::FileId;
 use pleach_env::memory::RegionBytes;
 use pleach_table::{ValueKind, key_hash};
 
-use super::{Footprint, LARGE_FRONT, Memtable, MemtableMemory, MemtableWriter};
+use super::{
+    Footprint, Insert, LARGE_FRONT, Memtable, MemtableMemory, MemtableWriter, PLACE_LEN, Place, entry,
+};
 
 mod skip_list;
 
@@ -261,6 +264,51 @@ fn readers_see_a_consistent_prefix_beside_the_writer() {
     });
 }
 
+/// Of many puts prepared for one new key, the first one adds it; the others become its versions where they are, every sixteenth
+/// with links.
+#[test]
+fn puts_prepared_for_the_same_new_key_become_its_versions() {
+    for (key_len, separated) in [(0, false), (1, false), (4, true), (5, false), (61, true)] {
+        let key = vec![b'k'; key_len];
+        let (hash, count) = (key_hash(0, &key), 60);
+        let mut writer = memtable(1 << 20);
+        let memtable = Arc::clone(&writer);
+        let place = |seq| Place { segment: FileId(seq), offset: 7, len: 8 };
+        let values: BTreeMap<u64, _> = (1..=count).map(|seq: u64| (seq, seq.to_le_bytes())).collect();
+        let put = |seq: u64| {
+            let (kind, place) =
+                if separated { (ValueKind::ValuePointer, Some(place(seq))) } else { (ValueKind::Put, None) };
+            Insert { hash, key: &key, seq, kind, place, value: &values[&seq] }
+        };
+        let place_len = if separated { PLACE_LEN } else { 0 };
+        let footprint = Memtable::footprint(key.len(), 8 + place_len);
+        assert!(writer.reserve(Footprint { bytes: footprint.bytes * 60, records: 60, ..footprint }));
+        let prepared: Vec<_> = (1..=count)
+            .map(|seq| {
+                assert!(writer.reserve(Footprint { records: 1, ..Footprint::default() }));
+                let mut inserts = writer.claim(&memtable, footprint).expect("it is reserved");
+                inserts.prepare(&put(seq));
+                inserts
+            })
+            .collect();
+        for (seq, inserts) in (1..).zip(prepared) {
+            let mut inserts = inserts.begin();
+            inserts.insert(&put(seq));
+            inserts.end();
+        }
+        for seq in 1..=count {
+            let found = memtable.version(hash, &key, seq).expect("it was put");
+            assert_eq!((found.seq, found.value), (seq, &values[&seq][..]));
+            assert!(!separated || entry::place(&memtable.arena, found.value_at) == place(seq));
+        }
+        let mut cursor = memtable.cursor(count);
+        cursor.seek_first();
+        assert_eq!(cursor.key(), &key[..]);
+        cursor.next();
+        assert!(!cursor.is_valid(), "one key");
+    }
+}
+
 /// Threads claim memory under a lock, look for their places side by side, and insert in turn, as the write path does.
 #[test]
 fn inserts_that_were_claimed_side_by_side_agree_with_a_model() {
@@ -290,10 +338,12 @@ fn inserts_that_were_claimed_side_by_side_agree_with_a_model() {
         };
         drop(guard);
         claimed.fetch_add(1, Ordering::Relaxed);
-        insert.locate(hash, key);
+        let (kind, value) = (ValueKind::Put, &seq.to_le_bytes()[..]);
+        let put = Insert { hash, key, seq, kind, place: None, value };
+        insert.prepare(&put);
         settle(seq);
         let mut insert = insert.begin();
-        insert.insert((hash, key), seq, ValueKind::Put, None, &seq.to_le_bytes());
+        insert.insert(&put);
         insert.end();
         show(seq);
         seq

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use pleach_env::sync::Mutex;
+use pleach_env::sync::{Mutex, OwnLine};
 use smallvec::SmallVec;
 
 use super::arena::{Arena, ArenaRef, ArenaWriter};
@@ -53,7 +53,7 @@ pub(super) struct Tree {
     inners: Pool<Inner>,
     root: AtomicU32,
     /// Number of further keys, of any kind, that memory is reserved for. The writer alone uses it.
-    granted: AtomicUsize,
+    granted: OwnLine<AtomicUsize>,
 }
 
 /// Keys for which memory is taken beyond those asked for. Few batches reserve then: only the others can insert side by side.
@@ -84,7 +84,7 @@ impl Tree {
             return None;
         }
         leaves.push();
-        Some(Self { leaves, inners, root: AtomicU32::new(0), granted: AtomicUsize::new(0) })
+        Some(Self { leaves, inners, root: AtomicU32::new(0), granted: OwnLine(AtomicUsize::new(0)) })
     }
 
     /// Takes from the system the memory for inserts of this many keys. Returns whether the system gave it; if not, the tree

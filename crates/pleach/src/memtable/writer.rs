@@ -117,15 +117,18 @@ impl Memtable {
 
     #[inline]
     pub(super) fn count_entry(&self, seq: SeqNo, kind: ValueKind) {
+        let counts = &*self.counts;
         if kind == ValueKind::Tombstone {
-            self.deletes.store(self.deletes() + 1, Ordering::Relaxed);
+            counts.deletes.store(self.deletes() + 1, Ordering::Relaxed);
         }
-        self.entries.store(self.entries.load(Ordering::Relaxed) + 1, Ordering::Release);
-        self.last_seq.store(seq, Ordering::Release);
+        counts.last_seq.store(seq, Ordering::Release);
+        if self.is_empty() {
+            self.is_empty.store(false, Ordering::Release);
+        }
     }
 
     #[inline]
-    fn add_record(&self, arena: &mut ArenaWriter<'_>, hash: u64, record: ArenaRef, key: &[u8]) {
+    pub(super) fn add_record(&self, arena: &mut ArenaWriter<'_>, hash: u64, record: ArenaRef, key: &[u8]) {
         self.tree.insert(arena, record, key);
         self.index.insert(arena, hash, record);
     }

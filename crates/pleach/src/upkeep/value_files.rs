@@ -86,7 +86,7 @@ impl Upkeep {
         let space = self.estimated_space(&self.version_set.state.load().version);
         let freed = bytes.min(space.garbage_max(self.ctx.options.space_target) / 2);
         self.want_space(partition, freed);
-        let logged = || self.ctx.counters.log_bytes.load(Ordering::Relaxed);
+        let logged = || self.version_set.state.shown().log_bytes();
         let written_max = freed.max(self.ctx.options.memtable_budget() as u64).saturating_mul(WRITTEN_MAX);
         let gives_up_at = logged().saturating_add(written_max);
         let is_done = || {

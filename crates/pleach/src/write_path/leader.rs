@@ -28,7 +28,6 @@ use super::request::{
 use super::{WritePath, WriteRequest, Writer, dropped_error};
 use crate::memtable::{Memtable, MemtableWriter, Place};
 use crate::operations::{Operation, Operations};
-use crate::stats::add_alone;
 use crate::trace;
 use crate::values::CHECKSUM_LEN;
 
@@ -146,7 +145,7 @@ impl WritePath {
         let start = writer.log.offset();
         let appended = writer.log.append(records);
         appended.map_err(|e| self.log_failed(&writer.log, e))?;
-        add_alone(&self.ctx.counters.log_bytes, writer.log.offset() - start);
+        self.version_set.state.shown().count(0, writer.log.offset() - start);
         if syncs {
             self.sync_writer(writer)?;
         }
@@ -170,7 +169,7 @@ impl WritePath {
         let deletes = memtable.deletes();
         for request in admitted_mut(group) {
             insert_batch(memtable, &mut request.operations, segment, &mut writer.next_seq);
-            add_alone(&self.ctx.counters.operations, u64::from(request.operations.count()));
+            self.version_set.state.shown().count(request.operations.count(), 0);
             request.result = Some(Ok(()));
         }
         failpoint::reached("commit.inserted");

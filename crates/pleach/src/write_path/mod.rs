@@ -77,9 +77,6 @@ pub(crate) struct WritePath {
     turns: Turnstile,
     /// Most batches that are between the log and the memtable at a time: as many as there are processors.
     side_by_side_max: u64,
-    /// Batches committed side by side that are in the memtable. Stored by the one whose turn it is. Never above
-    /// [`Writer::side_by_side`]: a batch ends after it has left `writer`.
-    side_by_side_ended: AtomicU64,
     /// Whether a thread panicked between the log and the memtable. Set after the store is poisoned.
     inserts_broken: AtomicBool,
 }
@@ -96,7 +93,8 @@ pub(crate) struct Writer {
     pub(crate) memtable: MemtableWriter,
     /// The same in all states of the store.
     pub(crate) tombstone_spans: Arc<TombstoneSpans>,
-    /// Batches that were logged to be inserted side by side.
+    /// Batches that were logged to be inserted side by side. Never below the number of those that were shown: a batch is shown
+    /// after it has left this lock.
     pub(crate) side_by_side: u64,
 }
 
@@ -124,7 +122,6 @@ impl WritePath {
             writers_wait: AtomicBool::new(false),
             turns: Turnstile::new(),
             side_by_side_max: ctx.env.parallelism() as u64,
-            side_by_side_ended: AtomicU64::new(0),
             inserts_broken: AtomicBool::new(false),
         }
     }

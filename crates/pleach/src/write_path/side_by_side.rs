@@ -2,7 +2,8 @@
 //! at the same time.
 //!
 //! 1. Under `writer`: admission, memory, sequence numbers, and the record in the log. It fails as a group of one does.
-//! 2. The keys are looked for in the memtable, which takes most of the time, because it waits for memory.
+//! 2. The inserts are prepared: their keys are looked for in the memtable, and the records of new keys are written. It takes
+//!    most of the time, because it waits for memory.
 //! 3. At its turn, when everything before it is in the memtable: the inserts, and then readers may see them.
 //!
 //! Whatever is unusual goes to the commit queue: a sync, large or packed values, a memtable that is full, back-pressure, a log
@@ -22,21 +23,23 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{Result, failpoint};
+use pleach_env::{File, Result, failpoint};
 use pleach_log::{Append, Durability, SEQ_MAX, SeqNo};
 use pleach_table::ValueKind;
 
 use super::leader::PayloadPlace;
 use super::recent_writers::is_noted;
 use super::{WritePath, WriteRequest, Writer, leader_panicked};
-use crate::memtable::{Footprint, Memtable, SideInserts};
-use crate::stats::add_alone;
+use crate::memtable::{Footprint, Insert, Memtable, SideInserts};
 
 /// A batch that is in the log and waits for its turn.
 pub(super) struct Logged<'p, 'm> {
     inserts: SideInserts<'m>,
     turn: Turn<'p>,
     place: PayloadPlace,
+    log_bytes: u64,
+    /// The log's file, if the system is to be asked for pages that the next records need.
+    to_prepare: Option<Arc<dyn File>>,
 }
 
 impl WritePath {
@@ -57,11 +60,19 @@ impl WritePath {
                 Err(error) => return Some(Err(error)),
             }
         };
-        let Logged { mut inserts, turn, place } = logged;
-        let mut seq = turn.first_seq;
+        let Logged { mut inserts, turn, place, log_bytes, to_prepare } = logged;
+        let count = request.operations.count();
+        let for_each_insert = |visit: &mut dyn FnMut(&Insert<'_>)| {
+            let mut seq = turn.first_seq;
+            request.operations.for_each(&mut |op| {
+                let (hash, key, place) = (op.hash(), op.partition_key(), place.of_value(&op));
+                visit(&Insert { hash, key: &key, seq, kind: op.kind, place, value: op.value });
+                seq += 1;
+            });
+        };
         // Neighbours in a batch change each other's leaves, so their places are worth looking for only while it has to wait.
-        if request.operations.count() == 1 || !turn.has_come() {
-            request.operations.for_each(&mut |op| inserts.locate(op.hash(), &op.partition_key()));
+        if count == 1 || !turn.has_come() {
+            for_each_insert(&mut |insert| inserts.prepare(insert));
         }
         failpoint::reached("commit.side_by_side");
         self.turns.wait_until(|| turn.has_come() || self.is_broken());
@@ -71,19 +82,21 @@ impl WritePath {
         let deletes = memtable.deletes();
         let has_spans = state.tombstone_spans.announce(turn.last_seq);
         let mut inserts = inserts.begin();
-        request.operations.for_each(&mut |op| {
-            let key = op.partition_key();
-            if has_spans && op.kind != ValueKind::Tombstone {
-                state.tombstone_spans.invalidate(&key);
+        for_each_insert(&mut |insert| {
+            if has_spans && insert.kind != ValueKind::Tombstone {
+                state.tombstone_spans.invalidate(insert.key);
             }
-            inserts.insert((op.hash(), &key), seq, op.kind, place.of_value(&op), op.value);
-            seq += 1;
+            inserts.insert(insert);
         });
         inserts.end();
-        add_alone(&self.ctx.counters.operations, u64::from(request.operations.count()));
+        self.version_set.state.shown().count(count, log_bytes);
         failpoint::reached("commit.inserted");
         turn.end();
         self.note_deletes(memtable, deletes);
+        // Nobody waits for this batch any more.
+        if let Some(file) = to_prepare {
+            file.prepare_small_writes();
+        }
         Some(Ok(()))
     }
 
@@ -98,7 +111,7 @@ impl WritePath {
     ) -> Option<Result<Logged<'p, 'm>>> {
         let footprint = request.operations.footprint();
         let (first_seq, count) = (writer.next_seq, request.operations.count());
-        let under_way = writer.side_by_side - self.side_by_side_ended.load(Ordering::Acquire);
+        let under_way = writer.side_by_side - self.version_set.state.shown().side_by_side();
         let is_usual = self.ctx.status.check_writable().is_ok()
             && writer.log.is_mapped()
             && !self.is_full_for(writer, footprint)
@@ -130,10 +143,10 @@ impl WritePath {
         writer.next_seq += u64::from(count);
         writer.side_by_side += 1;
         failpoint::report("commit.under_way", under_way);
-        add_alone(&self.ctx.counters.log_bytes, writer.log.offset() - start);
         let place =
             PayloadPlace { segment: writer.log.segment_id(), offset: request.operations.payload_offset() };
-        Some(Ok(Logged { inserts, turn, place }))
+        let (log_bytes, to_prepare) = (writer.log.offset() - start, writer.log.file_to_prepare());
+        Some(Ok(Logged { inserts, turn, place, log_bytes, to_prepare }))
     }
 
     /// Reserves memory first, which needs a memtable without inserts under way.
@@ -179,9 +192,7 @@ impl Turn<'_> {
     /// Shows the writes to readers, and gives the turn to the next batch.
     #[inline]
     fn end(self) {
-        let ended = &self.path.side_by_side_ended;
-        ended.store(ended.load(Ordering::Relaxed) + 1, Ordering::Release);
-        self.path.version_set.state.show_up_to(self.last_seq);
+        self.path.version_set.state.shown().show_side_by_side(self.last_seq);
         self.path.turns.notify();
         std::mem::forget(self);
     }

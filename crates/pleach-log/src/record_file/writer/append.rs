@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pleach_env::{Error, ErrorKind, Result, failpoint};
+use pleach_env::{Error, ErrorKind, Result, SMALL_WRITES_STEP, failpoint};
 
 use super::super::buffer::Append;
 use super::super::record_header::{EPOCH_MAX, RECORD_HEADER_LEN, RecordHeader, SeqNo};
@@ -160,6 +160,8 @@ impl RecordWriter {
     fn finish_append(&mut self, written: io::Result<()>, end: Position) -> Result<()> {
         match written {
             Ok(()) => {
+                let step = |offset: u64| offset / SMALL_WRITES_STEP;
+                self.is_step_due |= self.is_mapped && step(self.offset()) != step(end.offset);
                 self.position = end;
                 self.data_end = end.offset;
                 Ok(())

@@ -133,7 +133,7 @@ impl Relocator {
     fn try_step(&mut self) -> Result<bool> {
         let version = self.upkeep.measure_value_debt();
         let counters = &self.upkeep.ctx.counters;
-        let of_log = counters.log_bytes.load(Ordering::Relaxed);
+        let of_log = self.upkeep.version_set.state.shown().log_bytes();
         // Both leave garbage behind.
         let written = of_log + counters.value_converted_bytes.load(Ordering::Relaxed);
         if written > self.used_until {
