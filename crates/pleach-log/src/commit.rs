@@ -56,7 +56,7 @@ const DONE: u8 = 2;
 ///
 /// # Example
 /// ```
-/// let queue = pleach_log::CommitQueue::new(|request: &(u64, Option<u64>)| 8);
+/// let queue = pleach_log::CommitQueue::new(|request: &(u64, Option<u64>)| 8, |_| false);
 /// let (_, result) = queue.submit((20, None), |group| {
 ///     for (argument, result) in group {
 ///         *result = Some(*argument + 1);
@@ -67,6 +67,8 @@ const DONE: u8 = 2;
 pub struct CommitQueue<R> {
     /// Cost of a request, in bytes.
     cost: fn(&R) -> usize,
+    /// Whether a group with this request waits for the device.
+    is_slow: fn(&R) -> bool,
     /// Who leads. Acquire when taking the lead and release when leaving it: a leader sees what the one before did.
     lead_state: AtomicU8,
     /// Requests that arrived while there was a leader, oldest first.
@@ -84,9 +86,10 @@ struct Ticket<R> {
 }
 
 impl<R: Send> CommitQueue<R> {
-    /// An idle queue. `cost` is the size of a request in bytes; a group gathers up to 1 MiB.
-    pub fn new(cost: fn(&R) -> usize) -> Self {
-        Self { cost, lead_state: AtomicU8::new(IDLE), waiting: Mutex::new(VecDeque::new()) }
+    /// An idle queue. `cost` is the size of a request in bytes; a group gathers up to 1 MiB. `is_slow` tells that a group with
+    /// the request waits for the device, so that the next group should be large rather than early.
+    pub fn new(cost: fn(&R) -> usize, is_slow: fn(&R) -> bool) -> Self {
+        Self { cost, is_slow, lead_state: AtomicU8::new(IDLE), waiting: Mutex::new(VecDeque::new()) }
     }
 
     /// Submits a request. Returns it after a leader, maybe this thread, has run `lead` on a group that contains it.
@@ -238,8 +241,12 @@ impl<'q, R> Leadership<'q, R> {
         self.tickets.push(ticket);
     }
 
-    /// Wakes the next leader first, so that it works while the others of this group wake up.
+    /// Wakes the next leader first, so that it works while the others of this group wake up. Behind a slow group it wakes the
+    /// others first, so that their next requests are in the next group.
     fn pass_on(mut self) {
+        if self.group.iter().any(self.queue.is_slow) {
+            self.hand_back();
+        }
         let state = &self.queue.lead_state;
         if state.compare_exchange(LEADING, IDLE, Ordering::Release, Ordering::Relaxed).is_err() {
             let next = self.queue.waiting.lock().pop_front();

@@ -13,6 +13,7 @@ struct Request {
     submitter: usize,
     number: usize,
     cost: usize,
+    is_slow: bool,
     /// Place in the order of all requests, set by the leader.
     result: Option<usize>,
 }
@@ -22,7 +23,7 @@ fn request(submitter: usize, number: usize) -> Request {
 }
 
 fn queue() -> CommitQueue<Request> {
-    CommitQueue::new(|request| request.cost)
+    CommitQueue::new(|request| request.cost, |request| request.is_slow)
 }
 
 fn wait_until(condition: impl Fn() -> bool) {
@@ -120,7 +121,8 @@ fn many_threads_get_every_request_back_once_and_in_their_order() {
             scope.spawn(move || {
                 let mut before = None;
                 for number in 0..REQUESTS {
-                    let back = queue.submit(request(submitter, number), lead);
+                    let is_slow = number % 3 == 0;
+                    let back = queue.submit(Request { is_slow, ..request(submitter, number) }, lead);
                     assert_eq!((back.submitter, back.number), (submitter, number));
                     assert!(back.result > before, "a thread's requests are led in its order");
                     before = back.result;

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pleach_env::{Error, ErrorKind, FileId, Result, failpoint};
-use pleach_log::{Append, Durability, SEQ_MAX, SeqNo};
+use pleach_log::{Append, SEQ_MAX, SeqNo};
 use pleach_table::ValueKind;
 
 use super::pressure::SLEEP_FOR_OTHERS_NS;
@@ -124,7 +124,7 @@ impl WritePath {
     fn log_group(&self, writer: &mut Writer, group: &mut [WriteRequest]) -> Result<()> {
         let bytes: usize = admitted(group).map(|r| r.operations.record_len()).sum();
         let count: u64 = admitted(group).map(|r| u64::from(r.operations.count())).sum();
-        let syncs = admitted(group).any(|r| r.durability == Durability::Sync);
+        let syncs = admitted(group).any(WriteRequest::syncs);
         if count == 0 {
             return Ok(());
         }

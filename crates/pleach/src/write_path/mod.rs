@@ -112,7 +112,7 @@ impl WritePath {
             ctx: Arc::clone(ctx),
             version_set: Arc::clone(version_set),
             shares,
-            queue: CommitQueue::new(WriteRequest::cost),
+            queue: CommitQueue::new(WriteRequest::cost, WriteRequest::syncs),
             writer: QuickMutex::new(writer),
             drops: AtomicU64::new(0),
             switched_at_ns: AtomicU64::new(0),

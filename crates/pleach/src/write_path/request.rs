@@ -34,6 +34,10 @@ impl WriteRequest {
     pub(crate) fn cost(&self) -> usize {
         self.operations.copied_len()
     }
+
+    pub(crate) fn syncs(&self) -> bool {
+        self.durability == Durability::Sync
+    }
 }
 
 /// The admitted requests of a group.
