@@ -79,6 +79,7 @@ pub struct WiredTigerStore {
     table_config: String,
     tables: RwLock<Tables>,
     pool: Mutex<Pool>,
+    drop_patience: Duration,
 }
 
 /// A table's name, and the number by which sessions know it. A number is never used again.
@@ -138,6 +139,7 @@ impl WiredTigerStore {
             table_config: format!("{TABLES},{}", options.tables),
             tables: RwLock::new(tables),
             pool: Mutex::new(Pool { idle: vec![session], epoch: 0 }),
+            drop_patience: DROP_PATIENCE,
         })
     }
 
@@ -198,6 +200,26 @@ impl WiredTigerStore {
         }
     }
 
+    /// Removes a table as soon as nobody uses it.
+    fn remove_unused(&self, name: &CStr) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let idle = {
+                let mut pool = self.pool.lock();
+                pool.epoch += 1;
+                std::mem::take(&mut pool.idle)
+            };
+            drop(idle);
+            if self.connection.session()?.drop_table(name)? {
+                return Ok(());
+            }
+            if start.elapsed() > self.drop_patience {
+                return Err("it stays in use".into());
+            }
+            thread::sleep(DROP_PAUSE);
+        }
+    }
+
     fn make_durable(&self, session: &Session) -> Result<()> {
         match self.log {
             Log::Off => session.checkpoint(),
@@ -255,23 +277,14 @@ impl RowStore for WiredTigerStore {
     /// A removal is no transaction: it is durable at once. So everything before it is made durable first.
     fn drop_table(&self, table: Table) -> Result<()> {
         self.sync()?;
+        // Nobody begins to use it from here on.
         let Some(known) = self.tables.write().by_number.remove(&table) else { return Ok(()) };
-        let start = Instant::now();
-        loop {
-            let idle = {
-                let mut pool = self.pool.lock();
-                pool.epoch += 1;
-                std::mem::take(&mut pool.idle)
-            };
-            drop(idle);
-            if self.connection.session()?.drop_table(&known.1)? {
-                return Ok(());
-            }
-            if start.elapsed() > DROP_PATIENCE {
-                return Err(format!("table {} stays in use", table.0).into());
-            }
-            thread::sleep(DROP_PAUSE);
+        let removed = self.remove_unused(&known.1);
+        if removed.is_err() {
+            // WiredTiger removes a table whole or not at all.
+            self.tables.write().by_number.insert(table, known);
         }
+        removed.map_err(|error| format!("table {} cannot be removed: {error}", table.0).into())
     }
 
     fn commit(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
@@ -390,5 +403,32 @@ impl Drop for Snapshot<'_> {
             // A session with a transaction that does not end is of no use to others.
             self.session.session = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_stays_in_use_keeps_its_rows_and_can_be_removed_later() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || WiredTigerStore::open(folder.path(), &WiredTigerOptions::default()).expect("a store");
+        let mut store = open();
+        store.drop_patience = Duration::from_millis(5);
+        let place = Place { table: Table(3), id: 7 };
+        store.create_table(place.table).expect("a table");
+        store.commit(&[Change::Put { place, row: b"seven" }], Durability::Buffered).expect("a commit");
+        let is_there = |store: &WiredTigerStore| store.get(place, &mut |_| {}).expect("a read");
+        let mut snapshot = store.snapshot().expect("a snapshot");
+        assert!(snapshot.get(place, &mut |_| {}).expect("a read"));
+        let error = store.drop_table(place.table).expect_err("it is in use");
+        assert!(error.to_string().contains("in use"), "{error}");
+        assert!(is_there(&store));
+        drop(snapshot);
+        store.drop_table(place.table).expect("a removal");
+        assert!(!is_there(&store));
+        drop(store);
+        assert!(!is_there(&open()));
     }
 }

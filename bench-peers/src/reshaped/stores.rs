@@ -1,7 +1,10 @@
 //! The stores of rows of reshaped engines, opened as the plain engines of the same library are.
 //!
-//! Settings by name: of redb `sync_every`; of LMDB `map_size`, `write_map` (on), `read_ahead` (off); of WiredTiger `log`
+//! Settings by name: of redb `sync_every`; of LMDB `map_size`, `write_map` (off), `read_ahead` (off); of WiredTiger `log`
 //! (`written`, the default, `unwritten` or `off`), `connection` and `table`, as of the plain engine.
+//!
+//! `write_map` is on for plain LMDB, which loads 1.2 times as fast with it. For rows that are appended it is off: loads are 1.1
+//! times as fast without it, and moves up to five times, because a page that is used again would be read before it is written.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +70,7 @@ impl Store {
                 let options = LmdbOptions {
                     map_bytes: config.take_tuning("map_size")?.unwrap_or(LmdbOptions::default().map_bytes),
                     unsynced_commits: config.durability == pleach_bench::Durability::Buffered,
-                    write_map: config.take_tuning("write_map")?.unwrap_or(true),
+                    write_map: config.take_tuning("write_map")?.unwrap_or(false),
                     read_ahead: config.take_tuning("read_ahead")?.unwrap_or(false),
                 };
                 Ok((Box::new(LmdbStore::open(&folder, &options)?), None))

@@ -28,14 +28,20 @@ use pleach::{Error, ErrorKind, Result};
 
 use crate::checkpoint::Maintenance;
 use crate::handle::{Inner, Reshaped};
-use crate::ids::{Allocator, Previous};
+use crate::ids::{Allocator, Id, Previous};
+use crate::map::{Bounds, Direction, NEWEST};
 use crate::moves::Moved;
 use crate::named::{self, CheckpointNumbers, Generation, store_error};
+use crate::sorted::sort_rows;
 use crate::store::{Durability, Table};
 
 /// How long a writer waits for snapshots to end that keep the tables which the next generation needs: 2 seconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOKS_MAX: usize = 1000;
+/// Keys that are looked at to see whether rows lie in the order of their keys: a block or two of the map.
+const SAMPLE_KEYS: usize = 256;
+/// Ids from one row to the next that still count as order: rows of one page.
+const NEAR: u64 = 8;
 
 impl Reshaped {
     /// Moves what is left of rows with exhausted ids, and drops their tables. The background job does it too.
@@ -160,10 +166,26 @@ impl Inner {
         let Some(previous) = &allocator.previous else { return Ok(0) };
         let edge = previous.edge();
         let rest = (edge.as_deref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let moved =
-            self.move_rows(rest, Moved::Generation, make_room, |id| !id.is_of(allocator.generation))?;
+        let is_before = |id: Id| !id.is_of(allocator.generation);
+        let sorted = if self.are_in_order(rest, is_before)? {
+            None
+        } else {
+            sort_rows(self, allocator.generation.wrapping_sub(1), previous)?
+        };
+        let moved = self.move_rows(rest, Moved::Generation, sorted, make_room, is_before)?;
         self.end_generation_before(&mut self.maintenance.lock())?;
         Ok(moved)
+    }
+
+    /// Whether the rows of a range lie in the order of their keys, by a sample: then moves read neighbours. A wrong answer costs
+    /// time alone.
+    fn are_in_order(&self, bounds: Bounds<'_>, is_wanted: impl Fn(Id) -> bool) -> Result<bool> {
+        let mut sample = self.map.current().entries(bounds, Direction::Up, NEWEST, SAMPLE_KEYS)?;
+        sample.retain(|(_, id)| is_wanted(*id));
+        let steps = sample.windows(2).map(|pair| pair[1].1.0.wrapping_sub(pair[0].1.0));
+        let near = steps.filter(|step| (1..=NEAR).contains(step)).count();
+        // Three steps of four.
+        Ok(near * 4 >= sample.len().saturating_sub(1) * 3)
     }
 
     /// Declares the generation before dead. Requires: no entry of the map names it.

@@ -4,7 +4,7 @@
 //! `checkpoint`, `moves`, `cleaning`, `generations`, `verify`, `transfer`.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -72,6 +72,8 @@ pub(crate) struct Inner {
     pub(crate) store: Box<dyn RowStore>,
     pub(crate) options: Options,
     pub(crate) env: Arc<dyn Env>,
+    /// The map's directory.
+    pub(crate) dir: PathBuf,
     /// The first number of the store's identity.
     pub(crate) identity: u64,
     pub(crate) layout: Layout,

@@ -44,6 +44,7 @@ mod recovery;
 mod replaced;
 mod row;
 mod snapshot;
+mod sorted;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;

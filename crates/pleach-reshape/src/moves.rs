@@ -1,14 +1,14 @@
 //! Moves: rows get new places, in the order of their keys, while reads and writes go on.
 //!
-//! A chunk of a key range that fits into memory is read in the order of places. Its rows are appended in the order of keys, to
-//! a stripe of their own, a few at a time: latched, with a new version.
+//! A chunk of a key range that fits into memory is read in the order of places, or from sorted rows (`sorted`). Its rows are
+//! appended in the order of keys, to a stripe of their own, a few at a time: latched, with a new version.
 //!
 //! Rows of a range are removed at their old places in the same transaction. Rows of the generation before stay there, because
 //! its tables are dropped whole: the transaction raises the *edge* instead, a named value, and old rows of keys up to it are
 //! dead (`generations`). Either way a crash leaves each key one row that counts.
 
 use std::borrow::Cow;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 use std::sync::atomic::Ordering;
 
 use pleach::{Error, Result};
@@ -20,7 +20,8 @@ use crate::ids::Id;
 use crate::map::{Bounds, Direction, Key, key_hash};
 use crate::named;
 use crate::row::Row;
-use crate::snapshot::owned;
+use crate::snapshot::{Snapshot, owned};
+use crate::sorted::SortedRows;
 use crate::store::Durability;
 use crate::threads::thread_number;
 
@@ -46,6 +47,8 @@ pub(crate) enum Moved {
 /// The rows of a chunk that move, as of a snapshot.
 struct Chunk {
     rows: Vec<Move>,
+    /// Their values, one after the other.
+    bytes: Vec<u8>,
     /// The snapshot's version.
     since: u64,
     /// Moves of ranges before the snapshot.
@@ -56,8 +59,42 @@ struct Chunk {
 struct Move {
     key: Key,
     id: Id,
-    /// Its value, unless its entry is stale.
-    value: Option<Vec<u8>>,
+    /// Where its value is in the chunk's bytes, unless its entry is stale.
+    value: Option<Range<usize>>,
+}
+
+impl Chunk {
+    fn add(&mut self, index: usize, value: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.rows[index].value = Some(start..self.bytes.len());
+    }
+
+    /// Reads the values of the rows from sorted rows, or, if there are none or they cannot be read, from the store.
+    fn read(&mut self, snapshot: &mut Snapshot<'_>, sorted: &mut Option<SortedRows>) -> Result<()> {
+        if let Some(rows) = sorted {
+            if self.read_sorted(rows).is_ok() {
+                return Ok(());
+            }
+            *sorted = None;
+        }
+        let entries: Vec<_> = self.rows.iter().map(|row| (row.key.clone(), row.id)).collect();
+        snapshot.read_rows(&entries, |index, _, row| {
+            if let Some(value) = row.value {
+                self.add(index, value);
+            }
+        })
+    }
+
+    fn read_sorted(&mut self, sorted: &mut SortedRows) -> Result<()> {
+        for index in 0..self.rows.len() {
+            let row = &self.rows[index];
+            if let Some(value) = sorted.value(&row.key, row.id)? {
+                self.add(index, value);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Reshaped {
@@ -68,6 +105,10 @@ impl Reshaped {
     /// no row is removed by itself, and as much space as the rows have, until the end and as long as a snapshot from before
     /// it is held. After a crash, or an error, the background job goes on with it, or [`drain`](Self::drain) does. While a
     /// snapshot keeps the tables of the recluster before, all rows move as those of a range do.
+    ///
+    /// If rows of all keys lie in another order and take more memory than a move has, they are sorted through a temporary file in
+    /// the map's directory. It takes as much space as the rows, less what has moved. It has no name, so that it vanishes with an
+    /// error or with the process. Where there is no room for twice as much, rows are read where they are, which takes longer.
     ///
     /// Memory: [`Options::moves`](crate::Options::moves) for the rows, and
     /// [`Options::delta_bytes`](crate::Options::delta_bytes) for what changes in the map: it waits for checkpoints. Without a
@@ -84,17 +125,20 @@ impl Reshaped {
         {
             return Ok(moved);
         }
-        self.inner.move_rows(bounds, Moved::Range, || self.wait_for_room(), |_| true)
+        self.inner.move_rows(bounds, Moved::Range, None, || self.wait_for_room(), |_| true)
     }
 }
 
 impl Inner {
-    /// Moves the rows of a range whose places are `wanted`. Each move changes the map, so `make_room` is called before those that
-    /// follow: it waits for a checkpoint, or makes one.
+    /// Moves the rows of a range whose places are `wanted`, and which are read from `sorted`, if that is given. Each move changes
+    /// the map, so `make_room` is called before those that follow: it waits for a checkpoint, or makes one.
+    ///
+    /// Requires: `sorted` has rows of the generation before, if any.
     pub(crate) fn move_rows(
         &self,
         bounds: Bounds<'_>,
         which: Moved,
+        mut sorted: Option<SortedRows>,
         mut make_room: impl FnMut() -> Result<()>,
         wanted: impl Fn(Id) -> bool,
     ) -> Result<u64> {
@@ -108,15 +152,15 @@ impl Inner {
                 let entries = snapshot.entries((lower, bounds.1), Direction::Up, limit)?;
                 let is_end = entries.len() < limit;
                 last = entries.last().map(|(key, _)| key.clone());
-                let entries: Vec<_> = entries.into_iter().filter(|(_, id)| wanted(*id)).collect();
-                let mut values = vec![None; entries.len()];
-                snapshot
-                    .read_rows(&entries, |index, _, row| values[index] = row.value.map(<[u8]>::to_vec))?;
-                let rows = entries.into_iter().zip(values);
-                let rows = rows.map(|((key, id), value)| Move { key, id, value }).collect();
-                (Chunk { rows, since: snapshot.version(), range_moves }, is_end)
+                let rows = entries.into_iter().filter(|(_, id)| wanted(*id));
+                let rows = rows.map(|(key, id)| Move { key, id, value: None }).collect();
+                let mut chunk = Chunk { rows, bytes: Vec::new(), since: snapshot.version(), range_moves };
+                chunk.read(&mut snapshot, &mut sorted)?;
+                (chunk, is_end)
             };
-            limit = next_limit(&chunk.rows, limit, self.options.move_bytes);
+            // Half of the memory is that of sorted rows.
+            let bytes = self.options.move_bytes / if sorted.is_some() { 2 } else { 1 };
+            limit = next_limit(&chunk, limit, bytes);
             for group in chunk.rows.chunks(self.options.move_keys) {
                 moved += self.move_group(group, &chunk, which)?;
                 make_room()?;
@@ -145,7 +189,7 @@ impl Inner {
         &self,
         group: &'r [Move],
         hashes: &[u64],
-        chunk: &Chunk,
+        chunk: &'r Chunk,
         which: Moved,
     ) -> Result<Vec<Present<'r>>> {
         let mut present = Vec::with_capacity(group.len());
@@ -158,8 +202,10 @@ impl Inner {
             if !is_unmoved && self.map.get(&row.key, *hash)?.id != Some(row.id) {
                 continue;
             }
+            // An old row does not change while it is there.
+            let is_valid = is_unwritten || which == Moved::Generation;
             let value = match &row.value {
-                Some(value) if is_unwritten => Some(Cow::Borrowed(&value[..])),
+                Some(value) if is_valid => Some(Cow::Borrowed(&chunk.bytes[value.clone()])),
                 _ => self.read_row(row.id, &row.key)?.map(|(value, _)| Cow::Owned(value)),
             };
             present.push((index, value));
@@ -226,11 +272,11 @@ fn is_everything(bounds: Bounds<'_>) -> bool {
 }
 
 /// Keys of the next chunk, so that its rows take about `bytes`.
-fn next_limit(moves: &[Move], limit: usize, bytes: usize) -> usize {
-    if moves.is_empty() {
+fn next_limit(chunk: &Chunk, limit: usize, bytes: usize) -> usize {
+    if chunk.rows.is_empty() {
         return limit;
     }
-    let taken: usize =
-        moves.iter().map(|row| row.key.len() + row.value.as_ref().map_or(0, Vec::len) + 64).sum();
-    (bytes / (taken / moves.len())).clamp(1, CHUNK_MAX).min(limit * 4)
+    let keys: usize = chunk.rows.iter().map(|row| row.key.len() + size_of::<Move>()).sum();
+    let taken = chunk.bytes.len() + keys;
+    (bytes / (taken / chunk.rows.len())).clamp(1, CHUNK_MAX).min(limit * 4)
 }

@@ -23,6 +23,7 @@ use crate::named::{self, CheckpointNumbers, Generation, Identity, store_error};
 use crate::options::{MapPlace, Options, Stripes, Update};
 use crate::recovery::Recovery;
 use crate::replaced::Replaced;
+use crate::sorted::remove_leftover;
 use crate::store::RowStore;
 use crate::versions::Versions;
 
@@ -53,6 +54,8 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
     }
     let (garbage, versions) = (named::has_garbage(&*store)?, Versions::new(named::ceiling(&*store)?));
     let mut numbers = named::checkpoint_numbers(&*store)?;
+    let dir = &options.env.absolute(dir).map_err(|e| Error::io("find the directory of the map,", dir, e))?;
+    remove_leftover(&*options.env, dir)?;
     let mut map_store = open_map(&options, dir)?;
     let records = good_records(&map_store, &identity, generation, numbers);
     let (rebuilt, records) = match records {
@@ -77,6 +80,7 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
     let base = if records.is_some() { base? } else { read_base(&map_store, &options)? };
     let mut inner = Inner {
         env: Arc::<dyn Env>::clone(&options.env),
+        dir: dir.clone(),
         identity: identity.number[0],
         layout,
         map: Map::new(base),

@@ -49,7 +49,8 @@ impl<'a> Row<'a> {
         Self::parse(bytes).map_err(|what| damaged(place, what))
     }
 
-    fn parse(bytes: &'a [u8]) -> Result<Self, &'static str> {
+    /// The row of these bytes, or what is wrong with them.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, &'static str> {
         if bytes.len() < CHECKSUM_LEN {
             return Err("it is shorter than its checksum");
         }
@@ -68,6 +69,14 @@ impl<'a> Row<'a> {
         }
         Ok(Self { version: tag >> 1, key, value: (!is_deleted).then_some(value) })
     }
+}
+
+/// The key of a row's bytes. Requires: [`Row::decode`] has accepted them.
+pub(crate) fn key_of_checked(bytes: &[u8]) -> &[u8] {
+    let mut decoder = Decoder(bytes.get(CHECKSUM_LEN..).unwrap_or_default());
+    let _tag = decoder.varint();
+    let len = decoder.varint().and_then(|len| usize::try_from(len).ok());
+    len.and_then(|len| decoder.0.get(..len)).unwrap_or_default()
 }
 
 fn damaged(place: Place, what: &str) -> Error {

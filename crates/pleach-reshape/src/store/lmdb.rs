@@ -30,6 +30,7 @@ use heed::{
 use parking_lot::{Mutex, RwLock};
 
 use super::folder::Folder;
+use super::read_ahead::ReadAhead;
 use super::{Abilities, Change, Durability, Place, Result, RowSnapshot, RowStore, Table};
 
 const FILE: &str = "rows.lmdb";
@@ -60,7 +61,7 @@ pub struct LmdbOptions {
     /// Pages are changed in the map and not written by calls. Off at first, because stray writes of the process reach the
     /// store.
     pub write_map: bool,
-    /// The system reads ahead, which helps a scan of a store that is larger than memory and costs random reads. Off at first.
+    /// The system reads around each page, which costs random reads. Off at first: long scans ask for what they need.
     pub read_ahead: bool,
 }
 
@@ -243,13 +244,18 @@ fn open_tables(env: &Env<WithoutTls>) -> Result<Option<(Meta, BTreeMap<Table, Ro
     let Some(meta) = opened.commit() else { return Ok(None) };
     let mut tables = BTreeMap::new();
     for table in names {
-        let opened = env.open_databases_and_commit(env.read_txn()?, |opener, txn| {
-            let rows = opener.open_database::<U64<BigEndian>, Bytes>(txn, Some(&name(table)))?;
-            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(rows))
-        })?;
-        tables.extend(opened.unwrap_commit().map(|rows| (table, rows)));
+        tables.extend(open_table(env, table)?.map(|rows| (table, rows)));
     }
     Ok(Some((meta, tables)))
+}
+
+/// The database of a table, if it is there.
+fn open_table(env: &Env<WithoutTls>, table: Table) -> Result<Option<Rows>> {
+    let opened = env.open_databases_and_commit(env.read_txn()?, |opener, txn| {
+        let rows = opener.open_database::<U64<BigEndian>, Bytes>(txn, Some(&name(table)))?;
+        Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(rows))
+    })?;
+    Ok(opened.unwrap_commit())
 }
 
 fn name(table: Table) -> String {
@@ -307,13 +313,16 @@ impl RowStore for LmdbStore {
         self.idle.0.lock().clear();
         self.set_synced(&mut writer, self.is_synced(Durability::Buffered))?;
         let mut txn = self.env.write_txn()?;
-        // LMDB forgets the handle even if the transaction fails.
         let Some(rows) = tables.remove(&table) else { return Ok(()) };
-        writer.last.remove(&table);
         // SAFETY: no other copy is used from here on: `tables` is locked and has none any more, readers of single rows hold that
         // lock, and LMDB itself refuses a removed database to a snapshot. The transaction has not changed it.
-        unsafe { rows.remove(&mut txn)? };
-        txn.commit().map_err(explained)?;
+        let removed = unsafe { rows.remove(&mut txn) };
+        if let Err(error) = removed.and_then(|()| txn.commit()) {
+            // LMDB forgets the handle even if the transaction fails, and the table is there with all rows.
+            tables.extend(open_table(&self.env, table)?.map(|rows| (table, rows)));
+            return Err(explained(error));
+        }
+        writer.last.remove(&table);
         self.committed();
         Ok(())
     }
@@ -410,8 +419,10 @@ impl RowSnapshot for Snapshot<'_> {
         visit: &mut dyn FnMut(u64, &[u8]) -> bool,
     ) -> Result<()> {
         let Some(rows) = self.tables.get(&table).filter(|_| first <= last) else { return Ok(()) };
+        let mut ahead = ReadAhead::default();
         for entry in rows.range(&self.txn, &(first..=last))? {
             let (id, row) = entry?;
+            ahead.visit(row);
             if !visit(id, row) {
                 break;
             }

@@ -9,6 +9,8 @@ mod folder;
 pub mod lmdb;
 #[cfg(feature = "testing")]
 pub mod model;
+#[cfg(feature = "lmdb")]
+mod read_ahead;
 #[cfg(feature = "redb")]
 pub mod redb;
 

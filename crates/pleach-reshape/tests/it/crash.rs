@@ -8,6 +8,7 @@
 //! middle, because a commit fails; then the life goes on with rows in two generations.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use pleach::env::{Capture, CrashPolicy, SimEnv};
@@ -15,7 +16,7 @@ use pleach_reshape::store::model::{Call, ModelStore};
 use pleach_reshape::{Options, Reshaped, Stats};
 
 use crate::rig::{
-    Contents, Hook, assert_contents, key, open, options, recluster, seed, value, variable, write,
+    Contents, DIR, Hook, assert_contents, key, open, options, recluster, seed, value, variable, write,
 };
 
 /// States in the ordinary run of the tests.
@@ -114,6 +115,10 @@ fn live(
     let recorder = Recorder::watch(rows, env);
     let store = open(rows, &options.clone().env(Arc::<SimEnv>::clone(env)));
     let opened = (store.open_report().rebuilt.clone(), store.stats());
+    assert!(
+        !env.file_names(Path::new(DIR)).contains(&"MOVES".to_owned()),
+        "{context}: a file of sorted rows"
+    );
     assert_contents(&store, start, context);
     let mut contents = start.clone();
     let mut timeline = vec![(0, start.clone())];

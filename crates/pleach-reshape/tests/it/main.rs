@@ -12,4 +12,5 @@ mod concurrency;
 mod crash;
 mod model;
 mod rig;
+mod sorted;
 mod stories;

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use pleach_reshape::Durability;
 use pleach_reshape::store::lmdb::{LmdbOptions, LmdbStore};
 use pleach_reshape::store::model::ModelStore;
 use pleach_reshape::store::redb::{RedbOptions, RedbStore};
-use pleach_reshape::store::{Result, RowStore};
+use pleach_reshape::store::{Change, Place, Result, RowStore, Table};
 use pleach_reshape::testing::kill::{OpenAt, child, survives_kills};
 use pleach_reshape::testing::{Open, check_all, check_locks};
 
@@ -107,4 +108,42 @@ fn lmdb_with_a_writable_map_survives_kills() {
 #[test]
 fn child_of_lmdb_with_a_writable_map() {
     child(lmdb_write_map);
+}
+
+#[test]
+fn a_table_of_lmdb_that_cannot_be_removed_keeps_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |map_bytes| {
+        LmdbStore::open(folder.path(), &LmdbOptions { map_bytes, ..LmdbOptions::default() }).unwrap()
+    };
+    let (kept, dropped) = (Table(0), Table(1));
+    let put = |store: &LmdbStore, table, id, len| {
+        let row = vec![7; len];
+        store.commit(&[Change::Put { place: Place { table, id }, row: &row }], Durability::Buffered)
+    };
+    let is_there = |store: &LmdbStore| store.get(Place { table: dropped, id: 1 }, &mut |_| {}).unwrap();
+    {
+        let store = open(1 << 20);
+        store.create_table(kept).unwrap();
+        store.create_table(dropped).unwrap();
+        for id in 1..50 {
+            put(&store, dropped, id, 3000).unwrap();
+        }
+        // What a snapshot sees is not used again, so the store is soon full to the last page.
+        let snapshot = store.snapshot().unwrap();
+        for id in 1.. {
+            if put(&store, kept, id, 10).is_err() {
+                break;
+            }
+        }
+        let error = store.drop_table(dropped).unwrap_err();
+        assert!(error.to_string().contains("map_bytes"), "{error}");
+        assert!(is_there(&store));
+        put(&store, dropped, 100, 10).unwrap_err();
+        drop(snapshot);
+    }
+    let store = open(2 << 20);
+    assert!(is_there(&store));
+    store.drop_table(dropped).unwrap();
+    assert!(!is_there(&store));
 }
