@@ -23,7 +23,7 @@ pub(super) struct RealFile {
     file: Arc<fs::File>,
     /// The file's space was reserved up to this offset.
     reserved: AtomicU64,
-    /// Whether there is a mapping: files without one need no lock.
+    /// Whether there is a mapping that is not lost: files without one need no lock.
     is_mapped: AtomicBool,
     mapping: QuickMutex<Option<Mapping>>,
     /// Held while pages are asked for without the lock of `mapping`, and while there is another mapping made. Taken before that

@@ -7,12 +7,12 @@
 //! (3) for what remains, a handler puts memory of no file under the store and marks the mapping as lost. The write that was
 //! interrupted, and every later one, is then made by a call, whose error is exact.
 //!
-//! A page fault also succeeds on some file systems that refuse every call. So the first write behind a request
-//! for pages is a call, one in each 16 KiB.
+//! A page fault also succeeds on some file systems that refuse every call. So the write that passes a multiple of 16 KiB is a
+//! call.
 //!
 //! # Concurrency
-//! [`RealFile`](super::file::RealFile) guards a mapping by a lock. The handler runs on the thread that stores. It looks at a
-//! table of atomics, and takes no lock.
+//! [`RealFile`](super::file::RealFile) guards a mapping by a lock. Pages are also asked for without it ([`Pages`]); then another
+//! lock keeps the mapping. The handler runs on the thread that stores. It looks at a table of atomics, and takes no lock.
 
 #![expect(unsafe_code, reason = "the one place that maps files")]
 
@@ -31,7 +31,7 @@ use crate::failpoint;
 
 /// Length of the system's pages. Where they are longer nothing is mapped.
 const PAGE: usize = 4096;
-/// So many bytes are asked for at a time. A page takes 2 to 3 us, so one put in a hundred waits for about 10 us.
+/// So many bytes are asked for at a time. A page takes 2 to 3 us, so a thread in a hundred puts waits for about 10 us.
 const POPULATE_STEP: u64 = SMALL_WRITES_STEP;
 /// Longer writes are left to the system call, which needs no page in the process's table.
 const STORE_MAX: usize = 4 * PAGE;
@@ -48,12 +48,10 @@ pub(super) struct Mapping {
     populated: u64,
     /// The end of the last write.
     written: u64,
-    /// Whether the next write has to be a call, because pages were asked for.
-    is_call_due: bool,
     place: &'static Place,
 }
 
-// SAFETY: the mapping belongs to the value, whose methods take `&mut self` for every access.
+// SAFETY: the mapping belongs to the value, whose methods take `&mut self` for every access to its bytes.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -80,7 +78,7 @@ impl Mapping {
             return None;
         };
         let (populated, written) = (range.start, range.start);
-        let mut mapping = Self { start: start.cast(), populated, written, is_call_due: false, range, place };
+        let mut mapping = Self { start: start.cast(), populated, written, range, place };
         let first = mapping.range.start + 1;
         mapping.populate(first);
         mapping.is_usable().then_some(mapping)
@@ -111,8 +109,6 @@ impl Mapping {
             Some(until) => self.populated = self.populated.max(until),
             None => self.place.is_lost.store(true, Ordering::Relaxed),
         }
-        // By a call, which notices what a page fault does not: that the file system was shut down, for one.
-        self.is_call_due = true;
     }
 
     /// Where in the mapping the file's byte `offset` is.
@@ -130,12 +126,14 @@ impl Mapping {
             return None;
         }
         self.written = end;
-        if end > self.populated {
+        let must_ask = end > self.populated;
+        if must_ask {
             // What was written by system calls meanwhile needs no page.
             self.populated = self.populated.max(offset / PAGE as u64 * PAGE as u64);
             self.populate(end);
         }
-        if std::mem::take(&mut self.is_call_due) {
+        if must_ask || offset / POPULATE_STEP != end / POPULATE_STEP {
+            // A call notices what a page fault does not: that the file system was shut down, for one.
             return None;
         }
         failpoint::reached("mapping.store");
@@ -164,7 +162,7 @@ pub(super) struct Pages {
 impl Pages {
     /// Asks for the pages; returns where they end in the file, or `None` if the system has no page for them.
     pub(super) fn ask(&self) -> Option<u64> {
-        // SAFETY: populating does not change the bytes of any memory.
+        // SAFETY: populating does not change the bytes of any memory, whatever is mapped there.
         let asked = unsafe { madvise(self.start.cast(), self.len, Advice::LinuxPopulateWrite) };
         asked.is_ok().then_some(self.until)
     }

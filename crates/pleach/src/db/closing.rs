@@ -64,6 +64,7 @@ impl Shared {
         if let Err(error) = &result {
             trace::close_failed(error);
         }
+        self.inner.writes.end_preparing();
         self.files.close_files();
         drop(self.lock.lock().take());
         *closed = Some(result.clone());

@@ -4,8 +4,8 @@
 //! references with release stores, so a reader that loads a reference also sees the record's bytes.
 //!
 //! # Invariants
-//! 1. *Written before shared*: the bytes of an allocation change only until [`ArenaWriter::allocate`] returns its reference.
-//!    Afterwards only its atomic words change.
+//! 1. *Written before shared*: the bytes of an allocation change only until its reference is shared: until
+//!    [`ArenaWriter::allocate`] or [`Unshared::share`] returns it. Afterwards only its atomic words change.
 //! 2. *In bounds*: every reference points into an allocation of its memtable's arena. References never come from disk. Only
 //!    the modules of the memtable can make one; none leaves them.
 //! 3. *Own bytes*: no byte is given to two allocations. At most one [`ArenaWriter`] at a time allocates at the arena's position

@@ -72,7 +72,8 @@ impl MemtableWriter {
         if !std::ptr::eq(&raw const **memtable, &raw const ***self) {
             return None;
         }
-        // SAFETY: as in `parts`: this is the memtable of which `self` is the writer.
+        // SAFETY: as in `parts`: `self` is the only writer of this memtable, and is borrowed mutably; `arena` does not outlive
+        // this function.
         let mut arena = unsafe { memtable.arena.writer() };
         if !memtable.tree.take_reserved(&mut arena, footprint.records) {
             return None;

@@ -29,8 +29,8 @@ impl MemtableWriter {
 
     #[inline]
     pub(super) fn parts(&mut self) -> (&Memtable, ArenaWriter<'_>) {
-        // SAFETY: this is the only place that makes writers of memtables' arenas. `new` makes the only `MemtableWriter` of
-        // a memtable, which is borrowed mutably for as long as the arena's writer exists.
+        // SAFETY: only this and `claim` make writers at the position of memtables' arenas. `new` makes the only
+        // `MemtableWriter` of a memtable, which is borrowed mutably for as long as the arena's writer exists.
         (&self.0, unsafe { self.0.arena.writer() })
     }
 

@@ -75,6 +75,8 @@ pub(crate) struct WritePath {
     writers_wait: AtomicBool,
     /// Where batches wait for their turn.
     turns: Turnstile,
+    /// Held while pages of the log are asked for outside of `writer`, so that a close can wait for that.
+    preparing: Mutex<()>,
     /// Most batches that are between the log and the memtable at a time: as many as there are processors.
     side_by_side_max: u64,
     /// Whether a thread panicked between the log and the memtable. Set after the store is poisoned.
@@ -121,6 +123,7 @@ impl WritePath {
             lost_values: AtomicBool::new(false),
             writers_wait: AtomicBool::new(false),
             turns: Turnstile::new(),
+            preparing: Mutex::new(()),
             side_by_side_max: ctx.env.parallelism() as u64,
             inserts_broken: AtomicBool::new(false),
         }
@@ -183,6 +186,21 @@ impl WritePath {
         failpoint::report("commit.first_seq", done.first_seq);
         let result = done.result.unwrap_or_else(|| Err(self.ctx.status.set_poison(leader_panicked())));
         (done.operations, result)
+    }
+
+    /// Asks for pages of the log, unless another thread does or the store was closed.
+    #[cold]
+    fn prepare_log(&self, file: &dyn File) {
+        if let Some(_close_waits) = self.preparing.try_lock()
+            && self.ctx.status.check_not_closed().is_ok()
+        {
+            file.prepare_small_writes();
+        }
+    }
+
+    /// Waits until no thread asks for pages of the log. Requires: the store is marked as closed.
+    pub(crate) fn end_preparing(&self) {
+        drop(self.preparing.lock());
     }
 
     /// Adds the time since `started` to the time that writers were stalled, and returns it.

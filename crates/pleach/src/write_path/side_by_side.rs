@@ -95,7 +95,7 @@ impl WritePath {
         self.note_deletes(memtable, deletes);
         // Nobody waits for this batch any more.
         if let Some(file) = to_prepare {
-            file.prepare_small_writes();
+            self.prepare_log(&*file);
         }
         Some(Ok(()))
     }
