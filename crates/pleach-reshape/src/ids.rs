@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pleach::env::sync::Mutex;
+use pleach::env::sync::{Mutex, OwnLine};
 
 use crate::map::Key;
 use crate::options::Stripes;
@@ -121,18 +121,13 @@ impl Layout {
     }
 }
 
-/// A counter that shares its cache line with no other.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Counter(AtomicU64);
-
 /// The allocator of one generation's ids.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     pub(crate) layout: Layout,
     pub(crate) generation: u64,
     /// Per stripe: the next sequence. May exceed the last one; then the stripe is exhausted.
-    next: Box<[Counter]>,
+    next: Box<[OwnLine<AtomicU64>]>,
     /// The generation before, while rows of it may be there.
     pub(crate) previous: Option<Previous>,
 }
@@ -169,7 +164,7 @@ pub(crate) fn is_behind(edge: Option<&Key>, key: &[u8]) -> bool {
 
 impl Allocator {
     pub(crate) fn new(layout: Layout, generation: u64, next: &[u64], previous: Option<Previous>) -> Self {
-        let counter = |sequence: &u64| Counter(AtomicU64::new((*sequence).max(SEQUENCE_FIRST)));
+        let counter = |sequence: &u64| OwnLine(AtomicU64::new((*sequence).max(SEQUENCE_FIRST)));
         Self { layout, generation, next: next.iter().map(counter).collect(), previous }
     }
 

@@ -31,7 +31,7 @@ use crate::failpoint;
 
 /// Length of the system's pages. Where they are longer nothing is mapped.
 const PAGE: usize = 4096;
-/// So many bytes are asked for at a time. A page takes 2 to 3 us, so a thread in a hundred puts waits for about 10 us.
+/// So many bytes are asked for at a time: one put in a hundred does, for about 10 us. A page takes 2 to 3 us.
 const POPULATE_STEP: u64 = SMALL_WRITES_STEP;
 /// Longer writes are left to the system call, which needs no page in the process's table.
 const STORE_MAX: usize = 4 * PAGE;

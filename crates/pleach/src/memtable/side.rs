@@ -88,18 +88,15 @@ impl<'m> SideInserts<'m> {
     #[inline]
     pub(crate) fn prepare(&mut self, insert: &Insert<'_>) {
         let Memtable { index, tree, arena, .. } = self.memtable;
-        let located = match index.find(arena, insert.hash, insert.key) {
-            Some(record) => Err(record),
+        self.prepared.push(match index.find(arena, insert.hash, insert.key) {
+            Some(record) => Prepared::Overwrite(record),
             None => match tree.locate(arena, insert.key) {
-                (_, Some(record)) => Err(record),
-                (place, None) => Ok(place),
+                (_, Some(record)) => Prepared::Overwrite(record),
+                (place, None) => {
+                    let record = entry::prepare_key(&mut self.claim, insert.key, insert.version());
+                    Prepared::NewKey(place, record)
+                }
             },
-        };
-        self.prepared.push(match located {
-            Err(record) => Prepared::Overwrite(record),
-            Ok(place) => {
-                Prepared::NewKey(place, entry::prepare_key(&mut self.claim, insert.key, insert.version()))
-            }
         });
     }
 
