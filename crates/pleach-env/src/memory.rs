@@ -16,6 +16,10 @@ use crate::read_queue::ReadBuffer;
 /// Pieces at least this long are mapped and advised for huge pages; shorter ones come from the allocator.
 const HUGE_PAGE: usize = 2 << 20;
 
+/// Bytes of a cache line.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const LINE: usize = 64;
+
 /// A piece of zeroed memory at a fixed address, aligned to 4096, freed on drop.
 pub struct Region {
     start: NonNull<u8>,
@@ -259,18 +263,22 @@ pub fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Prefetches all cache lines of `bytes` to write them. For memory that is likely not in the processor's cache: its lines come
-/// from memory at the same time, where stores would wait for one after the other.
-pub fn prefetch_to_write(bytes: &mut [u8]) {
+/// Prefetches the cache lines of `len` bytes from `address` on, to write them. Harmless for any address. For memory that is likely
+/// not in the processor's cache: its lines come from memory at the same time, where stores would wait for one after the other.
+#[inline]
+pub fn prefetch_to_write(address: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for line in bytes.chunks_mut(64) {
-        // SAFETY: a prefetch is a hint and never faults.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(line.as_ptr().cast());
+    {
+        let first = address.wrapping_sub(address.addr() % LINE);
+        for at in (0..address.addr() % LINE + len).step_by(LINE) {
+            // SAFETY: a prefetch is a hint and never faults.
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(first.wrapping_add(at).cast());
+            }
         }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = bytes;
+    let _ = (address, len);
 }
 
 #[cfg(test)]

@@ -28,11 +28,14 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::env::SMALL_WRITES_STEP;
 use crate::failpoint;
+use crate::memory::prefetch_to_write;
 
 /// Length of the system's pages. Where they are longer nothing is mapped.
 const PAGE: usize = 4096;
 /// So many bytes are asked for at a time: one put in a hundred does, for about 10 us. A page takes 2 to 3 us.
 const POPULATE_STEP: u64 = SMALL_WRITES_STEP;
+/// After a store, so many bytes behind it are prefetched for the next one (arbitrary: a record of a small value).
+const NEXT_WRITE: usize = 256;
 /// Longer writes are left to the system call, which needs no page in the process's table.
 const STORE_MAX: usize = 4 * PAGE;
 
@@ -142,6 +145,7 @@ impl Mapping {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(self.at(offset)), bytes.len()) };
         // The handler runs on this thread, in the middle of the copy.
         compiler_fence(Ordering::SeqCst);
+        prefetch_to_write(self.start.wrapping_add(self.at(end)), NEXT_WRITE);
         Some(())
     }
 

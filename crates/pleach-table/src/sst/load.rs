@@ -113,7 +113,7 @@ impl Sst {
         let mut memory = self.reserve(block, HEADER_LEN + header.raw_len as usize, warmth);
         if let BlockMemory::Frames(frames) = &mut memory {
             // Likely not used for long.
-            prefetch_to_write(frames);
+            prefetch_to_write(frames.as_ptr(), frames.len());
         }
         decompress(&header, payload, memory.bytes_mut()).map_err(|m| self.damaged(offset, m))?;
         Ok(memory.publish())

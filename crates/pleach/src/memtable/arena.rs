@@ -23,7 +23,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use pleach_env::memory::{Region, RegionPool, prefetch};
+use pleach_env::memory::{Region, RegionPool, prefetch, prefetch_to_write};
 use pleach_env::sync::OwnLine;
 
 /// Chunks an arena can have, without those of large values. A memtable becomes immutable after about 256 of them. A batch
@@ -47,6 +47,9 @@ pub(crate) const FOOTPRINT_MAX: usize = 64 << 30;
 /// A batch that needs more regions than this gets one chunk of its own length, so that chunks do not run out. A smaller batch
 /// takes regions from the pool, whose pages are already mapped.
 const SHARED_CHUNKS_MAX: usize = 64;
+
+/// Bytes of a claim that are prefetched at most (arbitrary).
+const PREFETCHED_MAX: usize = 512;
 
 /// Where a record lies: chunk number in the upper half, byte offset in the lower. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,11 +242,11 @@ impl Arena {
         (index, start)
     }
 
-    /// Prefetches the cache line at `at`.
+    /// Prefetches the cache line that is so many bytes behind `at`.
     #[inline]
-    pub(super) fn prefetch(&self, at: ArenaRef) {
+    pub(super) fn prefetch(&self, at: ArenaRef, behind: usize) {
         let (chunk, offset) = self.locate(at, 1);
-        prefetch(chunk.start().as_ptr().wrapping_add(offset));
+        prefetch(chunk.start().as_ptr().wrapping_add(offset + behind));
     }
 
     /// Lets `fill` write `len` bytes from `start` on in a chunk; returns their reference.
@@ -308,13 +311,14 @@ impl<'a> ArenaWriter<'a> {
         debug_assert!(bytes > 0, "a claim of nothing would end where the one before it does");
         let arena = self.arena;
         let chunk = arena.position.current.load(Ordering::Relaxed);
-        let len = arena.chunks[chunk].get()?.len();
+        let region = arena.chunks[chunk].get()?;
         let start = arena.take_back(chunk, arena.position.used.load(Ordering::Relaxed));
         let end = start + bytes;
-        if end > len {
+        if end > region.len() {
             return None;
         }
         arena.position.used.store(end, Ordering::Relaxed);
+        prefetch_to_write(region.start().as_ptr().wrapping_add(start), bytes.min(PREFETCHED_MAX));
         Some(Claim { arena, chunk, start, end })
     }
 

@@ -133,7 +133,7 @@ impl MemtableCursor {
             self.leaf = self.memtable.tree.leaf(self.leaf.next);
             self.index = 0;
             for &key_at in &self.leaf.keys {
-                self.memtable.arena.prefetch(key_at);
+                self.memtable.arena.prefetch(key_at, 0);
             }
         }
     }

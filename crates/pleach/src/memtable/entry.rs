@@ -345,6 +345,13 @@ pub(super) fn key(arena: &Arena, key_at: ArenaRef) -> &[u8] {
     }
 }
 
+/// Prefetches the beginning of a key record, and the key from its byte `from` on.
+#[inline]
+pub(super) fn prefetch_key(arena: &Arena, key_at: ArenaRef, from: usize) {
+    arena.prefetch(key_at, 0);
+    arena.prefetch(key_at, KEY_HEADER + from);
+}
+
 /// The word of a key record that holds the reference of its latest version.
 #[inline]
 fn latest(arena: &Arena, key_at: ArenaRef) -> &AtomicU64 {

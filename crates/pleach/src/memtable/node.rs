@@ -1,21 +1,26 @@
 //! Nodes of the memtable's tree: sorted references to key records, and an eight-byte head of each key.
 //!
-//! All keys below a node share the common prefix of its two fences. A head is the eight bytes of a key after the first `skip`
-//! bytes of that prefix, so a search in a node rarely reads a key record. It does so only to compare keys with equal heads.
+//! The keys of a node share a prefix of `skip` bytes. A head is the eight bytes of a key behind it, so a search in a node rarely
+//! reads a key record. It does so only to compare keys with equal heads.
+//!
+//! A key that is searched has the common prefix of the fences `low` and `high` as well. Where a fence is missing, in the root
+//! for one, the prefix may be longer than that: then a search compares it first, with the first key.
 //!
 //! # Invariants
 //! 1. Entries `0..count` ascend by key. Heads ascend with them.
-//! 2. `skip` is at most the length of the common prefix of the fences `low` and `high`, and 0 where one is missing.
+//! 2. The keys share `skip` bytes, and all keys between the fences the first `fenced` of them.
 //!
 //! # Concurrency
 //! One writer. Readers are optimistic: they load `version`, which is odd while the writer changes the node, read the node, and
 //! start again if `version` has changed. Every field is an atomic. So a reader that loses the race sees old or new words,
 //! never torn ones, and every reference that it sees was published.
 
+use std::hint::select_unpredictable;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use pleach_coding::common_prefix_len;
-use pleach_env::memory::prefetch;
+use pleach_env::memory::{prefetch, prefetch_to_write};
 
 use super::arena::{Arena, ArenaRef};
 use super::entry;
@@ -28,7 +33,10 @@ pub(super) const FANOUT: usize = 64;
 pub(super) struct Node {
     version: AtomicU64,
     count: AtomicU32,
+    /// Bytes in front of the heads.
     skip: AtomicU32,
+    /// So many of them need no comparison.
+    fenced: AtomicU32,
     /// First key that may lie in the node; 0 = no bound.
     low: AtomicU64,
     /// First key beyond the node; 0 = no bound.
@@ -45,6 +53,7 @@ impl Default for Node {
             version: AtomicU64::new(0),
             count: AtomicU32::new(0),
             skip: AtomicU32::new(0),
+            fenced: AtomicU32::new(0),
             low: AtomicU64::new(0),
             high: AtomicU64::new(0),
             next: AtomicU32::new(0),
@@ -57,7 +66,15 @@ impl Default for Node {
 /// The eight bytes of `key` after `skip`, padded with zeros, as a number that has their order.
 #[inline]
 fn head(key: &[u8], skip: usize) -> u64 {
-    pleach_coding::head(key.get(skip..).unwrap_or_default())
+    let rest = key.get(skip..).unwrap_or_default();
+    match key.last_chunk::<8>() {
+        // A copy of a few bytes would be read as a word before it has reached the cache.
+        Some(last) if rest.len() < 8 => {
+            let other_bytes = 8 - u32::try_from(rest.len()).expect("less than 8");
+            u64::from_be_bytes(*last).checked_shl(8 * other_bytes).unwrap_or(0)
+        }
+        _ => pleach_coding::head(rest),
+    }
 }
 
 impl Node {
@@ -144,6 +161,13 @@ impl Node {
     pub(super) fn rank(&self, arena: &Arena, key: &[u8], or_equal: bool) -> usize {
         let count = self.count();
         let skip = self.skip.load(Ordering::Relaxed) as usize;
+        if skip > self.fenced.load(Ordering::Relaxed) as usize {
+            match self.compare_prefix(arena, key, skip) {
+                std::cmp::Ordering::Less => return 0,
+                std::cmp::Ordering::Equal => {}
+                std::cmp::Ordering::Greater => return count,
+            }
+        }
         let wanted = head(key, skip);
         let mut low = self.partition_point(count, |h| h < wanted);
         if low == count || self.heads[low].load(Ordering::Relaxed) != wanted {
@@ -153,6 +177,7 @@ impl Node {
         if high < count && self.heads[high].load(Ordering::Relaxed) == wanted {
             high = self.partition_point(count, |h| h <= wanted);
         }
+        self.prefetch_keys(arena, skip, low..high);
         while low < high {
             let middle = usize::midpoint(low, high);
             let Some(at) = self.key_at(middle) else { return low }; // Lost a race: the caller retries.
@@ -170,26 +195,58 @@ impl Node {
         low
     }
 
+    /// The order of the first `skip` bytes of `key` and of those that the node's keys share.
+    fn compare_prefix(&self, arena: &Arena, key: &[u8], skip: usize) -> std::cmp::Ordering {
+        let Some(first) = self.key_at(0) else { return std::cmp::Ordering::Equal }; // Lost a race: the caller retries.
+        let first = entry::key(arena, first);
+        key[..skip.min(key.len())].cmp(&first[..skip.min(first.len())])
+    }
+
+    /// Prefetches the keys that a search in `range` compares first, so that its cache misses overlap.
     #[inline]
-    fn partition_point(&self, count: usize, before: impl Fn(u64) -> bool) -> usize {
-        let mut base = 0;
-        let mut len = count;
-        while len > 0 {
-            let half = len / 2;
-            let middle = base + half;
-            if before(self.heads[middle].load(Ordering::Relaxed)) {
-                base = middle + 1;
-                len -= half + 1;
-            } else {
-                len = half;
+    fn prefetch_keys(&self, arena: &Arena, skip: usize, range: Range<usize>) {
+        let middle = usize::midpoint(range.start, range.end);
+        for index in [middle, usize::midpoint(range.start, middle), usize::midpoint(middle + 1, range.end)] {
+            if range.contains(&index)
+                && let Some(at) = self.key_at(index)
+            {
+                entry::prefetch_key(arena, at, skip + size_of::<u64>());
             }
         }
-        base
+    }
+
+    /// Without a branch that depends on the heads: the processor would guess every second one wrong.
+    #[inline]
+    fn partition_point(&self, count: usize, before: impl Fn(u64) -> bool) -> usize {
+        let is_before = |index: usize| before(self.heads[index % FANOUT].load(Ordering::Relaxed));
+        let mut base = 0;
+        let mut len = count;
+        while len > 1 {
+            let half = len / 2;
+            base += select_unpredictable(is_before(base + half - 1), half, 0);
+            len -= half;
+        }
+        base + usize::from(count > 0 && is_before(base))
+    }
+
+    /// Prefetches what [`Node::insert_at`] changes behind the heads, which a search has read.
+    #[inline]
+    pub(super) fn prefetch_to_insert(&self, index: usize) {
+        let end = self.count().min(FANOUT - 1);
+        let keys = &self.keys[index.min(end)..=end];
+        prefetch_to_write(keys.as_ptr().cast(), size_of_val(keys));
     }
 
     /// For the writer, in [`Node::write`]: puts the key at `index` and moves the entries from there on up.
-    pub(super) fn insert_at(&self, index: usize, key_ref: ArenaRef, key: &[u8]) {
+    pub(super) fn insert_at(&self, arena: &Arena, index: usize, key_ref: ArenaRef, key: &[u8]) {
         let count = self.count();
+        let skip = self.skip.load(Ordering::Relaxed) as usize;
+        if skip > self.fenced.load(Ordering::Relaxed) as usize
+            && self.compare_prefix(arena, key, skip).is_ne()
+        {
+            let first = self.key_at(0).map_or(key, |first| entry::key(arena, first));
+            self.set_skip(arena, common_prefix_len(first, key));
+        }
         for i in (index..count).rev() {
             self.heads[i + 1].store(self.heads[i].load(Ordering::Relaxed), Ordering::Relaxed);
             self.keys[i + 1].store(self.keys[i].load(Ordering::Relaxed), Ordering::Release);
@@ -197,6 +254,10 @@ impl Node {
         self.heads[index].store(head(key, self.skip.load(Ordering::Relaxed) as usize), Ordering::Relaxed);
         self.keys[index].store(key_ref.to_word(), Ordering::Release);
         self.set_count(count + 1);
+        // Nodes with both fences are sharpened when they are made.
+        if (count + 1).is_power_of_two() && (self.low().is_none() || self.high().is_none()) {
+            self.sharpen(arena);
+        }
     }
 
     /// For the writer, on a node that no reader can reach yet: copies the entries of `left` from `from` on, its upper fence
@@ -208,6 +269,7 @@ impl Node {
             self.keys[to].store(left.keys[i].load(Ordering::Relaxed), Ordering::Release);
         }
         self.skip.store(left.skip.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.fenced.store(left.fenced.load(Ordering::Relaxed), Ordering::Relaxed);
         self.low.store(separator.to_word(), Ordering::Release);
         self.high.store(left.high.load(Ordering::Relaxed), Ordering::Release);
         self.next.store(left.next.load(Ordering::Relaxed), Ordering::Release);
@@ -224,21 +286,31 @@ impl Node {
         self.sharpen(arena);
     }
 
-    /// If neighbours have equal heads: computes all heads again, from the bytes after the common prefix of the fences.
+    /// If neighbours have equal heads: computes all heads again, from the bytes behind the longest prefix that is known.
     fn sharpen(&self, arena: &Arena) {
         let count = self.count();
-        let equal_neighbours = (1..count)
+        let common = |low: Option<ArenaRef>, high: Option<ArenaRef>| match (low, high) {
+            (Some(low), Some(high)) => common_prefix_len(entry::key(arena, low), entry::key(arena, high)),
+            _ => 0,
+        };
+        let (low, high) = (self.low(), self.high());
+        let fenced = common(low, high);
+        self.fenced.store(u32::try_from(fenced).expect("keys are shorter than 4 GiB"), Ordering::Relaxed);
+        let has_equal_neighbours = (1..count)
             .any(|i| self.heads[i - 1].load(Ordering::Relaxed) == self.heads[i].load(Ordering::Relaxed));
-        let (Some(low), Some(high)) = (self.low(), self.high()) else { return };
-        if !equal_neighbours {
-            return;
+        if has_equal_neighbours {
+            let is_open = low.is_none() || high.is_none();
+            let known = if is_open { common(self.key_at(0), self.key_at(count - 1)) } else { fenced };
+            if known > self.skip.load(Ordering::Relaxed) as usize {
+                self.set_skip(arena, known);
+            }
         }
-        let skip = common_prefix_len(entry::key(arena, low), entry::key(arena, high));
-        if skip <= self.skip.load(Ordering::Relaxed) as usize {
-            return;
-        }
-        self.skip.store(u32::try_from(skip).expect("keys are shorter than 64 KiB"), Ordering::Relaxed);
-        for i in 0..count {
+    }
+
+    /// Computes all heads from the bytes behind the first `skip` ones.
+    fn set_skip(&self, arena: &Arena, skip: usize) {
+        self.skip.store(u32::try_from(skip).expect("keys are shorter than 4 GiB"), Ordering::Relaxed);
+        for i in 0..self.count() {
             let at = self.key_at(i).expect("the writer sees its own entries");
             self.heads[i].store(head(entry::key(arena, at), skip), Ordering::Relaxed);
         }

@@ -93,6 +93,7 @@ impl<'m> SideInserts<'m> {
             None => match tree.locate(arena, insert.key) {
                 (_, Some(record)) => Prepared::Overwrite(record),
                 (place, None) => {
+                    tree.prefetch_to_insert(place);
                     let record = entry::prepare_key(&mut self.claim, insert.key, insert.version());
                     Prepared::NewKey(place, record)
                 }

@@ -98,6 +98,44 @@ fn check_scans(
     }
 }
 
+/// All keys so far share a prefix, so the tree's outer nodes search behind it. Then come keys below, above and inside of that
+/// prefix.
+#[test]
+fn keys_are_found_that_do_not_share_the_prefix_of_those_before() {
+    let prefixes = ["shared/long/prefix/", "shared/long/pr", "shared/m", "shared/", "a", "z", ""];
+    let mut rng = fastrand::Rng::with_seed(19);
+    for round in 0..scaled(100).max(1) {
+        let mut order = prefixes;
+        rng.shuffle(&mut order);
+        let mut memtable = memtable(1 << 16);
+        let mut model = BTreeMap::new();
+        let per_prefix = rng.u64(1..if cfg!(miri) { 70 } else { 500 });
+        for (phase, prefix) in order.iter().enumerate() {
+            let new_key = |rng: &mut fastrand::Rng| format!("{prefix}{:06}", rng.u32(..2000)).into_bytes();
+            for _ in 0..per_prefix {
+                let (key, seq) = (new_key(&mut rng), model.len() as u64 + 1);
+                if let std::collections::btree_map::Entry::Vacant(entry) = model.entry(key) {
+                    put(&mut memtable, entry.key(), seq, b"");
+                    entry.insert(seq);
+                }
+            }
+            let mut cursor = memtable.cursor(u64::MAX >> 8);
+            cursor.seek_first();
+            for key in model.keys() {
+                assert_eq!(cursor.key(), key, "round {round}, {} of {order:?}", phase + 1);
+                cursor.next();
+            }
+            assert!(!cursor.is_valid());
+            for prefix in prefixes {
+                let probe = [prefix.as_bytes(), &new_key(&mut rng)[prefix.len() % 3..]].concat();
+                cursor.seek(&probe);
+                let expected = model.range(probe..).next();
+                assert_eq!(cursor.is_valid().then(|| cursor.key()), expected.map(|(key, _)| &key[..]));
+            }
+        }
+    }
+}
+
 /// Puts a value in a chunk of its own.
 fn put_large(m: &mut MemtableWriter, key: &[u8], seq: u64, value: &[u8]) {
     assert!(m.reserve(Memtable::footprint_of_large(key.len(), value.len())));

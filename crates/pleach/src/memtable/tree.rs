@@ -129,7 +129,7 @@ impl Tree {
             let node = self.leaves.at(leaf);
             let index = node.rank(arena, key, false);
             if !node.is_full() {
-                node.write(|n| n.insert_at(index, key_ref, key));
+                node.write(|n| n.insert_at(arena, index, key_ref, key));
                 return;
             }
             // Full ancestors are split from the top down, so that a split never needs another one above it.
@@ -211,14 +211,14 @@ impl Tree {
                         .store(parent.children.0[i].load(Ordering::Relaxed), Ordering::Release);
                 }
                 parent.children.0[child + 1].store(right, Ordering::Release);
-                n.insert_at(child, separator, key);
+                n.insert_at(arena, child, separator, key);
             });
         } else {
             let id = self.inners.push() | INNER;
             let root = self.inner(id);
             root.children.0[0].store(left, Ordering::Release);
             root.children.0[1].store(right, Ordering::Release);
-            root.node.write(|n| n.insert_at(0, separator, key));
+            root.node.write(|n| n.insert_at(arena, 0, separator, key));
             self.root.store(id, Ordering::Release);
         }
     }

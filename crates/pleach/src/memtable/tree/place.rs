@@ -49,6 +49,12 @@ impl Tree {
         }
     }
 
+    /// Prefetches what [`Tree::insert_at`] will change.
+    #[inline]
+    pub(in crate::memtable) fn prefetch_to_insert(&self, place: LeafPlace) {
+        self.leaves.at(place.leaf).prefetch_to_insert(place.index);
+    }
+
     /// Whether the leaf of a place is as it was.
     #[inline]
     pub(in crate::memtable) fn is_current(&self, place: LeafPlace) -> bool {
@@ -70,6 +76,6 @@ impl Tree {
         if node.is_full() {
             return self.insert_record(writer.arena(), key_ref, key);
         }
-        node.write(|n| n.insert_at(place.index, key_ref, key));
+        node.write(|n| n.insert_at(writer.arena(), place.index, key_ref, key));
     }
 }
