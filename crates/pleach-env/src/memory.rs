@@ -273,7 +273,9 @@ pub fn prefetch_to_write(address: *const u8, len: usize) {
         for at in (0..address.addr() % LINE + len).step_by(LINE) {
             // SAFETY: a prefetch is a hint and never faults.
             unsafe {
-                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(first.wrapping_add(at).cast());
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(
+                    first.wrapping_add(at).cast(),
+                );
             }
         }
     }

@@ -57,7 +57,7 @@ impl RealFile {
             return None;
         }
         let mut mapping = self.mapping.lock_soon()?;
-        let stored = mapping.as_mut()?.write(bytes, offset);
+        let stored = mapping.as_mut()?.write(&self.file, bytes, offset);
         if mapping.as_ref()?.is_usable() {
             return stored.map(|()| Ok(bytes.len()));
         }
@@ -166,7 +166,7 @@ impl File for RealFile {
         if self.is_mapped.load(Ordering::Relaxed)
             && let Some(pages) = next_pages()
         {
-            let asked = pages.ask();
+            let asked = pages.ask(&self.file);
             if let Some(mapping) = self.mapping.lock().as_mut() {
                 mapping.end_asking(asked);
             }

