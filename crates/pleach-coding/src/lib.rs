@@ -20,6 +20,6 @@ mod varint;
 pub use decoder::{Decoder, put_bytes};
 pub use fixed::{u16_at, u32_at, u64_at};
 pub use malformed::Malformed;
-pub use prefix::{HEAD_LEN, common_prefix_len, head, head_bytes, prefix_end};
+pub use prefix::{HEAD_LEN, common_prefix_len, head, head_behind, head_bytes, prefix_end};
 pub use reversed::{REVERSED_EXTRA_LEN, decode_reversed, encode_reversed};
 pub use varint::{put_varint, take_varint, take_varint_u32, varint_len};

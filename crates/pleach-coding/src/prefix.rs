@@ -37,6 +37,21 @@ pub fn head(bytes: &[u8]) -> u64 {
     }
 }
 
+/// [`head`] of `bytes` without the first `skip` ones.
+#[inline]
+#[expect(clippy::big_endian_bytes, reason = "as in `head`")]
+pub fn head_behind(bytes: &[u8], skip: usize) -> u64 {
+    let rest = bytes.get(skip..).unwrap_or_default();
+    match bytes.last_chunk::<HEAD_LEN>() {
+        // In a word that holds some bytes before them too: a copy of a few bytes is slow to read as a word.
+        Some(last) if rest.len() < HEAD_LEN => {
+            let others = u32::try_from(HEAD_LEN - rest.len()).expect("at most 8");
+            u64::from_be_bytes(*last).checked_shl(8 * others).unwrap_or(0)
+        }
+        _ => head(rest),
+    }
+}
+
 /// Not inlined, so that [`head`] is small.
 #[expect(clippy::big_endian_bytes, reason = "as in `head`")]
 fn padded_head(bytes: &[u8]) -> u64 {
@@ -81,6 +96,9 @@ mod tests {
         fn heads_compare_like_keys(a in vec(0..3u8, 0..12), b in vec(0..3u8, 0..12)) {
             if head(&a) != head(&b) {
                 prop_assert_eq!(head(&a).cmp(&head(&b)), a.cmp(&b));
+            }
+            for skip in 0..=a.len() + 2 {
+                prop_assert_eq!(head_behind(&a, skip), head(a.get(skip..).unwrap_or_default()));
             }
             let len = a.len().min(HEAD_LEN);
             prop_assert_eq!(&head_bytes(head(&a))[..len], &a[..len]);

@@ -263,8 +263,8 @@ pub fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Prefetches the cache lines of `len` bytes from `address` on, to write them. Harmless for any address. For memory that is likely
-/// not in the processor's cache: its lines come from memory at the same time, where stores would wait for one after the other.
+/// Prefetches the cache lines of `len` bytes from `address` on, to write them. Harmless for any address. For memory that is
+/// likely not in the processor's cache: its lines come at the same time, where stores would wait for one after the other.
 #[inline]
 pub fn prefetch_to_write(address: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -65,7 +65,8 @@ impl OptionsHandle {
     pub(crate) fn env(&self) -> Arc<dyn Env> {
         match &self.other_env {
             Some(env) => Arc::clone(env),
-            None => Arc::new(RealEnv::new()),
+            // As LevelDB does.
+            None => Arc::new(RealEnv::new().with_mapped_reads()),
         }
     }
 

@@ -5,8 +5,8 @@ use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags};
@@ -17,6 +17,7 @@ use crate::failpoint;
 use crate::sync::QuickMutex;
 
 use super::mapping::Mapping;
+use super::read_mapping::ReadMapping;
 
 /// An open regular file; one system call per method, or none for a small write into a range that is mapped.
 pub(super) struct RealFile {
@@ -31,6 +32,9 @@ pub(super) struct RealFile {
     pages: Mutex<()>,
     /// So many writes are still left to calls, because a sync came before them.
     calls_due: AtomicU32,
+    /// Whether to map it when random reads are expected: it does not change.
+    maps_reads: bool,
+    read_mapping: OnceLock<Option<ReadMapping>>,
 }
 
 /// A sync protects the pages that it writes, and the next store pays a page fault, which costs more than a call. So the writes
@@ -41,7 +45,21 @@ impl RealFile {
     pub(super) fn new(file: fs::File) -> Self {
         let (reserved, is_mapped) = (AtomicU64::new(0), AtomicBool::new(false));
         let (mapping, pages) = (QuickMutex::new(None), Mutex::new(()));
-        Self { file: Arc::new(file), reserved, is_mapped, mapping, pages, calls_due: AtomicU32::new(0) }
+        Self {
+            file: Arc::new(file),
+            reserved,
+            is_mapped,
+            mapping,
+            pages,
+            calls_due: AtomicU32::new(0),
+            maps_reads: false,
+            read_mapping: OnceLock::new(),
+        }
+    }
+
+    /// A file that does not change, and that is mapped if random reads are expected.
+    pub(super) fn with_mapped_reads(file: fs::File) -> Self {
+        Self { maps_reads: true, ..Self::new(file) }
     }
 
     /// Writes by stores. `None` if the system call must do it: nothing is mapped there, or another thread is writing.
@@ -92,7 +110,13 @@ impl RealFile {
 }
 
 impl File for RealFile {
+    #[inline]
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if let Some(Some(mapping)) = self.read_mapping.get()
+            && mapping.read(buf, offset)
+        {
+            return Ok(buf.len());
+        }
         self.file.read_at(buf, offset)
     }
 
@@ -185,6 +209,9 @@ impl File for RealFile {
 
     fn expect_random_reads(&self) {
         self.advise(0, None, Advice::Random);
+        if self.maps_reads {
+            self.read_mapping.get_or_init(|| ReadMapping::new(&self.file));
+        }
     }
 
     fn prefetch(&self, offset: u64, len: u64) {

@@ -4,29 +4,27 @@
 //! The system may find no page for a store: the file was cut, its device has failed, or its file system was shut down. It then
 //! sends the signal `SIGBUS`, which ends the process. So (1) only space that is reserved is mapped, on file systems that keep
 //! it in place; (2) pages are asked for by `MADV_POPULATE_WRITE`, which returns an error, before they are written; and
-//! (3) for what remains, a handler puts memory of no file under the store and marks the mapping as lost. The write that was
-//! interrupted, and every later one, is then made by a call, whose error is exact.
+//! (3) for what remains, there is a handler ([`bus_error`](super::bus_error)). The write that was interrupted, and every later
+//! one, is then made by a call, whose error is exact.
 //!
 //! A page fault also succeeds on some file systems that refuse every call. So the write that passes a multiple of 16 KiB is a
 //! call.
 //!
 //! # Concurrency
 //! [`RealFile`](super::file::RealFile) guards a mapping by a lock. Pages are also asked for without it ([`Pages`]); then another
-//! lock keeps the mapping. The handler runs on the thread that stores. It looks at a table of atomics, and takes no lock.
+//! lock keeps the mapping.
 
 #![expect(unsafe_code, reason = "the one place that maps files")]
 
-use std::ffi::{c_int, c_void};
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
 use rustix::fs::fstatfs;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
+use super::bus_error::{Place, handler_is_there};
 use crate::env::SMALL_WRITES_STEP;
 use crate::failpoint;
 use crate::memory::prefetch_to_write;
@@ -76,7 +74,7 @@ impl Mapping {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, range.start).ok()?
         };
-        let Some(place) = Place::claim(start.addr(), len) else {
+        let Some(place) = Place::of_written(start.addr(), len) else {
             // SAFETY: just mapped with this length, and nobody knows the address.
             let _own_mapping = unsafe { munmap(start, len) };
             return None;
@@ -111,7 +109,7 @@ impl Mapping {
     pub(super) fn end_asking(&mut self, asked: Option<u64>) {
         match asked {
             Some(until) => self.populated = self.populated.max(until),
-            None => self.place.is_lost.store(true, Ordering::Relaxed),
+            None => self.place.lose(),
         }
     }
 
@@ -144,8 +142,6 @@ impl Mapping {
         // SAFETY: the bytes from `offset` to `end` lie in the mapping, which only this value writes to; `bytes` is memory of the
         // process's own and does not overlap it.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(self.at(offset)), bytes.len()) };
-        // The handler runs on this thread, in the middle of the copy.
-        compiler_fence(Ordering::SeqCst);
         prefetch_to_write(self.start.wrapping_add(self.at(end)), NEXT_WRITE);
         Some(())
     }
@@ -153,7 +149,7 @@ impl Mapping {
     /// Whether stores still reach the file.
     #[inline]
     pub(super) fn is_usable(&self) -> bool {
-        !self.place.is_lost.load(Ordering::Relaxed)
+        !self.place.is_lost()
     }
 }
 
@@ -191,142 +187,4 @@ impl Drop for Mapping {
 #[expect(clippy::cast_sign_loss, reason = "it is a pattern of bits")]
 fn is_kind(found: rustix::fs::FsWord, kind: u64) -> bool {
     found as u64 & 0xffff_ffff == kind
-}
-
-/// Where a mapping is in memory, for the handler.
-struct Place {
-    is_taken: AtomicBool,
-    start: AtomicUsize,
-    /// 0 while there is no mapping.
-    len: AtomicUsize,
-    is_lost: AtomicBool,
-}
-
-/// Mappings of the process at a time: one for each store that writes. Further stores use system calls.
-static PLACES: [Place; 128] = [const { Place::free() }; 128];
-
-impl Place {
-    const fn free() -> Self {
-        Self {
-            is_taken: AtomicBool::new(false),
-            start: AtomicUsize::new(0),
-            len: AtomicUsize::new(0),
-            is_lost: AtomicBool::new(false),
-        }
-    }
-
-    fn claim(start: usize, len: usize) -> Option<&'static Self> {
-        let place = PLACES.iter().find(|place| !place.is_taken.swap(true, Ordering::Acquire))?;
-        place.is_lost.store(false, Ordering::Relaxed);
-        place.start.store(start, Ordering::Relaxed);
-        place.len.store(len, Ordering::Release);
-        Some(place)
-    }
-
-    fn leave(&self) {
-        self.len.store(0, Ordering::Relaxed);
-        self.is_taken.store(false, Ordering::Release);
-    }
-
-    /// Puts memory of no file under the mapping. For the handler, on the thread that stores into it.
-    fn replace(&self) -> bool {
-        self.is_lost.store(true, Ordering::Relaxed);
-        let (start, len) = (self.start.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
-        // SAFETY: the range is a mapping of ours, which the interrupted thread is writing to; it replaces nothing else.
-        let replaced = unsafe {
-            let (protection, flags) =
-                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-            libc::mmap(ptr::without_provenance_mut(start), len, protection, flags | libc::MAP_FIXED, -1, 0)
-        };
-        replaced != libc::MAP_FAILED
-    }
-
-    fn contains(&self, address: usize) -> bool {
-        let len = self.len.load(Ordering::Acquire);
-        address.wrapping_sub(self.start.load(Ordering::Relaxed)) < len
-    }
-}
-
-/// What handled the signal before.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
-
-/// Installs the handler once; returns whether it is there.
-fn handler_is_there() -> bool {
-    static INSTALLED: OnceLock<bool> = OnceLock::new();
-    *INSTALLED.get_or_init(|| {
-        // SAFETY: both structures are plain data, for which zeros are valid; the handler keeps the rules of `on_bus_error`.
-        unsafe {
-            let mut before: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut before) != 0 {
-                return false;
-            }
-            // Set before the handler can run.
-            BEFORE.get_or_init(|| before);
-            stay_loaded();
-            let mut ours: libc::sigaction = std::mem::zeroed();
-            ours.sa_sigaction = on_bus_error as *const () as usize;
-            // What the handler of before relied on holds for it as well.
-            ours.sa_flags =
-                libc::SA_SIGINFO | libc::SA_ONSTACK | before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
-            ours.sa_mask = before.sa_mask;
-            libc::sigaction(libc::SIGBUS, &raw const ours, ptr::null_mut()) == 0
-        }
-    })
-}
-
-/// Keeps the library that holds the handler in memory, if a program should unload it. Best effort.
-fn stay_loaded() {
-    // SAFETY: the structure is plain data, for which zeros are valid; `dladdr` fills it with a name that lives as long as the
-    // library, and `dlopen` loads nothing with these flags.
-    unsafe {
-        let mut here: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(on_bus_error as *const c_void, &raw mut here) != 0 && !here.dli_fname.is_null() {
-            let _for_ever =
-                libc::dlopen(here.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE);
-        }
-    }
-}
-
-/// Puts memory of no file under a store of ours; everything else goes to the handler of before.
-///
-/// Takes no lock and no memory. `mmap` is a plain system call.
-extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives a valid structure.
-    let is_sent = unsafe { (*info).si_code } <= 0;
-    if !is_sent {
-        // SAFETY: a bus error that was not sent by a process has an address.
-        let address = unsafe { (*info).si_addr() }.addr();
-        if let Some(place) = PLACES.iter().find(|place| place.contains(address))
-            && place.replace()
-        {
-            return;
-        }
-    }
-    pass_on(signal, is_sent, info, context);
-}
-
-/// Calls the handler of before. If there was none, the store is repeated, or the signal sent again, and ends the process.
-fn pass_on(signal: c_int, is_sent: bool, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let Some(before) = BEFORE.get() else { return };
-    // SAFETY: `sigaction` said that the address is a handler of the kind that the flag tells.
-    unsafe {
-        match before.sa_sigaction {
-            libc::SIG_IGN if is_sent => {}
-            libc::SIG_IGN | libc::SIG_DFL => {
-                libc::signal(signal, libc::SIG_DFL);
-                if is_sent {
-                    libc::raise(signal);
-                }
-            }
-            handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
-                let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
-                    std::mem::transmute(handler);
-                handler(signal, info, context);
-            }
-            handler => {
-                let handler: extern "C" fn(c_int) = std::mem::transmute(handler);
-                handler(signal);
-            }
-        }
-    }
 }

@@ -316,6 +316,68 @@ fn a_store_into_a_file_that_was_cut_is_an_error() {
     assert_eq!(file.len().unwrap(), 5100);
 }
 
+/// A file of 256 KiB with other bytes in each page, whose reads are copies; and its bytes.
+fn mapped_for_reads(dir: &Path) -> (Arc<dyn File>, Vec<u8>) {
+    let path = dir.join("read");
+    let mut rng = fastrand::Rng::with_seed(1);
+    let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(1..)).take(256 << 10).collect();
+    let file = RealEnv::new().create_file(&path).unwrap();
+    file.write_all_at(&bytes, 0).unwrap();
+    let file = RealEnv::new().with_mapped_reads().open_file(&path, OpenOptions::default()).unwrap();
+    file.expect_random_reads();
+    (file, bytes)
+}
+
+#[test]
+fn copies_and_calls_read_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, bytes) = mapped_for_reads(dir.path());
+    let mut rng = fastrand::Rng::with_seed(2);
+    for _ in 0..2000 {
+        let at = rng.usize(..bytes.len());
+        let len_max = if rng.bool() { 5000 } else { 100_000 };
+        let len = rng.usize(..len_max);
+        let mut found = vec![0; len];
+        let read = file.read_at(&mut found, at as u64).unwrap();
+        assert_eq!(read, len.min(bytes.len() - at), "{len} bytes at {at}");
+        assert_eq!(found[..read], bytes[at..at + read], "{len} bytes at {at}");
+    }
+    assert_eq!(file.read_at(&mut [0; 10], bytes.len() as u64).unwrap(), 0);
+}
+
+/// By another program, while threads read: each read has the right bytes or is short, and none ends the process.
+#[test]
+fn a_mapped_file_that_is_cut_is_read_by_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..10 {
+        let (file, bytes) = mapped_for_reads(dir.path());
+        let path = dir.path().join("read");
+        let kept: usize = 40 << 10;
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (file, bytes) = (&file, &bytes);
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(round * 3 + thread);
+                    for _ in 0..3000 {
+                        let at = rng.usize(..kept - 4096);
+                        let mut found = [0; 4096];
+                        assert_eq!(file.read_at(&mut found, at as u64).unwrap(), 4096);
+                        assert_eq!(found, bytes[at..at + 4096]);
+                        let behind = kept + 4096 * rng.usize(..50);
+                        let read = file.read_at(&mut found, behind as u64).unwrap();
+                        assert_eq!(found[..read], bytes[behind..behind + read]);
+                    }
+                });
+            }
+            let options = OpenOptions { write: true, direct: false };
+            let cut = RealEnv::new().open_file(&path, options).unwrap();
+            cut.set_len(kept as u64).unwrap();
+        });
+        assert_eq!(file.read_at(&mut [0; 10], kept as u64).unwrap(), 0);
+        RealEnv::new().remove_file(&path).unwrap();
+    }
+}
+
 /// Variable of the child process below.
 const DIES: &str = "PLEACH_TEST_DIES_OF_SIGBUS";
 

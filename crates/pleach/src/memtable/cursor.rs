@@ -12,6 +12,11 @@ use super::entry::{self, Place, VersionView};
 use super::tree::LeafCopy;
 use super::{ArenaRef, Memtable, MemtableValue};
 
+/// So many records of a leaf ahead of the cursor are prefetched (arbitrary: a processor waits for some ten lines at a time).
+const RECORDS_AHEAD: usize = 5;
+/// The lines of each that are: a key and a small value.
+const RECORD_LINES: [usize; 3] = [0, 64, 128];
+
 /// The cursor. Not on an entry until a seek finds one.
 #[derive(Clone)]
 pub(crate) struct MemtableCursor {
@@ -121,6 +126,7 @@ impl MemtableCursor {
     fn settle_forward(&mut self) {
         loop {
             while self.index < self.leaf.keys.len() {
+                self.prefetch_record(self.index + RECORDS_AHEAD);
                 if self.take(self.index) {
                     return;
                 }
@@ -132,8 +138,16 @@ impl MemtableCursor {
             }
             self.leaf = self.memtable.tree.leaf(self.leaf.next);
             self.index = 0;
-            for &key_at in &self.leaf.keys {
-                self.memtable.arena.prefetch(key_at, 0);
+            (0..RECORDS_AHEAD).for_each(|index| self.prefetch_record(index));
+        }
+    }
+
+    /// Prefetches the beginning of a record of the leaf.
+    #[inline]
+    fn prefetch_record(&self, index: usize) {
+        if let Some(&key_at) = self.leaf.keys.get(index) {
+            for line in RECORD_LINES {
+                self.memtable.arena.prefetch(key_at, line);
             }
         }
     }

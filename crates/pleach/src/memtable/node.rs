@@ -19,7 +19,7 @@ use std::hint::select_unpredictable;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use pleach_coding::common_prefix_len;
+use pleach_coding::{common_prefix_len, head_behind};
 use pleach_env::memory::{prefetch, prefetch_to_write};
 
 use super::arena::{Arena, ArenaRef};
@@ -60,20 +60,6 @@ impl Default for Node {
             heads: [const { AtomicU64::new(0) }; FANOUT],
             keys: [const { AtomicU64::new(0) }; FANOUT],
         }
-    }
-}
-
-/// The eight bytes of `key` after `skip`, padded with zeros, as a number that has their order.
-#[inline]
-fn head(key: &[u8], skip: usize) -> u64 {
-    let rest = key.get(skip..).unwrap_or_default();
-    match key.last_chunk::<8>() {
-        // A copy of a few bytes would be read as a word before it has reached the cache.
-        Some(last) if rest.len() < 8 => {
-            let other_bytes = 8 - u32::try_from(rest.len()).expect("less than 8");
-            u64::from_be_bytes(*last).checked_shl(8 * other_bytes).unwrap_or(0)
-        }
-        _ => pleach_coding::head(rest),
     }
 }
 
@@ -138,7 +124,8 @@ impl Node {
     #[inline]
     pub(super) fn key_like(&self, index: usize, key: &[u8]) -> Option<ArenaRef> {
         let skip = self.skip.load(Ordering::Relaxed) as usize;
-        let is_like = index < self.count() && self.heads[index].load(Ordering::Relaxed) == head(key, skip);
+        let is_like =
+            index < self.count() && self.heads[index].load(Ordering::Relaxed) == head_behind(key, skip);
         if is_like { self.key_at(index) } else { None }
     }
 
@@ -168,7 +155,7 @@ impl Node {
                 std::cmp::Ordering::Greater => return count,
             }
         }
-        let wanted = head(key, skip);
+        let wanted = head_behind(key, skip);
         let mut low = self.partition_point(count, |h| h < wanted);
         if low == count || self.heads[low].load(Ordering::Relaxed) != wanted {
             return low;
@@ -251,7 +238,8 @@ impl Node {
             self.heads[i + 1].store(self.heads[i].load(Ordering::Relaxed), Ordering::Relaxed);
             self.keys[i + 1].store(self.keys[i].load(Ordering::Relaxed), Ordering::Release);
         }
-        self.heads[index].store(head(key, self.skip.load(Ordering::Relaxed) as usize), Ordering::Relaxed);
+        self.heads[index]
+            .store(head_behind(key, self.skip.load(Ordering::Relaxed) as usize), Ordering::Relaxed);
         self.keys[index].store(key_ref.to_word(), Ordering::Release);
         self.set_count(count + 1);
         // Nodes with both fences are sharpened when they are made.
@@ -312,7 +300,7 @@ impl Node {
         self.skip.store(u32::try_from(skip).expect("keys are shorter than 4 GiB"), Ordering::Relaxed);
         for i in 0..self.count() {
             let at = self.key_at(i).expect("the writer sees its own entries");
-            self.heads[i].store(head(entry::key(arena, at), skip), Ordering::Relaxed);
+            self.heads[i].store(head_behind(entry::key(arena, at), skip), Ordering::Relaxed);
         }
     }
 
