@@ -95,7 +95,8 @@ pub trait File: Send + Sync {
     /// [`SMALL_WRITES_STEP`] bytes more. Others may write meanwhile.
     fn prepare_small_writes(&self) {}
 
-    /// Hints that reads come in no order, so that the system reads nothing around them.
+    /// Hints that reads come in no order, so that the system reads nothing around them. The file does not change any more, so it
+    /// may be mapped for them.
     fn expect_random_reads(&self);
 
     /// Hints that the range will be read soon. The system starts to read it, and the call returns.

@@ -16,27 +16,34 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 
 /// Where a mapping is in memory, for the handler.
 pub(super) struct Place {
+    // Immutable.
+    /// Of the memory that replaces the file.
+    protection: c_int,
+
+    /// Odd while there is a mapping. The handler takes start and length only if this has not changed meanwhile.
+    age: AtomicUsize,
     is_taken: AtomicBool,
     start: AtomicUsize,
-    /// 0 while there is no mapping.
     len: AtomicUsize,
     /// Whether the system had no page for an access. The mapping then has memory of no file.
     is_lost: AtomicBool,
 }
 
 /// Mappings of the process at a time for writes: one for each store that writes. Further stores use system calls.
-static WRITTEN: [Place; 128] = [const { Place::free() }; 128];
+static WRITTEN: [Place; 128] = [const { Place::free(libc::PROT_READ | libc::PROT_WRITE) }; 128];
 
 /// Mappings of the process at a time for reads: one for each open SST. Further SSTs are read by system calls.
-static READ: [Place; 4096] = [const { Place::free() }; 4096];
+static READ: [Place; 4096] = [const { Place::free(libc::PROT_READ) }; 4096];
 
 impl Place {
-    const fn free() -> Self {
+    const fn free(protection: c_int) -> Self {
         Self {
+            protection,
+            age: AtomicUsize::new(0),
             is_taken: AtomicBool::new(false),
             start: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
@@ -60,14 +67,16 @@ impl Place {
         };
         let place = places.iter().find(is_free)?;
         place.is_lost.store(false, Ordering::Relaxed);
-        place.start.store(start, Ordering::Relaxed);
+        // Released, so that who reads one of them sees that the mapping before has left.
+        place.start.store(start, Ordering::Release);
         place.len.store(len, Ordering::Release);
+        place.age.fetch_add(1, Ordering::Release);
         Some(place)
     }
 
     /// Before the memory is unmapped.
     pub(super) fn leave(&self) {
-        self.len.store(0, Ordering::Relaxed);
+        self.age.fetch_add(1, Ordering::AcqRel);
         self.is_taken.store(false, Ordering::Release);
     }
 
@@ -75,6 +84,7 @@ impl Place {
     /// ran in the middle of one, or on another thread before one has met its memory.
     #[inline]
     pub(super) fn is_lost(&self) -> bool {
+        compiler_fence(Ordering::SeqCst);
         fence(Ordering::Acquire);
         self.is_lost.load(Ordering::Relaxed)
     }
@@ -84,22 +94,28 @@ impl Place {
         self.is_lost.store(true, Ordering::Relaxed);
     }
 
-    /// Puts memory of no file under the mapping. For the handler, on the thread that accesses it.
-    fn replace(&self) -> bool {
+    /// Puts memory of no file under the mapping if `address` is in it. For the handler, on the thread that accesses the address.
+    fn replace(&self, address: usize) -> bool {
+        let Some((start, len)) = self.range() else { return false };
+        if address.wrapping_sub(start) >= len {
+            return false;
+        }
         self.is_lost.store(true, Ordering::SeqCst);
-        let (start, len) = (self.start.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
-        // SAFETY: the range is a mapping of ours, which the interrupted thread is using; it replaces nothing else.
+        // SAFETY: the interrupted thread is using the mapping at this address, so its owner keeps it, and the place, meanwhile.
+        // The range is that of one mapping; it replaces nothing else.
         let replaced = unsafe {
-            let (protection, flags) =
-                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-            libc::mmap(ptr::without_provenance_mut(start), len, protection, flags | libc::MAP_FIXED, -1, 0)
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+            libc::mmap(ptr::without_provenance_mut(start), len, self.protection, flags, -1, 0)
         };
         replaced != libc::MAP_FAILED
     }
 
-    fn contains(&self, address: usize) -> bool {
-        let len = self.len.load(Ordering::Acquire);
-        address.wrapping_sub(self.start.load(Ordering::Relaxed)) < len
+    /// Start and length of the mapping; `None` if there is none, or it changes at this moment.
+    fn range(&self) -> Option<(usize, usize)> {
+        let age = self.age.load(Ordering::Acquire);
+        let range = (self.start.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        (age % 2 == 1 && self.age.load(Ordering::Relaxed) == age).then_some(range)
     }
 }
 
@@ -152,9 +168,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
     if !is_sent {
         // SAFETY: a bus error that was not sent by a process has an address.
         let address = unsafe { (*info).si_addr() }.addr();
-        if let Some(place) = WRITTEN.iter().chain(&READ).find(|place| place.contains(address))
-            && place.replace()
-        {
+        if WRITTEN.iter().chain(&READ).any(|place| place.replace(address)) {
             return;
         }
     }

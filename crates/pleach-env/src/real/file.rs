@@ -19,7 +19,7 @@ use crate::sync::QuickMutex;
 use super::mapping::Mapping;
 use super::read_mapping::ReadMapping;
 
-/// An open regular file; one system call per method, or none for a small write into a range that is mapped.
+/// An open regular file; one system call per method, or none for a small write, or a read, of what is mapped.
 pub(super) struct RealFile {
     file: Arc<fs::File>,
     /// The file's space was reserved up to this offset.
@@ -222,6 +222,9 @@ impl File for RealFile {
     /// Dirty pages stay cached.
     fn forget(&self, offset: u64, len: u64) {
         let Some(len) = NonZeroU64::new(len) else { return };
+        if let Some(Some(mapping)) = self.read_mapping.get() {
+            mapping.forget(offset, len.get());
+        }
         self.advise(offset, Some(len), Advice::DontNeed);
     }
 }

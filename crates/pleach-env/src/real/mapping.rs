@@ -31,7 +31,7 @@ use crate::memory::prefetch_to_write;
 
 /// Length of the system's pages. Where they are longer nothing is mapped.
 const PAGE: usize = 4096;
-/// So many bytes are asked for at a time: one put in a hundred does, for about 10 us. A page takes 2 to 3 us.
+/// So many bytes are asked for at a time: one put in a hundred does, for about 5 us.
 const POPULATE_STEP: u64 = SMALL_WRITES_STEP;
 /// After a store, so many bytes behind it are prefetched for the next one (arbitrary: a record of a small value).
 const NEXT_WRITE: usize = 256;

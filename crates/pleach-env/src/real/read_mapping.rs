@@ -59,12 +59,22 @@ impl ReadMapping {
         Some(Self { start: start.cast(), len, place, pace: Pace::default() })
     }
 
+    /// Gives back the process's hold on pages, without which the system does not forget them.
+    pub(super) fn forget(&self, offset: u64, len: u64) {
+        const PAGE: usize = 4096;
+        let at = |offset: u64| usize::try_from(offset).map_or(self.len, |at| at.min(self.len));
+        let (start, end) = (at(offset) / PAGE * PAGE, at(offset.saturating_add(len)));
+        // SAFETY: the part lies in the mapping, and begins with a page. Accesses get the pages again.
+        let _best_effort =
+            unsafe { madvise(self.start.add(start).cast(), end - start, Advice::LinuxDontNeed) };
+    }
+
     /// Fills `buf` from `offset` on. Returns whether it did; otherwise `buf` holds anything, and a call is to be made.
     #[inline]
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> bool {
         let Ok(offset) = usize::try_from(offset) else { return false };
         let is_inside = offset.checked_add(buf.len()).is_some_and(|end| end <= self.len);
-        if !is_inside || buf.len() > COPY_MAX || self.pace.takes_call() {
+        if !is_inside || buf.len() > COPY_MAX || self.place.is_lost() || self.pace.takes_call() {
             return false;
         }
         let started = now();
@@ -113,18 +123,20 @@ impl Pace {
     fn note(&self, took: Duration) {
         let word = self.0.load(Ordering::Relaxed);
         if word != 0 || took >= SLOW {
-            self.change(word >> 16, took >= SLOW);
+            self.change(word, took >= SLOW);
         }
     }
 
     #[cold]
-    fn change(&self, next: u32, is_slow: bool) {
+    fn change(&self, word: u32, is_slow: bool) {
         let [least, most] = CALLS;
+        let (due, next) = (word & 0xffff, word >> 16);
         let word = if is_slow {
             let due = next.max(least);
             due | (due * 2).min(most) << 16
         } else {
-            (next - next.div_ceil(16)) << 16
+            // Another thread's copy may have been slow meanwhile.
+            due | (next - next.div_ceil(16)) << 16
         };
         self.0.store(word, Ordering::Relaxed);
     }

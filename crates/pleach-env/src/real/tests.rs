@@ -345,6 +345,29 @@ fn copies_and_calls_read_the_same() {
     assert_eq!(file.read_at(&mut [0; 10], bytes.len() as u64).unwrap(), 0);
 }
 
+#[test]
+fn a_mapped_file_that_is_to_be_forgotten_leaves_the_page_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mapped, bytes) = mapped_for_reads(dir.path());
+    let options = OpenOptions { write: true, direct: false };
+    let other = RealEnv::new().open_file(&dir.path().join("read"), options).unwrap();
+    other.sync("test.sync").unwrap();
+    let is_resident = || other.read_resident_at(&mut [0; 4096], 64 << 10);
+    other.forget(0, bytes.len() as u64);
+    if is_resident() {
+        return println!("skipped: {} is on a file system that forgets nothing", dir.path().display());
+    }
+    for at in (0..bytes.len() as u64).step_by(4096) {
+        mapped.read_exact_at(&mut [0; 4096], at).unwrap();
+    }
+    assert!(is_resident());
+    mapped.forget(4096, bytes.len() as u64);
+    assert!(!is_resident());
+    let mut found = vec![0; 4096];
+    mapped.read_exact_at(&mut found, 64 << 10).unwrap();
+    assert_eq!(found, bytes[64 << 10..(64 << 10) + 4096]);
+}
+
 /// By another program, while threads read: each read has the right bytes or is short, and none ends the process.
 #[test]
 fn a_mapped_file_that_is_cut_is_read_by_calls() {
@@ -369,6 +392,13 @@ fn a_mapped_file_that_is_cut_is_read_by_calls() {
                     }
                 });
             }
+            // The handler meets places that others take and leave.
+            scope.spawn(|| {
+                for _ in 0..300 {
+                    let other = RealEnv::new().with_mapped_reads();
+                    other.open_file(&path, OpenOptions::default()).unwrap().expect_random_reads();
+                }
+            });
             let options = OpenOptions { write: true, direct: false };
             let cut = RealEnv::new().open_file(&path, options).unwrap();
             cut.set_len(kept as u64).unwrap();

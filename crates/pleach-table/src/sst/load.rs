@@ -24,7 +24,7 @@ impl Sst {
     pub fn load_block(&self, block: u32, warmth: Warmth) -> Result<BlockRef> {
         let (offset, len) = self.block_extent(block);
         if self.codec != Codec::None {
-            if self.direct {
+            if self.direct || len as usize > SCRATCH_MAX {
                 return self.admit(block, &self.read(offset, len as usize)?, warmth);
             }
             return with_scratch(len as usize, |stored| {
@@ -242,8 +242,8 @@ impl BlockMemory {
     }
 }
 
-/// Longest scratch that a thread keeps: stored blocks are shorter, except for those of a large value.
-const SCRATCH_KEPT: usize = BLOCK_LEN_MAX;
+/// Longest scratch of a thread: stored blocks are shorter, except for those of a large value.
+const SCRATCH_MAX: usize = BLOCK_LEN_MAX;
 
 /// Calls `read` with `len` bytes of the thread's own, which hold anything. They are in the processor's cache, unlike new memory,
 /// and are not cleared.
@@ -257,9 +257,7 @@ fn with_scratch<T>(len: usize, read: impl FnOnce(&mut [u8]) -> T) -> T {
         scratch.resize(len, 0);
     }
     let result = read(&mut scratch[..len]);
-    if scratch.len() <= SCRATCH_KEPT {
-        let _ = SCRATCH.try_with(|kept| kept.set(scratch));
-    }
+    let _ = SCRATCH.try_with(|kept| kept.set(scratch));
     result
 }
 

@@ -36,13 +36,13 @@ impl Sst {
         direct: bool,
     ) -> Result<Self> {
         let file = env.open_stable_file(path, direct).map_err(|e| Error::io("open the SST", path, e))?;
-        file.expect_random_reads();
         let opening = Opening { file: &*file, path, file_id, direct };
         let (file_len, tail_len) = match summary {
             Some(summary) => opening.lengths_from(summary)?,
             None => opening.lengths()?,
         };
         let parts = opening.read_tail(file_len, tail_len)?;
+        file.expect_random_reads();
         if let Some(expected) = summary
             && parts.summary != *expected
         {

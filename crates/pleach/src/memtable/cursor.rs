@@ -14,7 +14,7 @@ use super::{ArenaRef, Memtable, MemtableValue};
 
 /// So many records of a leaf ahead of the cursor are prefetched (arbitrary: a processor waits for some ten lines at a time).
 const RECORDS_AHEAD: usize = 5;
-/// The lines of each that are: a key and a small value.
+/// Offsets in a record whose cache lines are: those of a key and a small value.
 const RECORD_LINES: [usize; 3] = [0, 64, 128];
 
 /// The cursor. Not on an entry until a seek finds one.

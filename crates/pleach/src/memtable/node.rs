@@ -8,7 +8,8 @@
 //!
 //! # Invariants
 //! 1. Entries `0..count` ascend by key. Heads ascend with them.
-//! 2. The keys share `skip` bytes, and all keys between the fences the first `fenced` of them.
+//! 2. The keys share `skip` bytes, and all keys that may ever lie between the fences share the first `fenced` of them. Only the
+//!    right node of a split that appends has no key at first; its first key may be shorter than `skip`.
 //!
 //! # Concurrency
 //! One writer. Readers are optimistic: they load `version`, which is odd while the writer changes the node, read the node, and
@@ -35,7 +36,7 @@ pub(super) struct Node {
     count: AtomicU32,
     /// Bytes in front of the heads.
     skip: AtomicU32,
-    /// So many of them need no comparison.
+    /// So many of them each key between the fences has, so a search need not compare them.
     fenced: AtomicU32,
     /// First key that may lie in the node; 0 = no bound.
     low: AtomicU64,
@@ -184,7 +185,7 @@ impl Node {
 
     /// The order of the first `skip` bytes of `key` and of those that the node's keys share.
     fn compare_prefix(&self, arena: &Arena, key: &[u8], skip: usize) -> std::cmp::Ordering {
-        let Some(first) = self.key_at(0) else { return std::cmp::Ordering::Equal }; // Lost a race: the caller retries.
+        let Some(first) = self.key_at(0) else { return std::cmp::Ordering::Equal }; // Empty, or a race was lost: the caller retries then.
         let first = entry::key(arena, first);
         key[..skip.min(key.len())].cmp(&first[..skip.min(first.len())])
     }
