@@ -1,6 +1,5 @@
 //! Loading blocks from the file into memory: read, check, decompress, validate, admit.
 
-use std::cell::Cell;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -14,7 +13,7 @@ use crate::block::{Header, check, validate};
 use crate::codec::Codec;
 use crate::frame::{AlignedBuffer, BlockRef, FrameMut, Warmth};
 use crate::lz4::unpack;
-use crate::sizes::{BLOCK_LEN_MAX, HEADER_LEN, PAGE};
+use crate::sizes::{HEADER_LEN, PAGE};
 
 /// Failpoint of the checksum of data blocks.
 pub(super) const BLOCK_CRC: &str = "sst.block.crc";
@@ -24,13 +23,8 @@ impl Sst {
     pub fn load_block(&self, block: u32, warmth: Warmth) -> Result<BlockRef> {
         let (offset, len) = self.block_extent(block);
         if self.codec != Codec::None {
-            if self.direct || len as usize > SCRATCH_MAX {
-                return self.admit(block, &self.read(offset, len as usize)?, warmth);
-            }
-            return with_scratch(len as usize, |stored| {
-                self.file.read_exact_at(stored, offset).map_err(|e| read_error(&self.path, offset, e))?;
-                self.admit(block, stored, warmth)
-            });
+            let stored = self.read(offset, len as usize)?;
+            return self.admit(block, &stored, warmth);
         }
         // Uncompressed blocks are read into the memory that keeps them.
         let mut memory = self.reserve(block, len as usize, warmth);
@@ -240,25 +234,6 @@ impl BlockMemory {
             BlockMemory::Heap(buffer) => BlockRef::heap(buffer),
         }
     }
-}
-
-/// Longest scratch of a thread: stored blocks are shorter, except for those of a large value.
-const SCRATCH_MAX: usize = BLOCK_LEN_MAX;
-
-/// Calls `read` with `len` bytes of the thread's own, which hold anything. They are in the processor's cache, unlike new memory,
-/// and are not cleared.
-fn with_scratch<T>(len: usize, read: impl FnOnce(&mut [u8]) -> T) -> T {
-    thread_local! {
-        static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-    }
-    // While a thread ends, it may have no scratch any more.
-    let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
-    if scratch.len() < len {
-        scratch.resize(len, 0);
-    }
-    let result = read(&mut scratch[..len]);
-    let _ = SCRATCH.try_with(|kept| kept.set(scratch));
-    result
 }
 
 /// Writes the uncompressed form of a checked block to `out`, which has exactly its length, and validates it.

@@ -185,7 +185,8 @@ impl Node {
 
     /// The order of the first `skip` bytes of `key` and of those that the node's keys share.
     fn compare_prefix(&self, arena: &Arena, key: &[u8], skip: usize) -> std::cmp::Ordering {
-        let Some(first) = self.key_at(0) else { return std::cmp::Ordering::Equal }; // Empty, or a race was lost: the caller retries then.
+        // There is none in an empty node, or if a race was lost; then the caller tries again.
+        let Some(first) = self.key_at(0) else { return std::cmp::Ordering::Equal };
         let first = entry::key(arena, first);
         key[..skip.min(key.len())].cmp(&first[..skip.min(first.len())])
     }

@@ -137,9 +137,11 @@ impl<'a> RowBlock<'a> {
 /// The entry at `at`, if all of it is inside `bytes`.
 #[inline]
 fn decode_entry(bytes: &[u8], at: usize) -> Option<Entry> {
-    let (suffix_len, value_word, head_len) = decode_head(bytes.get(at..)?)?;
+    let rest = bytes.get(at..)?;
+    let (suffix_len, first) = take_varint_u32(rest)?;
+    let (value_word, second) = take_varint_u32(rest.get(first..)?)?;
     let kind = ValueKind::from_number((value_word & 3) as u8)?;
-    let suffix_at = at + head_len;
+    let suffix_at = at + first + second;
     let value_at = suffix_at + suffix_len as usize;
     let end = value_at + (value_word >> 2) as usize;
     (end <= bytes.len()).then_some(Entry {
@@ -147,26 +149,6 @@ fn decode_entry(bytes: &[u8], at: usize) -> Option<Entry> {
         suffix: suffix_at..value_at,
         value: ValuePlace::Block(value_at..end),
     })
-}
-
-/// Length of the suffix, and the value's length and kind; and how many bytes they take.
-#[inline]
-fn decode_head(entry: &[u8]) -> Option<(u32, u32, usize)> {
-    // The usual case, without a look at the length for each byte.
-    if let Some(&[first, second, third]) = entry.first_chunk::<3>()
-        && first < 0x80
-        && (second < 0x80 || third < 0x80)
-    {
-        let (suffix_len, low) = (u32::from(first), u32::from(second & 0x7f));
-        return Some(if second < 0x80 {
-            (suffix_len, low, 2)
-        } else {
-            (suffix_len, low | u32::from(third) << 7, 3)
-        });
-    }
-    let (suffix_len, first) = take_varint_u32(entry)?;
-    let (value_word, second) = take_varint_u32(entry.get(first..)?)?;
-    Some((suffix_len, value_word, first + second))
 }
 
 mod validate {
