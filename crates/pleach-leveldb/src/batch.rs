@@ -6,6 +6,7 @@ use std::ffi::c_void;
 
 use libc::c_char;
 use pleach_ffi::bytes;
+use smallvec::SmallVec;
 
 use crate::status::{Kind, Result, Status};
 
@@ -74,12 +75,12 @@ fn count_of(data: &[u8]) -> Option<u32> {
 ///
 /// # Errors
 /// `Corruption`, with LevelDB's words, if it is none.
-pub(crate) fn decode(data: &[u8]) -> Result<Vec<Record<'_>>> {
+pub(crate) fn decode(data: &[u8]) -> Result<SmallVec<[Record<'_>; 1]>> {
     let corrupt = |message: &str| Status::new(Kind::Corruption, message);
     let count = count_of(data).ok_or_else(|| corrupt("malformed WriteBatch (too small)"))?;
     let mut rest = &data[HEADER_LEN..];
     // A count of bytes that are not ours is believed only so far.
-    let mut records = Vec::with_capacity((count as usize).min(RECORDS_EXPECTED_MAX));
+    let mut records = SmallVec::with_capacity((count as usize).min(RECORDS_EXPECTED_MAX));
     while let Some((&kind, behind)) = rest.split_first() {
         rest = behind;
         let record = match kind {

@@ -263,6 +263,9 @@ impl Database {
         if let Some(ordered) = &self.ordered {
             return ordered.write((&self.db, &self.partition), &records, durability);
         }
+        if let &[(key, value)] = &*records {
+            return self.write_one(key, value, durability);
+        }
         let mut batch = self.db.batch();
         for (key, value) in records {
             let key = self.key_form.encode_for_write(key)?;

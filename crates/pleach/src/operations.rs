@@ -11,6 +11,8 @@
 //! # On disk
 //! Layout: docs/format/batch.md. This module owns the bytes; no other module parses them.
 
+use std::cell::Cell;
+
 use pleach_coding::{Decoder, put_varint};
 use pleach_env::memory::RegionBytes;
 use pleach_env::{Error, Result};
@@ -46,6 +48,14 @@ const _: () = assert!(
     "every large value of a batch or of a memtable has a chunk of its own"
 );
 
+/// A thread keeps the memory of a batch for its next one, if it has at most so many bytes.
+const KEPT_LEN_MAX: usize = 1 << 20;
+
+thread_local! {
+    /// The memory of this thread's last batch.
+    static KEPT: Cell<Option<Operations>> = const { Cell::new(None) };
+}
+
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Operations {
@@ -68,6 +78,22 @@ struct Packing {
 }
 
 impl Operations {
+    /// No operations, in the memory of this thread's last batch if that was kept.
+    pub(crate) fn in_kept_memory() -> Self {
+        // None is kept any more while the values of a thread that ends are dropped.
+        let mut operations = KEPT.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        operations.clear();
+        operations
+    }
+
+    /// Keeps the memory for this thread's next batch.
+    pub(crate) fn keep_memory(self) {
+        let raw = self.packing.as_ref().map_or(0, |packing| packing.raw.capacity());
+        if self.record.capacity() + raw <= KEPT_LEN_MAX {
+            let _dropped_instead = KEPT.try_with(|kept| kept.set(Some(self)));
+        }
+    }
+
     /// Adds a put or, with no value, a delete. `sizes` says whether the value is separated, whether it may be packed, and
     /// whether it gets a region of its own; only such a value is compared with [`VALUE_LEN_MAX`].
     pub(crate) fn push(

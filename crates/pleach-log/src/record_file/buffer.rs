@@ -39,6 +39,11 @@ impl RecordBuf {
         Self { bytes, regions: None, payload_offset: 0 }
     }
 
+    /// Bytes of memory for header and payload, without the pieces in regions.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// The payload without the pieces in regions.
     pub fn payload(&self) -> &[u8] {
         &self.bytes[RECORD_HEADER_LEN..]

@@ -1,6 +1,5 @@
 //! The handle of a partition: reads and writes of one independent key space.
 
-use std::cell::Cell;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
@@ -22,14 +21,6 @@ use crate::value::Value;
 use crate::version::SubTree;
 use crate::version::size;
 use crate::write_path::{LivePartition, TouchedPartitions, WriteRequest, dropped_error};
-
-/// A thread keeps its buffer for the next single write, if it is not longer than this.
-const KEPT_BUFFER_LEN: usize = 1 << 20;
-
-thread_local! {
-    /// The buffers of this thread's last single write.
-    static BUFFER: Cell<Option<Operations>> = const { Cell::new(None) };
-}
 
 /// A partition: an independent, ordered key space that can be dropped at once. Cheap to clone, `Send`, `Sync` and
 /// `'static`; it keeps the store open.
@@ -305,16 +296,12 @@ impl Partition {
     }
 
     fn write(&self, key: &[u8], value: Option<&[u8]>, durability: Durability, may_wait: bool) -> Result<()> {
-        // There is no buffer any more while the values of a thread that ends are dropped.
-        let mut operations = BUFFER.try_with(Cell::take).ok().flatten().unwrap_or_default();
-        operations.clear();
+        let mut operations = Operations::in_kept_memory();
         operations.push(self.live.id, key, value, self.inner().ctx.options.value_sizes())?;
         let partitions = TouchedPartitions::one(&self.live);
         let request = WriteRequest { may_wait, ..WriteRequest::new(operations, partitions, durability) };
         let (operations, result) = self.inner().writes.commit(request);
-        if operations.copied_len() <= KEPT_BUFFER_LEN {
-            let _dropped_instead = BUFFER.try_with(|buffer| buffer.set(Some(operations)));
-        }
+        operations.keep_memory();
         result
     }
 

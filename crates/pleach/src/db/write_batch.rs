@@ -36,7 +36,7 @@ impl WriteBatch {
     pub(crate) fn new(db: &Db) -> Self {
         let shared = Arc::clone(&db.shared);
         let partitions = TouchedPartitions::since(shared.inner.writes.drops.load(Ordering::Acquire));
-        Self { shared, operations: Operations::default(), partitions, error: None }
+        Self { shared, operations: Operations::in_kept_memory(), partitions, error: None }
     }
 
     /// Adds a put. [`WriteBatch::commit`] reports an argument that is out of range.
@@ -108,7 +108,9 @@ impl WriteBatch {
             return Err(error);
         }
         let request = WriteRequest::new(self.operations, self.partitions, durability);
-        self.shared.inner.writes.commit(request).1
+        let (operations, result) = self.shared.inner.writes.commit(request);
+        operations.keep_memory();
+        result
     }
 }
 
