@@ -1,9 +1,9 @@
 //! Packer of data blocks: decides where to cut and which layout a block gets.
 //!
-//! Entries wait in the packer until a block is cut. In an uncompressed SST a block takes whole pages, so a cut leaves a gap at
-//! its end. If the gap in one page is at most an eighth, the block has one page. Otherwise the packer tries two, three and
-//! four pages. If every gap is above an eighth, it takes the cut with the smallest share of gap, and the entries beyond it
-//! wait for the next block.
+//! Entries wait in the packer until a block is cut. A block takes whole pages, in the file or, if it is stored compressed, in
+//! the cache. So a cut leaves a gap at its end. If the gap in one page is at most an eighth, the block has one page. Otherwise
+//! the packer tries two, three and four pages. If every gap is above an eighth, it takes the cut with the smallest share of gap,
+//! and the entries beyond it wait for the next block.
 //!
 //! A block's length is that of its smaller layout. Columns are possible for entries without a value of their own, if one of
 //! them is a value pointer.
@@ -28,18 +28,21 @@ use crate::value_kind::ValueKind;
 /// How blocks are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
-    /// At whole pages, with the gap as padding.
-    Paged,
-    /// When they would exceed this length, header included; no padding.
-    UpTo(usize),
+    /// With the gap as padding.
+    Padded,
+    /// Without padding, because blocks will be compressed. Their first limit is this length.
+    Unpadded(usize),
 }
 
 impl Packing {
+    /// Blocks that will be compressed.
+    pub(crate) const COMPRESSED: Self = Self::Unpadded(PAGE);
+
     /// The size that a block may grow to at first.
     fn limit(self) -> usize {
         match self {
-            Packing::Paged => PAGE,
-            Packing::UpTo(len) => len,
+            Packing::Padded => PAGE,
+            Packing::Unpadded(len) => len,
         }
     }
 }
@@ -50,6 +53,14 @@ pub(crate) struct Cut {
     pub(crate) entries: usize,
     pub(crate) padded_len: usize,
     form: Form,
+}
+
+/// The cut with the smallest share of gap so far: a gap of so many bytes in so many.
+#[derive(Clone, Copy)]
+struct BestCut {
+    cut: Cut,
+    gap: usize,
+    limit: usize,
 }
 
 /// A gap of at most one part in this many closes a block.
@@ -64,8 +75,7 @@ pub(crate) struct BlockPacker {
     fill: Fill,
     /// The size that it may grow to.
     limit: usize,
-    best: Option<Cut>,
-    best_gap: usize,
+    best: Option<BestCut>,
     /// Of the last columnar block, the mean distance of the offsets of neighbouring values. `None` if no block may be columnar.
     stride: Option<i64>,
 }
@@ -76,16 +86,7 @@ impl BlockPacker {
         let stride = columns.then_some(0);
         let waiting = WaitingEntries::new(columns);
         let fill = Fill::empty(stride.map(Shape::new));
-        Self {
-            packing,
-            cuts: Cuts::default(),
-            waiting,
-            fill,
-            limit: packing.limit(),
-            best: None,
-            best_gap: 0,
-            stride,
-        }
+        Self { packing, cuts: Cuts::default(), waiting, fill, limit: packing.limit(), best: None, stride }
     }
 
     /// Adds an entry above all others.
@@ -113,11 +114,10 @@ impl BlockPacker {
             }
             let grown = std::mem::replace(&mut self.fill, before);
             if self.fill.entries == 0 {
-                let padded_len = self.padded(len);
-                if padded_len == 0 || padded_len > BLOCK_LEN_MAX {
-                    return Some(Cut { entries: 1, padded_len, form: grown.form() });
+                if len > BLOCK_LEN_MAX {
+                    return Some(Cut { entries: 1, padded_len: self.padded(len), form: grown.form() });
                 }
-                self.limit = padded_len;
+                self.limit = len.next_multiple_of(PAGE);
             } else if let Some(cut) = self.cut_or_grow() {
                 return Some(cut);
             }
@@ -157,25 +157,21 @@ impl BlockPacker {
 
     fn padded(&self, len: usize) -> usize {
         match self.packing {
-            Packing::Paged => len.next_multiple_of(PAGE),
-            Packing::UpTo(_) => 0,
+            Packing::Padded => len.next_multiple_of(PAGE),
+            Packing::Unpadded(_) => 0,
         }
     }
 
     /// The next entry does not fit below the limit: cut here, or raise the limit.
     fn cut_or_grow(&mut self) -> Option<Cut> {
-        let (len, form, limit) = (self.fill.len(), self.fill.form(), self.limit);
-        if self.packing != Packing::Paged {
-            return Some(Cut { entries: self.fill.entries, padded_len: 0, form });
+        let (len, limit) = (self.fill.len(), self.limit);
+        let cut = Cut { entries: self.fill.entries, padded_len: self.padded(limit), form: self.fill.form() };
+        let now = BestCut { cut, gap: limit - len, limit };
+        let best = self.best.filter(|best| best.gap * limit <= now.gap * best.limit).unwrap_or(now);
+        if now.gap * GAP_SHARE <= limit || limit >= BLOCK_LEN_MAX {
+            return Some(best.cut);
         }
-        let (cut, gap) = (Cut { entries: self.fill.entries, padded_len: limit, form }, limit - len);
-        let better = self.best.is_none_or(|best| gap * best.padded_len < self.best_gap * limit);
-        if better {
-            (self.best, self.best_gap) = (Some(cut), gap);
-        }
-        if gap * GAP_SHARE <= limit || limit == BLOCK_LEN_MAX {
-            return self.best;
-        }
+        self.best = Some(best);
         self.limit += PAGE;
         None
     }
@@ -202,6 +198,6 @@ impl BlockPacker {
         self.cuts.end_block(entries);
         self.waiting.drain(entries, 16 * BLOCK_LEN_MAX);
         self.fill = Fill::empty(self.stride.map(Shape::new));
-        (self.limit, self.best, self.best_gap) = (self.packing.limit(), None, 0);
+        (self.limit, self.best) = (self.packing.limit(), None);
     }
 }

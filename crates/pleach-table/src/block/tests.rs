@@ -21,7 +21,7 @@ fn pack(entries: &Entries, packing: Packing) -> Vec<(Vec<u8>, Header, usize)> {
         let header = Header::uncompressed(block_type, u16::try_from(cut.entries).unwrap(), raw_len);
         block[..HEADER_LEN].copy_from_slice(&header.encode());
         assert!(
-            packing != Packing::Paged
+            packing != Packing::Padded
                 || (block.len() <= cut.padded_len && cut.padded_len.is_multiple_of(PAGE))
         );
         blocks.push((block, header, cut.padded_len));
@@ -69,7 +69,7 @@ fn entries() -> impl Strategy<Value = Entries> {
 proptest! {
     #[test]
     fn packed_entries_come_back(entries in entries(), packing in prop_oneof![
-        Just(Packing::Paged), Just(Packing::UpTo(PAGE)), Just(Packing::UpTo(BLOCK_LEN_MAX))
+        Just(Packing::Padded), Just(Packing::COMPRESSED), Just(Packing::Unpadded(BLOCK_LEN_MAX))
     ]) {
         prop_assert!(read_back(&pack(&entries, packing)) == entries);
     }
@@ -79,7 +79,7 @@ proptest! {
         entries in entries(),
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
     ) {
-        let (mut block, header, _) = pack(&entries, Packing::Paged).swap_remove(0);
+        let (mut block, header, _) = pack(&entries, Packing::Padded).swap_remove(0);
         for (at, value) in edits {
             let at = HEADER_LEN + at.index(block.len() - HEADER_LEN);
             block[at] = value;
@@ -102,7 +102,7 @@ fn stored_bytes_are_fixed() {
         (b"apple".to_vec(), ValueKind::Put, b"red".to_vec()),
         (b"apricot".to_vec(), ValueKind::Tombstone, vec![]),
     ];
-    let (block, _, padded_len) = pack(&entries, Packing::Paged).swap_remove(0);
+    let (block, _, padded_len) = pack(&entries, Packing::Padded).swap_remove(0);
     assert_eq!(padded_len, PAGE);
     let tags = [crate::hash::tag_of(key_hash(0, b"apple")), crate::hash::tag_of(key_hash(0, b"apricot"))];
     let expected = [
@@ -116,7 +116,7 @@ fn stored_bytes_are_fixed() {
 #[test]
 fn a_sealed_block_belongs_to_its_file_and_offset() {
     let (mut block, header, _) =
-        pack(&vec![(b"k".to_vec(), ValueKind::Put, vec![7; 50])], Packing::Paged).remove(0);
+        pack(&vec![(b"k".to_vec(), ValueKind::Put, vec![7; 50])], Packing::Padded).remove(0);
     let id = pleach_env::FileId;
     seal(&mut block, id(3), 8192);
     let check = |block: &[u8], file, offset| {
@@ -143,7 +143,7 @@ fn padding_share(value_len: usize, spread: usize) -> f64 {
             (format!("user{i:012}").into_bytes(), ValueKind::Put, vec![0; len])
         })
         .collect();
-    let blocks = pack(&entries, Packing::Paged);
+    let blocks = pack(&entries, Packing::Padded);
     let stored: usize = blocks.iter().map(|(_, _, len)| len).sum();
     let used: usize = blocks.iter().map(|(block, ..)| block.len()).sum();
     let mean = stored as f64 / blocks.len() as f64 / PAGE as f64;
@@ -165,7 +165,7 @@ fn padding_stays_small() {
 /// Stored share of the raw size when blocks of so many bytes are compressed.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn compressed_share(entries: &Entries, raw_target: usize) -> f64 {
-    let blocks = pack(entries, Packing::UpTo(raw_target));
+    let blocks = pack(entries, Packing::Unpadded(raw_target));
     let stored: usize = blocks
         .iter()
         .map(|(block, ..)| HEADER_LEN + lz4_flex::block::compress(&block[HEADER_LEN..]).len())
@@ -203,7 +203,7 @@ fn an_entry_alone_has_the_bytes_of_a_block_of_one() {
         for value_len in [0, 1, 100, 5000, 70_000] {
             let (key, value) = (vec![b'k'; key_len], vec![b'v'; value_len]);
             let hash = key_hash(0, &key);
-            let mut packer = BlockPacker::new(Packing::Paged, true);
+            let mut packer = BlockPacker::new(Packing::Padded, true);
             packer.push(&key, ValueKind::Put, &value, hash);
             let (mut packed, mut alone) = (Vec::new(), Vec::new());
             let cut = packer.next_cut().or_else(|| packer.last_cut()).unwrap();
@@ -220,7 +220,7 @@ fn an_entry_alone_has_the_bytes_of_a_block_of_one() {
 fn a_key_that_differs_only_in_the_common_prefix_is_not_found() {
     let key = |i: u8| format!("prefix-{i}").into_bytes();
     let entries: Entries = (0..4).map(|i| (key(i), ValueKind::Put, vec![i])).collect();
-    let blocks = pack(&entries, Packing::Paged);
+    let blocks = pack(&entries, Packing::Padded);
     let block = DataBlock::new(&blocks[0].0);
     assert_eq!((block.count(), block.prefix()), (4, &b"prefix-"[..]));
     let hash = key_hash(0, &key(1));

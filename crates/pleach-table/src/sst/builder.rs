@@ -92,8 +92,8 @@ impl SstBuilder {
     /// Creates the file; its name must not be taken.
     pub fn create(env: &Arc<dyn Env>, path: &Path, file_id: FileId, options: SstOptions) -> Result<Self> {
         let packing = match options.codec {
-            Codec::None => Packing::Paged,
-            Codec::Lz4 => Packing::UpTo(BLOCK_LEN_MAX),
+            Codec::None => Packing::Padded,
+            Codec::Lz4 => Packing::COMPRESSED,
         };
         let file = env.create_file(path).map_err(|e| Error::io("create the SST", path, e))?;
         Ok(Self {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::block::{BlockPacker, BlockType, DataBlock, Header, Packing, validate};
 use crate::key_hash;
-use crate::sizes::{BLOCK_LEN_MAX, HEADER_LEN, KEY_LEN_MAX, PAGE};
+use crate::sizes::{BLOCK_LEN_MAX, HEADER_LEN, KEY_LEN_MAX};
 use crate::value_kind::ValueKind;
 
 type Entry = (Vec<u8>, ValueKind, Vec<u8>);
@@ -25,9 +25,9 @@ fn pack(entries: &[Entry], packing: Packing, columns: bool) -> Vec<(Vec<u8>, Hea
         let header = Header::uncompressed(block_type, u16::try_from(cut.entries).unwrap(), raw_len);
         block[..HEADER_LEN].copy_from_slice(&header.encode());
         let len_max = match packing {
-            Packing::Paged => cut.padded_len,
-            Packing::UpTo(len) if cut.entries > 1 => len,
-            Packing::UpTo(_) => usize::MAX,
+            Packing::Padded => cut.padded_len,
+            Packing::Unpadded(len) if cut.entries > 1 => len.max(BLOCK_LEN_MAX),
+            Packing::Unpadded(_) => usize::MAX,
         };
         assert!(block.len() <= len_max, "{} bytes in place of {len_max}", block.len());
         blocks.push((block, header));
@@ -111,7 +111,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
 }
 
 fn packings() -> impl Strategy<Value = Packing> {
-    prop_oneof![Just(Packing::Paged), Just(Packing::UpTo(PAGE)), Just(Packing::UpTo(BLOCK_LEN_MAX))]
+    prop_oneof![Just(Packing::Padded), Just(Packing::COMPRESSED), Just(Packing::Unpadded(BLOCK_LEN_MAX))]
 }
 
 /// The entries that the blocks hold; each is found by lookups and by seeks.
@@ -153,9 +153,9 @@ proptest! {
         others in vec(keys(), 0..50),
         cut in any::<prop::sample::Index>(),
     ) {
-        let (bytes, header) = pack(&entries, Packing::UpTo(BLOCK_LEN_MAX), true).swap_remove(0);
+        let (bytes, header) = pack(&entries, Packing::Unpadded(BLOCK_LEN_MAX), true).swap_remove(0);
         let count = usize::from(header.count);
-        let rows = pack(&entries[..count.min(300)], Packing::UpTo(60_000), false).swap_remove(0).0;
+        let rows = pack(&entries[..count.min(300)], Packing::Unpadded(60_000), false).swap_remove(0).0;
         let (columns, rows) = (DataBlock::new(&bytes), DataBlock::new(&rows));
         prop_assume!(rows.count() == count);
         let shortened = entries.iter().map(|(key, ..)| key[..=cut.index(key.len())].to_vec());
@@ -173,7 +173,7 @@ proptest! {
         edits in vec((any::<prop::sample::Index>(), any::<bool>(), any::<u8>()), 1..5),
         raw_len in prop_oneof![9 => Just(None), 1 => (0u32..5000).prop_map(Some)],
     ) {
-        let (mut block, mut header) = pack(&entries, Packing::Paged, true).swap_remove(0);
+        let (mut block, mut header) = pack(&entries, Packing::Padded, true).swap_remove(0);
         for (at, early, value) in edits {
             let len = block.len() - HEADER_LEN;
             block[HEADER_LEN + at.index(if early { len.min(48) } else { len })] = value;
@@ -197,7 +197,7 @@ proptest! {
 #[test]
 fn stored_bytes_are_fixed() {
     let entries = in_order((0u8..40).map(|i| vec![b'k', i / 10 + b'0', i % 10 + b'0']), 1000);
-    let (block, header) = pack(&entries, Packing::Paged, true).swap_remove(0);
+    let (block, header) = pack(&entries, Packing::Padded, true).swap_remove(0);
     assert_eq!((header.block_type, header.count), (BlockType::Columns, 40));
     let fixed = b"\x01\0\x02\0\0\0\0\0\x07\0\0\0\0\0\0\0\x40\0\0\0\xec\x03\0\0\xe8\x03\0\0\xa5\x73\xd9\x0c\x09\0\0\0k";
     let keys: Vec<u8> = entries.iter().flat_map(|(key, ..)| key[1..].to_vec()).collect();
@@ -207,7 +207,7 @@ fn stored_bytes_are_fixed() {
 /// Payload bytes an entry, and how many of the blocks are columnar.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn bytes_an_entry(entries: &[Entry]) -> (f64, usize, usize) {
-    let blocks = pack(entries, Packing::Paged, true);
+    let blocks = pack(entries, Packing::Padded, true);
     let bytes: usize = blocks.iter().map(|(block, _)| block.len()).sum();
     let columnar = blocks.iter().filter(|(_, header)| header.block_type == BlockType::Columns).count();
     (bytes as f64 / entries.len() as f64, columnar, blocks.len())
@@ -238,7 +238,7 @@ fn puts_and_pointers_of_other_forms_are_in_rows() {
     ] {
         let mut entries = in_order(dense(100), 1000);
         (entries[50].1, entries[50].2) = (kind, value);
-        let blocks = pack(&entries, Packing::Paged, true);
+        let blocks = pack(&entries, Packing::Padded, true);
         assert!(blocks.iter().all(|(_, header)| header.block_type == BlockType::Data));
         assert!(read_back(&blocks) == entries);
     }
@@ -257,7 +257,7 @@ fn a_huge_key_is_a_block_of_its_own() {
         let huge = [vec![b'k'; KEY_LEN_MAX]];
         let high = (0..behind).map(|i: u64| (i | 0xff << 56).to_be_bytes().to_vec());
         let entries = in_order(low.chain(huge).chain(high), 5000);
-        for packing in [Packing::Paged, Packing::UpTo(BLOCK_LEN_MAX)] {
+        for packing in [Packing::Padded, Packing::Unpadded(BLOCK_LEN_MAX)] {
             let blocks = pack(&entries, packing, true);
             assert!(read_back(&blocks) == entries);
             assert!(blocks.iter().any(|(block, header)| block.len() > KEY_LEN_MAX && header.count == 1));
@@ -321,7 +321,7 @@ fn impossible_ends_of_keys_are_refused() {
             .collect::<std::collections::BTreeSet<_>>(),
         1000,
     );
-    let (good, header) = pack(&entries, Packing::Paged, true).swap_remove(0);
+    let (good, header) = pack(&entries, Packing::Padded, true).swap_remove(0);
     assert_eq!(header.block_type, BlockType::Columns);
     validate(&good, &header).unwrap();
     let ends_at = HEADER_LEN + 36 + 3 + usize::from(header.count);
