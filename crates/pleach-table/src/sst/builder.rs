@@ -80,6 +80,8 @@ pub struct SstBuilder {
     /// Bytes to be written at offset `written`.
     buffer: Vec<u8>,
     written: u64,
+    /// The length of the tail when the last block was written.
+    tail_len: usize,
     has_columns: bool,
     /// Scratch for the payload of a compressed block.
     payload: Vec<u8>,
@@ -108,6 +110,7 @@ impl SstBuilder {
             properties: Properties::default(),
             buffer: Vec::with_capacity(WRITE_LEN + BLOCK_LEN_MAX),
             written: 0,
+            tail_len: 0,
             has_columns: false,
             payload: Vec::new(),
             lz4: None,
@@ -171,9 +174,10 @@ impl SstBuilder {
         self.properties.entries
     }
 
-    /// Approximate length of the file if it were finished now.
+    /// Approximate length of the file if it were finished now. The tail counts without the entries that wait, so this can be
+    /// asked for each entry.
     pub fn estimated_len(&self) -> u64 {
-        self.position() + (self.packer.waiting_len() + self.tail_len_estimate()) as u64
+        self.position() + (self.packer.waiting_len() + self.tail_len) as u64
     }
 
     /// Whether the file should end because its index is as long as one may be. Long keys that differ late bring it there: an
