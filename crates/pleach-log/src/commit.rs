@@ -118,7 +118,7 @@ impl<R: Send> CommitQueue<R> {
 
     #[cold]
     fn submit_contended(&self, request: R, lead: impl FnOnce(&mut [R])) -> R {
-        let ticket = {
+        let (ticket, rounds) = {
             let mut waiting = self.waiting.lock();
             match self.contend() {
                 LEADING => {
@@ -127,13 +127,15 @@ impl<R: Send> CommitQueue<R> {
                 }
                 POISONED => return request,
                 _ => {
+                    // The device takes longer than to sleep and wake up, and the processor is for the others of the group.
+                    let rounds = if (self.is_slow)(&request) { 0 } else { SPIN_ROUNDS };
                     let ticket = Arc::new(Ticket::new(request));
                     waiting.push_back(Arc::clone(&ticket));
-                    ticket
+                    (ticket, rounds)
                 }
             }
         };
-        if ticket.wait() == LEADS {
+        if ticket.wait(rounds) == LEADS {
             let mut leadership = self.gather(&ticket);
             lead(&mut leadership.group);
             leadership.pass_on();
@@ -189,9 +191,9 @@ impl<R> Ticket<R> {
         Self { state: AtomicU8::new(WAITS), place: Mutex::new(Some(request)), changed: Condvar::new() }
     }
 
-    /// Waits until the owner must lead or can take its request back.
-    fn wait(&self) -> u8 {
-        for _ in 0..SPIN_ROUNDS {
+    /// Waits until the owner must lead or can take its request back. Spins so many rounds before it sleeps.
+    fn wait(&self, rounds: u32) -> u8 {
+        for _ in 0..rounds {
             let state = self.state.load(Ordering::Acquire);
             if state != WAITS {
                 return state;
@@ -215,6 +217,8 @@ impl<R> Ticket<R> {
             *place = request;
         }
         self.state.store(state, Ordering::Release);
+        // The owner saw the old state under the lock, or will see the new one. Woken behind the lock, it need not wait for it.
+        drop(place);
         self.changed.notify_one();
     }
 }

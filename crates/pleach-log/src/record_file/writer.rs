@@ -74,6 +74,8 @@ pub struct RecordWriter {
 
     /// Bytes reserved so far.
     reserved: u64,
+    /// Zeros were written up to here ([`RecordWriter::fill_ahead`]).
+    filled: u64,
     /// Whether appends to the last bytes reserved are stores into the page cache.
     is_mapped: bool,
     /// Whether records have passed another step of small writes ([`File::prepare_small_writes`]).
@@ -119,6 +121,7 @@ impl RecordWriter {
             name,
             preallocate: options.preallocate,
             reserved: options.preallocate.unwrap_or(0),
+            filled: 0,
             position: Position { offset, next_seq: options.next_seq, claims: Claims::default() },
             data_end: offset,
             durable_len: 0,

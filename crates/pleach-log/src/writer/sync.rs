@@ -85,6 +85,7 @@ impl LogWriter {
         self.check_not_poisoned()?;
         let mut segments = self.older.clone();
         if self.current.needs_sync() {
+            self.current.fill_ahead();
             segments.push(UnsyncedSegment::of(&self.current));
         }
         if segments.is_empty() && self.unsynced_name.is_none() {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use pleach_env::{ErrorKind, FileId};
+use pleach_env::{CrashPolicy, Env, ErrorKind, Fault, FaultKind, FileId};
 use pleach_log::{
     FILE_HEADER_LEN, LogWriter, ManifestHint, RECORD_HEADER_LEN, RecordBuf, SEQ_MAX, parse_segment_name,
 };
 
-use crate::support::{HINT, Machine, append, logged, rotate};
+use crate::support::{HINT, Machine, append, logged, recover_logged, rotate};
 
 #[test]
 fn a_record_buffer_keeps_room_for_its_header() {
@@ -120,4 +120,56 @@ fn a_sync_runs_beside_appends_and_covers_what_came_before_it() {
     log.sync().unwrap();
     assert_eq!(log.durable_seq(), 3);
     assert!(log.prepare_sync().unwrap().is_none(), "a marker is not synced for its own sake");
+}
+
+/// The calls that change the disk in each sync of records of `len` bytes.
+fn calls_of_syncs(machine: &Machine, log: &mut LogWriter, len: usize, syncs: usize) -> Vec<u64> {
+    let mut sync = || {
+        append(log, &[logged(log.last_seq() + 1, 1, len)]).unwrap();
+        let before = machine.sim.op_count();
+        log.sync().unwrap();
+        machine.sim.op_count() - before
+    };
+    (0..syncs).map(|_| sync()).collect()
+}
+
+/// The first write to reserved space makes each sync commit a transaction of the file system.
+#[test]
+fn space_behind_records_that_are_synced_a_few_at_a_time_is_filled_with_zeros() {
+    const SYNCS: usize = 3000;
+    for (maps, len, fills) in
+        [(true, 500, 6..=9), (true, 10, 1..=1), (true, 40_000, 0..=0), (false, 500, 0..=0)]
+    {
+        let machine = Machine::new();
+        machine.sim.set_maps_files(maps);
+        let mut log = machine.log(1, 4 << 20, 0);
+        let syncs = if len > 1000 { 50 } else { SYNCS };
+        let mut calls = calls_of_syncs(&machine, &mut log, len, syncs + 1);
+        // The first sync is also one of the directory, and writes the stamp, by a call or two.
+        let usual = *calls.iter().min().unwrap();
+        let first = calls.remove(0);
+        let filled = usize::from(first > usual + 3) + calls.iter().filter(|&&calls| calls > usual).count();
+        assert!(fills.contains(&filled), "{filled} of {len} bytes, mapped: {maps}");
+        let (result, visited) = machine.recover(&[1], 1);
+        assert_eq!((result.unwrap().records, visited.len()), (syncs as u64 + 1, syncs + 1));
+    }
+}
+
+#[test]
+fn zeros_that_cannot_be_written_fail_no_sync() {
+    for kind in [FaultKind::Eio, FaultKind::NoSpace, FaultKind::ShortWrite] {
+        let machine = Machine::new();
+        machine.sim.set_maps_files(true);
+        let mut log = machine.log(1, 1 << 20, 0);
+        append(&mut log, &[logged(1, 1, 100)]).unwrap();
+        machine.sim.set_fault(Some(Fault { at_op: machine.sim.op_count(), kind }));
+        log.sync().unwrap();
+        assert_eq!(machine.sim.faults_struck(), 1, "{kind:?}");
+        append(&mut log, &[logged(2, 1, 100)]).unwrap();
+        log.sync().unwrap();
+        for seed in 0..20 {
+            let image: Arc<dyn Env> = machine.sim.crash_image(CrashPolicy::Random, seed);
+            assert_eq!(recover_logged(&image, &machine.dir, &[FileId(1)], 1).1.len(), 2);
+        }
+    }
 }
