@@ -16,7 +16,7 @@
 //!
 //! # Cost
 //! A lone thread: two atomic exchanges, no allocation. A waiting thread: one small allocation and one wake-up; it spins for
-//! a few microseconds before it sleeps.
+//! a few microseconds before it sleeps, unless its request is slow.
 
 use std::collections::VecDeque;
 use std::hint;
@@ -87,7 +87,7 @@ struct Ticket<R> {
 
 impl<R: Send> CommitQueue<R> {
     /// An idle queue. `cost` is the size of a request in bytes; a group gathers up to 1 MiB. `is_slow` tells that a group with
-    /// the request waits for the device, so that the next group should be large rather than early.
+    /// the request waits for the device: the next group should be large rather than early, and its thread sleeps at once.
     pub fn new(cost: fn(&R) -> usize, is_slow: fn(&R) -> bool) -> Self {
         Self { cost, is_slow, lead_state: AtomicU8::new(IDLE), waiting: Mutex::new(VecDeque::new()) }
     }

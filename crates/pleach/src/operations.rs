@@ -48,7 +48,8 @@ const _: () = assert!(
     "every large value of a batch or of a memtable has a chunk of its own"
 );
 
-/// A thread keeps the memory of a batch for its next one, if it has at most so many bytes.
+/// A thread keeps the memory of a batch for its next one, if it has at most so many bytes. What packing needs beside raw values
+/// is not counted.
 const KEPT_LEN_MAX: usize = 1 << 20;
 
 thread_local! {
@@ -81,13 +82,12 @@ impl Operations {
     /// No operations, in the memory of this thread's last batch if that was kept.
     pub(crate) fn in_kept_memory() -> Self {
         // None is kept any more while the values of a thread that ends are dropped.
-        let mut operations = KEPT.try_with(Cell::take).ok().flatten().unwrap_or_default();
-        operations.clear();
-        operations
+        KEPT.try_with(Cell::take).ok().flatten().unwrap_or_default()
     }
 
-    /// Keeps the memory for this thread's next batch.
-    pub(crate) fn keep_memory(self) {
+    /// Keeps the memory for this thread's next batch, without the regions of large values, which a failed commit has left.
+    pub(crate) fn keep_memory(mut self) {
+        self.clear();
         let raw = self.packing.as_ref().map_or(0, |packing| packing.raw.capacity());
         if self.record.capacity() + raw <= KEPT_LEN_MAX {
             let _dropped_instead = KEPT.try_with(|kept| kept.set(Some(self)));
@@ -254,7 +254,7 @@ impl Operations {
         self.record.payload_len()
     }
 
-    /// Bytes that a commit copies, or that a kept buffer takes: the payload, and the raw values of packed ones.
+    /// Bytes that a commit copies: the payload, and the raw values of packed ones.
     pub(crate) fn copied_len(&self) -> usize {
         let raw =
             if self.is_in_pieces { self.packing.as_ref().map_or(0, |packing| packing.raw.len()) } else { 0 };

@@ -144,7 +144,7 @@ impl Options {
     ///
     /// If there is not enough for all filters beside that quarter, those that save the fewest searches for their size stay on
     /// the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of the
-    /// data, and so are the filters that open ranges and snapshots pin.
+    /// data, more of compressed data with long keys, and so are the filters that open ranges and snapshots pin.
     ///
     /// These come on top of this budget:
     /// - memtables that snapshots, ranges and values pin after their flush
@@ -153,7 +153,8 @@ impl Options {
     /// - the blocks that a long scan reads ahead: up to 1 MiB for each run;
     /// - blocks that are not cached ([`ReadOptions::fill_cache`](crate::ReadOptions::fill_cache)), as long as values pin them;
     /// - the buffers of compactions: about 1 MiB for each run that is merged, and for the SST that is written, whose index and
-    ///   filter are in memory too.
+    ///   filter are in memory too;
+    /// - up to 1 MiB that each writing thread keeps for its next batch.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = Some(bytes);

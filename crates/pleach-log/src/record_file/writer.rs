@@ -76,6 +76,8 @@ pub struct RecordWriter {
     reserved: u64,
     /// Zeros were written up to here ([`RecordWriter::fill_ahead`]).
     filled: u64,
+    /// Syncs of few bytes since the last one of many.
+    small_syncs: u32,
     /// Whether appends to the last bytes reserved are stores into the page cache.
     is_mapped: bool,
     /// Whether records have passed another step of small writes ([`File::prepare_small_writes`]).
@@ -122,6 +124,7 @@ impl RecordWriter {
             preallocate: options.preallocate,
             reserved: options.preallocate.unwrap_or(0),
             filled: 0,
+            small_syncs: 0,
             position: Position { offset, next_seq: options.next_seq, claims: Claims::default() },
             data_end: offset,
             durable_len: 0,

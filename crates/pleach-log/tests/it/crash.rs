@@ -265,6 +265,7 @@ struct Seen {
     faults: u64,
     failed_appends: usize,
     fences: usize,
+    fills: usize,
 }
 
 /// Several lives of one store, each ended by a crash. The error is the violation.
@@ -273,8 +274,11 @@ fn run(seed: u64, with_faults: bool, seen: &mut Seen) -> std::result::Result<(),
     let mut oracle = Oracle::default();
     let mut sim = SimEnv::new(seed);
     sim.create_dir_all(Path::new("/db")).unwrap();
-    let segment_len = rng.u64(300..4000);
+    // A long segment that may be mapped gets zeros behind its records.
+    let maps = rng.bool();
+    let segment_len = if maps && rng.bool() { rng.u64(40_000..100_000) } else { rng.u64(300..4000) };
     for _ in 0..4 {
+        sim.set_maps_files(maps);
         if rng.bool() {
             sim.set_fault(Some(Fault { at_op: sim.op_count() + rng.u64(..80), kind: FaultKind::CrashAfter }));
         }
@@ -311,8 +315,10 @@ fn live(store: &mut Store, oracle: &mut Oracle, rng: &mut Rng, with_faults: bool
         let failed_before = !oracle.doubtful.is_empty();
         let Err(error) = store.step(oracle, rng) else {
             seen.fences += usize::from(failed_before && oracle.doubtful.is_empty());
+            seen.fills += usize::from(failpoint::take_report("log.filled").is_some());
             continue;
         };
+        seen.fills += usize::from(failpoint::take_report("log.filled").is_some());
         seen.failed_appends += usize::from(!failed_before && !oracle.doubtful.is_empty());
         if store.sim.is_powered_off() || store.log.is_poisoned() || error.kind() == ErrorKind::Poisoned {
             return;
@@ -336,6 +342,7 @@ fn run_all(with_faults: bool) {
         }
     }
     println!("{seen:?}");
+    assert!(seen.fills > 0, "no zeros were written ahead of records");
 }
 
 #[test]

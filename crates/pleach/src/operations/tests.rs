@@ -273,3 +273,16 @@ fn separated_values_have_a_checksum_in_front() {
         assert_eq!(seen, 21);
     }
 }
+
+#[test]
+fn a_thread_keeps_no_large_value_of_a_failed_batch() {
+    let mut batch = operations_with(&[(1, b"k".to_vec(), Some(vec![7; 100]))], 50);
+    assert!(!batch.record_mut().is_contiguous());
+    batch.keep_memory();
+    let kept = Operations::in_kept_memory();
+    assert!(kept.record.is_contiguous() && kept.count() == 0 && !kept.is_in_pieces());
+    assert!(kept.record.capacity() > 0);
+    assert!(KEPT.take().is_none(), "it is kept once");
+    operations(&[(1, b"k".to_vec(), Some(vec![7; KEPT_LEN_MAX + 1]))]).keep_memory();
+    assert!(KEPT.take().is_none(), "it is too long to be kept");
+}

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pleach_env::{Result, Site};
+use pleach_env::{Result, Site, failpoint};
 
 use super::super::claims::Claims;
 use super::super::record_header::{EPOCH_MAX, RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
@@ -10,11 +10,13 @@ use super::super::stamp::Stamp;
 use super::{Fence, RecordWriter};
 
 /// Zeros that are written at a time: a sync then waits 0.2 ms longer for the device, once in so many bytes.
-static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+const FILL_LEN: u64 = 256 << 10;
 
-/// Records that are synced together in fewer bytes are synced a few at a time (arbitrary). Zeros are written when less is left
-/// of them.
-const FILL_MARGIN: u64 = 32 << 10;
+/// Syncs of fewer bytes are small (arbitrary). Zeros are written when less is left of them, and never fewer.
+const SMALL_SYNC: u64 = 32 << 10;
+
+/// Zeros are written from this small sync of a file on (arbitrary). An open and a close make one each.
+const FILLED_FROM: u32 = 5;
 
 impl RecordWriter {
     /// Starts the next epoch, and tries at once to write its fence over the failed append.
@@ -64,22 +66,27 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Writes zeros behind the records, if these are synced a few at a time. The first write to reserved space makes a sync
-    /// commit a transaction of the file system too, which takes longer than the records, and writes more. Best effort: zeros are
-    /// what the space holds.
+    /// Writes zeros behind the records, if these are synced a few at a time. Call it in front of a sync. The first write to
+    /// reserved space makes a sync commit a transaction of the file system too, which takes longer than the records.
+    ///
+    /// Best effort. The space holds zeros, or behind a fence, which is durable, what is left of a failed append.
     pub(crate) fn fill_ahead(&mut self) {
         let offset = self.offset();
-        let is_needed = self.filled < offset + FILL_MARGIN && offset < self.durable_len + FILL_MARGIN;
-        if !is_needed || !self.is_mapped || self.poisoned || self.fence != Fence::None {
+        if offset >= self.durable_len + SMALL_SYNC {
+            self.small_syncs = 0;
             return;
         }
+        self.small_syncs = self.small_syncs.saturating_add(1);
         let start = self.filled.max(offset);
-        let end = self.reserved.min(start + ZEROS.len() as u64);
-        let Some(zeros) = end.checked_sub(start).and_then(|len| ZEROS.get(..usize::try_from(len).ok()?))
-        else {
+        let end = self.reserved.min(start + FILL_LEN);
+        let is_due =
+            self.small_syncs >= FILLED_FROM && self.filled < offset + SMALL_SYNC && start + SMALL_SYNC <= end;
+        if !is_due || !self.is_mapped || self.poisoned || self.fence != Fence::None {
             return;
-        };
-        if self.file.write_all_at(zeros, start).is_ok() {
+        }
+        let zeros = vec![0; usize::try_from(end - start).expect("at most FILL_LEN")];
+        if self.file.write_all_at(&zeros, start).is_ok() {
+            failpoint::report("log.filled", end - start);
             self.filled = end;
         }
     }
