@@ -80,8 +80,6 @@ pub struct SstBuilder {
     /// Bytes to be written at offset `written`.
     buffer: Vec<u8>,
     written: u64,
-    /// The length of the tail when the last block was written.
-    tail_len: usize,
     has_columns: bool,
     /// Scratch for the payload of a compressed block.
     payload: Vec<u8>,
@@ -110,7 +108,6 @@ impl SstBuilder {
             properties: Properties::default(),
             buffer: Vec::with_capacity(WRITE_LEN + BLOCK_LEN_MAX),
             written: 0,
-            tail_len: 0,
             has_columns: false,
             payload: Vec::new(),
             lz4: None,
@@ -174,10 +171,9 @@ impl SstBuilder {
         self.properties.entries
     }
 
-    /// Approximate length of the file if it were finished now. The tail counts without the entries that wait, so this can be
-    /// asked for each entry.
+    /// Approximate length of the file if it were finished now.
     pub fn estimated_len(&self) -> u64 {
-        self.position() + (self.packer.waiting_len() + self.tail_len) as u64
+        self.position() + (self.packer.waiting_len() + self.tail_len_estimate()) as u64
     }
 
     /// Whether the file should end because its index is as long as one may be. Long keys that differ late bring it there: an

@@ -17,11 +17,11 @@ const DIR: &str = "/store";
 /// Shape, when indexes are learned, seed, checksum of the store's files.
 const GOLDEN: &[(Shape, LearnedIndex, u64, u64)] = &[
     (Shape::Forest, LearnedIndex::Never, 1, 0xedc8_efb0_4ca3_ba44),
-    (Shape::Forest, LearnedIndex::Never, 2, 0xa5b4_f13e_75ff_d7e5),
+    (Shape::Forest, LearnedIndex::Never, 2, 0xb254_8365_12ec_22c9),
     (Shape::ForestOverBottom, LearnedIndex::Never, 1, 0xc600_75fb_ca40_ff68),
-    (Shape::ForestOverBottom, LearnedIndex::Never, 2, 0x7414_5dd0_07ad_8cfd),
+    (Shape::ForestOverBottom, LearnedIndex::Never, 2, 0x57f5_d394_1cad_d662),
     (Shape::Leveled, LearnedIndex::Never, 1, 0x701a_3bb2_764a_a766),
-    (Shape::Leveled, LearnedIndex::Never, 2, 0xa2f2_a27b_33ae_6e88),
+    (Shape::Leveled, LearnedIndex::Never, 2, 0x77c3_4e0f_b3d1_d2c2),
     (Shape::Forest, LearnedIndex::Always, 1, 0x3f8d_faee_31c9_8446),
     (Shape::ForestOverBottom, LearnedIndex::Always, 1, 0x6f39_7a44_740c_6370),
     (Shape::ForestOverBottom, LearnedIndex::Always, 3, 0x1cf1_6363_d99d_2f9b),

@@ -25,10 +25,8 @@ impl SstBuilder {
             + FOOTER_LEN
     }
 
-    /// Measures the tail, and refuses a file that would be too long.
-    pub(super) fn check_len(&mut self) -> Result<()> {
-        self.tail_len = self.tail_len_estimate();
-        let len = self.position() + self.tail_len as u64;
+    pub(super) fn check_len(&self) -> Result<()> {
+        let len = self.position() + self.tail_len_estimate() as u64;
         if len > FILE_LEN_MAX { Err(self.too_long()) } else { Ok(()) }
     }
 
