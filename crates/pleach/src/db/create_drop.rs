@@ -120,6 +120,7 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     inner.names.write().remove(&live.name);
     drop(naming);
     trace::partition_dropped(live.id, &live.name);
+    inner.upkeep.note_deletes();
     inner.upkeep.note_progress(); // Its debts are gone.
     inner.ctx.status.wake_jobs();
     Ok(())

@@ -16,6 +16,10 @@
 //! uniform ones. The table is with markings that serve for a tenth of the data. With a marking for each file the second is the
 //! best for Zipf, 1.88 against 2.23 of the first.
 //!
+//! # Deletes
+//! Who deletes much expects the space back. So behind many deletes, files with a large share of garbage are cleaned although the
+//! space target is kept ([`DELETED_SHARE_MIN`]).
+//!
 //! # Origin
 //! Cost and benefit of cleaning: Rosenblum and Ousterhout, "The design and implementation of a log-structured file system",
 //! section 3.6. `LearnedKV` moves all values at once (section 4.2).
@@ -37,6 +41,11 @@ impl ValueFileState {
     /// Bytes that cleaning it frees.
     pub(crate) fn garbage(&self) -> u64 {
         self.len.saturating_sub(self.live)
+    }
+
+    /// What part of it is garbage.
+    fn garbage_share(&self) -> f64 {
+        as_f64(self.garbage()) / as_f64(self.len.max(1))
     }
 }
 
@@ -71,19 +80,32 @@ impl ValueSpace {
     }
 }
 
-/// The least share of garbage in a file that is worth cleaning: half of the mean share at the target.
-fn garbage_share_min(target: f64) -> f64 {
+/// The least share of garbage in a file that is worth cleaning for a space target: half of the mean share at the target.
+pub(crate) fn garbage_share_min(target: f64) -> f64 {
     (1.0 - 1.0 / target) / 2.0
 }
 
-/// The files that are worth cleaning at a space target, the best first. `now` is a number above those of all files.
-pub(crate) fn rank(files: &[ValueFileState], target: f64, now: FileId) -> Vec<ValueFileState> {
-    let share = |file: &ValueFileState| as_f64(file.garbage()) / as_f64(file.len.max(1));
+/// The least share of garbage in a file that is cleaned behind deletes: a third, so at most two bytes are written for each one
+/// that is freed (arbitrary).
+pub(crate) const DELETED_SHARE_MIN: f64 = 1.0 / 3.0;
+
+/// Bytes of SSTs that may be read for each byte that is freed behind deletes (arbitrary).
+const READ_FOR_DELETED: u64 = 8;
+
+/// Whether it is worth a reading of all SSTs, of `ssts` bytes, to clean the files that deletes have left.
+pub(crate) fn is_worth_marking(files: &[ValueFileState], ssts: u64) -> bool {
+    let with_much = files.iter().filter(|file| file.garbage() > 0 && file.garbage_share() >= DELETED_SHARE_MIN);
+    let garbage = with_much.map(ValueFileState::garbage).fold(0, u64::saturating_add);
+    garbage > 0 && garbage.saturating_mul(READ_FOR_DELETED) >= ssts
+}
+
+/// The files with at least such a share of garbage, the best first. `now` is a number above those of all files.
+pub(crate) fn rank(files: &[ValueFileState], share_min: f64, now: FileId) -> Vec<ValueFileState> {
     let benefit = |file: &ValueFileState| {
         let age = as_f64(now.0.saturating_sub(file.newest.0));
-        share(file) * (2.0 + age).ln()
+        file.garbage_share() * (2.0 + age).ln()
     };
-    let is_worth_it = |file: &&ValueFileState| file.garbage() > 0 && share(file) >= garbage_share_min(target);
+    let is_worth_it = |file: &&ValueFileState| file.garbage() > 0 && file.garbage_share() >= share_min;
     let mut ranked: Vec<_> = files.iter().filter(is_worth_it).copied().collect();
     ranked.sort_by(|a, b| benefit(b).total_cmp(&benefit(a)).then(a.file.cmp(&b.file)));
     ranked
@@ -121,14 +143,23 @@ mod tests {
     #[test]
     fn files_with_much_garbage_come_first_and_old_ones_before_young_ones() {
         let files = [file(1, 95), file(2, 60), file(3, 20), file(90, 60), file(91, 100), file(92, 130)];
-        let order =
-            |target| -> Vec<_> { rank(&files, target, FileId(100)).iter().map(|file| file.file.0).collect() };
+        let ranked = |target| rank(&files, garbage_share_min(target), FileId(100));
+        let order = |target| -> Vec<_> { ranked(target).iter().map(|file| file.file.0).collect() };
         assert_eq!(order(1.3), [3, 2, 90], "1 has too little garbage");
         assert_eq!(order(1.05), [3, 2, 90, 1]);
         assert_eq!(order(4.0), [3, 2, 90]);
-        let ranked = rank(&files, 1.3, FileId(100));
+        let ranked = ranked(1.3);
         let chosen = |wanted| first_that_free(&ranked, wanted).len();
         assert_eq!([0, 1, 80, 81, 120, 121, 1000].map(chosen), [0, 1, 1, 2, 2, 3, 3]);
+    }
+
+    #[test]
+    fn deletes_are_worth_a_marking_if_files_have_much_garbage() {
+        let worth = |files: &[ValueFileState], ssts| is_worth_marking(files, ssts);
+        assert!(!worth(&[file(1, 70), file(2, 80)], 0), "50 bytes, but less than a third of each");
+        assert!(worth(&[file(1, 60), file(2, 80)], 320));
+        assert!(!worth(&[file(1, 60), file(2, 80)], 321), "8 bytes would be read for each one freed, and more");
+        assert!(!worth(&[], 0));
     }
 
     #[test]

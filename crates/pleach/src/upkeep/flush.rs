@@ -23,7 +23,7 @@ use pleach_log::SeqNo;
 use pleach_table::ValueKind;
 
 use crate::keys::{PARTITION_PREFIX_LEN, PartitionId, split_partition_key};
-use crate::memtable::{Memtable, MemtableCursor};
+use crate::memtable::{DELETES_WORTH_FLUSH, Memtable, MemtableCursor};
 use crate::shape::{STAGE_FIRST, STAGE_SECTIONS};
 use crate::state::{LoggedMemtable, State};
 use crate::stats::add;
@@ -134,6 +134,9 @@ impl Upkeep {
             return Err(error);
         }
         values.free_reserved();
+        if oldest.memtable.deletes() >= DELETES_WORTH_FLUSH {
+            self.note_deletes();
+        }
         let mut flushed = self.flushed_memtables.lock();
         flushed.retain(|memtable| memtable.strong_count() > 0);
         flushed.push(Arc::downgrade(&oldest.memtable));

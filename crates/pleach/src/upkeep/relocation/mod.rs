@@ -4,6 +4,9 @@
 //! what is live by a merge of all runs that writes nothing (`marking`), chooses files (`picker::value_files`), and moves their
 //! live values, some files at a time (`moving`). One edit says for each segment that its values are in the new file.
 //!
+//! A pass also begins behind many deletes or a dropped partition, when the store is quiet and merges have found what they
+//! deleted. It cleans all files with a large share of garbage, whatever the target is.
+//!
 //! # Why nothing can come back, and nothing is lost
 //! 1. *No key is written*: neither pointers nor tombstones change. What a reader finds under a key is decided by SSTs alone.
 //! 2. *All that is visible is moved.* The marking sees a version. Later versions can have no other pointers to its segments:
@@ -36,10 +39,12 @@ use std::sync::atomic::Ordering;
 use pleach_env::{Error, FileId, Job, JobStep, Result};
 use pleach_log::segment_path;
 
-use super::Upkeep;
+use super::{QUIET_AFTER, Upkeep};
 use crate::file_names::values_path;
 use crate::keys::PartitionId;
-use crate::picker::value_files::{ValueFileState, ValueSpace, first_that_free, rank};
+use crate::picker::value_files::{
+    DELETED_SHARE_MIN, ValueFileState, ValueSpace, first_that_free, garbage_share_min, is_worth_marking, rank,
+};
 use crate::trace;
 use crate::values::{LiveSegment, SegmentUse};
 use crate::version::Version;
@@ -80,6 +85,8 @@ pub(crate) struct RelocationState {
     hidden_factor: Option<f64>,
     /// Files that are damaged or cannot be read. They are not cleaned: they stay, so that readers of their values learn of it.
     damaged: BTreeSet<FileId>,
+    /// Whether much was deleted since files with a large share of garbage were cleaned.
+    has_deletes: bool,
     /// Live bytes of files when they were last counted, as they would take them in a new file.
     counted: BTreeMap<FileId, u64>,
 }
@@ -99,12 +106,23 @@ impl RelocationState {
     }
 }
 
+/// Why a pass is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// The space target, or conversions that want room.
+    Target,
+    /// Much was deleted.
+    Deletes,
+}
+
 /// The job. There is none if the store neither has nor makes separated values.
 pub(super) struct Relocator {
     upkeep: Arc<Upkeep>,
     /// Files that the last marking has found worth cleaning, and that have not been cleaned. They are cleaned when space is
     /// short, as long as the marking is not too old.
     victims: VecDeque<Victim>,
+    /// Whether these were all files that were worth cleaning.
+    is_last: bool,
     /// Bytes written when that marking began, and those up to which it is used.
     marked_at: u64,
     used_until: u64,
@@ -112,6 +130,15 @@ pub(super) struct Relocator {
     freed: u64,
     /// Partitions that are converted instead, with [`Conversion::Always`](crate::Conversion::Always).
     converting: Vec<PartitionId>,
+}
+
+/// The files that a marking has chosen.
+struct Chosen {
+    victims: VecDeque<Victim>,
+    /// Whether there were no others worth cleaning.
+    is_all: bool,
+    /// Bytes of live values.
+    live: u64,
 }
 
 /// A file to be cleaned.
@@ -125,8 +152,9 @@ struct Victim {
 impl Relocator {
     pub(super) fn new(upkeep: &Arc<Upkeep>) -> Self {
         // A store that is opened with a lower target is cleaned although nothing has been written.
-        let (victims, marked_at, used_until, freed) = (VecDeque::new(), u64::MAX, 0, 0);
-        Self { upkeep: Arc::clone(upkeep), victims, marked_at, used_until, freed, converting: Vec::new() }
+        let (victims, is_last, marked_at, used_until, freed) = (VecDeque::new(), false, u64::MAX, 0, 0);
+        let (upkeep, converting) = (Arc::clone(upkeep), Vec::new());
+        Self { upkeep, victims, is_last, marked_at, used_until, freed, converting }
     }
 
     /// Cleans some files, or marks and chooses. Returns whether there may be more to do.
@@ -139,7 +167,7 @@ impl Relocator {
         if written > self.used_until {
             self.victims.clear();
         }
-        if !self.upkeep.is_relocation_due(&version) {
+        let Some(reason) = self.upkeep.relocation_due(&version) else {
             self.converting.clear();
             let (was_busy, was_asked) = {
                 let mut state = self.upkeep.relocation.lock();
@@ -150,7 +178,7 @@ impl Relocator {
                 self.upkeep.note_progress();
             }
             return Ok(false);
-        }
+        };
         let is_asked = {
             let mut state = self.upkeep.relocation.lock();
             state.is_busy = true;
@@ -160,16 +188,17 @@ impl Relocator {
             return Ok(self.convert_all(&version));
         }
         if self.victims.is_empty() {
-            if self.marked_at == written && self.freed == 0 && !is_asked {
+            let is_in_vain = self.marked_at == written && self.freed == 0 && !is_asked;
+            if is_in_vain && reason == Reason::Target {
                 // Nothing was written and nothing could be freed since the last marking.
-                self.upkeep.put_off_relocation();
+                self.upkeep.put_off_relocation(reason);
                 return Ok(true);
             }
-            let live;
-            (self.victims, live) = self.upkeep.choose_victims(&version)?;
-            (self.marked_at, self.used_until, self.freed) = (written, written + live / USED_PART, 0);
+            let chosen = self.upkeep.choose_victims(&version, reason)?;
+            (self.victims, self.is_last) = (chosen.victims, chosen.is_all);
+            (self.marked_at, self.used_until, self.freed) = (written, written + chosen.live / USED_PART, 0);
             if self.victims.is_empty() {
-                self.upkeep.put_off_relocation();
+                self.upkeep.put_off_relocation(reason);
             }
             return Ok(true);
         }
@@ -183,8 +212,9 @@ impl Relocator {
             freed => freed?,
         };
         self.freed += freed;
-        if freed == 0 {
-            self.upkeep.put_off_relocation();
+        let is_done = reason == Reason::Deletes && self.is_last && self.victims.is_empty();
+        if freed == 0 || is_done {
+            self.upkeep.put_off_relocation(reason);
         }
         Ok(true)
     }
@@ -208,7 +238,7 @@ impl Relocator {
         drop(background);
         self.converting.clear();
         // What is left, such as files that snapshots pin, is looked at again when there is more.
-        self.upkeep.put_off_relocation();
+        self.upkeep.put_off_relocation(Reason::Target);
         true
     }
 }
@@ -223,6 +253,7 @@ impl Job for Relocator {
                 self.upkeep.note_progress();
                 JobStep::Again
             }
+            Ok(false) if self.upkeep.waits_for_quiet() => JobStep::IdleFor(QUIET_AFTER),
             Ok(false) => JobStep::Idle,
             Err(error) => {
                 self.victims.clear();
@@ -241,19 +272,48 @@ impl Job for Relocator {
 impl Upkeep {
     /// Whether no pass is under way or due.
     pub(super) fn is_relocation_settled(&self, version: &Version) -> bool {
-        !self.relocation.lock().is_busy && !self.is_relocation_due(version)
+        !self.relocation.lock().is_busy && self.relocation_due(version).is_none()
     }
 
-    fn is_relocation_due(&self, version: &Version) -> bool {
+    fn relocation_due(&self, version: &Version) -> Option<Reason> {
         if version.values.is_empty() {
-            return false;
+            return None;
         }
         let excess = self.wanted_space(version);
         let mut state = self.relocation.lock();
         if excess == 0 {
             state.retry_above = 0;
         }
-        excess > state.retry_above
+        if excess > state.retry_above {
+            return Some(Reason::Target);
+        }
+        drop(state);
+        self.are_deletes_due(version).then_some(Reason::Deletes)
+    }
+
+    /// Whether the files that deletes have left are to be cleaned.
+    fn are_deletes_due(&self, version: &Version) -> bool {
+        if !self.relocation.lock().has_deletes || self.ctx.options.always_converts() || !self.is_quiet() {
+            return false;
+        }
+        // Merges are still finding what was deleted.
+        if self.version_set.ledger.lock().is_busy() {
+            return false;
+        }
+        let state = self.relocation.lock();
+        let mut files = state.states_of(version, 1.0);
+        files.retain(|file| !state.damaged.contains(&file.file));
+        is_worth_marking(&files, space_of(version, 0).ssts)
+    }
+
+    /// Notes that much was deleted: its space is to come back without further writes.
+    pub(crate) fn note_deletes(&self) {
+        self.relocation.lock().has_deletes = true;
+    }
+
+    /// Whether only time is missing before deletes may be due.
+    fn waits_for_quiet(&self) -> bool {
+        self.relocation.lock().has_deletes && !self.is_quiet()
     }
 
     /// Bytes to be freed: those above the target, and those that conversions want.
@@ -345,26 +405,39 @@ impl Upkeep {
         version
     }
 
-    /// Puts off relocation until more space is wanted: nothing could be freed.
-    fn put_off_relocation(&self) {
+    /// Puts off relocation until more space is wanted, or more was deleted: nothing could be freed.
+    fn put_off_relocation(&self, reason: Reason) {
+        if reason == Reason::Deletes {
+            self.relocation.lock().has_deletes = false;
+            return;
+        }
         let version = Arc::clone(&self.version_set.state.load().version);
         let (excess, files) = (self.wanted_space(&version), self.estimated_space(&version).files);
         self.relocation.lock().retry_above = excess + (files / PUT_OFF_PART).max(1);
     }
 
-    /// Marks, and chooses files to clean. Returns also the bytes of live values.
-    fn choose_victims(&self, version: &Arc<Version>) -> Result<(VecDeque<Victim>, u64)> {
+    /// Marks, and chooses files to clean.
+    fn choose_victims(&self, version: &Arc<Version>, reason: Reason) -> Result<Chosen> {
         let target = self.ctx.options.relocation_target();
+        let share_min = match reason {
+            Reason::Target => garbage_share_min(target),
+            Reason::Deletes => DELETED_SHARE_MIN,
+        };
         let mut space = self.cleanable_space(version);
         space.files = space.files.saturating_add(self.relocation.lock().wanted());
-        let wanted = space.excess(target).max(space.live / USED_PART).max(1);
-        let mut marked = mark(self, version, &self.candidates(version, &space, wanted))?;
+        let wanted_of = |excess: u64, live: u64| match reason {
+            Reason::Target => excess.max(live / USED_PART),
+            Reason::Deletes => u64::MAX,
+        };
+        let wanted = wanted_of(space.excess(target), space.live).max(1);
+        let mut marked = mark(self, version, &self.candidates(version, &space, share_min, wanted))?;
         let live = marked.live.values().map(|used| used.bytes).fold(0, u64::saturating_add);
         let excess = ValueSpace { live, ..space }.excess(target);
-        let wanted = if excess > 0 { excess.max(live / USED_PART) } else { 0 };
+        let is_wanted = excess > 0 || reason == Reason::Deletes;
+        let wanted = if is_wanted { wanted_of(excess, live) } else { 0 };
         let files = counted_states(version, &marked);
         self.note_counts(version, live, &files);
-        let mut ranked = rank(&files, target, FileId(version.next_id));
+        let mut ranked = rank(&files, share_min, FileId(version.next_id));
         self.leave_damaged(&mut ranked);
         let mut best = first_that_free(&ranked, wanted).to_vec();
         // Values of about the same age come into the same file, because they die at about the same pace.
@@ -372,12 +445,13 @@ impl Upkeep {
         let best = &best[..];
         let mut victims = victims_of(version, best, &mut marked);
         let freed: u64 = best.iter().filter(|f| has(&victims, f.file)).map(ValueFileState::garbage).sum();
-        if freed < wanted && victims.len() < best.len() {
+        let is_enough = if reason == Reason::Deletes { !victims.is_empty() } else { freed >= wanted };
+        if !is_enough && victims.len() < best.len() {
             // Other files are better than those that were looked at.
             marked = mark(self, version, &segments_in(version, best))?;
             victims = victims_of(version, best, &mut marked);
         }
-        Ok((victims, live))
+        Ok(Chosen { is_all: victims.len() == best.len(), victims, live })
     }
 
     /// Leaves out files that are known to be damaged.
@@ -395,11 +469,17 @@ impl Upkeep {
     }
 
     /// The segments that a pass looks at closely: those of the files that seem best.
-    fn candidates(&self, version: &Version, space: &ValueSpace, wanted: u64) -> BTreeSet<FileId> {
+    fn candidates(
+        &self,
+        version: &Version,
+        space: &ValueSpace,
+        share_min: f64,
+        wanted: u64,
+    ) -> BTreeSet<FileId> {
         // Hidden values are taken to be spread evenly, but for what was counted.
         let live_share = ratio(space.live, sum_of_references(version)).min(1.0);
         let files = self.relocation.lock().states_of(version, live_share);
-        let mut ranked = rank(&files, self.ctx.options.relocation_target(), FileId(version.next_id));
+        let mut ranked = rank(&files, share_min, FileId(version.next_id));
         self.leave_damaged(&mut ranked);
         segments_in(version, first_that_free(&ranked, wanted.saturating_mul(LOOKED_AT)))
     }

@@ -83,6 +83,45 @@ fn space_stays_near_its_target_while_values_are_overwritten() {
     }
 }
 
+/// The files at the ends of what was deleted hold other values too.
+#[test]
+fn the_space_of_deletes_comes_back_when_they_rest() {
+    for (drops, target) in [(false, 4.0), (true, 4.0)] {
+        let env = SimEnv::new(1);
+        let db = options(&env).space_target(target).memtable_bytes(256 << 10).open("/store").unwrap();
+        let (kept, gone) = (db.default_partition(), db.partition("gone").unwrap());
+        let count = 3000;
+        for key in 0..count {
+            kept.put(name(key), value(key, 0)).unwrap();
+            (if drops { &gone } else { &kept }).put(name(count + key), value(key, 0)).unwrap();
+        }
+        db.flush().unwrap();
+        db.settle().unwrap();
+        // As many overwritten values: they are left to the target.
+        (0..count).for_each(|key| kept.put(name(key), value(key, 1)).unwrap());
+        db.flush().unwrap();
+        db.settle().unwrap();
+        assert_eq!(db.stats().value_moved_bytes, 0, "no deletes");
+        if drops {
+            db.drop_partition(gone.clone()).unwrap();
+        } else {
+            (count..2 * count).for_each(|key| kept.delete(name(key)).unwrap());
+            db.flush().unwrap();
+        }
+        db.settle().unwrap();
+        let (files, live) = (db.stats().value_file_bytes, count * VALUE_LEN as u64);
+        assert!(files < live * 3 / 2, "{files} bytes for {live}, drops: {drops}");
+        assert_eq!(kept.iter().count() as u64, count);
+        db.verify().unwrap();
+        // Once is enough.
+        let moved = db.stats().value_moved_bytes;
+        (0..count).for_each(|key| kept.put(name(key), value(key, 2)).unwrap());
+        db.flush().unwrap();
+        db.settle().unwrap();
+        assert_eq!(db.stats().value_moved_bytes, moved, "drops: {drops}");
+    }
+}
+
 #[test]
 fn a_store_that_is_opened_with_a_lower_target_is_cleaned_at_once() {
     let env = SimEnv::new(1);
