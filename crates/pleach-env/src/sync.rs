@@ -16,10 +16,12 @@ pub use parking_lot::{Condvar, Mutex, RwLock};
 #[cfg(feature = "failpoints")]
 pub use simulated::{Condvar, Mutex, RwLock};
 
+mod gate;
 mod own_line;
 mod quick;
 mod turnstile;
 
+pub use gate::Gate;
 pub use own_line::OwnLine;
 pub use quick::{QuickGuard, QuickMutex};
 pub use turnstile::Turnstile;

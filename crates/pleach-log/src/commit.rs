@@ -6,24 +6,24 @@
 //!
 //! # Invariants
 //! 1. *One leader.* `lead` never runs twice at a time. Guarded by `lead_state`.
-//! 2. *Order.* Groups take requests in the order of arrival. The leader's own is the first, because it arrived first.
+//! 2. *Order.* Groups have requests in the order of arrival. The leader's own is the first, because it arrived first.
 //! 3. *No request is lost.* Every submit returns its request, also when a leader panics.
 //! 4. *Waiting implies contended.* While `waiting` is not empty, a leader is at work and `lead_state` is `CONTENDED`,
 //!    so the leader passes the lead on when it leaves.
 //!
 //! # Concurrency
-//! Lock order: `waiting`, then a ticket's `place`. `lead` runs without any lock of the queue.
+//! `lead` runs without any lock of the queue. A thread that waits sleeps at a [`Gate`] of its group, so that the others of a
+//! group are woken by one call of the system: woken one by one, they set the leader aside for 5 us each.
 //!
 //! # Cost
-//! A lone thread: two atomic exchanges, no allocation. A waiting thread: one small allocation and one wake-up; it spins for
-//! a few microseconds before it sleeps, unless its request is slow.
+//! A lone thread: two atomic exchanges, no allocation. A group: three allocations and at most two wake-ups. A waiting thread
+//! spins for a few microseconds before it sleeps, unless its request is slow.
 
 use std::collections::VecDeque;
-use std::hint;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use pleach_env::sync::{Condvar, Mutex};
+use pleach_env::sync::{Gate, Mutex, SPIN_ROUNDS};
 
 /// Most requests in a group besides the leader's own. Arbitrary: among so many the cost of the write call hardly counts.
 const GROUP_REQUESTS_MAX: usize = 128;
@@ -32,20 +32,16 @@ const GROUP_REQUESTS_MAX: usize = 128;
 /// request is larger than this, the excess counts too, because a group is copied and a single request is not.
 const GROUP_COST_MAX: usize = 1 << 20;
 
-/// Rounds of spinning before sleeping. A round is one `pause`, 10 to 50 ns; all rounds take a few microseconds, about as long
-/// as sleeping and waking.
-const SPIN_ROUNDS: u32 = 100;
-
 /// States of the leadership.
 const IDLE: u8 = 0;
 const LEADING: u8 = 1;
 const CONTENDED: u8 = 2;
 const POISONED: u8 = 3;
 
-/// States of a ticket.
-const WAITS: u8 = 0;
-const LEADS: u8 = 1;
-const DONE: u8 = 2;
+/// States of a group's gates.
+const WAITS: u32 = 0;
+const LEADS: u32 = 1;
+const DONE: u32 = 2;
 
 /// Gathers requests of many threads into groups. `R` carries a request in and its result out.
 ///
@@ -71,18 +67,27 @@ pub struct CommitQueue<R> {
     is_slow: fn(&R) -> bool,
     /// Who leads. Acquire when taking the lead and release when leaving it: a leader sees what the one before did.
     lead_state: AtomicU8,
-    /// Requests that arrived while there was a leader, oldest first.
-    waiting: Mutex<VecDeque<Arc<Ticket<R>>>>,
+    /// Groups of requests that arrived while there was a leader, oldest first. The last one has room for more.
+    waiting: Mutex<VecDeque<Gathering<R>>>,
 }
 
-/// A waiting request.
-struct Ticket<R> {
-    /// What its owner does next. Written under `place`, so that no wake-up is lost. Release and acquire: a spinning owner sees
-    /// the request that it got back.
-    state: AtomicU8,
-    /// The request, except while a leader has it.
-    place: Mutex<Option<R>>,
-    changed: Condvar,
+/// A group that waits for its turn.
+struct Gathering<R> {
+    group: Arc<Group<R>>,
+    /// The requests, that of the thread that will lead it first.
+    requests: Vec<R>,
+    /// What counts towards [`GROUP_COST_MAX`].
+    cost: usize,
+}
+
+/// What the threads of a group share.
+struct Group<R> {
+    /// Where the thread of the first request waits until it leads.
+    turn: Gate,
+    /// Where the others wait until they can take their requests back.
+    end: Gate,
+    /// The requests, when they can be taken back.
+    back: OnceLock<Vec<Mutex<Option<R>>>>,
 }
 
 impl<R: Send> CommitQueue<R> {
@@ -110,7 +115,7 @@ impl<R: Send> CommitQueue<R> {
 
     /// Requires: this thread has taken the lead.
     fn lead_alone(&self, mut request: R, lead: impl FnOnce(&mut [R])) -> R {
-        let leadership = Leadership::new(self);
+        let leadership = Leadership::alone(self);
         lead(std::slice::from_mut(&mut request));
         leadership.pass_on();
         request
@@ -118,7 +123,9 @@ impl<R: Send> CommitQueue<R> {
 
     #[cold]
     fn submit_contended(&self, request: R, lead: impl FnOnce(&mut [R])) -> R {
-        let (ticket, rounds) = {
+        // The device takes longer than to sleep and wake up, and the processor is for the others of the group.
+        let rounds = if (self.is_slow)(&request) { 0 } else { SPIN_ROUNDS };
+        let (group, place) = {
             let mut waiting = self.waiting.lock();
             match self.contend() {
                 LEADING => {
@@ -126,22 +133,34 @@ impl<R: Send> CommitQueue<R> {
                     return self.lead_alone(request, lead);
                 }
                 POISONED => return request,
-                _ => {
-                    // The device takes longer than to sleep and wake up, and the processor is for the others of the group.
-                    let rounds = if (self.is_slow)(&request) { 0 } else { SPIN_ROUNDS };
-                    let ticket = Arc::new(Ticket::new(request));
-                    waiting.push_back(Arc::clone(&ticket));
-                    (ticket, rounds)
-                }
+                _ => self.join(&mut waiting, request),
             }
         };
-        if ticket.wait(rounds) == LEADS {
-            let mut leadership = self.gather(&ticket);
-            lead(&mut leadership.group);
+        if place > 0 {
+            group.end.wait_while(WAITS, rounds);
+        } else if group.turn.wait_while(WAITS, rounds) == LEADS {
+            let mut leadership = self.take_lead();
+            lead(&mut leadership.requests);
             leadership.pass_on();
         }
-        let request = ticket.place.lock().take();
-        request.expect("the thread that ended the wait has put the request back")
+        group.take_back(place)
+    }
+
+    /// Adds a request to the group that gathers, or begins one. Returns the group, and the request's place in it.
+    fn join(&self, waiting: &mut VecDeque<Gathering<R>>, request: R) -> (Arc<Group<R>>, usize) {
+        let cost = (self.cost)(&request);
+        if let Some(last) = waiting.back_mut()
+            && last.requests.len() <= GROUP_REQUESTS_MAX
+            && last.cost.saturating_add(cost) <= GROUP_COST_MAX
+        {
+            last.cost += cost;
+            last.requests.push(request);
+            return (Arc::clone(&last.group), last.requests.len() - 1);
+        }
+        let group = Arc::new(Group { turn: Gate::new(WAITS), end: Gate::new(WAITS), back: OnceLock::new() });
+        let cost = cost.saturating_sub(GROUP_COST_MAX);
+        waiting.push_back(Gathering { group: Arc::clone(&group), requests: vec![request], cost });
+        (group, 0)
     }
 
     /// Takes the lead if nobody has it (`LEADING`). Otherwise makes the leader pass it on (`CONTENDED`).
@@ -160,109 +179,69 @@ impl<R: Send> CommitQueue<R> {
         }
     }
 
-    /// Makes the group of the new leader: its own request and waiting ones, up to the limits.
-    fn gather(&self, own: &Arc<Ticket<R>>) -> Leadership<'_, R> {
-        let mut leadership = Leadership::new(self);
-        let own_cost = own.place.lock().as_ref().map_or(0, self.cost);
-        leadership.take(Arc::clone(own));
+    /// Takes the oldest group off the queue.
+    /// Requires: this thread is that of its first request, and the lead was passed to it.
+    fn take_lead(&self) -> Leadership<'_, R> {
         let mut waiting = self.waiting.lock();
-        let mut cost = own_cost.saturating_sub(GROUP_COST_MAX);
-        while leadership.group.len() <= GROUP_REQUESTS_MAX
-            && let Some(next) = waiting.front()
-        {
-            cost += next.place.lock().as_ref().map_or(0, self.cost);
-            if cost > GROUP_COST_MAX {
-                break;
-            }
-            if let Some(next) = waiting.pop_front() {
-                leadership.take(next);
-            }
-        }
+        let Gathering { group, requests, .. } =
+            waiting.pop_front().expect("the group whose turn it is waits");
         if waiting.is_empty() {
             // `waiting` is locked, so no request arrives now. Relaxed: the leader's release on leaving is what others acquire.
             self.lead_state.store(LEADING, Ordering::Relaxed);
         }
-        leadership
+        Leadership { queue: self, group: Some(group), requests, passed_on: false }
     }
 }
 
-impl<R> Ticket<R> {
-    fn new(request: R) -> Self {
-        Self { state: AtomicU8::new(WAITS), place: Mutex::new(Some(request)), changed: Condvar::new() }
+impl<R> Group<R> {
+    /// Lets all threads take their requests back.
+    fn end(&self, requests: Vec<R>) {
+        let back = requests.into_iter().map(|request| Mutex::new(Some(request))).collect();
+        assert!(self.back.set(back).is_ok(), "a group ends once");
+        self.turn.open(DONE);
+        self.end.open(DONE);
     }
 
-    /// Waits until the owner must lead or can take its request back. Spins so many rounds before it sleeps.
-    fn wait(&self, rounds: u32) -> u8 {
-        for _ in 0..rounds {
-            let state = self.state.load(Ordering::Acquire);
-            if state != WAITS {
-                return state;
-            }
-            hint::spin_loop();
-        }
-        let mut place = self.place.lock();
-        loop {
-            let state = self.state.load(Ordering::Acquire);
-            if state != WAITS {
-                return state;
-            }
-            self.changed.wait(&mut place);
-        }
-    }
-
-    /// Ends the wait; puts the request back if it is given.
-    fn end_wait(&self, state: u8, request: Option<R>) {
-        let mut place = self.place.lock();
-        if request.is_some() {
-            *place = request;
-        }
-        self.state.store(state, Ordering::Release);
-        // The owner saw the old state under the lock, or will see the new one. Woken behind the lock, it need not wait for it.
-        drop(place);
-        self.changed.notify_one();
+    /// Requires: the group has ended.
+    fn take_back(&self, place: usize) -> R {
+        let back = self.back.get().and_then(|back| back.get(place)?.lock().take());
+        back.expect("the thread that ended the group has put the request back")
     }
 }
 
-/// The lead, with the group if it was gathered from waiting requests. If a panic drops it before [`Leadership::pass_on`], it
-/// poisons the queue.
+/// The lead, with the group if it has waited. If a panic drops it before [`Leadership::pass_on`], it poisons the queue.
 struct Leadership<'q, R> {
     queue: &'q CommitQueue<R>,
-    /// The requests, the leader's own first. Empty if the leader never waited.
-    group: Vec<R>,
-    /// Their tickets, in the same order.
-    tickets: Vec<Arc<Ticket<R>>>,
+    /// `None` if the leader never waited.
+    group: Option<Arc<Group<R>>>,
+    /// The group's requests.
+    requests: Vec<R>,
     passed_on: bool,
 }
 
 impl<'q, R> Leadership<'q, R> {
-    fn new(queue: &'q CommitQueue<R>) -> Self {
-        Self { queue, group: Vec::new(), tickets: Vec::new(), passed_on: false }
-    }
-
-    fn take(&mut self, ticket: Arc<Ticket<R>>) {
-        let request = ticket.place.lock().take();
-        self.group.push(request.expect("a waiting ticket holds its request"));
-        self.tickets.push(ticket);
+    fn alone(queue: &'q CommitQueue<R>) -> Self {
+        Self { queue, group: None, requests: Vec::new(), passed_on: false }
     }
 
     /// Wakes the next leader first, so that it works while the others of this group wake up. Behind a slow group it wakes the
     /// others first, so that their next requests are in the next group.
     fn pass_on(mut self) {
-        if self.group.iter().any(self.queue.is_slow) {
+        if self.requests.iter().any(self.queue.is_slow) {
             self.hand_back();
         }
         let state = &self.queue.lead_state;
         if state.compare_exchange(LEADING, IDLE, Ordering::Release, Ordering::Relaxed).is_err() {
-            let next = self.queue.waiting.lock().pop_front();
-            next.expect("CONTENDED means that a request waits").end_wait(LEADS, None);
+            let next = self.queue.waiting.lock().front().map(|next| Arc::clone(&next.group));
+            next.expect("CONTENDED means that a request waits").turn.open(LEADS);
         }
         self.passed_on = true;
         self.hand_back();
     }
 
     fn hand_back(&mut self) {
-        for (ticket, request) in self.tickets.drain(..).zip(self.group.drain(..)) {
-            ticket.end_wait(DONE, Some(request));
+        if let Some(group) = self.group.take() {
+            group.end(std::mem::take(&mut self.requests));
         }
     }
 }
@@ -278,8 +257,8 @@ impl<R> Drop for Leadership<'_, R> {
             std::mem::take(&mut *waiting)
         };
         self.hand_back();
-        for ticket in waiting {
-            ticket.end_wait(DONE, None);
+        for Gathering { group, requests, .. } in waiting {
+            group.end(requests);
         }
     }
 }

@@ -32,6 +32,11 @@ fn wait_until(condition: impl Fn() -> bool) {
     }
 }
 
+/// Requests that wait.
+fn waiting(queue: &CommitQueue<Request>) -> usize {
+    queue.waiting.lock().iter().map(|gathering| gathering.requests.len()).sum()
+}
+
 /// Leads once, and does not finish before `waiters` others have been queued behind it in the order of their numbers.
 /// Returns the groups that they then form, as numbers.
 fn groups_of(waiters: usize, cost: usize) -> Vec<Vec<usize>> {
@@ -46,7 +51,7 @@ fn groups_of(waiters: usize, cost: usize) -> Vec<Vec<usize>> {
     thread::scope(|scope| {
         let first = scope.spawn(|| {
             queue.submit(request(0, 0), |group| {
-                wait_until(|| queue.waiting.lock().len() == waiters);
+                wait_until(|| waiting(&queue) == waiters);
                 lead(group);
             })
         });
@@ -57,7 +62,7 @@ fn groups_of(waiters: usize, cost: usize) -> Vec<Vec<usize>> {
                 let request = queue.submit(Request { number, cost, ..Request::default() }, lead);
                 assert_eq!(request.result, Some(number));
             });
-            wait_until(|| queue.waiting.lock().len() == number || groups.lock().len() > 1);
+            wait_until(|| waiting(queue) == number || groups.lock().len() > 1);
         }
         assert_eq!(first.join().unwrap().result, Some(0));
     });
@@ -146,7 +151,7 @@ fn waiting_requests_come_back_unchanged_when_a_lone_leader_panics() {
         scope.spawn(|| {
             let panicked = catch_unwind(AssertUnwindSafe(|| {
                 queue.submit(request(0, 0), |_| {
-                    wait_until(|| queue.waiting.lock().len() == 3);
+                    wait_until(|| waiting(&queue) == 3);
                     panic!("the log is on fire");
                 })
             }));
@@ -170,7 +175,7 @@ fn a_panicking_group_leader_hands_requests_back_as_it_left_them() {
     let queue = queue();
     let seen = AtomicUsize::new(0);
     thread::scope(|scope| {
-        scope.spawn(|| queue.submit(request(0, 0), |_| wait_until(|| queue.waiting.lock().len() == 4)));
+        scope.spawn(|| queue.submit(request(0, 0), |_| wait_until(|| waiting(&queue) == 4)));
         wait_until(|| queue.lead_state.load(Ordering::Relaxed) != IDLE);
         for number in 1..=4 {
             let (queue, seen) = (&queue, &seen);
@@ -188,7 +193,7 @@ fn a_panicking_group_leader_hands_requests_back_as_it_left_them() {
                 }
                 seen.fetch_add(1, Ordering::SeqCst);
             });
-            wait_until(|| queue.waiting.lock().len() == number || queue.is_poisoned());
+            wait_until(|| waiting(queue) == number || queue.is_poisoned());
         }
     });
     assert_eq!(seen.into_inner(), 4);

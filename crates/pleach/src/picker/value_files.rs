@@ -94,7 +94,8 @@ const READ_FOR_DELETED: u64 = 8;
 
 /// Whether it is worth a reading of all SSTs, of `ssts` bytes, to clean the files that deletes have left.
 pub(crate) fn is_worth_marking(files: &[ValueFileState], ssts: u64) -> bool {
-    let with_much = files.iter().filter(|file| file.garbage() > 0 && file.garbage_share() >= DELETED_SHARE_MIN);
+    let with_much =
+        files.iter().filter(|file| file.garbage() > 0 && file.garbage_share() >= DELETED_SHARE_MIN);
     let garbage = with_much.map(ValueFileState::garbage).fold(0, u64::saturating_add);
     garbage > 0 && garbage.saturating_mul(READ_FOR_DELETED) >= ssts
 }
@@ -158,7 +159,10 @@ mod tests {
         let worth = |files: &[ValueFileState], ssts| is_worth_marking(files, ssts);
         assert!(!worth(&[file(1, 70), file(2, 80)], 0), "50 bytes, but less than a third of each");
         assert!(worth(&[file(1, 60), file(2, 80)], 320));
-        assert!(!worth(&[file(1, 60), file(2, 80)], 321), "8 bytes would be read for each one freed, and more");
+        assert!(
+            !worth(&[file(1, 60), file(2, 80)], 321),
+            "8 bytes would be read for each one freed, and more"
+        );
         assert!(!worth(&[], 0));
     }
 

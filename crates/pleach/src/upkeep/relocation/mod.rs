@@ -1,8 +1,8 @@
 //! Relocation: values that are left of files with much garbage are moved to new files, and the old files are removed.
 //!
 //! A pass begins when the files of separated values exceed [`Options::space_target`](crate::Options::space_target). It *marks*
-//! what is live by a merge of all runs that writes nothing (`marking`), chooses files (`picker::value_files`), and moves their
-//! live values, some files at a time (`moving`). One edit says for each segment that its values are in the new file.
+//! what is live by a merge of all runs that writes nothing (`marking`), chooses files (`choosing`, `picker::value_files`), and
+//! moves their live values, some files at a time (`moving`). One edit says for each segment that its values are in the new file.
 //!
 //! A pass also begins behind many deletes or a dropped partition, when the store is quiet and merges have found what they
 //! deleted. It cleans all files with a large share of garbage, whatever the target is.
@@ -28,6 +28,7 @@
 //! # Origin
 //! The garbage collection of `LearnedKV`, section 4.3, segment by segment instead of all at once (docs/design/0014).
 
+mod choosing;
 mod marking;
 mod moving;
 mod space;
@@ -42,26 +43,17 @@ use pleach_log::segment_path;
 use super::{QUIET_AFTER, Upkeep};
 use crate::file_names::values_path;
 use crate::keys::PartitionId;
-use crate::picker::value_files::{
-    DELETED_SHARE_MIN, ValueFileState, ValueSpace, first_that_free, garbage_share_min, is_worth_marking, rank,
-};
+use crate::picker::value_files::{ValueFileState, ValueSpace, is_worth_marking};
 use crate::trace;
-use crate::values::{LiveSegment, SegmentUse};
 use crate::version::Version;
-use marking::{Marked, Places, mark};
-use space::{hidden_estimate, moved_len, ratio, scaled, space_of, states_of, sum_of_references};
+use marking::Places;
+use space::{hidden_estimate, moved_len, ratio, scaled, space_of, states_of};
 
 /// Writers are charged when files exceed their space by a memtable, at most so many bytes: a flush adds that at once, and
 /// relocation needs a while to take it away again. They nearly stop at [`DEBT_HARD`] times as much more. Arbitrary.
 const DEBT_SOFT_MAX: u64 = 32 << 20;
 /// See [`DEBT_SOFT_MAX`].
 const DEBT_HARD: u64 = 3;
-
-/// Values whose places a pass remembers, at most: 8 bytes each.
-const PLACES_MAX: u64 = 1 << 20;
-
-/// A pass looks at files that seem to free so many times what is wanted, because only the marking says what they really free.
-const LOOKED_AT: u64 = 3;
 
 /// A marking chooses files that free this part of the live values, 10 %, and is used until as much has been written. A marking
 /// reads all SSTs, so it should serve for long; but values that die after it are moved all the same.
@@ -130,15 +122,6 @@ pub(super) struct Relocator {
     freed: u64,
     /// Partitions that are converted instead, with [`Conversion::Always`](crate::Conversion::Always).
     converting: Vec<PartitionId>,
-}
-
-/// The files that a marking has chosen.
-struct Chosen {
-    victims: VecDeque<Victim>,
-    /// Whether there were no others worth cleaning.
-    is_all: bool,
-    /// Bytes of live values.
-    live: u64,
 }
 
 /// A file to be cleaned.
@@ -415,130 +398,6 @@ impl Upkeep {
         let (excess, files) = (self.wanted_space(&version), self.estimated_space(&version).files);
         self.relocation.lock().retry_above = excess + (files / PUT_OFF_PART).max(1);
     }
-
-    /// Marks, and chooses files to clean.
-    fn choose_victims(&self, version: &Arc<Version>, reason: Reason) -> Result<Chosen> {
-        let target = self.ctx.options.relocation_target();
-        let share_min = match reason {
-            Reason::Target => garbage_share_min(target),
-            Reason::Deletes => DELETED_SHARE_MIN,
-        };
-        let mut space = self.cleanable_space(version);
-        space.files = space.files.saturating_add(self.relocation.lock().wanted());
-        let wanted_of = |excess: u64, live: u64| match reason {
-            Reason::Target => excess.max(live / USED_PART),
-            Reason::Deletes => u64::MAX,
-        };
-        let wanted = wanted_of(space.excess(target), space.live).max(1);
-        let mut marked = mark(self, version, &self.candidates(version, &space, share_min, wanted))?;
-        let live = marked.live.values().map(|used| used.bytes).fold(0, u64::saturating_add);
-        let excess = ValueSpace { live, ..space }.excess(target);
-        let is_wanted = excess > 0 || reason == Reason::Deletes;
-        let wanted = if is_wanted { wanted_of(excess, live) } else { 0 };
-        let files = counted_states(version, &marked);
-        self.note_counts(version, live, &files);
-        let mut ranked = rank(&files, share_min, FileId(version.next_id));
-        self.leave_damaged(&mut ranked);
-        let mut best = first_that_free(&ranked, wanted).to_vec();
-        // Values of about the same age come into the same file, because they die at about the same pace.
-        best.sort_by_key(|file| file.newest);
-        let best = &best[..];
-        let mut victims = victims_of(version, best, &mut marked);
-        let freed: u64 = best.iter().filter(|f| has(&victims, f.file)).map(ValueFileState::garbage).sum();
-        let is_enough = if reason == Reason::Deletes { !victims.is_empty() } else { freed >= wanted };
-        if !is_enough && victims.len() < best.len() {
-            // Other files are better than those that were looked at.
-            marked = mark(self, version, &segments_in(version, best))?;
-            victims = victims_of(version, best, &mut marked);
-        }
-        Ok(Chosen { is_all: victims.len() == best.len(), victims, live })
-    }
-
-    /// Leaves out files that are known to be damaged.
-    fn leave_damaged(&self, files: &mut Vec<ValueFileState>) {
-        let state = self.relocation.lock();
-        files.retain(|file| !state.damaged.contains(&file.file));
-    }
-
-    /// Remembers what a marking has counted, to choose better next time.
-    fn note_counts(&self, version: &Version, live: u64, files: &[ValueFileState]) {
-        let hidden = sum_of_references(version).saturating_sub(live);
-        let mut state = self.relocation.lock();
-        state.hidden_factor = Some(ratio(hidden, hidden_estimate(version)));
-        state.counted = files.iter().map(|file| (file.file, file.live)).collect();
-    }
-
-    /// The segments that a pass looks at closely: those of the files that seem best.
-    fn candidates(
-        &self,
-        version: &Version,
-        space: &ValueSpace,
-        share_min: f64,
-        wanted: u64,
-    ) -> BTreeSet<FileId> {
-        // Hidden values are taken to be spread evenly, but for what was counted.
-        let live_share = ratio(space.live, sum_of_references(version)).min(1.0);
-        let files = self.relocation.lock().states_of(version, live_share);
-        let mut ranked = rank(&files, share_min, FileId(version.next_id));
-        self.leave_damaged(&mut ranked);
-        segments_in(version, first_that_free(&ranked, wanted.saturating_mul(LOOKED_AT)))
-    }
-}
-
-/// The segments whose values each file has.
-fn by_home(version: &Version) -> BTreeMap<FileId, Vec<&LiveSegment>> {
-    let mut by_home: BTreeMap<FileId, Vec<&LiveSegment>> = BTreeMap::new();
-    for segment in version.values.iter() {
-        by_home.entry(segment.home.file).or_default().push(segment);
-    }
-    by_home
-}
-
-/// The segments whose values are in `files`: as many as a pass remembers the places of.
-fn segments_in(version: &Version, files: &[ValueFileState]) -> BTreeSet<FileId> {
-    let by_home = by_home(version);
-    let (mut segments, mut values) = (BTreeSet::new(), 0);
-    for segment in files.iter().filter_map(|file| by_home.get(&file.file)).flatten() {
-        values += segment.live.values;
-        if values > PLACES_MAX && !segments.is_empty() {
-            break;
-        }
-        segments.insert(segment.id);
-    }
-    segments
-}
-
-/// The states of all files of values, by what a marking has counted.
-fn counted_states(version: &Version, marked: &Marked) -> Vec<ValueFileState> {
-    let mut live: BTreeMap<FileId, SegmentUse> = BTreeMap::new();
-    for segment in version.values.iter() {
-        let sum = live.entry(segment.home.file).or_default();
-        let used = marked.live.get(&segment.id).copied().unwrap_or_default();
-        sum.values += used.values;
-        sum.bytes += used.bytes;
-    }
-    states_of(version, |home, _| live.get(&home.file).map_or(0, |used| moved_len(*used)))
-}
-
-fn has(victims: &VecDeque<Victim>, file: FileId) -> bool {
-    victims.iter().any(|victim| victim.file == file)
-}
-
-/// Those of `files` whose segments were all looked at.
-fn victims_of(version: &Version, files: &[ValueFileState], marked: &mut Marked) -> VecDeque<Victim> {
-    let mut by_home = by_home(version);
-    let mut victims = VecDeque::new();
-    for segments in files.iter().filter_map(|file| by_home.remove(&file.file)) {
-        let Some(first) = segments.first() else { continue };
-        if !segments.iter().all(|segment| marked.places.contains_key(&segment.id)) {
-            continue;
-        }
-        let (file, len) = (first.home.file, first.home.len);
-        let mut places = |id: FileId| marked.places.remove(&id).unwrap_or_default();
-        let segments = segments.iter().map(|segment| (segment.id, places(segment.id))).collect();
-        victims.push_back(Victim { file, len, segments });
-    }
-    victims
 }
 
 #[cfg(test)]

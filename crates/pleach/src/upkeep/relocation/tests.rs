@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pleach_env::{Clients, CrashPolicy, ErrorKind, FileId, SimEnv};
 use pleach_log::parse_segment_name;
 
-use super::{Relocator, Victim, mark, states_of, victims_of};
+use super::choosing::victims_of;
+use super::marking::mark;
+use super::space::states_of;
+use super::{Relocator, Victim};
 use crate::file_names::parse_values_name;
 use crate::keys::PartitionId;
 use crate::values::{HomeKind, LiveSegment};
