@@ -140,7 +140,11 @@ fn has(victims: &VecDeque<Victim>, file: FileId) -> bool {
 }
 
 /// Those of `files` whose segments were all looked at.
-fn victims_of(version: &Version, files: &[ValueFileState], marked: &mut Marked) -> VecDeque<Victim> {
+pub(super) fn victims_of(
+    version: &Version,
+    files: &[ValueFileState],
+    marked: &mut Marked,
+) -> VecDeque<Victim> {
     let mut by_home = by_home(version);
     let mut victims = VecDeque::new();
     for segments in files.iter().filter_map(|file| by_home.remove(&file.file)) {
