@@ -8,16 +8,16 @@
 //! 1. *One leader.* `lead` never runs twice at a time. Guarded by `lead_state`.
 //! 2. *Order.* Groups have requests in the order of arrival. The leader's own is the first, because it arrived first.
 //! 3. *No request is lost.* Every submit returns its request, also when a leader panics.
-//! 4. *Waiting implies contended.* While `waiting` is not empty, a leader is at work and `lead_state` is `CONTENDED`,
-//!    so the leader passes the lead on when it leaves.
+//! 4. *Waiting implies contended.* While `waiting` is not empty, a thread leads, or was given the lead, and `lead_state` is
+//!    `CONTENDED`, so the leader passes the lead on when it leaves.
 //!
 //! # Concurrency
 //! `lead` runs without any lock of the queue. A thread that waits sleeps at a [`Gate`] of its group, so that the others of a
 //! group are woken by one call of the system: woken one by one, they set the leader aside for 5 us each.
 //!
 //! # Cost
-//! A lone thread: two atomic exchanges, no allocation. A group: three allocations and at most two wake-ups. A waiting thread
-//! spins for a few microseconds before it sleeps, unless its request is slow.
+//! A lone thread: two atomic exchanges, no allocation. A group: four allocations or more, and at most two wake-ups. A waiting
+//! thread spins for a few microseconds before it sleeps, unless its request is slow.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -27,6 +27,9 @@ use pleach_env::sync::{Gate, Mutex, SPIN_ROUNDS};
 
 /// Most requests in a group besides the leader's own. Arbitrary: among so many the cost of the write call hardly counts.
 const GROUP_REQUESTS_MAX: usize = 128;
+
+/// Requests for which a group has room at first (arbitrary).
+const GROUP_REQUESTS_FIRST: usize = 16;
 
 /// Most bytes in a group besides the leader's own request: copy and write then stay below a millisecond. If the leader's own
 /// request is larger than this, the excess counts too, because a group is copied and a single request is not.
@@ -67,7 +70,7 @@ pub struct CommitQueue<R> {
     is_slow: fn(&R) -> bool,
     /// Who leads. Acquire when taking the lead and release when leaving it: a leader sees what the one before did.
     lead_state: AtomicU8,
-    /// Groups of requests that arrived while there was a leader, oldest first. The last one has room for more.
+    /// Groups of requests that arrived while there was a leader, oldest first. Requests join the last one while it has room.
     waiting: Mutex<VecDeque<Gathering<R>>>,
 }
 
@@ -159,7 +162,9 @@ impl<R: Send> CommitQueue<R> {
         }
         let group = Arc::new(Group { turn: Gate::new(WAITS), end: Gate::new(WAITS), back: OnceLock::new() });
         let cost = cost.saturating_sub(GROUP_COST_MAX);
-        waiting.push_back(Gathering { group: Arc::clone(&group), requests: vec![request], cost });
+        let mut requests = Vec::with_capacity(GROUP_REQUESTS_FIRST);
+        requests.push(request);
+        waiting.push_back(Gathering { group: Arc::clone(&group), requests, cost });
         (group, 0)
     }
 
@@ -265,7 +270,7 @@ impl<R> Drop for Leadership<'_, R> {
 
 impl<R> std::fmt::Debug for CommitQueue<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CommitQueue").field("waiting", &self.waiting.lock().len()).finish_non_exhaustive()
+        f.debug_struct("CommitQueue").field("groups", &self.waiting.lock().len()).finish_non_exhaustive()
     }
 }
 

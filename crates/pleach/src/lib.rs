@@ -73,6 +73,7 @@
 //! | `pleach::poisoned` | event, error, once: the store refuses writes until it is opened again | `error` |
 //! | `pleach::shortage` | event, error: a flush or compaction found the disk full or no descriptor left; it is retried later | `error` |
 //! | `pleach::value_file_damaged` | event, error, once for each file of separated values that is damaged or cannot be read: conversions and relocation leave it as it is | `error` |
+//! | `pleach::cleaning_failed` | event, warning: the space of what was deleted is not taken back now | `error` |
 //! | `pleach::job_panicked` | event, error: a panic in a background job | `job`, `panic` |
 //!
 //! # Limits

@@ -304,8 +304,9 @@ impl Options {
     /// log of what is not flushed, come on top. Fast writers exceed it, by 0.06 at 1.3 and by a third at 1.1, until they are
     /// slowed down. It is not stored: a store that is opened with a lower one is cleaned at once.
     ///
-    /// Behind a thousand deletes or more, or the drop of a partition, the space comes back although the target is kept: when the
-    /// store is quiet, files of which a third or more is garbage are cleaned.
+    /// Behind a thousand deletes or more, or the drop of a partition, space comes back although the target is kept: when the
+    /// store is quiet, files of which a third or more is garbage are cleaned, unless that is little beside the SSTs, and not
+    /// with [`Conversion::Always`].
     #[must_use]
     pub fn space_target(mut self, ratio: f64) -> Self {
         self.space_target = ratio;

@@ -169,6 +169,16 @@ pub(crate) fn value_file_damaged(error: &Error) {
     );
 }
 
+/// The files that deletes have left could not be cleaned. The space target still bounds their garbage.
+pub(crate) fn cleaning_failed(error: &Error) {
+    event!(
+        WARN,
+        "pleach::cleaning_failed",
+        "the space of what was deleted is not taken back now",
+        error = error.to_string().as_str()
+    );
+}
+
 /// A background job panicked; [`poisoned`] follows.
 pub(crate) fn job_panicked(job: &str, message: &str) {
     event!(ERROR, "pleach::job_panicked", "a background job panicked", job = job, panic = message);

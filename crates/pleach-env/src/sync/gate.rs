@@ -30,7 +30,7 @@ impl Gate {
     /// What happened before the call of [`Gate::open`] is visible behind it.
     #[cfg_attr(feature = "failpoints", track_caller)]
     pub fn wait_while(&self, state: u32, rounds: u32) -> u32 {
-        let next = || Some(self.state.load(Ordering::Acquire)).filter(|now| *now != state);
+        let next = || Some(self.state.load(Ordering::SeqCst)).filter(|now| *now != state);
         #[cfg(feature = "failpoints")]
         if let Some(next) = crate::baton::take(next) {
             return next;
@@ -53,7 +53,7 @@ impl Gate {
 
     /// Changes the state and wakes all threads that sleep.
     pub fn open(&self, state: u32) {
-        // Either this thread sees the sleeper, or that one sees the state before it sleeps: both orders are total.
+        // All of these are SeqCst: either this thread sees the sleeper, or that one sees the state before it sleeps.
         self.state.swap(state, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wake_all();
@@ -80,7 +80,7 @@ impl Gate {
     fn sleep(&self, state: u32) {
         let (lock, changed) = &self.bed;
         let mut lock = lock.lock();
-        if self.state.load(Ordering::Acquire) == state {
+        if self.state.load(Ordering::SeqCst) == state {
             changed.wait(&mut lock);
         }
     }

@@ -113,6 +113,10 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     let mut writer = inner.writes.lock();
     let mut edit = Edit::default();
     edit.push(EditItem::DropPartition { id: live.id });
+    let has_values = {
+        let state = inner.version_set.state.load();
+        state.version.tree(live.id).is_some_and(|tree| tree.sum(|run| run.totals.value_bytes) > 0)
+    };
     inner.commit_partitions(&mut writer, edit)?;
     live.dropped.store(true, Ordering::Release);
     inner.writes.drops.fetch_add(1, Ordering::Release);
@@ -120,7 +124,9 @@ pub(crate) fn drop_partition(inner: &Inner, partition: &Partition) -> Result<()>
     inner.names.write().remove(&live.name);
     drop(naming);
     trace::partition_dropped(live.id, &live.name);
-    inner.upkeep.note_deletes();
+    if has_values {
+        inner.upkeep.note_deletes();
+    }
     inner.upkeep.note_progress(); // Its debts are gone.
     inner.ctx.status.wake_jobs();
     Ok(())

@@ -242,7 +242,7 @@ impl Db {
         ids.into_iter().try_fold(0, |left, id| Ok(left + upkeep.convert_partition(id, &mut |_, _| true)?))
     }
 
-    /// Flushes the memtables, and waits until no compaction is due.
+    /// Flushes the memtables, and waits until no compaction is due, and no file of separated values is to be cleaned.
     pub fn settle(&self) -> Result<()> {
         self.flush()?;
         self.inner().upkeep.wait_for_compactions()

@@ -92,12 +92,15 @@ pub(crate) const DELETED_SHARE_MIN: f64 = 1.0 / 3.0;
 /// Bytes of SSTs that may be read for each byte that is freed behind deletes (arbitrary).
 const READ_FOR_DELETED: u64 = 8;
 
-/// Whether it is worth a reading of all SSTs, of `ssts` bytes, to clean the files that deletes have left.
+/// Whether it is worth to read `ssts` bytes of SSTs to clean the files that deletes have left.
 pub(crate) fn is_worth_marking(files: &[ValueFileState], ssts: u64) -> bool {
-    let with_much =
-        files.iter().filter(|file| file.garbage() > 0 && file.garbage_share() >= DELETED_SHARE_MIN);
-    let garbage = with_much.map(ValueFileState::garbage).fold(0, u64::saturating_add);
-    garbage > 0 && garbage.saturating_mul(READ_FOR_DELETED) >= ssts
+    let with_much = files.iter().filter(|file| file.garbage_share() >= DELETED_SHARE_MIN);
+    is_worth_reading(with_much.map(ValueFileState::garbage).fold(0, u64::saturating_add), ssts)
+}
+
+/// Whether it is worth to read `ssts` bytes of SSTs to free `bytes` behind deletes.
+pub(crate) fn is_worth_reading(bytes: u64, ssts: u64) -> bool {
+    bytes > 0 && bytes.saturating_mul(READ_FOR_DELETED) >= ssts
 }
 
 /// The files with at least such a share of garbage, the best first. `now` is a number above those of all files.

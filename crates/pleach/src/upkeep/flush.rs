@@ -134,7 +134,7 @@ impl Upkeep {
             return Err(error);
         }
         values.free_reserved();
-        if oldest.memtable.deletes() >= DELETES_WORTH_FLUSH {
+        if oldest.memtable.deletes() >= DELETES_WORTH_FLUSH && !state.version.values.is_empty() {
             self.note_deletes();
         }
         let mut flushed = self.flushed_memtables.lock();

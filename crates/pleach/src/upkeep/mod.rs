@@ -373,7 +373,12 @@ impl Upkeep {
 
     /// Whether nothing has been written for a while, or a thread waits for the compactions to end.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.settle_waiters.load(Ordering::Acquire) > 0 || self.is_idle()
+        self.has_settle_waiters() || self.is_idle()
+    }
+
+    /// Whether a thread waits for the compactions to end.
+    fn has_settle_waiters(&self) -> bool {
+        self.settle_waiters.load(Ordering::Acquire) > 0
     }
 
     /// Whether no memtable has been switched for a while.

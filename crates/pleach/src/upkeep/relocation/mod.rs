@@ -4,8 +4,8 @@
 //! what is live by a merge of all runs that writes nothing (`marking`), chooses files (`choosing`, `picker::value_files`), and
 //! moves their live values, some files at a time (`moving`). One edit says for each segment that its values are in the new file.
 //!
-//! A pass also begins behind many deletes or a dropped partition, when the store is quiet and merges have found what they
-//! deleted. It cleans all files with a large share of garbage, whatever the target is.
+//! A pass also begins behind many deletes or a dropped partition (`deletes`). It cleans all files with a large share of garbage,
+//! whatever the target is.
 //!
 //! # Why nothing can come back, and nothing is lost
 //! 1. *No key is written*: neither pointers nor tombstones change. What a reader finds under a key is decided by SSTs alone.
@@ -29,6 +29,7 @@
 //! The garbage collection of `LearnedKV`, section 4.3, segment by segment instead of all at once (docs/design/0014).
 
 mod choosing;
+mod deletes;
 mod marking;
 mod moving;
 mod space;
@@ -37,15 +38,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{Error, FileId, Job, JobStep, Result};
+use pleach_env::{Error, ErrorKind, FileId, Job, JobStep, Result};
 use pleach_log::segment_path;
 
 use super::{QUIET_AFTER, Upkeep};
 use crate::file_names::values_path;
 use crate::keys::PartitionId;
-use crate::picker::value_files::{ValueFileState, ValueSpace, is_worth_marking};
+use crate::picker::value_files::{ValueFileState, ValueSpace, is_worth_reading};
 use crate::trace;
 use crate::version::Version;
+use deletes::{DeletesDue, NotedDeletes, marked_bytes};
 use marking::Places;
 use space::{hidden_estimate, moved_len, ratio, scaled, space_of, states_of};
 
@@ -55,8 +57,8 @@ const DEBT_SOFT_MAX: u64 = 32 << 20;
 /// See [`DEBT_SOFT_MAX`].
 const DEBT_HARD: u64 = 3;
 
-/// A marking chooses files that free this part of the live values, 10 %, and is used until as much has been written. A marking
-/// reads all SSTs, so it should serve for long; but values that die after it are moved all the same.
+/// A marking for the target chooses files that free this part of the live values, 10 %. Each marking is used until as much has
+/// been written. It reads all SSTs, so it should serve for long; but values that die after it are moved all the same.
 const USED_PART: u64 = 10;
 
 /// If nothing could be freed, the next try waits until this part of the files is wanted in addition: 2 %. Arbitrary.
@@ -77,8 +79,7 @@ pub(crate) struct RelocationState {
     hidden_factor: Option<f64>,
     /// Files that are damaged or cannot be read. They are not cleaned: they stay, so that readers of their values learn of it.
     damaged: BTreeSet<FileId>,
-    /// Whether much was deleted since files with a large share of garbage were cleaned.
-    has_deletes: bool,
+    deletes: NotedDeletes,
     /// Live bytes of files when they were last counted, as they would take them in a new file.
     counted: BTreeMap<FileId, u64>,
 }
@@ -110,11 +111,12 @@ enum Reason {
 /// The job. There is none if the store neither has nor makes separated values.
 pub(super) struct Relocator {
     upkeep: Arc<Upkeep>,
-    /// Files that the last marking has found worth cleaning, and that have not been cleaned. They are cleaned when space is
-    /// short, as long as the marking is not too old.
+    /// Files that the last marking has found worth cleaning, and that have not been cleaned. They are cleaned when a pass is due,
+    /// as long as the marking is not too old.
     victims: VecDeque<Victim>,
-    /// Whether these were all files that were worth cleaning.
-    is_last: bool,
+    /// What they were chosen for, and whether no others were worth cleaning.
+    chosen_for: Reason,
+    is_all: bool,
     /// Bytes written when that marking began, and those up to which it is used.
     marked_at: u64,
     used_until: u64,
@@ -135,9 +137,9 @@ struct Victim {
 impl Relocator {
     pub(super) fn new(upkeep: &Arc<Upkeep>) -> Self {
         // A store that is opened with a lower target is cleaned although nothing has been written.
-        let (victims, is_last, marked_at, used_until, freed) = (VecDeque::new(), false, u64::MAX, 0, 0);
-        let (upkeep, converting) = (Arc::clone(upkeep), Vec::new());
-        Self { upkeep, victims, is_last, marked_at, used_until, freed, converting }
+        let (victims, marked_at, used_until, freed) = (VecDeque::new(), u64::MAX, 0, 0);
+        let (upkeep, chosen_for, is_all) = (Arc::clone(upkeep), Reason::Target, true);
+        Self { upkeep, victims, chosen_for, is_all, marked_at, used_until, freed, converting: Vec::new() }
     }
 
     /// Cleans some files, or marks and chooses. Returns whether there may be more to do.
@@ -151,6 +153,9 @@ impl Relocator {
             self.victims.clear();
         }
         let Some(reason) = self.upkeep.relocation_due(&version) else {
+            if let DeletesDue::NotWorth(noted) = self.upkeep.deletes_due(&version) {
+                self.upkeep.pass_over_deletes(noted);
+            }
             self.converting.clear();
             let (was_busy, was_asked) = {
                 let mut state = self.upkeep.relocation.lock();
@@ -170,36 +175,81 @@ impl Relocator {
         if self.upkeep.ctx.options.always_converts() {
             return Ok(self.convert_all(&version));
         }
+        if reason == Reason::Deletes {
+            return self.step_for_deletes(&version, written);
+        }
         if self.victims.is_empty() {
-            let is_in_vain = self.marked_at == written && self.freed == 0 && !is_asked;
-            if is_in_vain && reason == Reason::Target {
+            if self.marked_at == written && self.freed == 0 && !is_asked {
                 // Nothing was written and nothing could be freed since the last marking.
-                self.upkeep.put_off_relocation(reason);
+                self.upkeep.put_off_relocation();
                 return Ok(true);
             }
-            let chosen = self.upkeep.choose_victims(&version, reason)?;
-            (self.victims, self.is_last) = (chosen.victims, chosen.is_all);
-            (self.marked_at, self.used_until, self.freed) = (written, written + chosen.live / USED_PART, 0);
+            self.mark(&version, reason, written)?;
+            self.marked_at = written;
             if self.victims.is_empty() {
-                self.upkeep.put_off_relocation(reason);
+                self.upkeep.put_off_relocation();
             }
             return Ok(true);
         }
-        let freed = match self.upkeep.move_some(&mut self.victims) {
+        if self.move_some()? == Some(0) {
+            self.upkeep.put_off_relocation();
+        }
+        Ok(true)
+    }
+
+    /// Cleans some of the files that deletes have left, or marks and chooses them. What fails is left to the target.
+    fn step_for_deletes(&mut self, version: &Arc<Version>, written: u64) -> Result<bool> {
+        if self.chosen_for != Reason::Deletes {
+            self.victims.clear();
+        }
+        let done = if self.victims.is_empty() {
+            self.upkeep.begin_deletes();
+            self.mark(version, Reason::Deletes, written).map(|()| self.victims.is_empty())
+        } else {
+            let is_enough = |relocator: &Self| {
+                relocator.is_all || !is_worth_reading(relocator.freed, marked_bytes(version))
+            };
+            self.move_some().map(|freed| freed == Some(0) || self.victims.is_empty() && is_enough(self))
+        };
+        let is_harmless =
+            |error: &Error| error.kind() != ErrorKind::Closed && self.upkeep.ctx.status.poison().is_none();
+        let is_done = match done {
+            Err(error) if is_harmless(&error) => {
+                trace::cleaning_failed(&error);
+                self.victims.clear();
+                true
+            }
+            done => done?,
+        };
+        if is_done {
+            self.upkeep.end_deletes();
+        }
+        Ok(true)
+    }
+
+    /// Marks, and chooses files to clean.
+    fn mark(&mut self, version: &Arc<Version>, reason: Reason, written: u64) -> Result<()> {
+        let chosen = self.upkeep.choose_victims(version, reason)?;
+        (self.victims, self.is_all, self.chosen_for) = (chosen.victims, chosen.is_all, reason);
+        (self.marked_at, self.used_until, self.freed) = (u64::MAX, written + chosen.live / USED_PART, 0);
+        Ok(())
+    }
+
+    /// Cleans some of the files that were chosen. Returns the bytes that this has freed; `None` if one of them is damaged.
+    fn move_some(&mut self) -> Result<Option<u64>> {
+        match self.upkeep.move_some(&mut self.victims) {
             Err(error) if self.upkeep.is_of_damaged(&error) => {
                 // The file is left out from now on. The next marking chooses others.
                 self.victims.clear();
                 self.marked_at = u64::MAX;
-                return Ok(true);
+                Ok(None)
             }
-            freed => freed?,
-        };
-        self.freed += freed;
-        let is_done = reason == Reason::Deletes && self.is_last && self.victims.is_empty();
-        if freed == 0 || is_done {
-            self.upkeep.put_off_relocation(reason);
+            freed => {
+                let freed = freed?;
+                self.freed += freed;
+                Ok(Some(freed))
+            }
         }
-        Ok(true)
     }
 
     /// Requests that all partitions are converted, or looks whether they have been. Returns whether there may be more to do.
@@ -221,7 +271,7 @@ impl Relocator {
         drop(background);
         self.converting.clear();
         // What is left, such as files that snapshots pin, is looked at again when there is more.
-        self.upkeep.put_off_relocation(Reason::Target);
+        self.upkeep.put_off_relocation();
         true
     }
 }
@@ -236,8 +286,13 @@ impl Job for Relocator {
                 self.upkeep.note_progress();
                 JobStep::Again
             }
-            Ok(false) if self.upkeep.waits_for_quiet() => JobStep::IdleFor(QUIET_AFTER),
-            Ok(false) => JobStep::Idle,
+            Ok(false) => {
+                let version = Arc::clone(&self.upkeep.version_set.state.load().version);
+                match self.upkeep.deletes_due(&version) {
+                    DeletesDue::Nothing => JobStep::Idle,
+                    _ => JobStep::IdleFor(QUIET_AFTER),
+                }
+            }
             Err(error) => {
                 self.victims.clear();
                 self.upkeep.relocation.lock().is_busy = false;
@@ -271,32 +326,7 @@ impl Upkeep {
             return Some(Reason::Target);
         }
         drop(state);
-        self.are_deletes_due(version).then_some(Reason::Deletes)
-    }
-
-    /// Whether the files that deletes have left are to be cleaned.
-    fn are_deletes_due(&self, version: &Version) -> bool {
-        if !self.relocation.lock().has_deletes || self.ctx.options.always_converts() || !self.is_quiet() {
-            return false;
-        }
-        // Merges are still finding what was deleted.
-        if self.version_set.ledger.lock().is_busy() {
-            return false;
-        }
-        let state = self.relocation.lock();
-        let mut files = state.states_of(version, 1.0);
-        files.retain(|file| !state.damaged.contains(&file.file));
-        is_worth_marking(&files, space_of(version, 0).ssts)
-    }
-
-    /// Notes that much was deleted: its space is to come back without further writes.
-    pub(crate) fn note_deletes(&self) {
-        self.relocation.lock().has_deletes = true;
-    }
-
-    /// Whether only time is missing before deletes may be due.
-    fn waits_for_quiet(&self) -> bool {
-        self.relocation.lock().has_deletes && !self.is_quiet()
+        (self.deletes_due(version) == DeletesDue::Clean).then_some(Reason::Deletes)
     }
 
     /// Bytes to be freed: those above the target, and those that conversions want.
@@ -388,12 +418,8 @@ impl Upkeep {
         version
     }
 
-    /// Puts off relocation until more space is wanted, or more was deleted: nothing could be freed.
-    fn put_off_relocation(&self, reason: Reason) {
-        if reason == Reason::Deletes {
-            self.relocation.lock().has_deletes = false;
-            return;
-        }
+    /// Puts off relocation until more space is wanted: nothing could be freed.
+    fn put_off_relocation(&self) {
         let version = Arc::clone(&self.version_set.state.load().version);
         let (excess, files) = (self.wanted_space(&version), self.estimated_space(&version).files);
         self.relocation.lock().retry_above = excess + (files / PUT_OFF_PART).max(1);
