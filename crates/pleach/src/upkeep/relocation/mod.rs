@@ -209,7 +209,10 @@ impl Relocator {
             let is_enough = |relocator: &Self| {
                 relocator.is_all || !is_worth_reading(relocator.freed, marked_bytes(version))
             };
-            self.move_some().map(|freed| freed == Some(0) || self.victims.is_empty() && is_enough(self))
+            // Behind a damaged file the others are marked again.
+            self.move_some().map(|freed| {
+                freed == Some(0) || freed.is_some() && self.victims.is_empty() && is_enough(self)
+            })
         };
         let is_harmless =
             |error: &Error| error.kind() != ErrorKind::Closed && self.upkeep.ctx.status.poison().is_none();
@@ -231,7 +234,13 @@ impl Relocator {
     fn mark(&mut self, version: &Arc<Version>, reason: Reason, written: u64) -> Result<()> {
         let chosen = self.upkeep.choose_victims(version, reason)?;
         (self.victims, self.is_all, self.chosen_for) = (chosen.victims, chosen.is_all, reason);
-        (self.marked_at, self.used_until, self.freed) = (u64::MAX, written + chosen.live / USED_PART, 0);
+        // Little may be left behind deletes, so that it would be written before the marking ends.
+        let used_min = match reason {
+            Reason::Target => 0,
+            Reason::Deletes => self.upkeep.ctx.options.memtable_budget() as u64,
+        };
+        let used_until = written + (chosen.live / USED_PART).max(used_min);
+        (self.marked_at, self.used_until, self.freed) = (u64::MAX, used_until, 0);
         Ok(())
     }
 
