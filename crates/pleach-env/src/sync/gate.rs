@@ -25,7 +25,7 @@ impl Gate {
         }
     }
 
-    /// Waits while the gate is in `state`, and returns the one after it. Spins so many rounds before it sleeps.
+    /// Waits while the gate is in `state`, and returns the next one. Spins `rounds` times before it sleeps.
     ///
     /// What happened before the call of [`Gate::open`] is visible behind it.
     #[cfg_attr(feature = "failpoints", track_caller)]

@@ -24,7 +24,7 @@ const LOOKED_AT: u64 = 3;
 /// The files that a marking has chosen.
 pub(super) struct Chosen {
     pub(super) victims: VecDeque<Victim>,
-    /// Whether there were no others worth cleaning.
+    /// Whether they are all files that were wanted: for deletes, all that are worth cleaning.
     pub(super) is_all: bool,
     /// Bytes of live values.
     pub(super) live: u64,

@@ -114,7 +114,7 @@ pub(super) struct Relocator {
     /// Files that the last marking has found worth cleaning, and that have not been cleaned. They are cleaned when a pass is due,
     /// as long as the marking is not too old.
     victims: VecDeque<Victim>,
-    /// What they were chosen for, and whether no others were worth cleaning.
+    /// What they were chosen for, and whether they are all files that were wanted then.
     chosen_for: Reason,
     is_all: bool,
     /// Bytes written when that marking began, and those up to which it is used.
