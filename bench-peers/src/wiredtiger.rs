@@ -84,6 +84,11 @@ fn open(config: &EngineConfig, kind: &str) -> Result<Box<dyn Engine>> {
 /// each instead of 41.
 const DIRTY: &str = "eviction_dirty_target=60,eviction_dirty_trigger=80";
 
+/// With the usual pages of 32 KiB and the system's read-ahead, random inserts and YCSB A and F are 0.65 to 0.8 times as fast, and
+/// scans of 100 rows are 0.9 times as fast (1.2 times with 32 KiB and without read-ahead). Pages of 8 KiB: YCSB 1.05 times, scans
+/// 0.6 times.
+pub(crate) const PAGES: &str = "leaf_page_max=16KB,access_pattern_hint=random";
+
 pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<String> {
     let log = match (config.durability, log(config)?) {
         (Durability::Sync, Log::Off) => return Err("synced commits need a log".into()),
@@ -127,7 +132,7 @@ pub(crate) fn eviction(config: &EngineConfig) -> String {
 
 fn table_config(config: &mut EngineConfig, kind: &str) -> Result<String> {
     let compressor = if config.compression { "snappy" } else { "none" };
-    let text = format!("key_format=u,value_format=u,block_compressor={compressor}{kind}");
+    let text = format!("key_format=u,value_format=u,block_compressor={compressor},{PAGES}{kind}");
     Ok(text + &own_words(config, "table")?)
 }
 

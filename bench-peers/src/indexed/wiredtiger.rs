@@ -10,7 +10,7 @@ use pleach_bench::{Engine, EngineConfig, EngineFactory, Result};
 use pleach_wiredtiger::{Connection, Direction, Session, Statistic};
 
 use super::{Bounds, Indexed, IndexedStore, Tables, factory as indexed};
-use crate::wiredtiger::{connection_config, own_words, version};
+use crate::wiredtiger::{PAGES, connection_config, own_words, version};
 
 /// The factory of WiredTiger with an index.
 pub(crate) fn factory() -> EngineFactory {
@@ -34,7 +34,7 @@ fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
     let connection = Connection::open(&config.dir, &words)?;
     let mut session = connection.session()?;
     for (_, name) in [INDEX, ROWS] {
-        session.create(name, &format!("key_format=u,value_format=u{table}"))?;
+        session.create(name, &format!("key_format=u,value_format=u,{PAGES}{table}"))?;
     }
     let mut last = None;
     session.scan(ROWS.0, ROWS.1, None, Direction::Reverse, &mut |id, _| {

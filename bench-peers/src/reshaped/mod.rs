@@ -3,13 +3,13 @@
 //! Of each store there are `-reshaped`, whose map is in memory, `-reshaped-pleach`, whose map is in a Pleach store, and `-paper`,
 //! the paper's own scheme. Partitions are prefixes of keys. [`stores`] opens the stores.
 //!
-//! The memory that the engine gets is divided: a quarter for the changes of the map (delta), a part for the map, the rest for
-//! the store's cache. A map in memory grows with the keys and cannot be bounded: its part is `map_bytes`, half of the memory
-//! by default, and statistics tell what it takes (`map_bytes`).
+//! The memory that the engine gets is divided: a quarter for the changes of the map (delta), a quarter for the cache of rows (a
+//! sixteenth beside a map in memory), a part for the map, the rest for the store's cache. A map in memory grows with the keys and
+//! cannot be bounded: its part is `map_bytes`, half of the memory by default, and statistics tell what it takes (`map_bytes`).
 //!
-//! Settings by name: `map_bytes`, `delta_bytes`; `update` (`in-place`, `replace` or `defer`); `replaced_rows`; `stripes` (`one`,
-//! `ranges:8`, `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap file before a commit); those of
-//! the store.
+//! Settings by name: `map_bytes`, `delta_bytes`, `row_cache_bytes`; `update` (`in-place`, `replace` or `defer`);
+//! `replaced_rows`; `stripes` (`one`, `ranges:8`, `tables:8`); of `-paper` `flush` (`write` or `sync`: what happens to the remap
+//! file before a commit); those of the store.
 
 mod paper;
 mod stores;
@@ -79,6 +79,8 @@ pub(crate) fn factories() -> Vec<EngineFactory> {
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     delta: usize,
+    /// For the cache of rows.
+    rows: usize,
     /// For the rows that a move reads at a time, beside all others and only while it lasts.
     moves: usize,
     /// For the map's Pleach store.
@@ -89,6 +91,10 @@ struct Memory {
 /// Part of the memory for the delta. Each checkpoint syncs the store, so a small delta costs many syncs, and a store that
 /// appends needs little cache.
 const DELTA_SHARE: usize = 4;
+/// Part of the memory for the cache of rows.
+const ROWS_SHARE: usize = 4;
+/// The same beside a map in memory.
+const ROWS_SHARE_BESIDE_MAP: usize = 16;
 /// Part of the memory for a move.
 const MOVES_SHARE: usize = 8;
 /// Keys that a move puts into one transaction.
@@ -115,8 +121,13 @@ impl Memory {
                 (map_bytes.unwrap_or(all / 2) + written, written)
             }
         };
+        let rows = config.take_tuning("row_cache_bytes")?.unwrap_or(match place {
+            MapPlace::Disk => all / ROWS_SHARE,
+            MapPlace::Memory => all / ROWS_SHARE_BESIDE_MAP,
+        });
         let moves = all / MOVES_SHARE;
-        Ok(Self { delta, moves, map_store, cache: all.saturating_sub(delta + map).max(all / CACHE_SHARE) })
+        let cache = all.saturating_sub(delta + map + rows).max(all / CACHE_SHARE);
+        Ok(Self { delta, rows, moves, map_store, cache })
     }
 }
 
@@ -135,6 +146,7 @@ fn open(config: &EngineConfig, store: Store, place: MapPlace) -> Result<Box<dyn 
     let mut options = Options::new()
         .map(place)
         .delta_bytes(memory.delta)
+        .row_cache_bytes(memory.rows)
         .moves(memory.moves, MOVE_KEYS)
         .map_options(pleach::Options::new().memory(memory.map_store))
         .update(update(&mut config)?);
@@ -210,6 +222,7 @@ impl Engine for Engined {
         let mut details = BTreeMap::from([
             ("delta_bytes".to_owned(), stats.delta_bytes as u64),
             ("map_bytes".to_owned(), stats.map_bytes as u64),
+            ("row_cache_bytes".to_owned(), stats.row_cache_bytes as u64),
             ("checkpoints".to_owned(), stats.checkpoint),
             ("remap_file_bytes".to_owned(), file_bytes(&self.map)),
         ]);

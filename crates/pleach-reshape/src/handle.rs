@@ -22,6 +22,7 @@ use crate::map::{Map, MapStore};
 use crate::open::{self, OpenReport};
 use crate::options::Options;
 use crate::replaced::Replaced;
+use crate::row_cache::RowCache;
 use crate::store::{Durability, RowStore};
 use crate::versions::Versions;
 use crate::write_path::Batch;
@@ -59,6 +60,8 @@ pub struct Stats {
     /// Memory of the whole map with [`MapPlace::Memory`](crate::MapPlace::Memory). The memory of the map's Pleach store comes
     /// on top.
     pub map_bytes: usize,
+    /// Memory of the cached rows.
+    pub row_cache_bytes: usize,
     /// How often all rows began to move to new tables: the ids were exhausted, or all rows were reclustered.
     pub generation: u64,
     /// Whether rows are being moved from the generation before.
@@ -79,6 +82,8 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) map: Map,
     pub(crate) latches: Latches,
+    /// Rows that were read lately.
+    pub(crate) rows: RowCache,
     pub(crate) in_flight: InFlight,
     /// The numbers of uses of `in_flight`.
     pub(crate) tickets: AtomicU64,
@@ -239,6 +244,7 @@ impl Reshaped {
         Stats {
             delta_bytes: inner.map.delta_bytes(),
             map_bytes: inner.map.base_bytes(),
+            row_cache_bytes: inner.rows.bytes(),
             generation: allocator.generation,
             is_draining: allocator.previous.is_some(),
             checkpoint: inner.newest_checkpoint.load(Ordering::Relaxed),

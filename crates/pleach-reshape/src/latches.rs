@@ -1,6 +1,7 @@
 //! Latches: locks of keys, by hash. Who writes a key, or moves its row, holds its latch.
 //!
-//! A writer holds its latches from before it looks for the old rows until its changes are in the map. So the changes of one
+//! A writer holds its latches from before it looks for the old rows until its changes are in the map, and the row cache has
+//! forgotten what they replace. So the changes of one
 //! key are ordered. Readers take no latch before they have met something that a writer may be in the middle of.
 //!
 //! # Concurrency
@@ -42,12 +43,15 @@ impl Latches {
         Held(numbers.into_iter().map(hold).collect())
     }
 
-    /// Waits until a writer that has this version has published it. `version` is that of a row or of a deletion that the
-    /// caller has seen: without the wait a reader could see a part of a batch, and then miss another part.
+    /// Waits until the writer of this version has published it and has forgotten the rows that it replaced. `version` is that of a
+    /// row or of a deletion that the caller has seen: without the wait a reader could see a part of a batch, and then miss
+    /// another part. 0: the base of the map says that the key is not there, and the writer may be any; a checkpoint may have taken
+    /// what a writer published while that still holds its latch.
     pub(crate) fn wait_for(&self, hash: u64, version: u64) {
         let latch = &self.0[self.number(hash)];
         // A writer announces its version before it commits, so who has seen the commit sees the announcement, or its end.
-        if latch.holder.load(Ordering::SeqCst) == version {
+        let holder = latch.holder.load(Ordering::SeqCst);
+        if holder == version && version != 0 || holder != 0 && version == 0 {
             drop(latch.mutex.lock());
         }
     }
@@ -105,5 +109,23 @@ mod tests {
         latches.wait_for(1, 6);
         drop(held);
         latches.wait_for(1, 7);
+        latches.wait_for(1, 0);
+    }
+
+    #[test]
+    fn a_key_that_the_base_does_not_know_waits_for_any_holder() {
+        let latches = Latches::new(LATCH_COUNT);
+        let held = latches.hold([1].into_iter());
+        held.announce(7);
+        let is_over = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                latches.wait_for(1, 0);
+                assert_eq!(is_over.load(Ordering::SeqCst), 1);
+            });
+            (0..1000).for_each(|_| std::thread::yield_now());
+            is_over.store(1, Ordering::SeqCst);
+            drop(held);
+        });
     }
 }

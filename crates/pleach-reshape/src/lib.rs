@@ -43,6 +43,7 @@ mod reads;
 mod recovery;
 mod replaced;
 mod row;
+mod row_cache;
 mod snapshot;
 mod sorted;
 pub mod store;

@@ -61,6 +61,7 @@ pub struct Options {
     pub(crate) update: Update,
     pub(crate) map: MapPlace,
     pub(crate) delta_bytes: usize,
+    pub(crate) row_cache_bytes: usize,
     pub(crate) map_store: pleach::Options,
     pub(crate) runs_checkpoints: bool,
     pub(crate) rebuilds: bool,
@@ -73,6 +74,8 @@ pub struct Options {
 const MAP_MEMORY: usize = 128 << 20;
 /// Memory of the changes since the last checkpoint, by default.
 const DELTA_BYTES: usize = 32 << 20;
+/// Memory of cached rows, by default.
+const ROW_CACHE_BYTES: usize = 32 << 20;
 /// Bytes of rows that a move reads at a time.
 const MOVE_BYTES: usize = 16 << 20;
 /// Keys that a move latches at a time: few, so that writers hardly meet it.
@@ -99,6 +102,7 @@ impl Options {
             update: Update::default(),
             map: MapPlace::default(),
             delta_bytes: DELTA_BYTES,
+            row_cache_bytes: ROW_CACHE_BYTES,
             map_store: pleach::Options::new().memory(MAP_MEMORY),
             runs_checkpoints: true,
             rebuilds: false,
@@ -160,6 +164,15 @@ impl Options {
     #[must_use]
     pub fn delta_bytes(mut self, bytes: usize) -> Self {
         self.delta_bytes = bytes;
+        self
+    }
+
+    /// Memory of the cache of rows (default: 32 MiB; 0: no cache). Rows lie in the order in which they were written, so a page of
+    /// the store has few rows that are read often; a cache of single rows holds many more of them. Memory is taken as rows are
+    /// read. Ranges, snapshots and [`Reshaped::get_many`] do not use it.
+    #[must_use]
+    pub fn row_cache_bytes(mut self, bytes: usize) -> Self {
+        self.row_cache_bytes = bytes;
         self
     }
 

@@ -1,5 +1,6 @@
 //! Reads of one key, which take no latch unless they meet a writer.
 //!
+//! A row in the cache is the answer. Otherwise the map says where the row is.
 //! A row that is found under the right key is the answer. If it is not, its key has been moved or deleted, or is being so:
 //! the map is read again, and at last under the key's latch. Then the map's entry is stale, and the key is not there.
 //!
@@ -43,6 +44,10 @@ impl Reshaped {
 impl Inner {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let hash = key_hash(key);
+        let miss = match self.rows.get(key, hash) {
+            Ok(value) => return Ok(Some(value)),
+            Err(miss) => miss,
+        };
         let mut missed = None;
         for _ in 0..ATTEMPTS_MAX {
             let published = self.map.get(key, hash)?;
@@ -55,6 +60,7 @@ impl Inner {
             }
             if let Some((value, version)) = self.read_row(id, key)? {
                 self.wait_for(hash, version);
+                self.rows.fill(miss, key, hash, id, &value);
                 return Ok(Some(value));
             }
             missed = Some(id);
@@ -67,10 +73,7 @@ impl Inner {
     }
 
     fn wait_for(&self, hash: u64, version: u64) {
-        // 0: the base of the map says it, so it was published long ago.
-        if version != 0 {
-            self.latches.wait_for(hash, version);
-        }
+        self.latches.wait_for(hash, version);
     }
 
     /// The value and the version of a row, if it is there and has this key.

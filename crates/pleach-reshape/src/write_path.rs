@@ -1,7 +1,8 @@
 //! Write path: latches, old places, ids and a version, one transaction of the store, publication to the map.
 //!
 //! # Order
-//! Latches; lookup of the keys in the map; slot; gate, shared; version; ids; commit; publication; then all are given back.
+//! Latches; lookup of the keys in the map; slot; gate, shared; version; ids; commit; publication; row cache; then all are given
+//! back.
 //! The version is taken before the ids: a checkpoint relies on it (`checkpoint`).
 
 use std::collections::BTreeMap;
@@ -179,7 +180,10 @@ impl Inner {
         let held = self.latches.hold(hashes.iter().copied());
         let mut old: SmallVec<[Option<Id>; 4]> = SmallVec::new();
         for ((key, _), hash) in operations.iter().zip(hashes) {
-            old.push(self.map.get(key, *hash)?.id);
+            old.push(match self.rows.id(key, *hash) {
+                Some(id) => Some(id),
+                None => self.map.get(key, *hash)?.id,
+            });
         }
         if only_new && self.is_there(operations[0].0, old[0])? {
             return Ok(Attempt::Done(false));
@@ -200,10 +204,13 @@ impl Inner {
         };
         let mut transaction = Transaction::default();
         let mut published: SmallVec<[(usize, Option<Id>); 4]> = SmallVec::new();
+        // The row that each key has in the end.
+        let mut rows: SmallVec<[Option<Id>; 4]> = SmallVec::new();
         // Rows that are left for later.
         let (mut replaced, mut tombstones) = (SmallVec::<[Id; 4]>::new(), SmallVec::<[Id; 4]>::new());
         for (index, (step, (key, value))) in steps.iter().zip(operations).enumerate() {
             let row = Row { version, key, value: *value };
+            rows.push(value.and(if step.appends { Some(next) } else { step.old }));
             if step.appends {
                 transaction.put(self.layout.place(next), |bytes| row.encode(bytes));
                 published.push((index, value.map(|_| next)));
@@ -227,7 +234,14 @@ impl Inner {
         }
         let changes = published.iter().map(|(index, id)| (operations[*index].0, hashes[*index], *id));
         held.announce(version);
-        self.commit_and_publish(transaction, durability, version, changes)?;
+        let outcome = self.commit_and_publish(transaction, durability, version, changes);
+        // Also behind an error: the transaction may have taken place.
+        let changes =
+            operations.iter().zip(hashes).enumerate().filter(|(index, _)| steps[*index].old.is_some());
+        self.rows.renew(changes.map(|(index, ((key, value), hash))| {
+            (*key, *hash, rows[index].zip(*value).filter(|_| outcome.is_ok()))
+        }));
+        outcome?;
         self.replaced.note(&replaced, &tombstones);
         Ok(Attempt::Done(true))
     }

@@ -44,6 +44,7 @@ pub(crate) fn options(env: &Arc<SimEnv>, rng: &mut fastrand::Rng) -> Options {
         .map_options(map)
         .moves(rng.usize(100..4000), rng.usize(1..20))
         .replaced_rows(rng.usize(1..30))
+        .row_cache_bytes([0, 50_000, 32 << 20][rng.usize(..3)])
 }
 
 pub(crate) fn open(store: &ModelStore, options: &Options) -> Reshaped {

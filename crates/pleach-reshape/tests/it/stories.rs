@@ -52,6 +52,8 @@ fn reads_between_commit_and_publication_miss_nothing() {
             let store = open(&rows, &dir, update);
             store.put("a", "1").unwrap();
             store.put("b", "1").unwrap();
+            // Now they are in the cache of rows.
+            assert!(store.get("a").unwrap().is_some() && store.get("b").unwrap().is_some());
             let stopped = stop_next_commit(&rows);
             thread::scope(|scope| {
                 let writer = scope.spawn(|| {
@@ -91,6 +93,8 @@ fn reads_between_commit_and_publication_miss_nothing() {
                 }
                 assert_eq!(snapshot.join().unwrap(), [bytes("2"), None, bytes("2")]);
                 writer.join().unwrap();
+                let after = ["a", "b", "c"].map(|key| store.get(key).unwrap());
+                assert_eq!(after, [bytes("2"), None, bytes("2")]);
             });
         }
     }
@@ -172,11 +176,14 @@ fn failed_commits_leave_what_the_store_has() {
     let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
     let store = open(&rows, &dir, Update::Replace);
     store.put("k", "1").unwrap();
+    // Into the cache of rows.
+    assert!(store.get("k").unwrap().is_some());
     rows.fail(Some(Failure::Commit));
     assert_eq!(store.put("k", "2").unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"1"[..]));
     // It did not take place, so writes go on.
     store.put("k", "3").unwrap();
+    assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"3"[..]));
     rows.fail(Some(Failure::CommitAfterEffect));
     assert!(store.put("k", "4").is_err());
     assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"4"[..]));
