@@ -3,12 +3,15 @@
 //! Partitions are tables, row-store B-trees of byte strings, or WiredTiger's LSM trees. A buffered commit writes the log to the
 //! system and does not sync it, unless `log` says otherwise. What is chosen and why: docs/benchmarks.md.
 //!
+//! Where each commit writes the log, threads that wait share a transaction (`share`).
+//!
 //! Settings by name: `log`, of buffered commits: `written`, `unwritten` (a killed process loses what is in the log's buffer) or
-//! `off`; `connection` and `table`, both strings in WiredTiger's own syntax that are put after ours and so override them; `;`
-//! stands for its comma.
+//! `off`; `share` (on); `connection` and `table`, both strings in WiredTiger's own syntax that are put after ours and so
+//! override them; `;` stands for its comma.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pleach_bench::{
@@ -17,6 +20,8 @@ use pleach_bench::{
 };
 
 use pleach_wiredtiger::{Connection, Log, Statistic};
+
+use crate::group::Group;
 
 /// How long a table that is to be removed may be in use by background threads, and how often that is tried.
 const DROP_PATIENCE: Duration = Duration::from_secs(30);
@@ -61,12 +66,15 @@ struct WiredTiger {
     is_lsm: bool,
     /// Names of the tables, by partition.
     tables: Vec<CString>,
+    /// If writers share transactions: their queue, and the session of who commits.
+    shared: Option<(Group, Mutex<pleach_wiredtiger::Session>)>,
 }
 
 fn open(config: &EngineConfig, kind: &str) -> Result<Box<dyn Engine>> {
     let mut config = config.clone();
     let connection_config = connection_config(&mut config)?;
     let table_config = table_config(&mut config, kind)?;
+    let is_shared = config.take_tuning("share")?.unwrap_or(true) && connection_config.contains(WRITES_LOG);
     config.no_tuning_left()?;
     let connection = Connection::open(&config.dir, &connection_config)?;
     let names = (0..config.partitions).map(|number| CString::new(format!("table:p{number}")));
@@ -75,8 +83,8 @@ fn open(config: &EngineConfig, kind: &str) -> Result<Box<dyn Engine>> {
     for table in &tables {
         session.create(table, &table_config)?;
     }
-    drop(session);
-    Ok(Box::new(WiredTiger { connection, is_lsm: !kind.is_empty(), tables }))
+    let shared = is_shared.then(|| (Group::default(), Mutex::new(session)));
+    Ok(Box::new(WiredTiger { connection, is_lsm: !kind.is_empty(), tables, shared }))
 }
 
 /// With the usual shares, 5 and 20 %, random inserts evict pages long before the cache is full. A load of a million pairs of 116
@@ -88,6 +96,9 @@ const DIRTY: &str = "eviction_dirty_target=60,eviction_dirty_trigger=80";
 /// scans of 100 rows are 0.9 times as fast (1.2 times with 32 KiB and without read-ahead). Pages of 8 KiB: YCSB 1.05 times, scans
 /// 0.6 times.
 pub(crate) const PAGES: &str = "leaf_page_max=16KB,access_pattern_hint=random";
+
+/// What configurations have in which each commit writes the log.
+const WRITES_LOG: &str = "transaction_sync=(enabled=true";
 
 pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<String> {
     let log = match (config.durability, log(config)?) {
@@ -145,7 +156,8 @@ pub(crate) fn own_words(config: &mut EngineConfig, name: &str) -> Result<String>
 impl Engine for WiredTiger {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let session = self.connection.session()?;
-        Ok(Box::new(WiredTigerSession { tables: &self.tables, is_lsm: self.is_lsm, session }))
+        let shared = self.shared.as_ref();
+        Ok(Box::new(WiredTigerSession { tables: &self.tables, is_lsm: self.is_lsm, session, shared }))
     }
 
     fn drop_partition(&self, partition: usize) -> Result<()> {
@@ -204,41 +216,57 @@ struct WiredTigerSession<'a> {
     tables: &'a [CString],
     is_lsm: bool,
     session: pleach_wiredtiger::Session,
+    shared: Option<&'a (Group, Mutex<pleach_wiredtiger::Session>)>,
+}
+
+/// One write, in the transaction that is open or in one of its own; false on a conflict.
+fn write_one(
+    session: &mut pleach_wiredtiger::Session,
+    tables: &[CString],
+    write: &Write<'_>,
+) -> Result<bool> {
+    let (at, table) = (write.partition, &tables[write.partition]);
+    match write.value {
+        Some(value) => session.insert(at, table, write.key, value),
+        None => session.remove(at, table, write.key),
+    }
+}
+
+/// All writes in one transaction; false on a conflict, after which none is done.
+fn write_all(
+    session: &mut pleach_wiredtiger::Session,
+    tables: &[CString],
+    writes: &[Write<'_>],
+) -> Result<bool> {
+    session.begin()?;
+    for write in writes {
+        let done = write_one(session, tables, write);
+        if !matches!(done, Ok(true)) {
+            session.roll_back()?;
+            return done;
+        }
+    }
+    session.commit().map(|()| true)
 }
 
 impl WiredTigerSession<'_> {
-    /// One write, in the transaction that is open or in one of its own; false on a conflict.
-    fn write_one(&mut self, write: &Write<'_>) -> Result<bool> {
-        let (at, table) = (write.partition, &self.tables[write.partition]);
-        match write.value {
-            Some(value) => self.session.insert(at, table, write.key, value),
-            None => self.session.remove(at, table, write.key),
+    fn write_alone(&mut self, writes: &[Write<'_>]) -> Result<()> {
+        if let [write] = writes {
+            while !write_one(&mut self.session, self.tables, write)? {}
+        } else {
+            while !write_all(&mut self.session, self.tables, writes)? {}
         }
-    }
-
-    /// All writes in one transaction; false on a conflict, after which none is done.
-    fn write_all(&mut self, writes: &[Write<'_>]) -> Result<bool> {
-        self.session.begin()?;
-        for write in writes {
-            let done = self.write_one(write);
-            if !matches!(done, Ok(true)) {
-                self.session.roll_back()?;
-                return done;
-            }
-        }
-        self.session.commit().map(|()| true)
+        Ok(())
     }
 }
 
 impl Session for WiredTigerSession<'_> {
     fn put(&mut self, partition: usize, key: &[u8], value: &[u8]) -> Result<()> {
-        while !self.write_one(&Write { partition, key, value: Some(value) })? {}
-        Ok(())
+        self.write(&[Write { partition, key, value: Some(value) }])
     }
 
     fn delete(&mut self, partition: usize, key: &[u8]) -> Result<()> {
-        while !self.write_one(&Write { partition, key, value: None })? {}
-        Ok(())
+        self.write(&[Write { partition, key, value: None }])
     }
 
     fn get(&mut self, partition: usize, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -258,8 +286,13 @@ impl Session for WiredTigerSession<'_> {
     }
 
     fn write(&mut self, writes: &[Write<'_>]) -> Result<()> {
-        while !self.write_all(writes)? {}
-        Ok(())
+        let Some((group, session)) = self.shared else { return self.write_alone(writes) };
+        let tables = self.tables;
+        group.write(writes, |all| {
+            let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+            while !write_all(&mut session, tables, all)? {}
+            Ok(())
+        })
     }
 
     fn delete_range(&mut self, partition: usize, lower: &[u8], upper: &[u8]) -> Result<()> {

@@ -35,6 +35,15 @@ mod in_flight;
 #[path = "../../crates/pleach-reshape/src/latches.rs"]
 mod latches;
 
+#[path = "../../crates/pleach-reshape/src/row_cache.rs"]
+mod row_cache;
+
+/// Only what the cache of rows stores.
+mod ids {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Id(pub(crate) u64);
+}
+
 /// Rounds of spinning. One look more is all that a model needs.
 pub(crate) const SPIN_ROUNDS: u32 = 1;
 pub(crate) const TURN_ROUNDS: u32 = 1;

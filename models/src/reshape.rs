@@ -2,8 +2,10 @@
 //! word each.
 
 use crate::env::Yielding;
+use crate::ids::Id;
 use crate::in_flight::InFlight;
 use crate::latches::Latches;
+use crate::row_cache::RowCache;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Writers that append, and a checkpoint that looks for what they have published.
@@ -85,6 +87,66 @@ impl Default for Publication {
         Self::new()
     }
 }
+
+/// A writer of one batch, which writes over the row of the first key and deletes the second, and readers with a cache of rows.
+/// The map has no version of the deletion, as if a checkpoint had taken it.
+pub struct Cached {
+    latches: Latches,
+    rows: RowCache,
+    /// The row of the first key: its version.
+    first: AtomicU64,
+    /// The version of the second key's row, or 0.
+    second: AtomicU64,
+}
+
+impl Cached {
+    pub fn new() -> Self {
+        let (first, second) = (AtomicU64::new(OLD), AtomicU64::new(OLD));
+        Self { latches: Latches::new(2), rows: RowCache::new(1 << 20, 1), first, second }
+    }
+
+    pub fn write(&self) {
+        let held = self.latches.hold([FIRST, SECOND].into_iter());
+        held.announce(NEW);
+        self.first.store(NEW, Ordering::Release);
+        self.second.store(0, Ordering::Release);
+        let value: &[u8] = &[NEW as u8];
+        self.rows.renew([(&b"1"[..], FIRST, Some((Id(1), value))), (b"2", SECOND, None)].into_iter());
+    }
+
+    /// Whether the first key has its new value.
+    pub fn is_written(&self) -> bool {
+        self.read(b"1", FIRST, &self.first) == Some(NEW)
+    }
+
+    /// Whether the second key is gone.
+    pub fn is_deleted(&self) -> bool {
+        self.read(b"2", SECOND, &self.second).is_none()
+    }
+
+    fn read(&self, key: &[u8], hash: u64, row: &AtomicU64) -> Option<u64> {
+        let miss = match self.rows.get(key, hash) {
+            Ok(value) => return Some(u64::from(value[0])),
+            Err(miss) => miss,
+        };
+        let version = row.load(Ordering::Acquire);
+        self.latches.wait_for(hash, version);
+        if version == 0 {
+            return None;
+        }
+        self.rows.fill(miss, key, hash, Id(1), &[version as u8]);
+        Some(version)
+    }
+}
+
+impl Default for Cached {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const OLD: u64 = 1;
+const NEW: u64 = 2;
 
 /// Hashes of two keys with different latches.
 const FIRST: u64 = 0;

@@ -1,6 +1,7 @@
 //! Rows in WiredTiger: a table of 8-byte keys for each number.
 //!
-//! Transactions of several threads run side by side. What makes them durable is the log, or without one a checkpoint.
+//! Transactions of several threads run side by side, unless each commit writes the log. What makes them durable is the log, or
+//! without one a checkpoint.
 //!
 //! # Concurrency
 //! Sessions, with their cursors, are pooled: a call takes one and gives it back. A table that is removed must have no cursor
@@ -261,8 +262,11 @@ fn meta_key(name: &str) -> Vec<u8> {
 }
 
 impl RowStore for WiredTigerStore {
+    /// A log that each commit writes is where writers would wait for each other, by spinning: 16 threads on two processors made
+    /// 2,800 commits a second. So there they share transactions.
     fn abilities(&self) -> Abilities {
-        Abilities { concurrent_writers: true, buffered_survives_kill: self.log == Log::Written }
+        let is_written = self.log == Log::Written;
+        Abilities { concurrent_writers: !is_written, buffered_survives_kill: is_written }
     }
 
     fn create_table(&self, table: Table) -> Result<()> {

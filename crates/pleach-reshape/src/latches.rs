@@ -43,15 +43,16 @@ impl Latches {
         Held(numbers.into_iter().map(hold).collect())
     }
 
-    /// Waits until the writer of this version has published it and has forgotten the rows that it replaced. `version` is that of a
-    /// row or of a deletion that the caller has seen: without the wait a reader could see a part of a batch, and then miss
-    /// another part. 0: the base of the map says that the key is not there, and the writer may be any; a checkpoint may have taken
-    /// what a writer published while that still holds its latch.
+    /// Waits until the writer of this version has published it and has forgotten the rows that it replaced. `version` is that of
+    /// a row or of a deletion that the caller has seen: without the wait a reader could see a part of a batch, and then miss
+    /// another part. 0: the base of the map says that the key is not there, and it may come from any writer; a checkpoint may
+    /// have taken what a writer published while that still holds its latch.
     pub(crate) fn wait_for(&self, hash: u64, version: u64) {
         let latch = &self.0[self.number(hash)];
         // A writer announces its version before it commits, so who has seen the commit sees the announcement, or its end.
         let holder = latch.holder.load(Ordering::SeqCst);
-        if holder == version && version != 0 || holder != 0 && version == 0 {
+        let is_waited_for = if version == 0 { holder != 0 } else { holder == version };
+        if is_waited_for {
             drop(latch.mutex.lock());
         }
     }

@@ -23,7 +23,7 @@ use crate::named::{self, CheckpointNumbers, Generation, Identity, store_error};
 use crate::options::{MapPlace, Options, Stripes, Update};
 use crate::recovery::Recovery;
 use crate::replaced::Replaced;
-use crate::row_cache::RowCache;
+use crate::row_cache::{COUNTER_COUNT, RowCache};
 use crate::sorted::remove_leftover;
 use crate::store::RowStore;
 use crate::versions::Versions;
@@ -86,7 +86,7 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         layout,
         map: Map::new(base),
         latches: Latches::new(LATCH_COUNT),
-        rows: RowCache::new(options.row_cache_bytes),
+        rows: RowCache::new(options.row_cache_bytes, COUNTER_COUNT),
         in_flight: InFlight::new(SLOT_COUNT),
         tickets: AtomicU64::new(0),
         versions,

@@ -52,14 +52,14 @@ impl Inner {
         for _ in 0..ATTEMPTS_MAX {
             let published = self.map.get(key, hash)?;
             let Some(id) = published.id else {
-                self.wait_for(hash, published.version);
+                self.latches.wait_for(hash, published.version);
                 return Ok(None);
             };
             if missed == Some(id) {
                 break;
             }
             if let Some((value, version)) = self.read_row(id, key)? {
-                self.wait_for(hash, version);
+                self.latches.wait_for(hash, version);
                 self.rows.fill(miss, key, hash, id, &value);
                 return Ok(Some(value));
             }
@@ -70,10 +70,6 @@ impl Inner {
             Some(id) => Ok(self.read_row(id, key)?.map(|(value, _)| value)),
             None => Ok(None),
         }
-    }
-
-    fn wait_for(&self, hash: u64, version: u64) {
-        self.latches.wait_for(hash, version);
     }
 
     /// The value and the version of a row, if it is there and has this key.

@@ -15,6 +15,8 @@
 //! fills the cache only if it is still the same; the counter's lock makes look and fill one step. Hits take only the lock of the
 //! cache's shard, shared.
 //!
+//! `models/` runs this file in all orders, with the latches.
+//!
 //! A key that has no row is not cached, so a write that finds none has nothing to forget.
 
 use std::hash::{BuildHasherDefault, Hasher};
@@ -28,7 +30,7 @@ use smallvec::SmallVec;
 use crate::ids::Id;
 
 /// Counters: many more than threads. A power of two.
-const COUNTER_COUNT: usize = 1 << 10;
+pub(crate) const COUNTER_COUNT: usize = 1 << 10;
 /// Bytes of a usual entry. The cache chooses by it how many shards it has, and how many keys that left it it remembers.
 const USUAL_BYTES: usize = 256;
 /// What an entry takes beside the bytes of its row: counts of the shared allocation, slot, hash table, and what the allocator
@@ -60,7 +62,8 @@ const KEY_AT: usize = 12;
 pub(crate) struct Miss(u64);
 
 impl RowCache {
-    pub(crate) fn new(bytes: usize) -> Self {
+    /// `counters`: a power of two.
+    pub(crate) fn new(bytes: usize, counters: usize) -> Self {
         if bytes == 0 {
             return Self(None);
         }
@@ -68,7 +71,7 @@ impl RowCache {
         let rows_bytes = (bytes - bytes / SPARE_SHARE) as u64;
         Self(Some(Rows {
             cache: Cache::with(bytes / USUAL_BYTES, rows_bytes, Weigh, hasher, lifecycle),
-            counters: (0..COUNTER_COUNT).map(|_| Mutex::new(0)).collect(),
+            counters: (0..counters).map(|_| Mutex::new(0)).collect(),
             row_bytes_max: bytes / ROW_SHARE,
             forgotten: Row::default(),
         }))
@@ -140,7 +143,7 @@ impl RowCache {
 
 impl Rows {
     fn counter(&self, hash: u64) -> &Mutex<u64> {
-        &self.counters[usize::try_from(hash & (COUNTER_COUNT as u64 - 1)).expect("a small number")]
+        &self.counters[usize::try_from(hash & (self.counters.len() as u64 - 1)).expect("a small number")]
     }
 }
 
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_row_is_there_until_its_key_changes() {
-        let cache = RowCache::new(1 << 20);
+        let cache = RowCache::new(1 << 20, COUNTER_COUNT);
         fill(&cache, miss(&cache, b"k"), b"k", 7, b"one");
         assert_eq!(value(&cache, b"k"), Some(b"one".to_vec()));
         assert_eq!(cache.id(b"k", key_hash(b"k")), Some(Id(7)));
@@ -223,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_was_read_before_a_change_does_not_come_in_after_it() {
-        let cache = RowCache::new(1 << 20);
+        let cache = RowCache::new(1 << 20, COUNTER_COUNT);
         let before = miss(&cache, b"k");
         cache.forget(hashed(&[b"k"]).into_iter());
         fill(&cache, before, b"k", 7, b"old");
@@ -241,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_batch_forgets_all_of_its_rows_before_it_adds_one() {
-        let cache = RowCache::new(1 << 20);
+        let cache = RowCache::new(1 << 20, COUNTER_COUNT);
         let keys = [&b"a"[..], b"b", b"c"];
         for key in keys {
             fill(&cache, miss(&cache, key), key, 1, b"old");
@@ -257,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_row_that_would_drive_out_many_others_is_not_cached() {
-        let cache = RowCache::new(1 << 20);
+        let cache = RowCache::new(1 << 20, COUNTER_COUNT);
         fill(&cache, miss(&cache, b"k"), b"k", 1, &[0; 5000]);
         assert_eq!(value(&cache, b"k"), None);
         fill(&cache, miss(&cache, b"k"), b"k", 1, b"short");
@@ -267,7 +270,7 @@ mod tests {
 
     #[test]
     fn keys_with_one_hash_are_told_apart() {
-        let cache = RowCache::new(1 << 20);
+        let cache = RowCache::new(1 << 20, COUNTER_COUNT);
         let Err(miss) = cache.get(b"a", 5) else { panic!("nothing is there") };
         cache.fill(miss, b"a", 5, Id(1), b"of a");
         assert!(cache.get(b"b", 5).is_err());
@@ -281,13 +284,13 @@ mod tests {
 
     #[test]
     fn it_keeps_to_its_memory_and_without_any_keeps_nothing() {
-        let cache = RowCache::new(1 << 16);
+        let cache = RowCache::new(1 << 16, COUNTER_COUNT);
         for number in 0..10_000_u64 {
             let key = number.to_le_bytes();
             fill(&cache, miss(&cache, &key), &key, number, &[0; 50]);
         }
         assert!((1 << 15..=1 << 16).contains(&cache.bytes()), "{}", cache.bytes());
-        let none = RowCache::new(0);
+        let none = RowCache::new(0, COUNTER_COUNT);
         fill(&none, miss(&none, b"k"), b"k", 7, b"one");
         assert_eq!(value(&none, b"k"), None);
         assert_eq!(none.bytes(), 0);

@@ -49,6 +49,12 @@ pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, sampl
             by_kind.insert("calls_beside".to_owned(), Latency::of(calls));
         }
     }
+    let series = Series {
+        bucket_ms: SERIES_BUCKET_NS / 1_000_000,
+        ops: recorder.series.clone(),
+        disk_bytes: samples.disk_bytes.clone(),
+        rss_bytes: samples.rss_bytes.clone(),
+    };
     Record {
         engine: store.factory.name.to_owned(),
         workload: workload.name.to_owned(),
@@ -81,12 +87,8 @@ pub(super) fn record_of(store: &Store<'_>, planned: &Planned, seen: &Seen, sampl
         extra: seen.extra.clone(),
         by_kind,
         latency_curve: latency.curve,
-        series: Series {
-            bucket_ms: SERIES_BUCKET_NS / 1_000_000,
-            ops: recorder.series.clone(),
-            disk_bytes: samples.disk_bytes.clone(),
-            rss_bytes: samples.rss_bytes.clone(),
-        },
+        late_ops_per_s: series.late_ops_per_s(*seconds),
+        series,
         about: store.factory.about.to_owned(),
         capabilities: store.factory.capabilities,
         stopped_after_s: seen.stopped_after_s,

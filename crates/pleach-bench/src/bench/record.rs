@@ -36,6 +36,8 @@ pub(crate) struct Record {
     pub(crate) p95_ns: u64,
     pub(crate) max_ns: u64,
     pub(crate) mean_ns: f64,
+    /// Operations a second in the second half of the time.
+    pub(crate) late_ops_per_s: Option<f64>,
     pub(crate) seconds: f64,
     pub(crate) settle_s: f64,
     pub(crate) cpu_ops_s: f64,
@@ -91,3 +93,17 @@ pub(crate) struct Series {
     /// Resident memory of the process at the same times.
     pub(crate) rss_bytes: Vec<u64>,
 }
+
+impl Series {
+    /// Operations a second from the first bucket on that begins in the second half of so many seconds. None if there are few.
+    pub(crate) fn late_ops_per_s(&self, seconds: f64) -> Option<f64> {
+        let bucket_s = self.bucket_ms as f64 / 1e3;
+        let first = (seconds / 2.0 / bucket_s).ceil();
+        let late_s = seconds - first * bucket_s;
+        let ops: u64 = self.ops.iter().skip(first as usize).sum();
+        (late_s > LATE_BUCKETS_MIN * bucket_s).then(|| ops as f64 / late_s)
+    }
+}
+
+/// Buckets of a half below which its speed says nothing.
+const LATE_BUCKETS_MIN: f64 = 2.0;

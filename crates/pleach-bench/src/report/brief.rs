@@ -11,13 +11,14 @@ use crate::bench::Record;
 use crate::engine::Result;
 
 /// The fields of a record that tables and charts show.
-const FIELDS: [&str; 31] = [
+const FIELDS: [&str; 32] = [
     "engine",
     "workload",
     "keys",
     "threads",
     "ops",
     "ops_per_s",
+    "late_ops_per_s",
     "p50_ns",
     "p99_ns",
     "p999_ns",

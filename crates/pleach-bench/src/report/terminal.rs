@@ -72,7 +72,10 @@ fn line(record: &Record) -> String {
     let ops = count(record.ops as f64) + mark;
     let cells = COLUMNS.map(|(measure, width)| format!("{:>width$}", measure.text_of(record)));
     let note = record.stopped_after_s.map_or_else(String::new, |limit| {
-        format!("  * stopped after {limit} s of {} keys", count(record.keys as f64))
+        let late = record
+            .late_ops_per_s
+            .map_or_else(String::new, |rate| format!(", {}/s in the second half", count(rate)));
+        format!("  * stopped after {limit} s of {} keys{late}", count(record.keys as f64))
     });
     let names = names(&record.engine, &record.workload, &threads, &ops);
     format!("{names}  {}{note}", cells.join("  "))
@@ -93,6 +96,8 @@ mod tests {
         let stopped = Record { ops: 999, stopped_after_s: Some(1.5), ..record.clone() };
         let text = line(&stopped);
         assert!(text.contains(" 999* ") && text.ends_with("* stopped after 1.5 s of 2.00 k keys"), "{text}");
+        let text = line(&Record { late_ops_per_s: Some(400.0), ..stopped });
+        assert!(text.ends_with("of 2.00 k keys, 400/s in the second half"), "{text}");
         let failed = Record { error: Some("disk full".into()), ..record };
         assert!(line(&failed).ends_with("failed  disk full"), "{}", line(&failed));
     }

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::run;
+use crate::bench::record::Series;
 use crate::engine::{
     Capabilities, Engine, EngineFactory, EngineStats, PLEACH, PLEACH_FOREST, PLEACH_LEVELED, REFERENCE,
     Result, Scan, Session,
@@ -198,4 +199,13 @@ fn pleach_writes_everything_again_while_it_compacts() {
         assert_eq!((&*stats.settings["shape"], &*stats.settings["compaction_threads"]), (shape, "3"));
         assert_eq!(stats.settings["memtable_bytes"], "1048576");
     }
+}
+
+#[test]
+fn the_second_half_of_a_load_has_its_own_rate() {
+    let series =
+        Series { bucket_ms: 100, ops: vec![50, 50, 50, 50, 50, 10, 10, 10, 10, 5], ..Series::default() };
+    // The last bucket is half full.
+    assert_eq!(series.late_ops_per_s(0.95).map(f64::round), Some(100.0));
+    assert_eq!(Series::default().late_ops_per_s(0.0), None);
 }
