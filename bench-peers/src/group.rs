@@ -1,4 +1,4 @@
-//! Group commit for stores with one writer: writes that wait share a transaction.
+//! Group commit for stores in which writers would wait for each other: writes that wait share a transaction.
 //!
 //! One thread commits at a time, for all that wait when it begins. `pleach-reshape` does the same, so plain stores get it too.
 
@@ -36,7 +36,7 @@ impl Group {
     pub(crate) fn write(
         &self,
         writes: &[Write<'_>],
-        commit: impl Fn(&[Write<'_>]) -> Result<()>,
+        commit: impl FnOnce(&[Write<'_>]) -> Result<()>,
     ) -> Result<()> {
         let mut state = locked(&self.state);
         let own = state.is_committing.then(|| Arc::new(Request::new(writes)));

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// A thread of its own gives freed memory back, all of it within a second. By default threads do so in their own calls, over ten
-/// seconds: a store that needs the memory limit for page cache then has less of it behind a change of phase.
+/// A background thread returns freed memory to the system within a second. By default threads return it during their own
+/// calls, over ten seconds; until then the page cache lacks it under a memory limit.
 #[expect(unsafe_code, reason = "jemalloc looks for its settings under this name")]
 #[unsafe(export_name = "malloc_conf")]
 pub static ALLOCATOR_SETTINGS: Option<&'static std::ffi::c_char> = {

@@ -11,7 +11,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pleach_bench::{
@@ -66,15 +65,15 @@ struct WiredTiger {
     is_lsm: bool,
     /// Names of the tables, by partition.
     tables: Vec<CString>,
-    /// If writers share transactions: their queue, and the session of who commits.
-    shared: Option<(Group, Mutex<pleach_wiredtiger::Session>)>,
+    /// If writers share transactions.
+    group: Option<Group>,
 }
 
 fn open(config: &EngineConfig, kind: &str) -> Result<Box<dyn Engine>> {
     let mut config = config.clone();
-    let connection_config = connection_config(&mut config)?;
+    let (connection_config, writes_log) = connection_config(&mut config)?;
     let table_config = table_config(&mut config, kind)?;
-    let is_shared = config.take_tuning("share")?.unwrap_or(true) && connection_config.contains(WRITES_LOG);
+    let group = group(&mut config, writes_log)?;
     config.no_tuning_left()?;
     let connection = Connection::open(&config.dir, &connection_config)?;
     let names = (0..config.partitions).map(|number| CString::new(format!("table:p{number}")));
@@ -83,8 +82,8 @@ fn open(config: &EngineConfig, kind: &str) -> Result<Box<dyn Engine>> {
     for table in &tables {
         session.create(table, &table_config)?;
     }
-    let shared = is_shared.then(|| (Group::default(), Mutex::new(session)));
-    Ok(Box::new(WiredTiger { connection, is_lsm: !kind.is_empty(), tables, shared }))
+    drop(session);
+    Ok(Box::new(WiredTiger { connection, is_lsm: !kind.is_empty(), tables, group }))
 }
 
 /// With the usual shares, 5 and 20 %, random inserts evict pages long before the cache is full. A load of a million pairs of 116
@@ -92,16 +91,16 @@ fn open(config: &EngineConfig, kind: &str) -> Result<Box<dyn Engine>> {
 /// each instead of 41.
 const DIRTY: &str = "eviction_dirty_target=60,eviction_dirty_trigger=80";
 
-/// With the usual pages of 32 KiB and the system's read-ahead, random inserts and YCSB A and F are 0.65 to 0.8 times as fast, and
-/// scans of 100 rows are 0.9 times as fast (1.2 times with 32 KiB and without read-ahead). Pages of 8 KiB: YCSB 1.05 times, scans
-/// 0.6 times.
-pub(crate) const PAGES: &str = "leaf_page_max=16KB,access_pattern_hint=random";
+/// Of B-trees. Against this, with the usual pages of 32 KiB and the system's read-ahead: loads 0.6 times, scans of 100 rows 0.9
+/// times as fast. With 32 KiB and without read-ahead: loads and YCSB A and F 0.8, scans 1.2 times. With 8 KiB: YCSB 1.05,
+/// scans 0.6 times. Figures: docs/design/0020-key-reshaping.md.
+pub(crate) const PAGES: &str = ",leaf_page_max=16KB,access_pattern_hint=random";
 
-/// What configurations have in which each commit writes the log.
-const WRITES_LOG: &str = "transaction_sync=(enabled=true";
-
-pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<String> {
-    let log = match (config.durability, log(config)?) {
+/// The configuration of a connection, and whether each commit writes the log.
+pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<(String, bool)> {
+    let kind = log(config)?;
+    let writes_log = config.durability == Durability::Sync || kind == Log::Written;
+    let log = match (config.durability, kind) {
         (Durability::Sync, Log::Off) => return Err("synced commits need a log".into()),
         (Durability::Sync, _) => "log=(enabled=true),transaction_sync=(enabled=true,method=fsync)",
         (Durability::Buffered, Log::Written) => {
@@ -122,7 +121,13 @@ pub(crate) fn connection_config(config: &mut EngineConfig) -> Result<String> {
         // Found where the system keeps its libraries.
         text.push_str(",extensions=[libwiredtiger_snappy.so]");
     }
-    Ok(text + &own_words(config, "connection")?)
+    Ok((text + &own_words(config, "connection")?, writes_log))
+}
+
+/// The queue of writers that share transactions: where each commit writes the log, they would spin there.
+pub(crate) fn group(config: &mut EngineConfig, writes_log: bool) -> Result<Option<Group>> {
+    let is_wanted = config.take_tuning("share")?.unwrap_or(true);
+    Ok((is_wanted && writes_log).then(Group::default))
 }
 
 /// What becomes of the log at a buffered commit.
@@ -143,7 +148,8 @@ pub(crate) fn eviction(config: &EngineConfig) -> String {
 
 fn table_config(config: &mut EngineConfig, kind: &str) -> Result<String> {
     let compressor = if config.compression { "snappy" } else { "none" };
-    let text = format!("key_format=u,value_format=u,block_compressor={compressor},{PAGES}{kind}");
+    let pages = if kind.is_empty() { PAGES } else { "" };
+    let text = format!("key_format=u,value_format=u,block_compressor={compressor}{pages}{kind}");
     Ok(text + &own_words(config, "table")?)
 }
 
@@ -156,8 +162,8 @@ pub(crate) fn own_words(config: &mut EngineConfig, name: &str) -> Result<String>
 impl Engine for WiredTiger {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let session = self.connection.session()?;
-        let shared = self.shared.as_ref();
-        Ok(Box::new(WiredTigerSession { tables: &self.tables, is_lsm: self.is_lsm, session, shared }))
+        let group = self.group.as_ref();
+        Ok(Box::new(WiredTigerSession { tables: &self.tables, is_lsm: self.is_lsm, session, group }))
     }
 
     fn drop_partition(&self, partition: usize) -> Result<()> {
@@ -216,7 +222,7 @@ struct WiredTigerSession<'a> {
     tables: &'a [CString],
     is_lsm: bool,
     session: pleach_wiredtiger::Session,
-    shared: Option<&'a (Group, Mutex<pleach_wiredtiger::Session>)>,
+    group: Option<&'a Group>,
 }
 
 /// One write, in the transaction that is open or in one of its own; false on a conflict.
@@ -238,6 +244,9 @@ fn write_all(
     tables: &[CString],
     writes: &[Write<'_>],
 ) -> Result<bool> {
+    if let [write] = writes {
+        return write_one(session, tables, write);
+    }
     session.begin()?;
     for write in writes {
         let done = write_one(session, tables, write);
@@ -247,17 +256,6 @@ fn write_all(
         }
     }
     session.commit().map(|()| true)
-}
-
-impl WiredTigerSession<'_> {
-    fn write_alone(&mut self, writes: &[Write<'_>]) -> Result<()> {
-        if let [write] = writes {
-            while !write_one(&mut self.session, self.tables, write)? {}
-        } else {
-            while !write_all(&mut self.session, self.tables, writes)? {}
-        }
-        Ok(())
-    }
 }
 
 impl Session for WiredTigerSession<'_> {
@@ -286,13 +284,15 @@ impl Session for WiredTigerSession<'_> {
     }
 
     fn write(&mut self, writes: &[Write<'_>]) -> Result<()> {
-        let Some((group, session)) = self.shared else { return self.write_alone(writes) };
-        let tables = self.tables;
-        group.write(writes, |all| {
-            let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
-            while !write_all(&mut session, tables, all)? {}
+        let (session, tables) = (&mut self.session, self.tables);
+        let mut commit = |writes: &[Write<'_>]| {
+            while !write_all(session, tables, writes)? {}
             Ok(())
-        })
+        };
+        match self.group {
+            Some(group) => group.write(writes, commit),
+            None => commit(writes),
+        }
     }
 
     fn delete_range(&mut self, partition: usize, lower: &[u8], upper: &[u8]) -> Result<()> {

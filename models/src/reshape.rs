@@ -111,7 +111,7 @@ impl Cached {
         self.first.store(NEW, Ordering::Release);
         self.second.store(0, Ordering::Release);
         let value: &[u8] = &[NEW as u8];
-        self.rows.renew([(&b"1"[..], FIRST, Some((Id(1), value))), (b"2", SECOND, None)].into_iter());
+        self.rows.refresh([(&b"1"[..], FIRST, Some((Id(1), value))), (b"2", SECOND, None)].into_iter());
     }
 
     /// Whether the first key has its new value.

@@ -1,7 +1,7 @@
 //! Rows in WiredTiger: a table of 8-byte keys for each number.
 //!
-//! Transactions of several threads run side by side, unless each commit writes the log. What makes them durable is the log, or
-//! without one a checkpoint.
+//! Transactions of several threads may run side by side. Where each commit writes the log, writers share them. What makes them
+//! durable is the log, or without one a checkpoint.
 //!
 //! # Concurrency
 //! Sessions, with their cursors, are pooled: a call takes one and gives it back. A table that is removed must have no cursor
@@ -45,7 +45,8 @@ pub enum Log {
     Off,
     /// A log in memory, which is written when its buffer is full: a killed process loses buffered commits.
     Unwritten,
-    /// A log that each commit writes.
+    /// A log that each commit writes. Writers share transactions, so a buffered write may wait for another thread's sync. A new
+    /// store has one stripe unless the options say otherwise, and keeps it under another log setting.
     #[default]
     Written,
 }
@@ -70,7 +71,8 @@ impl Default for WiredTigerOptions {
 }
 
 /// Pages of tables of rows are small, because a read of a row has no neighbours to gain from, and are filled: rows are appended.
-/// The system does not read ahead: behind two pages in order it would read several times what a scan of 100 rows needs.
+/// The system's read-ahead is off: after two adjacent pages it reads several times the bytes that a scan of 100 rows needs.
+/// Tables keep the setting that they were made with.
 const TABLES: &str = "key_format=u,value_format=u,leaf_page_max=8KB,memory_page_max=10MB,split_pct=100,access_pattern_hint=random";
 
 /// A store of rows in WiredTiger.
@@ -262,8 +264,8 @@ fn meta_key(name: &str) -> Vec<u8> {
 }
 
 impl RowStore for WiredTigerStore {
-    /// A log that each commit writes is where writers would wait for each other, by spinning: 16 threads on two processors made
-    /// 2,800 commits a second. So there they share transactions.
+    /// With a written log, threads spin while they wait for each other's log writes: 16 threads on two processors made 2,800
+    /// commits a second. So writers share transactions there.
     fn abilities(&self) -> Abilities {
         let is_written = self.log == Log::Written;
         Abilities { concurrent_writers: !is_written, buffered_survives_kill: is_written }

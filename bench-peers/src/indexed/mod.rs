@@ -75,7 +75,7 @@ struct Indexed<S> {
     store: S,
     partitions: usize,
     next: AtomicU64,
-    /// For stores with one writer at a time.
+    /// For stores with one writer at a time, or whose writers wait for each other in the log.
     group: Option<Group>,
 }
 

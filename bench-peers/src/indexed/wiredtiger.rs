@@ -10,7 +10,7 @@ use pleach_bench::{Engine, EngineConfig, EngineFactory, Result};
 use pleach_wiredtiger::{Connection, Direction, Session, Statistic};
 
 use super::{Bounds, Indexed, IndexedStore, Tables, factory as indexed};
-use crate::wiredtiger::{PAGES, connection_config, own_words, version};
+use crate::wiredtiger::{PAGES, connection_config, group, own_words, version};
 
 /// The factory of WiredTiger with an index.
 pub(crate) fn factory() -> EngineFactory {
@@ -28,13 +28,14 @@ struct WiredTiger {
 
 fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
     let mut config = config.clone();
-    let words = connection_config(&mut config)?;
+    let (words, writes_log) = connection_config(&mut config)?;
+    let group = group(&mut config, writes_log)?;
     let table = own_words(&mut config, "table")?;
     config.no_tuning_left()?;
     let connection = Connection::open(&config.dir, &words)?;
     let mut session = connection.session()?;
     for (_, name) in [INDEX, ROWS] {
-        session.create(name, &format!("key_format=u,value_format=u,{PAGES}{table}"))?;
+        session.create(name, &format!("key_format=u,value_format=u{PAGES}{table}"))?;
     }
     let mut last = None;
     session.scan(ROWS.0, ROWS.1, None, Direction::Reverse, &mut |id, _| {
@@ -43,7 +44,7 @@ fn open(config: &EngineConfig) -> Result<Box<dyn Engine>> {
     })?;
     let next = AtomicU64::new(last.map_or(0, |last| last + 1));
     let store = WiredTiger { connection, idle: Mutex::new(vec![session]) };
-    Ok(Box::new(Indexed { store, partitions: config.partitions, next, group: None }))
+    Ok(Box::new(Indexed { store, partitions: config.partitions, next, group }))
 }
 
 #[expect(clippy::big_endian_bytes, reason = "WiredTiger compares keys as bytes")]

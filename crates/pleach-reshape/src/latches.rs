@@ -1,8 +1,8 @@
 //! Latches: locks of keys, by hash. Who writes a key, or moves its row, holds its latch.
 //!
 //! A writer holds its latches from before it looks for the old rows until its changes are in the map, and the row cache has
-//! forgotten what they replace. So the changes of one
-//! key are ordered. Readers take no latch before they have met something that a writer may be in the middle of.
+//! forgotten what they replace. So the changes of one key are ordered. Readers take no latch before they have met something that
+//! a writer may be in the middle of.
 //!
 //! # Concurrency
 //! `models/` runs this file in all orders. Latches are taken in the order of their numbers, before the gate and before any other

@@ -169,7 +169,7 @@ impl Options {
 
     /// Memory of the cache of rows (default: 32 MiB; 0: no cache). Rows lie in the order in which they were written, so a page of
     /// the store has few rows that are read often; a cache of single rows holds many more of them. Memory is taken as rows are
-    /// read. Ranges, snapshots and [`Reshaped::get_many`] do not use it.
+    /// read; rows of more than a 256th of it are not cached. Ranges, snapshots and [`Reshaped::get_many`] do not use it.
     #[must_use]
     pub fn row_cache_bytes(mut self, bytes: usize) -> Self {
         self.row_cache_bytes = bytes;

@@ -1,11 +1,13 @@
 //! Reads of one key, which take no latch unless they meet a writer.
 //!
-//! A row in the cache is the answer. Otherwise the map says where the row is.
-//! A row that is found under the right key is the answer. If it is not, its key has been moved or deleted, or is being so:
-//! the map is read again, and at last under the key's latch. Then the map's entry is stale, and the key is not there.
+//! A row in the cache is the answer. Otherwise the map says where the row is. A row that is found there under the right key is
+//! the answer. If it is not, its key has been moved or deleted, or is being so: the map is read again, and at last under the
+//! key's latch. Then the map's entry is stale, and the key is not there.
 //!
 //! Before it returns what a writer has committed and not yet published, a read waits for the publication. Otherwise it
-//! could show one part of a batch while the next read misses another.
+//! could show one part of a batch while the next read misses another. If the map's base says that a key is not there, the read
+//! waits for any writer that holds its latch: a checkpoint may have taken that writer's deletion before the writer has forgotten
+//! the cached rows of its batch (`Latches::wait_for`).
 
 use pleach::Result;
 

@@ -5,17 +5,16 @@
 //!
 //! # Invariants
 //! 1. Current: a row in the cache is the newest one of its key, and its id is what the map says, whenever nobody holds the key's
-//!    latch. A writer forgets the rows of its transaction behind the publication and before it gives the latches back.
-//! 2. No late fills: a reader that began before a change does not fill the cache with what it found.
-//! 3. Batches: a batch forgets all of its rows before it adds new ones. So who finds a new row of a batch here finds no older row
-//!    of the batch afterwards.
+//!    latch. A writer forgets the cached rows of its keys after publication and before it releases the latches
+//!    (`Inner::attempt`, `Inner::try_move_group`).
+//! 2. No late fills: a reader that began before a change does not fill the cache with what it found ([`RowCache::fill`]).
+//! 3. Batches: a batch forgets all of its rows before it stores new ones ([`RowCache::refresh`]). So a reader that finds a new
+//!    row of a batch here finds no older row of that batch afterwards.
 //!
 //! # Concurrency
-//! A counter, which many keys share, says how often their rows were forgotten. A reader notes it before it looks at the map, and
-//! fills the cache only if it is still the same; the counter's lock makes look and fill one step. Hits take only the lock of the
-//! cache's shard, shared.
-//!
-//! `models/` runs this file in all orders, with the latches.
+//! Each counter covers many keys and counts how often their rows were forgotten. A reader notes it before it looks at the map,
+//! and fills the cache only if it has not changed; the counter's lock makes look and fill one step. Hits take only the lock of
+//! the cache's shard, shared. `models/` runs this file with the latches, in all orders of up to three preemptions.
 //!
 //! A key that has no row is not cached, so a write that finds none has nothing to forget.
 
@@ -31,14 +30,14 @@ use crate::ids::Id;
 
 /// Counters: many more than threads. A power of two.
 pub(crate) const COUNTER_COUNT: usize = 1 << 10;
-/// Bytes of a usual entry. The cache chooses by it how many shards it has, and how many keys that left it it remembers.
+/// Bytes of a usual entry. `quick_cache` derives from it the number of its shards, and of evicted keys that it remembers.
 const USUAL_BYTES: usize = 256;
 /// What an entry takes beside the bytes of its row: counts of the shared allocation, slot, hash table, and what the allocator
 /// rounds up.
 const OVERHEAD: usize = 96;
-/// Part of the memory that is for keys that left the cache, and for slots without an entry.
+/// Part of the memory that is for evicted keys, and for slots without an entry.
 const SPARE_SHARE: usize = 8;
-/// A row that takes more than this part of the memory is not cached: it would drive out many others.
+/// A row that takes more than this part of the memory is not cached: it would evict many others.
 const ROW_SHARE: usize = 256;
 
 /// The cache of rows. Without memory it does nothing.
@@ -48,7 +47,7 @@ struct Rows {
     cache: Cache<u64, Row, Weigh, BuildHasherDefault<Hashed>, DefaultLifecycle<u64, Row>>,
     counters: Box<[Mutex<u64>]>,
     row_bytes_max: usize,
-    /// What takes the place of a row that is forgotten, until the new one comes: the entry stays as hot as it is.
+    /// Stands for a forgotten row until the new one is stored, so that the entry stays as hot as it is.
     forgotten: Row,
 }
 
@@ -107,7 +106,7 @@ impl RowCache {
     /// Forgets the rows that these keys had. Those that were cached and have a row now, with this id and value, are cached again.
     ///
     /// Requires: the caller holds the latches of the keys, and has published what it did.
-    pub(crate) fn renew<'k>(&self, changes: impl Iterator<Item = (&'k [u8], u64, Option<(Id, &'k [u8])>)>) {
+    pub(crate) fn refresh<'k>(&self, changes: impl Iterator<Item = (&'k [u8], u64, Option<(Id, &'k [u8])>)>) {
         let Some(rows) = &self.0 else { return };
         let mut cached = SmallVec::<[_; 4]>::new();
         for change in changes {
@@ -122,7 +121,7 @@ impl RowCache {
             match row {
                 // No reader fills this key meanwhile: who finds the new row waits for its writer.
                 Some((id, value)) if key.len() + value.len() + OVERHEAD <= rows.row_bytes_max => {
-                    // It may have been driven out meanwhile.
+                    // It may have been evicted meanwhile.
                     let _ = rows.cache.replace(hash, encode(key, id, value), true);
                 }
                 _ => drop(rows.cache.remove(&hash)),
@@ -130,9 +129,9 @@ impl RowCache {
         }
     }
 
-    /// Forgets the rows of keys, as [`renew`](Self::renew) does.
+    /// Forgets the rows of keys, as [`refresh`](Self::refresh) does.
     pub(crate) fn forget<'k>(&self, keys: impl Iterator<Item = (&'k [u8], u64)>) {
-        self.renew(keys.map(|(key, hash)| (key, hash, None)));
+        self.refresh(keys.map(|(key, hash)| (key, hash, None)));
     }
 
     /// Bytes of the rows that are cached, about.
@@ -235,7 +234,7 @@ mod tests {
         fill(&cache, miss(&cache, b"k"), b"k", 7, b"one");
         let before = miss(&cache, b"other");
         let changes = hashed(&[b"k", b"other"]).into_iter();
-        cache.renew(changes.map(|(key, hash)| (key, hash, Some((Id(8), &b"two"[..])))));
+        cache.refresh(changes.map(|(key, hash)| (key, hash, Some((Id(8), &b"two"[..])))));
         fill(&cache, before, b"other", 9, b"old");
         assert_eq!(value(&cache, b"k"), Some(b"two".to_vec()));
         assert_eq!(cache.id(b"k", key_hash(b"k")), Some(Id(8)));
@@ -254,17 +253,17 @@ mod tests {
             assert!(keys.iter().all(|key| value(&cache, key).is_none_or(|value| value == b"old")));
             (key, hash, (key != b"c").then_some((Id(2), &b"new"[..])))
         });
-        cache.renew(changes);
+        cache.refresh(changes);
         assert_eq!(keys.map(|key| value(&cache, key)), [Some(b"new".to_vec()), Some(b"new".to_vec()), None]);
     }
 
     #[test]
-    fn a_row_that_would_drive_out_many_others_is_not_cached() {
+    fn a_row_that_would_evict_many_others_is_not_cached() {
         let cache = RowCache::new(1 << 20, COUNTER_COUNT);
         fill(&cache, miss(&cache, b"k"), b"k", 1, &[0; 5000]);
         assert_eq!(value(&cache, b"k"), None);
         fill(&cache, miss(&cache, b"k"), b"k", 1, b"short");
-        cache.renew([(&b"k"[..], key_hash(b"k"), Some((Id(1), &[0; 5000][..])))].into_iter());
+        cache.refresh([(&b"k"[..], key_hash(b"k"), Some((Id(1), &[0; 5000][..])))].into_iter());
         assert_eq!((value(&cache, b"k"), cache.bytes()), (None, 0));
     }
 
@@ -277,7 +276,7 @@ mod tests {
         assert_eq!(cache.id(b"b", 5), None);
         assert_eq!(cache.get(b"a", 5).ok(), Some(b"of a".to_vec()));
         // A write of the other key leaves its own row, or none.
-        cache.renew([(&b"b"[..], 5, Some((Id(2), &b"of b"[..])))].into_iter());
+        cache.refresh([(&b"b"[..], 5, Some((Id(2), &b"of b"[..])))].into_iter());
         assert!(cache.get(b"a", 5).is_err());
         assert_eq!(cache.get(b"b", 5).ok(), Some(b"of b".to_vec()));
     }

@@ -238,7 +238,7 @@ impl Inner {
         // Also behind an error: the transaction may have taken place.
         let changes =
             operations.iter().zip(hashes).enumerate().filter(|(index, _)| steps[*index].old.is_some());
-        self.rows.renew(changes.map(|(index, ((key, value), hash))| {
+        self.rows.refresh(changes.map(|(index, ((key, value), hash))| {
             (*key, *hash, rows[index].zip(*value).filter(|_| outcome.is_ok()))
         }));
         outcome?;

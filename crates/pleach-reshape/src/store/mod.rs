@@ -73,7 +73,8 @@ pub enum Change<'a> {
 /// What a store can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// Transactions of several threads run side by side. Otherwise waiting writes share a transaction.
+    /// Writers commit side by side. Otherwise writers that wait share a transaction. Several threads call `commit` even then:
+    /// cleaning, checkpoints and named values do not join a group.
     pub concurrent_writers: bool,
     /// What is committed as [`Durability::Buffered`] survives a killed process.
     pub buffered_survives_kill: bool,
