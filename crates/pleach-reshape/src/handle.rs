@@ -60,7 +60,7 @@ pub struct Stats {
     /// Memory of the whole map with [`MapPlace::Memory`](crate::MapPlace::Memory). The memory of the map's Pleach store comes
     /// on top.
     pub map_bytes: usize,
-    /// Memory of the cached rows.
+    /// Memory of the cached rows, about.
     pub row_cache_bytes: usize,
     /// How often all rows began to move to new tables: the ids were exhausted, or all rows were reclustered.
     pub generation: u64,

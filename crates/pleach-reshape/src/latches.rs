@@ -1,8 +1,8 @@
 //! Latches: locks of keys, by hash. Who writes a key, or moves its row, holds its latch.
 //!
-//! A writer holds its latches from before it looks for the old rows until its changes are in the map, and the row cache has
-//! forgotten what they replace. So the changes of one key are ordered. Readers take no latch before they have met something that
-//! a writer may be in the middle of.
+//! A writer holds its latches from before it looks for the old rows until its changes are in the map, and the cached rows that
+//! they replace are invalid. So the changes of one key are ordered. Readers take no latch before they have met something that a
+//! writer may be in the middle of.
 //!
 //! # Concurrency
 //! `models/` runs this file in all orders. Latches are taken in the order of their numbers, before the gate and before any other
@@ -43,10 +43,11 @@ impl Latches {
         Held(numbers.into_iter().map(hold).collect())
     }
 
-    /// Waits until the writer of this version has published it and has forgotten the rows that it replaced. `version` is that of
-    /// a row or of a deletion that the caller has seen: without the wait a reader could see a part of a batch, and then miss
-    /// another part. 0: the base of the map says that the key is not there, and it may come from any writer; a checkpoint may
-    /// have taken what a writer published while that still holds its latch.
+    /// Waits until the writer of this version has published it and has invalidated the cached rows that it replaced. Without the
+    /// wait a reader could see a part of a batch, and then miss another part.
+    ///
+    /// `version` is that of a row or of a deletion that the caller has seen. 0: the base of the map says that the key is not there.
+    /// That may come from any writer: a checkpoint may have taken what a writer published while that still holds its latch.
     pub(crate) fn wait_for(&self, hash: u64, version: u64) {
         let latch = &self.0[self.number(hash)];
         // A writer announces its version before it commits, so who has seen the commit sees the announcement, or its end.

@@ -253,7 +253,7 @@ impl Inner {
         let outcome =
             self.commit_and_publish(transaction, Durability::Buffered, version, published.into_iter());
         let keys = present.iter().map(|(index, _)| (&group[*index].key[..], hashes[*index]));
-        self.rows.forget(keys);
+        self.rows.invalidate(keys);
         // After the publication and under the latches: who takes one of these later, and has read the map before the
         // publication, sees it.
         self.range_moves.fetch_add(u64::from(which == Moved::Range), Ordering::SeqCst);

@@ -6,8 +6,8 @@
 //!
 //! Before it returns what a writer has committed and not yet published, a read waits for the publication. Otherwise it
 //! could show one part of a batch while the next read misses another. If the map's base says that a key is not there, the read
-//! waits for any writer that holds its latch: a checkpoint may have taken that writer's deletion before the writer has forgotten
-//! the cached rows of its batch (`Latches::wait_for`).
+//! waits for any writer that holds its latch: a checkpoint may have taken that writer's deletion before the writer has
+//! invalidated the cached rows of its batch (`Latches::wait_for`).
 
 use pleach::Result;
 

@@ -5,18 +5,18 @@
 //!
 //! # Invariants
 //! 1. Current: a row in the cache is the newest one of its key, and its id is what the map says, whenever nobody holds the key's
-//!    latch. A writer forgets the cached rows of its keys after publication and before it releases the latches
+//!    latch. A writer invalidates the cached rows of its keys after publication and before it releases the latches
 //!    (`Inner::attempt`, `Inner::try_move_group`).
 //! 2. No late fills: a reader that began before a change does not fill the cache with what it found ([`RowCache::fill`]).
-//! 3. Batches: a batch forgets all of its rows before it stores new ones ([`RowCache::refresh`]). So a reader that finds a new
-//!    row of a batch here finds no older row of that batch afterwards.
+//! 3. Batches: a batch invalidates all of its rows before it stores new ones ([`RowCache::refresh`]). So a reader that finds a
+//!    new row of a batch here finds no older row of that batch afterwards.
 //!
 //! # Concurrency
-//! Each counter covers many keys and counts how often their rows were forgotten. A reader notes it before it looks at the map,
+//! Each counter covers many keys and counts how often their rows were invalidated. A reader notes it before it looks at the map,
 //! and fills the cache only if it has not changed; the counter's lock makes look and fill one step. Hits take only the lock of
 //! the cache's shard, shared. `models/` runs this file with the latches, in all orders of up to three preemptions.
 //!
-//! A key that has no row is not cached, so a write that finds none has nothing to forget.
+//! A key that has no row is not cached, so a write that finds none has nothing to invalidate.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -47,11 +47,11 @@ struct Rows {
     cache: Cache<u64, Row, Weigh, BuildHasherDefault<Hashed>, DefaultLifecycle<u64, Row>>,
     counters: Box<[Mutex<u64>]>,
     row_bytes_max: usize,
-    /// Stands for a forgotten row until the new one is stored, so that the entry stays as hot as it is.
-    forgotten: Row,
+    /// Stands for an invalidated row until the new one is stored, so that the entry stays as hot as it is.
+    invalid: Row,
 }
 
-/// A row: id (8 bytes) and length of the key (4), then key and value. Empty: it is forgotten.
+/// A row: id (8 bytes) and length of the key (4), then key and value. Empty: it is invalid.
 type Row = Arc<[u8]>;
 
 const KEY_AT: usize = 12;
@@ -72,7 +72,7 @@ impl RowCache {
             cache: Cache::with(bytes / USUAL_BYTES, rows_bytes, Weigh, hasher, lifecycle),
             counters: (0..counters).map(|_| Mutex::new(0)).collect(),
             row_bytes_max: bytes / ROW_SHARE,
-            forgotten: Row::default(),
+            invalid: Row::default(),
         }))
     }
 
@@ -91,10 +91,10 @@ impl RowCache {
         row.first_chunk().map(|id| Id(u64::from_le_bytes(*id)))
     }
 
-    /// Adds a row that was read behind a miss, unless rows of its counter were forgotten since.
+    /// Adds a row that was read behind a miss, unless its counter has changed since.
     pub(crate) fn fill(&self, miss: Miss, key: &[u8], hash: u64, id: Id, value: &[u8]) {
         let Some(rows) = &self.0 else { return };
-        if key.len() + value.len() + OVERHEAD <= rows.row_bytes_max {
+        if rows.takes(key, value) {
             let row = encode(key, id, value);
             let counter = rows.counter(hash).lock();
             if *counter == miss.0 {
@@ -103,7 +103,8 @@ impl RowCache {
         }
     }
 
-    /// Forgets the rows that these keys had. Those that were cached and have a row now, with this id and value, are cached again.
+    /// Invalidates the rows that these keys had. Of those that were cached, the ones that have a row now, with this id and value,
+    /// are cached again.
     ///
     /// Requires: the caller holds the latches of the keys, and has published what it did.
     pub(crate) fn refresh<'k>(&self, changes: impl Iterator<Item = (&'k [u8], u64, Option<(Id, &'k [u8])>)>) {
@@ -113,14 +114,14 @@ impl RowCache {
             let hash = change.1;
             let mut counter = rows.counter(hash).lock();
             *counter += 1;
-            if rows.cache.replace(hash, Row::clone(&rows.forgotten), true).is_ok() {
+            if rows.cache.replace(hash, Row::clone(&rows.invalid), true).is_ok() {
                 cached.push(change);
             }
         }
         for (key, hash, row) in cached {
             match row {
                 // No reader fills this key meanwhile: who finds the new row waits for its writer.
-                Some((id, value)) if key.len() + value.len() + OVERHEAD <= rows.row_bytes_max => {
+                Some((id, value)) if rows.takes(key, value) => {
                     // It may have been evicted meanwhile.
                     let _ = rows.cache.replace(hash, encode(key, id, value), true);
                 }
@@ -129,8 +130,8 @@ impl RowCache {
         }
     }
 
-    /// Forgets the rows of keys, as [`refresh`](Self::refresh) does.
-    pub(crate) fn forget<'k>(&self, keys: impl Iterator<Item = (&'k [u8], u64)>) {
+    /// Invalidates the rows of keys, as [`refresh`](Self::refresh) does.
+    pub(crate) fn invalidate<'k>(&self, keys: impl Iterator<Item = (&'k [u8], u64)>) {
         self.refresh(keys.map(|(key, hash)| (key, hash, None)));
     }
 
@@ -141,6 +142,10 @@ impl RowCache {
 }
 
 impl Rows {
+    fn takes(&self, key: &[u8], value: &[u8]) -> bool {
+        key.len() + value.len() + OVERHEAD <= self.row_bytes_max
+    }
+
     fn counter(&self, hash: u64) -> &Mutex<u64> {
         &self.counters[usize::try_from(hash & (self.counters.len() as u64 - 1)).expect("a small number")]
     }
@@ -175,10 +180,8 @@ impl Weighter<u64, Row> for Weigh {
 struct Hashed(u64);
 
 impl Hasher for Hashed {
-    fn write(&mut self, bytes: &[u8]) {
-        // Not called: keys are `u64`.
-        self.0 =
-            bytes.iter().fold(self.0, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are `u64`");
     }
 
     fn write_u64(&mut self, hash: u64) {
@@ -218,7 +221,7 @@ mod tests {
         assert_eq!(value(&cache, b"k"), Some(b"one".to_vec()));
         assert_eq!(cache.id(b"k", key_hash(b"k")), Some(Id(7)));
         assert!(cache.bytes() > 4);
-        cache.forget(hashed(&[b"k"]).into_iter());
+        cache.invalidate(hashed(&[b"k"]).into_iter());
         assert_eq!(value(&cache, b"k"), None);
         assert_eq!(cache.bytes(), 0);
     }
@@ -227,7 +230,7 @@ mod tests {
     fn what_was_read_before_a_change_does_not_come_in_after_it() {
         let cache = RowCache::new(1 << 20, COUNTER_COUNT);
         let before = miss(&cache, b"k");
-        cache.forget(hashed(&[b"k"]).into_iter());
+        cache.invalidate(hashed(&[b"k"]).into_iter());
         fill(&cache, before, b"k", 7, b"old");
         assert_eq!(value(&cache, b"k"), None);
         // Also if the change left a row.
@@ -242,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_forgets_all_of_its_rows_before_it_adds_one() {
+    fn a_batch_invalidates_all_of_its_rows_before_it_adds_one() {
         let cache = RowCache::new(1 << 20, COUNTER_COUNT);
         let keys = [&b"a"[..], b"b", b"c"];
         for key in keys {
             fill(&cache, miss(&cache, key), key, 1, b"old");
         }
         let changes = hashed(&keys).into_iter().map(|(key, hash)| {
-            // Each key is asked for in turn; none has a new row before the last one is forgotten.
+            // Each key is asked for in turn; none has a new row before the last one is invalid.
             assert!(keys.iter().all(|key| value(&cache, key).is_none_or(|value| value == b"old")));
             (key, hash, (key != b"c").then_some((Id(2), &b"new"[..])))
         });
