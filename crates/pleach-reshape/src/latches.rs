@@ -46,8 +46,8 @@ impl Latches {
     /// Waits until the writer of this version has published it and has invalidated the cached rows that it replaced. Without the
     /// wait a reader could see a part of a batch, and then miss another part.
     ///
-    /// `version` is that of a row or of a deletion that the caller has seen. 0: the base of the map says that the key is not there.
-    /// That may come from any writer: a checkpoint may have taken what a writer published while that still holds its latch.
+    /// `version` is that of a row or of a deletion that the caller has seen. 0: the base of the map says that the key is not
+    /// there. That may come from any writer: a checkpoint may have taken what a writer published while it still holds its latch.
     pub(crate) fn wait_for(&self, hash: u64, version: u64) {
         let latch = &self.0[self.number(hash)];
         // A writer announces its version before it commits, so who has seen the commit sees the announcement, or its end.
