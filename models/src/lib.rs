@@ -1,7 +1,8 @@
 //! Models: sources of Pleach in which threads meet, compiled with locks and atomics that try all orders of their steps.
 //!
-//! The modules below are the engine's own files. The names that they import from `pleach_env`, `pleach_table` and
-//! `parking_lot` mean this crate here: [`sync`] has loom's locks and atomics, [`memory`] and [`store`] stand in for the rest.
+//! The modules below are the engine's own files. The names that they import from `pleach_env`, `pleach_table`, `parking_lot`
+//! and `rustix` mean this crate here: [`sync`] has loom's locks and atomics, [`futex`] the system's call,
+//! [`memory`] and [`store`] stand in for the rest.
 //! The tests are the models: a few threads each, small enough to be run in every order.
 //!
 //! Loom also returns stale values where the memory orderings allow it. Counters that decide nothing use the standard
@@ -11,9 +12,13 @@ extern crate self as parking_lot;
 extern crate self as pleach;
 extern crate self as pleach_env;
 extern crate self as pleach_table;
+extern crate self as rustix;
 
 pub mod env;
 pub mod frame;
+pub mod futex;
+/// The gate.
+pub mod gates;
 pub mod loads;
 pub mod memory;
 mod store;
@@ -59,6 +64,14 @@ pub(crate) use turnstile::Turnstile;
 /// Writers that log one after the other and insert in turn.
 pub mod side_by_side;
 
+// rustfmt would look for its tests in the wrong folder.
+#[rustfmt::skip]
+#[path = "../../crates/pleach-log/src/commit.rs"]
+mod commit;
+
+/// Writers that commit in groups.
+pub mod group_commit;
+
 /// Writers and checkpoints, writers and readers of a reshaped store.
 pub mod reshape;
 
@@ -68,6 +81,11 @@ mod wakers;
 pub use store::*;
 pub use sync::{Condvar, Mutex, MutexGuard, atomic};
 pub use wakers::{WaitingTask, is_in_waker, run_waker, wake};
+
+/// Where `rustix` has the call.
+pub mod thread {
+    pub use crate::futex;
+}
 
 /// Points of races, which loom finds by itself.
 pub mod failpoint {
@@ -86,4 +104,28 @@ pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(model);
+}
+
+/// The same for a model in which a thread panics.
+///
+/// All threads of a model are one thread of the system. If one of them panics while another holds a lock, loom's lock is
+/// poisoned. So the model runs in the drop of a value while its thread panics already: locks taken during a panic are not
+/// poisoned by it.
+pub fn explore_panics(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    struct OnDrop<F: FnOnce()>(Option<F>);
+
+    impl<F: FnOnce()> Drop for OnDrop<F> {
+        fn drop(&mut self) {
+            self.0.take().expect("a value is dropped once")();
+        }
+    }
+
+    // Sets loom's hook for panics, which a thread that panics cannot do.
+    explore(0, || loom::thread::spawn(|| ()).join().expect("it does nothing"));
+    let explored = OnDrop(Some(|| explore(preemptions, model)));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _explored = explored;
+        std::panic::resume_unwind(Box::new(()));
+    }));
+    assert!(panicked.is_err(), "the panic went on");
 }

@@ -1,9 +1,14 @@
-//! Loom's locks with the interface of `parking_lot`.
+//! Loom's locks with the interface of `parking_lot`, and what else the engine's files import from `pleach_env::sync`.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
 use std::time::Duration;
 
+use atomic::{AtomicBool, Ordering};
 pub use loom::sync::atomic;
+
+pub(crate) use crate::SPIN_ROUNDS;
+pub use crate::gates::Gate;
 
 /// A mutex without poison.
 #[derive(Debug, Default)]
@@ -18,7 +23,7 @@ impl<T> Mutex<T> {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(Some(self.0.lock().expect("loom ends a model at the first panic")), &self.0)
+        MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)), &self.0)
     }
 
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
@@ -51,7 +56,7 @@ impl Condvar {
 
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let locked = guard.0.take().expect("locked");
-        guard.0 = Some(self.0.wait(locked).expect("loom ends a model at the first panic"));
+        guard.0 = Some(self.0.wait(locked).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// A wait whose time may be over at once, after what the others do next.
@@ -59,10 +64,34 @@ impl Condvar {
         let MutexGuard(locked, mutex) = guard;
         drop(locked.take());
         loom::thread::yield_now();
-        *locked = Some(mutex.lock().expect("loom ends a model at the first panic"));
+        *locked = Some(mutex.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub fn notify_all(&self) {
         self.0.notify_all();
+    }
+}
+
+/// A cell that one thread sets. A thread that is not ordered behind it may still find the cell empty.
+#[derive(Debug)]
+pub struct OnceLock<T> {
+    value: std::sync::OnceLock<T>,
+    is_set: AtomicBool,
+}
+
+impl<T> OnceLock<T> {
+    #[expect(clippy::new_without_default, reason = "as the engine's files make it")]
+    pub fn new() -> Self {
+        Self { value: std::sync::OnceLock::new(), is_set: AtomicBool::new(false) }
+    }
+
+    pub fn set(&self, value: T) -> Result<(), T> {
+        self.value.set(value)?;
+        self.is_set.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    pub fn get(&self) -> Option<&T> {
+        self.is_set.load(Ordering::Acquire).then(|| self.value.get())?
     }
 }

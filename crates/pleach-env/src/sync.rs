@@ -6,9 +6,9 @@
 //!
 //! Use these for every lock that may be held across a call of the environment, a wait, or another lock of this module.
 
-/// Atomics of the standard library. What imports them from here is also compiled with those of `models/`, which tries all
-/// orders of threads.
-pub use std::sync::atomic;
+/// The standard library's own. What imports them from here is also compiled with those of `models/`, which tries all orders of
+/// threads.
+pub use std::sync::{OnceLock, atomic};
 
 #[cfg(not(feature = "failpoints"))]
 pub use parking_lot::{Condvar, Mutex, RwLock};

@@ -20,10 +20,10 @@
 //! thread spins for a few microseconds before it sleeps, unless its request is slow.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use pleach_env::sync::{Gate, Mutex, SPIN_ROUNDS};
+use pleach_env::sync::atomic::{AtomicU8, Ordering};
+use pleach_env::sync::{Gate, Mutex, OnceLock, SPIN_ROUNDS};
 
 /// Most requests in a group besides the leader's own. Arbitrary: among so many the cost of the write call hardly counts.
 const GROUP_REQUESTS_MAX: usize = 128;
