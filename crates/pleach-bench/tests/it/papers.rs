@@ -234,3 +234,22 @@ fn reads_are_measured_by_value_device_and_mix() {
     let (printed, records) = paper(dir.path(), "tridentkv-fig14", words);
     assert_eq!((row(&printed, "pleach ").len(), records.len()), (8, 8), "{printed}");
 }
+
+#[test]
+fn puts_are_measured_by_threads_and_time_of_training() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (printed, records) = paper(dir.path(), "tridentkv-fig19", "--keys 3000 --rounds 2");
+    assert_eq!(row(&printed, "pleach           16               adaptive").len(), 8, "{printed}");
+    assert_eq!(printed.matches("the best of the others").count(), 5, "{printed}");
+    let runs: Vec<_> = records
+        .iter()
+        .map(|record| (record["threads"].as_u64(), setting(record, "learned_index").to_owned()))
+        .collect();
+    let turns = ["never", "always", "reading", "adaptive", "always", "reading", "adaptive", "never"];
+    let expected: Vec<_> = [1, 2, 4, 8, 16]
+        .into_iter()
+        .flat_map(|threads| turns.map(|when| (Some(threads), when.to_owned())))
+        .collect();
+    assert_eq!(runs, expected, "the second round begins with another time");
+    assert!(records.iter().all(|record| record["ops"] == 3000 && record["wrong"] == 0));
+}

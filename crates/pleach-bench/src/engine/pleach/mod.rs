@@ -125,13 +125,16 @@ const TRAINED_AFTER: Duration = Duration::from_secs(3);
 
 impl PleachEngine {
     fn wait_for_training(&self) {
-        let (mut learned, mut since) = (self.db.stats().ssts_learned, Instant::now());
+        let (mut learned, mut since) = (0, Instant::now());
         while since.elapsed() < TRAINED_AFTER {
-            std::thread::sleep(Duration::from_millis(100));
-            let now = self.db.stats().ssts_learned;
-            if now != learned {
-                (learned, since) = (now, Instant::now());
+            let stats = self.db.stats();
+            if stats.ssts_learned == stats.ssts {
+                return;
             }
+            if stats.ssts_learned != learned {
+                (learned, since) = (stats.ssts_learned, Instant::now());
+            }
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
 
