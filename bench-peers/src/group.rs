@@ -1,34 +1,22 @@
 //! Group commit for stores in which writers would wait for each other: writes that wait share a transaction.
 //!
-//! One thread commits at a time, for all that wait when it begins. `pleach-reshape` does the same, so plain stores get it too.
+//! `pleach-reshape` shares transactions in the same way, so plain stores get it too.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
+use pleach::env::sync::{Combiner, Pace};
 use pleach_bench::{Result, Write};
 
-/// The queue of writes.
+/// Writes that wait, and how a transaction ended.
 #[derive(Default)]
-pub(crate) struct Group {
-    state: Mutex<State>,
-    changed: Condvar,
-}
+pub(crate) struct Group(Combiner<Request, Result<(), String>>);
 
-#[derive(Default)]
-struct State {
-    is_committing: bool,
-    waiting: Vec<Arc<Request>>,
-}
-
-/// A copy of a thread's writes, and how they ended.
+/// A copy of a thread's writes.
 struct Request {
-    writes: Vec<Owned>,
-    result: Mutex<Option<Result<(), String>>>,
-}
-
-struct Owned {
-    partition: usize,
-    key: Vec<u8>,
-    value: Option<Vec<u8>>,
+    /// Keys and values, one after the other.
+    bytes: Vec<u8>,
+    writes: Vec<(usize, Range<usize>, Option<Range<usize>>)>,
 }
 
 impl Group {
@@ -38,57 +26,44 @@ impl Group {
         writes: &[Write<'_>],
         commit: impl FnOnce(&[Write<'_>]) -> Result<()>,
     ) -> Result<()> {
-        let mut state = locked(&self.state);
-        let own = state.is_committing.then(|| Arc::new(Request::new(writes)));
-        if let Some(own) = &own {
-            state.waiting.push(Arc::clone(own));
-            while state.is_committing {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                if let Some(result) = locked(&own.result).take() {
-                    return result.map_err(Into::into);
-                }
-            }
-        }
-        state.is_committing = true;
-        let requests = std::mem::take(&mut state.waiting);
-        drop(state);
-        let mut all: Vec<Write<'_>> = if own.is_some() { Vec::new() } else { writes.to_vec() };
-        all.extend(requests.iter().flat_map(|request| request.writes.iter().map(Owned::as_write)));
-        let result = commit(&all);
-        let shared = result.as_ref().map(|()| ()).map_err(ToString::to_string);
-        for request in &requests {
-            *locked(&request.result) = Some(shared.clone());
-        }
-        locked(&self.state).is_committing = false;
-        self.changed.notify_all();
-        result
+        let (_, result) = self.0.submit(Request::new(writes), |group| {
+            let writes: Vec<_> = group.iter().copied().flat_map(Request::writes).collect();
+            let started = Instant::now();
+            let result = commit(&writes).map_err(|e| e.to_string());
+            // As `pleach-reshape` tells them apart.
+            let is_slow = started.elapsed() > Duration::from_micros(35);
+            (result, if is_slow { Pace::Slow } else { Pace::Quick })
+        });
+        result.ok_or("a thread that was committing panicked")?.map_err(Into::into)
     }
 }
 
 impl Request {
     fn new(writes: &[Write<'_>]) -> Self {
-        let owned = |write: &Write<'_>| Owned {
-            partition: write.partition,
-            key: write.key.to_vec(),
-            value: write.value.map(<[u8]>::to_vec),
+        let len = writes.iter().map(|write| write.key.len() + write.value.map_or(0, <[u8]>::len)).sum();
+        let mut bytes = Vec::with_capacity(len);
+        let mut add = |part: &[u8]| {
+            bytes.extend_from_slice(part);
+            bytes.len() - part.len()..bytes.len()
         };
-        Self { writes: writes.iter().map(owned).collect(), result: Mutex::new(None) }
+        let writes =
+            writes.iter().map(|write| (write.partition, add(write.key), write.value.map(&mut add))).collect();
+        Self { bytes, writes }
     }
-}
 
-impl Owned {
-    fn as_write(&self) -> Write<'_> {
-        Write { partition: self.partition, key: &self.key, value: self.value.as_deref() }
+    fn writes(&self) -> impl Iterator<Item = Write<'_>> {
+        let part = |range: &Range<usize>| &self.bytes[range.clone()];
+        self.writes.iter().map(move |(partition, key, value)| Write {
+            partition: *partition,
+            key: part(key),
+            value: value.as_ref().map(part),
+        })
     }
-}
-
-/// Locks, also after another thread's panic, which ends the benchmark anyway.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;

@@ -59,6 +59,7 @@ mod quick;
 #[path = "../../crates/pleach-env/src/sync/turnstile.rs"]
 mod turnstile;
 
+pub(crate) use sync::{Gate, OnceLock};
 pub(crate) use turnstile::Turnstile;
 
 /// Writers that log one after the other and insert in turn.
@@ -71,6 +72,13 @@ mod commit;
 
 /// Writers that commit in groups.
 pub mod group_commit;
+
+#[rustfmt::skip]
+#[path = "../../crates/pleach-env/src/sync/combiner.rs"]
+mod combiner;
+
+/// Threads whose requests are done together.
+pub mod combiner_rounds;
 
 /// Writers and checkpoints, writers and readers of a reshaped store.
 pub mod reshape;

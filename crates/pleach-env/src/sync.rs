@@ -16,11 +16,13 @@ pub use parking_lot::{Condvar, Mutex, RwLock};
 #[cfg(feature = "failpoints")]
 pub use simulated::{Condvar, Mutex, RwLock};
 
+mod combiner;
 mod gate;
 mod own_line;
 mod quick;
 mod turnstile;
 
+pub use combiner::{Combiner, Pace};
 pub use gate::Gate;
 pub use own_line::OwnLine;
 pub use quick::{QuickGuard, QuickMutex};

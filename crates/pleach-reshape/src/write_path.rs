@@ -12,7 +12,7 @@ use std::time::Duration;
 use pleach::{Error, Result};
 use smallvec::SmallVec;
 
-use crate::group::{Transaction, commit_alone};
+use crate::group::{Transaction, commit_alone, commit_together};
 use crate::handle::{Inner, Reshaped};
 use crate::ids::{Allocator, Id};
 use crate::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
@@ -282,7 +282,7 @@ impl Inner {
             let outcome = commit_alone(&*self.store, &transaction, durability);
             (transaction, outcome)
         } else {
-            self.group.commit(&*self.store, transaction, durability)
+            commit_together(&self.group, &*self.store, &*self.env, transaction, durability)
         };
         if let Err(error) = &outcome
             && !self.took_place(&transaction, error)?

@@ -95,6 +95,7 @@ fn run_workload(store: &mut Store<'_>, planned: &Planned) -> Result<Record> {
         Record { overhead_ns, prepared_by, ..record_of(store, planned, &round.seen, &round.samples) };
     add_costs(&mut record, &round.counts, &round.stats_before, round.stats);
     record.in_flight = in_flight(store, planned);
+    record.extra.extend(store.open_s.take().map(|seconds| ("open_s".to_owned(), seconds)));
     if let Some(flanked) = flanked {
         record.device_reads_per_s = Some(flanked.reads_per_s());
         record.extra.insert("device_change".to_owned(), flanked.change());

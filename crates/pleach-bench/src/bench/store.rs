@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use pleach_command::Interrupt;
 
@@ -47,6 +48,8 @@ pub(super) struct Store<'a> {
     pub(super) live_bytes: u64,
     /// Indexes beyond the loaded ones that may have been inserted.
     pub(super) inserted: u64,
+    /// Seconds that the open of a kept store took, until a record tells them.
+    pub(super) open_s: Option<f64>,
 }
 
 impl<'a> Store<'a> {
@@ -72,6 +75,7 @@ impl<'a> Store<'a> {
             load_sorted: false,
             live_bytes: 0,
             inserted: 0,
+            open_s: None,
         })
     }
 
@@ -159,7 +163,9 @@ impl<'a> Store<'a> {
         };
         self.close()?;
         self.config.partitions = 1;
+        let started = Instant::now();
         self.engine = Some((self.factory.open)(&self.config)?);
+        self.open_s = Some(started.elapsed().as_secs_f64());
         // A workload may change the store.
         KeptStore::remove(self.dir());
         (self.history, self.live_bytes) = (kept.history, kept.live_bytes);

@@ -77,8 +77,9 @@ fn line(record: &Record) -> String {
             .map_or_else(String::new, |rate| format!(", {}/s in the second half", count(rate)));
         format!("  * stopped after {limit} s of {} keys{late}", count(record.keys as f64))
     });
+    let open = record.extra.get("open_s").map_or_else(String::new, |s| format!("  opened in {s:.3} s"));
     let names = names(&record.engine, &record.workload, &threads, &ops);
-    format!("{names}  {}{note}", cells.join("  "))
+    format!("{names}  {}{note}{open}", cells.join("  "))
 }
 
 fn names(engine: &str, workload: &str, threads: &str, ops: &str) -> String {
