@@ -1,34 +1,48 @@
 //! Nodes of the memtable's tree: sorted references to key records, and an eight-byte head of each key.
 //!
 //! The keys of a node share a prefix of `skip` bytes. A head is the eight bytes of a key behind it, so a search in a node rarely
-//! reads a key record. It does so only to compare keys with equal heads.
+//! reads a key record. It does so only to compare keys with equal heads. A node in which many heads are equal has *second heads*
+//! too: the eight bytes behind the first ones. They tell most of the other keys apart ([decision 0002]).
 //!
 //! A key that is searched has the common prefix of the fences `low` and `high` as well. Where a fence is missing, in the root
 //! for one, the prefix may be longer than that: then a search compares it first, with the first key.
 //!
 //! # Invariants
-//! 1. Entries `0..count` ascend by key. Heads ascend with them.
+//! 1. Entries `0..count` ascend by key. Heads ascend with them, and so do the second heads of entries with equal heads.
 //! 2. The keys share `skip` bytes, and all keys that may ever lie between the fences share the first `fenced` of them. Only the
 //!    right node of a split that appends has no key at first; its first key may be shorter than `skip`.
 //!
 //! # Concurrency
 //! One writer. Readers are optimistic: they load `version`, which is odd while the writer changes the node, read the node, and
 //! start again if `version` has changed. Every field is an atomic. So a reader that loses the race sees old or new words,
-//! never torn ones, and every reference that it sees was published.
+//! never torn ones, and every reference that it sees was published. Second heads are published once, while the node changes.
+//!
+//! [decision 0002]: ../../../../docs/design/0002-memtable.md
 
-use std::hint::select_unpredictable;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use pleach_coding::{common_prefix_len, head_behind};
+use pleach_coding::{HEAD_LEN, common_prefix_len, head_behind};
 use pleach_env::memory::{prefetch, prefetch_to_write};
 
 use super::arena::{Arena, ArenaRef};
 use super::entry;
 
+mod heads;
+
+use heads::Heads;
+
 /// Most entries of a node. With 64 the tree of a full memtable has four levels, and moving half of the entries costs about as
 /// much as one cache miss.
 pub(super) const FANOUT: usize = 64;
+
+/// A node gets second heads if more than one of so many heads equals the one before (arbitrary): then a search meets equal heads
+/// often enough. Second heads take eight bytes for each entry that the node can have.
+const REPEATED_FRACTION: usize = 8;
+
+/// Bytes of second heads.
+pub(super) const SECOND_HEADS_BYTES: usize = size_of::<Heads>();
 
 /// The sorted part of a node, shared by leaves and inner nodes.
 pub(super) struct Node {
@@ -44,7 +58,9 @@ pub(super) struct Node {
     high: AtomicU64,
     /// Leaves: the leaf to the right; 0 = none.
     next: AtomicU32,
-    heads: [AtomicU64; FANOUT],
+    /// The heads behind `heads`, of a node that has or had many equal heads.
+    second_heads: OnceLock<Box<[Heads; 1]>>,
+    heads: Heads,
     keys: [AtomicU64; FANOUT],
 }
 
@@ -58,7 +74,8 @@ impl Default for Node {
             low: AtomicU64::new(0),
             high: AtomicU64::new(0),
             next: AtomicU32::new(0),
-            heads: [const { AtomicU64::new(0) }; FANOUT],
+            second_heads: OnceLock::new(),
+            heads: Heads::default(),
             keys: [const { AtomicU64::new(0) }; FANOUT],
         }
     }
@@ -69,9 +86,12 @@ impl Node {
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(self.version.as_ptr().cast_const().cast());
-        for line in self.heads.chunks(8) {
-            prefetch(line[0].as_ptr().cast_const().cast());
-        }
+        self.heads.prefetch(0..FANOUT);
+    }
+
+    #[inline]
+    fn second_heads(&self) -> Option<&Heads> {
+        self.second_heads.get().map(|heads| &heads[0])
     }
 
     /// The version while no change is under way. Waits for the end of a change.
@@ -99,12 +119,13 @@ impl Node {
     }
 
     /// For the writer: changes the node in `change`; readers retry.
-    pub(super) fn write(&self, change: impl FnOnce(&Self)) {
+    pub(super) fn write<T>(&self, change: impl FnOnce(&Self) -> T) -> T {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        change(self);
+        let changed = change(self);
         self.version.store(version + 2, Ordering::Release);
+        changed
     }
 
     #[inline]
@@ -121,12 +142,13 @@ impl Node {
         ArenaRef::from_word(self.keys[index].load(Ordering::Acquire))
     }
 
-    /// The key at `index`, if its head is that of `key`: any other key has another one, and need not be looked at.
+    /// The key at `index`, if its heads are those of `key`: any other key has other ones, and need not be looked at.
     #[inline]
     pub(super) fn key_like(&self, index: usize, key: &[u8]) -> Option<ArenaRef> {
         let skip = self.skip.load(Ordering::Relaxed) as usize;
-        let is_like =
-            index < self.count() && self.heads[index].load(Ordering::Relaxed) == head_behind(key, skip);
+        let is_like = index < self.count()
+            && self.heads.at(index) == head_behind(key, skip)
+            && self.second_heads().is_none_or(|heads| heads.at(index) == head_behind(key, skip + HEAD_LEN));
         if is_like { self.key_at(index) } else { None }
     }
 
@@ -156,16 +178,24 @@ impl Node {
                 std::cmp::Ordering::Greater => return count,
             }
         }
-        let wanted = head_behind(key, skip);
-        let mut low = self.partition_point(count, |h| h < wanted);
-        if low == count || self.heads[low].load(Ordering::Relaxed) != wanted {
-            return low;
+        let mut range = self.heads.equal_range(0..count, head_behind(key, skip));
+        if !range.is_empty()
+            && let Some(second) = self.second_heads()
+        {
+            second.prefetch(range.clone());
+            range = second.equal_range(range, head_behind(key, skip + HEAD_LEN));
         }
-        let mut high = low + 1;
-        if high < count && self.heads[high].load(Ordering::Relaxed) == wanted {
-            high = self.partition_point(count, |h| h <= wanted);
+        if range.is_empty() {
+            return range.start;
         }
-        self.prefetch_keys(arena, skip, low..high);
+        self.rank_of_keys(arena, key, range, or_equal)
+    }
+
+    /// As [`Node::rank`], in a range of entries that has the place.
+    fn rank_of_keys(&self, arena: &Arena, key: &[u8], range: Range<usize>, or_equal: bool) -> usize {
+        let skip = self.skip.load(Ordering::Relaxed) as usize;
+        self.prefetch_keys(arena, skip, range.clone());
+        let Range { start: mut low, end: mut high } = range;
         while low < high {
             let middle = usize::midpoint(low, high);
             let Some(at) = self.key_at(middle) else { return low }; // Lost a race: the caller retries.
@@ -199,23 +229,9 @@ impl Node {
             if range.contains(&index)
                 && let Some(at) = self.key_at(index)
             {
-                entry::prefetch_key(arena, at, skip + size_of::<u64>());
+                entry::prefetch_key(arena, at, skip + HEAD_LEN);
             }
         }
-    }
-
-    /// Without a branch that depends on the heads: the processor would guess every second one wrong.
-    #[inline]
-    fn partition_point(&self, count: usize, before: impl Fn(u64) -> bool) -> usize {
-        let is_before = |index: usize| before(self.heads[index % FANOUT].load(Ordering::Relaxed));
-        let mut base = 0;
-        let mut len = count;
-        while len > 1 {
-            let half = len / 2;
-            base += select_unpredictable(is_before(base + half - 1), half, 0);
-            len -= half;
-        }
-        base + usize::from(count > 0 && is_before(base))
     }
 
     /// Prefetches what [`Node::insert_at`] changes behind the heads, which a search has read.
@@ -224,10 +240,15 @@ impl Node {
         let end = self.count().min(FANOUT - 1);
         let keys = &self.keys[index.min(end)..=end];
         prefetch_to_write(keys.as_ptr().cast(), size_of_val(keys));
+        if let Some(heads) = self.second_heads() {
+            heads.prefetch_to_write(index.min(end)..end + 1);
+        }
     }
 
-    /// For the writer, in [`Node::write`]: puts the key at `index` and moves the entries from there on up.
-    pub(super) fn insert_at(&self, arena: &Arena, index: usize, key_ref: ArenaRef, key: &[u8]) {
+    /// For the writer, in [`Node::write`]: puts the key at `index` and moves the entries from there on up. Returns
+    /// whether the node got second heads.
+    #[must_use]
+    pub(super) fn insert_at(&self, arena: &Arena, index: usize, key_ref: ArenaRef, key: &[u8]) -> bool {
         let count = self.count();
         let skip = self.skip.load(Ordering::Relaxed) as usize;
         if skip > self.fenced.load(Ordering::Relaxed) as usize
@@ -237,47 +258,58 @@ impl Node {
             self.set_skip(arena, common_prefix_len(first, key));
         }
         for i in (index..count).rev() {
-            self.heads[i + 1].store(self.heads[i].load(Ordering::Relaxed), Ordering::Relaxed);
+            self.heads.set(i + 1, self.heads.at(i));
             self.keys[i + 1].store(self.keys[i].load(Ordering::Relaxed), Ordering::Release);
         }
-        self.heads[index]
-            .store(head_behind(key, self.skip.load(Ordering::Relaxed) as usize), Ordering::Relaxed);
+        let skip = self.skip.load(Ordering::Relaxed) as usize;
+        self.heads.set(index, head_behind(key, skip));
+        if let Some(heads) = self.second_heads() {
+            heads.insert(index, count, head_behind(key, skip + HEAD_LEN));
+        }
         self.keys[index].store(key_ref.to_word(), Ordering::Release);
         self.set_count(count + 1);
         // Nodes with both fences are sharpened when they are made.
-        if (count + 1).is_power_of_two() && (self.low().is_none() || self.high().is_none()) {
-            self.sharpen(arena);
-        }
+        let is_due = (count + 1).is_power_of_two() && (self.low().is_none() || self.high().is_none());
+        is_due && self.sharpen(arena)
     }
 
     /// For the writer, on a node that no reader can reach yet: copies the entries of `left` from `from` on, its upper fence
-    /// and its right neighbour. `separator` becomes the lower fence.
-    pub(super) fn fill_from(&self, arena: &Arena, left: &Self, from: usize, separator: ArenaRef) {
+    /// and its right neighbour. `separator` becomes the lower fence. Returns whether the node got second heads.
+    #[must_use]
+    pub(super) fn fill_from(&self, arena: &Arena, left: &Self, from: usize, separator: ArenaRef) -> bool {
         let count = left.count();
         for (to, i) in (from..count).enumerate() {
-            self.heads[to].store(left.heads[i].load(Ordering::Relaxed), Ordering::Relaxed);
             self.keys[to].store(left.keys[i].load(Ordering::Relaxed), Ordering::Release);
         }
+        self.heads.copy_from(&left.heads, from..count);
         self.skip.store(left.skip.load(Ordering::Relaxed), Ordering::Relaxed);
         self.fenced.store(left.fenced.load(Ordering::Relaxed), Ordering::Relaxed);
         self.low.store(separator.to_word(), Ordering::Release);
         self.high.store(left.high.load(Ordering::Relaxed), Ordering::Release);
         self.next.store(left.next.load(Ordering::Relaxed), Ordering::Release);
         self.set_count(count - from);
-        self.sharpen(arena);
+        self.lengthen_skip(arena);
+        self.add_second_heads(arena, Some((left, from)))
     }
 
     /// For the writer, in [`Node::write`]: keeps the first `count` entries. `separator` becomes the upper fence and `next` the
-    /// right neighbour.
-    pub(super) fn trim(&self, arena: &Arena, count: usize, separator: ArenaRef, next: u32) {
+    /// right neighbour. Returns whether the node got second heads.
+    #[must_use]
+    pub(super) fn trim(&self, arena: &Arena, count: usize, separator: ArenaRef, next: u32) -> bool {
         self.set_count(count);
         self.high.store(separator.to_word(), Ordering::Release);
         self.next.store(next, Ordering::Release);
-        self.sharpen(arena);
+        self.sharpen(arena)
+    }
+
+    /// Makes the heads as different as possible. Returns whether the node got second heads.
+    fn sharpen(&self, arena: &Arena) -> bool {
+        self.lengthen_skip(arena);
+        self.second_heads().is_none() && self.add_second_heads(arena, None)
     }
 
     /// If neighbours have equal heads: computes all heads again, from the bytes behind the longest prefix that is known.
-    fn sharpen(&self, arena: &Arena) {
+    fn lengthen_skip(&self, arena: &Arena) {
         let count = self.count();
         let common = |low: Option<ArenaRef>, high: Option<ArenaRef>| match (low, high) {
             (Some(low), Some(high)) => common_prefix_len(entry::key(arena, low), entry::key(arena, high)),
@@ -286,9 +318,7 @@ impl Node {
         let (low, high) = (self.low(), self.high());
         let fenced = common(low, high);
         self.fenced.store(u32::try_from(fenced).expect("keys are shorter than 4 GiB"), Ordering::Relaxed);
-        let has_equal_neighbours = (1..count)
-            .any(|i| self.heads[i - 1].load(Ordering::Relaxed) == self.heads[i].load(Ordering::Relaxed));
-        if has_equal_neighbours {
+        if self.heads.repeated(count) > 0 {
             let is_open = low.is_none() || high.is_none();
             let known = if is_open { common(self.key_at(0), self.key_at(count - 1)) } else { fenced };
             if known > self.skip.load(Ordering::Relaxed) as usize {
@@ -297,12 +327,45 @@ impl Node {
         }
     }
 
+    /// Gives the node second heads if many heads are equal and there is memory. Returns whether it got them. `origin`: the node
+    /// whose entries these were, and the index of the first one there.
+    fn add_second_heads(&self, arena: &Arena, origin: Option<(&Self, usize)>) -> bool {
+        let count = self.count();
+        if self.heads.repeated(count) <= count / REPEATED_FRACTION {
+            return false;
+        }
+        let Some(own) = self.make_second_heads() else { return false };
+        let skip = self.skip.load(Ordering::Relaxed);
+        let known = origin.and_then(|(node, from)| {
+            let is_behind_the_same = node.skip.load(Ordering::Relaxed) == skip;
+            node.second_heads().filter(|_| is_behind_the_same).map(|heads| (heads, from))
+        });
+        match known {
+            Some((heads, from)) => own.copy_from(heads, from..from + count),
+            None => self.set_skip(arena, skip as usize),
+        }
+        true
+    }
+
+    /// Gives the node second heads, which are not filled; `None` without memory for them.
+    fn make_second_heads(&self) -> Option<&Heads> {
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(1).ok()?;
+        memory.push(Heads::default());
+        let heads = memory.try_into().ok()?;
+        Some(&self.second_heads.get_or_init(|| heads)[0])
+    }
+
     /// Computes all heads from the bytes behind the first `skip` ones.
     fn set_skip(&self, arena: &Arena, skip: usize) {
         self.skip.store(u32::try_from(skip).expect("keys are shorter than 4 GiB"), Ordering::Relaxed);
         for i in 0..self.count() {
             let at = self.key_at(i).expect("the writer sees its own entries");
-            self.heads[i].store(head_behind(entry::key(arena, at), skip), Ordering::Relaxed);
+            let key = entry::key(arena, at);
+            self.heads.set(i, head_behind(key, skip));
+            if let Some(heads) = self.second_heads() {
+                heads.set(i, head_behind(key, skip + HEAD_LEN));
+            }
         }
     }
 

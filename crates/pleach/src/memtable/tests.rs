@@ -12,6 +12,7 @@ use super::{
     Footprint, Insert, LARGE_FRONT, Memtable, MemtableMemory, MemtableWriter, PLACE_LEN, Place, entry,
 };
 
+mod second_heads;
 mod skip_list;
 
 /// Under Miri with a small hash index, because Miri looks at all of it for each access.
@@ -253,12 +254,20 @@ fn any_number_of_tiny_keys_is_held() {
 
 #[test]
 fn readers_see_a_consistent_prefix_beside_the_writer() {
+    read_beside_the_writer(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes().to_vec());
+}
+
+#[test]
+fn readers_of_second_heads_see_a_consistent_prefix_beside_the_writer() {
+    read_beside_the_writer(|n| [second_heads::url(n), n.to_le_bytes().to_vec()].concat());
+}
+
+/// Number n is inserted under seq n with a key that scatters n, so a reader at `visible` must find exactly 1..=visible.
+fn read_beside_the_writer(key: impl Fn(u64) -> Vec<u8> + Copy + Sync + Send) {
     let seed = 42;
     let mut memtable = memtable(1 << 16); // The index fills up early, so the tree is read too.
     let visible = Arc::new(AtomicU64::new(0));
     let done = Arc::new(AtomicBool::new(false));
-    // Number n is inserted under seq n with a key that scatters n, so a reader at `visible` must find exactly 1..=visible.
-    let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     std::thread::scope(|scope| {
         for reader in 0..2 {
             let (memtable, visible, done) = (Arc::clone(&memtable), &visible, &done);

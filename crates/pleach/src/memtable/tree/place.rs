@@ -76,6 +76,6 @@ impl Tree {
         if node.is_full() {
             return self.insert_record(writer.arena(), key_ref, key);
         }
-        node.write(|n| n.insert_at(writer.arena(), place.index, key_ref, key));
+        self.change(node, |n| n.insert_at(writer.arena(), place.index, key_ref, key));
     }
 }
