@@ -177,6 +177,10 @@ impl Options {
     }
 
     /// Options of the map's Pleach store, except for its environment (default: those of Pleach, with 128 MiB of memory).
+    ///
+    /// Give it about four bytes of memory for each key: then its filters, 1.3 bytes a key, are all in memory beside its other
+    /// parts, and a put of a new key reads nothing. With less, puts read blocks of the map. Those of a batch are read at the same
+    /// time, those of single puts one after the other. A map in memory needs only enough for its writes.
     #[must_use]
     pub fn map_options(mut self, options: pleach::Options) -> Self {
         self.map_store = options;

@@ -82,10 +82,8 @@ impl Snapshot<'_> {
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let keys: Vec<_> = keys.into_iter().map(|key| Key::from_slice(key.as_ref())).collect();
-        let mut ids = Vec::with_capacity(keys.len());
-        for key in &keys {
-            ids.push(self.map.get(key, key_hash(key), self.at)?.id);
-        }
+        let hashed: Vec<_> = keys.iter().map(|key| (&key[..], key_hash(key))).collect();
+        let ids = self.map.ids(&hashed, self.at)?;
         let there = keys.iter().zip(&ids).enumerate();
         let (indexes, wanted): (Vec<_>, Vec<_>) =
             there.filter_map(|(index, (key, id))| Some((index, (key.clone(), (*id)?)))).unzip();

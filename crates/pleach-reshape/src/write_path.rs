@@ -178,13 +178,7 @@ impl Inner {
         durability: Durability,
     ) -> Result<Attempt> {
         let held = self.latches.hold(hashes.iter().copied());
-        let mut old: SmallVec<[Option<Id>; 4]> = SmallVec::new();
-        for ((key, _), hash) in operations.iter().zip(hashes) {
-            old.push(match self.rows.id(key, *hash) {
-                Some(id) => Some(id),
-                None => self.map.get(key, *hash)?.id,
-            });
-        }
+        let old = self.old_ids(operations, hashes)?;
         if only_new && self.is_there(operations[0].0, old[0])? {
             return Ok(Attempt::Done(false));
         }
@@ -244,6 +238,25 @@ impl Inner {
         outcome?;
         self.replaced.note(&replaced, &tombstones);
         Ok(Attempt::Done(true))
+    }
+
+    /// Where the rows of the keys are. Requires: their latches are held.
+    fn old_ids(&self, operations: &[Operation<'_>], hashes: &[u64]) -> Result<SmallVec<[Option<Id>; 4]>> {
+        let keys = operations.iter().map(|(key, _)| *key).zip(hashes.iter().copied());
+        let mut old: SmallVec<[Option<Id>; 4]> =
+            keys.clone().map(|(key, hash)| self.rows.id(key, hash)).collect();
+        if let ([(key, _)], [hash], [id]) = (operations, hashes, &mut *old) {
+            if id.is_none() {
+                *id = self.map.get(key, *hash)?.id;
+            }
+            return Ok(old);
+        }
+        let (indexes, wanted): (Vec<_>, Vec<_>) =
+            keys.enumerate().filter(|(index, _)| old[*index].is_none()).unzip();
+        for (index, id) in indexes.into_iter().zip(self.map.ids(&wanted)?) {
+            old[index] = id;
+        }
+        Ok(old)
     }
 
     /// Whether a key that the map knows is really there.

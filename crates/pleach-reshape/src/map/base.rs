@@ -44,6 +44,20 @@ impl Base {
         }
     }
 
+    /// The same for some keys. Blocks that are not in memory are read at the same time.
+    pub(super) fn get_many<'k>(
+        &self,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+    ) -> Result<Vec<Option<Id>>> {
+        match self {
+            Base::Disk { partition, snapshot } if keys.len() > 1 => {
+                let values = snapshot.get_many(partition, keys)?;
+                values.iter().map(|value| value.as_deref().map(decode_id).transpose()).collect()
+            }
+            _ => keys.map(|key| self.get(key)).collect(),
+        }
+    }
+
     /// Appends up to `limit` entries of a range, from one end, and returns whether there are no more.
     pub(super) fn collect(
         &self,

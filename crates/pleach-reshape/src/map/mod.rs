@@ -90,6 +90,25 @@ impl Version {
         Ok(Published { id: self.base.get(key)?, version: 0 })
     }
 
+    /// Where the rows of some keys are, as of the version `at`. Blocks of the base that are not in memory are read at the same
+    /// time.
+    pub(crate) fn ids(&self, keys: &[(&[u8], u64)], at: u64) -> Result<Vec<Option<Id>>> {
+        let mut ids = Vec::with_capacity(keys.len());
+        let mut in_base = Vec::new();
+        for (index, (key, hash)) in keys.iter().enumerate() {
+            let published = self.layers().find_map(|layer| layer.get(key, *hash, at));
+            if published.is_none() {
+                in_base.push(index);
+            }
+            ids.push(published.and_then(|published| published.id));
+        }
+        let wanted = in_base.iter().map(|index| keys[*index].0);
+        for (index, id) in in_base.iter().zip(self.base.get_many(wanted)?) {
+            ids[*index] = id;
+        }
+        Ok(ids)
+    }
+
     /// Up to `limit` keys of a range that have rows, as of the version `at`, from one end. None are left out, so fewer than
     /// `limit` means that the range has no more.
     pub(crate) fn entries(
@@ -132,6 +151,11 @@ impl Map {
     /// What the map says of a key now.
     pub(crate) fn get(&self, key: &[u8], hash: u64) -> Result<Published> {
         self.current.load().get(key, hash, NEWEST)
+    }
+
+    /// Where the rows of some keys are now.
+    pub(crate) fn ids(&self, keys: &[(&[u8], u64)]) -> Result<Vec<Option<Id>>> {
+        self.current.load().ids(keys, NEWEST)
     }
 
     /// What the active layer says of a key; of interest only where nothing is sealed.
