@@ -75,7 +75,7 @@ pub(crate) fn commit_together(
         let is_slow = env.now().saturating_sub(started) > SLOW;
         (outcome, if is_slow { Pace::Slow } else { Pace::Quick })
     });
-    (transaction, outcome.unwrap_or_else(|| Err(leader_panicked())))
+    (transaction, outcome.unwrap_or_else(|| Err(commit_panicked())))
 }
 
 /// Commits alone.
@@ -95,7 +95,7 @@ fn commit<'c>(
     store.commit(&changes.collect::<Vec<_>>(), durability).map_err(|e| store_error("commit", &e))
 }
 
-/// The error of a write whose leader panicked.
-fn leader_panicked() -> Error {
-    Error::new(ErrorKind::Poisoned, "a thread that was committing this write panicked; open the store again")
+/// The error of writes whose commit panicked, and of what comes later.
+pub(crate) fn commit_panicked() -> Error {
+    Error::new(ErrorKind::Poisoned, "a thread panicked while it was committing; open the store again")
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use pleach::{Error, Result};
 use smallvec::SmallVec;
 
-use crate::group::{Transaction, commit_alone, commit_together};
+use crate::group::{Transaction, commit_alone, commit_panicked, commit_together};
 use crate::handle::{Inner, Reshaped};
 use crate::ids::{Allocator, Id};
 use crate::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
@@ -291,12 +291,14 @@ impl Inner {
         version: u64,
         changes: impl Iterator<Item = (&'k [u8], u64, Option<Id>)>,
     ) -> Result<()> {
+        let unwinding = Unwinding(self);
         let (transaction, outcome) = if self.store.abilities().concurrent_writers {
             let outcome = commit_alone(&*self.store, &transaction, durability);
             (transaction, outcome)
         } else {
             commit_together(&self.group, &*self.store, &*self.env, transaction, durability)
         };
+        drop(unwinding);
         if let Err(error) = &outcome
             && !self.took_place(&transaction, error)?
         {
@@ -332,5 +334,18 @@ impl Inner {
         }
         self.poison(error);
         Ok(true)
+    }
+}
+
+/// Refuses reads and writes from now on if a panic drops it: nobody can say whether the transaction took place.
+struct Unwinding<'a>(&'a Inner);
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let error = commit_panicked();
+            self.0.poison(&error);
+            let _first_stays = self.0.unknown.set(error);
+        }
     }
 }

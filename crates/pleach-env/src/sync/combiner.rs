@@ -15,7 +15,7 @@
 //! 2. *No request is lost.* While requests wait, there is a leader, or the first thread of their group was told that it may lead.
 //!
 //! # Cost
-//! A lone thread: the lock, twice. A group: three allocations and one for each request, and two calls of the system that wake
+//! A lone thread: the lock, twice. A group: a few allocations and one for each request, and two calls of the system that wake
 //! threads.
 
 use std::sync::Arc;
@@ -62,7 +62,7 @@ struct Waiting<R, O> {
 
 /// What the threads of a group share.
 struct Shared<O> {
-    /// Where the first of them waits. The leader during which the group gathered opens it when it ends.
+    /// Where the first of them waits. Open when that thread may lead the group, or the group is done.
     first: Gate,
     /// Where the others wait, so that one call of the system wakes them. Open when the group is done.
     end: Gate,
@@ -161,6 +161,8 @@ impl<R, O> Lead<'_, R, O> {
             drop(requests);
             assert!(shared.outcome.set(self.outcome.take()).is_ok(), "a group is done once");
             shared.end.open(OPEN);
+            // The thread that is to open this one may not have come to it yet.
+            shared.first.open(OPEN);
         }
     }
 }

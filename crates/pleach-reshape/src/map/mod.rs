@@ -59,6 +59,9 @@ pub(crate) fn key_hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
 
+/// Most keys that the base looks for at once: each that it finds keeps a block until all are found. Enough for a device.
+const LOOKUPS_MAX: usize = 512;
+
 /// Whether no key can be in a range. The standard library's trees refuse some of these.
 pub(crate) fn is_empty(bounds: Bounds<'_>) -> bool {
     match bounds {
@@ -102,9 +105,11 @@ impl Version {
             }
             ids.push(published.and_then(|published| published.id));
         }
-        let wanted = in_base.iter().map(|index| keys[*index].0);
-        for (index, id) in in_base.iter().zip(self.base.get_many(wanted)?) {
-            ids[*index] = id;
+        for indexes in in_base.chunks(LOOKUPS_MAX) {
+            let wanted = indexes.iter().map(|index| keys[*index].0);
+            for (index, id) in indexes.iter().zip(self.base.get_many(wanted)?) {
+                ids[*index] = id;
+            }
         }
         Ok(ids)
     }

@@ -1,6 +1,7 @@
 //! Rare orders, forced by hooks in the store: a thread stops between its commit and its publication while others read. And
 //! failed calls of the store.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -196,6 +197,27 @@ fn failed_commits_leave_what_the_store_has() {
     assert!(store.put_with("k", "6", Durability::Sync).is_err());
     assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"6"[..]));
     assert_eq!(store.checkpoint().unwrap_err().kind(), ErrorKind::Poisoned);
+}
+
+#[test]
+fn a_commit_that_panics_ends_reads_and_writes() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let store = open(&rows, &dir, Update::InPlace);
+    store.put("k", "1").unwrap();
+    // Into the cache of rows.
+    assert!(store.get("k").unwrap().is_some());
+    rows.on_call(Some(Arc::new(|call| {
+        if call == Call::Committed {
+            resume_unwind(Box::new("a store panics"));
+        }
+    })));
+    assert!(catch_unwind(AssertUnwindSafe(|| store.put("k", "2"))).is_err());
+    rows.on_call(None);
+    assert_eq!(store.get("k").unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(store.put("k", "3").unwrap_err().kind(), ErrorKind::Poisoned);
+    drop(store);
+    let store = open(&rows, &dir, Update::InPlace);
+    assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"2"[..]));
 }
 
 #[test]

@@ -142,7 +142,7 @@ impl Node {
         ArenaRef::from_word(self.keys[index].load(Ordering::Acquire))
     }
 
-    /// The key at `index`, if its heads are those of `key`: any other key has other ones, and need not be looked at.
+    /// The key at `index`, if its heads are those of `key`. Few other keys have the same ones; the rest need not be looked at.
     #[inline]
     pub(super) fn key_like(&self, index: usize, key: &[u8]) -> Option<ArenaRef> {
         let skip = self.skip.load(Ordering::Relaxed) as usize;
