@@ -3,7 +3,7 @@
 //! `pleach-reshape` shares transactions in the same way, so plain stores get it too.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pleach::env::sync::{Combiner, Pace};
 use pleach_bench::{Result, Write};
@@ -30,9 +30,7 @@ impl Group {
             let writes: Vec<_> = group.iter().copied().flat_map(Request::writes).collect();
             let started = Instant::now();
             let result = commit(&writes).map_err(|e| e.to_string());
-            // As `pleach-reshape` tells them apart.
-            let is_slow = started.elapsed() > Duration::from_micros(35);
-            (result, if is_slow { Pace::Slow } else { Pace::Quick })
+            (result, Pace::of(started.elapsed()))
         });
         result.ok_or("a thread that was committing panicked")?.map_err(Into::into)
     }

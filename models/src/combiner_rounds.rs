@@ -50,7 +50,8 @@ impl Rounds {
     pub fn submit(&self, how: How) -> bool {
         let request = Request { is_ready: AtomicU64::new(0), is_done: AtomicU64::new(0) };
         request.is_ready.store(1, Ordering::Relaxed);
-        let submitted = catch_unwind(AssertUnwindSafe(|| self.combiner.submit(request, |group| self.lead(group, how))));
+        let submitted =
+            catch_unwind(AssertUnwindSafe(|| self.combiner.submit(request, |group| self.lead(group, how))));
         let Ok((request, outcome)) = submitted else {
             assert!(how == How::Panics, "a panic reaches another thread");
             return false;

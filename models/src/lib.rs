@@ -14,6 +14,8 @@ extern crate self as pleach_env;
 extern crate self as pleach_table;
 extern crate self as rustix;
 
+use std::sync::Arc;
+
 pub mod env;
 pub mod frame;
 pub mod futex;
@@ -136,4 +138,23 @@ pub fn explore_panics(preemptions: usize, model: impl Fn() + Sync + Send + 'stat
         std::panic::resume_unwind(Box::new(()));
     }));
     assert!(panicked.is_err(), "the panic went on");
+}
+
+/// Does each thread's work, that of the first one in the thread of the model. Returns the results.
+pub fn in_threads<S, W, R>(shared: &Arc<S>, work: &[&'static [W]], each: fn(&S, &[W]) -> R) -> Vec<R>
+where
+    S: Send + Sync + 'static,
+    W: Sync + 'static,
+    R: Send + 'static,
+{
+    let others: Vec<_> = work[1..]
+        .iter()
+        .map(|&work| {
+            let shared = Arc::clone(shared);
+            loom::thread::spawn(move || each(&shared, work))
+        })
+        .collect();
+    let mut results = vec![each(shared, work[0])];
+    results.extend(others.into_iter().map(|thread| thread.join().expect("the work ends")));
+    results
 }

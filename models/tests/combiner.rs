@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loom::thread;
 use pleach_models::combiner_rounds::{How, Rounds};
-use pleach_models::{explore, explore_panics};
+use pleach_models::{explore, explore_panics, in_threads};
 
 use How::{Panics, Quick, Slow};
 
@@ -20,18 +19,9 @@ fn run(explore: impl Fn(Box<dyn Fn() + Send + Sync>), threads: &'static [&'stati
 
 fn submit_in(threads: &[&'static [How]], rounds: Rounds) {
     let rounds = Arc::new(rounds);
-    let submit_all = |rounds: &Rounds, requests: &[How]| {
-        requests.iter().filter(|how| rounds.submit(**how)).count() as u64
-    };
-    let others: Vec<_> = threads[1..]
-        .iter()
-        .map(|&requests| {
-            let rounds = Arc::clone(&rounds);
-            thread::spawn(move || submit_all(&rounds, requests))
-        })
-        .collect();
-    let own = submit_all(&rounds, threads[0]);
-    let done = own + others.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>();
+    let submit_all =
+        |rounds: &Rounds, requests: &[How]| requests.iter().filter(|how| rounds.submit(**how)).count() as u64;
+    let done = in_threads(&rounds, threads, submit_all).into_iter().sum::<u64>();
     assert_eq!(rounds.done(), done, "requests that were done, and that threads know of");
     if !threads.iter().any(|requests| requests.contains(&Panics)) {
         assert_eq!(done, threads.iter().map(|requests| requests.len() as u64).sum::<u64>());

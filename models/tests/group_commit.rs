@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use loom::thread;
 use pleach_models::group_commit::{GroupCommit, Write};
-use pleach_models::{explore, explore_panics};
+use pleach_models::{explore, explore_panics, in_threads};
 
 const QUICK: Write = Write { cost: 100, is_slow: false, panics: false };
 const SLOW: Write = Write { is_slow: true, ..QUICK };
@@ -32,17 +31,7 @@ fn write_in(threads: &[&'static [Write]], commit: GroupCommit) {
             before = place;
         }
     };
-    let others: Vec<_> = threads[1..]
-        .iter()
-        .map(|&writes| {
-            let commit = Arc::clone(&commit);
-            thread::spawn(move || write_all(&commit, writes))
-        })
-        .collect();
-    write_all(&commit, threads[0]);
-    for thread in others {
-        thread.join().unwrap();
-    }
+    in_threads(&commit, threads, write_all);
     commit.check_end(threads.iter().map(|writes| writes.len() as u64).sum());
 }
 

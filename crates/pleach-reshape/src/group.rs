@@ -1,7 +1,6 @@
 //! Group commit: writes that wait for a store with one writer share a transaction.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use pleach::env::Env;
 use pleach::env::sync::{Combiner, Pace};
@@ -51,10 +50,6 @@ impl Transaction {
     }
 }
 
-/// Commits that take longer are slow. A choice by measurement: LMDB and WiredTiger take 20 to 30 us without a sync, redb 100 to
-/// 200, and a sync takes 120 or more.
-const SLOW: Duration = Duration::from_micros(35);
-
 /// Writes that wait, and how a transaction ended.
 pub(crate) type Group = Combiner<(Transaction, Durability), Result<()>>;
 
@@ -72,8 +67,7 @@ pub(crate) fn commit_together(
         let started = env.now();
         let outcome =
             commit(store, writes.iter().flat_map(|(transaction, _)| transaction.changes()), durability);
-        let is_slow = env.now().saturating_sub(started) > SLOW;
-        (outcome, if is_slow { Pace::Slow } else { Pace::Quick })
+        (outcome, Pace::of(env.now().saturating_sub(started)))
     });
     (transaction, outcome.unwrap_or_else(|| Err(commit_panicked())))
 }
