@@ -5,7 +5,7 @@
 //! parent kills it with SIGKILL at a random moment, during recovery too, and starts the next child on the same directory. After
 //! most kills it opens the store itself and compares everything with a model. Each batch is generated from the seed and its
 //! number, so the model is rebuilt from the number of batches alone. `.ci/power-cuts` runs the same with a file system whose
-//! power is cut in place of a kill.
+//! power is cut in place of a kill, `.ci/failing-device` with a device that fails before it.
 //!
 //! `PLEACH_KILLS` sets the number of kills (100 by default), `PLEACH_SEED` the seed, which is printed.
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use pleach::Db;
 use crate::child::{FAILED, ORDERS, POWER};
 use crate::history::{Batch, Model, PerWriter, SEEN, WRITERS, counter_key, options, partition_name};
 
+const SIGKILL: i32 = 9;
+
 fn number_from(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
@@ -19,29 +22,64 @@ fn number_from(variable: &str, default: u64) -> u64 {
 #[test]
 fn killed_processes_lose_nothing_acknowledged() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    run("kills", number_from("PLEACH_KILLS", 100), dir.path(), None);
+    run("kills", number_from("PLEACH_KILLS", 100), dir.path(), End::Kill);
 }
 
 /// The file system of `PLEACH_POWER_DIR` loses its power: what is not on its device is gone. `.ci/power-cuts` makes it.
 #[test]
 #[ignore = "needs a file system of its own: .ci/power-cuts"]
 fn power_cuts_lose_nothing_synced() {
-    let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is set by .ci/power-cuts"));
-    let (mount, switch) = (variable("PLEACH_POWER_DIR"), PathBuf::from(variable("PLEACH_POWER_SWITCH")));
-    run("power cuts", number_from("PLEACH_POWER_CUTS", 50), &Path::new(&mount).join("store"), Some(switch));
+    let (store, switch) = on_a_device(".ci/power-cuts");
+    run("power cuts", number_from("PLEACH_POWER_CUTS", 50), &store, End::PowerCut(switch));
+}
+
+/// The device below `PLEACH_POWER_DIR` refuses writes. The child meets the errors and goes on for a while. `.ci/failing-device`
+/// makes it.
+#[test]
+#[ignore = "needs a file system of its own: .ci/failing-device"]
+fn failing_devices_lose_nothing_synced() {
+    let (store, switch) = on_a_device(".ci/failing-device");
+    let ends = number_from("PLEACH_DEVICE_FAILURES", 50);
+    run("device failures", ends, &store, End::DeviceFailure(switch));
+}
+
+/// The directory of the store, and the program that fails its device and restores it.
+fn on_a_device(maker: &str) -> (PathBuf, PathBuf) {
+    let variable =
+        |name| PathBuf::from(std::env::var(name).unwrap_or_else(|_| panic!("{maker} sets {name}")));
+    (variable("PLEACH_POWER_DIR").join("store"), variable("PLEACH_POWER_SWITCH"))
+}
+
+/// How a child ends.
+enum End {
+    Kill,
+    /// With the program that cuts the power before the kill, and restores it.
+    PowerCut(PathBuf),
+    /// With the program that makes the device fail some time before the kill, and mends it.
+    DeviceFailure(PathBuf),
+}
+
+impl End {
+    fn switch(&self) -> Option<&Path> {
+        match self {
+            End::Kill => None,
+            End::PowerCut(switch) | End::DeviceFailure(switch) => Some(switch),
+        }
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "what the rig met")]
-fn run(what: &str, ends: u64, dir: &Path, switch: Option<PathBuf>) {
+fn run(what: &str, ends: u64, dir: &Path, end: End) {
     let seed = number_from("PLEACH_SEED", 1);
     println!("PLEACH_SEED={seed}, {ends} {what}");
     let [acked, reported] = [PerWriter::default(); 2];
     let (rng, model) = (Rng::with_seed(seed), Model::new(seed));
-    let mut rig = Rig { dir, seed, rng, acked, reported, unsynced_lost: 0, switch, model };
+    let mut rig =
+        Rig { dir, seed, rng, acked, reported, unsynced_lost: 0, failures: 0, log_failures: 0, end, model };
     let (started, mut checks, mut in_recovery) = (Instant::now(), 0, 0);
-    for end in 1..=ends {
+    for number in 1..=ends {
         in_recovery += u64::from(rig.kill_one() == 0);
-        if end == ends || rig.rng.u8(..3) > 0 {
+        if number == ends || rig.rng.u8(..3) > 0 {
             rig.check();
             checks += 1;
         }
@@ -49,12 +87,16 @@ fn run(what: &str, ends: u64, dir: &Path, switch: Option<PathBuf>) {
     let elapsed = started.elapsed();
     println!(
         "{ends} {what} in {elapsed:.1?} ({:.1?} each), {in_recovery} before the first batch, {checks} comparisons, \
-         {} batches, all there that must be, {} unsynced ones lost",
+         {} batches, all there that must be, {} unsynced ones lost, {} calls failed, {} by a sync of the log",
         elapsed / u32::try_from(ends).unwrap_or(u32::MAX),
         rig.model.counts.iter().sum::<u64>(),
         rig.unsynced_lost,
+        rig.failures,
+        rig.log_failures,
     );
-    assert!(rig.switch.is_none() || ends < 20 || rig.unsynced_lost > 0, "the power was never cut");
+    assert!(rig.end.switch().is_none() || ends < 20 || rig.unsynced_lost > 0, "the power was never cut");
+    let fails = matches!(rig.end, End::DeviceFailure(_));
+    assert!(!fails || ends < 20 || rig.log_failures > 0, "the device never failed under the log");
 }
 
 struct Rig<'d> {
@@ -66,8 +108,11 @@ struct Rig<'d> {
     /// Batches that a power cut may take, too, and how many it has taken.
     reported: PerWriter,
     unsynced_lost: u64,
-    /// The program that cuts the power, instead of a mere kill, and restores it.
-    switch: Option<PathBuf>,
+    /// Calls that failed before the kill.
+    failures: u64,
+    /// Those that name a sync of a log segment.
+    log_failures: u64,
+    end: End,
     model: Model,
 }
 
@@ -85,26 +130,29 @@ impl Rig<'_> {
         }
         std::thread::sleep(delay);
         self.switch("cut");
+        if let End::DeviceFailure(_) = self.end {
+            std::thread::sleep(Duration::from_micros(self.rng.u64(..300_000)));
+        }
         child.kill().expect("it can be killed");
         // What was reported before the kill counts.
-        while self.read_report(&mut reports, &mut child, self.switch.is_some()) {
+        while self.read_report(&mut reports, &mut child, self.end.switch().is_some()) {
             seen += 1;
         }
         let status = child.wait().expect("it can be waited for");
-        assert!(status.code().is_none(), "the child ended by itself: {status}");
+        assert_eq!(status.signal(), Some(SIGKILL), "the child ended by itself: {status}");
         self.switch("restore");
         seen
     }
 
     fn switch(&self, word: &str) {
-        let Some(switch) = &self.switch else { return };
+        let Some(switch) = self.end.switch() else { return };
         let status = Command::new(switch).arg(word).status().expect("the switch can be run");
         assert!(status.success(), "{} {word}: {status}", switch.display());
     }
 
     fn start(&self, writers: u64) -> Child {
         let mut command = Command::new(std::env::current_exe().expect("this test is a file"));
-        if self.switch.is_some() {
+        if self.end.switch().is_some() {
             command.env(POWER, "1");
         }
         command
@@ -123,6 +171,8 @@ impl Rig<'_> {
             return false;
         }
         if is_cut && line.starts_with(FAILED) {
+            self.failures += 1;
+            self.log_failures += u64::from(line.contains("cannot sync the log segment"));
             return true;
         }
         let mut words = line.split_whitespace();
@@ -133,7 +183,7 @@ impl Rig<'_> {
             std::io::copy(reports, &mut std::io::stderr()).expect("a pipe");
             panic!("the child says: {line}{:?}", child.wait());
         };
-        if what == "sync" || self.switch.is_none() {
+        if what == "sync" || self.end.switch().is_none() {
             assert!(
                 count >= self.acked[writer],
                 "writer {writer} repeats {count} of {} batches",
