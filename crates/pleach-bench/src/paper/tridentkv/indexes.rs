@@ -175,7 +175,7 @@ fn compare(
         let mut rate = count(record.ops_per_s);
         if let (Some(own), Some(base), true) = (rates.get(number), rates.first(), number > 0) {
             rate = if detail(&record, "ssts_learned") == 0.0 {
-                format!("{rate} (nothing learned)")
+                format!("{rate} (no model)")
             } else {
                 format!("{rate} ({})", ratio(own, base))
             };
