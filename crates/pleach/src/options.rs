@@ -253,7 +253,8 @@ impl Options {
         self
     }
 
-    /// Bits per key of the in-memory filters: 0 (none) to 32, default 10 (about 1 % false positives).
+    /// Bits per key of the in-memory filters: 0 (none) to 32, default 10 (about 1 % false positives). If the memory is too short
+    /// for all filters, new ones have fewer, down to 5 (about 10 %), until their SSTs are compacted again.
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: f32) -> Self {
         self.filter_bits_per_key = bits;

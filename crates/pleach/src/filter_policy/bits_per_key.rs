@@ -9,6 +9,8 @@
 //! around the run, not for the present one. The runs of its own stage and the older ones stay about as they are. The stages
 //! above it, which have just been emptied into it, fill again; on average they are half full.
 //!
+//! Where memory is short, the average falls ([`affordable_bits`]).
+//!
 //! # Cost
 //! Some microseconds per run written.
 //!
@@ -25,6 +27,23 @@ const BITS_PER_HALVING: f64 = std::f64::consts::LOG2_E;
 const BITS_MIN: f64 = 4.0;
 /// Most bits per key, unless the average is above: 1 probe in 5000 passes. More would save next to no probes.
 const BITS_MAX: f64 = 20.0;
+
+/// Fewest bits per key, on average, that a lack of memory leads to: a tenth of the probes pass. With fewer, the filters of keys
+/// that nobody asks for would cost those that are used too much.
+const AFFORDABLE_MIN: f32 = 5.0;
+
+/// Filters are rounded up to whole lines, and those of small runs may have more bits.
+const BUDGET_SHARE: f32 = 0.95;
+
+/// The average bits per key of a store of `entries` whose filters may take `budget` bytes: `wanted`, if there is memory for
+/// that. A store that lacks it has fewer bits for all keys, because a probe without a filter costs far more than one whose filter
+/// is weak: in half the memory 5 bits let a tenth of the probes pass, 10 bits for every second file half of them. Filters that are
+/// there keep their bits until their files are merged, also when there is more memory again.
+pub(crate) fn affordable_bits(wanted: f32, budget: u64, entries: u64) -> f32 {
+    #[expect(clippy::cast_precision_loss, reason = "a mean, to choose by")]
+    let affordable = budget as f32 * 8.0 / entries.max(1) as f32;
+    wanted.min((affordable * BUDGET_SHARE).max(AFFORDABLE_MIN))
+}
 
 /// How a shape fills the stages above a run.
 #[derive(Clone, Copy, Debug)]

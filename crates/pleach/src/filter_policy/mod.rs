@@ -9,5 +9,5 @@
 mod bits_per_key;
 mod eviction;
 
-pub(crate) use bits_per_key::{StageFill, bits_per_key};
+pub(crate) use bits_per_key::{StageFill, affordable_bits, bits_per_key};
 pub(crate) use eviction::{FilterUse, choose, should_decay};

@@ -132,17 +132,35 @@ impl Upkeep {
         others: impl IntoIterator<Item = u64>,
         upper_stages: u8,
     ) -> f32 {
-        let options = &self.ctx.options;
-        let average = options.filter_bits_per_key;
-        filter_policy::bits_per_key(average, options.stage_fill(), entries, others, upper_stages)
+        self.filter_bits_without(0, entries, others, upper_stages)
     }
 
     /// Bits per key for the filters of the run of `stage` into which the runs `merged` are merged.
     pub(crate) fn filter_bits_of_merged(&self, tree: &SubTree, merged: &[RunId], stage: u8) -> f32 {
         let (merged, others): (Vec<_>, Vec<_>) = tree.runs.iter().partition(|run| merged.contains(&run.id));
         let entries = merged.iter().map(|run| run.totals.entries).fold(0, u64::saturating_add);
+        let garbage = merged.iter().map(|run| run.totals.garbage).fold(0, u64::saturating_add);
         let others = others.iter().map(|run| run.totals.entries);
-        self.filter_bits(entries, others, stage.saturating_sub(STAGE_FIRST))
+        self.filter_bits_without(garbage, entries, others, stage.saturating_sub(STAGE_FIRST))
+    }
+
+    /// The same in a store from which about `garbage` entries go.
+    fn filter_bits_without(
+        &self,
+        garbage: u64,
+        entries: u64,
+        others: impl IntoIterator<Item = u64>,
+        upper_stages: u8,
+    ) -> f32 {
+        let options = &self.ctx.options;
+        let (index_bytes, all_entries) = {
+            let version_set = self.version_set.lock();
+            (version_set.files.table_bytes().1, version_set.files.entries())
+        };
+        let budget = options.filter_bytes_max(options.cache_bytes(u64::MAX) as u64, index_bytes);
+        let rest = all_entries.saturating_sub(garbage);
+        let average = filter_policy::affordable_bits(options.filter_bits_per_key, budget, rest);
+        filter_policy::bits_per_key(average, options.stage_fill(), entries, others, upper_stages)
     }
 
     /// Whether an SST that is begun now gets a model, by [`crate::training`].

@@ -32,6 +32,8 @@ pub(crate) struct FileTable {
     /// Bytes of all files' filters, and of their indexes.
     filter_bytes: u128,
     index_bytes: u128,
+    /// Entries of all files.
+    entries: u128,
     trash: Arc<Trash>,
 }
 
@@ -56,6 +58,11 @@ impl FileTable {
     pub(crate) fn table_bytes(&self) -> (u64, u64) {
         let clamped = |bytes| u64::try_from(bytes).unwrap_or(u64::MAX);
         (clamped(self.filter_bytes), clamped(self.index_bytes))
+    }
+
+    /// Entries of all files.
+    pub(crate) fn entries(&self) -> u64 {
+        u64::try_from(self.entries).unwrap_or(u64::MAX)
     }
 
     /// Takes the true size of each index in place of its estimate. Called once, when the files of a store have been opened.
@@ -85,6 +92,7 @@ impl FileTable {
                 Entry::Vacant(entry) => {
                     self.filter_bytes += u128::from(counted.0.filter_bytes());
                     self.index_bytes += u128::from(counted.0.index_bytes());
+                    self.entries += u128::from(counted.0.summary.entries);
                     entry.insert(counted);
                 }
             }
@@ -101,6 +109,7 @@ impl FileTable {
                 let (file, _) = entry.remove();
                 self.filter_bytes -= u128::from(file.filter_bytes());
                 self.index_bytes -= u128::from(file.index_bytes());
+                self.entries -= u128::from(file.summary.entries);
                 taken.push(file);
             }
         }

@@ -70,8 +70,26 @@ const MEMORY: usize = 1 << 20;
 const FILTERS_MAX: u64 = MEMORY as u64 * 3 / 8;
 
 #[test]
+fn where_memory_is_a_little_short_all_filters_stay_with_fewer_bits() {
+    const KEYS: u64 = 450_000;
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(MEMORY).sst_bytes(256 << 10);
+    let db = options.open(DIR).unwrap();
+    let partition = db.default_partition();
+    fill(&partition, KEYS);
+    partition.compact().unwrap();
+    env.run_jobs();
+    let stats = db.stats();
+    assert_eq!(stats.filters_missing, 0, "{stats:?}");
+    let bits = stats.filter_bytes as f64 * 8.0 / KEYS as f64;
+    assert!((4.5..6.5).contains(&bits), "{bits} bits per key, ten do not fit");
+    let rate = wasted(&db, &partition, 40_000);
+    assert!((0.04..0.16).contains(&rate), "{rate}");
+}
+
+#[test]
 fn where_memory_is_short_the_filters_that_are_used_stay() {
-    const KEYS: u64 = 150_000;
+    const KEYS: u64 = 300_000;
     let env = SimEnv::new(1);
     let options = || Options::new().env(Arc::<SimEnv>::clone(&env)).memory(MEMORY).sst_bytes(256 << 10);
     let db = options().open(DIR).unwrap();

@@ -30,7 +30,9 @@ fn child() {
     let dir = Path::new(orders.next().expect("a directory in the orders"));
     let db = expect(options().open(dir));
     for (writer, acked) in (0..).zip(&ACKED) {
-        acked.store(count_of(&db, writer), Ordering::SeqCst);
+        let count = count_of(&db, writer);
+        acked.store(count, Ordering::SeqCst);
+        report("open", writer, count);
     }
     std::thread::scope(|scope| {
         for writer in 0..writers {

@@ -145,3 +145,13 @@ fn a_growing_forest_wastes_half_of_what_uniform_filters_do_with_the_same_memory(
         assert!(rates < rates_uniform * if flushes > 100 { 0.6 } else { 0.8 }, "{told}");
     }
 }
+
+#[test]
+fn a_store_that_lacks_memory_has_fewer_bits_but_not_too_few() {
+    let average = |entries| affordable_bits(10.0, 1000, entries);
+    assert!((average(0) - 10.0).abs() < 1e-6);
+    assert!((average(760) - 10.0).abs() < 1e-6, "all fit");
+    assert!((average(1000) - 7.6).abs() < 1e-6, "7600 bits for 1000 keys");
+    assert!((average(u64::MAX) - AFFORDABLE_MIN).abs() < 1e-6);
+    assert!((affordable_bits(2.0, 0, 1000) - 2.0).abs() < 1e-6, "fewer than that were wanted");
+}
