@@ -36,9 +36,11 @@ const AFFORDABLE_MIN: f32 = 5.0;
 const BUDGET_SHARE: f32 = 0.95;
 
 /// The average bits per key of a store of `entries` whose filters may take `budget` bytes: `wanted`, if there is memory for
-/// that. A store that lacks it has fewer bits for all keys, because a probe without a filter costs far more than one whose filter
-/// is weak: in half the memory 5 bits let a tenth of the probes pass, 10 bits for every second file half of them. Filters that are
-/// there keep their bits until their files are merged, also when there is more memory again.
+/// that.
+///
+/// A store that lacks it has fewer bits for all keys, because a probe without a filter costs far more than one whose filter is
+/// weak: in half the memory 5 bits let a tenth of the probes pass, 10 bits for every second file half of them. Filters that
+/// are there keep their bits until their files are merged, also when there is more memory again.
 pub(crate) fn affordable_bits(wanted: f32, budget: u64, entries: u64) -> f32 {
     #[expect(clippy::cast_precision_loss, reason = "a mean, to choose by")]
     let affordable = budget as f32 * 8.0 / entries.max(1) as f32;
