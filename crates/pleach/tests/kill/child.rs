@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use pleach::{Db, Durability, Result};
 
@@ -74,9 +75,16 @@ fn write(db: &Db, seed: u64, writer: u64) {
     }
 }
 
-/// One write call, so that the reports of two threads do not mix.
+/// One write call, so that the reports of two threads do not mix. With the time, because the parent reads it later.
 fn report(what: &str, writer: u64, count: u64) {
-    std::io::stderr().write_all(format!("{what} {writer} {count}\n").as_bytes()).expect("a parent");
+    let line = format!("{what} {writer} {count} {}\n", micros());
+    std::io::stderr().write_all(line.as_bytes()).expect("a parent");
+}
+
+/// Microseconds since 1970.
+pub(crate) fn micros() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+    u64::try_from(elapsed.as_micros()).expect("a time that fits")
 }
 
 fn commit(db: &Db, writer: u64, batch: &Batch) -> Result<()> {
