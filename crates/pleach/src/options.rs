@@ -142,9 +142,10 @@ impl Options {
     /// what the memtables do not hold; as memtables grow, blocks are evicted. The system gives memory when it is used, so a
     /// small store takes little.
     ///
-    /// If there is not enough for all filters beside that quarter, those that save the fewest searches for their size stay on
-    /// the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of the
-    /// data, more of compressed data with long keys, and so are the filters that open ranges and snapshots pin.
+    /// If there is not enough for all filters beside that quarter, new ones have fewer bits a key
+    /// ([`Options::filter_bits_per_key`]), and if that does not suffice, those that save the fewest searches for their size
+    /// stay on the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory, about 1 % of
+    /// the data, more of compressed data with long keys, and so are the filters that open ranges and snapshots pin.
     ///
     /// These come on top of this budget:
     /// - memtables that snapshots, ranges and values pin after their flush
@@ -254,7 +255,7 @@ impl Options {
     }
 
     /// Bits per key of the in-memory filters: 0 (none) to 32, default 10 (about 1 % false positives). If the memory is too short
-    /// for all filters, new ones have fewer, down to 5 (about 10 %), until their SSTs are compacted again.
+    /// for all filters, new ones have fewer, down to 5 on average (about 10 %), until their SSTs are compacted again.
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: f32) -> Self {
         self.filter_bits_per_key = bits;
