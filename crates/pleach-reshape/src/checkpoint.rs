@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use pleach::Result;
 
 use crate::handle::Inner;
-use crate::ids::{Id, Previous};
+use crate::ids::Id;
 use crate::map::records::Record;
 use crate::map::{BATCH_ENTRIES, Base, MapStore};
 use crate::named::{self, CheckpointNumbers};
@@ -52,7 +52,6 @@ impl Inner {
             generation: allocator.generation,
             sequences: allocator.next(),
             previous: allocator.previous.as_ref().map(|previous| previous.next.clone()),
-            edge: allocator.previous.as_ref().and_then(Previous::edge),
             version: self.versions.next(),
         };
         self.in_flight.wait(&*self.env);
@@ -76,7 +75,7 @@ impl Inner {
     }
 
     /// Writes the sealed entries to the map's store.
-    pub(crate) fn write_sealed(&self, maintenance: &Maintenance) -> Result<()> {
+    pub(crate) fn write_sealed(&self, maintenance: &mut Maintenance) -> Result<()> {
         self.map.merge_sealed(BATCH_ENTRIES, |base, entries| {
             maintenance.map_store.write_entries(entries)?;
             Ok(base.apply(entries))
@@ -98,5 +97,4 @@ fn is_same(last: &Record, record: &Record) -> bool {
     last.generation == record.generation
         && last.sequences == record.sequences
         && last.previous.is_some() == record.previous.is_some()
-        && last.edge == record.edge
 }

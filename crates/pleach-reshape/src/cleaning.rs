@@ -165,7 +165,7 @@ impl Inner {
         for candidate in candidates {
             let Candidate { place, id, key } = candidate;
             // No id becomes a key's again once another row has replaced it.
-            if pass == Pass::Deletions || self.map.get(key, key_hash(key))?.id != Some(*id) {
+            if pass == Pass::Deletions || !self.map.get(key, key_hash(key))?.names(*id) {
                 transaction.remove(*place);
                 removed += 1;
             }

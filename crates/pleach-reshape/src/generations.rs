@@ -29,9 +29,10 @@ use pleach::{Error, ErrorKind, Result};
 use crate::checkpoint::Maintenance;
 use crate::handle::{Inner, Reshaped};
 use crate::ids::{Allocator, Id, Previous};
-use crate::map::{Bounds, Direction, NEWEST};
+use crate::map::{Bounds, Direction};
 use crate::moves::Moved;
 use crate::named::{self, CheckpointNumbers, Generation, store_error};
+use crate::options::MapPlace;
 use crate::sorted::sort_rows;
 use crate::store::{Durability, Table};
 
@@ -111,6 +112,7 @@ impl Inner {
         for table in self.layout.tables(generation) {
             self.create_empty_table(table)?;
         }
+        let half = maintenance.map_store.open_half(generation)?;
         // Nobody has an id of the old generation that is not published.
         let _alone = self.gate.write();
         self.replaced.forget(&mut maintenance.removals, generation);
@@ -119,6 +121,7 @@ impl Inner {
         let next = vec![0; self.layout.stripe_count()];
         let previous = Some(Previous::new(self.allocator.load().next(), None));
         self.allocator.store(Arc::new(Allocator::new(self.layout, generation, &next, previous)));
+        maintenance.map_store.begin_generation(generation, half);
         Ok(())
     }
 
@@ -180,7 +183,7 @@ impl Inner {
     /// Whether the rows of a range lie in the order of their keys, by a sample: then moves read neighbours. A wrong answer costs
     /// time alone.
     fn are_in_order(&self, bounds: Bounds<'_>, is_wanted: impl Fn(Id) -> bool) -> Result<bool> {
-        let mut sample = self.map.current().entries(bounds, Direction::Up, NEWEST, SAMPLE_KEYS)?;
+        let mut sample = self.snapshot()?.entries(bounds, Direction::Up, SAMPLE_KEYS)?;
         sample.retain(|(_, id)| is_wanted(*id));
         let steps = sample.windows(2).map(|pair| pair[1].1.0.wrapping_sub(pair[0].1.0));
         let near = steps.filter(|step| (1..=NEAR).contains(step)).count();
@@ -203,6 +206,10 @@ impl Inner {
         // Snapshots from now on see this version, which distinguishes them from those that may need the tables.
         let version = self.versions.take(&*self.store)?;
         maintenance.dead = Some((self.layout.tables(allocator.generation + 1), version));
+        maintenance.map_store.end_generation_before();
+        if self.options.map == MapPlace::Disk {
+            self.map.set_base(maintenance.map_store.base());
+        }
         Ok(())
     }
 
@@ -215,6 +222,7 @@ impl Inner {
         for table in tables {
             self.store.drop_table(*table).map_err(|e| store_error("drop a table", &e))?;
         }
+        maintenance.map_store.drop_dead()?;
         maintenance.dead = None;
         Ok(())
     }

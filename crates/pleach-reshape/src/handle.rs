@@ -20,7 +20,7 @@ use crate::in_flight::InFlight;
 use crate::latches::Latches;
 use crate::map::{Map, MapStore};
 use crate::open::{self, OpenReport};
-use crate::options::Options;
+use crate::options::{MapPlace, Options};
 use crate::replaced::Replaced;
 use crate::row_cache::RowCache;
 use crate::store::{Durability, RowStore};
@@ -66,6 +66,8 @@ pub struct Stats {
     pub generation: u64,
     /// Whether rows are being moved from the generation before.
     pub is_draining: bool,
+    /// Whether the map has runs: entries that stand for some rows each, which a recluster has written.
+    pub has_runs: bool,
     /// The number of the newest checkpoint.
     pub checkpoint: u64,
 }
@@ -247,6 +249,7 @@ impl Reshaped {
             row_cache_bytes: inner.rows.bytes(),
             generation: allocator.generation,
             is_draining: allocator.previous.is_some(),
+            has_runs: inner.map.has_runs(),
             checkpoint: inner.newest_checkpoint.load(Ordering::Relaxed),
         }
     }
@@ -294,7 +297,11 @@ impl Inner {
     }
 
     pub(crate) fn is_checkpoint_due(&self) -> bool {
-        self.map.active_bytes() >= self.delta_bytes_max() / CHECKPOINT_SHARE
+        let share = match self.options.map {
+            MapPlace::Disk => CHECKPOINT_SHARE,
+            MapPlace::Memory => CHECKPOINT_SHARE_IN_MEMORY,
+        };
+        self.map.active_bytes() >= self.delta_bytes_max() / share
     }
 
     /// What the job does when it is woken.
@@ -324,6 +331,9 @@ impl Inner {
 
 /// A checkpoint is due when the active layer takes this share of the delta: writers fill the rest while it runs.
 const CHECKPOINT_SHARE: usize = 4;
+/// With a map in memory: a merge copies leaves, so it should have many changes. A put costs 0.15 us less than with 4, and a key 3
+/// bytes more (record 0020).
+const CHECKPOINT_SHARE_IN_MEMORY: usize = 2;
 
 fn start_job(inner: &Arc<Inner>) -> Result<JobHandle> {
     let own = Arc::clone(inner);

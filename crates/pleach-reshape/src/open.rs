@@ -18,7 +18,7 @@ use crate::ids::{Allocator, Layout};
 use crate::in_flight::{InFlight, SLOT_COUNT};
 use crate::latches::{LATCH_COUNT, Latches};
 use crate::map::records::Record;
-use crate::map::{Map, MapStore};
+use crate::map::{Base, Map, MapStore, Present, Rows};
 use crate::named::{self, CheckpointNumbers, Generation, Identity, store_error};
 use crate::options::{MapPlace, Options, Stripes, Update};
 use crate::recovery::Recovery;
@@ -57,15 +57,16 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
     let mut numbers = named::checkpoint_numbers(&*store)?;
     let dir = &options.env.absolute(dir).map_err(|e| Error::io("find the directory of the map,", dir, e))?;
     remove_leftover(&*options.env, dir)?;
-    let mut map_store = open_map(&options, dir)?;
-    let records = good_records(&map_store, &identity, generation, numbers);
-    let (rebuilt, records) = match records {
+    let edge = if generation.is_draining { named::edge(&*store, generation.number)? } else { None };
+    let mut map_store = open_map(&options, dir, layout, &Present { generation, edge: edge.clone() })?;
+    let (rebuilt, records) = match good_records(&map_store, &identity, generation, numbers) {
         Ok(records) => (None, Some(records)),
         Err(Distrust::Broken(error)) if !options.rebuilds => return Err(error),
         Err(Distrust::Broken(error)) => (Some(error.to_string()), None),
         Err(Distrust::Because(why)) => (Some(why), None),
     };
-    let base = if records.is_some() { read_base(&map_store, &options) } else { Ok(map_store.base()) };
+    let read = |map_store: &MapStore| read_base(map_store, &*store, &options, layout);
+    let base = if records.is_some() { read(&map_store) } else { Ok(map_store.base()) };
     let (rebuilt, records) = match &base {
         Err(error) if !options.rebuilds => return Err(error.clone()),
         Err(error) => (Some(error.to_string()), None),
@@ -78,7 +79,7 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         named::set_checkpoint_numbers(&*store, numbers)?;
         map_store.clear()?;
     }
-    let base = if records.is_some() { base? } else { read_base(&map_store, &options)? };
+    let base = if records.is_some() { base? } else { read(&map_store)? };
     let mut inner = Inner {
         env: Arc::<dyn Env>::clone(&options.env),
         dir: dir.clone(),
@@ -107,7 +108,6 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         store,
     };
     let is_rebuild = records.is_none();
-    let edge = if generation.is_draining { named::edge(&*inner.store, generation.number)? } else { None };
     let rows_read = Recovery::new(&inner, generation, edge, records.as_ref()).run(&mut inner)?;
     if is_rebuild {
         inner.checkpoint()?;
@@ -148,21 +148,26 @@ fn make_tables(store: &dyn RowStore, layout: Layout, generation: Generation) -> 
     Ok(())
 }
 
-fn open_map(options: &Options, dir: &Path) -> Result<MapStore> {
-    let opened = MapStore::open(&options.env, dir, options.map_store.clone());
+fn open_map(options: &Options, dir: &Path, layout: Layout, present: &Present) -> Result<MapStore> {
+    let (env, settings) = (&options.env, (layout, options.map));
+    let open = || MapStore::open(env, dir, options.map_store.clone(), settings, present.clone());
+    let opened = open();
     match opened {
         Err(error) if options.rebuilds && error.kind() == ErrorKind::Corruption => {
             pleach::destroy(dir, &options.map_store.clone().env(Arc::clone(&options.env)))?;
-            MapStore::open(&options.env, dir, options.map_store.clone())
+            open()
         }
         opened => opened,
     }
 }
 
-fn read_base(map_store: &MapStore, options: &Options) -> Result<crate::map::Base> {
+fn read_base(map_store: &MapStore, store: &dyn RowStore, options: &Options, layout: Layout) -> Result<Base> {
     match options.map {
         MapPlace::Disk => Ok(map_store.base()),
-        MapPlace::Memory => map_store.load(),
+        MapPlace::Memory => {
+            let mut rows = store.snapshot().map_err(|e| store_error("make a snapshot", &e))?;
+            map_store.load(&mut Rows { rows: &mut *rows, layout })
+        }
     }
 }
 

@@ -158,8 +158,8 @@ impl Options {
         self
     }
 
-    /// Memory of the changes since the last checkpoint (default: 32 MiB). When a quarter of it is used, a checkpoint begins;
-    /// when all of it is used, writers wait for the checkpoint. With
+    /// Memory of the changes since the last checkpoint (default: 32 MiB). When a quarter of it is used (half of it
+    /// with [`MapPlace::Memory`]), a checkpoint begins; when all of it is used, writers wait for the checkpoint. With
     /// [`MapPlace::Memory`] it is at least half of the map.
     #[must_use]
     pub fn delta_bytes(mut self, bytes: usize) -> Self {

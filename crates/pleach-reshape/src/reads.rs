@@ -13,7 +13,7 @@ use pleach::Result;
 
 use crate::handle::{Inner, Reshaped};
 use crate::ids::Id;
-use crate::map::key_hash;
+use crate::map::{Answer, key_hash};
 use crate::named::store_error;
 use crate::row::Row;
 
@@ -52,26 +52,34 @@ impl Inner {
         };
         let mut missed = None;
         for _ in 0..ATTEMPTS_MAX {
-            let published = self.map.get(key, hash)?;
-            let Some(id) = published.id else {
-                self.latches.wait_for(hash, published.version);
+            let answer = self.map.get(key, hash)?;
+            if answer.ids.is_empty() {
+                self.latches.wait_for(hash, answer.version);
                 return Ok(None);
-            };
-            if missed == Some(id) {
+            }
+            if missed.as_ref() == Some(&answer.ids) {
                 break;
             }
-            if let Some((value, version)) = self.read_row(id, key)? {
+            if let Some((id, value, version)) = self.row_of(&answer, key)? {
                 self.latches.wait_for(hash, version);
                 self.rows.fill(miss, key, hash, id, &value);
                 return Ok(Some(value));
             }
-            missed = Some(id);
+            missed = Some(answer.ids);
         }
         let _held = self.latches.hold(std::iter::once(hash));
-        match self.map.get(key, hash)?.id {
-            Some(id) => Ok(self.read_row(id, key)?.map(|(value, _)| value)),
-            None => Ok(None),
+        let answer = self.map.get(key, hash)?;
+        Ok(self.row_of(&answer, key)?.map(|(_, value, _)| value))
+    }
+
+    /// The row of a key, of which the map says this: its id, its value and its version.
+    pub(crate) fn row_of(&self, answer: &Answer, key: &[u8]) -> Result<Option<(Id, Vec<u8>, u64)>> {
+        for id in &answer.ids {
+            if let Some((value, version)) = self.read_row(*id, key)? {
+                return Ok(Some((*id, value, version)));
+            }
         }
+        Ok(None)
     }
 
     /// The value and the version of a row, if it is there and has this key.

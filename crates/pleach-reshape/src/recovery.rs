@@ -6,10 +6,9 @@
 //! the keys that rows say were deleted.
 //!
 //! While all rows move to a new generation, the old rows of keys up to the edge are dead, though they are there. They are not
-//! taken, and what the map says of them is forgotten: of a key that was moved and then deleted, nothing else is left.
+//! taken, and the map asks its older half for no such key: of a key that was moved and then deleted, nothing else is left.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use pleach::{Error, Result};
@@ -17,7 +16,7 @@ use pleach::{Error, Result};
 use crate::handle::Inner;
 use crate::ids::{Allocator, Id, Previous, is_behind};
 use crate::map::records::Record;
-use crate::map::{Direction, Key, NEWEST, key_hash};
+use crate::map::{Key, key_hash};
 use crate::named::{Generation, store_error};
 use crate::row::Row;
 use crate::store::RowSnapshot;
@@ -52,8 +51,6 @@ pub(crate) struct Recovery {
     sequences: Vec<Sequences>,
     /// Rows of the generation before are dead if their keys are not above this.
     edge: Option<Key>,
-    /// The edge that the map knows.
-    known_edge: Option<Key>,
     /// All that earlier versions wrote is in the map.
     version: u64,
     is_rebuild: bool,
@@ -84,10 +81,8 @@ impl Recovery {
         let sequences = before.into_iter().chain([generation.number]).map(sequences_of).collect();
         let version = records.map_or(0, |(checkpoint, _)| checkpoint.version);
         let is_rebuild = records.is_none();
-        let known = records.map(|(checkpoint, _)| checkpoint).filter(|it| it.generation == generation.number);
-        let known_edge = known.and_then(|checkpoint| checkpoint.edge.clone());
         let deleted = BTreeMap::new();
-        Self { generation, sequences, edge, known_edge, version, is_rebuild, deleted, rows: 0 }
+        Self { generation, sequences, edge, version, is_rebuild, deleted, rows: 0 }
     }
 
     /// Reads, publishes, and sets the counters of ids. Returns how many rows it read.
@@ -99,9 +94,6 @@ impl Recovery {
             }
         }
         drop(snapshot);
-        if !self.is_rebuild {
-            self.forget_dead(inner)?;
-        }
         let present = self.sequences.pop().expect("there is always a present generation");
         let edge = self.edge;
         let previous = self.sequences.pop().map(|before| Previous::new(before.next, edge));
@@ -160,23 +152,6 @@ impl Recovery {
         Ok(())
     }
 
-    /// Forgets what the map says of dead rows. Up to the edge that it knows, it says nothing of them.
-    fn forget_dead(&self, inner: &Inner) -> Result<()> {
-        let Some(edge) = self.edge.as_deref() else { return Ok(()) };
-        let mut last = self.known_edge.clone();
-        loop {
-            let lower = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let bounds = (lower, Bound::Included(edge));
-            let entries = inner.map.current().entries(bounds, Direction::Up, NEWEST, CHUNK_ROWS)?;
-            let dead = entries.iter().filter(|(_, id)| !id.is_of(self.generation.number));
-            inner.map.publish(dead.map(|(key, _)| (&key[..], key_hash(key), None)), self.version.max(1));
-            if entries.len() < CHUNK_ROWS {
-                return Ok(());
-            }
-            last = entries.into_iter().next_back().map(|(key, _)| key);
-        }
-    }
-
     fn take(&mut self, inner: &Inner, row: &Found) -> Result<()> {
         self.rows += 1;
         let is_dead = !row.id.is_of(self.generation.number) && is_behind(self.edge.as_ref(), &row.key);
@@ -196,8 +171,8 @@ impl Recovery {
         if self.is_rebuild && is_full && self.rows.is_multiple_of(ROWS_UNLOOKED) {
             // Without a checkpoint's record, nobody will use the entries if a crash follows.
             inner.map.seal();
-            let maintenance = inner.maintenance.lock();
-            inner.write_sealed(&maintenance)?;
+            let mut maintenance = inner.maintenance.lock();
+            inner.write_sealed(&mut maintenance)?;
             inner.use_written(&maintenance);
         }
         Ok(())
@@ -218,7 +193,7 @@ impl Recovery {
         if !inner.garbage.load(std::sync::atomic::Ordering::Relaxed) {
             return Ok(None);
         }
-        let Some(id) = inner.map.get(key, hash)?.id else { return Ok(None) };
-        Ok(inner.read_row(id, key)?.map(|(_, version)| version))
+        let answer = inner.map.get(key, hash)?;
+        Ok(inner.row_of(&answer, key)?.map(|(_, _, version)| version))
     }
 }

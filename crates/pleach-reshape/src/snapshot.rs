@@ -10,7 +10,7 @@ use pleach::Result;
 
 use crate::handle::{Inner, Reshaped};
 use crate::ids::Id;
-use crate::map::{Bounds, Direction, Key, Version, key_hash};
+use crate::map::{Bounds, Direction, Key, Rows, Version, key_hash};
 use crate::named::store_error;
 use crate::range::{Chunk, RangeEnds, SnapshotRange, Source};
 use crate::row::Row;
@@ -83,13 +83,24 @@ impl Snapshot<'_> {
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let keys: Vec<_> = keys.into_iter().map(|key| Key::from_slice(key.as_ref())).collect();
         let hashed: Vec<_> = keys.iter().map(|key| (&key[..], key_hash(key))).collect();
-        let ids = self.map.ids(&hashed, self.at)?;
-        let there = keys.iter().zip(&ids).enumerate();
-        let (indexes, wanted): (Vec<_>, Vec<_>) =
-            there.filter_map(|(index, (key, id))| Some((index, (key.clone(), (*id)?)))).unzip();
-        let mut values = vec![None; keys.len()];
-        self.read_rows(&wanted, |at, _, row| values[indexes[at]] = row.value.map(<[u8]>::to_vec))?;
-        Ok(values)
+        let answers = self.map.get_many(&hashed, self.at)?;
+        let mut indexes = Vec::with_capacity(keys.len());
+        let mut wanted = Vec::with_capacity(keys.len());
+        for (index, (key, answer)) in keys.iter().zip(answers).enumerate() {
+            for id in answer.ids {
+                indexes.push(index);
+                wanted.push((key.clone(), id));
+            }
+        }
+        // Of several rows that may be a key's, the first one that is there counts.
+        let mut values: Vec<Option<(usize, Vec<u8>)>> = vec![None; keys.len()];
+        self.read_rows(&wanted, |at, _, row| {
+            let value = &mut values[indexes[at]];
+            if value.as_ref().is_none_or(|(first, _)| at < *first) {
+                *value = row.value.map(|value| (at, value.to_vec()));
+            }
+        })?;
+        Ok(values.into_iter().map(|value| Some(value?.1)).collect())
     }
 
     /// The pairs of a key range that were there, in the order of keys, from either end.
@@ -105,12 +116,13 @@ impl Snapshot<'_> {
 
     /// Entries of the map.
     pub(crate) fn entries(
-        &self,
+        &mut self,
         bounds: Bounds<'_>,
         direction: Direction,
         limit: usize,
     ) -> Result<Vec<(Key, Id)>> {
-        self.map.entries(bounds, direction, self.at, limit)
+        let rows = &mut Rows { rows: &mut *self.rows, layout: self.inner.layout };
+        self.map.entries(rows, bounds, direction, self.at, limit)
     }
 
     /// Shows the rows of these keys that are there, in the order of their places, each with its index.
@@ -126,9 +138,17 @@ impl Snapshot<'_> {
         &mut *self.rows
     }
 
-    /// What the map says of a key.
-    pub(crate) fn id_of(&self, key: &[u8]) -> Result<Option<Id>> {
-        Ok(self.map.get(key, key_hash(key), self.at)?.id)
+    /// What the map says of a key, of rows that are there if it is not sure.
+    pub(crate) fn id_of(&mut self, key: &[u8]) -> Result<Option<Id>> {
+        let answer = self.map.get(key, key_hash(key), self.at)?;
+        if answer.is_sure {
+            return Ok(answer.ids.first().copied());
+        }
+        let wanted: Vec<_> = answer.ids.iter().map(|id| (Key::from_slice(key), *id)).collect();
+        let mut found = None;
+        // The first one that is there counts.
+        self.read_rows(&wanted, |index, _, _| found = found.into_iter().chain([index]).min())?;
+        Ok(found.map(|index| wanted[index].1))
     }
 
     /// The newest version that it sees.
@@ -153,7 +173,8 @@ impl Source for View<'_> {
         direction: Direction,
         limit: usize,
     ) -> Result<Option<Key>> {
-        let entries = self.map.entries(bounds, direction, self.at, limit)?;
+        let rows = &mut Rows { rows: &mut *self.rows, layout: self.inner.layout };
+        let entries = self.map.entries(rows, bounds, direction, self.at, limit)?;
         fill(chunk, entries, limit, self.rows, self.inner)
     }
 }

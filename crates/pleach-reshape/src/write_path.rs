@@ -16,7 +16,7 @@ use crate::group::{Transaction, commit_alone, commit_panicked, commit_together};
 use crate::handle::{Inner, Reshaped};
 use crate::ids::{Allocator, Id};
 use crate::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
-use crate::map::key_hash;
+use crate::map::{Answer, key_hash};
 use crate::named::store_error;
 use crate::options::Update;
 use crate::row::Row;
@@ -247,16 +247,24 @@ impl Inner {
             keys.clone().map(|(key, hash)| self.rows.id(key, hash)).collect();
         if let ([(key, _)], [hash], [id]) = (operations, hashes, &mut *old) {
             if id.is_none() {
-                *id = self.map.get(key, *hash)?.id;
+                *id = self.resolve(&self.map.get(key, *hash)?, key)?;
             }
             return Ok(old);
         }
         let (indexes, wanted): (Vec<_>, Vec<_>) =
             keys.enumerate().filter(|(index, _)| old[*index].is_none()).unzip();
-        for (index, id) in indexes.into_iter().zip(self.map.ids(&wanted)?) {
-            old[index] = id;
+        for (index, answer) in indexes.into_iter().zip(self.map.get_many(&wanted)?) {
+            old[index] = self.resolve(&answer, operations[index].0)?;
         }
         Ok(old)
+    }
+
+    /// The row that a key has by an answer of the map. An answer that is not sure needs a look at the rows.
+    fn resolve(&self, answer: &Answer, key: &[u8]) -> Result<Option<Id>> {
+        if answer.is_sure {
+            return Ok(answer.ids.first().copied());
+        }
+        Ok(self.row_of(answer, key)?.map(|(id, _, _)| id))
     }
 
     /// Whether a key that the map knows is really there.
@@ -268,16 +276,22 @@ impl Inner {
     }
 
     fn plan(&self, allocator: &Allocator, old: Option<Id>, is_put: bool) -> Step {
+        // Runs of the map have no other word for a row that is dead than that it is gone.
+        let is_moved = old.is_some_and(|old| old.stripe() == self.layout.stripe_of_moves());
         if !is_put {
             // Where older rows of the key may be, a row must say that they are not to come back.
             let appends = old.is_some() && self.garbage.load(Ordering::SeqCst);
-            return Step { old, appends, removes: self.options.update != Update::Defer || !appends };
+            return Step {
+                old,
+                appends,
+                removes: self.options.update != Update::Defer || !appends || is_moved,
+            };
         }
         let Some(id) = old else { return Step { old, appends: true, removes: false } };
         match self.options.update {
             Update::InPlace if id.is_of(allocator.generation) => Step { old, appends: false, removes: false },
             Update::InPlace | Update::Replace => Step { old, appends: true, removes: true },
-            Update::Defer => Step { old, appends: true, removes: self.is_removal_behind() },
+            Update::Defer => Step { old, appends: true, removes: is_moved || self.is_removal_behind() },
         }
     }
 

@@ -1,25 +1,21 @@
-//! The base of the map, and the Pleach store that keeps it.
+//! The base of the map: a state of its Pleach store, or a tree in memory.
 //!
-//! The partition `map` has an entry for each key, the default partition the records of the checkpoint.
+//! A state has a *half* for each generation whose rows may be there: entries of single keys, and runs. What the newer half says
+//! of a key counts; an entry without a row says that the key has none, whatever the older half says.
 //!
-//! # On disk
-//! Layout: docs/format/reshaped-rows.md.
+//! Of keys whose rows had moved when the store was opened, the older half counts for nothing. Their old rows are there and dead;
+//! if a new one has gone again, a crash may have lost the entry that said so. Of what moves later, nothing is lost while the
+//! store is open.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use pleach::env::Env;
-use pleach::{Db, Durability, Error, ErrorKind, Partition, Result, Snapshot};
+use pleach::{Error, ErrorKind, Partition, Result, Snapshot};
+use smallvec::SmallVec;
 
 use super::packed::Packed;
-use super::records::{CHECKPOINT, ENDS, Record};
-use super::{Bounds, Direction, Key, is_empty};
-use crate::ids::Id;
-
-/// The name of the partition with the entries.
-const MAP: &str = "map";
-/// Entries of a write batch: few enough for its memory not to count.
-pub(crate) const BATCH_ENTRIES: usize = 4096;
+use super::runs::{self, Candidates, Rows};
+use super::{Answer, Bounds, Direction, Entries, Key, is_empty};
+use crate::ids::{Id, is_behind};
 
 /// From so many entries on, a range says how many it takes, so that they are read at once and in the background: several blocks.
 /// For one block or two, which the page cache has mostly, the other thread costs more than the read (measured: 20 us a scan).
@@ -28,62 +24,74 @@ const EXPECTED_MIN: usize = 1024;
 /// What the layers stand on.
 #[derive(Clone)]
 pub(crate) enum Base {
-    /// A state of the partition.
-    Disk { partition: Partition, snapshot: Snapshot },
-    /// The same in memory.
+    /// A state of the map's store.
+    Disk(Arc<Disk>),
+    /// All entries, in memory.
     Memory(Packed),
 }
 
+/// A state of the map's store.
+pub(crate) struct Disk {
+    pub(super) snapshot: Snapshot,
+    pub(super) half: Half,
+    /// The half of the generation before, while its rows move. It counts above this key.
+    pub(super) older: Option<(Half, Option<Key>)>,
+}
+
+/// What a state has of one generation.
+pub(super) struct Half {
+    pub(super) singles: Partition,
+    /// `None`: it has no runs.
+    pub(super) runs: Option<Partition>,
+}
+
+/// What entries of the base come from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'b> {
+    Tree(&'b Packed),
+    Singles(&'b Snapshot, &'b Partition),
+    Runs(&'b Snapshot, &'b Partition),
+}
+
 impl Base {
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Id>> {
+    pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Answer> {
         match self {
-            Base::Memory(tree) => Ok(tree.get(key)),
-            Base::Disk { partition, snapshot } => {
-                snapshot.get(partition, key)?.map(|value| decode_id(&value)).transpose()
+            Base::Memory(tree) => Ok(Answer::of(tree.get(key), 0)),
+            Base::Disk(disk) => {
+                let single = disk.snapshot.get(&disk.half.singles, key)?;
+                disk.answer(key, hash, single.as_deref())
             }
         }
     }
 
-    /// The same for some keys. Blocks that are not in memory are read at the same time.
+    /// The same for some keys, with their hashes. Blocks of entries that are not in memory are read at the same time.
     pub(super) fn get_many<'k>(
         &self,
-        keys: impl ExactSizeIterator<Item = &'k [u8]>,
-    ) -> Result<Vec<Option<Id>>> {
+        keys: impl ExactSizeIterator<Item = (&'k [u8], u64)> + Clone,
+    ) -> Result<Vec<Answer>> {
         match self {
-            Base::Disk { partition, snapshot } if keys.len() > 1 => {
-                let values = snapshot.get_many(partition, keys)?;
-                values.iter().map(|value| value.as_deref().map(decode_id).transpose()).collect()
+            Base::Disk(disk) if keys.len() > 1 => {
+                let wanted = keys.clone().map(|(key, _)| key);
+                let singles = disk.snapshot.get_many(&disk.half.singles, wanted)?;
+                let found = keys.zip(singles);
+                found.map(|((key, hash), single)| disk.answer(key, hash, single.as_deref())).collect()
             }
-            _ => keys.map(|key| self.get(key)).collect(),
+            _ => keys.map(|(key, hash)| self.get(key, hash)).collect(),
         }
     }
 
-    /// Appends up to `limit` entries of a range, from one end, and returns whether there are no more.
-    pub(super) fn collect(
-        &self,
-        bounds: Bounds<'_>,
-        direction: Direction,
-        limit: usize,
-        out: &mut Vec<(Key, Option<Id>)>,
-    ) -> Result<bool> {
-        if is_empty(bounds) {
-            return Ok(true);
-        }
-        let (partition, snapshot) = match self {
-            Base::Memory(tree) => return Ok(tree.collect(bounds, direction, limit, out)),
-            Base::Disk { partition, snapshot } => (partition, snapshot),
+    /// What has entries, the newest first, and above which key it counts.
+    pub(super) fn sources(&self) -> SmallVec<[(Source<'_>, Option<&Key>); 4]> {
+        let disk = match self {
+            Base::Memory(tree) => return std::iter::once((Source::Tree(tree), None)).collect(),
+            Base::Disk(disk) => disk,
         };
-        let range = snapshot.range::<&[u8]>(partition, bounds);
-        let mut range = if limit < EXPECTED_MIN { range } else { range.expect_entries(limit as u64) };
-        for _ in 0..limit {
-            let entry = match direction {
-                Direction::Up => range.next_entry()?,
-                Direction::Down => range.next_back_entry()?,
-            };
-            let Some((key, value)) = entry else { return Ok(true) };
-            out.push((Key::from_slice(key), Some(decode_id(value)?)));
-        }
-        Ok(false)
+        let newer = disk.half.sources(&disk.snapshot).map(|source| (source, None));
+        let older = disk
+            .older
+            .iter()
+            .flat_map(|(half, edge)| half.sources(&disk.snapshot).map(move |source| (source, edge.as_ref())));
+        newer.chain(older).collect()
     }
 
     /// Bytes in memory, if it is there.
@@ -103,14 +111,98 @@ impl Base {
     }
 }
 
+impl Half {
+    fn sources<'b>(&'b self, snapshot: &'b Snapshot) -> impl Iterator<Item = Source<'b>> {
+        let runs = self.runs.as_ref().map(|runs| Source::Runs(snapshot, runs));
+        std::iter::once(Source::Singles(snapshot, &self.singles)).chain(runs)
+    }
+}
+
+impl Disk {
+    /// What the halves say of a key, of which the newer half has the entry `single`.
+    fn answer(&self, key: &[u8], hash: u64, single: Option<&[u8]>) -> Result<Answer> {
+        let mut answer = Answer { ids: Candidates::new(), is_sure: true, version: 0 };
+        if self.ask(&self.half, (key, hash), single, &mut answer)? {
+            return Ok(answer);
+        }
+        let counts = |edge: &Option<Key>| !is_behind(edge.as_ref(), key);
+        if let Some((half, _)) = self.older.as_ref().filter(|(_, edge)| counts(edge)) {
+            let single = self.snapshot.get(&half.singles, key)?;
+            self.ask(half, (key, hash), single.as_deref(), &mut answer)?;
+        }
+        Ok(answer)
+    }
+
+    /// Adds what a half says of a key to an answer; whether it has an entry for the key.
+    fn ask(
+        &self,
+        half: &Half,
+        (key, hash): (&[u8], u64),
+        single: Option<&[u8]>,
+        answer: &mut Answer,
+    ) -> Result<bool> {
+        if let Some(single) = single {
+            answer.ids.extend(decode_entry(single)?);
+        } else if let Some(runs) = &half.runs {
+            runs::find(&self.snapshot, runs, key, hash, &mut answer.ids)?;
+            answer.is_sure = answer.ids.is_empty();
+        }
+        Ok(single.is_some())
+    }
+}
+
+impl Source<'_> {
+    /// Whether rows have to be read for its entries.
+    pub(super) fn has_runs(self) -> bool {
+        matches!(self, Source::Runs(..))
+    }
+
+    /// Appends up to `limit` entries of a range, from one end, and returns whether there are no more.
+    pub(super) fn collect(
+        self,
+        rows: &mut Rows<'_>,
+        bounds: Bounds<'_>,
+        direction: Direction,
+        limit: usize,
+        out: &mut Entries,
+    ) -> Result<bool> {
+        if is_empty(bounds) {
+            return Ok(true);
+        }
+        let (snapshot, singles) = match self {
+            Source::Tree(tree) => return Ok(tree.collect(bounds, direction, limit, out)),
+            Source::Runs(snapshot, runs) => {
+                return runs::collect((snapshot, runs), rows, bounds, direction, limit, out);
+            }
+            Source::Singles(snapshot, singles) => (snapshot, singles),
+        };
+        let range = snapshot.range::<&[u8]>(singles, bounds);
+        let mut range = if limit < EXPECTED_MIN { range } else { range.expect_entries(limit as u64) };
+        for _ in 0..limit {
+            let entry = match direction {
+                Direction::Up => range.next_entry()?,
+                Direction::Down => range.next_back_entry()?,
+            };
+            let Some((key, value)) = entry else { return Ok(true) };
+            out.push((Key::from_slice(key), decode_entry(value)?));
+        }
+        Ok(false)
+    }
+}
+
 /// Generation and stripe in the first byte, then the sequence without the zeros at its upper end.
-fn encode_id(id: Id) -> impl AsRef<[u8]> {
+pub(super) fn encode_id(id: Id) -> impl AsRef<[u8]> {
     let [sequence @ .., upper] = id.0.to_le_bytes();
     let len = sequence.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    let mut bytes = smallvec::SmallVec::<[u8; 8]>::new();
+    let mut bytes = SmallVec::<[u8; 8]>::new();
     bytes.push(upper);
     bytes.extend_from_slice(&sequence[..len]);
     bytes
+}
+
+/// The value of an entry. An empty one says that its key has no row.
+fn decode_entry(bytes: &[u8]) -> Result<Option<Id>> {
+    if bytes.is_empty() { Ok(None) } else { decode_id(bytes).map(Some) }
 }
 
 fn decode_id(bytes: &[u8]) -> Result<Id> {
@@ -122,84 +214,6 @@ fn decode_id(bytes: &[u8]) -> Result<Id> {
             Ok(Id(u64::from_le_bytes(whole)))
         }
         _ => Err(Error::new(ErrorKind::Corruption, "an entry of the map has a place that is not possible")),
-    }
-}
-
-/// The Pleach store of the map.
-pub(crate) struct MapStore {
-    db: Db,
-    records: Partition,
-    map: Partition,
-}
-
-impl MapStore {
-    pub(crate) fn open(env: &Arc<dyn Env>, dir: &Path, options: pleach::Options) -> Result<Self> {
-        let db = options.env(Arc::clone(env)).open(dir)?;
-        let (records, map) = (db.default_partition(), db.partition(MAP)?);
-        Ok(Self { db, records, map })
-    }
-
-    /// The records of the newest checkpoint: what it names, and where sequences go on.
-    pub(crate) fn records(&self) -> Result<Option<(Record, Record)>> {
-        let (checkpoint, ends) = (self.records.get(CHECKPOINT)?, self.records.get(ENDS)?);
-        let (Some(checkpoint), Some(ends)) = (checkpoint, ends) else { return Ok(None) };
-        Ok(Some((Record::decode(CHECKPOINT, &checkpoint)?, Record::decode(ENDS, &ends)?)))
-    }
-
-    /// Removes all entries. Without records, whatever a crash leaves of them is not used.
-    pub(crate) fn clear(&mut self) -> Result<()> {
-        let mut batch = self.db.batch();
-        batch.delete(&self.records, CHECKPOINT);
-        batch.delete(&self.records, ENDS);
-        batch.commit(Durability::Sync)?;
-        self.db.drop_partition(self.map.clone())?;
-        self.map = self.db.partition(MAP)?;
-        Ok(())
-    }
-
-    /// Writes what the ids of entries that follow are below. The log keeps the order, so no entry is there without it.
-    pub(crate) fn write_ends(&self, ends: &Record) -> Result<()> {
-        self.records.put(ENDS, ends.encode(ENDS))
-    }
-
-    pub(crate) fn write_entries(&self, entries: &[(Key, Option<Id>)]) -> Result<()> {
-        let mut batch = self.db.batch();
-        for (key, id) in entries {
-            match id {
-                Some(id) => batch.put(&self.map, key, encode_id(*id)),
-                None => batch.delete(&self.map, key),
-            }
-        }
-        batch.commit(Durability::Buffered)
-    }
-
-    /// Ends a checkpoint: after this, it and all entries before are durable.
-    pub(crate) fn write_checkpoint(&self, checkpoint: &Record) -> Result<()> {
-        self.records.put_with(CHECKPOINT, checkpoint.encode(CHECKPOINT), Durability::Sync)
-    }
-
-    /// The base as the partition is now.
-    pub(crate) fn base(&self) -> Base {
-        Base::Disk { partition: self.map.clone(), snapshot: self.db.snapshot() }
-    }
-
-    /// The base as the partition is now, in memory.
-    pub(crate) fn load(&self) -> Result<Base> {
-        let mut tree = Packed::default();
-        let mut entries = Vec::with_capacity(BATCH_ENTRIES);
-        let mut range = self.map.iter();
-        while let Some((key, value)) = range.next_entry()? {
-            entries.push((Key::from_slice(key), Some(decode_id(value)?)));
-            if entries.len() == BATCH_ENTRIES {
-                tree = tree.apply(&entries);
-                entries.clear();
-            }
-        }
-        Ok(Base::Memory(tree.apply(&entries)))
-    }
-
-    pub(crate) fn db(&self) -> &Db {
-        &self.db
     }
 }
 

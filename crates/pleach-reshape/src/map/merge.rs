@@ -1,14 +1,16 @@
 //! Entries of a key range, merged from the layers and the base of a version.
 //!
-//! The base gives a chunk of its entries first, because it has most of them. Each layer gives those up to the end of that chunk.
+//! The base gives a chunk of its entries first, because it has most of them: those of runs, then single ones. Each source gives
+//! those up to the end of the chunks before.
 //! Up to the nearest end of a chunk that may go on, all sources are known, and the newest source that has a key decides.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
 
 use pleach::Result;
+use smallvec::SmallVec;
 
-use super::{Bounds, Direction, Entries, Key, Version, is_empty};
+use super::{Bounds, Direction, Entries, Key, Rows, Version, is_empty};
 use crate::ids::Id;
 
 /// Entries asked of each source beyond those that are wanted, for those that turn out to be deleted.
@@ -16,6 +18,7 @@ const MARGIN: usize = 8;
 
 pub(super) fn entries(
     version: &Version,
+    rows: &mut Rows<'_>,
     bounds: Bounds<'_>,
     direction: Direction,
     at: u64,
@@ -30,7 +33,8 @@ pub(super) fn entries(
         }
         // The base alone has no entries of deleted keys.
         let margin = if version.layers().any(|layer| layer.bytes() > 0) { MARGIN } else { 0 };
-        let (chunk, is_end) = merge_chunk(version, bounds, direction, at, limit - found.len() + margin)?;
+        let (chunk, is_end) =
+            merge_chunk(version, rows, bounds, direction, at, limit - found.len() + margin)?;
         edge = chunk.last().map(|(key, _)| key.clone());
         found.extend(chunk.into_iter().filter_map(|(key, id)| Some((key, id?))));
         if is_end {
@@ -53,15 +57,27 @@ pub(crate) fn rest<'a>(bounds: Bounds<'a>, direction: Direction, edge: Option<&'
 /// The next entries of all sources, deleted ones too, and whether there are no more.
 fn merge_chunk(
     version: &Version,
+    rows: &mut Rows<'_>,
     bounds: Bounds<'_>,
     direction: Direction,
     at: u64,
     limit: usize,
 ) -> Result<(Entries, bool)> {
-    // Of the base.
-    let mut entries = Vec::new();
-    let is_end = version.base.collect(bounds, direction, limit, &mut entries)?;
-    let mut frontier = frontier_of(&entries, is_end);
+    let sources = version.base.sources();
+    // Of each source of the base, the newest first.
+    let mut found: SmallVec<[Entries; 4]> = sources.iter().map(|_| Entries::new()).collect();
+    let mut frontier = None;
+    for has_runs in [true, false] {
+        for ((source, edge), found) in sources.iter().zip(&mut found) {
+            if source.has_runs() != has_runs {
+                continue;
+            }
+            let known = above(up_to(bounds, direction, frontier.as_ref()), *edge);
+            let is_end = source.collect(rows, known, direction, limit, found)?;
+            frontier = frontier_of(found, is_end).or(frontier);
+        }
+    }
+    found.retain(|entries| !entries.is_empty());
     let mut newer = Vec::new();
     for layer in version.layers() {
         let known = up_to(bounds, direction, frontier.as_ref());
@@ -69,10 +85,18 @@ fn merge_chunk(
         let is_end = layer.collect(known, direction, at, start + limit, &mut newer);
         frontier = frontier_of(&newer[start..], is_end).or(frontier);
     }
-    if !newer.is_empty() {
+    let is_merged = !newer.is_empty() || found.len() > 1;
+    let mut entries = newer;
+    for found in found {
+        // A chunk is not copied if it is the only one.
+        if entries.is_empty() {
+            entries = found;
+        } else {
+            entries.extend(found);
+        }
+    }
+    if is_merged {
         // The newest source of a key comes first. The sort keeps that order, and it is a merge of the sources.
-        newer.append(&mut entries);
-        entries = newer;
         entries.sort_by(|(key, _), (other, _)| order(key, other, direction));
         entries.dedup_by(|(key, _), (before, _)| key == before);
         if let Some(frontier) = &frontier {
@@ -94,6 +118,15 @@ fn up_to<'a>(bounds: Bounds<'a>, direction: Direction, frontier: Option<&'a Key>
         (None, _) => bounds,
         (Some(frontier), Direction::Up) => (bounds.0, Bound::Included(frontier)),
         (Some(frontier), Direction::Down) => (Bound::Included(frontier), bounds.1),
+    }
+}
+
+/// The part of a range above `edge`.
+fn above<'a>(bounds: Bounds<'a>, edge: Option<&'a Key>) -> Bounds<'a> {
+    match (edge, bounds.0) {
+        (None, _) => bounds,
+        (Some(edge), Bound::Included(lower) | Bound::Excluded(lower)) if lower > &edge[..] => bounds,
+        (Some(edge), _) => (Bound::Excluded(edge), bounds.1),
     }
 }
 

@@ -4,6 +4,9 @@
 //! sealed into the *base*. The three together are a [`Version`], which is replaced and never changed, apart from its active
 //! layer. A reader loads the version without a lock; a snapshot holds one.
 //!
+//! Of keys whose rows were moved together the base may know only some rows that may be theirs (`runs`): an [`Answer`] that is not
+//! sure.
+//!
 //! # Invariants
 //! 1. Order: what a layer says of a key is newer than what the layers below it, and the base, say.
 //! 2. Snapshots: a layer keeps what it superseded as long as a snapshot may ask for it.
@@ -14,11 +17,13 @@
 
 mod base;
 mod layer;
+mod map_store;
 #[cfg(test)]
 mod measure;
 mod merge;
 mod packed;
 pub(crate) mod records;
+mod runs;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -28,8 +33,10 @@ use pleach::Result;
 use pleach::env::sync::RwLock;
 use smallvec::SmallVec;
 
-pub(crate) use base::{BATCH_ENTRIES, Base, MapStore};
+pub(crate) use base::Base;
 pub(crate) use layer::{Horizon, Layer, Published};
+pub(crate) use map_store::{BATCH_ENTRIES, MapStore, Present};
+pub(crate) use runs::{Candidates, Rows};
 
 use crate::ids::Id;
 
@@ -74,6 +81,28 @@ pub(crate) fn is_empty(bounds: Bounds<'_>) -> bool {
     }
 }
 
+/// What the map says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// Its row, or rows one of which may be its row. None: it has no row.
+    pub(crate) ids: Candidates,
+    /// Whether `ids` need no look at the rows.
+    pub(crate) is_sure: bool,
+    /// By which transaction it was published; 0 if the base says it.
+    pub(crate) version: u64,
+}
+
+impl Answer {
+    pub(crate) fn of(id: Option<Id>, version: u64) -> Self {
+        Self { ids: id.into_iter().collect(), is_sure: true, version }
+    }
+
+    /// Whether this is its row, if it is there under the key.
+    pub(crate) fn names(&self, id: Id) -> bool {
+        self.ids.contains(&id)
+    }
+}
+
 /// An immutable state of the map, apart from the active layer.
 pub(crate) struct Version {
     active: Arc<Layer>,
@@ -83,47 +112,51 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// What the map says of a key as of the version `at`. The published version is 0 if the base says it.
-    pub(crate) fn get(&self, key: &[u8], hash: u64, at: u64) -> Result<Published> {
+    /// What the map says of a key as of the version `at`.
+    pub(crate) fn get(&self, key: &[u8], hash: u64, at: u64) -> Result<Answer> {
         for layer in self.layers() {
             if let Some(published) = layer.get(key, hash, at) {
-                return Ok(published);
+                return Ok(Answer::of(published.id, published.version));
             }
         }
-        Ok(Published { id: self.base.get(key)?, version: 0 })
+        self.base.get(key, hash)
     }
 
-    /// Where the rows of some keys are, as of the version `at`. Blocks of the base that are not in memory are read at the same
+    /// What the map says of some keys as of the version `at`. Blocks of the base that are not in memory are read at the same
     /// time.
-    pub(crate) fn ids(&self, keys: &[(&[u8], u64)], at: u64) -> Result<Vec<Option<Id>>> {
-        let mut ids = Vec::with_capacity(keys.len());
+    pub(crate) fn get_many(&self, keys: &[(&[u8], u64)], at: u64) -> Result<Vec<Answer>> {
+        let mut answers = Vec::with_capacity(keys.len());
         let mut in_base = Vec::new();
         for (index, (key, hash)) in keys.iter().enumerate() {
             let published = self.layers().find_map(|layer| layer.get(key, *hash, at));
             if published.is_none() {
                 in_base.push(index);
             }
-            ids.push(published.and_then(|published| published.id));
+            answers.push(published.map_or_else(
+                || Answer::of(None, 0),
+                |published| Answer::of(published.id, published.version),
+            ));
         }
         for indexes in in_base.chunks(LOOKUPS_MAX) {
-            let wanted = indexes.iter().map(|index| keys[*index].0);
-            for (index, id) in indexes.iter().zip(self.base.get_many(wanted)?) {
-                ids[*index] = id;
+            let wanted = indexes.iter().map(|index| keys[*index]);
+            for (index, answer) in indexes.iter().zip(self.base.get_many(wanted)?) {
+                answers[*index] = answer;
             }
         }
-        Ok(ids)
+        Ok(answers)
     }
 
     /// Up to `limit` keys of a range that have rows, as of the version `at`, from one end. None are left out, so fewer than
-    /// `limit` means that the range has no more.
+    /// `limit` means that the range has no more. `rows` are of the same moment, and have the keys of runs.
     pub(crate) fn entries(
         &self,
+        rows: &mut Rows<'_>,
         bounds: Bounds<'_>,
         direction: Direction,
         at: u64,
         limit: usize,
     ) -> Result<Vec<(Key, Id)>> {
-        merge::entries(self, bounds, direction, at, limit)
+        merge::entries(self, rows, bounds, direction, at, limit)
     }
 
     fn layers(&self) -> impl Iterator<Item = &Arc<Layer>> {
@@ -154,13 +187,13 @@ impl Map {
     }
 
     /// What the map says of a key now.
-    pub(crate) fn get(&self, key: &[u8], hash: u64) -> Result<Published> {
+    pub(crate) fn get(&self, key: &[u8], hash: u64) -> Result<Answer> {
         self.current.load().get(key, hash, NEWEST)
     }
 
-    /// Where the rows of some keys are now.
-    pub(crate) fn ids(&self, keys: &[(&[u8], u64)]) -> Result<Vec<Option<Id>>> {
-        self.current.load().ids(keys, NEWEST)
+    /// What the map says of some keys now.
+    pub(crate) fn get_many(&self, keys: &[(&[u8], u64)]) -> Result<Vec<Answer>> {
+        self.current.load().get_many(keys, NEWEST)
     }
 
     /// What the active layer says of a key; of interest only where nothing is sealed.
@@ -196,6 +229,11 @@ impl Map {
     /// Bytes of the active layer.
     pub(crate) fn active_bytes(&self) -> usize {
         self.current.load().active.bytes()
+    }
+
+    /// Whether the base has runs.
+    pub(crate) fn has_runs(&self) -> bool {
+        self.current.load().base.sources().iter().any(|(source, _)| source.has_runs())
     }
 
     /// Bytes of a base in memory.
@@ -248,6 +286,11 @@ impl Map {
             let base = base.unwrap_or(version.base);
             Version { active: version.active, sealed: Vec::new(), base }
         });
+    }
+
+    /// Lets readers use another base that says the same.
+    pub(crate) fn set_base(&self, base: Base) {
+        self.replace(|version| Version { base, ..version });
     }
 
     /// Replaces the version. `publishing` keeps the active layer of the version that is read.

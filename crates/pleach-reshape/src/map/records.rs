@@ -5,13 +5,12 @@
 
 use pleach::Result;
 
-use super::Key;
 use crate::numbers::{self, malformed};
 
 /// The record of the newest checkpoint: rows at and above its sequences, with its version or a later one, are not in it.
-pub(crate) const CHECKPOINT: &str = "checkpoint";
+pub(crate) const CHECKPOINT: &str = "checkpoint-2";
 /// The record that a checkpoint writes first: its entries name no sequence at or above these.
-pub(crate) const ENDS: &str = "ends";
+pub(crate) const ENDS: &str = "ends-2";
 
 /// What a checkpoint says of its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +26,6 @@ pub(crate) struct Record {
     pub(crate) sequences: Vec<u64>,
     /// The same for the generation before, while it may have rows.
     pub(crate) previous: Option<Vec<u64>>,
-    /// The entries name no row of the generation before under a key up to this one. Only with `previous`.
-    pub(crate) edge: Option<Key>,
 }
 
 impl Record {
@@ -38,10 +35,6 @@ impl Record {
         numbers.push(self.sequences.len() as u64);
         numbers.extend(&self.sequences);
         numbers.extend(self.previous.iter().flatten());
-        if let Some(edge) = &self.edge {
-            numbers.push(edge.len() as u64);
-            numbers.extend(edge.iter().map(|byte| u64::from(*byte)));
-        }
         numbers::encode(name, &numbers)
     }
 
@@ -55,11 +48,9 @@ impl Record {
         let has_previous = count > 0 && !rest.is_empty();
         let previous_len = if has_previous { count } else { 0 };
         let (previous, rest) = rest.split_at_checked(previous_len).ok_or_else(|| malformed(name))?;
-        let edge = match rest {
-            [] => None,
-            [len, key @ ..] if has_previous && *len == key.len() as u64 => Some(numbers::key_of(name, key)?),
-            _ => return Err(malformed(name)),
-        };
+        if !rest.is_empty() {
+            return Err(malformed(name));
+        }
         Ok(Self {
             identity: [*first, *second],
             number: *number,
@@ -67,7 +58,6 @@ impl Record {
             version: *version,
             sequences: sequences.to_vec(),
             previous: has_previous.then(|| previous.to_vec()),
-            edge,
         })
     }
 }
@@ -78,14 +68,7 @@ mod tests {
 
     #[test]
     fn records_come_back() {
-        let edge = |bytes: &[u8]| Some(Key::from_slice(bytes));
-        let cases = [
-            (None, None),
-            (Some(vec![7, 1]), None),
-            (Some(vec![7, 1]), edge(b"")),
-            (Some(vec![7, 1]), edge(&[0, 255, 128])),
-        ];
-        for (previous, edge) in cases {
+        for previous in [None, Some(vec![7, 1])] {
             let record = Record {
                 identity: [u64::MAX, 2],
                 number: 3,
@@ -93,17 +76,11 @@ mod tests {
                 version: 500,
                 sequences: vec![1, 1 << 40],
                 previous,
-                edge,
             };
             assert_eq!(Record::decode(ENDS, &record.encode(ENDS)).unwrap(), record);
             assert!(Record::decode(CHECKPOINT, &record.encode(ENDS)).is_err());
         }
-        for numbers in [
-            &[1, 2, 3, 4, 5, 2, 1][..],
-            &[1, 2, 3, 4, 5, 1, 1, 1, 1],
-            &[1, 2, 3, 4, 5, 1, 1, 1, 1, 256],
-            &[1, 2, 3, 4, 5, 0, 1, 7],
-        ] {
+        for numbers in [&[1, 2, 3, 4, 5, 2, 1][..], &[1, 2, 3, 4, 5, 1, 1, 1, 1], &[1, 2, 3, 4, 5, 0, 1, 7]] {
             assert!(Record::decode(ENDS, &numbers::encode(ENDS, numbers)).is_err());
         }
     }

@@ -207,6 +207,7 @@ struct Totals {
     unsynced: u64,
     draining: u64,
     renewed: u64,
+    with_runs: u64,
     actions: BTreeMap<Action, u64>,
 }
 
@@ -255,6 +256,7 @@ fn visit(
         totals.unsynced += u64::from(commits < moment.commits);
         totals.draining += u64::from(stats.is_draining);
         totals.renewed += u64::from(stats.generation > 0);
+        totals.with_runs += u64::from(stats.has_runs);
         *totals.actions.entry(moment.action).or_default() += 1;
         if depth < 2 && rng.u8(..6) == 0 {
             let until = (totals.states + 3).min(until);
@@ -294,6 +296,7 @@ fn a_crash_leaves_what_a_prefix_of_the_commits_held() {
         unsynced,
         draining,
         renewed,
+        with_runs,
         actions,
     } = totals;
     println!(
@@ -302,7 +305,7 @@ fn a_crash_leaves_what_a_prefix_of_the_commits_held() {
     println!(
         "{other_maps} maps of another moment, {second} second crashes, {renewed} with new generations, {draining} draining"
     );
-    println!("{actions:?}");
+    println!("{with_runs} with runs in the map; {actions:?}");
     if states >= STATES {
         assert!(
             rebuilt > lost_maps / 2
@@ -311,6 +314,7 @@ fn a_crash_leaves_what_a_prefix_of_the_commits_held() {
                 && unsynced > 0
                 && draining > 0
                 && renewed > 0
+                && with_runs > 0
                 && ahead > 0
         );
         assert_eq!(actions.len(), 10, "{actions:?}");

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use pleach::env::SimEnv;
 use pleach_reshape::store::model::{Call, Failure, ModelStore};
@@ -12,6 +12,11 @@ use pleach_reshape::{MapPlace, Options, Reshaped, Stripes, Update};
 
 /// Where the map is on the simulated disk.
 pub(crate) const DIR: &str = "/map";
+
+/// Some keys end with it.
+const LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+/// Of the keys with so many numbers, those that are not there are looked for too.
+const ABSENT_KEYS: u64 = 48;
 
 /// What the model calls.
 pub(crate) type Hook = Arc<dyn Fn(Call) + Send + Sync>;
@@ -54,11 +59,39 @@ pub(crate) fn open(store: &ModelStore, options: &Options) -> Reshaped {
 /// One of about `count` keys.
 pub(crate) fn key(rng: &mut fastrand::Rng, count: u64) -> Vec<u8> {
     let number = rng.u64(..count);
-    let mut key = format!("{:03}", number * 7 % count).into_bytes();
+    let mut key = alike(number * 7 % count).into_bytes();
     if number.is_multiple_of(5) {
-        key.extend([b'x'; 40]);
+        key.extend(LONG.bytes());
     }
     key
+}
+
+/// A key that begins with a number. Of 16 keys in a row the first 8 have two fingerprints, so that runs often take one for
+/// another (`map/runs.rs`).
+fn alike(number: u64) -> String {
+    static KEYS: OnceLock<Vec<String>> = OnceLock::new();
+    let keys = KEYS.get_or_init(|| {
+        let mut keys: Vec<String> = Vec::new();
+        for number in 0..256_usize {
+            let plain = format!("{number:03}");
+            let like = (number % 16 < 8 && number % 4 != 0).then(|| fingerprint(&keys[number / 4 * 4]));
+            let mut tries = (0..).map(|suffix| format!("{plain}{suffix}"));
+            let found = like.and_then(|like| tries.find(|key| fingerprint(key) == like));
+            keys.push(found.unwrap_or(plain));
+        }
+        keys
+    });
+    usize::try_from(number)
+        .ok()
+        .and_then(|number| keys.get(number))
+        .cloned()
+        .unwrap_or_else(|| number.to_string())
+}
+
+/// What runs know of a key. Other keys of the tests that end with x have others, which is as well.
+fn fingerprint(key: &str) -> u16 {
+    let [_, _, lower, upper, ..] = xxhash_rust::xxh3::xxh3_64(key.as_bytes()).to_le_bytes();
+    u16::from_le_bytes([lower, upper])
 }
 
 pub(crate) fn value(rng: &mut fastrand::Rng) -> Vec<u8> {
@@ -80,6 +113,12 @@ pub(crate) fn assert_contents(store: &Reshaped, expected: &Contents, context: &s
     assert_eq!(describe(&found), describe(expected), "{context}");
     for (key, value) in expected {
         assert_eq!(store.get(key).unwrap().as_ref(), Some(value), "{context}");
+    }
+    for number in 0..ABSENT_KEYS {
+        for key in [alike(number), format!("{}{LONG}", alike(number))] {
+            let is_there = expected.contains_key(key.as_bytes());
+            assert!(is_there || store.get(&key).unwrap().is_none(), "{context}: {key}");
+        }
     }
     let report = store.verify().unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_eq!(report.keys, expected.len() as u64, "{context}");

@@ -592,3 +592,34 @@ fn a_key_that_was_deleted_during_a_recluster_has_no_entry_after_it() {
     assert_eq!(store.range::<&[u8]>(..).unwrap().count(), 40);
     assert_eq!(store.verify().unwrap().keys, 40);
 }
+
+#[test]
+fn a_recluster_leaves_one_half_of_the_map() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+    let open = || Options::new().background(false).open(Box::new(rows.clone()), dir.path()).unwrap();
+    let store = open();
+    for number in 0..100 {
+        store.put(format!("{:02}", number * 37 % 100), "value").unwrap();
+    }
+    let snapshot = store.snapshot().unwrap();
+    store.recluster::<&[u8]>(..).unwrap();
+    assert!(store.stats().has_runs);
+    drop(snapshot);
+    let partitions = || pleach::Db::open(dir.path()).unwrap().partitions();
+    // As a crash would: the snapshot has kept the tables and the half of before.
+    drop(store);
+    assert_eq!(partitions().len(), 5);
+    let store = open();
+    assert!(store.stats().has_runs);
+    assert_eq!(store.all().unwrap().map(Result::unwrap).count(), 100);
+    // Single keys count more than the runs they were in.
+    store.put_new("50x", "between").unwrap();
+    store.delete("51").unwrap();
+    store.checkpoint().unwrap();
+    let found: Vec<_> = store.range("50".."53").unwrap().map(|pair| pair.unwrap().0).collect();
+    assert_eq!(found, [&b"50"[..], b"50x", b"52"]);
+    assert_eq!(store.get_many(["50", "51", "52"]).unwrap().iter().flatten().count(), 2);
+    store.verify().unwrap();
+    store.close().unwrap();
+    assert_eq!(partitions(), ["default", "keys-1", "runs-1"]);
+}
