@@ -152,6 +152,17 @@ impl Inner {
         failure.map_or(Ok((found, at)), Err)
     }
 
+    /// The row that the map names for a key.
+    fn newest_of(&self, key: &[u8]) -> Result<Option<Id>> {
+        let hash = key_hash(key);
+        let answer = self.map.get(key, hash)?;
+        if answer.is_sure {
+            return Ok(answer.ids.first().copied());
+        }
+        let _held = self.latches.hold(std::iter::once(hash));
+        self.resolve(&self.map.get(key, hash)?, key)
+    }
+
     fn remove_unnamed(&self, pass: Pass, generation: u64, candidates: &[Candidate]) -> Result<u64> {
         // Under this lock no table is dropped, and none is made under the name of one that was.
         let _alone = self.maintenance.lock();
@@ -165,7 +176,7 @@ impl Inner {
         for candidate in candidates {
             let Candidate { place, id, key } = candidate;
             // No id becomes a key's again once another row has replaced it.
-            if pass == Pass::Deletions || !self.map.get(key, key_hash(key))?.names(*id) {
+            if pass == Pass::Deletions || self.newest_of(key)? != Some(*id) {
                 transaction.remove(*place);
                 removed += 1;
             }

@@ -11,8 +11,8 @@
 //! rows move, checkpoints are made as they are due, so that the map's changes fit into their memory.
 //!
 //! # Invariants
-//! 1. Edge: no key up to the edge has an entry that names the generation before, in the newest state of the map. A writer of
-//!    such a key finds its new row, so nothing is ever removed from the old tables behind the edge.
+//! 1. Edge: of a key up to the edge, the map names no row of the generation before, unless after its new row. A writer of such a
+//!    key finds its new row, or an entry that it has none, so nothing is ever removed from the old tables behind the edge.
 //! 2. Above the edge, a key has at most one row that counts, in either generation: a write that replaces or deletes an old
 //!    row removes it in the same transaction, or leaves a newer row (`Update::Defer`).
 //!

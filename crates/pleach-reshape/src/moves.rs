@@ -199,7 +199,7 @@ impl Inner {
         for (index, (row, hash)) in group.iter().zip(hashes).enumerate() {
             let is_unwritten = self.latches.last_version(*hash) <= chunk.since;
             let is_unmoved = is_unwritten && moves_alone;
-            if !is_unmoved && !self.map.get(&row.key, *hash)?.names(row.id) {
+            if !is_unmoved && self.resolve(&self.map.get(&row.key, *hash)?, &row.key)? != Some(row.id) {
                 continue;
             }
             // An old row does not change while it is there.

@@ -107,11 +107,7 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         options,
         store,
     };
-    let is_rebuild = records.is_none();
     let rows_read = Recovery::new(&inner, generation, edge, records.as_ref()).run(&mut inner)?;
-    if is_rebuild {
-        inner.checkpoint()?;
-    }
     Ok((inner, OpenReport { rebuilt: rebuilt.filter(|_| rows_read > 0), rows_read }))
 }
 

@@ -60,7 +60,7 @@ impl Inner {
             if missed.as_ref() == Some(&answer.ids) {
                 break;
             }
-            if let Some((id, value, version)) = self.row_of(&answer, key)? {
+            if let Some((id, value, version)) = self.row_of(&answer, key, false)? {
                 self.latches.wait_for(hash, version);
                 self.rows.fill(miss, key, hash, id, &value);
                 return Ok(Some(value));
@@ -69,14 +69,27 @@ impl Inner {
         }
         let _held = self.latches.hold(std::iter::once(hash));
         let answer = self.map.get(key, hash)?;
-        Ok(self.row_of(&answer, key)?.map(|(_, value, _)| value))
+        Ok(self.row_of(&answer, key, true)?.map(|(_, value, _)| value))
     }
 
     /// The row of a key, of which the map says this: its id, its value and its version.
-    pub(crate) fn row_of(&self, answer: &Answer, key: &[u8]) -> Result<Option<(Id, Vec<u8>, u64)>> {
+    ///
+    /// Of several ids that may be the key's the first one counts whose row has the key: a later one may be of the generation
+    /// before, and dead. If a row is gone, it may have been the key's when the map was read. Then only who holds the key's latch
+    /// (`is_latched`), and has read the map under it, can go on to the next.
+    pub(crate) fn row_of(
+        &self,
+        answer: &Answer,
+        key: &[u8],
+        is_latched: bool,
+    ) -> Result<Option<(Id, Vec<u8>, u64)>> {
         for id in &answer.ids {
-            if let Some((value, version)) = self.read_row(*id, key)? {
+            let mut is_there = false;
+            if let Some((value, version)) = self.look(*id, key, &mut is_there)? {
                 return Ok(Some((*id, value, version)));
+            }
+            if !is_there && !is_latched {
+                return Ok(None);
             }
         }
         Ok(None)
@@ -84,10 +97,15 @@ impl Inner {
 
     /// The value and the version of a row, if it is there and has this key.
     pub(crate) fn read_row(&self, id: Id, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
+        self.look(id, key, &mut false)
+    }
+
+    /// The same; `is_there` is set if there is a row, of whichever key.
+    fn look(&self, id: Id, key: &[u8], is_there: &mut bool) -> Result<Option<(Vec<u8>, u64)>> {
         let place = self.layout.place(id);
         let mut row = Ok(None);
         let mut read = |bytes: &[u8]| row = Row::decode(place, bytes).map(|row| value_of(row, key));
-        self.store.get(place, &mut read).map_err(|e| store_error("read a row", &e))?;
+        *is_there = self.store.get(place, &mut read).map_err(|e| store_error("read a row", &e))?;
         row
     }
 }

@@ -18,6 +18,7 @@ use crate::ids::{Allocator, Id, Previous, is_behind};
 use crate::map::records::Record;
 use crate::map::{Key, key_hash};
 use crate::named::{Generation, store_error};
+use crate::options::MapPlace;
 use crate::row::Row;
 use crate::store::RowSnapshot;
 
@@ -87,6 +88,11 @@ impl Recovery {
 
     /// Reads, publishes, and sets the counters of ids. Returns how many rows it read.
     pub(crate) fn run(mut self, inner: &mut Inner) -> Result<u64> {
+        // Of rows that a store of before has left to be cleaned, some may be dead and look as if they were moved rows.
+        let may_be_dead = self.is_rebuild && inner.garbage.load(std::sync::atomic::Ordering::Relaxed);
+        if may_be_dead {
+            inner.maintenance.lock().map_store.set_forms_runs(false);
+        }
         let mut snapshot = inner.store.snapshot().map_err(|e| store_error("make a snapshot", &e))?;
         for index in 0..self.sequences.len() {
             for stripe in 0..inner.layout.stripe_count() {
@@ -99,6 +105,13 @@ impl Recovery {
         let previous = self.sequences.pop().map(|before| Previous::new(before.next, edge));
         let allocator = Allocator::new(inner.layout, self.generation.number, &present.next, previous);
         inner.allocator.store(Arc::new(allocator));
+        if self.is_rebuild {
+            inner.checkpoint()?;
+        }
+        if may_be_dead {
+            let is_on_disk = inner.options.map == MapPlace::Disk;
+            inner.maintenance.lock().map_store.set_forms_runs(is_on_disk);
+        }
         Ok(self.rows)
     }
 
@@ -194,6 +207,6 @@ impl Recovery {
             return Ok(None);
         }
         let answer = inner.map.get(key, hash)?;
-        Ok(inner.row_of(&answer, key)?.map(|(_, _, version)| version))
+        Ok(inner.row_of(&answer, key, true)?.map(|(_, _, version)| version))
     }
 }

@@ -107,6 +107,14 @@ fn verify_entries(snapshot: &mut Snapshot<'_>, report: &mut VerifyReport) -> Res
         snapshot.read_rows(&entries, |_, _, row| found += u64::from(row.value.is_some()))?;
         report.keys += found;
         report.stale_entries += entries.len() as u64 - found;
+        for (key, id) in &entries {
+            let named = snapshot.id_of(key)?;
+            if named != Some(*id) {
+                let message =
+                    format!("the map finds row {named:?} for a key by itself, and row {id:?} among others");
+                return Err(Error::new(ErrorKind::Corruption, message));
+            }
+        }
         if entries.len() < CHUNK {
             return Ok(());
         }

@@ -260,11 +260,13 @@ impl Inner {
     }
 
     /// The row that a key has by an answer of the map. An answer that is not sure needs a look at the rows.
-    fn resolve(&self, answer: &Answer, key: &[u8]) -> Result<Option<Id>> {
+    ///
+    /// Requires: the caller holds the key's latch, and has read the map under it.
+    pub(crate) fn resolve(&self, answer: &Answer, key: &[u8]) -> Result<Option<Id>> {
         if answer.is_sure {
             return Ok(answer.ids.first().copied());
         }
-        Ok(self.row_of(answer, key)?.map(|(id, _, _)| id))
+        Ok(self.row_of(answer, key, true)?.map(|(id, _, _)| id))
     }
 
     /// Whether a key that the map knows is really there.

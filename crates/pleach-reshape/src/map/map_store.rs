@@ -41,7 +41,8 @@ pub(crate) struct MapStore {
     db: Db,
     records: Partition,
     layout: Layout,
-    place: MapPlace,
+    /// Whether rows of moves become runs.
+    forms_runs: bool,
     /// The present generation.
     generation: u64,
     half: HalfStore,
@@ -91,7 +92,8 @@ impl MapStore {
         let half = HalfStore::open(&db, generation)?;
         let before = is_draining.then(|| HalfStore::open(&db, generation.wrapping_sub(1))).transpose()?;
         let older = before.map(|half| Older { half, edge });
-        let store = Self { db, records, layout, place, generation, half, older };
+        let store =
+            Self { db, records, layout, forms_runs: place == MapPlace::Disk, generation, half, older };
         store.drop_others()?;
         Ok(store)
     }
@@ -132,6 +134,11 @@ impl MapStore {
         self.older.iter_mut().try_for_each(|older| clear(&mut older.half, self.generation.wrapping_sub(1)))
     }
 
+    /// Whether rows of moves become runs from now on.
+    pub(crate) fn set_forms_runs(&mut self, yes: bool) {
+        self.forms_runs = yes;
+    }
+
     /// Makes the partitions of a generation that is going to begin.
     pub(crate) fn open_half(&self, generation: u64) -> Result<HalfStore> {
         HalfStore::open(&self.db, generation)
@@ -168,7 +175,7 @@ impl MapStore {
             match id {
                 Some(_) if is_in_run => {}
                 Some(id) if id.is_of(self.generation) => batch.put(&half.singles, key, encode_id(*id)),
-                // Rows of the generation before, which an open finds. It may have found that the key had none before.
+                // A row of the generation before. An open may have found that the key had none before it found this.
                 Some(id) => {
                     let older =
                         older.ok_or_else(|| Error::invalid("an entry of a generation without rows"))?;
@@ -188,7 +195,7 @@ impl MapStore {
         let of_moves = self.layout.stripe_of_moves();
         let may_run = |id: Id| id.stripe() == of_moves && id.is_of(self.generation);
         let mut is_in_run = vec![false; entries.len()];
-        if self.place == MapPlace::Memory {
+        if !self.forms_runs {
             return Ok(is_in_run);
         }
         let formed = runs::form(entries, may_run);
@@ -206,7 +213,7 @@ impl MapStore {
         }
         let inside = (0..entries.len()).filter(|index| formed.of[*index].is_some_and(|run| is_written[run]));
         let inside: Vec<usize> = inside.collect();
-        // Entries of before would count more than the runs. There are none while rows move to a new generation.
+        // Entries of before would count more than the runs. There are few while rows move to a new generation.
         let before = half.singles.get_many(inside.iter().map(|index| &entries[*index].0[..]))?;
         for (index, before) in inside.into_iter().zip(before) {
             is_in_run[index] = true;

@@ -31,7 +31,7 @@ pub(super) fn entries(
         if is_empty(bounds) {
             break;
         }
-        // The base alone has no entries of deleted keys.
+        // The base alone has hardly any entries of deleted keys.
         let margin = if version.layers().any(|layer| layer.bytes() > 0) { MARGIN } else { 0 };
         let (chunk, is_end) =
             merge_chunk(version, rows, bounds, direction, at, limit - found.len() + margin)?;

@@ -96,11 +96,6 @@ impl Answer {
     pub(crate) fn of(id: Option<Id>, version: u64) -> Self {
         Self { ids: id.into_iter().collect(), is_sure: true, version }
     }
-
-    /// Whether this is its row, if it is there under the key.
-    pub(crate) fn names(&self, id: Id) -> bool {
-        self.ids.contains(&id)
-    }
 }
 
 /// An immutable state of the map, apart from the active layer.

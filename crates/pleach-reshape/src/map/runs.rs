@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! 1. Apart: the key ranges of two runs of a generation do not overlap.
-//! 2. Live: a row of a run that is in the store is the row of its key, unless an entry of that key says otherwise. So whoever
-//!    replaces or deletes a row of the stripe of moves removes it in the same transaction.
+//! 2. Live: a row of a run that is in the store is the row of its key, unless an entry of that key, a run of the next generation
+//!    or the edge says otherwise. So whoever replaces or deletes a row of the stripe of moves removes it in the same transaction.
 //!
 //! # On disk
 //! Layout: docs/format/reshaped-rows.md. This module owns the bytes.
@@ -174,10 +174,10 @@ fn floor(range: &mut Range) -> Result<Option<Run>> {
     range.next_back_entry()?.map(|(first, value)| Run::decode(first, value)).transpose()
 }
 
-/// Whether a run overlaps one of a partition.
+/// Whether a run overlaps another one of a partition. A checkpoint that is tried again finds its own.
 pub(super) fn overlaps(runs: &Partition, run: &Run) -> Result<bool> {
     let mut range = runs.range::<&[u8]>((Bound::Unbounded, Bound::Included(&run.last[..])));
-    Ok(floor(&mut range)?.is_some_and(|other| other.last >= run.first))
+    Ok(floor(&mut range)?.is_some_and(|other| other.last >= run.first && other != *run))
 }
 
 /// Appends the ids of rows that may have a key.

@@ -525,13 +525,14 @@ fn a_snapshot_keeps_the_tables_of_a_recluster_and_the_next_one_moves_row_by_row(
     store.verify().unwrap();
 }
 
-#[test]
-fn a_row_that_a_recluster_of_its_range_moves_meanwhile_is_moved_once() {
+/// Reclusters all of some keys, so many in a transaction, and a range of them meanwhile: behind the first transaction and its
+/// checkpoint.
+fn recluster_meanwhile(keys: u64, at_a_time: usize, syncs_before: usize, range: std::ops::Range<&str>) {
     let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
-    // A checkpoint behind each row.
-    let options = Options::new().background(false).moves(1 << 20, 1).delta_bytes(1);
+    // A checkpoint behind each transaction.
+    let options = Options::new().background(false).moves(1 << 20, at_a_time).delta_bytes(1);
     let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
-    for number in 0..20 {
+    for number in 0..keys {
         store.put(format!("{number:02}"), "value").unwrap();
     }
     store.checkpoint().unwrap();
@@ -539,20 +540,31 @@ fn a_row_that_a_recluster_of_its_range_moves_meanwhile_is_moved_once() {
     let (go_on, wait) = channel::<()>();
     let (wait, syncs) = (Mutex::new(wait), AtomicUsize::new(0));
     rows.on_call(Some(Arc::new(move |call| {
-        if call == Call::Sync && syncs.fetch_add(1, Ordering::SeqCst) == 3 {
+        if call == Call::Sync && syncs.fetch_add(1, Ordering::SeqCst) == syncs_before {
             reach.send(()).unwrap();
             wait.lock().unwrap().recv().unwrap();
         }
     })));
+    let in_range = (0..keys).filter(|number| range.contains(&&format!("{number:02}")[..])).count() as u64;
     thread::scope(|scope| {
         let all = scope.spawn(|| store.recluster::<&[u8]>(..).unwrap());
         reached.recv().unwrap();
-        let moved = store.recluster("10".."15").unwrap();
+        let moved = store.recluster(range.clone()).unwrap();
+        store.put(range.start, "changed").unwrap();
         go_on.send(()).unwrap();
-        assert_eq!((moved, all.join().unwrap()), (5, 15));
+        assert_eq!((moved, all.join().unwrap()), (in_range, keys - in_range));
+        assert_eq!(store.get(range.start).unwrap().as_deref(), Some(&b"changed"[..]));
     });
-    assert_eq!(rows.places().len(), 20);
+    assert_eq!(rows.places().len() as u64, keys);
     assert_eq!(store.verify().unwrap().garbage_rows, 0);
+}
+
+#[test]
+fn a_row_that_a_recluster_of_its_range_moves_meanwhile_is_moved_once() {
+    recluster_meanwhile(20, 1, 3, "10".."15");
+    // Transactions that are long enough for runs: the row of before is in the older half of the map then.
+    recluster_meanwhile(24, 8, 0, "12".."22");
+    recluster_meanwhile(24, 8, 0, "16".."22");
 }
 
 #[test]
