@@ -103,15 +103,15 @@ fn verify_entries(snapshot: &mut Snapshot<'_>, report: &mut VerifyReport) -> Res
     loop {
         let lower = edge.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let entries = snapshot.entries((lower, Bound::Unbounded), Direction::Up, CHUNK)?;
-        let mut found = 0;
-        snapshot.read_rows(&entries, |_, _, row| found += u64::from(row.value.is_some()))?;
-        report.keys += found;
-        report.stale_entries += entries.len() as u64 - found;
-        for (key, id) in &entries {
+        let mut found = Vec::with_capacity(entries.len());
+        snapshot.read_rows(&entries, |index, _, row| found.extend(row.value.map(|_| index)))?;
+        report.keys += found.len() as u64;
+        report.stale_entries += (entries.len() - found.len()) as u64;
+        for (key, id) in found.into_iter().map(|index| &entries[index]) {
             let named = snapshot.id_of(key)?;
             if named != Some(*id) {
                 let message =
-                    format!("the map finds row {named:?} for a key by itself, and row {id:?} among others");
+                    format!("a range finds row {id:?} of a key, and a read of the key finds {named:?}");
                 return Err(Error::new(ErrorKind::Corruption, message));
             }
         }
