@@ -147,7 +147,7 @@ impl Reshaped {
     /// - `InvalidArgument`: the key or the value is too long, or the ids do not suffice.
     /// - `Poisoned`: an earlier write or sync failed and may be there.
     /// - `Io`: the store refused the transaction; it did not take place, unless later writes return `Poisoned`.
-    /// - `Corruption`: the map is damaged.
+    /// - `Corruption`: the map is damaged, or a row that may be the key's.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, Durability::Buffered)
     }

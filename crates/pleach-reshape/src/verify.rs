@@ -42,7 +42,11 @@ impl Reshaped {
         let mut report = VerifyReport::default();
         let mut snapshot = self.snapshot()?;
         verify_entries(&mut snapshot, &mut report)?;
-        let rows = self.verify_rows(&mut snapshot)?;
+        let (rows, named) = self.verify_rows(&mut snapshot)?;
+        if named > report.keys {
+            let message = format!("{named} keys have rows, and ranges find only {} of them", report.keys);
+            return Err(Error::new(ErrorKind::Corruption, message));
+        }
         // A generation that begins meanwhile has rows that were not looked at.
         report.garbage_rows = rows.saturating_sub(report.keys);
         if report.garbage_rows > 0 && !self.inner.garbage.load(Ordering::SeqCst) {
@@ -52,14 +56,14 @@ impl Reshaped {
         Ok(report)
     }
 
-    /// Rows in all tables, each of which is named by the map or older than the one that is. Those that have moved to another
-    /// generation do not count: their tables are going to be dropped.
-    fn verify_rows(&self, snapshot: &mut Snapshot<'_>) -> Result<u64> {
+    /// Rows in all tables, and how many of them the map names. Others are older than the one that it names. Those that have moved
+    /// to another generation do not count: their tables are going to be dropped.
+    fn verify_rows(&self, snapshot: &mut Snapshot<'_>) -> Result<(u64, u64)> {
         let inner = &self.inner;
         let allocator = inner.allocator.load_full();
         let before = allocator.previous.is_some().then(|| allocator.generation.wrapping_sub(1));
         let edge = allocator.previous.as_ref().and_then(Previous::edge);
-        let mut rows = 0;
+        let (mut rows, mut keys) = (0, 0);
         for generation in before.into_iter().chain([allocator.generation]) {
             for stripe in 0..inner.layout.stripe_count() {
                 let (table, mut first, last) = inner.layout.stripe_range(generation, stripe, 0);
@@ -86,6 +90,7 @@ impl Reshaped {
                         rows += 1;
                         let id = inner.layout.id_in(generation, stripe, id);
                         let named = snapshot.id_of(&key)?;
+                        keys += u64::from(named == Some(id) && is_put);
                         if named == Some(id) || !is_put {
                             continue;
                         }
@@ -94,7 +99,7 @@ impl Reshaped {
                 }
             }
         }
-        Ok(rows)
+        Ok((rows, keys))
     }
 }
 

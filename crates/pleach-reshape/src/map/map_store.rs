@@ -94,12 +94,12 @@ impl MapStore {
         let older = before.map(|half| Older { half, edge });
         let store =
             Self { db, records, layout, forms_runs: place == MapPlace::Disk, generation, half, older };
-        store.drop_others()?;
+        store.drop_dead()?;
         Ok(store)
     }
 
-    /// Drops the partitions that are of no generation whose rows may be there.
-    fn drop_others(&self) -> Result<()> {
+    /// Drops the partitions that are of no generation whose rows may be there. A state of before can still be read.
+    pub(crate) fn drop_dead(&self) -> Result<()> {
         let known = |half: &HalfStore| [half.singles.id(), half.runs.id()];
         let mut kept: Vec<_> = known(&self.half).into_iter().chain([self.records.id()]).collect();
         kept.extend(self.older.iter().flat_map(|older| known(&older.half)));
@@ -154,11 +154,6 @@ impl MapStore {
     /// Leaves the half of the generation before, of which no row counts any more.
     pub(crate) fn end_generation_before(&mut self) {
         self.older = None;
-    }
-
-    /// Drops the half that was left. A state of before can still be read.
-    pub(crate) fn drop_dead(&self) -> Result<()> {
-        self.drop_others()
     }
 
     /// Writes what the ids of entries that follow are below. The log keeps the order, so no entry is there without it.

@@ -117,8 +117,8 @@ impl Version {
         self.base.get(key, hash)
     }
 
-    /// What the map says of some keys as of the version `at`. Blocks of the base that are not in memory are read at the same
-    /// time.
+    /// What the map says of some keys as of the version `at`. Blocks of single entries that are not in memory are read at the
+    /// same time.
     pub(crate) fn get_many(&self, keys: &[(&[u8], u64)], at: u64) -> Result<Vec<Answer>> {
         let mut answers = Vec::with_capacity(keys.len());
         let mut in_base = Vec::new();

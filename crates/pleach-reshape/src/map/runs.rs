@@ -26,7 +26,7 @@ use crate::named::store_error;
 use crate::row::Row;
 use crate::store::{Place, RowSnapshot};
 
-/// Rows of a run at most. A scan reads a run from its beginning, half of it in vain; a run costs some 45 bytes besides its
+/// Rows of a run at most. A scan that begins inside a run reads its earlier rows too; a run costs some 45 bytes besides its
 /// fingerprints.
 const ROWS_MAX: usize = 16;
 /// Rows of a run at least. Fewer take less as entries.
