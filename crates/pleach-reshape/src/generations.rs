@@ -34,7 +34,7 @@ use crate::moves::Moved;
 use crate::named::{self, CheckpointNumbers, Generation, store_error};
 use crate::options::MapPlace;
 use crate::sorted::sort_rows;
-use crate::store::{Durability, Table};
+use crate::store::{self, Durability, RowStore, Table};
 
 /// How long a writer waits for snapshots to end that keep the tables which the next generation needs: 2 seconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -43,6 +43,11 @@ const LOOKS_MAX: usize = 1000;
 const SAMPLE_KEYS: usize = 256;
 /// Ids from one row to the next that still count as order: rows of one page.
 const NEAR: u64 = 8;
+
+/// Makes a table of a generation. Every generation but the first begins with rows that are moved in the order of their keys.
+pub(crate) fn create_table(store: &dyn RowStore, table: Table, generation: u64) -> store::Result<()> {
+    if generation == 0 { store.create_table(table) } else { store.create_clustered_table(table) }
+}
 
 impl Reshaped {
     /// Moves what is left of rows with exhausted ids, and drops their tables. The background job does it too.
@@ -110,7 +115,7 @@ impl Inner {
 
     fn begin_generation(&self, maintenance: &mut Maintenance, generation: u64) -> Result<()> {
         for table in self.layout.tables(generation) {
-            self.create_empty_table(table)?;
+            self.create_empty_table(table, generation)?;
         }
         let half = maintenance.map_store.open_half(generation)?;
         // Nobody has an id of the old generation that is not published.
@@ -127,8 +132,9 @@ impl Inner {
 
     /// Makes a table. If it is there with rows of a dead generation, because its removal has failed, it is removed first: an open
     /// would take these rows for new ones.
-    fn create_empty_table(&self, table: Table) -> Result<()> {
-        let create = || self.store.create_table(table).map_err(|e| store_error("make a table", &e));
+    fn create_empty_table(&self, table: Table, generation: u64) -> Result<()> {
+        let create =
+            || create_table(&*self.store, table, generation).map_err(|e| store_error("make a table", &e));
         create()?;
         let newest = || self.store.snapshot()?.last(table, 0, u64::MAX);
         if newest().map_err(|e| store_error("read rows", &e))?.is_some() {

@@ -96,6 +96,10 @@ impl Chunk {
         Span { start, value: start + key.len(), end: self.bytes.len() }
     }
 
+    pub(crate) fn key(&self, span: Span) -> &[u8] {
+        &self.bytes[span.start..span.value]
+    }
+
     /// Says which of the pairs that were added are there, in the order in which they are to come.
     pub(crate) fn set_order(&mut self, spans: impl Iterator<Item = Span>) {
         self.spans.extend(spans);

@@ -105,8 +105,11 @@ impl Snapshot<'_> {
 
     /// The pairs of a key range that were there, in the order of keys, from either end.
     pub fn range<K: AsRef<[u8]>>(&mut self, bounds: impl RangeBounds<K>) -> SnapshotRange<'_> {
-        let view = View { rows: &mut *self.rows, inner: self.inner, map: Arc::clone(&self.map), at: self.at };
-        SnapshotRange::new(view, RangeEnds::new(bounds))
+        SnapshotRange::new(self.view(), RangeEnds::new(bounds))
+    }
+
+    fn view(&mut self) -> View<'_> {
+        View { rows: &mut *self.rows, inner: self.inner, map: Arc::clone(&self.map), at: self.at }
     }
 
     /// All pairs that were there, in the order of keys, from either end.
@@ -121,7 +124,7 @@ impl Snapshot<'_> {
         direction: Direction,
         limit: usize,
     ) -> Result<Vec<(Key, Id)>> {
-        let rows = &mut Rows { rows: &mut *self.rows, layout: self.inner.layout };
+        let rows = &mut Rows { rows: &mut *self.rows, layout: self.inner.layout, seen: &mut |_, _| {} };
         self.map.entries(rows, bounds, direction, self.at, limit)
     }
 
@@ -131,7 +134,7 @@ impl Snapshot<'_> {
         wanted: &[(Key, Id)],
         read: impl FnMut(usize, &[u8], Row<'_>),
     ) -> Result<()> {
-        read_rows(&mut *self.rows, self.inner, wanted, read)
+        read_rows(&mut *self.rows, self.inner, (wanted, 0..wanted.len()), read)
     }
 
     pub(crate) fn rows(&mut self) -> &mut dyn RowSnapshot {
@@ -173,9 +176,28 @@ impl Source for View<'_> {
         direction: Direction,
         limit: usize,
     ) -> Result<Option<Key>> {
-        let rows = &mut Rows { rows: &mut *self.rows, layout: self.inner.layout };
-        let entries = self.map.entries(rows, bounds, direction, self.at, limit)?;
-        fill(chunk, entries, limit, self.rows, self.inner)
+        chunk.clear();
+        chunk.reserve(limit);
+        // Pairs of runs, whose rows are read for their keys.
+        let mut pairs = Vec::new();
+        let mut seen = |id: Id, row: &Row<'_>| {
+            pairs.extend(row.value.map(|value| (id, chunk.add(row.key, value))));
+        };
+        let rows = &mut Rows { rows: &mut *self.rows, layout: self.inner.layout, seen: &mut seen };
+        let mut entries = self.map.entries(rows, bounds, direction, self.at, limit)?;
+        pairs.sort_unstable_by_key(|(id, _)| *id);
+        let pair_of = |(key, id): &(Key, Id)| {
+            let (_, span) = pairs[pairs.binary_search_by_key(id, |(id, _)| *id).ok()?];
+            (chunk.key(span) == &key[..]).then_some(span)
+        };
+        let mut spans: Vec<_> = entries.iter().map(pair_of).collect();
+        let unread: Vec<_> = (0..spans.len()).filter(|index| spans[*index].is_none()).collect();
+        read_rows(self.rows, self.inner, (&entries, unread.into_iter()), |index, _, row| {
+            spans[index] = row.value.map(|value| chunk.add(row.key, value));
+        })?;
+        chunk.set_order(spans.into_iter().flatten());
+        let is_end = entries.len() < limit;
+        Ok(entries.pop().filter(|_| !is_end).map(|(key, _)| key))
     }
 }
 
@@ -187,41 +209,22 @@ impl Source for Snapshot<'_> {
         direction: Direction,
         limit: usize,
     ) -> Result<Option<Key>> {
-        let entries = self.entries(bounds, direction, limit)?;
-        fill(chunk, entries, limit, &mut *self.rows, self.inner)
+        self.view().fill(chunk, bounds, direction, limit)
     }
 }
 
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// Fills a chunk with the rows of entries. Returns the last key if there may be more.
-fn fill(
-    chunk: &mut Chunk,
-    mut entries: Vec<(Key, Id)>,
-    limit: usize,
-    rows: &mut dyn RowSnapshot,
-    inner: &Inner,
-) -> Result<Option<Key>> {
-    chunk.clear();
-    chunk.reserve(entries.len());
-    let mut spans = vec![None; entries.len()];
-    read_rows(rows, inner, &entries, |index, _, row| {
-        spans[index] = row.value.map(|value| chunk.add(row.key, value));
-    })?;
-    chunk.set_order(spans.into_iter().flatten());
-    let is_end = entries.len() < limit;
-    Ok(entries.pop().filter(|_| !is_end).map(|(key, _)| key))
-}
-
+/// Shows the rows, of some of the wanted, that are there.
 fn read_rows(
     rows: &mut dyn RowSnapshot,
     inner: &Inner,
-    wanted: &[(Key, Id)],
+    (wanted, indexes): (&[(Key, Id)], impl Iterator<Item = usize>),
     mut read: impl FnMut(usize, &[u8], Row<'_>),
 ) -> Result<()> {
     let mut order: Vec<(Place, usize)> =
-        wanted.iter().enumerate().map(|(index, (_, id))| (inner.layout.place(*id), index)).collect();
+        indexes.map(|index| (inner.layout.place(wanted[index].1), index)).collect();
     order.sort_unstable();
     let places: Vec<_> = order.iter().map(|(place, _)| *place).collect();
     let mut damaged = None;

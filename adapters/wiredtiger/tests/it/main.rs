@@ -7,7 +7,7 @@ use std::path::Path;
 
 use pleach_reshape::store::{Result, RowStore};
 use pleach_reshape::testing::kill::{OpenAt, child, survives_kills};
-use pleach_reshape::testing::{Open, check_all, check_locks};
+use pleach_reshape::testing::{Open, check_all, check_locks, measure_appends};
 use pleach_wiredtiger::{Connection, Log, WiredTigerOptions, WiredTigerStore};
 
 fn open_with(folder: &Path, log: Log, tables: &str) -> Result<Box<dyn RowStore>> {
@@ -117,4 +117,18 @@ fn a_crash_while_a_store_is_made_does_no_harm() {
     let folder = tempfile::tempdir().expect("a folder");
     drop(Connection::open(folder.path(), "create").expect("a store without tables"));
     written(folder.path()).expect("it is made");
+}
+
+/// `cargo test --release measure -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn measure_appends_of_rows() {
+    for batch in [1, 100] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = unwritten(folder.path()).expect("the store opens");
+        println!(
+            "WiredTiger, transactions of {batch}: {:?} a row",
+            measure_appends(&*store, 1_000_000, batch)
+        );
+    }
 }

@@ -4,7 +4,7 @@
 //! keeps the first and the last key of a few such rows, the id of the first, and 16 bits of the hash of each key, its
 //! *fingerprint*. They say which of the rows may have a key. Whether it has, the row itself says.
 //!
-//! So a key takes some 5 bytes instead of 24, and most keys that are not there cost no read of a row: one in 4000 does.
+//! So a key takes some 3 bytes instead of 24, and most keys that are not there cost no read of a row: one in 1000 does.
 //!
 //! # Invariants
 //! 1. Apart: the key ranges of two runs of a generation do not overlap.
@@ -14,9 +14,11 @@
 //! # On disk
 //! Layout: docs/format/reshaped-rows.md. This module owns the bytes.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::ops::Bound;
 
-use pleach::{Error, ErrorKind, Partition, Range, Result, Snapshot};
+use pleach::{Cursor, Error, ErrorKind, Partition, Range, Result, Snapshot};
 use pleach_coding::{Decoder, common_prefix_len, put_varint};
 use smallvec::SmallVec;
 
@@ -26,20 +28,22 @@ use crate::named::store_error;
 use crate::row::Row;
 use crate::store::{Place, RowSnapshot};
 
-/// Rows of a run at most. A scan that begins inside a run reads its earlier rows too; a run costs some 45 bytes besides its
-/// fingerprints.
-const ROWS_MAX: usize = 16;
+/// Rows of a run at most. A run costs some 45 bytes besides its fingerprints; a key that is not there costs a read of a row with
+/// a probability that grows with the rows.
+const ROWS_MAX: usize = 64;
+/// A search in a run for the lower end of a range ends at so many rows: to pass them costs less than another look.
+const SEARCHED_MIN: u64 = 8;
 /// Rows of a run at least. Fewer take less as entries.
 const ROWS_MIN: usize = 6;
 const FINGERPRINT_LEN: usize = 2;
 
-/// A run.
+/// A run, whose bytes may be lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct Run<'b> {
     pub(super) first: Key,
     last: Key,
     id: Id,
-    fingerprints: SmallVec<[u8; FINGERPRINT_LEN * ROWS_MAX]>,
+    fingerprints: Cow<'b, [u8]>,
 }
 
 /// Ids that may be a key's.
@@ -55,21 +59,16 @@ fn damaged() -> Error {
     Error::new(ErrorKind::Corruption, "a run of the map has bytes that are not possible")
 }
 
-impl Run {
+impl<'b> Run<'b> {
     /// The run of rows with these keys, ascending, the first of which has this id.
     fn new<'k>(id: Id, mut keys: impl Iterator<Item = &'k Key>) -> Option<Self> {
         let first = keys.next()?;
-        let mut run = Self {
-            first: first.clone(),
-            last: first.clone(),
-            id,
-            fingerprints: SmallVec::from_slice(&fingerprint(key_hash(first))),
-        };
+        let (mut last, mut fingerprints) = (first, fingerprint(key_hash(first)).to_vec());
         for key in keys {
-            run.fingerprints.extend_from_slice(&fingerprint(key_hash(key)));
-            run.last.clone_from(key);
+            fingerprints.extend_from_slice(&fingerprint(key_hash(key)));
+            last = key;
         }
-        Some(run)
+        Some(Self { first: first.clone(), last: last.clone(), id, fingerprints: fingerprints.into() })
     }
 
     /// The value under its first key.
@@ -86,11 +85,11 @@ impl Run {
         bytes
     }
 
-    pub(super) fn decode(first: &[u8], value: &[u8]) -> Result<Self> {
+    pub(super) fn decode(first: &[u8], value: &'b [u8]) -> Result<Self> {
         Self::parse(first, value).ok_or_else(damaged)
     }
 
-    fn parse(first: &[u8], value: &[u8]) -> Option<Self> {
+    fn parse(first: &[u8], value: &'b [u8]) -> Option<Self> {
         let (upper, rest) = value.split_first()?;
         let mut decoder = Decoder(rest);
         let sequence = decoder.varint()?;
@@ -104,12 +103,7 @@ impl Run {
         let prefix = first.get(..usize::try_from(decoder.varint()?).ok()?)?;
         let mut last = Key::from_slice(prefix);
         last.extend_from_slice(decoder.0);
-        let run = Self {
-            first: Key::from_slice(first),
-            last,
-            id,
-            fingerprints: SmallVec::from_slice(fingerprints),
-        };
+        let run = Self { first: Key::from_slice(first), last, id, fingerprints: fingerprints.into() };
         (run.first <= run.last).then_some(run)
     }
 
@@ -122,16 +116,20 @@ impl Run {
         if !(&self.first[..]..=&self.last[..]).contains(&key) {
             return;
         }
+        out.extend(self.positions(hash).map(|position| Id(self.id.0 + position)));
+    }
+
+    /// Positions of the rows whose keys may have a hash.
+    fn positions(&self, hash: u64) -> impl Iterator<Item = u64> {
         let wanted = fingerprint(hash);
         let (fingerprints, _) = self.fingerprints.as_chunks::<FINGERPRINT_LEN>();
-        let matching = (0u64..).zip(fingerprints).filter(|(_, found)| **found == wanted);
-        out.extend(matching.map(|(position, _)| Id(self.id.0 + position)));
+        (0..).zip(fingerprints).filter(move |(_, found)| **found == wanted).map(|(position, _)| position)
     }
 }
 
 /// What some entries become: runs, and which of the entries are in them.
 pub(super) struct Formed {
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<Run<'static>>,
     /// For each entry: the index of its run.
     pub(super) of: Vec<Option<usize>>,
 }
@@ -170,12 +168,12 @@ impl Formed {
 }
 
 /// The run that begins last at or below a key.
-fn floor(range: &mut Range) -> Result<Option<Run>> {
+fn floor(range: &mut Range) -> Result<Option<Run<'_>>> {
     range.next_back_entry()?.map(|(first, value)| Run::decode(first, value)).transpose()
 }
 
 /// Whether a run overlaps another one of a partition. A checkpoint that is tried again finds its own.
-pub(super) fn overlaps(runs: &Partition, run: &Run) -> Result<bool> {
+pub(super) fn overlaps(runs: &Partition, run: &Run<'_>) -> Result<bool> {
     let mut range = runs.range::<&[u8]>((Bound::Unbounded, Bound::Included(&run.last[..])));
     Ok(floor(&mut range)?.is_some_and(|other| other.last >= run.first && other != *run))
 }
@@ -199,17 +197,28 @@ pub(super) fn find(
 pub(crate) struct Rows<'r> {
     pub(crate) rows: &'r mut dyn RowSnapshot,
     pub(crate) layout: Layout,
+    /// Is shown the rows that entries of runs were read from, so that nobody need read them again.
+    pub(crate) seen: &'r mut dyn FnMut(Id, &Row<'_>),
 }
 
 impl Rows<'_> {
-    /// Shows ids and keys of rows from an id on, until `visit` returns false.
-    fn keys(&mut self, id: Id, count: u64, visit: &mut dyn FnMut(Id, &[u8]) -> bool) -> Result<()> {
-        let place = self.layout.place(id);
+    /// Shows rows from an id on, until `visit` returns false. `visit` gets `seen`, too.
+    fn scan(
+        &mut self,
+        id: Id,
+        count: u64,
+        mut visit: impl FnMut(&mut dyn FnMut(Id, &Row<'_>), Id, &Row<'_>) -> bool,
+    ) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let Self { rows, layout, seen } = self;
+        let place = layout.place(id);
         let mut failure = None;
         let mut show = |at: u64, bytes: &[u8]| {
             let at_place = Place { table: place.table, id: at };
             match Row::decode(at_place, bytes) {
-                Ok(row) if row.value.is_some() => visit(Id(id.0 + (at - place.id)), row.key),
+                Ok(row) if row.value.is_some() => visit(seen, Id(id.0 + (at - place.id)), &row),
                 Ok(_) => true,
                 Err(error) => {
                     failure = Some(error);
@@ -217,9 +226,38 @@ impl Rows<'_> {
                 }
             }
         };
-        let scanned = self.rows.scan(place.table, place.id, place.id + count - 1, &mut show);
+        let scanned = rows.scan(place.table, place.id, place.id + count - 1, &mut show);
         scanned.map_err(|e| store_error("read rows", &e))?;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// How many rows at the begin of a run may be passed by, because their keys are below the lower end of a range.
+    fn passed(&mut self, run: &Run<'_>, lower: Bound<&[u8]>) -> Result<u64> {
+        let (Bound::Included(lower) | Bound::Excluded(lower)) = lower else { return Ok(0) };
+        let (mut from, mut to) = (0, run.len() as u64);
+        if lower <= &run.first[..] {
+            return Ok(0);
+        }
+        if lower > &run.last[..] {
+            return Ok(to);
+        }
+        // If the key is there, this is its row.
+        let mut probe = run.positions(key_hash(lower)).next();
+        while to - from > SEARCHED_MIN {
+            let at = probe.take().unwrap_or(from.midpoint(to));
+            let mut next = None;
+            self.scan(Id(run.id.0 + at), to - at, |_, id, row| {
+                next = Some((id.0 - run.id.0, row.key.cmp(lower)));
+                false
+            })?;
+            match next {
+                Some((at, Ordering::Equal)) => return Ok(at),
+                Some((at, Ordering::Less)) => from = at + 1,
+                // Rows from `at` to that one are gone.
+                Some((_, Ordering::Greater)) | None => to = at,
+            }
+        }
+        Ok(from)
     }
 }
 
@@ -239,21 +277,22 @@ pub(super) fn collect(
     out: &mut Entries,
 ) -> Result<bool> {
     let wanted = out.len() + limit;
-    let begin = begin_of(snapshot, runs, bounds.0)?;
-    let begin = begin.as_deref().map_or(Bound::Unbounded, Bound::Included);
-    let mut range = snapshot.range::<&[u8]>(runs, (begin, bounds.1));
+    let mut cursor = snapshot.cursor(runs)?;
+    seek(&mut cursor, bounds, direction)?;
     loop {
-        let (stretches, is_end) = next_stretches(&mut range, direction, wanted - out.len())?;
+        let (stretches, is_end) = next_stretches(&mut cursor, rows, bounds, direction, wanted - out.len())?;
         for stretch in stretches {
             let start = out.len();
             let stops_at = if direction == Direction::Up { wanted } else { usize::MAX };
             let mut is_enough = false;
-            rows.keys(stretch.id, stretch.count, &mut |id, key| {
-                if is_inside(bounds, key) {
-                    is_enough = out.len() == stops_at;
-                    if !is_enough {
-                        out.push((Key::from_slice(key), Some(id)));
-                    }
+            rows.scan(stretch.id, stretch.count, |seen, id, row| {
+                if is_above(row.key, bounds.1) {
+                    return false;
+                }
+                is_enough = out.len() == stops_at;
+                if !is_enough && !is_below(row.key, bounds.0) {
+                    out.push((Key::from_slice(row.key), Some(id)));
+                    seen(id, row);
                 }
                 !is_enough
             })?;
@@ -275,40 +314,77 @@ pub(super) fn collect(
     }
 }
 
-/// The first key of the run that the lower end of a range is in, or the lower end.
-fn begin_of(snapshot: &Snapshot, runs: &Partition, lower: Bound<&[u8]>) -> Result<Option<Key>> {
-    let (Bound::Included(key) | Bound::Excluded(key)) = lower else { return Ok(None) };
-    let mut range = snapshot.range::<&[u8]>(runs, (Bound::Unbounded, Bound::Included(key)));
-    Ok(Some(floor(&mut range)?.map_or_else(|| Key::from_slice(key), |run| run.first)))
+/// Moves to the first run, from one end, that may have keys of a range.
+fn seek(cursor: &mut Cursor, bounds: Bounds<'_>, direction: Direction) -> Result<()> {
+    let begin = if direction == Direction::Up { bounds.0 } else { bounds.1 };
+    let is_on_run = match (begin, direction) {
+        (Bound::Unbounded, Direction::Up) => cursor.first()?,
+        (Bound::Unbounded, Direction::Down) => cursor.last()?,
+        (Bound::Included(key) | Bound::Excluded(key), _) => cursor.seek_for_prev(key)?,
+    };
+    if !is_on_run && direction == Direction::Up {
+        cursor.first()?;
+    }
+    Ok(())
 }
 
 /// The rows of the next runs, from one end, `wanted` and those of one run more; and whether there are no more.
-fn next_stretches(range: &mut Range, direction: Direction, wanted: usize) -> Result<(Vec<Stretch>, bool)> {
+fn next_stretches(
+    cursor: &mut Cursor,
+    rows: &mut Rows<'_>,
+    bounds: Bounds<'_>,
+    direction: Direction,
+    wanted: usize,
+) -> Result<(Vec<Stretch>, bool)> {
     let (mut stretches, mut count) = (Vec::<Stretch>::new(), 0);
     while count < wanted + ROWS_MAX {
-        let entry = match direction {
-            Direction::Up => range.next_entry()?,
-            Direction::Down => range.next_back_entry()?,
+        let (Some(first), Some(value)) = (cursor.key(), cursor.value()?) else {
+            return Ok((stretches, true));
         };
-        let Some((first, value)) = entry else { return Ok((stretches, true)) };
         let run = Run::decode(first, value)?;
-        let len = run.len() as u64;
+        let is_behind = match direction {
+            Direction::Up => is_above(&run.first, bounds.1),
+            Direction::Down => is_below(&run.last, bounds.0),
+        };
+        if is_behind {
+            return Ok((stretches, true));
+        }
+        let passed = rows.passed(&run, bounds.0)?;
+        let (id, len) = (Id(run.id.0 + passed), run.len() as u64 - passed);
         count += run.len();
         match stretches.last_mut() {
-            Some(last) if direction == Direction::Up && last.id.0 + last.count == run.id.0 => {
+            Some(last) if direction == Direction::Up && last.id.0 + last.count == id.0 => {
                 last.count += len;
             }
-            Some(last) if direction == Direction::Down && run.id.0 + len == last.id.0 => {
-                (last.id, last.count) = (run.id, last.count + len);
+            Some(last) if direction == Direction::Down && id.0 + len == last.id.0 => {
+                (last.id, last.count) = (id, last.count + len);
             }
-            _ => stretches.push(Stretch { id: run.id, count: len }),
+            _ => stretches.push(Stretch { id, count: len }),
         }
+        match direction {
+            Direction::Up => cursor.next()?,
+            Direction::Down => cursor.prev()?,
+        };
     }
     Ok((stretches, false))
 }
 
-fn is_inside(bounds: Bounds<'_>, key: &[u8]) -> bool {
-    std::ops::RangeBounds::<[u8]>::contains(&bounds, key)
+/// Whether a key is below a lower end.
+fn is_below(key: &[u8], lower: Bound<&[u8]>) -> bool {
+    match lower {
+        Bound::Included(lower) => key < lower,
+        Bound::Excluded(lower) => key <= lower,
+        Bound::Unbounded => false,
+    }
+}
+
+/// Whether a key is above an upper end.
+fn is_above(key: &[u8], upper: Bound<&[u8]>) -> bool {
+    match upper {
+        Bound::Included(upper) => key > upper,
+        Bound::Excluded(upper) => key >= upper,
+        Bound::Unbounded => false,
+    }
 }
 
 #[cfg(test)]

@@ -97,6 +97,12 @@ pub trait RowStore: Send + Sync + Debug {
     /// Makes a table, unless it is there. It is durable with the next sync.
     fn create_table(&self, table: Table) -> Result<()>;
 
+    /// As [`create_table`](Self::create_table), for a table whose rows will lie in the order of user keys, because they are moved
+    /// there in it: scans read neighbours, so a store may choose larger pages.
+    fn create_clustered_table(&self, table: Table) -> Result<()> {
+        self.create_table(table)
+    }
+
     /// Removes a table with all rows, if it is there. No snapshot of it may be in use. Behind an error the table may be there,
     /// and another removal may take it for removed; [`RowStore::create_table`] then finds it with its rows.
     fn drop_table(&self, table: Table) -> Result<()>;

@@ -4,12 +4,15 @@
 //! [`check_locks`] and the functions of [`kill`]. A check that fails panics.
 
 mod access;
+mod appends;
 mod histories;
 pub mod kill;
 mod snapshots;
 mod tables;
 
 use std::collections::BTreeMap;
+
+pub use appends::measure_appends;
 
 use crate::store::{Change, Durability, Place, Result, RowSnapshot, RowStore, Table};
 

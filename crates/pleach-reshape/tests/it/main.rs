@@ -11,6 +11,7 @@ mod bad_input;
 mod concurrency;
 mod crash;
 mod model;
+mod ranges;
 mod rig;
 mod sorted;
 mod stories;

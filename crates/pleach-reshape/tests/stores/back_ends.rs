@@ -8,7 +8,7 @@ use pleach_reshape::store::model::ModelStore;
 use pleach_reshape::store::redb::{RedbOptions, RedbStore};
 use pleach_reshape::store::{Change, Place, Result, RowStore, Table};
 use pleach_reshape::testing::kill::{OpenAt, child, survives_kills};
-use pleach_reshape::testing::{Open, check_all, check_locks};
+use pleach_reshape::testing::{Open, check_all, check_locks, measure_appends};
 
 fn redb(folder: &Path) -> Result<Box<dyn RowStore>> {
     Ok(Box::new(RedbStore::open(folder, &RedbOptions::default())?))
@@ -146,4 +146,20 @@ fn a_table_of_lmdb_that_cannot_be_removed_keeps_its_rows() {
     assert!(is_there(&store));
     store.drop_table(dropped).unwrap();
     assert!(!is_there(&store));
+}
+
+/// `cargo test --release -p pleach-reshape --features lmdb,testing --test stores measure -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn measure_appends_of_rows() {
+    for (name, open) in [("LMDB", lmdb_unsynced as OpenAt), ("redb", redb)] {
+        for batch in [1, 100] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let store = open(folder.path()).expect("the store opens");
+            println!(
+                "{name}, transactions of {batch}: {:?} a row",
+                measure_appends(&*store, 1_000_000, batch)
+            );
+        }
+    }
 }
