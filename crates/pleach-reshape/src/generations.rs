@@ -28,7 +28,7 @@ use pleach::{Error, ErrorKind, Result};
 
 use crate::checkpoint::Maintenance;
 use crate::handle::{Inner, Reshaped};
-use crate::ids::{Allocator, Id, Previous};
+use crate::ids::{Allocator, Id, Layout, Previous};
 use crate::map::{Bounds, Direction};
 use crate::moves::Moved;
 use crate::named::{self, CheckpointNumbers, Generation, store_error};
@@ -44,9 +44,14 @@ const SAMPLE_KEYS: usize = 256;
 /// Ids from one row to the next that still count as order: rows of one page.
 const NEAR: u64 = 8;
 
-/// Makes a table of a generation. Every generation but the first begins with rows that are moved in the order of their keys.
-pub(crate) fn create_table(store: &dyn RowStore, table: Table, generation: u64) -> store::Result<()> {
-    if generation == 0 { store.create_table(table) } else { store.create_clustered_table(table) }
+/// Makes a table of a generation. Each generation but the first begins with rows that are moved in the order of their keys.
+pub(crate) fn create_table(
+    store: &dyn RowStore,
+    layout: Layout,
+    (table, generation): (Table, u64),
+) -> store::Result<()> {
+    let is_clustered = generation > 0 && layout.has_moves(table);
+    if is_clustered { store.create_clustered_table(table) } else { store.create_table(table) }
 }
 
 impl Reshaped {
@@ -133,8 +138,10 @@ impl Inner {
     /// Makes a table. If it is there with rows of a dead generation, because its removal has failed, it is removed first: an open
     /// would take these rows for new ones.
     fn create_empty_table(&self, table: Table, generation: u64) -> Result<()> {
-        let create =
-            || create_table(&*self.store, table, generation).map_err(|e| store_error("make a table", &e));
+        let create = || {
+            create_table(&*self.store, self.layout, (table, generation))
+                .map_err(|e| store_error("make a table", &e))
+        };
         create()?;
         let newest = || self.store.snapshot()?.last(table, 0, u64::MAX);
         if newest().map_err(|e| store_error("read rows", &e))?.is_some() {

@@ -103,6 +103,11 @@ impl Layout {
         Table(u16::try_from(number).expect("there are at most 128 stripes"))
     }
 
+    /// Whether moved rows lie in a table.
+    pub(crate) fn has_moves(self, table: Table) -> bool {
+        !self.has_tables || table == self.table(u64::from(table.0 & 1), self.stripe_of_moves())
+    }
+
     /// The tables of a generation.
     pub(crate) fn tables(self, generation: u64) -> Vec<Table> {
         let count = if self.has_tables { self.stripe_count() } else { 1 };

@@ -136,7 +136,7 @@ fn create(store: &dyn RowStore, options: &Options) -> Result<Identity> {
 fn make_tables(store: &dyn RowStore, layout: Layout, generation: Generation) -> Result<()> {
     let Generation { number, is_draining } = generation;
     for table in layout.tables(number) {
-        create_table(store, table, number).map_err(|e| store_error("make a table", &e))?;
+        create_table(store, layout, (table, number)).map_err(|e| store_error("make a table", &e))?;
     }
     for table in layout.tables(number + 1) {
         let done = if is_draining { store.create_table(table) } else { store.drop_table(table) };
@@ -163,7 +163,7 @@ fn read_base(map_store: &MapStore, store: &dyn RowStore, options: &Options, layo
         MapPlace::Disk => Ok(map_store.base()),
         MapPlace::Memory => {
             let mut rows = store.snapshot().map_err(|e| store_error("make a snapshot", &e))?;
-            map_store.load(&mut Rows { rows: &mut *rows, layout, seen: &mut |_, _| {} })
+            map_store.load(&mut Rows { snapshot: &mut *rows, layout, seen: &mut |_, _| {} })
         }
     }
 }

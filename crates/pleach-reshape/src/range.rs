@@ -16,6 +16,8 @@ const CHUNK_FIRST: usize = 128;
 /// Rows of a chunk at most: large enough for rows of one page to come together, a few hundred KiB of short rows.
 const CHUNK_MAX: usize = 2048;
 
+/// Bytes of a chunk, about, behind the first one.
+const CHUNK_BYTES: usize = 4 << 20;
 /// Bytes of a usual pair (arbitrary): a chunk's buffer begins with so much for each.
 const PAIR_BYTES: usize = 128;
 
@@ -167,7 +169,9 @@ impl RangeEnds {
         let bounds = (self.lower.as_ref().map(Vec::as_slice), self.upper.as_ref().map(Vec::as_slice));
         let chunk = if direction == Direction::Up { &mut self.front } else { &mut self.back };
         let edge = source.fill(chunk, bounds, direction, self.chunk_rows)?;
-        self.chunk_rows = (self.chunk_rows * 2).min(CHUNK_MAX);
+        let pair_bytes = chunk.bytes.len() / chunk.spans.len().max(1);
+        let fitting = CHUNK_BYTES.checked_div(pair_bytes).unwrap_or(CHUNK_MAX).max(1);
+        self.chunk_rows = (self.chunk_rows * 2).min(CHUNK_MAX).min(fitting);
         match (edge, direction) {
             (None, _) => self.is_read = true,
             (Some(edge), Direction::Up) => self.lower = Bound::Excluded(edge.to_vec()),

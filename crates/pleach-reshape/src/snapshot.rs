@@ -124,7 +124,7 @@ impl Snapshot<'_> {
         direction: Direction,
         limit: usize,
     ) -> Result<Vec<(Key, Id)>> {
-        let rows = &mut Rows { rows: &mut *self.rows, layout: self.inner.layout, seen: &mut |_, _| {} };
+        let rows = &mut Rows { snapshot: &mut *self.rows, layout: self.inner.layout, seen: &mut |_, _| {} };
         self.map.entries(rows, bounds, direction, self.at, limit)
     }
 
@@ -178,12 +178,13 @@ impl Source for View<'_> {
     ) -> Result<Option<Key>> {
         chunk.clear();
         chunk.reserve(limit);
-        // Pairs of runs, whose rows are read for their keys.
+        // Pairs of runs, whose rows are read for their keys. Not all: most of those that are read may turn out to be deleted.
         let mut pairs = Vec::new();
         let mut seen = |id: Id, row: &Row<'_>| {
-            pairs.extend(row.value.map(|value| (id, chunk.add(row.key, value))));
+            let value = row.value.filter(|_| pairs.len() < 2 * limit);
+            pairs.extend(value.map(|value| (id, chunk.add(row.key, value))));
         };
-        let rows = &mut Rows { rows: &mut *self.rows, layout: self.inner.layout, seen: &mut seen };
+        let rows = &mut Rows { snapshot: &mut *self.rows, layout: self.inner.layout, seen: &mut seen };
         let mut entries = self.map.entries(rows, bounds, direction, self.at, limit)?;
         pairs.sort_unstable_by_key(|(id, _)| *id);
         let pair_of = |(key, id): &(Key, Id)| {

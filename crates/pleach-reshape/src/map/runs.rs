@@ -195,7 +195,7 @@ pub(super) fn find(
 
 /// The rows of a moment, which have the keys of runs.
 pub(crate) struct Rows<'r> {
-    pub(crate) rows: &'r mut dyn RowSnapshot,
+    pub(crate) snapshot: &'r mut dyn RowSnapshot,
     pub(crate) layout: Layout,
     /// Is shown the rows that entries of runs were read from, so that nobody need read them again.
     pub(crate) seen: &'r mut dyn FnMut(Id, &Row<'_>),
@@ -212,7 +212,7 @@ impl Rows<'_> {
         if count == 0 {
             return Ok(());
         }
-        let Self { rows, layout, seen } = self;
+        let Self { snapshot, layout, seen } = self;
         let place = layout.place(id);
         let mut failure = None;
         let mut show = |at: u64, bytes: &[u8]| {
@@ -226,7 +226,7 @@ impl Rows<'_> {
                 }
             }
         };
-        let scanned = rows.scan(place.table, place.id, place.id + count - 1, &mut show);
+        let scanned = snapshot.scan(place.table, place.id, place.id + count - 1, &mut show);
         scanned.map_err(|e| store_error("read rows", &e))?;
         failure.map_or(Ok(()), Err)
     }
@@ -241,7 +241,7 @@ impl Rows<'_> {
         if lower > &run.last[..] {
             return Ok(to);
         }
-        // If the key is there, this is its row.
+        // If the key is there, this is its row, unless another one has its fingerprint.
         let mut probe = run.positions(key_hash(lower)).next();
         while to - from > SEARCHED_MIN {
             let at = probe.take().unwrap_or(from.midpoint(to));
@@ -282,25 +282,10 @@ pub(super) fn collect(
     loop {
         let (stretches, is_end) = next_stretches(&mut cursor, rows, bounds, direction, wanted - out.len())?;
         for stretch in stretches {
-            let start = out.len();
-            let stops_at = if direction == Direction::Up { wanted } else { usize::MAX };
-            let mut is_enough = false;
-            rows.scan(stretch.id, stretch.count, |seen, id, row| {
-                if is_above(row.key, bounds.1) {
-                    return false;
-                }
-                is_enough = out.len() == stops_at;
-                if !is_enough && !is_below(row.key, bounds.0) {
-                    out.push((Key::from_slice(row.key), Some(id)));
-                    seen(id, row);
-                }
-                !is_enough
-            })?;
-            if direction == Direction::Down {
-                out[start..].reverse();
-                is_enough = out.len() > wanted;
-                out.truncate(wanted);
-            }
+            let is_enough = match direction {
+                Direction::Up => collect_up(rows, &stretch, bounds, wanted, out)?,
+                Direction::Down => collect_down(rows, &stretch, bounds, wanted, out)?,
+            };
             if is_enough {
                 return Ok(false);
             }
@@ -312,6 +297,64 @@ pub(super) fn collect(
             return Ok(false);
         }
     }
+}
+
+/// Appends the entries of a stretch that are in a range. Whether there are more than are `wanted` in all.
+fn collect_up(
+    rows: &mut Rows<'_>,
+    stretch: &Stretch,
+    bounds: Bounds<'_>,
+    wanted: usize,
+    out: &mut Entries,
+) -> Result<bool> {
+    let mut is_enough = false;
+    rows.scan(stretch.id, stretch.count, |seen, id, row| {
+        if is_above(row.key, bounds.1) {
+            return false;
+        }
+        is_enough = out.len() == wanted;
+        if !is_enough && !is_below(row.key, bounds.0) {
+            out.push((Key::from_slice(row.key), Some(id)));
+            seen(id, row);
+        }
+        !is_enough
+    })?;
+    Ok(is_enough)
+}
+
+/// As [`collect_up`], from the upper end. Stores show rows upwards, so parts of the stretch are read, about as long as is wanted.
+fn collect_down(
+    rows: &mut Rows<'_>,
+    stretch: &Stretch,
+    bounds: Bounds<'_>,
+    wanted: usize,
+    out: &mut Entries,
+) -> Result<bool> {
+    let (mut left, mut part_len) = (stretch.count, 0);
+    while left > 0 {
+        // Twice as many if those before were gone.
+        part_len =
+            (wanted.saturating_sub(out.len()) as u64 + 1).max(SEARCHED_MIN).max(2 * part_len).min(left);
+        left -= part_len;
+        let start = out.len();
+        rows.scan(Id(stretch.id.0 + left), part_len, |seen, id, row| {
+            let is_inside = !is_above(row.key, bounds.1);
+            if is_inside && !is_below(row.key, bounds.0) {
+                out.push((Key::from_slice(row.key), Some(id)));
+                seen(id, row);
+            }
+            is_inside
+        })?;
+        if out.len() > start {
+            part_len = 0;
+        }
+        out[start..].reverse();
+        if out.len() > wanted {
+            out.truncate(wanted);
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Moves to the first run, from one end, that may have keys of a range.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use imbl::OrdMap;
 use pleach::env::sync::Mutex;
@@ -56,6 +57,13 @@ pub struct ModelStore {
 struct Shared {
     state: Mutex<State>,
     hook: Mutex<Option<Hook>>,
+    /// Rows that scans of snapshots have shown.
+    scanned: AtomicU64,
+}
+
+struct ModelSnapshot<'s> {
+    image: Image,
+    shared: &'s Shared,
 }
 
 struct State {
@@ -114,13 +122,19 @@ impl ModelStore {
     fn of(concurrent_writers: bool, image: Image, keeps_all: bool) -> Self {
         let state =
             State { images: vec![image], durable: 0, keeps_all, failure: None, forgotten: Vec::new() };
-        let shared = Arc::new(Shared { state: Mutex::new(state), hook: Mutex::new(None) });
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), hook: Mutex::new(None), scanned: AtomicU64::new(0) });
         Self { abilities: Abilities { concurrent_writers, buffered_survives_kill: true }, shared }
     }
 
     /// Commits so far. What was there before a crash counts as none.
     pub fn commits(&self) -> usize {
         self.shared.state.lock().images.len() - 1
+    }
+
+    /// Rows that scans of snapshots have shown so far.
+    pub fn scanned_rows(&self) -> u64 {
+        self.shared.scanned.load(Ordering::Relaxed)
     }
 
     /// The first so many commits are durable.
@@ -277,13 +291,14 @@ impl RowStore for ModelStore {
     }
 
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot + '_>> {
-        Ok(Box::new(self.shared.state.lock().present().clone()))
+        let image = self.shared.state.lock().present().clone();
+        Ok(Box::new(ModelSnapshot { image, shared: &self.shared }))
     }
 }
 
-impl RowSnapshot for Image {
+impl RowSnapshot for ModelSnapshot<'_> {
     fn get(&mut self, place: Place, read: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        Ok(self.row(place).inspect(|row| read(row)).is_some())
+        Ok(self.image.row(place).inspect(|row| read(row)).is_some())
     }
 
     fn scan(
@@ -293,14 +308,17 @@ impl RowSnapshot for Image {
         last: u64,
         visit: &mut dyn FnMut(u64, &[u8]) -> bool,
     ) -> Result<()> {
-        if let Some(rows) = self.tables.get(&table).filter(|_| first <= last) {
-            rows.range(first..=last).all(|(id, row)| visit(*id, row));
+        if let Some(rows) = self.image.tables.get(&table).filter(|_| first <= last) {
+            rows.range(first..=last).all(|(id, row)| {
+                self.shared.scanned.fetch_add(1, Ordering::Relaxed);
+                visit(*id, row)
+            });
         }
         Ok(())
     }
 
     fn last(&mut self, table: Table, first: u64, last: u64) -> Result<Option<u64>> {
-        let rows = self.tables.get(&table).filter(|_| first <= last);
+        let rows = self.image.tables.get(&table).filter(|_| first <= last);
         Ok(rows.and_then(|rows| rows.range(first..=last).next_back()).map(|(id, _)| *id))
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn moved_to_another(open: &Open) {
             let puts: Vec<_> = (0..).zip(&rows).map(|(id, row)| put(at(from, id), row)).collect();
             commit(&*store, &puts);
         }
-        store.create_table(Table(to)).expect("a table");
+        store.create_clustered_table(Table(to)).expect("a table");
         let before = store.snapshot().expect("a snapshot");
         for first in (0..ROWS).step_by(100) {
             let edge = (first + 100).to_string();
