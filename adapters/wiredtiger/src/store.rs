@@ -176,6 +176,9 @@ impl WiredTigerStore {
 
     /// Makes all changes in one transaction; false on a conflict, after which none is made.
     fn try_commit(&self, session: &mut Session, changes: &[Change<'_>]) -> Result<bool> {
+        if let [change] = changes {
+            return self.apply(session, change, &mut None);
+        }
         // Other isolation finds no conflicts: two transactions could write a row in one order and commit in the other.
         session.begin_snapshot()?;
         let mut last = None;

@@ -3,6 +3,7 @@
 //! A map is good if it belongs to the store, is not ahead of it, and is not from before tables were dropped or a map was
 //! rebuilt. Then the rows at or above its marks are read. Otherwise it is thrown away and all rows are read.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +20,7 @@ use crate::ids::{Allocator, Layout};
 use crate::in_flight::{InFlight, SLOT_COUNT};
 use crate::latches::{LATCH_COUNT, Latches};
 use crate::map::records::Record;
-use crate::map::{Base, Map, MapStore, Present, Rows};
+use crate::map::{Base, Direction, Map, MapStore, Present, Rows};
 use crate::named::{self, CheckpointNumbers, Generation, Identity, store_error};
 use crate::options::{MapPlace, Options, Stripes, Update};
 use crate::recovery::Recovery;
@@ -109,6 +110,14 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         store,
     };
     let rows_read = Recovery::new(&inner, generation, edge, records.as_ref()).run(&mut inner)?;
+    // A damaged row is an error of who reads it; without the greatest key all keys are looked for.
+    let greatest = inner
+        .snapshot()?
+        .entries((Bound::Unbounded, Bound::Unbounded), Direction::Down, 1)
+        .map(|mut entries| entries.pop().map(|(key, _)| key).unwrap_or_default());
+    if let Ok(greatest) = greatest {
+        inner.map.set_greatest(greatest);
+    }
     Ok((inner, OpenReport { rebuilt: rebuilt.filter(|_| rows_read > 0), rows_read }))
 }
 

@@ -5,7 +5,7 @@ use pleach::Result;
 use crate::handle::Reshaped;
 use crate::snapshot::Pair;
 use crate::store::Durability;
-use crate::write_path::Operation;
+use crate::write_path::last_of_each_key;
 
 /// Pairs of a transaction: enough that its cost does not count.
 const BATCH_PAIRS: usize = 1024;
@@ -66,12 +66,8 @@ impl Reshaped {
         if batch.is_empty() {
             return Ok(());
         }
-        let mut operations: Vec<Operation<'_>> =
-            batch.iter().map(|(key, value)| (key.as_ref(), Some(value.as_ref()))).collect();
-        // The last pair of a key wins: a stable sort keeps their order, and the later ones come first.
-        operations.reverse();
-        operations.sort_by_key(|(key, _)| *key);
-        operations.dedup_by_key(|(key, _)| *key);
+        let operations = batch.iter().map(|(key, value)| (key.as_ref(), Some(value.as_ref())));
+        let operations = last_of_each_key(operations.collect());
         self.write(&operations, false, Durability::Buffered)?;
         Ok(())
     }

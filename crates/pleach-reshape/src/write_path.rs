@@ -5,7 +5,6 @@
 //! back.
 //! The version is taken before the ids: a checkpoint relies on it (`checkpoint`).
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -34,25 +33,44 @@ pub(crate) type Operation<'a> = (&'a [u8], Option<&'a [u8]>);
 #[must_use = "a batch does nothing before it is committed"]
 pub struct Batch<'a> {
     store: &'a Reshaped,
-    operations: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Keys and values, one after the other.
+    bytes: Vec<u8>,
+    operations: Vec<Span>,
+}
+
+/// Where an operation is in the bytes of a batch. Its key ends where its value begins.
+#[derive(Debug)]
+struct Span {
+    start: usize,
+    value: usize,
+    end: usize,
+    is_put: bool,
 }
 
 impl<'a> Batch<'a> {
     pub(crate) fn new(store: &'a Reshaped) -> Self {
-        Self { store, operations: BTreeMap::new() }
+        Self { store, bytes: Vec::new(), operations: Vec::new() }
     }
 
     /// Adds a put.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.operations.insert(key.as_ref().to_vec(), Some(value.as_ref().to_vec()));
+        self.add(key.as_ref(), Some(value.as_ref()));
     }
 
     /// Adds a delete.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) {
-        self.operations.insert(key.as_ref().to_vec(), None);
+        self.add(key.as_ref(), None);
     }
 
-    /// Keys in it.
+    fn add(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        let (value_start, end) = (start + key.len(), self.bytes.len());
+        self.operations.push(Span { start, value: value_start, end, is_put: value.is_some() });
+    }
+
+    /// Operations in it, also those that a later one of the same key replaces.
     pub fn len(&self) -> usize {
         self.operations.len()
     }
@@ -75,11 +93,25 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// Those of [`Reshaped::put`].
     pub fn commit_with(self, durability: Durability) -> Result<()> {
-        let operations = self.operations.iter().map(|(key, value)| (&key[..], value.as_deref()));
-        let operations: Vec<_> = operations.collect();
+        let operation = |span: &Span| {
+            let (key, value) = (&self.bytes[span.start..span.value], &self.bytes[span.value..span.end]);
+            (key, span.is_put.then_some(value))
+        };
+        let operations = last_of_each_key(self.operations.iter().map(operation).collect());
         self.store.write(&operations, false, durability)?;
         Ok(())
     }
+}
+
+/// Operations in the order of keys, of each key the last one.
+pub(crate) fn last_of_each_key(mut operations: Vec<Operation<'_>>) -> Vec<Operation<'_>> {
+    if !operations.is_sorted_by(|(key, _), (next, _)| key < next) {
+        // A stable sort keeps the order of those of a key, and the later ones come first.
+        operations.reverse();
+        operations.sort_by_key(|(key, _)| *key);
+        operations.dedup_by_key(|(key, _)| *key);
+    }
+    operations
 }
 
 impl std::fmt::Debug for Reshaped {
@@ -246,13 +278,14 @@ impl Inner {
         let mut old: SmallVec<[Option<Id>; 4]> =
             keys.clone().map(|(key, hash)| self.rows.id(key, hash)).collect();
         if let ([(key, _)], [hash], [id]) = (operations, hashes, &mut *old) {
-            if id.is_none() {
+            if id.is_none() && !self.map.is_above_all(key) {
                 *id = self.resolve(&self.map.get(key, *hash)?, key)?;
             }
             return Ok(old);
         }
+        let is_wanted = |index: &usize| old[*index].is_none() && !self.map.is_above_all(operations[*index].0);
         let (indexes, wanted): (Vec<_>, Vec<_>) =
-            keys.enumerate().filter(|(index, _)| old[*index].is_none()).unzip();
+            keys.enumerate().filter(|(index, _)| is_wanted(index)).unzip();
         for (index, answer) in indexes.into_iter().zip(self.map.get_many(&wanted)?) {
             old[index] = self.resolve(&answer, operations[index].0)?;
         }

@@ -16,6 +16,7 @@
 //! not change. One thread at a time makes checkpoints.
 
 mod base;
+mod greatest;
 mod layer;
 mod map_store;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use pleach::env::sync::RwLock;
 use smallvec::SmallVec;
 
 pub(crate) use base::Base;
+use greatest::Greatest;
 pub(crate) use layer::{Horizon, Layer, Published};
 pub(crate) use map_store::{BATCH_ENTRIES, MapStore, Present};
 pub(crate) use runs::{Candidates, Rows};
@@ -164,6 +166,7 @@ pub(crate) struct Map {
     current: ArcSwap<Version>,
     publishing: RwLock<()>,
     horizon: Horizon,
+    greatest: Greatest,
 }
 
 impl Map {
@@ -173,6 +176,7 @@ impl Map {
             current: ArcSwap::from_pointee(version),
             publishing: RwLock::new(()),
             horizon: Horizon::default(),
+            greatest: Greatest::default(),
         }
     }
 
@@ -206,9 +210,24 @@ impl Map {
     ) {
         let _publishing = self.publishing.read();
         let current = self.current.load();
+        let mut greatest: &[u8] = b"";
         for (key, hash, id) in changes {
+            greatest = greatest.max(key);
             current.active.publish(key, hash, Published { id, version }, &self.horizon);
         }
+        self.greatest.raise(greatest);
+    }
+
+    /// Says that no key is above this one now; before the first writer.
+    pub(crate) fn set_greatest(&self, key: Key) {
+        self.greatest.set(key);
+    }
+
+    /// Whether a key is above all keys that have been published, and so has no row.
+    ///
+    /// Requires: the caller holds the key's latch.
+    pub(crate) fn is_above_all(&self, key: &[u8]) -> bool {
+        self.greatest.is_below(key)
     }
 
     /// Snapshots that are held.

