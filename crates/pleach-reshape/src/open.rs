@@ -110,15 +110,18 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         store,
     };
     let rows_read = Recovery::new(&inner, generation, edge, records.as_ref()).run(&mut inner)?;
-    // A damaged row is an error of who reads it; without the greatest key all keys are looked for.
-    let greatest = inner
-        .snapshot()?
-        .entries((Bound::Unbounded, Bound::Unbounded), Direction::Down, 1)
-        .map(|mut entries| entries.pop().map(|(key, _)| key).unwrap_or_default());
-    if let Ok(greatest) = greatest {
+    find_greatest(&inner)?;
+    Ok((inner, OpenReport { rebuilt: rebuilt.filter(|_| rows_read > 0), rows_read }))
+}
+
+/// Tells the map its greatest key. A damaged row there is an error of who reads it; without the greatest key all are looked for.
+fn find_greatest(inner: &Inner) -> Result<()> {
+    let last = inner.snapshot()?.entries((Bound::Unbounded, Bound::Unbounded), Direction::Down, 1);
+    if let Ok(mut entries) = last {
+        let greatest = entries.pop().map(|(key, _)| key).unwrap_or_default();
         inner.map.set_greatest(greatest);
     }
-    Ok((inner, OpenReport { rebuilt: rebuilt.filter(|_| rows_read > 0), rows_read }))
+    Ok(())
 }
 
 /// Makes a store one of ours, if nothing else is in it.
