@@ -70,9 +70,22 @@ impl Connection {
 
     /// A session.
     pub fn session(&self) -> Result<Session> {
+        self.session_as(c"")
+    }
+
+    /// As [`session`](Self::session). A change outside of a transaction, too, is in conflict with one that it does not see; then
+    /// WiredTiger tries it again.
+    ///
+    /// # Errors
+    /// Those of [`session`](Self::session).
+    pub fn isolated_session(&self) -> Result<Session> {
+        self.session_as(c"isolation=snapshot")
+    }
+
+    fn session_as(&self, config: &CStr) -> Result<Session> {
         let mut raw = ptr::null_mut();
-        // SAFETY: invariant 1; the pointer is written.
-        checked(unsafe { ffi::shim_open_session(self.handle.raw.as_ptr(), &raw mut raw) })?;
+        // SAFETY: invariant 1; the string ends with a zero, and the pointer is written.
+        checked(unsafe { ffi::shim_open_session(self.handle.raw.as_ptr(), config.as_ptr(), &raw mut raw) })?;
         Ok(Session { raw: opened(raw), cursors: Vec::new(), _handle: Arc::clone(&self.handle) })
     }
 

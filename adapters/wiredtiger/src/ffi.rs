@@ -65,7 +65,11 @@ unsafe extern "C" {
 
     pub(crate) fn shim_open(home: *const c_char, config: *const c_char, out: *mut *mut Connection) -> c_int;
     pub(crate) fn shim_close(connection: *mut Connection) -> c_int;
-    pub(crate) fn shim_open_session(connection: *mut Connection, out: *mut *mut Session) -> c_int;
+    pub(crate) fn shim_open_session(
+        connection: *mut Connection,
+        config: *const c_char,
+        out: *mut *mut Session,
+    ) -> c_int;
 
     pub(crate) fn shim_close_session(session: *mut Session) -> c_int;
     pub(crate) fn shim_create(session: *mut Session, uri: *const c_char, config: *const c_char) -> c_int;

@@ -19,9 +19,9 @@ int shim_close(WT_CONNECTION *connection)
     return connection->close(connection, NULL);
 }
 
-int shim_open_session(WT_CONNECTION *connection, WT_SESSION **session)
+int shim_open_session(WT_CONNECTION *connection, const char *config, WT_SESSION **session)
 {
-    return connection->open_session(connection, NULL, NULL, session);
+    return connection->open_session(connection, NULL, config, session);
 }
 
 int shim_close_session(WT_SESSION *session)

@@ -131,7 +131,7 @@ impl WiredTigerStore {
         }
         let connection = Connection::open(folder, &connection_config(options))
             .map_err(|error| format!("cannot open {shown} with WiredTiger: {error}"))?;
-        let session = connection.session()?;
+        let session = connection.isolated_session()?;
         let names = session.tables()?;
         let meta = META.to_string_lossy();
         // A crash may have left a store without any table.
@@ -170,16 +170,17 @@ impl WiredTigerStore {
             let mut pool = self.pool.lock();
             (pool.idle.pop(), pool.epoch)
         };
-        let session = session.map_or_else(|| self.connection.session(), Ok)?;
+        let session = session.map_or_else(|| self.connection.isolated_session(), Ok)?;
         Ok(Pooled { store: self, session: Some(session), epoch })
     }
 
     /// Makes all changes in one transaction; false on a conflict, after which none is made.
     fn try_commit(&self, session: &mut Session, changes: &[Change<'_>]) -> Result<bool> {
+        // Other isolation finds no conflicts: two transactions could write a row in one order and commit in the other. Sessions
+        // have it, too.
         if let [change] = changes {
             return self.apply(session, change, &mut None);
         }
-        // Other isolation finds no conflicts: two transactions could write a row in one order and commit in the other.
         session.begin_snapshot()?;
         let mut last = None;
         for change in changes {

@@ -3,7 +3,6 @@
 //! A map is good if it belongs to the store, is not ahead of it, and is not from before tables were dropped or a map was
 //! rebuilt. Then the rows at or above its marks are read. Otherwise it is thrown away and all rows are read.
 
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +19,7 @@ use crate::ids::{Allocator, Layout};
 use crate::in_flight::{InFlight, SLOT_COUNT};
 use crate::latches::{LATCH_COUNT, Latches};
 use crate::map::records::Record;
-use crate::map::{Base, Direction, Map, MapStore, Present, Rows};
+use crate::map::{Base, Map, MapStore, Present, Rows};
 use crate::named::{self, CheckpointNumbers, Generation, Identity, store_error};
 use crate::options::{MapPlace, Options, Stripes, Update};
 use crate::recovery::Recovery;
@@ -110,18 +109,9 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         store,
     };
     let rows_read = Recovery::new(&inner, generation, edge, records.as_ref()).run(&mut inner)?;
-    find_greatest(&inner)?;
+    // Without it all keys are looked for, and damage is an error of who comes to it.
+    let _ = inner.map.find_greatest();
     Ok((inner, OpenReport { rebuilt: rebuilt.filter(|_| rows_read > 0), rows_read }))
-}
-
-/// Tells the map its greatest key. A damaged row there is an error of who reads it; without the greatest key all are looked for.
-fn find_greatest(inner: &Inner) -> Result<()> {
-    let last = inner.snapshot()?.entries((Bound::Unbounded, Bound::Unbounded), Direction::Down, 1);
-    if let Ok(mut entries) = last {
-        let greatest = entries.pop().map(|(key, _)| key).unwrap_or_default();
-        inner.map.set_greatest(greatest);
-    }
-    Ok(())
 }
 
 /// Makes a store one of ours, if nothing else is in it.

@@ -7,6 +7,7 @@
 //! if a new one has gone again, a crash may have lost the entry that said so. Of what moves later, nothing is lost while the
 //! store is open.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use pleach::{Error, ErrorKind, Partition, Result, Snapshot};
@@ -155,6 +156,22 @@ impl Source<'_> {
     /// Whether rows have to be read for its entries.
     pub(super) fn has_runs(self) -> bool {
         matches!(self, Source::Runs(..))
+    }
+
+    /// A key that none of its entries is above, those of deleted keys included; `None`: it has none. No row is read.
+    pub(super) fn upper_end(self) -> Result<Option<Key>> {
+        match self {
+            Source::Tree(tree) => {
+                let mut last = Entries::new();
+                tree.collect((Bound::Unbounded, Bound::Unbounded), Direction::Down, 1, &mut last);
+                Ok(last.pop().map(|(key, _)| key))
+            }
+            Source::Singles(snapshot, singles) => {
+                let mut range = snapshot.range::<&[u8]>(singles, ..);
+                Ok(range.next_back_entry()?.map(|(key, _)| Key::from_slice(key)))
+            }
+            Source::Runs(snapshot, runs) => runs::upper_end(snapshot, runs),
+        }
     }
 
     /// Appends up to `limit` entries of a range, from one end, and returns whether there are no more.

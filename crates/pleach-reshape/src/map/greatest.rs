@@ -1,4 +1,5 @@
-//! The greatest key that the map may have. Keys above it need no lookup, and inserts in the order of keys have only such.
+//! A key that no entry of the map is above, the greatest one mostly. Keys above it need no lookup, and inserts in the order of
+//! keys have only such.
 
 use pleach::env::sync::RwLock;
 
@@ -29,5 +30,32 @@ impl Greatest {
             greatest.clear();
             greatest.extend_from_slice(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn it_never_falls() {
+        let greatest = Greatest::default();
+        assert!(!greatest.is_below(b"z"), "it is not known");
+        greatest.set(Key::default());
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let greatest = &greatest;
+                scope.spawn(move || {
+                    for number in 0..20_000 {
+                        let key = format!("{:06}", number * 4 + thread);
+                        greatest.raise(key.as_bytes());
+                        assert!(!greatest.is_below(key.as_bytes()));
+                    }
+                });
+            }
+        });
+        assert!(!greatest.is_below(b"079999") && greatest.is_below(b"08"));
     }
 }

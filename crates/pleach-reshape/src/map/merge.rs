@@ -15,9 +15,11 @@ use crate::ids::Id;
 
 /// Entries asked of each source beyond those that are wanted, for those that turn out to be deleted.
 const MARGIN: usize = 8;
-/// Entries asked of each layer at most, if the first ones do not suffice: where much was deleted, layers have an entry for each
-/// deleted key, and the base would be asked again for the same rows behind each few of them.
-const LAYER_ENTRIES_MAX: usize = 4096;
+/// Entries asked of each source of single ones at most, if the first do not suffice: where much was deleted, there is one for
+/// each deleted key, and runs would be asked again for the same rows behind each few of them.
+const SINGLES_MAX: usize = 4096;
+/// The same for runs, whose rows are read: rows of the generation before may be dead in a row, too.
+const OF_RUNS_MAX: usize = 128;
 
 pub(super) fn entries(
     version: &Version,
@@ -29,7 +31,7 @@ pub(super) fn entries(
 ) -> Result<Vec<(Key, Id)>> {
     let mut found = Vec::new();
     let mut edge: Option<Key> = None;
-    let mut layer_factor = 1;
+    let mut factor = 1;
     while found.len() < limit {
         let bounds = rest(bounds, direction, edge.as_ref());
         if is_empty(bounds) {
@@ -38,9 +40,10 @@ pub(super) fn entries(
         // The base alone has hardly any entries of deleted keys.
         let margin = if version.layers().any(|layer| layer.bytes() > 0) { MARGIN } else { 0 };
         let wanted = limit - found.len() + margin;
-        let of_layers = wanted.saturating_mul(layer_factor).min(LAYER_ENTRIES_MAX).max(wanted);
-        layer_factor = layer_factor.saturating_mul(4);
-        let (chunk, is_end) = merge_chunk(version, rows, bounds, direction, at, (wanted, of_layers))?;
+        let further = wanted.saturating_mul(factor);
+        let limits = [further.min(OF_RUNS_MAX).max(wanted), further.min(SINGLES_MAX).max(wanted)];
+        factor = factor.saturating_mul(4);
+        let (chunk, is_end) = merge_chunk(version, rows, bounds, direction, at, limits)?;
         edge = chunk.last().map(|(key, _)| key.clone());
         found.extend(chunk.into_iter().filter_map(|(key, id)| Some((key, id?))));
         if is_end {
@@ -60,15 +63,15 @@ pub(crate) fn rest<'a>(bounds: Bounds<'a>, direction: Direction, edge: Option<&'
     }
 }
 
-/// The next entries of all sources, deleted ones too, and whether there are no more. So many at most are asked of each source of
-/// the base, and of each layer.
+/// The next entries of all sources, deleted ones too, and whether there are no more. So many at most are asked of each source: of
+/// runs, and of single entries.
 fn merge_chunk(
     version: &Version,
     rows: &mut Rows<'_>,
     bounds: Bounds<'_>,
     direction: Direction,
     at: u64,
-    (limit, of_layers): (usize, usize),
+    [of_runs, of_singles]: [usize; 2],
 ) -> Result<(Entries, bool)> {
     let sources = version.base.sources();
     // Of each source of the base, the newest first.
@@ -80,6 +83,7 @@ fn merge_chunk(
                 continue;
             }
             let known = above(up_to(bounds, direction, frontier.as_ref()), *edge);
+            let limit = if has_runs { of_runs } else { of_singles };
             let is_end = source.collect(rows, known, direction, limit, found)?;
             frontier = frontier_of(found, is_end).or(frontier);
         }
@@ -89,7 +93,7 @@ fn merge_chunk(
     for layer in version.layers() {
         let known = up_to(bounds, direction, frontier.as_ref());
         let start = newer.len();
-        let is_end = layer.collect(known, direction, at, start + of_layers, &mut newer);
+        let is_end = layer.collect(known, direction, at, start + of_singles, &mut newer);
         frontier = frontier_of(&newer[start..], is_end).or(frontier);
     }
     let is_merged = !newer.is_empty() || found.len() > 1;

@@ -218,9 +218,20 @@ impl Map {
         self.greatest.raise(greatest);
     }
 
-    /// Says that no key is above this one now; before the first writer.
-    pub(crate) fn set_greatest(&self, key: Key) {
-        self.greatest.set(key);
+    /// Finds a key that no entry is above. Requires: there are no writers yet.
+    pub(crate) fn find_greatest(&self) -> Result<()> {
+        let (version, mut of_layers) = (self.current(), Entries::new());
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        for layer in version.layers() {
+            let limit = of_layers.len() + 1;
+            layer.collect(all, Direction::Down, NEWEST, limit, &mut of_layers);
+        }
+        let mut greatest = of_layers.into_iter().map(|(key, _)| key).max().unwrap_or_default();
+        for (source, _) in version.base.sources() {
+            greatest = greatest.max(source.upper_end()?.unwrap_or_default());
+        }
+        self.greatest.set(greatest);
+        Ok(())
     }
 
     /// Whether a key is above all keys that have been published, and so has no row.

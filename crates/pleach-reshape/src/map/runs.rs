@@ -172,6 +172,12 @@ fn floor(range: &mut Range) -> Result<Option<Run<'_>>> {
     range.next_back_entry()?.map(|(first, value)| Run::decode(first, value)).transpose()
 }
 
+/// The last key of the last run.
+pub(super) fn upper_end(snapshot: &Snapshot, runs: &Partition) -> Result<Option<Key>> {
+    let mut range = snapshot.range::<&[u8]>(runs, ..);
+    Ok(floor(&mut range)?.map(|run| run.last))
+}
+
 /// Whether a run overlaps another one of a partition. A checkpoint that is tried again finds its own.
 pub(super) fn overlaps(runs: &Partition, run: &Run<'_>) -> Result<bool> {
     let mut range = runs.range::<&[u8]>((Bound::Unbounded, Bound::Included(&run.last[..])));
