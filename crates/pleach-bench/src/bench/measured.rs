@@ -77,7 +77,7 @@ pub(super) fn run_shape(
     let mut measured = store.phase(Vec::new(), progress);
     measured.ops = ops_of(store, planned).unwrap_or(u64::MAX);
     measured.duration_s = limit_s(settings, shape);
-    measured.rate = settings.rate.filter(|_| !matches!(shape, Shape::Fill { .. }));
+    measured.rate = settings.rate.filter(|_| !shape.is_fill() || settings.only_fills());
     match shape {
         Shape::DropPartitions => return Ok((drop_partitions(store, progress)?, BTreeMap::new())),
         Shape::Convert => return Ok((convert(store)?, BTreeMap::new())),

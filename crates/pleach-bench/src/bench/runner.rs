@@ -208,7 +208,7 @@ fn follow(store: &mut Store<'_>, planned: &Planned, seen: &Seen) {
     let deleted = if shape == Shape::Delete { deleted_bytes(store, outcome.tally.ops) } else { 0 };
     let change = outcome.tally.live_bytes - deleted.cast_signed();
     store.live_bytes = store.live_bytes.saturating_add_signed(change);
-    let is_fill = matches!(shape, Shape::Fill { .. });
+    let is_fill = shape.is_fill();
     let cut_short = is_fill && seen.stopped_after_s.is_some();
     store.load_sorted |= cut_short;
     store.holds = (shape.keeps_all_keys() && !cut_short).then_some(Needs::Loaded);

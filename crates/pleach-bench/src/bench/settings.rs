@@ -64,7 +64,8 @@ pub(crate) struct Settings {
     pub(crate) load_limit: Option<f64>,
 
     /// Operations a second in all, started on schedule whether the engine keeps up or not; latencies count from the
-    /// scheduled start. By default each thread starts its next operation when the last one has ended.
+    /// scheduled start. By default each thread starts its next operation when the last one has ended. A fill is paced only
+    /// if nothing else is measured.
     #[arg(long)]
     pub(crate) rate: Option<f64>,
 
@@ -226,6 +227,11 @@ impl Settings {
             }
         }
         self.plan().map(drop)
+    }
+
+    /// Whether nothing but fills is measured. Others are to be over soon, so they are not paced.
+    pub(super) fn only_fills(&self) -> bool {
+        self.plan().is_ok_and(|planned| planned.iter().all(|planned| planned.workload.shape.is_fill()))
     }
 
     /// The workloads with their threads.

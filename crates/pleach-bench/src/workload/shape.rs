@@ -100,6 +100,11 @@ pub(crate) struct StreamContext {
 }
 
 impl Shape {
+    /// Whether it puts each key of a fresh store once.
+    pub(crate) fn is_fill(self) -> bool {
+        matches!(self, Self::Fill { .. })
+    }
+
     pub(crate) fn needs(self) -> Needs {
         match self {
             Self::Fill { .. } | Self::FillStages => Needs::Fresh,

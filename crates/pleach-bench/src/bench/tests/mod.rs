@@ -114,6 +114,15 @@ fn time_and_rate_end_a_workload_as_told() {
 }
 
 #[test]
+fn a_fill_is_paced_if_nothing_else_is_measured() {
+    let alone = run(&REFERENCE, "--workloads fillrandom --keys 500 --rate 1000").pop().expect("one record");
+    assert!(alone.seconds > 0.45, "{}", alone.seconds);
+    let words = "--workloads fillrandom,readrandom --keys 500 --ops 10 --rate 1000 --warmup 0";
+    let load = &run(&REFERENCE, words)[0];
+    assert!(load.seconds < 0.3, "{}", load.seconds);
+}
+
+#[test]
 fn a_warm_up_ends_after_its_limit() {
     let words = "--workloads readrandom --keys 500 --ops 500 --warmup 1000000000000 --warmup-limit 0.1";
     let started = std::time::Instant::now();
