@@ -176,8 +176,8 @@ impl WiredTigerStore {
 
     /// Makes all changes in one transaction; false on a conflict, after which none is made.
     fn try_commit(&self, session: &mut Session, changes: &[Change<'_>]) -> Result<bool> {
-        // Other isolation finds no conflicts: two transactions could write a row in one order and commit in the other. Sessions
-        // have it, too.
+        // Other isolation finds no conflicts: two transactions could write a row in one order and commit in the other. A single
+        // change is a transaction of its own, with the isolation of its session.
         if let [change] = changes {
             return self.apply(session, change, &mut None);
         }

@@ -15,9 +15,9 @@ use crate::snapshot::{Pair, Snapshot, View, owned};
 const CHUNK_FIRST: usize = 128;
 /// Rows of a chunk at most: large enough for rows of one page to come together, a few hundred KiB of short rows.
 const CHUNK_MAX: usize = 2048;
-
-/// Bytes of a chunk, about, behind the first one.
+/// Bytes of each chunk but the first, about.
 const CHUNK_BYTES: usize = 4 << 20;
+
 /// Bytes of a usual pair (arbitrary): a chunk's buffer begins with so much for each.
 const PAIR_BYTES: usize = 128;
 

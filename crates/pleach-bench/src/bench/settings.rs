@@ -229,7 +229,7 @@ impl Settings {
         self.plan().map(drop)
     }
 
-    /// Whether nothing but fills is measured. Others are to be over soon, so they are not paced.
+    /// Whether nothing but fills is measured. A fill that prepares other workloads is to be over soon, so it is not paced.
     pub(super) fn only_fills(&self) -> bool {
         self.plan().is_ok_and(|planned| planned.iter().all(|planned| planned.workload.shape.is_fill()))
     }

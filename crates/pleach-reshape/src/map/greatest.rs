@@ -1,5 +1,12 @@
 //! A key that no entry of the map is above, the greatest one mostly. Keys above it need no lookup, and inserts in the order of
 //! keys have only such.
+//!
+//! # Invariants
+//! 1. No published key is above it. It never falls.
+//!
+//! # Concurrency
+//! Publications of several threads raise it, each before it gives back the latches of its keys. Who asks for a key holds the
+//! key's latch.
 
 use pleach::env::sync::RwLock;
 

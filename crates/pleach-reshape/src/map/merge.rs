@@ -19,7 +19,7 @@ const MARGIN: usize = 8;
 /// each deleted key, and runs would be asked again for the same rows behind each few of them.
 const SINGLES_MAX: usize = 4096;
 /// The same for runs, whose rows are read: rows of the generation before may be dead in a row, too.
-const OF_RUNS_MAX: usize = 128;
+const RUN_ROWS_MAX: usize = 128;
 
 pub(super) fn entries(
     version: &Version,
@@ -41,7 +41,7 @@ pub(super) fn entries(
         let margin = if version.layers().any(|layer| layer.bytes() > 0) { MARGIN } else { 0 };
         let wanted = limit - found.len() + margin;
         let further = wanted.saturating_mul(factor);
-        let limits = [further.min(OF_RUNS_MAX).max(wanted), further.min(SINGLES_MAX).max(wanted)];
+        let limits = [further.min(RUN_ROWS_MAX).max(wanted), further.min(SINGLES_MAX).max(wanted)];
         factor = factor.saturating_mul(4);
         let (chunk, is_end) = merge_chunk(version, rows, bounds, direction, at, limits)?;
         edge = chunk.last().map(|(key, _)| key.clone());

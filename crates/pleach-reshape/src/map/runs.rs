@@ -328,7 +328,8 @@ fn collect_up(
     Ok(is_enough)
 }
 
-/// As [`collect_up`], from the upper end. Stores show rows upwards, so parts of the stretch are read, about as long as is wanted.
+/// As [`collect_up`], from the upper end. Stores show rows upwards, so it reads one part after the other, each about as long as
+/// what is wanted.
 fn collect_down(
     rows: &mut Rows<'_>,
     stretch: &Stretch,
